@@ -1,0 +1,1 @@
+"""Measures how often drafts are accepted and what model runs cost, on real models."""

@@ -1,0 +1,142 @@
+"""What is known of acceptance, from weak to strong; every kind answers ``survival`` and ``conditional``.
+
+S_i, the *survival curve*, is the probability that the first i draft tokens of a block are all
+accepted; alpha_i = S_i / S_{i-1} is the *conditional* rate at position i.  Under i.i.d.
+acceptance S_i = alpha^i (theory: Leviathan23 Def 3.1 and Thm 3.8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from specsim.checks import (
+    Floats,
+    InvalidArgumentError,
+    UnsupportedError,
+    number,
+    probabilities,
+    probability,
+)
+
+
+class Acceptance(Protocol):
+    """What every kind of knowledge about acceptance answers."""
+
+    def survival(self, length: int) -> Floats:
+        """S_0..S_length, shape (length + 1,); S_0 = 1, non-increasing."""
+        ...
+
+    def conditional(self, length: int) -> Floats:
+        """alpha_1..alpha_length, shape (length,)."""
+        ...
+
+
+def _survival(rates: Floats) -> Floats:
+    return np.concatenate([[1.0], np.cumprod(rates)])
+
+
+@dataclass(frozen=True)
+class ConstantAcceptance:
+    """The same rate at every position: the papers' i.i.d. assumption."""
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", probability("alpha", self.alpha))
+
+    def survival(self, length: int) -> Floats:
+        return np.power(self.alpha, np.arange(length + 1.0))
+
+    def conditional(self, length: int) -> Floats:
+        return np.full(length, self.alpha)
+
+
+@dataclass(frozen=True)
+class PerPositionAcceptance:
+    """Conditional rates alpha_1, alpha_2, ...; the last one holds on."""
+
+    alphas: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        rates = np.atleast_1d(probabilities("alpha", self.alphas))
+        object.__setattr__(self, "alphas", tuple(rates.tolist()))
+
+    def survival(self, length: int) -> Floats:
+        return _survival(self.conditional(length))
+
+    def conditional(self, length: int) -> Floats:
+        known = np.array(self.alphas[:length])
+        return np.concatenate([known, np.full(length - known.size, self.alphas[-1])])
+
+
+@dataclass(frozen=True)
+class SurvivalAcceptance:
+    """A measured survival curve S_1, S_2, ..., S_K; nothing is known beyond K."""
+
+    marginal: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        curve = np.atleast_1d(probabilities("survival", self.marginal))
+        if (np.diff(curve) > 0).any():
+            raise InvalidArgumentError("survival must be non-increasing in the position")
+        object.__setattr__(self, "marginal", tuple(curve.tolist()))
+
+    def survival(self, length: int) -> Floats:
+        if length > len(self.marginal):
+            raise UnsupportedError(
+                f"the survival curve ends at position {len(self.marginal)}, {length} asked for; "
+                "extend it with specsim.extrapolate"
+            )
+        return np.concatenate([[1.0], self.marginal[:length]])
+
+    def conditional(self, length: int) -> Floats:
+        curve = self.survival(length)
+        # Beyond a position that is never reached the rate is free; zero keeps laws finite.
+        return np.divide(curve[1:], curve[:-1], out=np.zeros(length), where=curve[:-1] > 0)
+
+
+@dataclass(frozen=True)
+class BetaAcceptance:
+    """alpha differs between requests, Beta(a, b), and is constant within one: S_i = E[alpha^i].
+
+    At the same mean a mixture yields more tokens per call than the i.i.d. formula (Jensen).
+    """
+
+    a: float
+    b: float
+
+    def __post_init__(self) -> None:
+        for name in ("a", "b"):
+            value = number(name, getattr(self, name), low=0.0)
+            if value == 0:
+                raise InvalidArgumentError(f"{name} must be > 0, got 0")
+            object.__setattr__(self, name, value)
+
+    def survival(self, length: int) -> Floats:
+        return _survival(self.conditional(length))
+
+    def conditional(self, length: int) -> Floats:
+        step = np.arange(length, dtype=float)
+        return (self.a + step) / (self.a + self.b + step)
+
+
+@dataclass(frozen=True)
+class DecayingAcceptance:
+    """alpha_i = floor + (alpha_1 - floor) decay^(i-1): a draft that drifts off as it goes on."""
+
+    alpha: float
+    decay: float
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "decay", "floor"):
+            object.__setattr__(self, name, probability(name, getattr(self, name)))
+
+    def survival(self, length: int) -> Floats:
+        return _survival(self.conditional(length))
+
+    def conditional(self, length: int) -> Floats:
+        return self.floor + (self.alpha - self.floor) * self.decay ** np.arange(length, dtype=float)

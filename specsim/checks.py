@@ -1,0 +1,94 @@
+"""One shared set of argument checks and the errors they raise.
+
+Every message is one line that names the argument, the value found and the allowed range, so the
+command line can print it as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class SpecsimError(ValueError):
+    """Bad input.  The message is one line for a person; the command line exits 2 with it."""
+
+
+class InvalidArgumentError(SpecsimError):
+    """An argument is outside its allowed range."""
+
+
+class UnsupportedError(SpecsimError):
+    """A combination that has no exact answer here; the message names the part."""
+
+
+def numbers(
+    name: str, value: npt.ArrayLike, *, low: float = -np.inf, high: float = np.inf
+) -> Floats:
+    """``value`` as float64, all finite and in [low, high]; any shape but empty."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"{name} must be a number, got {value!r}") from None
+    if array.size == 0:
+        raise InvalidArgumentError(f"{name} is empty, expected at least one number")
+    bad = ~(np.isfinite(array) & (array >= low) & (array <= high))
+    if bad.any():
+        found = array[bad].flat[0]
+        raise InvalidArgumentError(f"{name} must be {_range(low, high)}, got {found:g}")
+    return array
+
+
+def number(name: str, value: Any, *, low: float = -np.inf, high: float = np.inf) -> float:
+    """One finite number in [low, high]."""
+    array = numbers(name, value, low=low, high=high)
+    if array.ndim:
+        raise InvalidArgumentError(f"{name} must be one number, got {array.size} of them")
+    return float(array)
+
+
+def probability(name: str, value: Any) -> float:
+    """One number in [0, 1]."""
+    return number(name, value, low=0.0, high=1.0)
+
+
+def probabilities(name: str, value: npt.ArrayLike) -> Floats:
+    """Numbers in [0, 1]; any shape but empty."""
+    return numbers(name, value, low=0.0, high=1.0)
+
+
+def whole_numbers(
+    name: str, value: npt.ArrayLike, *, low: int = 0, high: float = np.inf
+) -> Ints:
+    """``value`` as int64, all whole and in [low, high]; any shape but empty."""
+    array = numbers(name, value)
+    wrong = (array != np.floor(array)) | (array < low) | (array > high)
+    if wrong.any():
+        found = array[wrong].flat[0]
+        raise InvalidArgumentError(
+            f"{name} must be a whole number {_range(low, high)}, got {found:g}"
+        )
+    return array.astype(np.int64)
+
+
+def whole(name: str, value: Any, *, low: int = 0, high: float = np.inf) -> int:
+    """One whole number in [low, high]."""
+    array = whole_numbers(name, value, low=low, high=high)
+    if array.ndim:
+        raise InvalidArgumentError(f"{name} must be one whole number, got {array.size} of them")
+    return int(array)
+
+
+def _range(low: float, high: float) -> str:
+    if np.isneginf(low) and np.isposinf(high):
+        return "finite"
+    if np.isposinf(high):
+        return f">= {low:g}"
+    if np.isneginf(low):
+        return f"<= {high:g}"
+    return f"in [{low:g}, {high:g}]"

@@ -1,0 +1,105 @@
+"""What runs cost, in target runs on one token; prices the runs that a law counts.
+
+The papers take v(n) = 1: verifying gamma + 1 tokens costs as much as one.  It does not, so v is a
+thing of its own here: unit (the papers'), linear, or a measured curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from specsim.checks import (
+    Floats,
+    InvalidArgumentError,
+    UnsupportedError,
+    number,
+    numbers,
+    whole_numbers,
+)
+from specsim.laws import TARGET, BlockLaw, Run
+
+
+@dataclass(frozen=True)
+class LinearVerify:
+    """v(n) = 1 + slope (n - 1); slope 0 is the papers' assumption that verification is free."""
+
+    slope: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slope", number("verify slope", self.slope, low=0.0))
+
+    def __call__(self, positions: npt.ArrayLike) -> Floats:
+        return 1.0 + self.slope * (np.asarray(positions, dtype=float) - 1.0)
+
+
+@dataclass(frozen=True)
+class MeasuredVerify:
+    """v(1), v(2), ..., v(n_max) as measured, scaled to v(1) = 1; unknown beyond n_max."""
+
+    curve: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        curve = np.atleast_1d(numbers("verify cost", self.curve, low=0.0))
+        if curve[0] <= 0:
+            raise InvalidArgumentError("verify cost of one token must be > 0, got 0")
+        object.__setattr__(self, "curve", tuple((curve / curve[0]).tolist()))
+
+    @property
+    def longest(self) -> int:
+        """n_max, the widest run that was measured."""
+        return len(self.curve)
+
+    def __call__(self, positions: npt.ArrayLike) -> Floats:
+        index = whole_numbers("positions", positions, low=1)
+        if index.max() > self.longest:
+            raise UnsupportedError(
+                f"verify cost is known for 1..{self.longest} tokens, {index.max()} asked for"
+            )
+        return np.asarray(self.curve)[index - 1]
+
+
+VerifyCost = LinearVerify | MeasuredVerify
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Prices in target runs on one token.
+
+    drafts : cost of one run of each draft model, whatever its width (the papers' c)
+    verify : v(n), the cost of one target run on n new tokens
+    overhead : host time of one block (sampling, synchronisation)
+    plain_overhead : host time of one step of plain decoding, which speedup is measured against
+    """
+
+    drafts: Mapping[str, float] = field(default_factory=dict)
+    verify: VerifyCost = LinearVerify()
+    overhead: float = 0.0
+    plain_overhead: float = 0.0
+
+    def __post_init__(self) -> None:
+        checked = {name: number(f"cost of {name}", c, low=0.0) for name, c in self.drafts.items()}
+        object.__setattr__(self, "drafts", checked)
+        for name in ("overhead", "plain_overhead"):
+            object.__setattr__(self, name, number(name, getattr(self, name), low=0.0))
+
+    def price(self, run: Run) -> float:
+        """Cost of one run."""
+        if run.model == TARGET:
+            return float(self.verify(run.positions))
+        if run.model not in self.drafts:
+            known = ", ".join(sorted(self.drafts)) or "none"
+            raise UnsupportedError(f"no cost is known for the model {run.model!r} (known: {known})")
+        return self.drafts[run.model]
+
+    def of_block(self, law: BlockLaw) -> float:
+        """Mean cost of one block, overhead included."""
+        return law.cost(self.price) + self.overhead
+
+    @property
+    def plain_step(self) -> float:
+        """Cost of one token of plain decoding."""
+        return 1.0 + self.plain_overhead

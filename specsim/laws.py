@@ -1,0 +1,289 @@
+"""The law of one block, and the law of a proposal: what every scheme says and every reader reads.
+
+A *block* is what happens up to and including the target's verdict: some draft runs, one target
+run (rarely a second one), N emitted tokens.  Decoding is a sequence of blocks.  A law lists the
+block's outcomes with their probabilities; it knows nothing of time, so the same law is read by
+the renewal predictor, by Monte Carlo, by the optimisers and by the operation counters.
+
+``Run(model, positions)`` names one forward pass: which model, over how many new tokens.  A law
+counts runs instead of pricing them; ``specsim.cost`` prices them.  Counts are conditional means
+given the outcome, because every price is a sum over runs: nothing read here needs more, and a
+nested cascade then has as many outcomes as lengths, not as histories.
+
+A *proposal* is the drafter's half of a block: how many tokens it proposes, from which producers,
+in order, and at which runs.  ``verify`` turns a proposal into a block.  A block of one model is a
+proposal to the next (``propose``, ``propose_at_least``): vertical cascades nest.  Proposals one
+after the other are a proposal (``concatenate``): horizontal cascades.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from specsim.acceptance import Acceptance
+from specsim.checks import Floats, InvalidArgumentError, Ints, whole
+
+TARGET = "target"
+
+# Probabilities are sums of at most a few million rounded terms.
+_TOTAL_TOLERANCE = 1e-9
+
+
+class Run(NamedTuple):
+    """One forward pass of ``model`` over ``positions`` new tokens."""
+
+    model: str
+    positions: int
+
+
+Price = Callable[[Run], float]
+
+
+@dataclass(frozen=True)
+class BlockLaw:
+    """Outcomes of one block.
+
+    probability : shape (O,), sums to one
+    tokens : shape (O,), tokens emitted, the recovered or bonus token counted
+    runs : for each kind of run, shape (O,): mean number of such runs given the outcome
+    """
+
+    probability: Floats
+    tokens: Ints
+    runs: Mapping[Run, Floats] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_outcomes(self.probability, self.runs)
+        if self.tokens.shape != self.probability.shape:
+            raise InvalidArgumentError("tokens must have one entry per outcome")
+
+    @property
+    def tokens_per_call(self) -> float:
+        """E[N], the mean acceptance length (plain decoding is 1)."""
+        return float(self.probability @ self.tokens)
+
+    def expected_runs(self) -> dict[Run, float]:
+        """Mean number of runs per block, by kind."""
+        return {run: float(self.probability @ count) for run, count in self.runs.items()}
+
+    def calls(self, model: str) -> float:
+        """Mean number of runs of ``model`` per block, whatever their width."""
+        return sum(count for run, count in self.expected_runs().items() if run.model == model)
+
+    def positions(self, model: str) -> float:
+        """Mean number of positions that ``model`` reads per block."""
+        expected = self.expected_runs()
+        return sum(run.positions * count for run, count in expected.items() if run.model == model)
+
+    def cost(self, price: Price) -> float:
+        """Mean cost of a block."""
+        return sum(price(run) * count for run, count in self.expected_runs().items())
+
+    def cost_by_outcome(self, price: Price) -> Floats:
+        """Mean cost given the outcome, shape (O,)."""
+        total = np.zeros_like(self.probability)
+        for run, count in self.runs.items():
+            total += price(run) * count
+        return total
+
+    def token_law(self) -> Floats:
+        """P(N = n) for n = 0..max, shape (max + 1,)."""
+        return np.bincount(self.tokens, weights=self.probability)
+
+    def generating(self, x: float) -> float:
+        """E[x^N]."""
+        return float(self.probability @ np.power(float(x), self.tokens))
+
+
+@dataclass(frozen=True)
+class ProposalLaw:
+    """Outcomes of one proposal.
+
+    probability : shape (O,), sums to one
+    lengths : shape (O, S): tokens from each of the S producers, in the order proposed
+    producers : S names; a producer is the model whose distribution the verifier compares with
+    runs : for each kind of run, shape (O,): mean number of such runs given the outcome
+    """
+
+    probability: Floats
+    lengths: Ints
+    producers: tuple[str, ...]
+    runs: Mapping[Run, Floats] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_outcomes(self.probability, self.runs)
+        if self.lengths.shape != (len(self.probability), len(self.producers)):
+            raise InvalidArgumentError("lengths must have one row per outcome, one column per producer")
+
+    @property
+    def expected_length(self) -> float:
+        """Mean number of proposed tokens."""
+        return float(self.probability @ self.lengths.sum(axis=1))
+
+
+def _check_outcomes(probability: Floats, runs: Mapping[Run, Floats]) -> None:
+    if probability.ndim != 1 or not probability.size:
+        raise InvalidArgumentError("probability must be one row with at least one outcome")
+    total = float(probability.sum())
+    if probability.min() < 0 or abs(total - 1) > _TOTAL_TOLERANCE:
+        raise InvalidArgumentError(f"probability must be >= 0 and sum to one, sums to {total:.12g}")
+    for run, count in runs.items():
+        if count.shape != probability.shape:
+            raise InvalidArgumentError(f"runs of {run} must have one entry per outcome")
+
+
+def draft(model: str, length: int, runs_per_token: bool = True) -> ProposalLaw:
+    """``length`` tokens drafted by ``model``: one run each, or one run for all of them.
+
+    The second is a non-autoregressive drafter (Xia22) or a copy from the context.
+    """
+    length = whole("length", length)
+    count = length if runs_per_token else min(length, 1)
+    return ProposalLaw(
+        probability=np.ones(1),
+        lengths=np.array([[length]]),
+        producers=(model,),
+        runs={Run(model, 1): np.array([float(count)])},
+    )
+
+
+def concatenate(proposals: Sequence[ProposalLaw]) -> ProposalLaw:
+    """Proposals one after the other, independent of one another: a horizontal cascade."""
+    result = proposals[0]
+    for second in proposals[1:]:
+        first, shape = result, (len(result.probability), len(second.probability))
+        runs = {
+            run: (
+                first.runs.get(run, np.zeros(shape[0]))[:, None]
+                + second.runs.get(run, np.zeros(shape[1]))[None, :]
+            ).ravel()
+            for run in {**first.runs, **second.runs}
+        }
+        result = ProposalLaw(
+            probability=np.outer(first.probability, second.probability).ravel(),
+            lengths=np.hstack(
+                [
+                    np.repeat(first.lengths, shape[1], axis=0),
+                    np.tile(second.lengths, (shape[0], 1)),
+                ]
+            ),
+            producers=first.producers + second.producers,
+            runs=runs,
+        )
+    return result
+
+
+def verify(
+    proposal: ProposalLaw,
+    acceptance: Mapping[str, Acceptance],
+    verifier: str = TARGET,
+    bonus: bool = True,
+) -> BlockLaw:
+    """The block in which ``verifier`` reads a proposal in one run.
+
+    The token at block position t is accepted, given that all before it were, at its producer's
+    conditional rate at t.  The first rejected position gets a recovered token; a proposal
+    accepted whole earns a bonus token, or nothing where ``bonus`` is false (Xia22), in which
+    case the verifier reads one position less.
+    """
+    longest = int(proposal.lengths.sum(axis=1).max())
+    rates = [acceptance[name].conditional(longest) for name in proposal.producers]
+    mass: dict[int, Floats] = {}
+    counts: dict[int, dict[Run, Floats]] = {}
+    for outcome, probability in enumerate(proposal.probability):
+        lengths = proposal.lengths[outcome]
+        ends = np.cumsum(lengths)
+        total = int(ends[-1])
+        rate = np.concatenate(
+            [rates[s][end - size : end] for s, (size, end) in enumerate(zip(lengths, ends, strict=True))]
+        )
+        alive = np.concatenate([[1.0], np.cumprod(rate)])
+        # alive[i] * (1 - rate[i]) rather than a difference of neighbours: exact near one.
+        law = probability * np.append(alive[:-1] * (1 - rate), alive[-1])
+        mass[total] = mass.get(total, 0.0) + law
+        here = counts.setdefault(total, {})
+        for run, count in proposal.runs.items():
+            here[run] = here.get(run, 0.0) + law * count[outcome]
+    return _merge(mass, counts, verifier, bonus)
+
+
+def _merge(
+    mass: Mapping[int, Floats],
+    counts: Mapping[int, Mapping[Run, Floats]],
+    verifier: str,
+    bonus: bool,
+) -> BlockLaw:
+    """One block law from the outcomes sorted by proposed length; drops what cannot happen."""
+    lengths = sorted(mass)
+    probability = np.concatenate([mass[length] for length in lengths])
+    tokens = np.concatenate([np.arange(1, length + 2) for length in lengths])
+    proposed = np.concatenate([np.full(length + 1, length) for length in lengths])
+    kept = probability > 0
+    runs: dict[Run, Floats] = {}
+    for run in {run: None for length in lengths for run in counts[length]}:
+        total = np.concatenate(
+            [np.asarray(counts[n].get(run, np.zeros(n + 1)), dtype=float) for n in lengths]
+        )
+        runs[run] = total[kept] / probability[kept]
+    probability, tokens, proposed = probability[kept], tokens[kept], proposed[kept]
+    for length in lengths:
+        runs[Run(verifier, length + 1 if bonus else max(length, 1))] = (proposed == length).astype(float)
+    if not bonus:
+        tokens = np.minimum(tokens, np.maximum(proposed, 1))
+    return BlockLaw(probability, tokens, runs)
+
+
+def propose(block: BlockLaw, producer: str, steps: int) -> ProposalLaw:
+    """The tokens of exactly ``steps`` blocks as one proposal (vertical cascade, Chen23)."""
+    steps = whole("steps", steps, low=1)
+    length, law, runs = block.token_law().size - 1, block.token_law(), _runs_by_tokens(block)
+    total, total_runs = law, runs
+    for _ in range(steps - 1):
+        total_runs = {
+            run: np.convolve(total_runs[run], law) + np.convolve(total, runs[run]) for run in runs
+        }
+        total = np.convolve(total, law)
+    assert total.size == steps * length + 1
+    return _proposal(total, total_runs, producer)
+
+
+def propose_at_least(block: BlockLaw, producer: str, tokens: int) -> ProposalLaw:
+    """Blocks until at least ``tokens`` are there, the overshoot kept (Chen23, authors' code)."""
+    tokens = whole("tokens", tokens, low=0)
+    law, runs = block.token_law(), _runs_by_tokens(block)
+    if law[0] > 0:
+        raise InvalidArgumentError("a block that may emit nothing cannot be repeated to a length")
+    size = tokens + law.size - 1 if tokens else 1
+    mass = np.zeros(size)
+    mass[0] = 1.0
+    mass_runs = {run: np.zeros(size) for run in runs}
+    for start in range(tokens):
+        span = slice(start, start + law.size)
+        for run in runs:
+            mass_runs[run][span] += mass_runs[run][start] * law + mass[start] * runs[run]
+            mass_runs[run][start] = 0.0
+        mass[span] += mass[start] * law
+        mass[start] = 0.0
+    return _proposal(mass, mass_runs, producer)
+
+
+def _runs_by_tokens(block: BlockLaw) -> dict[Run, Floats]:
+    """E[runs; N = n] for n = 0..max, by kind of run."""
+    return {
+        run: np.bincount(block.tokens, weights=block.probability * count)
+        for run, count in block.runs.items()
+    }
+
+
+def _proposal(mass: Floats, mass_runs: Mapping[Run, Floats], producer: str) -> ProposalLaw:
+    kept = np.flatnonzero(mass > 0)
+    return ProposalLaw(
+        probability=mass[kept],
+        lengths=kept[:, None].astype(np.int64),
+        producers=(producer,),
+        runs={run: total[kept] / mass[kept] for run, total in mass_runs.items()},
+    )

@@ -1,0 +1,1 @@
+"""One study per paper: the paper's numbers beside ours."""
