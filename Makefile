@@ -1,0 +1,43 @@
+# make demo: virtual environment, install, the whole loop on the embedded models.
+# make test: the tests.   make check: lint, types, doctests are part of the tests.
+# Needs git, make, Python 3.11 or newer and a package index.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+TORCH := 2.13.0
+# Where PyTorch keeps its CPU builds, for machines without a GPU whose own index has none.
+TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
+
+.PHONY: demo test check install clean
+
+demo: install
+	$(BIN)/specsim demo
+
+test: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+install: $(VENV)/installed
+
+# On a machine with a GPU the default build of torch comes with what it needs; elsewhere a CPU
+# build is tried first, since the default one brings gigabytes that cannot be used.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "specsim needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	if command -v nvidia-smi >/dev/null 2>&1; then \
+	  $(BIN)/pip install --quiet -c constraints.txt torch==$(TORCH); \
+	else \
+	  $(BIN)/pip install --quiet -c constraints.txt torch==$(TORCH)+cpu 2>/dev/null || \
+	  $(BIN)/pip install --quiet --extra-index-url $(TORCH_CPU_INDEX) -c constraints.txt torch==$(TORCH)+cpu || \
+	  $(BIN)/pip install --quiet -c constraints.txt torch==$(TORCH); \
+	fi
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[calibrate,dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build specsim-demo
