@@ -1,0 +1,1 @@
+"""Real decoders on real models, one scheme a file, every run counted."""

@@ -1,0 +1,273 @@
+"""The calibration: traces, run times and overhead of a pair, written as a profile.
+
+Every request of a trace is stored as soon as it is there and is a function of the settings and
+its number alone.  A calibration that was killed and is started again with the same settings goes
+on where it was and ends with the same trace; other settings have another work folder.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import io
+import os
+import platform
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pandas as pd
+import torch
+import transformers
+from rich.progress import Progress
+from specsim import __version__, profiles
+from specsim.checks import Floats, InvalidArgumentError, whole
+from specsim.traces import Trace, read_trace
+
+from calibrate.decode.engine import CachedModel
+from calibrate.models import Pair
+from calibrate.sampling import Sampling
+from calibrate.timing import overhead_gammas, time_overhead, time_runs
+from calibrate.trace import generator, record
+
+_BOOTSTRAP_DRAWS = 1000
+_OVERHEAD_REQUESTS = 2
+_OVERHEAD_TOKENS = 48
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured.  ``requests`` may differ between samplings: one number for each."""
+
+    prompts: tuple[tuple[int, ...], ...]
+    samplings: tuple[Sampling, ...]
+    requests: tuple[int, ...]
+    max_new_tokens: int
+    gamma_max: int
+    repeats: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        whole("max_new_tokens", self.max_new_tokens, low=1)
+        whole("gamma_max", self.gamma_max, low=1)
+        whole("repeats", self.repeats, low=1)
+        whole("seed", self.seed)
+        for requests in self.requests:
+            whole("requests", requests, low=1, high=len(self.prompts))
+
+    @property
+    def contexts(self) -> tuple[int, int]:
+        """Where run times are measured: the start and the end of a request."""
+        shortest = min(len(prompt) for prompt in self.prompts)
+        longest = max(len(prompt) for prompt in self.prompts)
+        return shortest, longest + self.max_new_tokens
+
+    def check_fits(self, context: int) -> None:
+        """Refuse requests that the models cannot read, before anything is measured."""
+        needed = self.contexts[1] + self.gamma_max + 2
+        if needed > context:
+            raise InvalidArgumentError(
+                f"prompt tokens + new tokens + gamma_max + 2 must be <= {context}, the context "
+                f"of the models, got {needed}"
+            )
+
+
+def calibrate(pair: Pair, settings: Settings, out: Path, progress: Progress) -> profiles.Profile:
+    """Measure and write the profile ``out``, with its traces beside it."""
+    settings.check_fits(pair.context)
+    work = out.parent / f".{out.name}.{_key(pair, settings)}.work"
+    work.mkdir(parents=True, exist_ok=True)
+    target, draft = CachedModel(pair.target.model), CachedModel(pair.draft.model)
+    acceptance = [
+        _measure_acceptance(pair, target, draft, settings, index, work, out, progress)
+        for index in range(len(settings.samplings))
+    ]
+    turns = settings.repeats * len(settings.contexts)
+    task = progress.add_task("run times", total=turns)
+    run_times = time_runs(
+        target,
+        draft,
+        settings.contexts,
+        settings.gamma_max,
+        settings.repeats,
+        settings.seed,
+        lambda: progress.advance(task),
+    )
+    turns = _OVERHEAD_REQUESTS * len(settings.samplings) * len(overhead_gammas(settings.gamma_max))
+    task = progress.add_task("overhead", total=turns)
+    overhead = time_overhead(
+        target,
+        draft,
+        settings.prompts[:_OVERHEAD_REQUESTS],
+        min(_OVERHEAD_TOKENS, settings.max_new_tokens),
+        settings.samplings,
+        settings.gamma_max,
+        settings.seed,
+        lambda: progress.advance(task),
+    )
+    profile = profiles.Profile(
+        schema=profiles.SCHEMA,
+        version=profiles.VERSION,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=" ".join(["specsim", *sys.argv[1:]]),
+        target=pair.target.description,
+        draft=pair.draft.description,
+        hardware=hardware(target.device),
+        software=software(next(pair.target.model.parameters()).dtype),
+        gamma_max=settings.gamma_max,
+        acceptance=acceptance,
+        run_times=run_times,
+        overhead=overhead,
+        notes=[
+            "acceptance: replay of text drawn from the target; intervals 95 %, bootstrap over "
+            f"requests, {_BOOTSTRAP_DRAWS} draws",
+            "run times: seconds, batch 1, timed in blocks of gamma draft runs and one target run; "
+            "median and quartiles",
+            "overhead: seconds of a block of real decoding outside the model runs",
+        ],
+    )
+    profiles.write_profile(profile, out)
+    shutil.rmtree(work)
+    return profile
+
+
+def _key(pair: Pair, settings: Settings) -> str:
+    """Hash of everything that decides the trace."""
+    decisive = [
+        pair.target.description.sha256,
+        pair.draft.description.sha256,
+        str(next(pair.target.model.parameters()).dtype),
+        {**asdict(settings), "repeats": None},
+    ]
+    return hashlib.sha256(msgspec.json.encode(decisive)).hexdigest()[:12]
+
+
+def _measure_acceptance(
+    pair: Pair,
+    target: CachedModel,
+    draft: CachedModel,
+    settings: Settings,
+    index: int,
+    work: Path,
+    out: Path,
+    progress: Progress,
+) -> profiles.Acceptance:
+    sampling, requests = settings.samplings[index], settings.requests[index]
+    task = progress.add_task(f"trace at temperature {sampling.temperature:g}", total=requests)
+    frames = []
+    for request in range(requests):
+        part = work / f"{index}-{request}.parquet"
+        if not part.exists():
+            frame = record(
+                target,
+                draft,
+                request,
+                settings.prompts[request],
+                settings.max_new_tokens,
+                sampling,
+                generator(target.device, settings.seed, index, request),
+                pair.target.end_of_text,
+            )
+            profiles.write_atomically(part, _parquet(frame))
+        # Read back even what was just written, so that resumed and fresh runs cannot differ.
+        frames.append(pd.read_parquet(part))
+        progress.advance(task)
+    content = _parquet(pd.concat(frames, ignore_index=True))
+    sha256 = hashlib.sha256(content).hexdigest()
+    file = out.with_name(f"{out.stem}.trace-{sha256[:12]}.parquet")
+    profiles.write_atomically(file, content)
+    trace = read_trace(file)
+    alpha, survival, conditional = acceptance_rates(trace, settings.gamma_max, settings.seed)
+    prompt_tokens = {len(prompt) for prompt in settings.prompts[:requests]}
+    return profiles.Acceptance(
+        sampling=profiles.Sampling(sampling.temperature, sampling.top_k, sampling.top_p),
+        requests=requests,
+        prompt_tokens=max(prompt_tokens),
+        tokens=trace.tokens,
+        seed=settings.seed,
+        alpha=alpha,
+        survival=survival,
+        conditional=conditional,
+        trace=profiles.FileReference(file.name, sha256),
+    )
+
+
+def _parquet(frame: pd.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+def acceptance_rates(
+    trace: Trace, gamma_max: int, seed: int
+) -> tuple[profiles.Rate, list[profiles.Rate], list[profiles.Rate]]:
+    """alpha, S_1..S_gamma_max and alpha_1..alpha_gamma_max with 95 % intervals.
+
+    S_i is the mean of a_t ... a_{t+i-1} over the positions t with gamma_max tokens left in their
+    request, alpha the mean of a_t over all positions.  A request is the unit of the bootstrap,
+    since its positions are not independent.
+    """
+    survived = np.zeros((trace.requests, gamma_max + 1))
+    accepted = np.array([row.sum() for row in trace.rows()])
+    for request, row in enumerate(trace.rows()):
+        alive = np.ones(max(len(row) - gamma_max + 1, 0))
+        for length in range(gamma_max + 1):
+            survived[request, length] = alive.sum()
+            alive = alive * row[length : length + len(alive)] if length < gamma_max else alive
+    if not survived[:, 0].sum():
+        raise InvalidArgumentError(
+            f"no request of the trace has gamma_max = {gamma_max} tokens; "
+            "ask for more new tokens or a smaller gamma_max"
+        )
+    draws = np.random.default_rng(seed).integers(
+        trace.requests, size=(_BOOTSTRAP_DRAWS, trace.requests)
+    )
+    alphas = accepted[draws].sum(1) / trace.lengths[draws].sum(1)
+    totals = np.vstack([survived.sum(0), survived[draws].sum(1)])
+    with np.errstate(invalid="ignore"):
+        curves = totals[:, 1:] / totals[:, :1]
+        rates = np.nan_to_num(totals[:, 1:] / totals[:, :-1])
+    alpha = _rate(accepted.sum() / trace.tokens, alphas)
+    survival = [_rate(curve[0], curve[1:]) for curve in curves.T]
+    conditional = [_rate(rate[0], rate[1:]) for rate in rates.T]
+    return alpha, survival, conditional
+
+
+def _rate(best: float, draws: Floats) -> profiles.Rate:
+    low, high = np.nanquantile(draws, [0.025, 0.975]).tolist()
+    return profiles.Rate(low=low, best=float(best), high=high)
+
+
+def hardware(device: torch.device) -> profiles.Hardware:
+    """The machine as a profile describes it."""
+    name = "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device)
+    return profiles.Hardware(
+        device=name,
+        processor=_processor(),
+        cores=os.cpu_count() or 1,
+        threads=torch.get_num_threads(),
+    )
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass  # not Linux
+    return platform.processor() or platform.machine()
+
+
+def software(dtype: torch.dtype) -> profiles.Software:
+    """The versions as a profile describes them."""
+    return profiles.Software(
+        specsim=__version__,
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        transformers=str(transformers.__version__),
+        dtype=str(dtype).removeprefix("torch."),
+    )

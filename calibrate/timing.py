@@ -1,0 +1,138 @@
+"""Run times: warm, waited for, medians with quartiles, in the rhythm of real decoding.
+
+A model's run is slower right after another model has used the caches of the processor, so runs
+are not timed in a tight loop of their own: they are timed in blocks of gamma draft runs and one
+target run, as decoding interleaves them.  Gammas take turns, so that a machine that slows down
+slows all of them alike.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from specsim.profiles import Overhead, RunTime
+
+from calibrate.decode.engine import CachedModel, Decoded
+from calibrate.decode.plain import plain
+from calibrate.decode.speculative import speculative
+from calibrate.sampling import Sampling
+from calibrate.trace import generator
+
+# Blocks of one gamma in a row; the first follows another rhythm and is not counted.
+_STREAK = 4
+
+Samples = dict[tuple[str, int, int], list[float]]
+
+
+def time_runs(
+    target: CachedModel,
+    draft: CachedModel,
+    contexts: Sequence[int],
+    gamma_max: int,
+    repeats: int,
+    seed: int,
+    advance: Callable[[], None] = lambda: None,
+) -> list[RunTime]:
+    """Run times of both models on 1..gamma_max + 1 new tokens at each context."""
+    samples: Samples = defaultdict(list)
+    random = np.random.default_rng(seed)
+    for _ in range(repeats):
+        for context in contexts:
+            sample_runs(target, draft, context, gamma_max, random, samples)
+            advance()
+    return summarize_runs(samples)
+
+
+@torch.inference_mode()
+def sample_runs(
+    target: CachedModel,
+    draft: CachedModel,
+    context: int,
+    gamma_max: int,
+    random: np.random.Generator,
+    samples: Samples,
+) -> None:
+    """One turn of every gamma at one context; appends to ``samples``."""
+    vocabulary = target.model.config.get_text_config().vocab_size
+    text = random.integers(vocabulary, size=context + gamma_max + 2)
+    ids = torch.from_numpy(text)[None].to(target.device)
+    for model in (target, draft):
+        model.prefill(text[: context + 1].tolist())
+    for gamma in random.permutation(gamma_max + 1).tolist():
+        for turn in range(_STREAK):
+            for step in range(gamma):
+                # After a bonus token the draft has two tokens to read: every other block's case.
+                width = 2 if step == 0 and turn % 2 else 1
+                took = _timed(draft, ids[:, context : context + width])
+                if turn:
+                    samples["draft", width, context].append(took)
+            took = _timed(target, ids[:, context : context + gamma + 1])
+            if turn:
+                samples["target", gamma + 1, context].append(took)
+            draft.forget(gamma + turn % 2 if gamma else 0)
+            target.forget(gamma + 1)
+    for width in range(3, gamma_max + 2):
+        for turn in range(_STREAK):
+            took = _timed(draft, ids[:, context : context + width])
+            draft.forget(width)
+            if turn:
+                samples["draft", width, context].append(took)
+
+
+def _timed(model: CachedModel, ids: torch.Tensor) -> float:
+    before = model.runs.seconds
+    model.read(ids)
+    return model.runs.seconds - before
+
+
+def summarize_runs(samples: Samples) -> list[RunTime]:
+    """Medians and quartiles of the samples by (model, new tokens, context)."""
+    rows = []
+    for (model, tokens, context), seconds in sorted(samples.items()):
+        low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
+        rows.append(
+            RunTime(model, tokens, context, 1, len(seconds), median_s=median, low_s=low, high_s=high)
+        )
+    return rows
+
+
+def overhead_gammas(gamma_max: int) -> list[int]:
+    """Where the overhead is measured; it is linear in gamma between them."""
+    return sorted({0, 1, (gamma_max + 1) // 2, gamma_max})
+
+
+def time_overhead(
+    target: CachedModel,
+    draft: CachedModel,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
+    samplings: Sequence[Sampling],
+    gamma_max: int,
+    seed: int,
+    advance: Callable[[], None] = lambda: None,
+) -> list[Overhead]:
+    """Host seconds of a block outside the model runs, from real decoding of a few requests."""
+    samples: dict[tuple[float, int], list[Decoded]] = defaultdict(list)
+    for number, prompt in enumerate(prompts):
+        for sampling in samplings:
+            for gamma in overhead_gammas(gamma_max):
+                random = generator(target.device, seed, number, gamma)
+                decoded = (
+                    speculative(target, draft, prompt, gamma, max_new_tokens, sampling, random)
+                    if gamma
+                    else plain(target, prompt, max_new_tokens, sampling, random)
+                )
+                samples[sampling.temperature, gamma].append(decoded)
+                advance()
+    rows = []
+    for (temperature, gamma), decodings in sorted(samples.items()):
+        per_block = [decoded.overhead_s / decoded.calls for decoded in decodings]
+        low, median, high = np.quantile(per_block, [0.25, 0.5, 0.75]).tolist()
+        blocks = sum(decoded.calls for decoded in decodings)
+        rows.append(
+            Overhead(temperature, gamma, blocks, median_s=median, low_s=low, high_s=high)
+        )
+    return rows

@@ -1,0 +1,73 @@
+"""The command ``specsim``.  A sub-command's module is imported only when it is called.
+
+Result on stdout, progress and warnings on stderr.  Exit 0: done.  1: a check that the command
+makes has failed.  2: bad input, with one line on stderr.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from specsim import __version__
+
+# Name, what it does; ``specsim.commands.<name>`` holds the click command ``command``.
+COMMANDS = {
+    "demo": "The whole loop on the embedded models: measure, predict, decide, check.",
+    "calibrate": "Measure a pair of models and write a profile.",
+    "validate": "Decode for real and compare with the prediction.",
+    "optimize": "The draft length that pays best.",
+    "evaluate": "What one draft length gives.",
+    "replay": "Replay a trace exactly for every draft length.",
+    "allocate": "How many tokens each of several drafters should draft.",
+    "simulate": "Draw blocks of any decoding scheme.",
+}
+
+
+class _Commands(click.Group):
+    """Lists from the table above, so that ``--help`` imports no sub-command."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"specsim.commands.{name}").command
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with: specsim demo, or: specsim optimize --alpha 0.8 --c 0.05",
+)
+@click.version_option(__version__, prog_name="specsim")
+def specsim() -> None:
+    """Will speculative decoding of your language model pay, with how many draft tokens?"""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command; errors of input end with one line and exit 2, never with a traceback."""
+    from specsim.checks import SpecsimError
+
+    try:
+        status = specsim.main(arguments, prog_name="specsim", standalone_mode=False)
+    except (SpecsimError, click.ClickException) as error:
+        message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        click.echo(f"specsim: error: {' '.join(message.split())}", err=True)
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("specsim: interrupted", err=True)
+        sys.exit(130)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""One sub-command a file; each holds a click command named ``command``."""

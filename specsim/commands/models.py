@@ -1,0 +1,192 @@
+"""What the commands that run models share: options, loading, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from specsim.checks import InvalidArgumentError, SpecsimError
+from specsim.commands.options import Number, Numbers, Whole, WholeRange
+
+if TYPE_CHECKING:
+    from calibrate.measure import Settings
+    from calibrate.models import Pair
+    from rich.progress import Progress
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Models loaded and settings checked."""
+
+    pair: Pair
+    settings: Settings
+
+
+def pair_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Which models, and where they run."""
+    for option in reversed(
+        [
+            click.option(
+                "--target",
+                default="embedded/target",
+                show_default=True,
+                help="Target model: a folder, a Hub name, or a member of the embedded family.",
+            ),
+            click.option("--draft", default="embedded/small", show_default=True, help="Draft model."),
+            click.option("--device", default=None, help="cpu, cuda, ... [default: a GPU if there is one]"),
+            click.option(
+                "--dtype",
+                type=click.Choice(["float32", "bfloat16", "float16"]),
+                default=None,
+                help="Number type of the weights. [default: float32 on a CPU, bfloat16 elsewhere]",
+            ),
+            click.option(
+                "--threads",
+                type=Whole(1),
+                default=None,
+                help="CPU threads. [default: 1 for the embedded family, torch's choice otherwise]",
+            ),
+            click.option(
+                "--trust-remote-code",
+                is_flag=True,
+                help="Run the code that comes with the models. Only for models you trust.",
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What is measured."""
+    for option in reversed(
+        [
+            click.option(
+                "--prompts",
+                type=click.Path(path_type=Path),
+                help="Prompts, one a line, or .jsonl with the key prompt. [default: held-out modules]",
+            ),
+            click.option(
+                "--temperature", type=Numbers(0), default="0,1", show_default=True, help="Temperatures."
+            ),
+            click.option("--top-k", type=Whole(1), help="Keep the k most probable tokens."),
+            click.option("--top-p", type=Number(0, 1), help="Keep the most probable tokens up to p."),
+            click.option(
+                "--requests",
+                type=WholeRange(1),
+                default="32",
+                show_default=True,
+                help="Requests; one number, or one for each temperature.",
+            ),
+            click.option(
+                "--prompt-tokens", type=Whole(1), default=64, show_default=True, help="Tokens of a prompt, at most."
+            ),
+            click.option(
+                "--max-new-tokens", type=Whole(1), default=128, show_default=True, help="Tokens to decode."
+            ),
+            click.option("--gamma-max", type=Whole(1), default=8, show_default=True, help="Longest draft."),
+            click.option(
+                "--repeats", type=Whole(1), default=15, show_default=True, help="Turns of the run times."
+            ),
+            click.option("--seed", type=Whole(), default=0, show_default=True, help="Random seed."),
+        ]
+    ):
+        command = option(command)
+    return pair_options(command)
+
+
+def load_models(given: dict[str, Any]) -> Pair:
+    """The pair that the options name, on its device."""
+    try:
+        import torch
+        from calibrate.models import EMBEDDED, load_pair
+    except ImportError as error:
+        raise SpecsimError(
+            f"measuring needs {error.name}, which is not installed: pip install 'specsim[calibrate]'"
+        ) from None
+    device = _device(given["device"])
+    embedded = given["target"].startswith(EMBEDDED)
+    if given["threads"] or embedded:
+        torch.set_num_threads(given["threads"] or 1)
+    dtype = given["dtype"] or ("float32" if device.type == "cpu" else "bfloat16")
+    return load_pair(
+        given["target"],
+        given["draft"],
+        device,
+        getattr(torch, dtype),
+        trust_remote_code=given["trust_remote_code"],
+    )
+
+
+def _device(name: str | None) -> Any:
+    import torch
+
+    if name is None:
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        return accelerator or torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise InvalidArgumentError(f"--device {name} is not to be had on this machine") from None
+    return device
+
+
+def prepare(given: dict[str, Any]) -> Prepared:
+    """Load the pair, read the prompts, check that all fits."""
+    pair = load_models(given)
+    from calibrate.measure import Settings
+    from calibrate.sampling import Sampling
+
+    temperatures = given["temperature"]
+    requests = given["requests"]
+    if len(requests) == 1:
+        requests = requests * len(temperatures)
+    if len(requests) != len(temperatures):
+        raise InvalidArgumentError(
+            f"--requests must be one number or one for each of the {len(temperatures)} "
+            f"temperatures, got {len(requests)}"
+        )
+    prompts = find_prompts(
+        given["prompts"], pair.target.tokenizer, given["prompt_tokens"], max(requests)
+    )
+    settings = Settings(
+        prompts=tuple(tuple(prompt) for prompt in prompts),
+        samplings=tuple(Sampling(t, given["top_k"], given["top_p"]) for t in temperatures),
+        requests=tuple(min(count, len(prompts)) for count in requests),
+        max_new_tokens=given["max_new_tokens"],
+        gamma_max=given["gamma_max"],
+        repeats=given["repeats"],
+        seed=given["seed"],
+    )
+    settings.check_fits(pair.context)
+    return Prepared(pair, settings)
+
+
+def find_prompts(
+    path: Path | None, tokenizer: Any, tokens: int, count: int, skip: int = 0
+) -> list[list[int]]:
+    """``count`` prompts (fewer where the file has fewer), after the first ``skip``."""
+    from calibrate.prompts import held_out_prompts, read_prompts
+
+    if path is None:
+        return held_out_prompts(tokenizer, tokens, count, skip)
+    return read_prompts(path, tokenizer, tokens)[skip : skip + count]
+
+
+def progress_bar() -> Progress:
+    """A progress bar on stderr."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )

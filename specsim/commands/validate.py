@@ -1,0 +1,126 @@
+"""``specsim validate``: decode for real and compare with the prediction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from specsim.checks import InvalidArgumentError
+from specsim.commands.models import find_prompts, load_models, progress_bar
+from specsim.commands.options import Number, Whole, WholeRange, format_option
+
+
+@click.command(epilog="Example: specsim validate profile.json --gamma 1:8 --requests 12")
+@click.argument("profile", type=click.Path(path_type=Path))
+@click.option("--gamma", type=WholeRange(1), help="Draft lengths. [default: 1 to the profile's longest]")
+@click.option("--temperature", type=Number(0), help="One of the profile's temperatures. [default: all]")
+@click.option("--requests", type=Whole(2), default=12, show_default=True, help="Requests on each set of prompts, at most.")
+@click.option("--prompts", type=click.Path(path_type=Path), help="The prompt file given to calibrate. [default: held-out modules]")
+@click.option("--only", type=click.Choice(["calibration", "unseen"]), help="Only the prompts of the calibration, or only unseen ones.")
+@click.option("--tolerance", type=Number(0), default=0.12, show_default=True, help="Largest relative error of the speedup that passes.")
+@click.option("--device", default=None, help="cpu, cuda, ... [default: a GPU if there is one]")
+@click.option("--threads", type=Whole(1), default=None, help="CPU threads. [default: the profile's]")
+@click.option("--trust-remote-code", is_flag=True, help="Run the code that comes with the models.")
+@click.option("--seed", type=Whole(), default=0, show_default=True, help="Random seed of the decoders.")
+@format_option
+def command(profile: Path, output_format: str, tolerance: float, **given: Any) -> int:
+    """Decode plainly and speculatively, in turns, and print predicted beside measured.
+
+    Predictions come from the profile's traces; run times are measured again between the turns,
+    since machines drift.  Exits 1 when a speedup is further off than --tolerance, or counted
+    calls contradict the replay (|z| > 4).
+    """
+    from specsim.report.tables import render
+
+    rows = validate(profile, **given)
+    click.echo(render(rows, output_format, "predicted and measured"))
+    worst = max(rows, key=lambda row: abs(row["relative_error"]))
+    errors = [abs(row["relative_error"]) for row in rows]
+    click.echo(
+        f"relative error of the speedup: median {np.median(errors):.1%}, worst {max(errors):.1%} "
+        f"(temperature {worst['temperature']:g}, gamma {worst['gamma']})",
+        err=True,
+    )
+    failed = max(errors) > tolerance or any(abs(row["z"]) > 4 for row in rows)
+    return 1 if failed else 0
+
+
+def validate(
+    path: Path,
+    gamma: tuple[int, ...] | None,
+    temperature: float | None,
+    requests: int,
+    prompts: Path | None,
+    only: str | None,
+    seed: int,
+    **given: Any,
+) -> list[dict[str, Any]]:
+    """Rows of predicted beside measured."""
+    from specsim.predict.choice import Workload
+    from specsim.profiles import read_profile
+
+    profile = read_profile(path)
+    workloads = Workload.all_of(profile, path, temperature)
+    gammas = gamma or tuple(range(1, profile.gamma_max + 1))
+    if max(gammas) > profile.gamma_max:
+        raise InvalidArgumentError(
+            f"--gamma must be in [1, {profile.gamma_max}] with this profile, got {max(gammas)}"
+        )
+    pair = load_models(
+        {
+            "target": profile.target.name,
+            "draft": profile.draft.name,
+            "dtype": profile.software.dtype,
+            **given,
+            "threads": given["threads"] or profile.hardware.threads,
+        }
+    )
+    for measured, loaded in ((profile.target, pair.target), (profile.draft, pair.draft)):
+        if measured.sha256 != loaded.description.sha256:
+            raise InvalidArgumentError(f"the model {measured.name} is not the one in the profile")
+    from calibrate.sampling import Sampling
+    from calibrate.validate import compare, decode_in_turns
+
+    rows: list[dict[str, Any]] = []
+    with progress_bar() as progress:
+        for workload in workloads:
+            measured = workload.measured
+            sampling = Sampling(**{name: getattr(measured.sampling, name) for name in Sampling.__annotations__})
+            longest = int(workload.trace.lengths.max())
+            for name in ("calibration", "unseen"):
+                if only not in (None, name):
+                    continue
+                own = name == "calibration"
+                skip = 0 if own else max(load.measured.requests for load in workloads)
+                chosen = find_prompts(
+                    prompts,
+                    pair.target.tokenizer,
+                    measured.prompt_tokens,
+                    min(requests, measured.requests) if own else requests,
+                    skip,
+                )
+                if not chosen:
+                    raise InvalidArgumentError(
+                        f"--prompts {prompts} has no prompts that calibration did not see; "
+                        "add some or use --only calibration"
+                    )
+                task = progress.add_task(
+                    f"temperature {sampling.temperature:g}, {name} prompts", total=len(chosen)
+                )
+                turns = decode_in_turns(
+                    pair,
+                    chosen,
+                    longest,
+                    sampling,
+                    gammas,
+                    sorted({row.context for row in profile.run_times}),
+                    profile.gamma_max,
+                    seed,
+                    lambda task=task: progress.advance(task),
+                )
+                trace = workload.trace.take(np.arange(len(chosen))) if own else workload.trace
+                rows += compare(workload, trace, turns, own, name)
+    return rows

@@ -1,0 +1,181 @@
+"""Predictions from a profile: replay of the trace, priced with the measured run times.
+
+Everything here is in seconds and for requests exactly as long as the trace's.  Decoding starts
+with all but the last token of the prompt in the caches: reading those is not decoding and not
+counted, in plain and in speculative decoding alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from specsim.checks import Floats, UnsupportedError
+from specsim.predict.replay import Replay, remaining_tokens, replay
+from specsim.profiles import Overhead, RunTime
+from specsim.traces import Trace
+
+_BOOTSTRAP_DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    """Median seconds of a run, by new tokens and context, of one model.
+
+    Linear in the context between and beyond the measured ones, and linear in the number of new
+    tokens between measured ones; unknown beyond the widest.
+    """
+
+    tokens: Floats  # (N,) increasing
+    contexts: Floats  # (C,) increasing
+    seconds: Floats  # (N, C)
+
+    @staticmethod
+    def of(run_times: Sequence[RunTime], model: str) -> RunTimes:
+        """The table of one model's rows."""
+        rows = [row for row in run_times if row.model == model and row.batch == 1]
+        tokens = np.array(sorted({row.tokens for row in rows}), dtype=float)
+        contexts = np.array(sorted({row.context for row in rows}), dtype=float)
+        seconds = np.full((tokens.size, contexts.size), np.nan)
+        for row in rows:
+            at = np.searchsorted(tokens, row.tokens), np.searchsorted(contexts, row.context)
+            seconds[at] = row.median_s
+        if not rows or np.isnan(seconds).any():
+            raise UnsupportedError(f"the profile's run times of the {model} are incomplete")
+        return RunTimes(tokens, contexts, seconds)
+
+    def __call__(self, tokens: int, context: Floats) -> Floats:
+        """Seconds of a run over ``tokens`` new tokens at each context, shape of ``context``."""
+        if tokens > self.tokens[-1]:
+            raise UnsupportedError(
+                f"run times are measured up to {self.tokens[-1]:g} new tokens, {tokens} asked for; "
+                "calibrate with a larger --gamma-max"
+            )
+        by_context = np.array(
+            [np.interp(tokens, self.tokens, column) for column in self.seconds.T]
+        )
+        if len(self.contexts) == 1:
+            return np.full(np.shape(context), by_context[0])
+        slope, level = np.polyfit(self.contexts, by_context, 1)
+        return level + slope * np.asarray(context, dtype=float)
+
+
+@dataclass(frozen=True)
+class MeasuredCost:
+    """Seconds of everything a block does."""
+
+    target: RunTimes
+    draft: RunTimes
+    overhead_gammas: Floats
+    overhead_s: Floats
+
+    @staticmethod
+    def of(
+        run_times: Sequence[RunTime], overhead: Sequence[Overhead], temperature: float
+    ) -> MeasuredCost:
+        rows = sorted(
+            (row for row in overhead if row.temperature == temperature), key=lambda row: row.gamma
+        )
+        if not rows or rows[0].gamma != 0:
+            raise UnsupportedError(
+                f"the profile has no overhead of plain decoding at temperature {temperature:g}"
+            )
+        return MeasuredCost(
+            target=RunTimes.of(run_times, "target"),
+            draft=RunTimes.of(run_times, "draft"),
+            overhead_gammas=np.array([row.gamma for row in rows], dtype=float),
+            overhead_s=np.array([row.median_s for row in rows]),
+        )
+
+    def overhead(self, gamma: int) -> float:
+        """Host seconds of a block; linear between the measured gammas."""
+        return float(np.interp(gamma, self.overhead_gammas, self.overhead_s))
+
+    def plain_seconds(self, trace: Trace) -> Floats:
+        """Plain decoding, one run on one token each; seconds of each request, shape (R,)."""
+        steps = self.target(1, _contexts(trace)) + self.overhead(0)
+        return np.add.reduceat(steps, trace.starts[:-1])
+
+    def seconds(self, trace: Trace, replayed: Replay) -> Floats:
+        """Speculative decoding with ``replayed.gamma``; seconds of each request, shape (R,).
+
+        A block never drafts past the request's end: with r tokens to go it drafts
+        min(gamma, r - 1).  After a bonus token the draft has two tokens to read first.
+        """
+        context = _contexts(trace)
+        drafted = np.minimum(replayed.gamma, remaining_tokens(trace) - 1)
+        expected = np.zeros(trace.tokens)
+        for length in np.unique(drafted):
+            at = drafted == length
+            where = context[at]
+            block = self.target(int(length) + 1, where) + self.overhead(int(length))
+            if length:
+                one = self.draft(1, where)
+                block = block + length * one
+                extra = self.draft(2, where) - one
+                expected[at] += replayed.bonus[at] * extra
+            expected[at] += replayed.starts[at] * block
+        return np.add.reduceat(expected, trace.starts[:-1])
+
+    def verify_curve(self, gamma_max: int, context: float) -> Floats:
+        """v(1)..v(gamma_max + 1) at one context, in target runs, shape (gamma_max + 1,)."""
+        where = np.array([context])
+        curve = np.array([self.target(n, where)[0] for n in range(1, gamma_max + 2)])
+        return curve / curve[0]
+
+    def draft_cost(self, context: float) -> float:
+        """The papers' c at one context."""
+        where = np.array([context])
+        return float(self.draft(1, where)[0] / self.target(1, where)[0])
+
+
+def _contexts(trace: Trace) -> Floats:
+    """Tokens in the cache when the run that decides a position starts, shape (T,)."""
+    if "context" not in trace.columns:
+        raise UnsupportedError("the trace has no column context, which run times depend on")
+    return trace.columns["context"] - 1.0
+
+
+@dataclass(frozen=True)
+class MeasuredPrediction:
+    """One gamma, predicted by replay.
+
+    ``low`` and ``high`` are the 95 % interval of the speedup over workloads like the trace's
+    (bootstrap over requests; run times are taken as they are).
+    """
+
+    gamma: int
+    tokens: int
+    calls: float
+    tokens_per_call: float
+    speedup: float
+    low: float
+    high: float
+
+
+def predict(
+    trace: Trace, cost: MeasuredCost, gammas: Sequence[int], seed: int = 0
+) -> list[MeasuredPrediction]:
+    """Tokens per call and speedup against plain decoding of the same requests."""
+    plain = cost.plain_seconds(trace)
+    draws = np.random.default_rng(seed).integers(
+        trace.requests, size=(_BOOTSTRAP_DRAWS, trace.requests)
+    )
+    predictions = []
+    for replayed in replay(trace, gammas):
+        seconds = cost.seconds(trace, replayed) if replayed.gamma else plain
+        low, high = np.quantile(plain[draws].sum(1) / seconds[draws].sum(1), [0.025, 0.975])
+        predictions.append(
+            MeasuredPrediction(
+                gamma=replayed.gamma,
+                tokens=trace.tokens,
+                calls=replayed.total_calls,
+                tokens_per_call=replayed.tokens_per_call,
+                speedup=float(plain.sum() / seconds.sum()),
+                low=float(low),
+                high=float(high),
+            )
+        )
+    return predictions

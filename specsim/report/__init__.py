@@ -1,0 +1,1 @@
+"""Rows in, text or figures out."""

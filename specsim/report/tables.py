@@ -1,0 +1,105 @@
+"""Result rows as a table for people, JSON, CSV or Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+FORMATS = ("table", "json", "csv", "markdown")
+
+Row = Mapping[str, Any]
+
+
+def render(result: Row | Sequence[Row], output_format: str, title: str | None = None) -> str:
+    """One row or many; JSON keeps full precision, the others are for reading."""
+    rows = [result] if isinstance(result, Mapping) else list(result)
+    if output_format == "json":
+        return to_json(result)
+    if output_format == "csv":
+        return _csv(rows)
+    if output_format == "markdown":
+        return _markdown(rows)
+    return _table(rows, title)
+
+
+def to_json(result: Any) -> str:
+    """JSON with numbers that JSON has: infinities and nan become null."""
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(_plain(result)), indent=2).decode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _columns(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, _columns(rows), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows([_plain(row) for row in rows])
+    return stream.getvalue().rstrip("\n")
+
+
+def _markdown(rows: Sequence[Row]) -> str:
+    columns = _columns(rows)
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[text(row.get(column)) for column in columns] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _table(rows: Sequence[Row], title: str | None) -> str:
+    from rich.console import Console
+    from rich.table import Table
+
+    columns = _columns(rows)
+    if len(rows) == 1:
+        table = Table(title=title, show_header=False, title_justify="left")
+        table.add_column()
+        table.add_column(justify="right")
+        for column in columns:
+            table.add_row(_label(column), text(rows[0].get(column)))
+    else:
+        table = Table(title=title, title_justify="left")
+        for column in columns:
+            is_text = all(isinstance(row.get(column), str) for row in rows)
+            table.add_column(_label(column), justify="left" if is_text else "right")
+        for row in rows:
+            table.add_row(*[text(row.get(column)) for column in columns])
+    console = Console(width=200, file=io.StringIO(), highlight=False)
+    console.print(table)
+    stream = console.file
+    assert isinstance(stream, io.StringIO)
+    return "\n".join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
+
+
+def _label(column: str) -> str:
+    return column.replace("_", " ")
+
+
+def text(value: Any) -> str:
+    """A cell for people: four significant digits, absent as a dash."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(text(item) for item in value)
+    return str(value)

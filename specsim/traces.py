@@ -1,0 +1,153 @@
+"""A trace: one row per token of target-sampled text, with what target and draft thought of it.
+
+The file is Parquet or CSV with the columns ``request`` (id), ``position`` (0-based in the
+request), ``logp_target`` and ``logp_draft`` (natural logs of the emitted token's probability
+under p and q, after temperature, top-k and top-p; -inf allowed for the draft), and optionally
+those in ``OPTIONAL_COLUMNS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from specsim.checks import Floats, Ints, SpecsimError
+
+REQUIRED_COLUMNS = ("request", "position", "logp_target", "logp_draft")
+OPTIONAL_COLUMNS = (
+    "beta",  # sum_x min(p, q) at this position
+    "target_top",  # largest probability of the target, before temperature and filters
+    "draft_top",
+    "target_entropy",  # nats, before temperature and filters
+    "draft_entropy",
+    "context",  # tokens in front of this one, those of the prompt included
+    "argmax_equal",  # do target and draft agree on the most probable token
+)
+
+# float32 log-softmax may land this far above zero.
+_LOG_ROUNDING = 1e-6
+
+
+class TraceError(SpecsimError):
+    """The trace file cannot be used; the message says which file and why."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Acceptance along texts.
+
+    acceptance : shape (T,), a_t = min(1, q(x_t) / p(x_t)), or 0/1 for a greedy text
+    starts : shape (R + 1,), request r is rows starts[r]:starts[r + 1]
+    columns : the optional columns that the file had, each of shape (T,)
+    """
+
+    acceptance: Floats
+    starts: Ints
+    columns: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict, repr=False)
+
+    @property
+    def requests(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def tokens(self) -> int:
+        return len(self.acceptance)
+
+    @property
+    def lengths(self) -> Ints:
+        """Tokens of each request, shape (R,)."""
+        return np.diff(self.starts)
+
+    def rows(self) -> Iterator[Floats]:
+        """Acceptance of each request in turn."""
+        for start, end in zip(self.starts[:-1], self.starts[1:], strict=True):
+            yield self.acceptance[start:end]
+
+    def take(self, requests: Ints) -> Trace:
+        """The trace of the given requests, in that order; repeats allowed (bootstrap)."""
+        lengths = self.lengths[requests]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        index = np.repeat(self.starts[requests] - starts[:-1], lengths) + np.arange(starts[-1])
+        columns = {name: column[index] for name, column in self.columns.items()}
+        return Trace(self.acceptance[index], starts, columns)
+
+
+def read_trace(path: Path, greedy: bool = False) -> Trace:
+    """Load and check a trace file.  ``greedy``: the column ``argmax_equal`` decides acceptance."""
+    frame = _read_frame(path)
+    _check(path, frame)
+    frame = frame.assign(request=pd.factorize(frame["request"])[0])
+    if not frame["request"].is_monotonic_increasing:
+        frame = frame.sort_values("request", kind="stable")
+    request = frame["request"].to_numpy()
+    starts = np.concatenate([np.flatnonzero(np.diff(request, prepend=-1)), [len(request)]])
+    position = frame["position"].to_numpy()
+    expected = np.arange(len(request)) - np.repeat(starts[:-1], np.diff(starts))
+    wrong = np.flatnonzero(position != expected)
+    if wrong.size:
+        at = wrong[0]
+        raise TraceError(
+            f"trace {path}: positions of a request must be 0, 1, 2, ... without a gap; "
+            f"row {at} has position {position[at]}, expected {expected[at]}"
+        )
+    if greedy:
+        if "argmax_equal" not in frame:
+            raise TraceError(f"trace {path}: temperature 0 needs the column argmax_equal")
+        acceptance = frame["argmax_equal"].to_numpy(dtype=np.float64)
+    else:
+        gap = frame["logp_draft"].to_numpy(np.float64) - frame["logp_target"].to_numpy(np.float64)
+        acceptance = np.exp(np.minimum(gap, 0.0))
+    columns = {name: frame[name].to_numpy() for name in OPTIONAL_COLUMNS if name in frame}
+    return Trace(acceptance, starts, columns)
+
+
+def _read_frame(path: Path) -> pd.DataFrame:
+    if not path.is_file():
+        raise TraceError(f"trace {path}: no such file")
+    try:
+        if path.suffix == ".csv":
+            return pd.read_csv(path)
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path)
+    except (OSError, ValueError, pd.errors.ParserError) as error:
+        reason = str(error).splitlines()[0]
+        raise TraceError(f"trace {path}: cannot be read: {reason}") from None
+    raise TraceError(f"trace {path}: the name must end in .parquet or .csv")
+
+
+def _check(path: Path, frame: pd.DataFrame) -> None:
+    missing = [name for name in REQUIRED_COLUMNS if name not in frame]
+    if missing:
+        raise TraceError(
+            f"trace {path}: missing column {', '.join(missing)} "
+            f"(a trace has {', '.join(REQUIRED_COLUMNS)})"
+        )
+    if frame.empty:
+        raise TraceError(f"trace {path}: has no rows")
+    for name in ("position", "logp_target", "logp_draft"):
+        if not pd.api.types.is_numeric_dtype(frame[name]):
+            raise TraceError(f"trace {path}: column {name} must hold numbers")
+    for name in ("request", "position", "logp_target", "logp_draft"):
+        if frame[name].isna().any():
+            row = int(frame[name].isna().to_numpy().argmax())
+            raise TraceError(f"trace {path}: column {name} is empty or nan in row {row}")
+    for name in ("logp_target", "logp_draft"):
+        values = frame[name].to_numpy(np.float64)
+        if values.max() > _LOG_ROUNDING:
+            row = int(values.argmax())
+            raise TraceError(
+                f"trace {path}: {name} must be <= 0 (a natural log of a probability), "
+                f"got {values[row]:g} in row {row}"
+            )
+    target = frame["logp_target"].to_numpy(np.float64)
+    if np.isneginf(target).any():
+        row = int(target.argmin())
+        raise TraceError(
+            f"trace {path}: logp_target must be finite, since the target emitted the token; "
+            f"got -inf in row {row}"
+        )
