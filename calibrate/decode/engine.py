@@ -125,7 +125,9 @@ def cut(tokens: list[int], limit: int, end_of_text: int | None) -> tuple[list[in
 
 
 def check_request(prompt: Sequence[int], max_new_tokens: int, *models: CachedModel) -> None:
-    """A request must have a prompt and fit the models' contexts."""
+    """A request must have a prompt and fit the models' contexts, each with a cache of its own."""
+    if len({id(model) for model in models}) < len(models):
+        raise DecodingError("each model needs a cache of its own: wrap it in its own CachedModel")
     if not prompt:
         raise DecodingError("prompt is empty, expected at least one token")
     if max_new_tokens < 0:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from specsim.checks import InvalidArgumentError
 from specsim.commands.options import (
     Whole,
     cost_options,
@@ -15,22 +16,52 @@ from specsim.commands.options import (
     from_numbers,
     profile_options,
 )
+from specsim.commands.schemes import (
+    SchemeGroup,
+    build,
+    only,
+    refuse_mixture,
+    scheme_command,
+    scheme_row,
+)
 
 
-@click.command(epilog="Example: specsim evaluate --alpha 0.8 --c 0.05 --gamma 5")
+class _Evaluate(SchemeGroup):
+    def make(self, name: str) -> click.Command:
+        return scheme_command("evaluate", name, evaluate_scheme)
+
+
+@click.group(
+    cls=_Evaluate,
+    invoke_without_command=True,
+    subcommand_metavar="[SCHEME ...]",
+    epilog="Examples: specsim evaluate --alpha 0.8 --c 0.05 --gamma 5; "
+    "specsim evaluate bild --fallback 0.2 --rollback 0.05 --c 0.1",
+)
 @cost_options
 @profile_options
-@click.option("--gamma", type=Whole(), required=True, help="Draft tokens per target call.")
+@click.option("--gamma", type=Whole(), help="Draft tokens per target call.")
 @format_option
+@click.pass_context
 def command(
+    context: click.Context,
     profile: Path | None,
     temperature: float | None,
-    gamma: int,
+    gamma: int | None,
     output_format: str,
     **numbers: Any,
 ) -> None:
-    """Speedup, tokens per call, operations and memory accesses at one draft length."""
+    """Speedup, tokens per call, operations and memory accesses at one draft length.
+
+    With SCHEME, of any decoding scheme: specsim evaluate SCHEME --help lists its options.
+    """
+    if context.invoked_subcommand:
+        refuse_mixture(context)
+        return
     from specsim.report.tables import render
+
+    if gamma is None:
+        raise InvalidArgumentError("--gamma is missing, a whole number >= 0")
 
     title = f"draft length {gamma}"
     if profile is not None:
@@ -44,3 +75,13 @@ def command(
 
     result = evaluate(**from_numbers(numbers), gamma=gamma)
     click.echo(render(asdict(result), output_format, title))
+
+
+def evaluate_scheme(
+    name: str, candidates: dict[str, Any], output_format: str, **given: Any
+) -> None:
+    """The renewal figures of one scheme."""
+    from specsim.report.tables import render
+
+    row = scheme_row(name, build(name, only(candidates)), given)
+    click.echo(render(row, output_format, "stationary"))

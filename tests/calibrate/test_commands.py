@@ -1,0 +1,174 @@
+"""calibrate and validate as a user types them, on models built here."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from specsim.profiles import read_profile
+from specsim.traces import read_trace
+from tests.conftest import build_model
+from tests.specsim.test_cli import fail, run
+
+REQUESTS = 12
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    random = np.random.default_rng(3)
+    path = tmp_path_factory.mktemp("prompts") / "prompts.txt"
+    lines = (" ".join(f"w{word}" for word in random.integers(2, 64, 6)) for _ in range(40))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def words(family: dict[str, Path], prompts: Path, out: Path) -> list[str]:
+    return [
+        *("calibrate", "--target", str(family["target"]), "--draft", str(family["draft"])),
+        *("--prompts", str(prompts), "--requests", f"{REQUESTS}", "--max-new-tokens", "24"),
+        *("--gamma-max", "4", "--repeats", "2", "--device", "cpu", "--out", str(out)),
+    ]
+
+
+@pytest.fixture(scope="module")
+def profile(
+    tiny_family: dict[str, Path], prompts: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    out = tmp_path_factory.mktemp("profile") / "tiny.json"
+    subprocess.run(
+        [sys.executable, "-m", "specsim.cli", *words(tiny_family, prompts, out)],
+        check=True,
+        capture_output=True,
+    )
+    return out
+
+
+def test_profile_says_what_was_measured(profile: Path) -> None:
+    content = read_profile(profile)
+    assert [a.sampling.temperature for a in content.acceptance] == [0, 1]
+    for measured in content.acceptance:
+        curve = [rate.best for rate in measured.survival]
+        assert len(curve) == 4
+        assert curve == sorted(curve, reverse=True)
+        assert all(r.low <= r.best <= r.high for r in [measured.alpha, *measured.survival])
+        trace = content.trace(profile, measured)
+        assert trace.requests == REQUESTS
+        assert trace.acceptance.mean() == pytest.approx(measured.alpha.best)
+        assert (np.diff(trace.columns["context"][:5]) == 1).all()
+    widths = {(r.model, r.tokens) for r in content.run_times}
+    assert widths == {(m, n) for m in ("target", "draft") for n in range(1, 6)}
+    assert len({r.context for r in content.run_times}) == 2
+    assert not list(profile.parent.glob(".*"))
+
+
+def test_trace_rows_are_consistent(profile: Path) -> None:
+    content = read_profile(profile)
+    frame = pd.read_parquet(profile.parent / content.acceptance[1].trace.file)
+    # beta is at least the chance that the emitted token is drafted and accepted.
+    joint = np.exp(np.minimum(frame["logp_target"], frame["logp_draft"]))
+    assert (frame["beta"] >= joint - 1e-6).all()
+    assert (frame["beta"] <= 1).all()
+    assert (frame["target_top"] >= np.exp(frame["logp_target"]) - 1e-6).all()
+    assert frame["target_entropy"].between(0, np.log(64) + 1e-6).all()
+
+
+def test_validate_counts_what_the_replay_says(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path
+) -> None:
+    code, out, err = run(
+        capsys,
+        *("validate", str(profile), "--prompts", str(prompts), "--requests", "4"),
+        # Wall-clock is not judged here: tiny models on a busy machine.
+        *("--gamma", "1,3", "--tolerance", "100", "--format", "json"),
+    )
+    rows = json.loads(out)
+    assert code == 0, err
+    assert {(r["temperature"], r["prompts"], r["gamma"]) for r in rows} == {
+        (t, p, g) for t in (0, 1) for p in ("calibration", "unseen") for g in (1, 3)
+    }
+    for row in rows:
+        if row["temperature"] == 0 and row["prompts"] == "calibration":
+            assert row["predicted_calls"] == row["measured_calls"]
+            assert row["z"] == 0
+        product = (1 + row["acceptance_error"]) * (1 + row["cost_error"])
+        assert product == pytest.approx(1 + row["relative_error"])
+    assert "relative error" in err
+
+
+def test_validate_out_of_tolerance_exits_1(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path
+) -> None:
+    code, _, _ = run(
+        capsys,
+        *("validate", str(profile), "--prompts", str(prompts), "--requests", "2"),
+        *("--gamma", "2", "--only", "calibration", "--temperature", "0", "--tolerance", "0"),
+    )
+    assert code == 1
+
+
+def test_killed_and_started_again_gives_the_same_trace(
+    tiny_family: dict[str, Path], prompts: Path, profile: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "tiny.json"
+    command = [sys.executable, "-m", "specsim.cli", *words(tiny_family, prompts, out)]
+    running = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(list(tmp_path.glob(".*.work/*.parquet"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.002)
+    running.send_signal(signal.SIGKILL)
+    assert running.wait() == -signal.SIGKILL
+    assert not out.exists()
+    kept = {
+        file.name: file.stat().st_mtime_ns for file in tmp_path.glob(".*.work/[!.]*.parquet")
+    }
+    assert kept
+    subprocess.run(command, check=True, capture_output=True)
+    whole, resumed = read_profile(profile), read_profile(out)
+    assert [a.trace for a in resumed.acceptance] == [a.trace for a in whole.acceptance]
+    assert read_trace(tmp_path / resumed.acceptance[1].trace.file).tokens > 0
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_wrong_pairs_and_files_are_refused(
+    capsys: pytest.CaptureFixture[str], tiny_family: dict[str, Path], prompts: Path, tmp_path: Path
+) -> None:
+    usual = words(tiny_family, prompts, tmp_path / "p.json")
+
+    def change(option: str, value: str) -> list[str]:
+        at = usual.index(option) + 1
+        return [*usual[:at], value, *usual[at + 1 :]]
+
+    other = build_model(tmp_path / "other", layers=1, width=16, seed=0, words=65)
+    assert "different tokenizers" in fail(capsys, *change("--draft", str(other)))
+    assert "no such folder" in fail(capsys, *change("--target", str(tmp_path / "none")))
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n \n")
+    assert "is empty" in fail(capsys, *change("--prompts", str(empty)))
+    assert "cannot be read" in fail(capsys, *change("--prompts", str(tmp_path / "none.txt")))
+    assert "must be <= 128, the context" in fail(capsys, *change("--max-new-tokens", "120"))
+    assert "--gamma-max must be a whole number >= 1" in fail(capsys, *change("--gamma-max", "0"))
+    assert "no such folder" in fail(capsys, *change("--out", str(tmp_path / "none" / "p.json")))
+    assert "embedded/target" in fail(capsys, *change("--target", "embedded/giant"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.txt", "other"]
+
+
+def test_same_vocabulary_size_is_not_the_same_tokenizer(tmp_path: Path) -> None:
+    from calibrate.models import tokenizer_difference
+    from transformers import AutoTokenizer
+
+    folders = [build_model(tmp_path / name, 1, 16, 0) for name in ("a", "b")]
+    file = folders[1] / "tokenizer.json"
+    content = json.loads(file.read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["w2"], vocabulary["w3"] = vocabulary["w3"], vocabulary["w2"]
+    file.write_text(json.dumps(content))
+    first, second = (AutoTokenizer.from_pretrained(folder) for folder in folders)
+    assert tokenizer_difference(first, first) is None
+    assert tokenizer_difference(first, second) == "their model differs"

@@ -1,0 +1,214 @@
+"""The commands as a user types them: results, formats, one-line errors, exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from specsim.cli import COMMANDS, main
+from tests.specsim.test_profiles import write
+
+KEYS = {
+    "gamma",
+    "speedup",
+    "tokens_per_call",
+    "operations_factor",
+    "memory_factor",
+    "oracle_speedup",
+    "at_gamma_max",
+}
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of ``specsim WORDS``."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
+
+
+def fail(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line of an error with exit code 2."""
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("specsim: error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.csv"
+    pd.DataFrame(
+        {
+            "request": [0] * 4,
+            "position": range(4),
+            "logp_target": [0.0] * 4,
+            "logp_draft": [0.0, 0.0, -np.inf, 0.0],
+        }
+    ).to_csv(path, index=False)
+    return path
+
+
+def test_optimize_from_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(
+        capsys, "optimize", "--alpha", "0.8", "--c", "0.05", "--format", "json"
+    )
+    result = json.loads(out)
+    assert code == 0
+    assert set(result) == KEYS
+    # Leviathan23 Thm 3.8 over gamma 0..64: the best is at 8, (1 - 0.8^9) / (0.2 (1 + 8 * 0.05)).
+    assert result["gamma"] == 8
+    assert result["speedup"] == pytest.approx((1 - 0.8**9) / (0.2 * 1.4), rel=1e-12)
+
+
+def test_evaluate_from_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(
+        capsys, "evaluate", "--alpha", "0.6", "--c", "0", "--gamma", "2", "--format", "json"
+    )
+    result = json.loads(out)
+    # Leviathan23 Table 1, first row: operations 1.53, speed 1.96.
+    assert result["operations_factor"] == pytest.approx(1.53, abs=0.005)
+    assert result["speedup"] == pytest.approx(1.96, abs=0.005)
+
+
+def test_alpha_by_position(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["evaluate", "--alpha", "0.9,0.5", "--c", "0.1", "--gamma", "3", "--format", "json"]
+    _, out, _ = run(capsys, *words)
+    assert json.loads(out)["tokens_per_call"] == pytest.approx(1 + 0.9 + 0.45 + 0.225)
+
+
+def test_verify_curve(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["evaluate", "--alpha", "0.5", "--c", "0.1", "--gamma", "1", "--format", "json"]
+    _, out, _ = run(capsys, *words, "--verify-cost", "1,1.4")
+    assert json.loads(out)["speedup"] == pytest.approx(1.5 / 1.5)
+
+
+def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["optimize", "--alpha", "0.8", "--c", "0.05", "--format"]
+    _, table, _ = run(capsys, *words, "table")
+    assert "speedup" in table
+    _, text, _ = run(capsys, *words, "csv")
+    row = next(csv.DictReader(io.StringIO(text)))
+    assert int(row["gamma"]) == 8
+    _, text, _ = run(capsys, *words, "markdown")
+    assert text.splitlines()[1].startswith("| --- |")
+
+
+def test_profile_instead_of_numbers(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = str(write(tmp_path))
+    _, out, _ = run(capsys, "optimize", "--profile", path, "--format", "json")
+    best = json.loads(out)
+    assert set(best) >= KEYS | {"temperature", "formula_speedup", "formula_gamma"}
+    _, out, _ = run(capsys, "evaluate", "--profile", path, "--gamma", "1", "--format", "json")
+    assert json.loads(out)["speedup"] <= best["speedup"]
+
+
+def test_replay_counts(capsys: pytest.CaptureFixture[str], trace: Path) -> None:
+    _, out, _ = run(capsys, "replay", str(trace), "--gamma", "0:2", "--format", "json")
+    rows = json.loads(out)
+    assert [row["gamma"] for row in rows] == [0, 1, 2]
+    # Accepted, accepted, rejected, accepted: gamma 1 takes [0 1] [2] [3], gamma 2 [0 1 2] [3].
+    assert [row["calls"] for row in rows] == [4, 3, 2]
+    assert "speedup" not in rows[0]
+
+
+def test_replay_prices_blocks(capsys: pytest.CaptureFixture[str], trace: Path) -> None:
+    words = ["replay", str(trace), "--gamma", "0,2", "--c", "0.25", "--format", "json"]
+    _, out, _ = run(capsys, *words, "--verify-slope", "0.25")
+    assert [row["speedup"] for row in json.loads(out)] == [1, 2 / (0.5 + 1.5)]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["optimize", "--alpha", "1.3", "--c", "0.1"], "--alpha must be in [0, 1], got 1.3"),
+        (["optimize", "--alpha", "nan", "--c", "0.1"], "--alpha must be in [0, 1], got nan"),
+        (["optimize", "--alpha", "", "--c", "0.1"], "--alpha is empty"),
+        (["optimize", "--alpha", "0.5", "--c", "-1"], "--c must be >= 0, got -1"),
+        (["optimize", "--alpha", "0.5", "--c", "inf"], "--c must be >= 0, got inf"),
+        (["optimize", "--alpha", "x", "--c", "1"], "--alpha must be a number"),
+        (["optimize", "--alpha", "0.5"], "--c is missing"),
+        (["optimize"], "--alpha is missing"),
+        (
+            ["evaluate", "--alpha", "0.5", "--c", "0.1", "--gamma", "2.5"],
+            "--gamma must be a whole number >= 0, got 2.5",
+        ),
+        (["evaluate", "--alpha", "0.5", "--c", "0.1", "--gamma", "-1"], "--gamma must be"),
+        (
+            ["evaluate", "--alpha", ".5", "--c", "1", "--gamma", "3", "--verify-cost", "1,1.1"],
+            "2",
+        ),
+        (
+            "optimize --alpha .5 --c 1 --verify-cost 1,2 --verify-slope 1".split(),
+            "exclude each other",
+        ),
+        (["replay", "none.csv"], "no such file"),
+        (["replay", "none.csv", "--gamma", "4:2"], "--gamma must be a range"),
+        (["optimize", "--profile", "none.json"], "no such file"),
+        (["optimize", "--profile", "none.json", "--alpha", "0.5"], "exclude each other"),
+        (["nonsense"], "No such command"),
+        (["optimize", "--nonsense"], "No such option"),
+    ],
+)
+def test_bad_input_is_one_line(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert message in fail(capsys, *words)
+
+
+def test_bad_files_are_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: Path
+) -> None:
+    path = write(tmp_path)
+    path.write_text(path.read_text()[:200])
+    assert "not complete JSON" in fail(capsys, "optimize", "--profile", str(path))
+    pd.read_csv(trace).drop(columns="logp_draft").to_csv(trace, index=False)
+    assert "missing column logp_draft" in fail(capsys, "replay", str(trace))
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    words = [name] if name else []
+    result = subprocess.run(
+        [sys.executable, "-m", "specsim.cli", *words, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "specsim " + name in result.stdout
+    assert not result.stderr
+
+
+def test_help_and_optimize_import_nothing_heavy() -> None:
+    heavy = {"torch", "transformers", "pandas", "matplotlib", "scipy", "sympy", "pyarrow"}
+    script = (
+        "import sys\nfrom specsim.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        f"print(sorted({heavy!r} & set(sys.modules)))"
+    )
+    for words in (["--help"], ["optimize", "--alpha", "0.8", "--c", "0.05", "--format", "json"]):
+        result = subprocess.run(
+            [sys.executable, "-c", script, *words], capture_output=True, text=True, check=True
+        )
+        assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_core_never_imports_torch() -> None:
+    script = (
+        "import sys, pkgutil, importlib, specsim\n"
+        "for module in pkgutil.walk_packages(specsim.__path__, 'specsim.'):\n"
+        "    importlib.import_module(module.name)\n"
+        "print({'torch', 'transformers', 'calibrate', 'studies'} & set(sys.modules))"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.stdout.strip() == "set()", result.stderr

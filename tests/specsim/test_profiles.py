@@ -1,0 +1,212 @@
+"""Profile files at the door, and what is read from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from specsim import profiles
+from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.predict.choice import Workload
+from specsim.predict.measured import MeasuredCost, predict
+from specsim.predict.replay import replay
+
+
+def rate(best: float) -> dict[str, float]:
+    return {"low": best, "best": best, "high": best}
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    """A profile of invented numbers with its trace: c = 0.1, v(n) = 1 + 0.1 (n - 1)."""
+    random = np.random.default_rng(7)
+    requests, length = 20, 50
+    draft = np.log(random.uniform(0.2, 1.0, requests * length))
+    trace = folder / "p.trace.parquet"
+    pd.DataFrame(
+        {
+            "request": np.repeat(np.arange(requests), length),
+            "position": np.tile(np.arange(length), requests),
+            "context": np.tile(10 + np.arange(length), requests),
+            "logp_target": np.zeros(requests * length),
+            "logp_draft": draft,
+        }
+    ).to_parquet(trace)
+    alpha = float(np.exp(draft).mean())
+    content: dict[str, Any] = {
+        "schema": "specsim-profile",
+        "version": 1,
+        "created": "2026-01-01T00:00:00+00:00",
+        "command": "specsim calibrate",
+        "target": {"name": "t", "parameters": 1000, "context": 512, "sha256": "0"},
+        "draft": {"name": "d", "parameters": 100, "context": 512, "sha256": "1"},
+        "hardware": {"device": "cpu", "processor": "p", "cores": 2, "threads": 1},
+        "software": {
+            "specsim": "0",
+            "python": "3",
+            "torch": "2",
+            "transformers": "5",
+            "dtype": "float32",
+        },
+        "gamma_max": 4,
+        "acceptance": [
+            {
+                "sampling": {"temperature": 1.0},
+                "requests": requests,
+                "prompt_tokens": 10,
+                "tokens": requests * length,
+                "seed": 0,
+                "alpha": rate(alpha),
+                "survival": [rate(alpha**i) for i in range(1, 5)],
+                "conditional": [rate(alpha)] * 4,
+                "trace": {"file": trace.name, "sha256": profiles.file_digest(trace)},
+            }
+        ],
+        "run_times": [
+            {
+                "model": model,
+                "tokens": tokens,
+                "context": context,
+                "batch": 1,
+                "repeats": 5,
+                "median_s": scale * (1 + 0.1 * (tokens - 1)),
+                "low_s": 0.0,
+                "high_s": 1.0,
+            }
+            for model, scale in (("target", 0.01), ("draft", 0.001))
+            for tokens in range(1, 6)
+            for context in (10, 60)
+        ],
+        "overhead": [
+            {
+                "temperature": 1.0,
+                "gamma": gamma,
+                "blocks": 9,
+                "median_s": 0.0,
+                "low_s": 0.0,
+                "high_s": 0.0,
+            }
+            for gamma in (0, 1, 4)
+        ],
+        "notes": [],
+        **changes,
+    }
+    path = folder / "p.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    profile = profiles.read_profile(path)
+    profiles.write_profile(profile, tmp_path / "again.json")
+    assert profiles.read_profile(tmp_path / "again.json") == profile
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["again.json", "p.json", "p.trace.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"surprise": 1}, "unknown field `surprise`"),
+        ({"version": 2}, "has version 2, this specsim reads version 1"),
+        ({"schema": "other"}, "not a specsim profile"),
+        ({"gamma_max": "four"}, r"Expected `int`, got `str` - at `\$.gamma_max`"),
+    ],
+)
+def test_bad_profiles_are_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    path = write(tmp_path, **changes)
+    with pytest.raises(profiles.ProfileError, match=message):
+        profiles.read_profile(path)
+
+
+def test_truncated_and_missing_profiles_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(profiles.ProfileError, match="not complete JSON"):
+        profiles.read_profile(path)
+    with pytest.raises(profiles.ProfileError, match="no such file"):
+        profiles.read_profile(tmp_path / "none.json")
+
+
+def test_a_changed_trace_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    profile = profiles.read_profile(path)
+    (tmp_path / "p.trace.parquet").write_bytes(b"other")
+    with pytest.raises(profiles.ProfileError, match="its hash differs"):
+        Workload.all_of(profile, path, None)
+
+
+def test_unknown_temperature_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    with pytest.raises(profiles.ProfileError, match=r"0\.5 is not in the profile \(measured: 1\)"):
+        Workload.all_of(profiles.read_profile(path), path, 0.5)
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    profile = profiles.read_profile(write(tmp_path))
+    with pytest.raises(profiles.ProfileError, match="cannot be written"):
+        profiles.write_profile(profile, tmp_path / "none" / "p.json")
+
+
+def test_prediction_prices_the_replay(tmp_path: Path) -> None:
+    """Against the sum written out: every block start times what its block costs."""
+    path = write(tmp_path)
+    load = Workload.all_of(profiles.read_profile(path), path, None)[0]
+    gamma = 3
+    replayed = replay(load.trace, [gamma])[0]
+    total = 0.0
+    for request in range(20):
+        for position in range(50):
+            start = replayed.starts[50 * request + position]
+            length = min(gamma, 50 - position - 1)
+            total += start * (length * 0.001 + 0.01 * (1 + 0.1 * length))
+            if length:
+                total += replayed.bonus[50 * request + position] * 0.0001
+    expected = 20 * 50 * 0.01 / total
+    assert load.predict([gamma])[0].speedup == pytest.approx(expected, rel=1e-12)
+    assert load.predict([0])[0].speedup == 1
+
+
+def test_best_gamma_is_the_best_of_all(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    load = Workload.all_of(profiles.read_profile(path), path, None)[0]
+    best = load.best()
+    assert best.speedup == max(p.speedup for p in load.predict(range(5)))
+    assert best.low < best.speedup < best.high
+    assert load.draft_cost == pytest.approx(0.1)
+
+
+def test_gamma_beyond_the_profile_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    load = Workload.all_of(profiles.read_profile(path), path, None)[0]
+    with pytest.raises(InvalidArgumentError, match="calibrate with a larger --gamma-max"):
+        load.predict([5])
+
+
+def test_missing_run_times_are_refused(tmp_path: Path) -> None:
+    profile = profiles.read_profile(write(tmp_path))
+    with pytest.raises(UnsupportedError, match="run times of the target are incomplete"):
+        MeasuredCost.of(profile.run_times[1:], profile.overhead, 1.0)
+    with pytest.raises(UnsupportedError, match="no overhead"):
+        MeasuredCost.of(profile.run_times, profile.overhead, 0.0)
+
+
+def test_context_changes_the_price(tmp_path: Path) -> None:
+    """Run times that double with the context: later positions cost more."""
+    path = write(tmp_path)
+    profile = profiles.read_profile(path)
+    import msgspec
+
+    steep = [
+        msgspec.structs.replace(row, median_s=row.median_s * row.context / 10)
+        for row in profile.run_times
+    ]
+    cost = MeasuredCost.of(steep, profile.overhead, 1.0)
+    trace = profile.trace(path, profile.acceptance[0])
+    # Position s reads one token with 10 + s - 1 in the cache.
+    expected = sum(0.01 * (9 + s) / 10 for s in range(50))
+    assert cost.plain_seconds(trace) == pytest.approx([expected] * 20)
+    assert predict(trace, cost, [1])[0].speedup > 0

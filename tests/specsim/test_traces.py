@@ -1,0 +1,89 @@
+"""Trace files at the door."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from specsim.traces import TraceError, read_trace
+
+
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "request": ["a", "a", "a", "b", "b"],
+            "position": [0, 1, 2, 0, 1],
+            "logp_target": np.log([0.5, 0.2, 0.4, 1.0, 0.1]),
+            "logp_draft": [np.log(0.25), np.log(0.3), -np.inf, 0.0, np.log(0.05)],
+        }
+    )
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_acceptance_is_the_clipped_ratio(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"trace{suffix}"
+    frame().to_csv(file, index=False) if suffix == ".csv" else frame().to_parquet(file)
+    trace = read_trace(file)
+    assert trace.acceptance == pytest.approx([0.5, 1.0, 0.0, 1.0, 0.5])
+    assert trace.starts.tolist() == [0, 3, 5]
+
+
+def test_interleaved_requests_are_put_together(tmp_path: Path) -> None:
+    file = tmp_path / "trace.csv"
+    frame().iloc[[0, 3, 1, 4, 2]].to_csv(file, index=False)
+    assert read_trace(file).acceptance == pytest.approx([0.5, 1.0, 0.0, 1.0, 0.5])
+
+
+def test_argmax_equal_decides_when_greedy(tmp_path: Path) -> None:
+    file = tmp_path / "trace.csv"
+    frame().assign(argmax_equal=[1, 0, 1, 1, 0]).to_csv(file, index=False)
+    assert read_trace(file, greedy=True).acceptance.tolist() == [1, 0, 1, 1, 0]
+
+
+def test_take_repeats_requests(tmp_path: Path) -> None:
+    file = tmp_path / "trace.csv"
+    frame().to_csv(file, index=False)
+    taken = read_trace(file).take(np.array([1, 0, 1]))
+    assert taken.acceptance == pytest.approx([1.0, 0.5, 0.5, 1.0, 0.0, 1.0, 0.5])
+    assert taken.lengths.tolist() == [2, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f.drop(columns="logp_draft"), "missing column logp_draft"),
+        (lambda f: f.assign(logp_target=[0.1] * 5), "logp_target must be <= 0"),
+        (lambda f: f.assign(logp_draft=[0.2] * 5), "logp_draft must be <= 0"),
+        (lambda f: f.assign(logp_target=[-np.inf] * 5), "logp_target must be finite"),
+        (lambda f: f.assign(logp_draft=[np.nan] * 5), "empty or nan"),
+        (lambda f: f.assign(position=[0, 1, 3, 0, 1]), "without a gap"),
+        (lambda f: f.assign(position=[1, 2, 3, 0, 1]), "without a gap"),
+        (lambda f: f.assign(logp_draft=["x"] * 5), "must hold numbers"),
+        (lambda f: f.iloc[:0], "no rows"),
+    ],
+)
+def test_bad_traces_are_refused(tmp_path: Path, change: object, message: str) -> None:
+    file = tmp_path / "trace.csv"
+    change(frame()).to_csv(file, index=False)  # type: ignore[operator]
+    with pytest.raises(TraceError, match=message):
+        read_trace(file)
+
+
+def test_greedy_needs_its_column(tmp_path: Path) -> None:
+    file = tmp_path / "trace.csv"
+    frame().to_csv(file, index=False)
+    with pytest.raises(TraceError, match="argmax_equal"):
+        read_trace(file, greedy=True)
+
+
+def test_missing_unreadable_and_unknown_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no such file"):
+        read_trace(tmp_path / "none.csv")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 is not enough")
+    with pytest.raises(TraceError, match="cannot be read"):
+        read_trace(tmp_path / "broken.parquet")
+    (tmp_path / "trace.pkl").write_bytes(b"")
+    with pytest.raises(TraceError, match="must end in"):
+        read_trace(tmp_path / "trace.pkl")
