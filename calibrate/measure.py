@@ -23,15 +23,15 @@ import pandas as pd
 import torch
 import transformers
 from rich.progress import Progress
-from specsim import __version__, profiles
-from specsim.checks import Floats, InvalidArgumentError, whole
-from specsim.traces import Trace, read_trace
 
 from calibrate.decode.engine import CachedModel
 from calibrate.models import Pair
 from calibrate.sampling import Sampling
 from calibrate.timing import overhead_gammas, time_overhead, time_runs
 from calibrate.trace import generator, record
+from specsim import __version__, profiles
+from specsim.checks import Floats, InvalidArgumentError, whole
+from specsim.traces import Trace, read_trace
 
 _BOOTSTRAP_DRAWS = 1000
 _OVERHEAD_REQUESTS = 2

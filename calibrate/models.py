@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 import transformers
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
 from specsim.checks import SpecsimError
 from specsim.profiles import Model
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 EMBEDDED = "embedded/"
 FAMILY = Path(__file__).parent / "family"
@@ -71,7 +72,7 @@ def load_pair(
 def load(
     name: str, device: torch.device, dtype: torch.dtype, trust_remote_code: bool = False
 ) -> Loaded:
-    """A model and its tokenizer: ``embedded/target``, a folder, or a name on the Hugging Face Hub."""
+    """A model and its tokenizer: ``embedded/target``, a folder, or a Hugging Face Hub name."""
     folder = resolve(name)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from specsim.checks import SpecsimError
-
 from calibrate import corpus
+from specsim.checks import SpecsimError
 
 
 class PromptError(SpecsimError):

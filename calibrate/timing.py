@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from specsim.profiles import Overhead, RunTime
 
 from calibrate.decode.engine import CachedModel, Decoded
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.sampling import Sampling
 from calibrate.trace import generator
+from specsim.profiles import Overhead, RunTime
 
 # Blocks of one gamma in a row; the first follows another rhythm and is not counted.
 _STREAK = 4
@@ -94,7 +94,9 @@ def summarize_runs(samples: Samples) -> list[RunTime]:
     for (model, tokens, context), seconds in sorted(samples.items()):
         low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
         rows.append(
-            RunTime(model, tokens, context, 1, len(seconds), median_s=median, low_s=low, high_s=high)
+            RunTime(
+                model, tokens, context, 1, len(seconds), median_s=median, low_s=low, high_s=high
+            )
         )
     return rows
 
@@ -132,7 +134,5 @@ def time_overhead(
         per_block = [decoded.overhead_s / decoded.calls for decoded in decodings]
         low, median, high = np.quantile(per_block, [0.25, 0.5, 0.75]).tolist()
         blocks = sum(decoded.calls for decoded in decodings)
-        rows.append(
-            Overhead(temperature, gamma, blocks, median_s=median, low_s=low, high_s=high)
-        )
+        rows.append(Overhead(temperature, gamma, blocks, median_s=median, low_s=low, high_s=high))
     return rows

@@ -284,7 +284,10 @@ class Training:
             acceptance[name] = self.held_out_acceptance(model)
             model.to(torch.float16).save_pretrained(out / name)
             fast.save_pretrained(out / name)
-        save_file(bigram_counts(self.train_tokens.numpy(), self.recipe.vocabulary), out / "bigram.safetensors")
+        save_file(
+            bigram_counts(self.train_tokens.numpy(), self.recipe.vocabulary),
+            out / "bigram.safetensors",
+        )
         record = {
             "data": {
                 "what": "source files of the Python standard library",
@@ -298,11 +301,17 @@ class Training:
             },
             "recipe": asdict(self.recipe),
             "shapes": {name: asdict(shape) for name, shape in SHAPES.items()},
-            "parameters": {name: sum(p.numel() for p in m.parameters()) for name, m in members.items()},
+            "parameters": {
+                name: sum(p.numel() for p in m.parameters()) for name, m in members.items()
+            },
             "held_out_loss_nats": losses,
             "held_out_acceptance": acceptance,
             "seconds": self.seconds,
-            "machine": {"cores": os.cpu_count(), "device": str(self.device), "processor": platform.machine()},
+            "machine": {
+                "cores": os.cpu_count(),
+                "device": str(self.device),
+                "processor": platform.machine(),
+            },
             "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         }
         (out / "training.json").write_text(json.dumps(record, indent=2) + "\n")
@@ -315,7 +324,9 @@ class Training:
         for ids in itertools.islice(self.held_out_windows(), batches):
             with self.half_precision():
                 logits = model(ids).logits.float()
-            losses.append(float(F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())))
+            losses.append(
+                float(F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()))
+            )
         return float(np.mean(losses))
 
     @torch.inference_mode()
@@ -344,7 +355,9 @@ class Training:
     def windows(self, tokens: torch.Tensor, step: int, length: int) -> torch.Tensor:
         """Random windows of one step, a function of seed and step alone, so runs resume exactly."""
         count = self.recipe.tokens_per_step // length
-        starts = np.random.default_rng([self.recipe.seed, step]).integers(len(tokens) - length, size=count)
+        starts = np.random.default_rng([self.recipe.seed, step]).integers(
+            len(tokens) - length, size=count
+        )
         return tokens[torch.from_numpy(starts)[:, None] + torch.arange(length)].to(self.device)
 
     def held_out_batches(self) -> int:
@@ -362,7 +375,9 @@ class Training:
         others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
         recipe = self.recipe
         return [
-            torch.optim.Muon(matrices, lr=recipe.matrix_rate, momentum=0.95, weight_decay=recipe.weight_decay),
+            torch.optim.Muon(
+                matrices, lr=recipe.matrix_rate, momentum=0.95, weight_decay=recipe.weight_decay
+            ),
             torch.optim.AdamW(others, lr=recipe.other_rate, betas=(0.9, 0.95), weight_decay=0.0),
         ]
 
@@ -400,11 +415,16 @@ class Progress:
             span = self.done % 50 or 50
             means = " ".join(f"{key} {total / span:.4f}" for key, total in self.sums.items())
             left = (time.monotonic() - self.start) / self.done * (self.turns - turn - 1)
-            print(f"{self.name} {turn + 1}/{self.turns} {means} {math.ceil(left / 60)} min left", flush=True)
+            print(
+                f"{self.name} {turn + 1}/{self.turns} {means} {math.ceil(left / 60)} min left",
+                flush=True,
+            )
             self.sums = {}
 
 
-def bigram_counts(tokens: np.ndarray[Any, np.dtype[np.int64]], vocabulary: int) -> dict[str, np.ndarray[Any, Any]]:
+def bigram_counts(
+    tokens: np.ndarray[Any, np.dtype[np.int64]], vocabulary: int
+) -> dict[str, np.ndarray[Any, Any]]:
     """Counts of (previous, next) token pairs, as compressed rows: row t is start[t]:start[t+1]."""
     pairs, counts = np.unique(tokens[:-1] * vocabulary + tokens[1:], return_counts=True)
     start = np.searchsorted(pairs, np.arange(vocabulary + 1) * vocabulary)

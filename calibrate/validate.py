@@ -15,11 +15,6 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-from specsim.checks import Floats
-from specsim.predict.choice import Workload
-from specsim.predict.measured import MeasuredCost, MeasuredPrediction, predict
-from specsim.profiles import Overhead, RunTime
-from specsim.traces import Trace
 
 from calibrate.decode.engine import CachedModel, Decoded
 from calibrate.decode.plain import plain
@@ -28,6 +23,12 @@ from calibrate.models import Pair
 from calibrate.sampling import Sampling
 from calibrate.timing import Samples, sample_runs, summarize_runs
 from calibrate.trace import generator
+from specsim.checks import Floats
+from specsim.predict.choice import Workload
+from specsim.predict.measured import MeasuredCost, MeasuredPrediction, predict
+from specsim.predict.replay import replay
+from specsim.profiles import Overhead, RunTime
+from specsim.traces import Trace
 
 _BOOTSTRAP_DRAWS = 1000
 # Keeps the decoders' random numbers apart from the trace's.
@@ -60,9 +61,7 @@ class Turns:
     def speedup(self, gamma: int, seed: int = 0) -> tuple[float, float, float]:
         """(low, best, high): plain over speculative time, 95 % by bootstrap over requests."""
         ordinary, fast = self.seconds_per_token(0), self.seconds_per_token(gamma)
-        draws = np.random.default_rng(seed).integers(
-            len(fast), size=(_BOOTSTRAP_DRAWS, len(fast))
-        )
+        draws = np.random.default_rng(seed).integers(len(fast), size=(_BOOTSTRAP_DRAWS, len(fast)))
         ratios = ordinary[draws].sum(1) / fast[draws].sum(1)
         low, high = np.quantile(ratios, [0.025, 0.975]).tolist()
         return low, float(ordinary.sum() / fast.sum()), high
@@ -170,8 +169,6 @@ def compare(
 
 def _z(trace: Trace, turns: Turns, prediction: MeasuredPrediction, paired: bool) -> float:
     """Standard score of counted against replayed calls per token, over requests."""
-    from specsim.predict.replay import replay
-
     counted = turns.calls_per_token(prediction.gamma)
     replayed = replay(trace, [prediction.gamma])[0]
     expected = replayed.calls / replayed.lengths
@@ -181,7 +178,7 @@ def _z(trace: Trace, turns: Turns, prediction: MeasuredPrediction, paired: bool)
         mean = gaps.mean()
     else:
         mean = counted.mean() - expected.mean()
-        error = np.sqrt(
-            sum(values.var(ddof=1) / len(values) for values in (counted, expected))
-        )
-    return float(mean / error) if error else 0.0
+        error = np.sqrt(sum(values.var(ddof=1) / len(values) for values in (counted, expected)))
+    if error == 0:
+        return 0.0 if mean == 0 else float(np.copysign(np.inf, mean))
+    return float(mean / error)

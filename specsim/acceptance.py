@@ -1,4 +1,4 @@
-"""What is known of acceptance, from weak to strong; every kind answers ``survival`` and ``conditional``.
+"""What is known of acceptance, weak to strong; all answer ``survival`` and ``conditional``.
 
 S_i, the *survival curve*, is the probability that the first i draft tokens of a block are all
 accepted; alpha_i = S_i / S_{i-1} is the *conditional* rate at position i.  Under i.i.d.
@@ -34,8 +34,27 @@ class Acceptance(Protocol):
         ...
 
 
-def _survival(rates: Floats) -> Floats:
-    return np.concatenate([[1.0], np.cumprod(rates)])
+# A running product of n factors errs by up to n roundings, which all go the same way where the
+# factors are near one.  Above this length logarithms are summed instead, in two levels.
+_SHORT = 1024
+
+
+def running_survival(rates: Floats) -> Floats:
+    """S_0..S_n from alpha_1..alpha_n along the last axis, shape (..., n) to (..., n + 1)."""
+    *rest, length = rates.shape
+    survival = np.ones((*rest, length + 1))
+    if length <= _SHORT:
+        np.cumprod(rates, axis=-1, out=survival[..., 1:])
+        return survival
+    width = int(np.sqrt(length))
+    rows = -(-length // width)
+    logs = np.zeros((*rest, rows * width))
+    with np.errstate(divide="ignore"):  # log 0 = -inf, and exp of it is 0 again
+        np.log(rates, out=logs[..., :length])
+    logs = np.cumsum(logs.reshape(*rest, rows, width), axis=-1)
+    logs[..., 1:, :] += np.cumsum(logs[..., :-1, -1], axis=-1)[..., None]
+    np.exp(logs.reshape(*rest, rows * width)[..., :length], out=survival[..., 1:])
+    return survival
 
 
 @dataclass(frozen=True)
@@ -48,7 +67,8 @@ class ConstantAcceptance:
         object.__setattr__(self, "alpha", probability("alpha", self.alpha))
 
     def survival(self, length: int) -> Floats:
-        return np.power(self.alpha, np.arange(length + 1.0))
+        curve: Floats = np.power(self.alpha, np.arange(length + 1.0))
+        return curve
 
     def conditional(self, length: int) -> Floats:
         return np.full(length, self.alpha)
@@ -65,7 +85,7 @@ class PerPositionAcceptance:
         object.__setattr__(self, "alphas", tuple(rates.tolist()))
 
     def survival(self, length: int) -> Floats:
-        return _survival(self.conditional(length))
+        return running_survival(self.conditional(length))
 
     def conditional(self, length: int) -> Floats:
         known = np.array(self.alphas[:length])
@@ -116,7 +136,7 @@ class BetaAcceptance:
             object.__setattr__(self, name, value)
 
     def survival(self, length: int) -> Floats:
-        return _survival(self.conditional(length))
+        return running_survival(self.conditional(length))
 
     def conditional(self, length: int) -> Floats:
         step = np.arange(length, dtype=float)
@@ -136,7 +156,7 @@ class DecayingAcceptance:
             object.__setattr__(self, name, probability(name, getattr(self, name)))
 
     def survival(self, length: int) -> Floats:
-        return _survival(self.conditional(length))
+        return running_survival(self.conditional(length))
 
     def conditional(self, length: int) -> Floats:
         return self.floor + (self.alpha - self.floor) * self.decay ** np.arange(length, dtype=float)

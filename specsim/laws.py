@@ -24,13 +24,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.acceptance import Acceptance
-from specsim.checks import Floats, InvalidArgumentError, Ints, whole
+from specsim.acceptance import Acceptance, running_survival
+from specsim.checks import Floats, Ints, InvalidArgumentError, UnsupportedError, whole
 
 TARGET = "target"
 
 # Probabilities are sums of at most a few million rounded terms.
 _TOTAL_TOLERANCE = 1e-9
+# Cells of the largest table that a law may need: 256 MiB of float64.
+_LARGEST = 2**25
 
 
 class Run(NamedTuple):
@@ -92,7 +94,7 @@ class BlockLaw:
 
     def token_law(self) -> Floats:
         """P(N = n) for n = 0..max, shape (max + 1,)."""
-        return np.bincount(self.tokens, weights=self.probability)
+        return _by_tokens(self.tokens, self.probability)
 
     def generating(self, x: float) -> float:
         """E[x^N]."""
@@ -117,7 +119,9 @@ class ProposalLaw:
     def __post_init__(self) -> None:
         _check_outcomes(self.probability, self.runs)
         if self.lengths.shape != (len(self.probability), len(self.producers)):
-            raise InvalidArgumentError("lengths must have one row per outcome, one column per producer")
+            raise InvalidArgumentError(
+                "lengths must have one row per outcome, one column per producer"
+            )
 
     @property
     def expected_length(self) -> float:
@@ -142,12 +146,12 @@ def draft(model: str, length: int, runs_per_token: bool = True) -> ProposalLaw:
     The second is a non-autoregressive drafter (Xia22) or a copy from the context.
     """
     length = whole("length", length)
-    count = length if runs_per_token else min(length, 1)
+    run, count = (Run(model, 1), length) if runs_per_token else (Run(model, max(length, 1)), 1)
     return ProposalLaw(
         probability=np.ones(1),
         lengths=np.array([[length]]),
         producers=(model,),
-        runs={Run(model, 1): np.array([float(count)])},
+        runs={run: np.array([float(count)])} if length else {},
     )
 
 
@@ -190,74 +194,71 @@ def verify(
     accepted whole earns a bonus token, or nothing where ``bonus`` is false (Xia22), in which
     case the verifier reads one position less.
     """
-    longest = int(proposal.lengths.sum(axis=1).max())
-    rates = [acceptance[name].conditional(longest) for name in proposal.producers]
-    mass: dict[int, Floats] = {}
-    counts: dict[int, dict[Run, Floats]] = {}
-    for outcome, probability in enumerate(proposal.probability):
-        lengths = proposal.lengths[outcome]
-        ends = np.cumsum(lengths)
-        total = int(ends[-1])
-        rate = np.concatenate(
-            [rates[s][end - size : end] for s, (size, end) in enumerate(zip(lengths, ends, strict=True))]
-        )
-        alive = np.concatenate([[1.0], np.cumprod(rate)])
-        # alive[i] * (1 - rate[i]) rather than a difference of neighbours: exact near one.
-        law = probability * np.append(alive[:-1] * (1 - rate), alive[-1])
-        mass[total] = mass.get(total, 0.0) + law
-        here = counts.setdefault(total, {})
-        for run, count in proposal.runs.items():
-            here[run] = here.get(run, 0.0) + law * count[outcome]
-    return _merge(mass, counts, verifier, bonus)
+    ends = np.cumsum(proposal.lengths, axis=1)
+    totals = ends[:, -1]
+    longest = int(totals.max())
+    _check_size(totals.size * (longest + 1))
+    rates = np.zeros((len(proposal.producers) + 1, longest + 1))
+    for row, name in enumerate(proposal.producers):
+        rates[row, :longest] = acceptance[name].conditional(longest)
+    # The producer of each position is the number of producers that have ended by then; the row
+    # of zeros past the last one makes the end of the proposal a sure "rejection".
+    positions = np.arange(longest + 1)
+    rate = rates[(ends[:, :, None] <= positions).sum(axis=1), positions]
+    alive = running_survival(rate[:, :-1])
+    # alive[i] * (1 - rate[i]) rather than a difference of neighbours: exact near one.
+    law = proposal.probability[:, None] * alive * (1 - rate)
 
-
-def _merge(
-    mass: Mapping[int, Floats],
-    counts: Mapping[int, Mapping[Run, Floats]],
-    verifier: str,
-    bonus: bool,
-) -> BlockLaw:
-    """One block law from the outcomes sorted by proposed length; drops what cannot happen."""
-    lengths = sorted(mass)
-    probability = np.concatenate([mass[length] for length in lengths])
-    tokens = np.concatenate([np.arange(1, length + 2) for length in lengths])
-    proposed = np.concatenate([np.full(length + 1, length) for length in lengths])
-    kept = probability > 0
+    order = np.argsort(totals, kind="stable")
+    lengths, starts = np.unique(totals[order], return_index=True)
+    mass = np.add.reduceat(law[order], starts, axis=0)
+    kept = mass > 0
+    probability, (group, accepted) = mass[kept], np.nonzero(kept)
+    proposed = lengths[group]
+    _check_size(probability.size * lengths.size)
     runs: dict[Run, Floats] = {}
-    for run in {run: None for length in lengths for run in counts[length]}:
-        total = np.concatenate(
-            [np.asarray(counts[n].get(run, np.zeros(n + 1)), dtype=float) for n in lengths]
-        )
-        runs[run] = total[kept] / probability[kept]
-    probability, tokens, proposed = probability[kept], tokens[kept], proposed[kept]
-    for length in lengths:
-        runs[Run(verifier, length + 1 if bonus else max(length, 1))] = (proposed == length).astype(float)
+    for run, count in proposal.runs.items():
+        total = np.add.reduceat((law * count[:, None])[order], starts, axis=0)
+        runs[run] = total[kept] / probability
+    for length in lengths.tolist():
+        read = Run(verifier, length + 1 if bonus else max(length, 1))
+        runs[read] = runs.get(read, 0.0) + (proposed == length).astype(float)
+    tokens = accepted + 1
     if not bonus:
         tokens = np.minimum(tokens, np.maximum(proposed, 1))
     return BlockLaw(probability, tokens, runs)
 
 
+def _check_size(cells: int) -> None:
+    if cells > _LARGEST:
+        raise UnsupportedError(
+            f"a law with {cells:.1e} cells (outcomes times proposed lengths) is too large, "
+            f"the most is {_LARGEST:.1e}: take a shorter window or fewer steps"
+        )
+
+
 def propose(block: BlockLaw, producer: str, steps: int) -> ProposalLaw:
     """The tokens of exactly ``steps`` blocks as one proposal (vertical cascade, Chen23)."""
-    steps = whole("steps", steps, low=1)
-    length, law, runs = block.token_law().size - 1, block.token_law(), _runs_by_tokens(block)
-    total, total_runs = law, runs
-    for _ in range(steps - 1):
+    steps = whole("steps", steps)
+    law, runs = block.token_law(), _runs_by_tokens(block)
+    _check_size(law.size * (1 + law.size * (steps * (steps - 1) // 2)))
+    total, total_runs = np.ones(1), {run: np.zeros(1) for run in runs}
+    for _ in range(steps):
         total_runs = {
             run: np.convolve(total_runs[run], law) + np.convolve(total, runs[run]) for run in runs
         }
         total = np.convolve(total, law)
-    assert total.size == steps * length + 1
     return _proposal(total, total_runs, producer)
 
 
 def propose_at_least(block: BlockLaw, producer: str, tokens: int) -> ProposalLaw:
     """Blocks until at least ``tokens`` are there, the overshoot kept (Chen23, authors' code)."""
-    tokens = whole("tokens", tokens, low=0)
+    tokens = whole("tokens", tokens)
     law, runs = block.token_law(), _runs_by_tokens(block)
     if law[0] > 0:
         raise InvalidArgumentError("a block that may emit nothing cannot be repeated to a length")
     size = tokens + law.size - 1 if tokens else 1
+    _check_size(size + tokens * law.size)
     mass = np.zeros(size)
     mass[0] = 1.0
     mass_runs = {run: np.zeros(size) for run in runs}
@@ -274,9 +275,14 @@ def propose_at_least(block: BlockLaw, producer: str, tokens: int) -> ProposalLaw
 def _runs_by_tokens(block: BlockLaw) -> dict[Run, Floats]:
     """E[runs; N = n] for n = 0..max, by kind of run."""
     return {
-        run: np.bincount(block.tokens, weights=block.probability * count)
+        run: _by_tokens(block.tokens, block.probability * count)
         for run, count in block.runs.items()
     }
+
+
+def _by_tokens(tokens: Ints, weights: Floats) -> Floats:
+    """Sum of the weights of the outcomes with n tokens, n = 0..max."""
+    return np.bincount(tokens, weights=weights).astype(np.float64)
 
 
 def _proposal(mass: Floats, mass_runs: Mapping[Run, Floats], producer: str) -> ProposalLaw:

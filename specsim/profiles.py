@@ -27,7 +27,7 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """A part of the file: frozen, and closed to keys it does not know."""
 
 
-class Model(_Part):
+class Model(_Part, frozen=True):
     """A model as measured.  ``sha256`` is over its weights and config."""
 
     name: str
@@ -36,7 +36,7 @@ class Model(_Part):
     sha256: str
 
 
-class Hardware(_Part):
+class Hardware(_Part, frozen=True):
     """The machine.  ``threads`` is what the models ran on where the device is a CPU."""
 
     device: str
@@ -45,7 +45,7 @@ class Hardware(_Part):
     threads: int
 
 
-class Software(_Part):
+class Software(_Part, frozen=True):
     specsim: str
     python: str
     torch: str
@@ -53,7 +53,7 @@ class Software(_Part):
     dtype: str
 
 
-class Sampling(_Part):
+class Sampling(_Part, frozen=True):
     """How tokens are drawn from logits."""
 
     temperature: float
@@ -61,7 +61,7 @@ class Sampling(_Part):
     top_p: float | None = None
 
 
-class Rate(_Part):
+class Rate(_Part, frozen=True):
     """A measured rate with its 95 % interval."""
 
     low: float
@@ -69,14 +69,14 @@ class Rate(_Part):
     high: float
 
 
-class FileReference(_Part):
+class FileReference(_Part, frozen=True):
     """A file beside the profile."""
 
     file: str
     sha256: str
 
 
-class Acceptance(_Part):
+class Acceptance(_Part, frozen=True):
     """How often drafts were accepted under one sampling setting, on target-sampled text.
 
     ``survival[i - 1]`` is S_i and ``conditional[i - 1]`` is alpha_i, averaged over all positions
@@ -94,7 +94,7 @@ class Acceptance(_Part):
     trace: FileReference
 
 
-class RunTime(_Part):
+class RunTime(_Part, frozen=True):
     """Seconds of one run over ``tokens`` new tokens with ``context`` tokens in the cache."""
 
     model: str  # "target" or "draft"
@@ -107,7 +107,7 @@ class RunTime(_Part):
     high_s: float
 
 
-class Overhead(_Part):
+class Overhead(_Part, frozen=True):
     """Host seconds of one block outside the model runs; gamma 0 is a step of plain decoding."""
 
     temperature: float
@@ -118,7 +118,7 @@ class Overhead(_Part):
     high_s: float
 
 
-class Profile(_Part):
+class Profile(_Part, frozen=True):
     """Everything a prediction needs, and where it came from."""
 
     schema: str

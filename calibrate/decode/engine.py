@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from specsim.checks import SpecsimError
 from transformers import DynamicCache
+
+from specsim.checks import SpecsimError
 
 
 class DecodingError(SpecsimError):

@@ -45,6 +45,7 @@ class _Evaluate(SchemeGroup):
 @click.pass_context
 def command(
     context: click.Context,
+    /,
     profile: Path | None,
     temperature: float | None,
     gamma: int | None,

@@ -13,9 +13,10 @@ from specsim.checks import InvalidArgumentError, SpecsimError
 from specsim.commands.options import Number, Numbers, Whole, WholeRange
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from calibrate.measure import Settings
     from calibrate.models import Pair
-    from rich.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,12 @@ def pair_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 show_default=True,
                 help="Target model: a folder, a Hub name, or a member of the embedded family.",
             ),
-            click.option("--draft", default="embedded/small", show_default=True, help="Draft model."),
-            click.option("--device", default=None, help="cpu, cuda, ... [default: a GPU if there is one]"),
+            click.option(
+                "--draft", default="embedded/small", show_default=True, help="Draft model."
+            ),
+            click.option(
+                "--device", default=None, help="cpu, cuda, ... [default: a GPU if there is one]"
+            ),
             click.option(
                 "--dtype",
                 type=click.Choice(["float32", "bfloat16", "float16"]),
@@ -68,13 +73,19 @@ def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--prompts",
                 type=click.Path(path_type=Path),
-                help="Prompts, one a line, or .jsonl with the key prompt. [default: held-out modules]",
+                help="One a line, or .jsonl with the key prompt. [default: held-out modules]",
             ),
             click.option(
-                "--temperature", type=Numbers(0), default="0,1", show_default=True, help="Temperatures."
+                "--temperature",
+                type=Numbers(0),
+                default="0,1",
+                show_default=True,
+                help="Temperatures.",
             ),
             click.option("--top-k", type=Whole(1), help="Keep the k most probable tokens."),
-            click.option("--top-p", type=Number(0, 1), help="Keep the most probable tokens up to p."),
+            click.option(
+                "--top-p", type=Number(0, 1), help="Keep the most probable tokens up to p."
+            ),
             click.option(
                 "--requests",
                 type=WholeRange(1),
@@ -83,14 +94,28 @@ def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 help="Requests; one number, or one for each temperature.",
             ),
             click.option(
-                "--prompt-tokens", type=Whole(1), default=64, show_default=True, help="Tokens of a prompt, at most."
+                "--prompt-tokens",
+                type=Whole(1),
+                default=64,
+                show_default=True,
+                help="Tokens of a prompt, at most.",
             ),
             click.option(
-                "--max-new-tokens", type=Whole(1), default=128, show_default=True, help="Tokens to decode."
+                "--max-new-tokens",
+                type=Whole(1),
+                default=128,
+                show_default=True,
+                help="Tokens to decode.",
             ),
-            click.option("--gamma-max", type=Whole(1), default=8, show_default=True, help="Longest draft."),
             click.option(
-                "--repeats", type=Whole(1), default=15, show_default=True, help="Turns of the run times."
+                "--gamma-max", type=Whole(1), default=8, show_default=True, help="Longest draft."
+            ),
+            click.option(
+                "--repeats",
+                type=Whole(1),
+                default=15,
+                show_default=True,
+                help="Turns of the run times.",
             ),
             click.option("--seed", type=Whole(), default=0, show_default=True, help="Random seed."),
         ]
@@ -103,10 +128,12 @@ def load_models(given: dict[str, Any]) -> Pair:
     """The pair that the options name, on its device."""
     try:
         import torch
+
         from calibrate.models import EMBEDDED, load_pair
     except ImportError as error:
         raise SpecsimError(
-            f"measuring needs {error.name}, which is not installed: pip install 'specsim[calibrate]'"
+            f"measuring needs {error.name}, which is not installed: "
+            "pip install 'specsim[calibrate]'"
         ) from None
     device = _device(given["device"])
     embedded = given["target"].startswith(EMBEDDED)
@@ -181,7 +208,13 @@ def find_prompts(
 def progress_bar() -> Progress:
     """A progress bar on stderr."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     return Progress(
         TextColumn("{task.description}"),

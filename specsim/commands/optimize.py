@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from specsim.commands.options import (
-    Number,
     Whole,
     cost_options,
     format_option,
@@ -44,11 +43,14 @@ class _Optimize(SchemeGroup):
 )
 @cost_options
 @profile_options
-@click.option("--gamma-max", type=Whole(), default=64, show_default=True, help="Longest draft to consider.")
+@click.option(
+    "--gamma-max", type=Whole(), default=64, show_default=True, help="Longest draft to consider."
+)
 @format_option
 @click.pass_context
 def command(
     context: click.Context,
+    /,
     profile: Path | None,
     temperature: float | None,
     gamma_max: int,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from specsim.checks import InvalidArgumentError, number, numbers, whole
+
+if TYPE_CHECKING:
+    from specsim.cost import VerifyCost
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -99,33 +102,79 @@ def format_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def cost_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What runs cost, in target runs on one token."""
-    for option in reversed(
-        [
-            click.option("--alpha", type=Numbers(0, 1), help="Acceptance rate, or alpha_1,alpha_2,... by position (the last holds on)."),
-            click.option("--c", type=Number(0), help="Cost of a draft run, in target runs."),
-            click.option("--c-ops", type=Number(0), default=0.0, help="Operations per token, draft / target. [default: 0, the target's own only]"),
-            click.option("--c-memory", type=Number(0), default=0.0, help="Bytes read per run, draft / target. [default: 0, the target's own only]"),
-            click.option("--verify-slope", type=Number(0), help="v(n) = 1 + SLOPE (n - 1): cost of a target run on n tokens. [default: 0, as in the papers]"),
-            click.option("--verify-cost", type=Numbers(0), help="v(1),v(2),... as measured, instead of a slope."),
-            click.option("--overhead", type=Number(0), default=0.0, help="Host time of a block, in target runs. [default: 0]"),
-        ]
-    ):
-        command = option(command)
-    return command
+def _stack(*options: Decorator) -> Decorator:
+    """Several options as one decorator, listed in this order."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
-def profile_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A profile instead of numbers."""
-    for option in reversed(
-        [
-            click.option("--profile", type=click.Path(path_type=Path), help="Profile written by specsim calibrate."),
-            click.option("--temperature", type=Number(0), help="Which of the profile's temperatures. [default: all]"),
-        ]
-    ):
-        command = option(command)
-    return command
+verify_options = _stack(
+    click.option(
+        "--verify-slope",
+        type=Number(0),
+        help="v(n) = 1 + SLOPE (n - 1): cost of a target run on n tokens. [default: 0]",
+    ),
+    click.option(
+        "--verify-cost", type=Numbers(0), help="v(1),v(2),... as measured, instead of a slope."
+    ),
+    click.option(
+        "--overhead",
+        type=Number(0),
+        default=0.0,
+        help="Host time of a block, in target runs. [default: 0]",
+    ),
+)
+
+cost_options = _stack(
+    click.option(
+        "--alpha",
+        type=Numbers(0, 1),
+        help="Acceptance rate, or alpha_1,alpha_2,... by position (the last one holds on).",
+    ),
+    click.option("--c", type=Number(0), help="Cost of a draft run, in target runs."),
+    click.option(
+        "--c-ops",
+        type=Number(0),
+        default=0.0,
+        help="Operations per token, draft / target. [default: 0, the target's own only]",
+    ),
+    click.option(
+        "--c-memory",
+        type=Number(0),
+        default=0.0,
+        help="Bytes read per run, draft / target. [default: 0, the target's own only]",
+    ),
+    verify_options,
+)
+
+profile_options = _stack(
+    click.option(
+        "--profile",
+        type=click.Path(path_type=Path),
+        help="Profile written by specsim calibrate, instead of numbers.",
+    ),
+    click.option(
+        "--temperature",
+        type=Number(0),
+        help="Which of the profile's temperatures. [default: all]",
+    ),
+)
+
+
+def read_verify(given: Mapping[str, Any]) -> VerifyCost:
+    """The verification cost that ``verify_options`` say."""
+    from specsim.cost import LinearVerify, MeasuredVerify
+
+    if given["verify_cost"] is None:
+        return LinearVerify(given["verify_slope"] or 0.0)
+    if given["verify_slope"] is not None:
+        raise InvalidArgumentError("--verify-slope and --verify-cost exclude each other")
+    return MeasuredVerify(given["verify_cost"])
 
 
 def from_numbers(given: dict[str, Any]) -> dict[str, Any]:
@@ -133,8 +182,7 @@ def from_numbers(given: dict[str, Any]) -> dict[str, Any]:
     for name in ("alpha", "c"):
         if given[name] is None:
             raise InvalidArgumentError(f"--{name} is missing; give --alpha and --c, or --profile")
-    if given["verify_slope"] is not None and given["verify_cost"] is not None:
-        raise InvalidArgumentError("--verify-slope and --verify-cost exclude each other")
+    read_verify(given)
     alphas = given.pop("alpha")
     if len(alphas) == 1:
         given["alpha"] = alphas[0]

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from specsim.checks import InvalidArgumentError
-from specsim.commands.options import Number, Numbers, WholeRange, format_option
+from specsim.commands.options import Number, WholeRange, format_option, read_verify, verify_options
 
 
-@click.command(epilog="Example: specsim replay trace.parquet --gamma 1:8 --c 0.1 --verify-slope 0.05")
+@click.command(
+    epilog="Example: specsim replay trace.parquet --gamma 1:8 --c 0.1 --verify-slope 0.05"
+)
 @click.argument("trace", type=click.Path(path_type=Path))
-@click.option("--gamma", type=WholeRange(), default="1:16", show_default=True, help="Draft lengths.")
-@click.option("--temperature", type=Number(0), help="0: the column argmax_equal decides acceptance.")
+@click.option(
+    "--gamma", type=WholeRange(), default="1:16", show_default=True, help="Draft lengths."
+)
+@click.option(
+    "--temperature", type=Number(0), help="0: the column argmax_equal decides acceptance."
+)
 @click.option("--c", type=Number(0), help="Cost of a draft run in target runs; adds the speedup.")
-@click.option("--verify-slope", type=Number(0), help="v(n) = 1 + SLOPE (n - 1). [default: 0]")
-@click.option("--verify-cost", type=Numbers(0), help="v(1),v(2),... instead of a slope.")
-@click.option("--overhead", type=Number(0), help="Host time of a block, in target runs. [default: 0]")
+@verify_options
 @format_option
 def command(
     trace: Path,
@@ -51,29 +56,23 @@ def command(
     click.echo(render(rows, output_format, f"replay of {trace.name}"))
 
 
-def _price(given: dict[str, Any]) -> Any:
+def _price(given: dict[str, Any]) -> Callable[[int], float] | None:
     """Cost of a whole block by gamma, or None where no cost is given; gamma 0 costs 1."""
-    from specsim.cost import Cost, LinearVerify, MeasuredVerify
+    from specsim.cost import Cost
     from specsim.laws import TARGET, Run
 
     if given["c"] is None:
-        extra = [name for name, value in given.items() if value is not None]
-        if extra:
-            option = "--" + extra[0].replace("_", "-")
-            raise InvalidArgumentError(f"{option} needs --c, the cost of a draft run")
+        for name, value in given.items():
+            if value:
+                option = "--" + name.replace("_", "-")
+                raise InvalidArgumentError(f"{option} needs --c, the cost of a draft run")
         return None
-    if given["verify_slope"] is not None and given["verify_cost"] is not None:
-        raise InvalidArgumentError("--verify-slope and --verify-cost exclude each other")
-    verify = (
-        LinearVerify(given["verify_slope"] or 0.0)
-        if given["verify_cost"] is None
-        else MeasuredVerify(given["verify_cost"])
-    )
-    cost = Cost({"draft": given["c"]}, verify, given["overhead"] or 0.0)
+    c: float = given["c"]
+    cost = Cost({"draft": c}, read_verify(given), given["overhead"])
 
     def block(gamma: int) -> float:
         if gamma == 0:
-            return 1.0
-        return gamma * given["c"] + cost.price(Run(TARGET, gamma + 1)) + cost.overhead
+            return cost.plain_step
+        return gamma * c + cost.price(Run(TARGET, gamma + 1)) + cost.overhead
 
     return block

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from specsim.checks import InvalidArgumentError, SpecsimError, numbers
-from specsim.commands.options import Number, Numbers, WholeRange, format_option
+from specsim.commands.options import (
+    Number,
+    Numbers,
+    WholeRange,
+    format_option,
+    read_verify,
+    verify_options,
+)
 
 if TYPE_CHECKING:
     from specsim.acceptance import Acceptance
@@ -84,11 +91,13 @@ def scheme_command(verb: str, name: str, run: Callable[..., None]) -> click.Comm
         run(name, candidates, **given)
 
     command: Callable[..., Any] = format_option(callback)
-    for option in reversed(list(_cost_options())):
+    for option in reversed(_COST_OPTIONS):
         command = option(command)
     for field in reversed(fields(kind)):
         command = _option(field, descriptions.get(field.name))(command)
-    return click.command(name, help=summary, epilog=f"Example: specsim {verb} {name} {EXAMPLES[name]}")(command)
+    return click.command(
+        name, help=summary, epilog=f"Example: specsim {verb} {name} {EXAMPLES[name]}"
+    )(command)
 
 
 def _documentation(kind: type) -> tuple[str, dict[str, str]]:
@@ -112,7 +121,9 @@ def _option(field: Field[Any], description: str | None) -> Callable[..., Any]:
     name = "--" + field.name.replace("_", "-")
     help_text = (description or "").replace("``", "")
     if field.type == "bool":
-        return click.option(f"{name}/--no-{name[2:]}", field.name, default=field.default, help=help_text)
+        return click.option(
+            f"{name}/--no-{name[2:]}", field.name, default=field.default, help=help_text
+        )
     required = field.default is MISSING
     kind = _FieldType(str(field.type))
     default = None if required else str(field.default)
@@ -172,7 +183,7 @@ class _FieldType(click.ParamType[Any]):
 
 
 def acceptance(option: str, word: str) -> Acceptance:
-    """``0.8``, ``0.9,0.8`` by position, or ``beta:a,b``, ``decay:alpha,rate``, ``survival:S1,S2``."""
+    """``0.8``; ``0.9,0.8`` by position; ``beta:a,b``; ``decay:alpha,rate``; ``survival:S1,S2``."""
     from specsim import acceptance as kinds
 
     kind, colon, rest = word.partition(":")
@@ -188,19 +199,29 @@ def acceptance(option: str, word: str) -> Acceptance:
         "survival": lambda *curve: kinds.SurvivalAcceptance(curve),
     }
     if kind not in makers:
-        raise InvalidArgumentError(f"{option} must be a rate or one of {', '.join(makers)}:..., got {word}")
+        raise InvalidArgumentError(
+            f"{option} must be a rate or one of {', '.join(makers)}:..., got {word}"
+        )
     try:
         return makers[kind](*values)
     except TypeError:
         raise InvalidArgumentError(f"{option} {word} has the wrong number of numbers") from None
 
 
-def _cost_options() -> Iterator[Callable[..., Any]]:
-    yield click.option("--c", type=Number(0), help="Cost of a draft run in target runs, of every draft model not named in --cost.")
-    yield click.option("--cost", multiple=True, metavar="NAME=C", help="Cost of a run of one draft model; may be repeated.")
-    yield click.option("--verify-slope", type=Number(0), help="v(n) = 1 + SLOPE (n - 1). [default: 0]")
-    yield click.option("--verify-cost", type=Numbers(0), help="v(1),v(2),... instead of a slope.")
-    yield click.option("--overhead", type=Number(0), default=0.0, help="Host time of a block in target runs. [default: 0]")
+_COST_OPTIONS = (
+    click.option(
+        "--c",
+        type=Number(0),
+        help="Cost of a draft run in target runs, of every draft model not named in --cost.",
+    ),
+    click.option(
+        "--cost",
+        multiple=True,
+        metavar="NAME=C",
+        help="Cost of a run of one draft model; may be repeated.",
+    ),
+    verify_options,
+)
 
 
 def draft_models(law: BlockLaw) -> set[str]:
@@ -212,15 +233,8 @@ def draft_models(law: BlockLaw) -> set[str]:
 
 def read_cost(models: Collection[str], given: dict[str, Any]) -> Cost:
     """The cost that the options say, for these draft models."""
-    from specsim.cost import Cost, LinearVerify, MeasuredVerify
+    from specsim.cost import Cost
 
-    if given["verify_slope"] is not None and given["verify_cost"] is not None:
-        raise InvalidArgumentError("--verify-slope and --verify-cost exclude each other")
-    verify = (
-        MeasuredVerify(given["verify_cost"])
-        if given["verify_cost"] is not None
-        else LinearVerify(given["verify_slope"] or 0.0)
-    )
     named: dict[str, float] = {}
     for pair in given["cost"]:
         name, equals, value = pair.partition("=")
@@ -230,13 +244,19 @@ def read_cost(models: Collection[str], given: dict[str, Any]) -> Cost:
     unknown = [name for name in named if name not in models]
     if unknown:
         known = ", ".join(sorted(models)) or "none"
-        raise InvalidArgumentError(f"--cost names {unknown[0]!r}, the scheme's drafters are: {known}")
+        raise InvalidArgumentError(
+            f"--cost names {unknown[0]!r}, the scheme's drafters are: {known}"
+        )
     missing = sorted(set(models) - set(named))
     if missing and given["c"] is None:
         raise InvalidArgumentError(
             f"--c is missing: the cost of a run of {', '.join(missing)}, in target runs"
         )
-    return Cost({**dict.fromkeys(missing, given["c"] or 0.0), **named}, verify, given["overhead"])
+    return Cost(
+        {**dict.fromkeys(missing, given["c"] or 0.0), **named},
+        read_verify(given),
+        given["overhead"],
+    )
 
 
 def refuse_mixture(context: click.Context) -> None:
@@ -266,7 +286,9 @@ def only(candidates: dict[str, Candidates]) -> dict[str, Any]:
             raise InvalidArgumentError(
                 f"{option} must be one value here, got {len(values)}; specsim optimize searches"
             )
-    return {n: values[0] if isinstance(values, list) else values for n, values in candidates.items()}
+    return {
+        n: values[0] if isinstance(values, list) else values for n, values in candidates.items()
+    }
 
 
 def grid(candidates: dict[str, Candidates], most: int) -> Iterator[dict[str, Any]]:
@@ -276,7 +298,9 @@ def grid(candidates: dict[str, Candidates], most: int) -> Iterator[dict[str, Any
     for values in lists:
         size *= len(values)
     if size > most:
-        raise SpecsimError(f"the search has {size:,} candidates, at most {most:,} are tried; narrow it")
+        raise SpecsimError(
+            f"the search has {size:,} candidates, at most {most:,} are tried; narrow it"
+        )
     for combination in product(*lists):
         yield dict(zip(candidates, combination, strict=True))
 

@@ -7,16 +7,51 @@ from typing import Any
 import click
 
 from specsim.commands.options import Whole
-from specsim.commands.schemes import SchemeGroup, build, draft_models, only, read_cost, scheme_command
+from specsim.commands.schemes import (
+    SchemeGroup,
+    build,
+    draft_models,
+    only,
+    read_cost,
+    scheme_command,
+)
 
 
 class _Simulate(SchemeGroup):
     def make(self, name: str) -> click.Command:
         command = scheme_command("simulate", name, simulate)
-        command.params.insert(0, click.Option(["--blocks"], type=Whole(1), default=1_000_000, show_default=True, help="Blocks of the long run."))
-        command.params.insert(1, click.Option(["--tokens"], type=Whole(1), help="Instead: requests of exactly so many tokens."))
-        command.params.insert(2, click.Option(["--requests"], type=Whole(2), default=10_000, show_default=True, help="Requests, with --tokens."))
-        command.params.insert(3, click.Option(["--seed"], type=Whole(), default=0, show_default=True, help="Random seed."))
+        command.params.insert(
+            0,
+            click.Option(
+                ["--blocks"],
+                type=Whole(1),
+                default=1_000_000,
+                show_default=True,
+                help="Blocks of the long run.",
+            ),
+        )
+        command.params.insert(
+            1,
+            click.Option(
+                ["--tokens"], type=Whole(1), help="Instead: requests of exactly so many tokens."
+            ),
+        )
+        command.params.insert(
+            2,
+            click.Option(
+                ["--requests"],
+                type=Whole(2),
+                default=10_000,
+                show_default=True,
+                help="Requests, with --tokens.",
+            ),
+        )
+        command.params.insert(
+            3,
+            click.Option(
+                ["--seed"], type=Whole(), default=0, show_default=True, help="Random seed."
+            ),
+        )
         return command
 
 
@@ -53,17 +88,17 @@ def simulate(
     plain = {"plain": scheme.plain()} if hasattr(scheme, "plain") else {}
     random = np.random.default_rng(seed)
     row: dict[str, Any] = {"scheme": name}
+    drawn: monte_carlo.Simulation | monte_carlo.Requests
     if tokens is None:
         drawn = monte_carlo.simulate(source, cost, random, blocks, **plain)
         row["blocks"] = drawn.blocks
     else:
         drawn = monte_carlo.simulate_requests(source, cost, random, tokens, requests, **plain)
         row.update(requests=requests, tokens=tokens)
+        for percent in (50, 95, 99):
+            row[f"cost_p{percent}"] = float(np.quantile(drawn.cost, percent / 100))
     for figure in ("speedup", "tokens_per_call"):
         estimate = getattr(drawn, figure)
         row[figure] = estimate.value
         row[f"{figure}_low"], row[f"{figure}_high"] = estimate.low, estimate.high
-    if tokens is not None:
-        for percent in (50, 95, 99):
-            row[f"cost_p{percent}"] = float(np.quantile(drawn.cost, percent / 100))
     click.echo(render(row, output_format, f"Monte Carlo, {drawn.level:.0%} intervals"))

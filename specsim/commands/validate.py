@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -12,19 +14,52 @@ from specsim.checks import InvalidArgumentError
 from specsim.commands.models import find_prompts, load_models, progress_bar
 from specsim.commands.options import Number, Whole, WholeRange, format_option
 
+if TYPE_CHECKING:
+    from calibrate.models import Pair
+    from specsim.predict.choice import Workload
+    from specsim.profiles import Profile
+
 
 @click.command(epilog="Example: specsim validate profile.json --gamma 1:8 --requests 12")
 @click.argument("profile", type=click.Path(path_type=Path))
-@click.option("--gamma", type=WholeRange(1), help="Draft lengths. [default: 1 to the profile's longest]")
-@click.option("--temperature", type=Number(0), help="One of the profile's temperatures. [default: all]")
-@click.option("--requests", type=Whole(2), default=12, show_default=True, help="Requests on each set of prompts, at most.")
-@click.option("--prompts", type=click.Path(path_type=Path), help="The prompt file given to calibrate. [default: held-out modules]")
-@click.option("--only", type=click.Choice(["calibration", "unseen"]), help="Only the prompts of the calibration, or only unseen ones.")
-@click.option("--tolerance", type=Number(0), default=0.12, show_default=True, help="Largest relative error of the speedup that passes.")
+@click.option(
+    "--gamma", type=WholeRange(1), help="Draft lengths. [default: 1 to the profile's longest]"
+)
+@click.option(
+    "--temperature", type=Number(0), help="One of the profile's temperatures. [default: all]"
+)
+@click.option(
+    "--requests",
+    type=Whole(2),
+    default=12,
+    show_default=True,
+    help="Requests on each set of prompts, at most.",
+)
+@click.option(
+    "--prompts",
+    type=click.Path(path_type=Path),
+    help="The prompt file given to calibrate. [default: held-out modules]",
+)
+@click.option(
+    "--only",
+    type=click.Choice(["calibration", "unseen"]),
+    help="Only the prompts of the calibration, or only unseen ones.",
+)
+@click.option(
+    "--tolerance",
+    type=Number(0),
+    default=0.12,
+    show_default=True,
+    help="Largest relative error of the speedup that passes.",
+)
 @click.option("--device", default=None, help="cpu, cuda, ... [default: a GPU if there is one]")
-@click.option("--threads", type=Whole(1), default=None, help="CPU threads. [default: the profile's]")
+@click.option(
+    "--threads", type=Whole(1), default=None, help="CPU threads. [default: the profile's]"
+)
 @click.option("--trust-remote-code", is_flag=True, help="Run the code that comes with the models.")
-@click.option("--seed", type=Whole(), default=0, show_default=True, help="Random seed of the decoders.")
+@click.option(
+    "--seed", type=Whole(), default=0, show_default=True, help="Random seed of the decoders."
+)
 @format_option
 def command(profile: Path, output_format: str, tolerance: float, **given: Any) -> int:
     """Decode plainly and speculatively, in turns, and print predicted beside measured.
@@ -58,7 +93,7 @@ def validate(
     seed: int,
     **given: Any,
 ) -> list[dict[str, Any]]:
-    """Rows of predicted beside measured."""
+    """Rows of predicted beside measured, for the calibration's prompts and for unseen ones."""
     from specsim.predict.choice import Workload
     from specsim.profiles import read_profile
 
@@ -69,6 +104,38 @@ def validate(
         raise InvalidArgumentError(
             f"--gamma must be in [1, {profile.gamma_max}] with this profile, got {max(gammas)}"
         )
+    pair = _load(profile, given)
+    seen = max(measured.requests for measured in profile.acceptance)
+    rows: list[dict[str, Any]] = []
+    with progress_bar() as progress:
+        for workload in workloads:
+            for name in (only,) if only else ("calibration", "unseen"):
+                own = name == "calibration"
+                count = min(requests, workload.measured.requests) if own else requests
+                chosen = find_prompts(
+                    prompts,
+                    pair.target.tokenizer,
+                    workload.measured.prompt_tokens,
+                    count,
+                    skip=0 if own else seen,
+                )
+                if not chosen:
+                    raise InvalidArgumentError(
+                        f"--prompts {prompts} has no prompts that calibration did not see; "
+                        "add some or use --only calibration"
+                    )
+                task = progress.add_task(
+                    f"temperature {workload.measured.sampling.temperature:g}, {name} prompts",
+                    total=len(chosen),
+                )
+                rows += _check(
+                    pair, workload, chosen, gammas, seed, name, partial(progress.advance, task)
+                )
+    return rows
+
+
+def _load(profile: Profile, given: dict[str, Any]) -> Pair:
+    """The profile's models, refused where they are not the measured ones any more."""
     pair = load_models(
         {
             "target": profile.target.name,
@@ -81,46 +148,34 @@ def validate(
     for measured, loaded in ((profile.target, pair.target), (profile.draft, pair.draft)):
         if measured.sha256 != loaded.description.sha256:
             raise InvalidArgumentError(f"the model {measured.name} is not the one in the profile")
+    return pair
+
+
+def _check(
+    pair: Pair,
+    workload: Workload,
+    chosen: Sequence[Sequence[int]],
+    gammas: Sequence[int],
+    seed: int,
+    name: str,
+    advance: Callable[[], None],
+) -> list[dict[str, Any]]:
+    """Decode one set of prompts under one sampling setting, and compare."""
     from calibrate.sampling import Sampling
     from calibrate.validate import compare, decode_in_turns
 
-    rows: list[dict[str, Any]] = []
-    with progress_bar() as progress:
-        for workload in workloads:
-            measured = workload.measured
-            sampling = Sampling(**{name: getattr(measured.sampling, name) for name in Sampling.__annotations__})
-            longest = int(workload.trace.lengths.max())
-            for name in ("calibration", "unseen"):
-                if only not in (None, name):
-                    continue
-                own = name == "calibration"
-                skip = 0 if own else max(load.measured.requests for load in workloads)
-                chosen = find_prompts(
-                    prompts,
-                    pair.target.tokenizer,
-                    measured.prompt_tokens,
-                    min(requests, measured.requests) if own else requests,
-                    skip,
-                )
-                if not chosen:
-                    raise InvalidArgumentError(
-                        f"--prompts {prompts} has no prompts that calibration did not see; "
-                        "add some or use --only calibration"
-                    )
-                task = progress.add_task(
-                    f"temperature {sampling.temperature:g}, {name} prompts", total=len(chosen)
-                )
-                turns = decode_in_turns(
-                    pair,
-                    chosen,
-                    longest,
-                    sampling,
-                    gammas,
-                    sorted({row.context for row in profile.run_times}),
-                    profile.gamma_max,
-                    seed,
-                    lambda task=task: progress.advance(task),
-                )
-                trace = workload.trace.take(np.arange(len(chosen))) if own else workload.trace
-                rows += compare(workload, trace, turns, own, name)
-    return rows
+    profile, sampling = workload.profile, workload.measured.sampling
+    turns = decode_in_turns(
+        pair,
+        chosen,
+        int(workload.trace.lengths.max()),
+        Sampling(sampling.temperature, sampling.top_k, sampling.top_p),
+        gammas,
+        sorted({row.context for row in profile.run_times}),
+        profile.gamma_max,
+        seed,
+        advance,
+    )
+    own = name == "calibration"
+    trace = workload.trace.take(np.arange(len(chosen))) if own else workload.trace
+    return compare(workload, trace, turns, own, name)

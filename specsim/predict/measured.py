@@ -53,13 +53,12 @@ class RunTimes:
                 f"run times are measured up to {self.tokens[-1]:g} new tokens, {tokens} asked for; "
                 "calibrate with a larger --gamma-max"
             )
-        by_context = np.array(
-            [np.interp(tokens, self.tokens, column) for column in self.seconds.T]
-        )
+        by_context = np.array([np.interp(tokens, self.tokens, column) for column in self.seconds.T])
         if len(self.contexts) == 1:
             return np.full(np.shape(context), by_context[0])
         slope, level = np.polyfit(self.contexts, by_context, 1)
-        return level + slope * np.asarray(context, dtype=float)
+        seconds: Floats = level + slope * np.asarray(context, dtype=float)
+        return seconds
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ class MeasuredCost:
         """v(1)..v(gamma_max + 1) at one context, in target runs, shape (gamma_max + 1,)."""
         where = np.array([context])
         curve = np.array([self.target(n, where)[0] for n in range(1, gamma_max + 2)])
-        return curve / curve[0]
+        return np.asarray(curve / curve[0])
 
     def draft_cost(self, context: float) -> float:
         """The papers' c at one context."""
@@ -135,7 +134,7 @@ def _contexts(trace: Trace) -> Floats:
     """Tokens in the cache when the run that decides a position starts, shape (T,)."""
     if "context" not in trace.columns:
         raise UnsupportedError("the trace has no column context, which run times depend on")
-    return trace.columns["context"] - 1.0
+    return np.asarray(trace.columns["context"], dtype=np.float64) - 1.0
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ the probability that a block starts at s, u_0 = 1 and
     u_{s+gamma+1} += u_s a_s ... a_{s+gamma-1}.
 
 That is a unit lower triangular system with gamma + 2 diagonals, solved in O(T gamma) by one
-banded BLAS call for all requests at once, in chunks that stay in cache.  Calls are counted for a request exactly as long as
-the trace: a last block that runs past the end counts as one call.
+banded BLAS call for all requests at once, in chunks that stay in cache.  Calls are counted for a
+request exactly as long as the trace: a last block that runs past the end counts as one call.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 # Okabe and Ito's palette: told apart with every common colour vision.
 BLUE, ORANGE, BLACK, GREY = "#0072B2", "#D55E00", "#000000", "#8C8C8C"
 
-STYLE = {
+STYLE: Any = {
     "figure.dpi": 110,
     "savefig.dpi": 150,
     "font.size": 10,
@@ -52,8 +52,12 @@ def _speedup_panel(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     column = {name: np.array([row[name] for row in rows]) for name in rows[0] if name != "prompts"}
     measured = column["measured_speedup"]
     axis.axhline(1.0, color=GREY, linewidth=1)
-    axis.plot(gamma, column["formula_speedup"], "--", color=ORANGE, label="papers' formula (alpha, c)")
-    axis.plot(gamma, column["predicted_speedup"], color=BLUE, label="specsim: replay and measured costs")
+    axis.plot(
+        gamma, column["formula_speedup"], "--", color=ORANGE, label="papers' formula (alpha, c)"
+    )
+    axis.plot(
+        gamma, column["predicted_speedup"], color=BLUE, label="specsim: replay and measured costs"
+    )
     axis.errorbar(
         gamma,
         measured,

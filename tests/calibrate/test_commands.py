@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
 from specsim.profiles import read_profile
 from specsim.traces import read_trace
 from tests.conftest import build_model
@@ -125,9 +126,7 @@ def test_killed_and_started_again_gives_the_same_trace(
     running.send_signal(signal.SIGKILL)
     assert running.wait() == -signal.SIGKILL
     assert not out.exists()
-    kept = {
-        file.name: file.stat().st_mtime_ns for file in tmp_path.glob(".*.work/[!.]*.parquet")
-    }
+    kept = {file.name: file.stat().st_mtime_ns for file in tmp_path.glob(".*.work/[!.]*.parquet")}
     assert kept
     subprocess.run(command, check=True, capture_output=True)
     whole, resumed = read_profile(profile), read_profile(out)
@@ -160,8 +159,9 @@ def test_wrong_pairs_and_files_are_refused(
 
 
 def test_same_vocabulary_size_is_not_the_same_tokenizer(tmp_path: Path) -> None:
-    from calibrate.models import tokenizer_difference
     from transformers import AutoTokenizer
+
+    from calibrate.models import tokenizer_difference
 
     folders = [build_model(tmp_path / name, 1, 16, 0) for name in ("a", "b")]
     file = folders[1] / "tokenizer.json"

@@ -9,16 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.stats import chisquare
+from transformers import AutoModelForCausalLM
+
 from calibrate.decode.engine import CachedModel, DecodingError
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.sampling import Sampling
 from calibrate.trace import generator, record
-from scipy.stats import chisquare
 from specsim.predict.replay import replay
 from specsim.traces import Trace
 from tests.conftest import build_model
-from transformers import AutoModelForCausalLM
 
 GREEDY, ORDINARY = Sampling(0.0), Sampling(1.0)
 CPU = torch.device("cpu")
@@ -99,9 +100,7 @@ def test_end_of_text_inside_a_draft_ends_the_request(models: dict[str, CachedMod
 
 
 def test_context_is_respected(models: dict[str, CachedModel]) -> None:
-    result = speculative(
-        models["target"], models["draft"], [4], 8, 127, GREEDY, generator(CPU, 0)
-    )
+    result = speculative(models["target"], models["draft"], [4], 8, 127, GREEDY, generator(CPU, 0))
     assert len(result.tokens) == 127
     with pytest.raises(DecodingError, match="context"):
         speculative(models["target"], models["draft"], [4], 8, 128, GREEDY, generator(CPU, 0))
@@ -122,7 +121,9 @@ def four_words(tmp_path_factory: pytest.TempPathFactory) -> tuple[CachedModel, C
 
 
 @torch.inference_mode()
-def sequence_law(target: CachedModel, prompt: list[int], length: int, sampling: Sampling) -> np.ndarray:
+def sequence_law(
+    target: CachedModel, prompt: list[int], length: int, sampling: Sampling
+) -> np.ndarray:
     """Exact probability of every continuation of ``length`` words, by enumeration."""
     texts = list(product(range(4), repeat=length))
     ids = torch.tensor([[*prompt, *text] for text in texts])
@@ -171,9 +172,7 @@ def test_counted_calls_agree_with_the_replay_when_sampling(
     target, draft, gamma = models["target"], models["draft"], 3
     gaps = []
     for number, prompt in enumerate(prompts(60, seed=5)):
-        frame = record(
-            target, draft, number, prompt, 40, ORDINARY, generator(CPU, 1, number), None
-        )
+        frame = record(target, draft, number, prompt, 40, ORDINARY, generator(CPU, 1, number), None)
         acceptance = np.exp(np.minimum(frame["logp_draft"] - frame["logp_target"], 0)).to_numpy()
         expected = replay(Trace(acceptance, np.array([0, 40])), [gamma])[0].total_calls
         counted = speculative(target, draft, prompt, gamma, 40, ORDINARY, generator(CPU, 2, number))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from calibrate.sampling import Sampling
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from specsim.checks import InvalidArgumentError
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+from calibrate.sampling import Sampling
+from specsim.checks import InvalidArgumentError
 
 
 @settings(max_examples=200)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
 from specsim.cli import COMMANDS, main
 from tests.specsim.test_profiles import write
 
@@ -58,9 +59,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_optimize_from_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(
-        capsys, "optimize", "--alpha", "0.8", "--c", "0.05", "--format", "json"
-    )
+    code, out, _ = run(capsys, "optimize", "--alpha", "0.8", "--c", "0.05", "--format", "json")
     result = json.loads(out)
     assert code == 0
     assert set(result) == KEYS
@@ -102,9 +101,7 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
     assert text.splitlines()[1].startswith("| --- |")
 
 
-def test_profile_instead_of_numbers(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_profile_instead_of_numbers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = str(write(tmp_path))
     _, out, _ = run(capsys, "optimize", "--profile", path, "--format", "json")
     best = json.loads(out)
@@ -149,7 +146,7 @@ def test_replay_prices_blocks(capsys: pytest.CaptureFixture[str], trace: Path) -
             "2",
         ),
         (
-            "optimize --alpha .5 --c 1 --verify-cost 1,2 --verify-slope 1".split(),
+            ["optimize", "--alpha", "1", "--c", "1", "--verify-cost", "1,2", "--verify-slope", "1"],
             "exclude each other",
         ),
         (["replay", "none.csv"], "no such file"),

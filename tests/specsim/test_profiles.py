@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+
 from specsim import profiles
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.predict.choice import Workload

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from specsim.predict import replay as module
 from specsim.predict.replay import calls_law, replay
 from specsim.traces import Trace
