@@ -1,5 +1,5 @@
 # make demo: virtual environment, install, the whole loop on the embedded models.
-# make test: the tests.   make check: lint, types, doctests are part of the tests.
+# make test: the tests.   make check: lint, types, doctests.
 # Needs git, make, Python 3.11 or newer and a package index.
 
 PYTHON ?= python3
@@ -21,6 +21,7 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest --doctest-modules --doctest-glob='*.md' specsim docs
 
 install: $(VENV)/installed
 

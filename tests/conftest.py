@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no failure, and the same examples come on every run.
+settings.register_profile("specsim", deadline=None, derandomize=True)
+settings.load_profile("specsim")
 
 VOCABULARY = 64
 

@@ -1,0 +1,115 @@
+"""The embedded family is what it claims to be."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from calibrate import corpus
+from calibrate.models import FAMILY, MEMBERS, Loaded, load, tokenizer_difference
+from calibrate.prompts import PromptError, held_out_prompts
+from calibrate.sampling import Sampling
+from calibrate.trace import statistics
+
+WINDOW, WINDOWS = 256, 24
+
+
+@pytest.fixture(scope="module")
+def family() -> dict[str, Loaded]:
+    return {name: load(f"embedded/{name}", torch.device("cpu"), torch.float32) for name in MEMBERS}
+
+
+@pytest.fixture(scope="module")
+def logits(family: dict[str, Loaded]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Windows of held-out modules, and every member's logits on them."""
+    ids = torch.tensor(held_out_prompts(family["target"].tokenizer, WINDOW, WINDOWS))
+    with torch.inference_mode():
+        return ids, {name: member.model(ids).logits for name, member in family.items()}
+
+
+def test_fits_in_the_package() -> None:
+    assert sum(file.stat().st_size for file in FAMILY.rglob("*") if file.is_file()) < 20e6
+
+
+def test_one_tokenizer(family: dict[str, Loaded]) -> None:
+    target = family["target"]
+    for member in family.values():
+        assert tokenizer_difference(target.tokenizer, member.tokenizer) is None
+        assert len(member.tokenizer) == member.model.config.vocab_size
+    text = "def f(x):\n\treturn x  # naïve ☃\n"
+    assert target.tokenizer.decode(target.tokenizer(text)["input_ids"]) == text
+
+
+def test_sizes(family: dict[str, Loaded]) -> None:
+    sizes = {name: member.description.parameters for name, member in family.items()}
+    assert 2e6 <= sizes["target"] <= 6e6
+    assert sizes["target"] > 5 * sizes["middle"] > 10 * sizes["small"]
+
+
+def test_the_target_knows_more(logits: tuple[torch.Tensor, dict[str, torch.Tensor]]) -> None:
+    ids, by_member = logits
+    losses = {
+        name: float(
+            torch.nn.functional.cross_entropy(rows[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        )
+        for name, rows in by_member.items()
+    }
+    # Clearly: by more than a third of a nat on text that none of them has seen.
+    assert losses["target"] + 0.33 < losses["small"]
+    assert losses["target"] < losses["middle"] < losses["small"]
+
+
+@pytest.mark.parametrize("draft", ["middle", "small"])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_drafts_are_worth_measuring(
+    logits: tuple[torch.Tensor, dict[str, torch.Tensor]], draft: str, temperature: float
+) -> None:
+    ids, by_member = logits
+    columns = statistics(
+        by_member["target"][:, :-1].flatten(0, 1),
+        by_member[draft][:, :-1].flatten(0, 1),
+        ids[:, 1:].flatten(),
+        Sampling(temperature),
+    )
+    # On given text beta is the acceptance rate of the position, whatever the text's next token.
+    assert 0.45 < columns["beta"].mean() < 0.9
+
+
+def test_record_beside_the_weights(family: dict[str, Loaded]) -> None:
+    record = json.loads((FAMILY / "training.json").read_text())
+    assert set(record["data"]["held_out_modules"]) <= set(corpus.HELD_OUT)
+    assert record["recipe"]["seed"] >= 0
+    assert record["held_out_loss_nats"]["target"] < record["held_out_loss_nats"]["small"]
+    for name, member in family.items():
+        assert record["parameters"][name] == member.description.parameters
+    assert all(seconds > 0 for seconds in record["seconds"].values())
+
+
+def test_held_out_modules_are_no_training_text() -> None:
+    training = corpus.training_texts()
+    assert not set(training) & set(corpus.HELD_OUT)
+    assert len(corpus.held_out_texts()) >= 0.9 * len(corpus.HELD_OUT)
+
+
+def test_bigram_counts_are_counts() -> None:
+    counts = load_file(FAMILY / "bigram.safetensors")
+    start, following, count = counts["start"], counts["next"], counts["count"]
+    assert (np.diff(start) >= 0).all()
+    assert start[-1] == len(following) == len(count)
+    assert (count > 0).all()
+    record = json.loads((FAMILY / "training.json").read_text())
+    assert count.sum() == record["data"]["tokens"] - 1
+
+
+def test_prompts_do_not_overlap(family: dict[str, Loaded]) -> None:
+    tokenizer = family["target"].tokenizer
+    together = held_out_prompts(tokenizer, 64, 60)
+    apart = held_out_prompts(tokenizer, 64, 20) + held_out_prompts(tokenizer, 64, 40, skip=20)
+    assert together == apart
+    assert len({tuple(prompt) for prompt in together}) == 60
+    with pytest.raises(PromptError, match="ask for fewer requests"):
+        held_out_prompts(tokenizer, 64, 10**6)

@@ -1,0 +1,297 @@
+"""The extrapolated curve is a survival curve, keeps what was measured, and errs little."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.special import expit, logit
+
+import specsim
+from specsim import extrapolation
+from specsim.acceptance import DecayingAcceptance, SurvivalAcceptance
+from specsim.checks import Floats, InvalidArgumentError
+from specsim.extrapolation import DRIFT, DRIFT_SPREAD, NOISE, WALK, extrapolate
+
+conditional = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6)
+noise = st.lists(st.floats(-0.04, 0.04), min_size=6, max_size=6)
+counts = st.one_of(st.none(), st.integers(1, 10**6))
+positions = st.integers(0, 20)
+
+
+# --- properties --------------------------------------------------------------------------------
+
+
+@given(conditional, noise, positions, counts)
+def test_always_a_survival_curve_between_its_bounds(
+    rates: list[float], errors: list[float], k: int, drafts: int | None
+) -> None:
+    marginal = np.cumprod(rates) + errors[: len(rates)]
+    found = extrapolate(marginal, k, drafts)
+    for curve in (found.survival, found.low, found.high):
+        assert curve.shape == (k,)
+        assert ((curve >= 0) & (curve <= 1)).all()
+        assert (np.diff(curve) <= 0).all()
+    assert (found.low <= found.survival).all()
+    assert (found.survival <= found.high).all()
+    assert found.model == ("measured" if k <= len(rates) else "log-odds drift")
+
+
+@given(conditional, positions, counts)
+def test_rates_without_noise_come_back(rates: list[float], k: int, drafts: int | None) -> None:
+    marginal = np.cumprod(rates)
+    found = extrapolate(marginal, k, drafts)
+    np.testing.assert_array_equal(found.survival[: len(rates)], marginal[:k])
+
+
+@given(conditional, noise)
+def test_cleaning_keeps_the_mean_acceptance_length(rates: list[float], errors: list[float]) -> None:
+    marginal = np.cumprod(rates) + errors[: len(rates)]
+    assume(marginal.min() >= 0 and marginal.max() <= 1)
+    found = extrapolate(marginal, len(rates), 500)
+    assert found.tokens_per_call == pytest.approx(1 + marginal.sum())
+
+
+@given(conditional, st.integers(1, 10**4), st.integers(2, 100))
+def test_fewer_drafts_are_less_sure(rates: list[float], drafts: int, times: int) -> None:
+    k = len(rates) + 4
+    few, many = (extrapolate(np.cumprod(rates), k, n) for n in (drafts, drafts * times))
+    measured = slice(0, len(rates))
+    assert ((few.high - few.low)[measured] >= (many.high - many.low)[measured] - 1e-12).all()
+
+
+def test_fewer_drafts_are_less_sure_of_the_tail() -> None:
+    found = [extrapolate([0.8, 0.6, 0.45], 7, drafts) for drafts in (30, 300, 3000)]
+    widths = [curve.high[6] - curve.low[6] for curve in found]
+    assert widths == sorted(widths, reverse=True)
+
+
+@given(conditional, st.integers(1, 1000))
+def test_one_count_stands_for_one_per_position(rates: list[float], drafts: int) -> None:
+    marginal, k = np.cumprod(rates), len(rates) + 3
+    one, each = extrapolate(marginal, k, drafts), extrapolate(marginal, k, [drafts] * len(rates))
+    for name in ("survival", "low", "high"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(each, name))
+
+
+def test_a_position_with_few_drafts_weighs_little() -> None:
+    # The odd third rate counts for nothing with ten drafts behind it.
+    odd, plain = (extrapolate([0.8, 0.64, third], 4, [10**5, 10**5, 10]) for third in (0.2, 0.5))
+    rates = [found.survival[3] / found.survival[2] for found in (odd, plain)]
+    assert abs(rates[0] - rates[1]) < 0.02
+
+
+# --- the filter against its obvious slow twin --------------------------------------------------
+
+
+@given(
+    st.lists(st.floats(0.05, 0.95), min_size=1, max_size=6),
+    st.lists(st.integers(20, 10**5), min_size=6, max_size=6),
+    st.integers(1, 8),
+)
+def test_forecast_against_penalised_least_squares(
+    rates: list[float], drafts: list[int], ahead: int
+) -> None:
+    known, trials = len(rates), np.array(drafts[: len(rates)], dtype=np.float64)
+    curve = np.cumprod(rates, dtype=np.float64)
+    reached = trials * np.concatenate([[1.0], curve[:-1]])
+    accepted, rejected = trials * curve + 0.5, reached - trials * curve + 0.5
+    # Unknowns: the log odds at every position, and the slope.  One equation for each observation,
+    # each step and the slope's prior, each divided by its standard deviation.
+    size = known + ahead
+    rows, right = [], []
+
+    def equation(terms: dict[int, float], value: float, deviation: float) -> None:
+        row = np.zeros(size + 1)
+        row[list(terms)] = list(terms.values())
+        rows.append(row / deviation)
+        right.append(value / deviation)
+
+    for i in range(known):
+        noise = np.sqrt(1 / accepted[i] + 1 / rejected[i])
+        equation({i: 1.0}, float(np.log(accepted[i] / rejected[i])), float(noise))
+    for i in range(size - 1):
+        equation({i: -1.0, i + 1: 1.0, size: -1.0}, 0.0, WALK)
+    equation({size: 1.0}, -DRIFT, DRIFT_SPREAD)
+    design = np.array(rows)
+    solution = np.linalg.lstsq(design, np.array(right), rcond=None)[0]
+    spread = np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
+    mean = solution[known - 1] + np.arange(1, ahead + 1) * min(solution[size], 0.0)
+    found_mean, found_spread = extrapolation._forecast(curve, trials, ahead)
+    np.testing.assert_allclose(found_mean, mean, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(found_spread, spread[known:size], rtol=1e-8)
+
+
+def test_pure_drift_is_followed() -> None:
+    # A curve with exactly the pooled drift goes on with it, whatever the counts.
+    odds = logit(0.8) - DRIFT * np.arange(8)
+    curve = np.cumprod(expit(odds))
+    for drafts in (10**5, 10**7):
+        found = extrapolate(curve[:3], 8, drafts)
+        np.testing.assert_allclose(found.survival, curve, rtol=2e-3)
+
+
+def test_many_drafts_let_the_curve_have_its_own_drift() -> None:
+    odds = logit(0.8) - 2 * DRIFT * np.arange(8)
+    curve = np.cumprod(expit(odds))
+    few, many = (extrapolate(curve[:6], 8, n).survival[7] for n in (50, 10**6))
+    assert abs(many - curve[7]) < abs(few - curve[7])
+
+
+def test_rising_rates_do_not_rise_for_ever() -> None:
+    found = extrapolate(np.cumprod([0.76, 0.81, 0.84, 0.87]), 60, 10**6)
+    rates = found.survival[1:] / found.survival[:-1]
+    np.testing.assert_allclose(rates[4:], rates[4], rtol=1e-9)
+
+
+# --- edges -------------------------------------------------------------------------------------
+
+
+def test_edges() -> None:
+    np.testing.assert_array_equal(extrapolate([1, 1, 1], 6).survival, np.ones(6))
+    assert extrapolate([1, 1, 1], 6, 20).low[5] < 0.9
+    np.testing.assert_array_equal(extrapolate([0, 0, 0], 6).survival, np.zeros(6))
+    assert extrapolate([0, 0, 0], 6, 20).high[0] > 0.05
+    assert extrapolate([0.5, 0.2], 0).survival.shape == (0,)
+    assert extrapolate([0.5, 0.2], 0).tokens_per_call == 1
+    np.testing.assert_array_equal(extrapolate([0.5, 0.2, 0.1], 2).survival, [0.5, 0.2])
+    single = extrapolate(0.6, 4)
+    assert single.survival[0] == 0.6
+    assert 0.6**2 > single.survival[1] > 0.5**2
+    assert extrapolate([0.9], 10**6).survival[-1] == 0
+
+
+@pytest.mark.parametrize(
+    ("noisy", "cleaned"),
+    [
+        ([0.5, 0.3, 0.32], [0.5, 0.31, 0.31]),
+        ([0.69, 0.2, -0.01], [0.69, 0.2, 0.0]),
+        ([1.02, 0.9, 0.8], [1.0, 0.9, 0.8]),
+        ([0.1, 0.0, 0.0], [0.1, 0.0, 0.0]),
+    ],
+)
+def test_noise_is_cleaned(noisy: list[float], cleaned: list[float]) -> None:
+    found = extrapolate(noisy, 7)
+    np.testing.assert_allclose(found.survival[:3], cleaned, atol=1e-12)
+
+
+def test_noise_is_cleaned_by_weight() -> None:
+    found = extrapolate([0.5, 0.3, 0.32], 3, [100, 300, 100])
+    np.testing.assert_allclose(found.survival, [0.5, 0.305, 0.305], rtol=1e-12)
+
+
+def test_pooled_rates_do_not_pass_for_certain_acceptance() -> None:
+    # Equal neighbours look like a conditional rate of one; they weigh next to nothing.
+    assert extrapolate([0.5, 0.31, 0.31], 4).survival[3] < 0.9 * 0.31
+
+
+def test_behaves_as_the_array_of_survival() -> None:
+    found = specsim.extrapolate([0.7, 0.45, 0.3], 7)
+    assert isinstance(np.asarray(found), np.ndarray)
+    np.testing.assert_array_equal(np.asarray(found), found.survival)
+    assert np.asarray(found, dtype=np.float32).dtype == np.float32
+    assert len(found) == 7
+    assert found[0] == 0.7
+    np.testing.assert_array_equal(found[1:3], [0.45, 0.3])
+    assert list(found) == found.survival.tolist()
+    np.testing.assert_array_equal(1 - np.asarray(found), 1 - found.survival)
+    acceptance = SurvivalAcceptance(tuple(found))
+    assert acceptance.survival(7).sum() == pytest.approx(found.tokens_per_call)
+
+
+@pytest.mark.parametrize(
+    ("rates", "k", "drafts", "message"),
+    [
+        ([1.3], 3, None, r"marginal rates must be in \[-0.1, 1.1\], got 1.3"),
+        ([0.5, float("nan")], 3, None, r"marginal rates must be in .*, got nan"),
+        ([-0.2], 3, None, "marginal rates must be in .*, got -0.2"),
+        ([], 3, None, "marginal rates is empty"),
+        ([[0.5, 0.3]], 3, None, "marginal rates must be one row, got 2 dimensions"),
+        ([0.5, 0.7], 3, None, "marginal rates must fall .* got a rise of 0.2; conditional rates"),
+        ([0.5], -1, None, "k must be a whole number >= 0, got -1"),
+        ([0.5], 2.5, None, "k must be a whole number >= 0, got 2.5"),
+        ([0.5], 3, 0, "counts must be >= 1, got 0"),
+        ([0.5, 0.4], 3, [10, 10, 10], r"counts must be one number or one per rate \(2\), got 3"),
+    ],
+)
+def test_bad_input_is_named(rates: object, k: int, drafts: object, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        extrapolate(rates, k, drafts)  # type: ignore[arg-type]
+
+
+def test_the_allowed_noise_is_the_documented_one() -> None:
+    assert NOISE == 0.1
+    extrapolate([0.5, 0.6, -0.1], 3)
+
+
+# --- accuracy on public curves -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    path = Path(__file__).parents[2] / "benchmarks" / "extrapolation_accuracy.py"
+    spec = importlib.util.spec_from_file_location("extrapolation_accuracy", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_error_from_three_positions(benchmark: ModuleType) -> None:
+    cases, _ = benchmark.read()
+    assert len({case.group for case in cases}) >= 10
+
+    def errors(model: object) -> Floats:
+        found: Floats = benchmark.by_group(cases, [benchmark.error(model, c, DRIFT) for c in cases])
+        return found
+
+    # The goal is 4.5 % on unseen curves.  benchmarks/extrapolation_accuracy.py prints 1.9 % for
+    # these sources, 3.3 % for holding the third rate and 8.8 % for alpha read at K = 1.
+    assert errors(benchmark.chosen).mean() < 0.02
+    assert errors(benchmark.chosen).mean() < 0.7 * errors(benchmark.hold_third).mean()
+    assert errors(benchmark.chosen).mean() < 0.3 * errors(benchmark.iid_from_first).mean()
+
+
+def test_the_pooled_drift_is_the_one_that_the_lengths_give(benchmark: ModuleType) -> None:
+    _, chains = benchmark.read()
+    assert len(chains) == 81
+    assert benchmark.fit_drift(chains) == pytest.approx(DRIFT)
+    pooled, none = (
+        np.abs([benchmark.drift_error(chain, drift) for chain in chains]).mean()
+        for drift in (DRIFT, 0.0)
+    )
+    assert pooled < 0.02
+    assert none > 0.06
+
+
+def test_intervals_hold_the_public_curves(benchmark: ModuleType) -> None:
+    cases, _ = benchmark.read()
+    inside: list[bool] = []
+    for case in cases:
+        found = extrapolate(case.rates, case.k, case.counts)
+        for position, value in enumerate(case.curve[3:], start=3):
+            inside.append(bool(found.low[position] <= value <= found.high[position]))
+    assert len(inside) == 47
+    assert 0.8 <= np.mean(inside) <= 0.98
+
+
+def test_intervals_hold_simulated_chains() -> None:
+    # 300 chains drawn from a decaying law that is not the fitted model, 500 drafts each.  Nearly
+    # all intervals hold S_7 here (0.99 of 10,000); under 0.9 of 300 by chance: below 1e-9.
+    generator, inside = np.random.default_rng(11), 0
+    truth = DecayingAcceptance(0.82, decay=0.8, floor=0.6).survival(7)[1:]
+    law = -np.diff(np.concatenate([[1.0], truth, [0.0]]))
+    for _ in range(300):
+        blocks = generator.multinomial(500, law)
+        seen = np.cumsum(blocks[::-1])[::-1][1:] / 500
+        found = extrapolate(seen[:3], 7, 500)
+        inside += found.low[6] <= truth[6] <= found.high[6]
+    assert inside / 300 > 0.9
