@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from specsim.checks import InvalidArgumentError
 from specsim.commands.options import Number, WholeRange, format_option, read_verify, verify_options
+
+if TYPE_CHECKING:
+    from specsim.traces import Trace
+
+# Where an adaptive length starts in each request, unless the largest is smaller.
+_FIRST_GAMMA = 5
 
 
 @click.command(
@@ -22,6 +28,14 @@ from specsim.commands.options import Number, WholeRange, format_option, read_ver
 @click.option(
     "--temperature", type=Number(0), help="0: the column argmax_equal decides acceptance."
 )
+@click.option(
+    "--policy",
+    "policies",
+    type=click.Choice(("grow-shrink", "estimate")),
+    multiple=True,
+    help="Also an adaptive draft length: transformers' +2/-1, or the best gamma for an estimated "
+    "alpha (needs --c).",
+)
 @click.option("--c", type=Number(0), help="Cost of a draft run in target runs; adds the speedup.")
 @verify_options
 @format_option
@@ -29,6 +43,7 @@ def command(
     trace: Path,
     gamma: tuple[int, ...],
     temperature: float | None,
+    policies: tuple[str, ...],
     output_format: str,
     **cost: Any,
 ) -> None:
@@ -42,8 +57,9 @@ def command(
     from specsim.traces import read_trace
 
     price = _price(cost)
+    text = read_trace(trace, greedy=temperature == 0)
     rows = []
-    for replayed in replay(read_trace(trace, greedy=temperature == 0), gamma):
+    for replayed in replay(text, gamma):
         row: dict[str, Any] = {
             "gamma": replayed.gamma,
             "tokens": int(replayed.lengths.sum()),
@@ -53,7 +69,39 @@ def command(
         if price is not None:
             row["speedup"] = replayed.tokens_per_call / price(replayed.gamma)
         rows.append(row)
+    rows += [_adaptive_row(text, name, max(gamma), cost["c"], price) for name in policies]
     click.echo(render(rows, output_format, f"replay of {trace.name}"))
+
+
+def _adaptive_row(
+    trace: Trace,
+    name: str,
+    gamma_max: int,
+    c: float | None,
+    price: Callable[[int], float] | None,
+) -> dict[str, Any]:
+    """The row of a policy whose draft lengths stay in 1..gamma_max."""
+    from specsim.predict.policy_replay import replay_policy
+    from specsim.schemes.adaptive import EstimateAlpha, GrowShrink
+
+    if name == "estimate" and c is None:
+        raise InvalidArgumentError("--policy estimate needs --c, the cost of a draft run")
+    policy = (
+        GrowShrink(min(_FIRST_GAMMA, gamma_max), gamma_max)
+        if name == "grow-shrink"
+        else EstimateAlpha(c or 0.0, gamma_max=gamma_max)
+    )
+    replayed = replay_policy(trace, policy)
+    row: dict[str, Any] = {
+        "gamma": name,
+        "tokens": replayed.tokens,
+        "calls": float(replayed.calls.sum()),
+        "tokens_per_call": replayed.tokens_per_call,
+    }
+    if price is not None:
+        spent = sum(count * price(gamma) for gamma, count in enumerate(replayed.blocks))
+        row["speedup"] = replayed.tokens / spent
+    return row
 
 
 def _price(given: dict[str, Any]) -> Callable[[int], float] | None:

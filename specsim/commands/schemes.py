@@ -88,10 +88,14 @@ def scheme_command(verb: str, name: str, run: Callable[..., None]) -> click.Comm
 
     def callback(**given: Any) -> None:
         candidates = {field.name: given.pop(field.name) for field in fields(kind)}
+        if "c" in candidates:
+            given["c"] = candidates["c"][0]
         run(name, candidates, **given)
 
     command: Callable[..., Any] = format_option(callback)
-    for option in reversed(_COST_OPTIONS):
+    # A policy that knows the draft's cost is told it once, for itself and for the pricing.
+    knows_cost = any(field.name == "c" for field in fields(kind))
+    for option in reversed(_COST_OPTIONS[1:] if knows_cost else _COST_OPTIONS):
         command = option(command)
     for field in reversed(fields(kind)):
         command = _option(field, descriptions.get(field.name))(command)
@@ -124,17 +128,12 @@ def _option(field: Field[Any], description: str | None) -> Callable[..., Any]:
         return click.option(
             f"{name}/--no-{name[2:]}", field.name, default=field.default, help=help_text
         )
-    required = field.default is MISSING
     kind = _FieldType(str(field.type))
-    default = None if required else str(field.default)
+    if field.default is MISSING:
+        return click.option(name, field.name, type=kind, required=True, help=help_text)
+    default = str(field.default)
     return click.option(
-        name,
-        field.name,
-        type=kind,
-        required=required,
-        default=default,
-        show_default=not required,
-        help=help_text,
+        name, field.name, type=kind, default=default, show_default=True, help=help_text
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ import pandas as pd
 import pytest
 
 from specsim.cli import COMMANDS, main
+from specsim.commands.schemes import EXAMPLES
+from specsim.schemes import SCHEMES
 from tests.specsim.test_profiles import write
 
 KEYS = {
@@ -125,9 +128,86 @@ def test_replay_prices_blocks(capsys: pytest.CaptureFixture[str], trace: Path) -
     assert [row["speedup"] for row in json.loads(out)] == [1, 2 / (0.5 + 1.5)]
 
 
+def test_replay_of_policies(capsys: pytest.CaptureFixture[str], trace: Path) -> None:
+    words = ["replay", str(trace), "--gamma", "1:3", "--c", "0.1", "--format", "json"]
+    _, out, _ = run(capsys, *words, "--policy", "grow-shrink", "--policy", "estimate")
+    rows = json.loads(out)
+    assert [row["gamma"] for row in rows] == [1, 2, 3, "grow-shrink", "estimate"]
+    # Starts at 3: [0 1, rejected 2], then gamma 2: [3].
+    assert rows[3]["calls"] == 2
+    assert rows[3]["speedup"] == pytest.approx(4 / (1.3 + 1.2))
+
+
+def test_policy_needs_a_cost(capsys: pytest.CaptureFixture[str], trace: Path) -> None:
+    assert "needs --c" in fail(capsys, "replay", str(trace), "--policy", "estimate")
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "simulate", "optimize"])
+@pytest.mark.parametrize("scheme", list(EXAMPLES))
+def test_every_scheme_has_its_entry(
+    capsys: pytest.CaptureFixture[str], verb: str, scheme: str
+) -> None:
+    words = [verb, scheme, *shlex.split(EXAMPLES[scheme]), "--format", "json"]
+    if scheme == "adaptive-estimate" and verb != "simulate":
+        assert "carries state across blocks" in fail(capsys, *words)
+        return
+    code, out, err = run(capsys, *words)
+    result = json.loads(out)
+    assert (code, err) == (0, "")
+    assert result["scheme"] == scheme
+    assert result["speedup"] > 0
+    if verb == "simulate":
+        assert result["speedup_low"] <= result["speedup"] <= result["speedup_high"]
+
+
+def test_every_scheme_has_an_example() -> None:
+    assert set(EXAMPLES) == set(SCHEMES)
+
+
+def test_optimize_searches_ranges(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["optimize", "speculative", "--acceptance", "0.8", "--c", "0.05", "--format", "json"]
+    _, out, _ = run(capsys, *words, "--gamma", "0:20")
+    best = json.loads(out)
+    assert best["gamma"] == 8
+    _, out, _ = run(capsys, "optimize", "--alpha", "0.8", "--c", "0.05", "--format", "json")
+    assert best["speedup"] == pytest.approx(json.loads(out)["speedup"], rel=1e-12)
+
+
+def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--drafter", "small:0.65:0.0068", "--drafter", "base:0.73:0.022"]
+    _, out, _ = run(capsys, "allocate", *words, "--format", "json")
+    result = json.loads(out)
+    # Chen23 Table 1's CNNDM pair; the true optimum is (5, 5), not the printed (5, 3).
+    assert result["allocation"] == [
+        {"drafter": "base", "tokens": 5},
+        {"drafter": "small", "tokens": 5},
+    ]
+    assert result["speedup"] == pytest.approx(3.045, abs=5e-4)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["allocate", "--drafter", "a:1.2:0.1"], "alpha of a must be in [0, 1], got 1.2"),
+        (["allocate", "--drafter", "a:0.2"], "--drafter must be NAME:ALPHA:C"),
+        (["allocate"], "--drafter"),
+        (["simulate"], "SCHEME"),
+        (["simulate", "nope"], "no scheme is named 'nope'"),
+        (["simulate", "bild", "--fallback", "0.1", "--c", "1"], "--rollback"),
+        (["evaluate", "bild", "--fallback", "0.1", "--rollback", "2", "--c", "1"], "rollback"),
+        (["evaluate", "bild", "--fallback", "0.1", "--rollback", "0.2"], "--c is missing"),
+        (
+            ["evaluate", "bild", *"--fallback 0.1 --rollback 0.2 --c 0.1 --window 1:3".split()],
+            "--window must be one value here",
+        ),
+        (
+            ["evaluate", "bild", "--fallback", "0.1", "--rollback", "0.2", "--cost", "big=0.1"],
+            "the scheme's drafters are: small",
+        ),
+        (
+            ["optimize", "--c", "0.1", "bild", "--fallback", "0.1", "--rollback", "0.2"],
+            "stands before the scheme bild",
+        ),
         (["optimize", "--alpha", "1.3", "--c", "0.1"], "--alpha must be in [0, 1], got 1.3"),
         (["optimize", "--alpha", "nan", "--c", "0.1"], "--alpha must be in [0, 1], got nan"),
         (["optimize", "--alpha", "", "--c", "0.1"], "--alpha is empty"),
