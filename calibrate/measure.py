@@ -210,13 +210,8 @@ def acceptance_rates(
     request, alpha the mean of a_t over all positions.  A request is the unit of the bootstrap,
     since its positions are not independent.
     """
-    survived = np.zeros((trace.requests, gamma_max + 1))
+    survived = trace.survived(gamma_max)
     accepted = np.array([row.sum() for row in trace.rows()])
-    for request, row in enumerate(trace.rows()):
-        alive = np.ones(max(len(row) - gamma_max + 1, 0))
-        for length in range(gamma_max + 1):
-            survived[request, length] = alive.sum()
-            alive = alive * row[length : length + len(alive)] if length < gamma_max else alive
     if not survived[:, 0].sum():
         raise InvalidArgumentError(
             f"no request of the trace has gamma_max = {gamma_max} tokens; "

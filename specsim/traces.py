@@ -1,5 +1,8 @@
 """A trace: one row per token of target-sampled text, with what target and draft thought of it.
 
+It is the strongest kind of knowledge about acceptance (``specsim.acceptance``): it answers
+``survival`` and ``conditional`` like the others, and can be replayed exactly besides.
+
 The file is Parquet or CSV with the columns ``request`` (id), ``position`` (0-based in the
 request), ``logp_target`` and ``logp_draft`` (natural logs of the emitted token's probability
 under p and q, after temperature, top-k and top-p; -inf allowed for the draft), and optionally
@@ -67,6 +70,32 @@ class Trace:
         """Acceptance of each request in turn."""
         for start, end in zip(self.starts[:-1], self.starts[1:], strict=True):
             yield self.acceptance[start:end]
+
+    def survived(self, length: int) -> Floats:
+        """Sums of a_t ... a_{t+i-1} over the positions t of each request with ``length`` tokens left.
+
+        Shape (R, length + 1); column 0 counts those positions.
+        """
+        sums = np.zeros((self.requests, length + 1))
+        for request, row in enumerate(self.rows()):
+            alive = np.ones(max(len(row) - length + 1, 0))
+            sums[request, 0] = alive.sum()
+            for i in range(length):
+                alive = alive * row[i : i + len(alive)]
+                sums[request, i + 1] = alive.sum()
+        return sums
+
+    def survival(self, length: int) -> Floats:
+        """S_0..S_length, every position with ``length`` tokens left a block start alike."""
+        sums = self.survived(length).sum(axis=0)
+        if not sums[0]:
+            raise TraceError(f"no request of the trace has {length} tokens")
+        return np.asarray(sums / sums[0])
+
+    def conditional(self, length: int) -> Floats:
+        """alpha_1..alpha_length = S_i / S_{i-1}; 0 behind a position that is never reached."""
+        curve = self.survival(length)
+        return np.divide(curve[1:], curve[:-1], out=np.zeros(length), where=curve[:-1] > 0)
 
     def take(self, requests: Ints) -> Trace:
         """The trace of the given requests, in that order; repeats allowed (bootstrap)."""

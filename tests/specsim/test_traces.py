@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from specsim.traces import TraceError, read_trace
+from specsim.laws import draft, verify
+from specsim.traces import Trace, TraceError, read_trace
 
 
 def frame() -> pd.DataFrame:
@@ -49,6 +50,18 @@ def test_take_repeats_requests(tmp_path: Path) -> None:
     taken = read_trace(file).take(np.array([1, 0, 1]))
     assert taken.acceptance == pytest.approx([1.0, 0.5, 0.5, 1.0, 0.0, 1.0, 0.5])
     assert taken.lengths.tolist() == [2, 3, 2]
+
+
+def test_a_trace_is_knowledge_of_acceptance() -> None:
+    trace = Trace(np.array([0.5, 0.2, 0.4, 1.0, 0.1]), np.array([0, 3, 5]))
+    # Starts with two tokens left: 0 and 1 of the first request, 0 of the second.
+    one, two = (0.5 + 0.2 + 1.0) / 3, (0.1 + 0.08 + 0.1) / 3
+    assert trace.survival(2) == pytest.approx([1, one, two])
+    assert trace.conditional(2) == pytest.approx([one, two / one])
+    block = verify(draft("d", 2), {"d": trace})
+    assert block.tokens_per_call == pytest.approx(1 + one + two)
+    with pytest.raises(TraceError, match="no request of the trace has 4 tokens"):
+        trace.survival(4)
 
 
 @pytest.mark.parametrize(
