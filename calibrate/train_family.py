@@ -75,8 +75,8 @@ class Shape:
 # Deep and thin: at this size a run costs its layers, so depth is what makes a draft cheap.
 SHAPES = {
     "target": Shape(layers=12, width=192, heads=3, feed_forward=512),
-    "middle": Shape(layers=2, width=128, heads=4, feed_forward=352),
-    "small": Shape(layers=1, width=64, heads=2, feed_forward=176),
+    "middle": Shape(layers=2, width=160, heads=5, feed_forward=432),
+    "small": Shape(layers=1, width=128, heads=4, feed_forward=352),
 }
 
 
@@ -88,7 +88,7 @@ class Recipe:
     vocabulary: int = 2048
     tokens_per_step: int = 4096
     target_steps: int = 2600
-    draft_steps: int = 1800
+    draft_steps: int = 1500
     sample_requests: int = 1280
     sample_tokens: int = 160
     sample_share: float = 0.2

@@ -72,9 +72,9 @@ class Trace:
             yield self.acceptance[start:end]
 
     def survived(self, length: int) -> Floats:
-        """Sums of a_t ... a_{t+i-1} over the positions t of each request with ``length`` tokens left.
+        """Sums of a_t ... a_{t+i-1} over the positions t with ``length`` tokens left.
 
-        Shape (R, length + 1); column 0 counts those positions.
+        Shape (R, length + 1), one row per request; column 0 counts those positions.
         """
         sums = np.zeros((self.requests, length + 1))
         for request, row in enumerate(self.rows()):

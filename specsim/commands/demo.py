@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -101,6 +102,7 @@ def command(out: Path, draft: str, seed: int, output_format: str) -> None:
     figure = out / "speedup.png"
     save(speedup_by_gamma(rows, f"{draft} drafts for embedded/target"), figure)
     verdicts = [_verdict(draft, *choice, rows) for choice in chosen.items()]
+    verdicts.append(_accuracy(rows))
     if output_format == "json":
         gammas = [
             {"temperature": temperature, "gamma": best.gamma, "predicted_speedup": best.speedup}
@@ -113,6 +115,16 @@ def command(out: Path, draft: str, seed: int, output_format: str) -> None:
     for verdict in verdicts:
         click.echo(verdict, err=output_format != "table")
     click.echo(f"figure: {figure}   profile: {path}", err=True)
+
+
+def _accuracy(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How far off the speedups were, ours and the papers' formula's."""
+    ours = [abs(row["relative_error"]) for row in rows]
+    papers = [abs(row["formula_speedup"] / row["measured_speedup"] - 1) for row in rows]
+    return (
+        f"Predicted speedups were off by {median(ours):.1%} (median) and {max(ours):.1%} (worst); "
+        f"the papers' formula by {median(papers):.1%} and {max(papers):.1%}."
+    )
 
 
 def _verdict(

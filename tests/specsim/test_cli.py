@@ -197,7 +197,11 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
         (["evaluate", "bild", "--fallback", "0.1", "--rollback", "2", "--c", "1"], "rollback"),
         (["evaluate", "bild", "--fallback", "0.1", "--rollback", "0.2"], "--c is missing"),
         (
-            ["evaluate", "bild", *"--fallback 0.1 --rollback 0.2 --c 0.1 --window 1:3".split()],
+            [
+                "evaluate",
+                "bild",
+                *["--fallback", "0.1", "--rollback", "0.2", "--c", "0.1", "--window", "1:3"],
+            ],
             "--window must be one value here",
         ),
         (
