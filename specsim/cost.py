@@ -20,7 +20,7 @@ from specsim.checks import (
     numbers,
     whole_numbers,
 )
-from specsim.laws import TARGET, BlockLaw, Run
+from specsim.laws import TARGET, Run
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,6 @@ class Cost:
             known = ", ".join(sorted(self.drafts)) or "none"
             raise UnsupportedError(f"no cost is known for the model {run.model!r} (known: {known})")
         return self.drafts[run.model]
-
-    def of_block(self, law: BlockLaw) -> float:
-        """Mean cost of one block, overhead included."""
-        return law.cost(self.price) + self.overhead
 
     @property
     def plain_step(self) -> float:

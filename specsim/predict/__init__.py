@@ -1,0 +1,1 @@
+"""Readers of laws and traces: renewal, replay, Monte Carlo."""

@@ -1,0 +1,218 @@
+"""Monte Carlo prediction: draws from the law of a block, with intervals.
+
+A long run of independent blocks needs only how often each outcome occurred, so each replicate is
+one multinomial draw.  A request of K tokens, and a run of a policy that adapts gamma, draw block
+after block, all requests (or chains) at once.
+
+Interval: the estimate is a ratio of totals over independent units (replicates, chains or
+requests); its variance is that of the linearised ratio between units, its quantile Student's t
+with units - 1 degrees of freedom.  A cost is the mean given the outcome, as laws hold it.
+
+The same generator state gives the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.random import Generator
+
+from specsim.acceptance import Acceptance
+from specsim.checks import Floats, number, whole
+from specsim.cost import Cost
+from specsim.laws import TARGET, BlockLaw, Run
+from specsim.predict import renewal
+from specsim.schemes.adaptive import GammaPolicy
+from specsim.schemes.plain import PlainDecoding
+
+METHOD = "ratio of totals; linearised variance between independent units; Student's t"
+REPLICATES = 32
+CHAINS = 256
+_PLAIN = PlainDecoding().law()
+
+
+class Adaptive(Protocol):
+    """A scheme that carries state across blocks: a policy and what it acts on."""
+
+    @property
+    def acceptance(self) -> Acceptance: ...
+
+    @property
+    def drafter(self) -> str: ...
+
+    def policy(self) -> GammaPolicy: ...
+
+
+class Estimate(NamedTuple):
+    """A value with its interval; low = high = value where nothing varies."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A long run (stationary).
+
+    speedup, tokens_per_call : as in specsim.predict.renewal, each with low and high
+    blocks : drawn and counted
+    level : of the intervals; ``METHOD`` says how they are made
+    """
+
+    speedup: Estimate
+    tokens_per_call: Estimate
+    blocks: int
+    level: float
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests of exactly so many tokens each; a last block that runs past the end counts whole.
+
+    speedup, tokens_per_call : ratios of totals over all requests, each with low and high
+    calls : target runs of each request, shape (requests,)
+    cost : of each request in target runs, shape (requests,)
+    level : of the intervals; ``METHOD`` says how they are made
+    """
+
+    speedup: Estimate
+    tokens_per_call: Estimate
+    calls: Floats
+    cost: Floats
+    level: float
+
+
+def simulate(
+    source: BlockLaw | Adaptive,
+    cost: Cost,
+    rng: Generator,
+    blocks: int = 1_000_000,
+    level: float = 0.95,
+    plain: BlockLaw = _PLAIN,
+) -> Simulation:
+    """A long run of ``blocks`` blocks (rounded up to whole replicates) of a law or adaptive scheme.
+
+    An adaptive scheme runs in ``CHAINS`` chains, whose first quarter is dropped so that the start
+    is forgotten; its blocks are those that remain.
+    """
+    blocks = whole("blocks", blocks, low=1)
+    if isinstance(source, BlockLaw):
+        each = -(-blocks // REPLICATES)
+        table = _by_outcome(source, cost, plain)
+        chances = source.probability / source.probability.sum()
+        totals = rng.multinomial(each, chances, size=REPLICATES) @ table
+    else:
+        each = -(-blocks // CHAINS)
+        totals = _sum_chains(_policy_blocks(source, cost, rng, CHAINS, plain), each)
+    tokens, calls, spent = totals.T
+    return Simulation(
+        speedup=_ratio(tokens * _step(cost, plain), spent, level),
+        tokens_per_call=_ratio(tokens, calls, level),
+        blocks=each * len(totals),
+        level=level,
+    )
+
+
+def simulate_requests(
+    source: BlockLaw | Adaptive,
+    cost: Cost,
+    rng: Generator,
+    tokens: int,
+    requests: int = 10_000,
+    level: float = 0.95,
+    plain: BlockLaw = _PLAIN,
+) -> Requests:
+    """``requests`` requests of exactly ``tokens`` tokens each, block after block."""
+    tokens, requests = whole("tokens", tokens, low=1), whole("requests", requests, low=2)
+    if isinstance(source, BlockLaw):
+        draws = _law_blocks(source, cost, rng, requests, plain)
+    else:
+        draws = _policy_blocks(source, cost, rng, requests, plain)
+    totals = np.zeros((requests, 3))
+    for block in draws:
+        running = totals[:, 0] < tokens
+        if not running.any():
+            break
+        totals += block * running[:, None]
+    _, calls, spent = totals.T
+    asked = np.full(requests, float(tokens))
+    return Requests(
+        speedup=_ratio(asked * _step(cost, plain), spent, level),
+        tokens_per_call=_ratio(asked, calls, level),
+        calls=calls,
+        cost=spent,
+        level=level,
+    )
+
+
+def _by_outcome(law: BlockLaw, cost: Cost, plain: BlockLaw) -> Floats:
+    """Tokens, target runs and cost of each outcome, shape (O, 3)."""
+    calls = law.cost_by_outcome(lambda run: float(run.model == TARGET))
+    spent = renewal.cost_by_outcome(law, cost, plain)
+    return np.stack([law.tokens.astype(np.float64), calls, spent], axis=1)
+
+
+def _law_blocks(
+    law: BlockLaw, cost: Cost, rng: Generator, units: int, plain: BlockLaw
+) -> Iterator[Floats]:
+    """One block of every unit after another: tokens, target runs and cost, shape (units, 3)."""
+    table = _by_outcome(law, cost, plain)
+    upto = np.cumsum(law.probability)[:-1]
+    while True:
+        yield table[np.searchsorted(upto, rng.random(units), side="right")]
+
+
+def _policy_blocks(
+    scheme: Adaptive, cost: Cost, rng: Generator, units: int, plain: BlockLaw
+) -> Iterator[Floats]:
+    """The same for an adaptive scheme."""
+    policy = scheme.policy()
+    falling = -scheme.acceptance.survival(policy.gamma_max)[1:]
+    prices = _cost_by_gamma(scheme.drafter, policy.gamma_max, cost, plain)
+    state, first = policy.start()
+    state = tuple(np.full(units, part) for part in state)
+    gamma = np.full(units, first)
+    while True:
+        # The first i drafts all stand where u < S_i.
+        accepted = np.minimum(np.searchsorted(falling, -rng.random(units)), gamma)
+        yield np.stack([accepted + 1.0, np.ones(units), prices[gamma]], axis=1)
+        state, gamma = policy.next_gamma(state, accepted, gamma)
+
+
+def _cost_by_gamma(drafter: str, gamma_max: int, cost: Cost, plain: BlockLaw) -> Floats:
+    prices = np.full(gamma_max + 1, _step(cost, plain))
+    for gamma in range(1, gamma_max + 1):
+        drafts = gamma * cost.price(Run(drafter, 1))
+        prices[gamma] = drafts + cost.price(Run(TARGET, gamma + 1)) + cost.overhead
+    return prices
+
+
+def _sum_chains(draws: Iterator[Floats], each: int) -> Floats:
+    for _ in range(each // 3):  # a quarter of all that is drawn
+        next(draws)
+    totals = np.zeros((CHAINS, 3))
+    for _ in range(each):
+        totals += next(draws)
+    return totals
+
+
+def _step(cost: Cost, plain: BlockLaw) -> float:
+    return renewal.cost_per_block(plain, cost, plain)
+
+
+def _ratio(above: Floats, below: Floats, level: float) -> Estimate:
+    """Total over total, with the interval of the module's docstring; inf over nothing."""
+    from scipy.special import stdtrit
+
+    level = number("level", level, low=0.0, high=1.0)
+    if not below.any():
+        return Estimate(np.inf, np.inf, np.inf)
+    units, total = len(below), float(below.sum())
+    value = float(above.sum()) / total
+    spread = np.sqrt(units / (units - 1) * np.square(above - value * below).sum())
+    reach = float(stdtrit(units - 1, (1 + level) / 2) * spread) / total
+    return Estimate(value, value - reach, value + reach)

@@ -1,0 +1,397 @@
+"""Schemes of one drafter, under the contract; and the closed forms of specsim.formulas."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specsim import formulas
+from specsim.acceptance import (
+    BetaAcceptance,
+    ConstantAcceptance,
+    SurvivalAcceptance,
+)
+from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.cost import Cost, LinearVerify
+from specsim.laws import TARGET, BlockLaw, Run
+from specsim.predict import operations, renewal
+from specsim.schemes import SCHEMES
+from specsim.schemes.adaptive import (
+    AdaptiveEstimate,
+    AdaptiveHeuristic,
+)
+from specsim.schemes.beam import BeamSearch
+from specsim.schemes.bild import BigLittle, BigLittleJoint
+from specsim.schemes.deferral import SequenceCascade, TokenCascade
+from specsim.schemes.horizontal import HorizontalCascade
+from specsim.schemes.oracle import OracleGamma
+from specsim.schemes.plain import PlainDecoding
+from specsim.schemes.speculative import SpecDec, SpeculativeDecoding
+from specsim.schemes.vertical import VerticalCascade
+from tests.specsim.contract import (
+    EDGES,
+    SchemeContract,
+    acceptances,
+    chances,
+    check_closed,
+    check_histories,
+    close,
+    coin_acceptances,
+    coins,
+    costs,
+    geometric,
+    read_cost,
+    sizes,
+    small,
+    survival_sum,
+)
+from tests.specsim.mechanisms import play, random_coin
+
+
+class TestPlain(SchemeContract):
+    example = PlainDecoding()
+    plain = PlainDecoding()
+
+
+class TestSpeculative(SchemeContract):
+    example = SpeculativeDecoding(ConstantAcceptance(0.8), 5)
+    plain = SpeculativeDecoding(ConstantAcceptance(0.8), 0)
+    huge = SpeculativeDecoding(ConstantAcceptance(1 - 1e-6), 10**6)
+    models = ("draft",)
+
+    @given(acceptances, sizes, st.booleans(), st.booleans(), costs(["draft"]))
+    def test_closed_form(self, acceptance, gamma, bonus, one_run, cost) -> None:
+        scheme = SpeculativeDecoding(acceptance, gamma, bonus=bonus, one_run=one_run)
+        last = gamma if bonus else max(gamma - 1, 0)
+        tokens = survival_sum(acceptance.conditional(last))
+        runs = min(gamma, 1) if one_run else gamma
+        read = read_cost(cost, mp.mpf(last + 1))
+        check_closed(scheme, cost, (tokens, runs * mp.mpf(cost.drafts["draft"]) + read))
+
+    @given(coin_acceptances, small, st.booleans(), st.booleans())
+    def test_histories(self, acceptance, gamma, bonus, one_run) -> None:
+        check_histories(SpeculativeDecoding(acceptance, gamma, bonus=bonus, one_run=one_run))
+
+    @pytest.mark.parametrize("alpha", EDGES)
+    @pytest.mark.parametrize("c", [0.0, 0.3])
+    @pytest.mark.parametrize("gamma", [1, 2000, 10**6])
+    def test_limits(self, alpha, c, gamma) -> None:
+        """alpha 0 and 1 and within 1e-15 of 1, c 0, gamma up to a million."""
+        closed = (geometric(alpha, gamma), 1 + gamma * mp.mpf(c))
+        check_closed(
+            SpeculativeDecoding(ConstantAcceptance(alpha), gamma), Cost({"draft": c}), closed
+        )
+
+    @settings(max_examples=15)
+    @given(st.floats(-15, -1), st.floats(0, 6))
+    def test_long_blocks_near_one(self, log_gap, log_gamma) -> None:
+        alpha, gamma = 1 - 10**log_gap, int(10**log_gamma)
+        closed = (geometric(alpha, gamma), 1 + gamma * mp.mpf(0.1))
+        check_closed(
+            SpeculativeDecoding(ConstantAcceptance(alpha), gamma), Cost({"draft": 0.1}), closed
+        )
+
+    def test_real_tokens_of_two_toy_models(self) -> None:
+        """Speculative sampling on real distributions: alpha = sum min(p, q) gives the law.
+
+        Chi-square over 6 outcomes in 20,000 blocks, critical value at 1e-6: 36.
+        """
+        rng = np.random.default_rng(3)
+        p, q = np.array([0.5, 0.2, 0.2, 0.1]), np.array([0.2, 0.5, 0.1, 0.2])
+        alpha, gamma, blocks = np.minimum(p, q).sum(), 5, 20_000
+        drafts = rng.choice(4, size=(blocks, gamma), p=q)
+        stands = rng.random((blocks, gamma)) < np.minimum(1, p / q)[drafts]
+        tokens = 1 + np.cumprod(stands, axis=1).sum(axis=1)
+        law = SpeculativeDecoding(ConstantAcceptance(alpha), gamma).law().token_law()[1:]
+        seen = np.bincount(tokens, minlength=gamma + 2)[1:]
+        assert ((seen - blocks * law) ** 2 / (blocks * law)).sum() < 36
+
+    def test_what_is_refused(self) -> None:
+        with pytest.raises(InvalidArgumentError, match=r"acceptance must be .*got 0.8"):
+            SpeculativeDecoding(0.8, 5)
+        with pytest.raises(InvalidArgumentError, match="gamma must be a whole number >= 0, got -1"):
+            SpeculativeDecoding(ConstantAcceptance(0.8), -1)
+        with pytest.raises(InvalidArgumentError, match="not 'target'"):
+            SpeculativeDecoding(ConstantAcceptance(0.8), 1, drafter="target")
+        curve = SurvivalAcceptance((0.8, 0.6))
+        assert SpeculativeDecoding(curve, 2).law().tokens_per_call == pytest.approx(2.4)
+        with pytest.raises(UnsupportedError, match="survival curve ends at position 2, 3 asked"):
+            SpeculativeDecoding(curve, 3).law()
+
+    @given(st.floats(0.1, 50), st.floats(0.1, 50), sizes)
+    def test_a_mixed_workload_yields_more(self, a, b, gamma) -> None:
+        """Jensen: at the same mean rate a mixture of requests yields more tokens per call."""
+        mixed = SpeculativeDecoding(BetaAcceptance(a, b), gamma).law()
+        uniform = SpeculativeDecoding(ConstantAcceptance(a / (a + b)), gamma).law()
+        assert mixed.tokens_per_call >= uniform.tokens_per_call * (1 - 1e-12)
+
+
+class TestSpecDec(SchemeContract):
+    example = SpecDec(ConstantAcceptance(0.9))
+    plain = SpecDec(ConstantAcceptance(0.9), 0)
+    huge = SpecDec(ConstantAcceptance(0.9), 10**6)
+    models = ("draft",)
+
+    @given(acceptances, sizes, st.booleans(), costs(["draft"]))
+    def test_closed_form(self, acceptance, k, bonus, cost) -> None:
+        """E[N] = S_0 + ... + S_{k-1} (Xia22), S_k more with the bonus token; cost c + v + o."""
+        last = k if bonus else max(k - 1, 0)
+        tokens = survival_sum(acceptance.conditional(last))
+        price = mp.mpf(cost.drafts["draft"]) + read_cost(cost, mp.mpf(last + 1))
+        check_closed(SpecDec(acceptance, k, bonus=bonus), cost, (tokens, price))
+
+    @given(coin_acceptances, small, st.booleans())
+    def test_histories(self, acceptance, k, bonus) -> None:
+        check_histories(SpecDec(acceptance, k, bonus=bonus))
+
+
+class TestOracle(SchemeContract):
+    example = OracleGamma(ConstantAcceptance(0.8), 20)
+    plain = OracleGamma(ConstantAcceptance(0.8), 0)
+    huge = OracleGamma(ConstantAcceptance(0.999), 10**6)
+    models = ("draft",)
+
+    @given(chances, sizes, costs(["draft"]))
+    def test_closed_form(self, alpha, gamma_max, cost) -> None:
+        tokens = geometric(alpha, gamma_max)
+        price = (tokens - 1) * mp.mpf(cost.drafts["draft"]) + read_cost(cost, tokens)
+        # A block that drafts nothing is a plain step.
+        nothing = 1 - mp.mpf(alpha)
+        price += nothing * (mp.mpf(cost.plain_overhead) - mp.mpf(cost.overhead))
+        check_closed(OracleGamma(ConstantAcceptance(alpha), gamma_max), cost, (tokens, price))
+
+    @given(coin_acceptances, small)
+    def test_histories(self, acceptance, gamma_max) -> None:
+        check_histories(OracleGamma(acceptance, gamma_max))
+
+    # (alpha, c, oracle over the best fixed gamma): theory, section 2; Leviathan23 3.5.
+    @pytest.mark.parametrize(("alpha", "c", "gain"), [(0.9, 0.1, 1.534), (0.8, 0.05, 1.348)])
+    def test_gain_over_the_best_fixed_gamma(self, alpha, c, gain) -> None:
+        acceptance, cost = ConstantAcceptance(alpha), Cost({"draft": c})
+        oracle = renewal.speedup(OracleGamma(acceptance, 400).law(), cost)
+        assert close(oracle, 1 / (1 - alpha + c * alpha))
+        fixed = max(
+            renewal.speedup(SpeculativeDecoding(acceptance, g).law(), cost) for g in range(30)
+        )
+        assert abs(oracle / fixed - gain) < 5e-4
+
+
+class TestBigLittle(SchemeContract):
+    example = BigLittle(0.15, 0.05)
+    plain = BigLittle(0.15, 0.05, 0)
+    huge = BigLittle(1e-5, 0.05, 10**6)
+    models = ("small",)
+
+    @given(chances, chances, sizes, st.booleans(), costs(["small"]))
+    def test_closed_form(self, f, r, window, rescore, cost) -> None:
+        u, s = 1 - mp.mpf(f), 1 - mp.mpf(r)
+        drafted = geometric(u, window) - 1
+        runs = geometric(u, window - 1)
+        tokens = geometric(u * s, window)
+        stands = mp.mpf(f) * geometric(u * s, window - 1) + (u * s) ** window  # E[s^J]
+        if r > 1e-9:  # theory's form, a difference of nearly equal numbers below that
+            assert abs((1 - s * stands) / mp.mpf(r) - tokens) < 1e-30
+        price = runs * mp.mpf(cost.drafts["small"]) + read_cost(cost, 1 + drafted)
+        if rescore:
+            price += 1 - stands
+        # The law takes 1 - f and 1 - r rounded, as any code must.
+        check_closed(BigLittle(f, r, window, rescore=rescore), cost, (tokens, price))
+
+    @given(coins, coins, small, st.booleans())
+    def test_histories(self, f, r, window, rescore) -> None:
+        check_histories(BigLittle(f, r, window, rescore=rescore))
+
+    def test_fractions_are_per_emitted_token(self) -> None:
+        coin = random_coin(4)
+        scheme = BigLittle(0.15, 0.05, rescore=True)
+        played = [play(scheme, coin) for _ in range(20_000)]
+        tokens = sum(n for n, _ in played)
+        rollbacks = sum(runs.total() - runs[Run("small", 1)] > 1 for _, runs in played)
+        # Each is within 5.5 standard errors (about 1.5 %): a false alarm in 1e7.
+        assert close(scheme.fractions().fallback, len(played) / tokens, 0.03)
+        assert close(scheme.fractions().rollback, rollbacks / tokens, 0.08)
+
+    def test_figure_8_is_a_law_of_this_family(self) -> None:
+        """Kim23 Figure 8, CNN/DM: operations 1.11, memory operations about 1/5, speed 1.85.
+
+        T5-small over T5-large: 60 M over 737 M parameters.  Some (f, r) meets operations and
+        memory at once, and its roofline bound, all memory and no host time, exceeds the 1.85.
+        """
+        ratio = 60 / 737
+        hits = []
+        for f in np.linspace(0, 0.3, 31):
+            for r in np.linspace(0, 0.1, 21):
+                law = BigLittle(f, r).law()
+                found = operations.operations(law, {"small": ratio}, {"small": ratio})
+                if abs(found.operations - 1.11) < 0.02 and abs(1 / found.memory - 5) < 0.5:
+                    assert close(found.intensity, found.operations / found.memory)
+                    hits.append((f, r, 1 / found.memory))
+        assert hits
+        assert all(bound > 1.85 for *_, bound in hits)
+
+
+class TestBigLittleJoint(SchemeContract):
+    example = BigLittleJoint(((3.0,), (1.0, 4.0), (0.5, 0.5, 6.0)))
+    plain = BigLittleJoint(((2.0,),))
+    models = ("small",)
+
+    @given(chances, chances, st.integers(0, 6), st.booleans())
+    def test_independent_table_is_bild(self, f, r, window, rescore) -> None:
+        """The table of independent fallback and rollback gives the law of BigLittle."""
+        table = []
+        for j in range(window + 1):
+            drafted = (1 - f) ** j * (f if j < window else 1)
+            row = [(1 - r) ** m * r for m in range(j)] + [(1 - r) ** j]
+            table.append(tuple(drafted * weight for weight in row))
+        joint = BigLittleJoint(tuple(table), rescore=rescore)
+        single = BigLittle(f, r, window, rescore=rescore)
+        found, wanted = joint.law(), single.law()
+        np.testing.assert_allclose(found.token_law(), wanted.token_law(), atol=1e-13)
+        for run, count in wanted.expected_runs().items():
+            assert found.expected_runs().get(run, 0.0) == pytest.approx(count, abs=1e-12)
+        assert joint.fractions() == pytest.approx(single.fractions(), abs=1e-12)
+
+    def test_histories(self) -> None:
+        check_histories(self.example)
+        check_histories(dataclasses.replace(self.example, rescore=True))
+
+    def test_what_is_refused(self) -> None:
+        with pytest.raises(InvalidArgumentError, match="table row 1 must have 2 entries"):
+            BigLittleJoint(((1.0,), (1.0,)))
+        with pytest.raises(InvalidArgumentError, match="weight > 0"):
+            BigLittleJoint(((0.0,),))
+
+
+class TestTokenCascade(SchemeContract):
+    example = TokenCascade(0.2)
+    plain = TokenCascade(0.2, 0)
+    huge = TokenCascade(1e-5, 10**6)
+    models = ("small",)
+
+    @given(chances, sizes, costs(["small"]))
+    def test_closed_form(self, d, cap, cost) -> None:
+        u = 1 - mp.mpf(d)
+        drafted, runs = geometric(u, cap) - 1, geometric(u, cap - 1)
+        price = runs * mp.mpf(cost.drafts["small"]) + read_cost(cost, 1 + drafted)
+        check_closed(TokenCascade(d, cap), cost, (1 + drafted, price))
+
+    @given(coins, small)
+    def test_histories(self, d, cap) -> None:
+        check_histories(TokenCascade(d, cap))
+
+
+class TestSequenceCascade(SchemeContract):
+    example = SequenceCascade(0.3, 12)
+    models = ("small",)
+
+    @given(chances, st.integers(1, 50), st.floats(0.001, 2))
+    def test_closed_form(self, d, length, c) -> None:
+        law = SequenceCascade(d, length).law()
+        assert close(renewal.speedup(law, Cost({"small": c})), 1 / (c + mp.mpf(d)))
+        calls = renewal.tokens_per_call(law)
+        assert calls == np.inf if d == 0 else close(calls, 1 / mp.mpf(d))
+        check_histories(SequenceCascade(d, length))
+
+
+class TestBeamSearch(SchemeContract):
+    example = BeamSearch(ConstantAcceptance(0.7), 3, beam=4, draft_beam=8)
+    plain = BeamSearch(ConstantAcceptance(0.7), 0, beam=1, draft_beam=1)
+    huge = BeamSearch(ConstantAcceptance(0.7), 10**6, beam=4, draft_beam=8)
+    models = ("draft",)
+
+    @given(acceptances, sizes, st.integers(1, 8), st.integers(0, 8))
+    def test_closed_form(self, acceptance, gamma, beam, wider) -> None:
+        """Leviathan23 A.4: the target scores w + u gamma positions."""
+        law = BeamSearch(acceptance, gamma, beam, beam + wider).law()
+        assert close(law.tokens_per_call, survival_sum(acceptance.conditional(gamma)))
+        assert close(law.positions(TARGET), beam + (beam + wider) * gamma)
+        assert close(law.calls(TARGET), 1)
+
+    @given(coin_acceptances, small)
+    def test_histories(self, acceptance, gamma) -> None:
+        check_histories(BeamSearch(acceptance, gamma, 2, 3))
+
+    def test_plain_beam_search_has_speedup_one(self) -> None:
+        plain = dataclasses.replace(self.example, gamma=0)
+        assert renewal.speedup(plain.law(), self.cost(0.3), plain.plain()) == 1
+
+    def test_a_narrow_draft_beam_is_refused(self) -> None:
+        with pytest.raises(InvalidArgumentError, match="draft_beam must be a whole number >= 4"):
+            BeamSearch(ConstantAcceptance(0.7), 3, beam=4, draft_beam=3)
+
+
+class TestFormulas:
+    """specsim.formulas, written apart from the laws, gives the same to 1e-12."""
+
+    @given(chances, sizes, st.booleans(), st.booleans(), costs(["draft"]))
+    def test_speculative(self, alpha, gamma, bonus, one_run, cost) -> None:
+        scheme = SpeculativeDecoding(ConstantAcceptance(alpha), gamma, "draft", bonus, one_run)
+        law, cost = scheme.law(), dataclasses.replace(cost, plain_overhead=0.0)
+        assert close(law.tokens_per_call, formulas.tokens_per_call(alpha, gamma, bonus=bonus))
+        wanted = formulas.speedup(
+            alpha,
+            cost.drafts["draft"],
+            gamma,
+            verify_slope=cost.verify.slope,
+            overhead=cost.overhead,
+            draft_once=one_run,
+            bonus=bonus,
+        )
+        assert close(renewal.speedup(law, cost), wanted)
+
+    @given(chances, chances, st.integers(1, 30), costs(["small"]))
+    def test_bild(self, f, r, window, cost) -> None:
+        law, cost = BigLittle(f, r, window).law(), dataclasses.replace(cost, plain_overhead=0.0)
+        assert close(law.tokens_per_call, formulas.bild_tokens_per_call(f, r, window))
+        assert close(law.calls("small"), formulas.bild_runs_per_call(f, window))
+        c, slope = cost.drafts["small"], cost.verify.slope
+        wanted = formulas.bild_speedup(f, r, window, c, verify_slope=slope, overhead=cost.overhead)
+        assert close(renewal.speedup(law, cost), wanted)
+
+    @given(st.lists(st.tuples(chances, st.integers(0, 8), chances), min_size=1, max_size=3))
+    def test_horizontal(self, drafters) -> None:
+        names = tuple("abc"[: len(drafters)])
+        known = tuple(ConstantAcceptance(alpha) for alpha, _, _ in drafters)
+        law = HorizontalCascade(names, tuple(n for _, n, _ in drafters), known).law()
+        cost = Cost({name: c for name, (_, _, c) in zip(names, drafters, strict=True)})
+        rates = [alpha for alpha, n, _ in drafters for _ in range(n)]
+        prices = [c for _, n, c in drafters for _ in range(n)]
+        assert close(renewal.speedup(law, cost), formulas.horizontal_speedup(rates, prices))
+
+    @given(chances, chances, st.integers(0, 5), st.integers(0, 8), chances, chances)
+    def test_vertical(self, alpha, inner, n, k, c1, c2) -> None:
+        known = (ConstantAcceptance(alpha), ConstantAcceptance(inner))
+        law = VerticalCascade(("a", "b"), known, (n,), k).law()
+        wanted = formulas.vertical_speedup(alpha, inner, n, k, c1, c2)
+        assert close(renewal.speedup(law, Cost({"a": c1, "b": c2})), wanted)
+
+    @given(st.floats(0, 0.9), chances)
+    def test_oracle(self, alpha, c) -> None:
+        law = OracleGamma(ConstantAcceptance(alpha), 400).law()
+        cost = Cost({"draft": c}, LinearVerify(0.05), overhead=0.2)
+        wanted = formulas.oracle_speedup(alpha, c, verify_slope=0.05, overhead=0.2)
+        assert close(renewal.speedup(law, cost), wanted)
+
+    @given(chances, sizes, st.integers(1, 60))
+    def test_finite(self, alpha, gamma, tokens) -> None:
+        law = SpeculativeDecoding(ConstantAcceptance(alpha), gamma).law()
+        found = renewal.finite(law, Cost({"draft": 0.0}), tokens)
+        assert close(found.calls, formulas.calls_for(tokens, alpha, gamma))
+
+
+def test_every_name_has_a_contract() -> None:
+    from tests.specsim import test_cascades  # noqa: F401  its contracts are counted too
+
+    tested = {type(contract.example) for contract in SchemeContract.__subclasses__()}
+    assert tested | {AdaptiveHeuristic, AdaptiveEstimate} == set(SCHEMES.values())
+
+
+def test_law_is_immutable_data() -> None:
+    assert dataclasses.is_dataclass(BlockLaw)
+    for scheme in SCHEMES.values():
+        assert scheme.__dataclass_params__.frozen
