@@ -13,7 +13,6 @@ import io
 import os
 import platform
 import shutil
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,9 +27,10 @@ from calibrate.decode.engine import CachedModel
 from calibrate.models import Pair
 from calibrate.sampling import Sampling
 from calibrate.timing import overhead_gammas, time_overhead, time_runs
-from calibrate.trace import generator, record
+from calibrate.trace import TRACE, generator, record
 from specsim import __version__, profiles
 from specsim.checks import Floats, InvalidArgumentError, whole
+from specsim.files import write_atomically
 from specsim.traces import Trace, read_trace
 
 _BOOTSTRAP_DRAWS = 1000
@@ -40,11 +40,16 @@ _OVERHEAD_TOKENS = 48
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured.  ``requests`` may differ between samplings: one number for each."""
+    """What is measured.
+
+    ``requests`` may differ between samplings: one number for each.  ``prompt_tokens`` is the most
+    that a prompt was allowed.
+    """
 
     prompts: tuple[tuple[int, ...], ...]
     samplings: tuple[Sampling, ...]
     requests: tuple[int, ...]
+    prompt_tokens: int
     max_new_tokens: int
     gamma_max: int
     repeats: int
@@ -56,7 +61,12 @@ class Settings:
         whole("repeats", self.repeats, low=1)
         whole("seed", self.seed)
         for requests in self.requests:
-            whole("requests", requests, low=1, high=len(self.prompts))
+            # Intervals are over requests, so one request says nothing.
+            whole("requests", requests, low=2, high=len(self.prompts))
+        if self.max_new_tokens < self.gamma_max:
+            raise InvalidArgumentError(
+                f"max_new_tokens must be >= gamma_max ({self.gamma_max}), got {self.max_new_tokens}"
+            )
 
     @property
     def contexts(self) -> tuple[int, int]:
@@ -75,12 +85,20 @@ class Settings:
             )
 
 
-def calibrate(pair: Pair, settings: Settings, out: Path, progress: Progress) -> profiles.Profile:
-    """Measure and write the profile ``out``, with its traces beside it."""
+def calibrate(
+    pair: Pair, settings: Settings, out: Path, command: str, progress: Progress
+) -> profiles.Profile:
+    """Measure and write the profile ``out``, with its traces beside it.
+
+    ``command`` is what was typed, for the record.
+    """
     settings.check_fits(pair.context)
     work = out.parent / f".{out.name}.{_key(pair, settings)}.work"
-    work.mkdir(parents=True, exist_ok=True)
-    target, draft = CachedModel(pair.target.model), CachedModel(pair.draft.model)
+    try:
+        work.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InvalidArgumentError(f"--out {out}: cannot be written ({error.strerror})") from None
+    target, draft = pair.cached()
     acceptance = [
         _measure_acceptance(pair, target, draft, settings, index, work, out, progress)
         for index in range(len(settings.samplings))
@@ -112,7 +130,7 @@ def calibrate(pair: Pair, settings: Settings, out: Path, progress: Progress) -> 
         schema=profiles.SCHEMA,
         version=profiles.VERSION,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        command=" ".join(["specsim", *sys.argv[1:]]),
+        command=command,
         target=pair.target.description,
         draft=pair.draft.description,
         hardware=hardware(target.device),
@@ -140,9 +158,16 @@ def _key(pair: Pair, settings: Settings) -> str:
         pair.target.description.sha256,
         pair.draft.description.sha256,
         str(next(pair.target.model.parameters()).dtype),
+        str(target_device(pair)),
+        str(torch.__version__),
         {**asdict(settings), "repeats": None},
     ]
     return hashlib.sha256(msgspec.json.encode(decisive)).hexdigest()[:12]
+
+
+def target_device(pair: Pair) -> torch.device:
+    device: torch.device = next(pair.target.model.parameters()).device
+    return device
 
 
 def _measure_acceptance(
@@ -168,24 +193,25 @@ def _measure_acceptance(
                 settings.prompts[request],
                 settings.max_new_tokens,
                 sampling,
-                generator(target.device, settings.seed, index, request),
+                generator(target.device, TRACE, settings.seed, index, request),
                 pair.target.end_of_text,
             )
-            profiles.write_atomically(part, _parquet(frame))
+            write_atomically(part, _parquet(frame))
         # Read back even what was just written, so that resumed and fresh runs cannot differ.
         frames.append(pd.read_parquet(part))
         progress.advance(task)
     content = _parquet(pd.concat(frames, ignore_index=True))
     sha256 = hashlib.sha256(content).hexdigest()
     file = out.with_name(f"{out.stem}.trace-{sha256[:12]}.parquet")
-    profiles.write_atomically(file, content)
+    write_atomically(file, content)
     trace = read_trace(file)
     alpha, survival, conditional = acceptance_rates(trace, settings.gamma_max, settings.seed)
-    prompt_tokens = {len(prompt) for prompt in settings.prompts[:requests]}
     return profiles.Acceptance(
         sampling=profiles.Sampling(sampling.temperature, sampling.top_k, sampling.top_p),
         requests=requests,
-        prompt_tokens=max(prompt_tokens),
+        prompt_tokens=settings.prompt_tokens,
+        prompts_sha256=profiles.prompts_digest(settings.prompts[:requests]),
+        max_new_tokens=settings.max_new_tokens,
         tokens=trace.tokens,
         seed=settings.seed,
         alpha=alpha,
@@ -238,9 +264,10 @@ def _rate(best: float, draws: Floats) -> profiles.Rate:
 
 def hardware(device: torch.device) -> profiles.Hardware:
     """The machine as a profile describes it."""
-    name = "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return profiles.Hardware(
-        device=name,
+        device=device.type,
+        device_name=name,
         processor=_processor(),
         cores=os.cpu_count() or 1,
         threads=torch.get_num_threads(),

@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from calibrate.decode.engine import CachedModel
 from specsim.checks import SpecsimError
 from specsim.profiles import Model
 
@@ -45,6 +47,13 @@ class Pair:
     target: Loaded
     draft: Loaded
 
+    def cached(self, timed: bool = True) -> tuple[CachedModel, CachedModel]:
+        """Target and draft with fresh caches, over the vocabulary that both have."""
+        models = self.target.model, self.draft.model
+        shared = min(model.config.get_text_config().vocab_size for model in models)
+        target, draft = (CachedModel(model, shared, timed) for model in models)
+        return target, draft
+
     @property
     def context(self) -> int:
         """The longest text that both can read."""
@@ -61,7 +70,7 @@ def load_pair(
     """Load both models and check that their tokenizers are the same."""
     pair = Pair(*(load(name, device, dtype, trust_remote_code) for name in (target, draft)))
     difference = tokenizer_difference(pair.target.tokenizer, pair.draft.tokenizer)
-    if difference:
+    if difference is not None:
         raise ModelError(
             f"target {target} and draft {draft} have different tokenizers ({difference}); "
             "speculative decoding needs one tokenizer for both"
@@ -81,8 +90,8 @@ def load(
         model = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, use_safetensors=True, trust_remote_code=trust_remote_code
         )
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+    except (OSError, ValueError, SafetensorError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"model {name} cannot be loaded: {reason}") from None
     model = model.to(device).eval()
     description = Model(
@@ -133,7 +142,10 @@ def tokenizer_difference(first: Any, second: Any) -> str | None:
     Vocabulary sizes say too little (padded vocabularies) and too much: the model, the
     normaliser, the pre-tokeniser and the added tokens decide.
     """
-    one, other = (json.loads(tokenizer.backend_tokenizer.to_str()) for tokenizer in (first, second))
+    backends = [getattr(tokenizer, "backend_tokenizer", None) for tokenizer in (first, second)]
+    if None in backends:
+        return "one of them is a slow tokenizer, which cannot be compared"
+    one, other = (json.loads(backend.to_str()) for backend in backends)
     for part in ("model", "normalizer", "pre_tokenizer", "added_tokens"):
         if one[part] != other[part]:
             return f"their {part.replace('_', '-')} differs"

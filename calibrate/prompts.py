@@ -21,7 +21,8 @@ def read_prompts(path: Path, tokenizer: Any, tokens: int) -> list[list[int]]:
     ``.jsonl``: one object a line with the key ``prompt``.  Any other name: one prompt a line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: JSON strings may hold the other line ends that Unicode knows.
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"prompt file {path} cannot be read ({error})") from None
     texts = [_text(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
@@ -45,7 +46,7 @@ def _text(path: Path, number: int, line: str) -> str:
 def held_out_prompts(tokenizer: Any, tokens: int, count: int, skip: int = 0) -> list[list[int]]:
     """``count`` windows of ``tokens`` tokens, module by module in turn, after ``skip`` of them.
 
-    Windows are far enough apart that no continuation of one reaches into the next.
+    Windows of one module start four times their length apart.
     """
     streams = [
         _windows(tokenizer(text)["input_ids"], tokens) for text in corpus.held_out_texts().values()

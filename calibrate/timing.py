@@ -1,9 +1,10 @@
 """Run times: warm, waited for, medians with quartiles, in the rhythm of real decoding.
 
-A model's run is slower right after another model has used the caches of the processor, so runs
-are not timed in a tight loop of their own: they are timed in blocks of gamma draft runs and one
-target run, as decoding interleaves them.  Gammas take turns, so that a machine that slows down
-slows all of them alike.
+A model's run is slower right after another model has used the caches of the processor (by half,
+for a small draft), so runs are not timed in a tight loop of their own: they are timed in blocks of
+gamma draft runs and one target run, as decoding interleaves them, and the first draft run of a
+block is kept apart from the others.  Gammas take turns, so that a machine that slows down slows
+all of them alike.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from calibrate.decode.engine import CachedModel, Decoded
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.sampling import Sampling
-from calibrate.trace import generator
-from specsim.profiles import Overhead, RunTime
+from calibrate.trace import OVERHEAD, generator
+from specsim.profiles import Overhead, RunTime, Whom
 
 # Blocks of one gamma in a row; the first follows another rhythm and is not counted.
-_STREAK = 4
+_STREAK = 3
 
-Samples = dict[tuple[str, int, int], list[float]]
+# By model, the model that ran before, new tokens, context.
+Samples = dict[tuple[Whom, Whom, int, int], list[float]]
 
 
 def time_runs(
@@ -56,8 +58,7 @@ def sample_runs(
     samples: Samples,
 ) -> None:
     """One turn of every gamma at one context; appends to ``samples``."""
-    vocabulary = target.model.config.get_text_config().vocab_size
-    text = random.integers(vocabulary, size=context + gamma_max + 2)
+    text = random.integers(target.vocabulary, size=context + gamma_max + 2)
     ids = torch.from_numpy(text)[None].to(target.device)
     for model in (target, draft):
         model.prefill(text[: context + 1].tolist())
@@ -68,10 +69,11 @@ def sample_runs(
                 width = 2 if step == 0 and turn % 2 else 1
                 took = _timed(draft, ids[:, context : context + width])
                 if turn:
-                    samples["draft", width, context].append(took)
+                    samples["draft", "draft" if step else "target", width, context].append(took)
             took = _timed(target, ids[:, context : context + gamma + 1])
             if turn:
-                samples["target", gamma + 1, context].append(took)
+                before: Whom = "draft" if gamma else "target"
+                samples["target", before, gamma + 1, context].append(took)
             draft.forget(gamma + turn % 2 if gamma else 0)
             target.forget(gamma + 1)
     for width in range(3, gamma_max + 2):
@@ -79,7 +81,7 @@ def sample_runs(
             took = _timed(draft, ids[:, context : context + width])
             draft.forget(width)
             if turn:
-                samples["draft", width, context].append(took)
+                samples["draft", "draft", width, context].append(took)
 
 
 def _timed(model: CachedModel, ids: torch.Tensor) -> float:
@@ -89,13 +91,21 @@ def _timed(model: CachedModel, ids: torch.Tensor) -> float:
 
 
 def summarize_runs(samples: Samples) -> list[RunTime]:
-    """Medians and quartiles of the samples by (model, new tokens, context)."""
+    """Medians and quartiles of the samples."""
     rows = []
-    for (model, tokens, context), seconds in sorted(samples.items()):
+    for (model, follows, tokens, context), seconds in sorted(samples.items()):
         low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
         rows.append(
             RunTime(
-                model, tokens, context, 1, len(seconds), median_s=median, low_s=low, high_s=high
+                model,
+                follows,
+                tokens,
+                context,
+                batch=1,
+                repeats=len(seconds),
+                median_s=median,
+                low_s=low,
+                high_s=high,
             )
         )
     return rows
@@ -121,7 +131,7 @@ def time_overhead(
     for number, prompt in enumerate(prompts):
         for sampling in samplings:
             for gamma in overhead_gammas(gamma_max):
-                random = generator(target.device, seed, number, gamma)
+                random = generator(target.device, OVERHEAD, seed, number, gamma)
                 decoded = (
                     speculative(target, draft, prompt, gamma, max_new_tokens, sampling, random)
                     if gamma
@@ -134,5 +144,15 @@ def time_overhead(
         per_block = [decoded.overhead_s / decoded.calls for decoded in decodings]
         low, median, high = np.quantile(per_block, [0.25, 0.5, 0.75]).tolist()
         blocks = sum(decoded.calls for decoded in decodings)
-        rows.append(Overhead(temperature, gamma, blocks, median_s=median, low_s=low, high_s=high))
+        rows.append(
+            Overhead(
+                temperature,
+                gamma,
+                requests=len(decodings),
+                blocks=blocks,
+                median_s=median,
+                low_s=low,
+                high_s=high,
+            )
+        )
     return rows

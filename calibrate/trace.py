@@ -16,6 +16,9 @@ from calibrate.decode.engine import CachedModel
 from calibrate.decode.plain import plain
 from calibrate.sampling import Sampling
 
+# First word of every random key, so that no two purposes share random numbers.
+TRACE, DECODING, OVERHEAD = 1, 2, 3
+
 
 def generator(device: torch.device, *key: int) -> torch.Generator:
     """A generator of its own for every request, so that any subset can be made in any order."""
@@ -72,6 +75,6 @@ def statistics(
         "draft_top": raw_q.amax(-1),
         "target_entropy": torch.special.entr(raw_p).sum(-1),
         "draft_entropy": torch.special.entr(raw_q).sum(-1),
-        "argmax_equal": (raw_p.argmax(-1) == raw_q.argmax(-1)).to(torch.int8),
+        "argmax_equal": (target_logits.argmax(-1) == draft_logits.argmax(-1)).to(torch.int8),
     }
     return {name: column.cpu().numpy() for name, column in columns.items()}

@@ -124,6 +124,7 @@ class Training:
         self.seconds: dict[str, float] = {}
 
     def run(self, out: Path) -> None:
+        self.check_recipe()
         tokenizer = self.stage("tokenizer.json", self.train_tokenizer)
         self.tokenizer = Tokenizer.from_file(str(tokenizer))
         self.train_tokens = self.encode(self.texts)
@@ -137,19 +138,34 @@ class Training:
         drafts = {name: self.build(name, state) for name, state in states.items()}
         self.export(out, {"target": self.target, **drafts})
 
+    def check_recipe(self) -> None:
+        """A work folder holds one recipe's results; another recipe needs another folder."""
+        wanted = json.dumps([asdict(self.recipe), {n: asdict(s) for n, s in SHAPES.items()}])
+        file = self.work / "recipe.json"
+        if not file.exists():
+            file.write_text(wanted)
+        elif file.read_text() != wanted:
+            raise SystemExit(f"{self.work} holds results of another recipe; choose another --work")
+
     def stage(self, name: str, make: Callable[[Path], None]) -> Path:
         """Make ``name`` in the work folder unless it is there; written whole or not at all."""
         path = self.work / name
         clock = self.work / f"{name}.seconds"
         if not path.exists():
-            start = time.monotonic()
-            before = float(clock.read_text()) if clock.exists() else 0.0
             partial = path.with_suffix(".partial")
+            self.clock, self.started = clock, time.monotonic()
             make(partial)
-            clock.write_text(str(before + time.monotonic() - start))
+            self.keep_time()
             partial.replace(path)
         self.seconds[name] = float(clock.read_text())
         return path
+
+    def keep_time(self) -> None:
+        """Add the time since the last call to the stage's clock, which survives a kill."""
+        now = time.monotonic()
+        before = float(self.clock.read_text()) if self.clock.exists() else 0.0
+        self.clock.write_text(str(before + now - self.started))
+        self.started = now
 
     # -- stage 1 ---------------------------------------------------------------------------
 
@@ -206,6 +222,7 @@ class Training:
                     partial,
                 )
                 partial.replace(checkpoint)
+                self.keep_time()
                 if (step + 1) % 400 == 0:
                     print(f"held-out loss {self.held_out_loss(model, 8):.4f}", flush=True)
         torch.save(model.state_dict(), path)

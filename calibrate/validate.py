@@ -16,55 +16,79 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from calibrate.decode.engine import CachedModel, Decoded
+from calibrate.decode.engine import Decoded
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.models import Pair
 from calibrate.sampling import Sampling
 from calibrate.timing import Samples, sample_runs, summarize_runs
-from calibrate.trace import generator
+from calibrate.trace import DECODING, generator
 from specsim.checks import Floats
 from specsim.predict.choice import Workload
-from specsim.predict.measured import MeasuredCost, MeasuredPrediction, predict
-from specsim.predict.replay import replay
+from specsim.predict.measured import MeasuredCost, predict
+from specsim.predict.replay import Replay, replay
 from specsim.profiles import Overhead, RunTime
 from specsim.traces import Trace
 
 _BOOTSTRAP_DRAWS = 1000
-# Keeps the decoders' random numbers apart from the trace's.
-_DECODING = 1
+_PLAIN_REPEATS = 2
 
 
 @dataclass(frozen=True)
 class Turns:
-    """What was decoded on one set of prompts: gamma (0 is plain) to one result per request."""
+    """What was decoded on one set of prompts.
 
-    decoded: Mapping[int, Sequence[Decoded]]
+    decoded : by gamma (0 is plain decoding) and request, the results of its repeats
+    run_times : as measured between the turns
+    """
+
+    decoded: Mapping[int, Sequence[Sequence[Decoded]]]
     run_times: Sequence[RunTime]
 
-    def seconds_per_token(self, gamma: int) -> Floats:
+    def seconds(self, gamma: int) -> Floats:
         """Shape (R,)."""
-        results = self.decoded[gamma]
-        return np.array([result.seconds / len(result.tokens) for result in results])
+        return self._total(gamma, lambda result: result.seconds)
 
-    def calls_per_token(self, gamma: int) -> Floats:
-        """Shape (R,)."""
-        results = self.decoded[gamma]
-        return np.array([result.calls / len(result.tokens) for result in results])
+    def lengths(self, gamma: int) -> Floats:
+        """Tokens emitted, shape (R,)."""
+        return self._total(gamma, lambda result: len(result.tokens))
 
-    def tokens(self, gamma: int) -> int:
-        return sum(len(result.tokens) for result in self.decoded[gamma])
+    def calls(self, gamma: int) -> Floats:
+        """Target calls, shape (R,)."""
+        return self._total(gamma, lambda result: result.calls)
 
-    def calls(self, gamma: int) -> int:
-        return sum(result.calls for result in self.decoded[gamma])
+    def _total(self, gamma: int, figure: Callable[[Decoded], float]) -> Floats:
+        return np.array([float(sum(map(figure, repeats))) for repeats in self.decoded[gamma]])
 
-    def speedup(self, gamma: int, seed: int = 0) -> tuple[float, float, float]:
-        """(low, best, high): plain over speculative time, 95 % by bootstrap over requests."""
-        ordinary, fast = self.seconds_per_token(0), self.seconds_per_token(gamma)
-        draws = np.random.default_rng(seed).integers(len(fast), size=(_BOOTSTRAP_DRAWS, len(fast)))
-        ratios = ordinary[draws].sum(1) / fast[draws].sum(1)
-        low, high = np.quantile(ratios, [0.025, 0.975]).tolist()
-        return low, float(ordinary.sum() / fast.sum()), high
+    def speedup(
+        self, gamma: int, expected: tuple[Floats, Floats] | None = None, seed: int = 0
+    ) -> tuple[float, float, float]:
+        """(low, best, high): plain over speculative time a token, 95 % by bootstrap over requests.
+
+        ``expected`` seconds of each request, plain and speculative: where the prediction is for
+        these very requests, how requests differ in it is no uncertainty of the measurement, so
+        the interval is that of measured over expected, times expected.
+        """
+        figures = [self.seconds(0), self.lengths(0), self.seconds(gamma), self.lengths(gamma)]
+        size = len(figures[0])
+        draws = np.random.default_rng(seed).integers(size, size=(_BOOTSTRAP_DRAWS, size))
+
+        def ratio(plain_s: Floats, plain: Floats, fast_s: Floats, fast: Floats) -> Floats:
+            return np.asarray(plain_s / plain / (fast_s / fast))
+
+        best = float(ratio(*(figure.sum() for figure in figures)))
+        drawn = ratio(*(figure[draws].sum(1) for figure in figures))
+        if expected is not None:
+            ordinary, fast = expected
+            drawn /= ordinary[draws].sum(1) / fast[draws].sum(1)
+            drawn *= ordinary.sum() / fast.sum()
+        low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
+        return low, best, high
+
+    def same_text(self, gamma: int) -> bool:
+        """Whether every request has the text of plain decoding; so it must be at temperature 0."""
+        pairs = zip(self.decoded[0], self.decoded[gamma], strict=True)
+        return all(plain.tokens == fast.tokens for (plain, *_), (fast, *_) in pairs)
 
 
 def decode_in_turns(
@@ -79,24 +103,30 @@ def decode_in_turns(
     advance: Callable[[], None] = lambda: None,
 ) -> Turns:
     """Decode every prompt plainly and with every gamma, run times measured in between."""
-    target, draft = CachedModel(pair.target.model), CachedModel(pair.draft.model)
-    order = np.random.default_rng([seed, _DECODING])
+    timed, untimed = pair.cached(), pair.cached(timed=False)
+    target, draft = untimed
+    order = np.random.default_rng([DECODING, seed])
     samples: Samples = defaultdict(list)
-    decoded: dict[int, list[Decoded]] = defaultdict(list)
+    decoded: dict[int, list[list[Decoded]]] = defaultdict(list)
     gc.collect()
     gc.freeze()  # long-lived models and modules: a collection in mid-turn need not walk them
     for number, prompt in enumerate(prompts):
         for context in contexts:
-            sample_runs(target, draft, context, gamma_max, order, samples)
-        for gamma in order.permutation([0, *gammas]).tolist():
-            random = generator(target.device, seed, _DECODING, number, gamma)
+            sample_runs(*timed, context, gamma_max, order, samples)
+        for gamma in (0, *gammas):
+            decoded[gamma].append([])
+        # Every speedup is against plain decoding, so its noise is in all of them: repeat it.
+        turn = order.permutation([0] * _PLAIN_REPEATS + list(gammas))
+        for place, gamma in enumerate(turn.tolist()):
+            random = generator(target.device, DECODING, seed, number, place)
             end = pair.target.end_of_text
-            decoded[gamma].append(
+            decoded[gamma][-1].append(
                 speculative(target, draft, prompt, gamma, max_new_tokens, sampling, random, end)
                 if gamma
                 else plain(target, prompt, max_new_tokens, sampling, random, end)
             )
         advance()
+    gc.unfreeze()
     return Turns(decoded, summarize_runs(samples))
 
 
@@ -133,48 +163,62 @@ def compare(
     """Rows of predicted beside measured, one per gamma.
 
     ``paired``: request r of the trace and of the turns have the same prompt.  Then z tests
-    predicted against counted calls per token, over requests.
+    predicted against counted calls per token, over requests.  ``exact`` says whether greedy
+    decoding did what it must, request by request: the text of plain decoding, and on the trace's
+    own prompts as many calls as replayed.  Both predictions, ours and the formula's, take their
+    costs from the run times measured between the turns.
     """
     gammas = sorted(gamma for gamma in turns.decoded if gamma)
-    predictions = predict(trace, interleaved_cost(workload, turns), gammas)
+    cost = interleaved_cost(workload, turns)
+    c = cost.draft_cost(workload.context)
+    temperature = workload.measured.sampling.temperature
     rows = []
-    for prediction in predictions:
-        low, measured, high = turns.speedup(prediction.gamma)
-        tokens, calls = turns.tokens(prediction.gamma), turns.calls(prediction.gamma)
+    predictions = predict(trace, cost, gammas, workload.measured.max_new_tokens)
+    for prediction, replayed in zip(predictions, replay(trace, gammas), strict=True):
+        gamma = prediction.gamma
+        expected = None
+        if paired:
+            limit = workload.measured.max_new_tokens
+            expected = cost.plain_seconds(trace), cost.seconds(trace, replayed, limit)
+        low, measured, high = turns.speedup(gamma, expected)
+        tokens, calls = int(turns.lengths(gamma).sum()), int(turns.calls(gamma).sum())
         acceptance = prediction.tokens_per_call / (tokens / calls)
-        cost = prediction.speedup / measured / acceptance
+        exact = None
+        if temperature == 0:
+            as_replayed = not paired or bool((turns.calls(gamma) == replayed.calls).all())
+            exact = turns.same_text(gamma) and as_replayed
         rows.append(
             {
-                "temperature": workload.measured.sampling.temperature,
+                "temperature": temperature,
                 "prompts": prompts,
-                "gamma": prediction.gamma,
-                "requests": len(turns.decoded[prediction.gamma]),
+                "gamma": gamma,
+                "requests": len(turns.decoded[gamma]),
                 "predicted_tokens_per_call": prediction.tokens_per_call,
                 "measured_tokens_per_call": tokens / calls,
                 "predicted_calls": prediction.calls * tokens / prediction.tokens,
                 "measured_calls": calls,
-                "z": _z(trace, turns, prediction, paired),
+                "exact": exact,
+                "z": _z(replayed, turns, paired),
                 "predicted_speedup": prediction.speedup,
-                "formula_speedup": workload.formula(prediction.gamma),
+                "formula_speedup": workload.formula(gamma, c),
                 "measured_speedup": measured,
                 "measured_low": low,
                 "measured_high": high,
                 "relative_error": prediction.speedup / measured - 1,
                 "acceptance_error": acceptance - 1,
-                "cost_error": cost - 1,
+                "cost_error": prediction.speedup / measured / acceptance - 1,
             }
         )
     return rows
 
 
-def _z(trace: Trace, turns: Turns, prediction: MeasuredPrediction, paired: bool) -> float:
-    """Standard score of counted against replayed calls per token, over requests."""
-    counted = turns.calls_per_token(prediction.gamma)
-    replayed = replay(trace, [prediction.gamma])[0]
+def _z(replayed: Replay, turns: Turns, paired: bool) -> float:
+    """Standard score of counted against replayed calls per token, over at least two requests."""
+    counted = turns.calls(replayed.gamma) / turns.lengths(replayed.gamma)
     expected = replayed.calls / replayed.lengths
     if paired:
         gaps = counted - expected
-        error = gaps.std(ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
+        error = gaps.std(ddof=1) / np.sqrt(len(gaps))
         mean = gaps.mean()
     else:
         mean = counted.mean() - expected.mean()

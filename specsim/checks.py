@@ -15,6 +15,10 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
+# Beyond this float64 holds not every whole number, and int64 ends soon after.
+_LARGEST_WHOLE = 2.0**53
+
+
 class SpecsimError(ValueError):
     """Bad input.  The message is one line for a person; the command line exits 2 with it."""
 
@@ -67,6 +71,8 @@ def probabilities(name: str, value: npt.ArrayLike) -> Floats:
 def whole_numbers(name: str, value: npt.ArrayLike, *, low: int = 0, high: float = np.inf) -> Ints:
     """``value`` as int64, all whole and in [low, high]; any shape but empty."""
     array = numbers(name, value)
+    if array.max() > _LARGEST_WHOLE:
+        high = min(high, _LARGEST_WHOLE)
     wrong = (array != np.floor(array)) | (array < low) | (array > high)
     if wrong.any():
         found = array[wrong].flat[0]

@@ -59,6 +59,9 @@ def main(arguments: list[str] | None = None) -> None:
 
     try:
         status = specsim.main(arguments, prog_name="specsim", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(2)
     except (SpecsimError, click.ClickException) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         click.echo(f"specsim: error: {' '.join(message.split())}", err=True)

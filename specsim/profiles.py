@@ -7,12 +7,15 @@ read by every command that takes ``--profile``.  Anything that was not measured 
 from __future__ import annotations
 
 import hashlib
-import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from specsim.checks import SpecsimError
+from specsim.files import file_digest, write_atomically
 from specsim.traces import Trace, read_trace
 
 SCHEMA = "specsim-profile"
@@ -23,6 +26,14 @@ class ProfileError(SpecsimError):
     """The profile file cannot be used; the message says which file and why."""
 
 
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(ge=0)]
+Probability = Annotated[float, Meta(ge=0, le=1)]
+Temperature = Annotated[float, Meta(ge=0)]
+Whom = Literal["target", "draft"]
+
+
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A part of the file: frozen, and closed to keys it does not know."""
 
@@ -31,18 +42,19 @@ class Model(_Part, frozen=True):
     """A model as measured.  ``sha256`` is over its weights and config."""
 
     name: str
-    parameters: int
-    context: int
+    parameters: Positive
+    context: Positive
     sha256: str
 
 
 class Hardware(_Part, frozen=True):
     """The machine.  ``threads`` is what the models ran on where the device is a CPU."""
 
-    device: str
+    device: str  # "cpu", "cuda", ...
+    device_name: str
     processor: str
-    cores: int
-    threads: int
+    cores: Positive
+    threads: Positive
 
 
 class Software(_Part, frozen=True):
@@ -50,23 +62,23 @@ class Software(_Part, frozen=True):
     python: str
     torch: str
     transformers: str
-    dtype: str
+    dtype: Literal["float32", "bfloat16", "float16"]
 
 
 class Sampling(_Part, frozen=True):
     """How tokens are drawn from logits."""
 
-    temperature: float
-    top_k: int | None = None
-    top_p: float | None = None
+    temperature: Temperature
+    top_k: Positive | None = None
+    top_p: Probability | None = None
 
 
 class Rate(_Part, frozen=True):
     """A measured rate with its 95 % interval."""
 
-    low: float
-    best: float
-    high: float
+    low: Probability
+    best: Probability
+    high: Probability
 
 
 class FileReference(_Part, frozen=True):
@@ -80,14 +92,17 @@ class Acceptance(_Part, frozen=True):
     """How often drafts were accepted under one sampling setting, on target-sampled text.
 
     ``survival[i - 1]`` is S_i and ``conditional[i - 1]`` is alpha_i, averaged over all positions
-    as block starts; intervals by bootstrap over requests.
+    as block starts; intervals by bootstrap over requests.  ``prompt_tokens`` is the most that a
+    prompt was allowed; ``prompts_sha256`` is over the token ids (``prompts_digest``).
     """
 
     sampling: Sampling
-    requests: int
-    prompt_tokens: int
-    tokens: int
-    seed: int
+    requests: Annotated[int, Meta(ge=2)]
+    prompt_tokens: Positive
+    prompts_sha256: str
+    max_new_tokens: Positive
+    tokens: Positive
+    seed: Count
     alpha: Rate
     survival: list[Rate]
     conditional: list[Rate]
@@ -95,27 +110,36 @@ class Acceptance(_Part, frozen=True):
 
 
 class RunTime(_Part, frozen=True):
-    """Seconds of one run over ``tokens`` new tokens with ``context`` tokens in the cache."""
+    """Seconds of one run over ``tokens`` new tokens with ``context`` tokens in the cache.
 
-    model: str  # "target" or "draft"
-    tokens: int
-    context: int
-    batch: int
-    repeats: int
-    median_s: float
-    low_s: float  # quartiles
-    high_s: float
+    ``follows`` is the model that ran just before: a run is slower when the other model has used
+    the processor's caches in between.
+    """
+
+    model: Whom
+    follows: Whom
+    tokens: Positive
+    context: Count
+    batch: Positive
+    repeats: Positive
+    median_s: Annotated[float, Meta(gt=0)]
+    low_s: Seconds  # quartiles
+    high_s: Seconds
 
 
 class Overhead(_Part, frozen=True):
-    """Host seconds of one block outside the model runs; gamma 0 is a step of plain decoding."""
+    """Host seconds of one block outside the model runs; gamma 0 is a step of plain decoding.
 
-    temperature: float
-    gamma: int
-    blocks: int
-    median_s: float
-    low_s: float
-    high_s: float
+    Each request gives its mean over blocks; median and quartiles are over requests.
+    """
+
+    temperature: Temperature
+    gamma: Count
+    requests: Positive
+    blocks: Positive
+    median_s: Seconds
+    low_s: Seconds
+    high_s: Seconds
 
 
 class Profile(_Part, frozen=True):
@@ -129,8 +153,8 @@ class Profile(_Part, frozen=True):
     draft: Model
     hardware: Hardware
     software: Software
-    gamma_max: int
-    acceptance: list[Acceptance]
+    gamma_max: Positive
+    acceptance: Annotated[list[Acceptance], Meta(min_length=1)]
     run_times: list[RunTime]
     overhead: list[Overhead]
     notes: list[str]
@@ -167,7 +191,7 @@ def read_profile(path: Path) -> Profile:
     content = path.read_bytes()
     try:
         header = msgspec.json.decode(content)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProfileError(f"profile {path}: not complete JSON ({error})") from None
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         raise ProfileError(f'profile {path}: not a specsim profile (no "schema": "{SCHEMA}")')
@@ -188,18 +212,9 @@ def write_profile(profile: Profile, path: Path) -> None:
     write_atomically(path, msgspec.json.format(msgspec.json.encode(profile)) + b"\n")
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Through a temporary file beside ``path``, so that a kill leaves the old file or none."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise ProfileError(f"{path}: cannot be written ({error.strerror})") from None
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def prompts_digest(prompts: Iterable[Sequence[int]]) -> str:
+    """SHA-256 over the token ids of prompts, so that a check can tell whether they are the same."""
+    sha = hashlib.sha256()
+    for prompt in prompts:
+        sha.update(" ".join(map(str, prompt)).encode() + b"\n")
+    return sha.hexdigest()

@@ -66,6 +66,11 @@ class Trace:
         """Tokens of each request, shape (R,)."""
         return np.diff(self.starts)
 
+    @property
+    def positions(self) -> Ints:
+        """Position of each row in its request, shape (T,)."""
+        return np.arange(self.tokens) - np.repeat(self.starts[:-1], self.lengths)
+
     def rows(self) -> Iterator[Floats]:
         """Acceptance of each request in turn."""
         for start, end in zip(self.starts[:-1], self.starts[1:], strict=True):
@@ -173,6 +178,19 @@ def _check(path: Path, frame: pd.DataFrame) -> None:
                 f"trace {path}: {name} must be <= 0 (a natural log of a probability), "
                 f"got {values[row]:g} in row {row}"
             )
+    for name, allowed, low, high in (
+        ("argmax_equal", "0 or 1", 0, 1),
+        ("context", "a whole number >= 0", 0, np.inf),
+    ):
+        if name in frame:
+            column = pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64)
+            wrong = ~((column == np.floor(column)) & (column >= low) & (column <= high))
+            if wrong.any():
+                row = int(wrong.argmax())
+                found = frame[name].iloc[row]
+                raise TraceError(
+                    f"trace {path}: {name} must be {allowed}, got {found} in row {row}"
+                )
     target = frame["logp_target"].to_numpy(np.float64)
     if np.isneginf(target).any():
         row = int(target.argmin())

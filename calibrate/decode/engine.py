@@ -38,11 +38,13 @@ class CachedModel:
     """A causal model with the key-value cache of one request.
 
     Counts every decoding run.  On an accelerator each run is waited for only when ``timed``,
-    since waiting costs time itself.
+    since waiting costs time itself.  ``vocabulary`` cuts the logits to the tokens that target and
+    draft share: models of one tokenizer may be padded to different sizes.
     """
 
-    def __init__(self, model: Any, timed: bool = True) -> None:
+    def __init__(self, model: Any, vocabulary: int | None = None, timed: bool = True) -> None:
         self.model, self.timed = model, timed
+        self.vocabulary: int = vocabulary or model.config.get_text_config().vocab_size
         self.device = next(model.parameters()).device
         self.context: int = model.config.get_text_config().max_position_embeddings
         self.reset()
@@ -58,6 +60,7 @@ class CachedModel:
         if len(prompt) > 1:
             ids = torch.tensor([list(prompt[:-1])], device=self.device)
             self._forward(ids, keep=1)
+            wait(self.device)
 
     def read(self, ids: torch.Tensor) -> torch.Tensor:
         """One decoding run over new tokens of shape (1, n); logits of shape (n, V)."""
@@ -67,7 +70,7 @@ class CachedModel:
             wait(self.device)
         self.runs.seconds += time.perf_counter() - start
         self.runs.widths[ids.shape[1]] += 1
-        return logits[0]
+        return logits[0, :, : self.vocabulary]
 
     def forget(self, tokens: int) -> None:
         """Drop the last ``tokens`` tokens from the cache."""

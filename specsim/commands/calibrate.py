@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from specsim.commands.models import measuring_options, prepare, progress_bar
+from specsim.commands.models import measuring_options, prepare, progress_bar, typed
 from specsim.commands.options import format_option
 
 
@@ -36,11 +36,15 @@ def command(out: Path, output_format: str, **given: Any) -> None:
 
     if not out.parent.is_dir():
         raise InvalidArgumentError(f"--out {out}: no such folder {out.parent}")
+    if out.is_dir():
+        raise InvalidArgumentError(
+            f"--out {out} is a folder; name the profile, such as {out}/p.json"
+        )
     prepared = prepare(given)
     from calibrate.measure import calibrate
 
     with progress_bar() as progress:
-        profile = calibrate(prepared.pair, prepared.settings, out, progress)
+        profile = calibrate(prepared.pair, prepared.settings, out, typed(), progress)
     click.echo(f"wrote {out}", err=True)
     rows = [workload.row(workload.best()) for workload in Workload.all_of(profile, out, None)]
     click.echo(render(rows, output_format, "best draft length, predicted"))

@@ -15,6 +15,7 @@ from specsim.commands.options import (
     format_option,
     from_numbers,
     profile_options,
+    refuse_given,
 )
 from specsim.commands.schemes import (
     SchemeGroup,
@@ -72,6 +73,7 @@ def command(
         rows = [load.row(load.predict([gamma])[0]) for load in loads]
         click.echo(render(rows[0] if len(rows) == 1 else rows, output_format, title))
         return
+    refuse_given(["temperature"], "needs --profile")
     from specsim.decide import evaluate
 
     result = evaluate(**from_numbers(numbers), gamma=gamma)

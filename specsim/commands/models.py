@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,10 +183,13 @@ def prepare(given: dict[str, Any]) -> Prepared:
     prompts = find_prompts(
         given["prompts"], pair.target.tokenizer, given["prompt_tokens"], max(requests)
     )
+    if len(prompts) < max(requests):
+        click.echo(f"only {len(prompts)} prompts for {max(requests)} requests", err=True)
     settings = Settings(
         prompts=tuple(tuple(prompt) for prompt in prompts),
         samplings=tuple(Sampling(t, given["top_k"], given["top_p"]) for t in temperatures),
         requests=tuple(min(count, len(prompts)) for count in requests),
+        prompt_tokens=given["prompt_tokens"],
         max_new_tokens=given["max_new_tokens"],
         gamma_max=given["gamma_max"],
         repeats=given["repeats"],
@@ -223,3 +228,8 @@ def progress_bar() -> Progress:
         TimeRemainingColumn(),
         console=Console(stderr=True),
     )
+
+
+def typed() -> str:
+    """The command as it was typed, for the record."""
+    return shlex.join(["specsim", *sys.argv[1:]])

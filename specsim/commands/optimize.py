@@ -14,6 +14,7 @@ from specsim.commands.options import (
     format_option,
     from_numbers,
     profile_options,
+    refuse_given,
 )
 from specsim.commands.schemes import (
     SchemeGroup,
@@ -73,9 +74,12 @@ def command(
     if profile is not None:
         from specsim.commands.options import workloads
 
+        refuse_given(["gamma_max"], "and --profile exclude each other: the profile has its own")
+
         rows = [load.row(load.best()) for load in workloads(profile, temperature, numbers)]
         click.echo(render(rows[0] if len(rows) == 1 else rows, output_format, "best draft length"))
         return
+    refuse_given(["temperature"], "needs --profile")
     from specsim.decide import optimize
 
     result = optimize(**from_numbers(numbers), gamma_max=gamma_max)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from specsim.checks import InvalidArgumentError, number, numbers, whole
 
@@ -166,6 +167,15 @@ profile_options = _stack(
 )
 
 
+def refuse_given(names: Iterable[str], reason: str) -> None:
+    """Refuse options that were typed but have no meaning here, rather than ignore them."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = "--" + name.replace("_", "-").replace("output-", "")
+            raise InvalidArgumentError(f"{option} {reason}")
+
+
 def read_verify(given: Mapping[str, Any]) -> VerifyCost:
     """The verification cost that ``verify_options`` say."""
     from specsim.cost import LinearVerify, MeasuredVerify
@@ -198,8 +208,5 @@ def workloads(path: Path, temperature: float | None, given: dict[str, Any]) -> l
     from specsim.predict.choice import Workload
     from specsim.profiles import read_profile
 
-    for name, value in given.items():
-        if value is not None and value != 0.0:
-            option = "--" + name.replace("_", "-")
-            raise InvalidArgumentError(f"{option} and --profile exclude each other")
+    refuse_given(given, "and --profile exclude each other")
     return Workload.all_of(read_profile(path), path, temperature)

@@ -26,7 +26,9 @@ _FIRST_GAMMA = 5
     "--gamma", type=WholeRange(), default="1:16", show_default=True, help="Draft lengths."
 )
 @click.option(
-    "--temperature", type=Number(0), help="0: the column argmax_equal decides acceptance."
+    "--greedy",
+    is_flag=True,
+    help="The text was decoded at temperature 0: the column argmax_equal decides acceptance.",
 )
 @click.option(
     "--policy",
@@ -42,7 +44,7 @@ _FIRST_GAMMA = 5
 def command(
     trace: Path,
     gamma: tuple[int, ...],
-    temperature: float | None,
+    greedy: bool,
     policies: tuple[str, ...],
     output_format: str,
     **cost: Any,
@@ -57,7 +59,7 @@ def command(
     from specsim.traces import read_trace
 
     price = _price(cost)
-    text = read_trace(trace, greedy=temperature == 0)
+    text = read_trace(trace, greedy=greedy)
     rows = []
     for replayed in replay(text, gamma):
         row: dict[str, Any] = {

@@ -21,6 +21,7 @@ from specsim.commands.options import (
     WholeRange,
     format_option,
     read_verify,
+    refuse_given,
     verify_options,
 )
 
@@ -260,14 +261,8 @@ def read_cost(models: Collection[str], given: dict[str, Any]) -> Cost:
 
 def refuse_mixture(context: click.Context) -> None:
     """Options before the scheme's name would be ignored: say so instead."""
-    from click.core import ParameterSource
-
-    for name in context.params:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = "--" + name.replace("_", "-").replace("output-", "")
-            raise InvalidArgumentError(
-                f"{option} stands before the scheme {context.invoked_subcommand}; put it behind"
-            )
+    reason = f"stands before the scheme {context.invoked_subcommand}; put it behind"
+    refuse_given(context.params, reason)
 
 
 def build(name: str, values: dict[str, Any]) -> Any:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from specsim.acceptance import SurvivalAcceptance
 from specsim.checks import InvalidArgumentError
 from specsim.decide import Evaluation, evaluate, optimize
 from specsim.predict.measured import MeasuredCost, MeasuredPrediction, predict
@@ -63,17 +62,17 @@ class Workload:
                 f"gamma must be in [0, {limit}] with this profile, got {max(gammas)}; "
                 "calibrate with a larger --gamma-max"
             )
-        return predict(self.trace, self.cost, gammas)
+        return predict(self.trace, self.cost, gammas, self.measured.max_new_tokens)
 
     def best(self) -> MeasuredPrediction:
         """The gamma with the highest predicted speedup; 0 is plain decoding."""
         predictions = self.predict(range(self.profile.gamma_max + 1))
         return max(predictions, key=lambda prediction: (prediction.speedup, -prediction.gamma))
 
-    def formula(self, gamma: int) -> float:
-        """Speedup by the papers' formula: alpha and c alone."""
-        alpha = self.measured.alpha.best
-        return float(evaluate(alpha=alpha, c=self.draft_cost, gamma=gamma).speedup)
+    def formula(self, gamma: int, c: float | None = None) -> float:
+        """Speedup by the papers' formula: alpha and c (the profile's, if not given) alone."""
+        c = self.draft_cost if c is None else c
+        return float(evaluate(alpha=self.measured.alpha.best, c=c, gamma=gamma).speedup)
 
     def formula_best(self) -> Evaluation:
         """What the papers' formula would choose."""
@@ -81,37 +80,40 @@ class Workload:
             alpha=self.measured.alpha.best, c=self.draft_cost, gamma_max=self.profile.gamma_max
         )
 
-    def factors(self, gamma: int) -> Evaluation:
-        """Operations, memory accesses and the oracle from the measured survival curve."""
-        curve = np.minimum.accumulate([rate.best for rate in self.measured.survival])
-        one = self.cost.target(1, np.array([self.context]))[0]
-        return evaluate(
-            acceptance=SurvivalAcceptance(tuple(curve.tolist())),
-            c=self.draft_cost,
-            gamma=gamma,
-            c_ops=self.parameter_ratio,
-            c_memory=self.parameter_ratio,
-            verify_cost=self.cost.verify_curve(self.profile.gamma_max, self.context),
-            overhead=self.cost.overhead(gamma) / one,
-        )
+    def oracle_speedup(self) -> float:
+        """Speedup if each block drafted just what will be accepted, at most gamma_max tokens.
+
+        From the measured survival curve, block starts anywhere in the text alike; run times and
+        overhead as in the prediction, at the mean context.  A block that drafts J tokens has
+        P(J >= i) = S_i, so its expected cost is a sum over i of what the i-th token adds.
+        """
+        curve = np.array([rate.best for rate in self.measured.survival])
+        lengths = range(self.profile.gamma_max + 1)
+        blocks = np.array([self.cost.block(length, self.context) for length in lengths])
+        spent = blocks[0] + curve @ np.diff(blocks)
+        return float((1 + curve.sum()) * blocks[0] / spent)
 
     def row(self, prediction: MeasuredPrediction) -> dict[str, object]:
-        """The result row of a prediction."""
-        factors = self.factors(prediction.gamma)
+        """The result row of a prediction.
+
+        Operations and bytes read are taken to be proportional to parameters.
+        """
+        gamma, ratio = prediction.gamma, self.parameter_ratio
         formula = self.formula_best()
         return {
             "temperature": self.measured.sampling.temperature,
-            "gamma": prediction.gamma,
+            "gamma": gamma,
             "speedup": prediction.speedup,
             "speedup_low": prediction.low,
             "speedup_high": prediction.high,
             "tokens_per_call": prediction.tokens_per_call,
-            "operations_factor": factors.operations_factor,
-            "memory_factor": factors.memory_factor,
-            "oracle_speedup": factors.oracle_speedup,
-            "at_gamma_max": prediction.gamma == self.profile.gamma_max,
+            "operations_factor": (gamma * (1 + ratio) + 1) / prediction.tokens_per_call,
+            "memory_factor": (gamma * ratio + 1) / prediction.tokens_per_call,
+            "oracle_speedup": self.oracle_speedup(),
+            "at_gamma_max": gamma == self.profile.gamma_max,
             "alpha": self.measured.alpha.best,
             "c": self.draft_cost,
+            "formula_speedup": self.formula(gamma),
             "formula_gamma": formula.gamma,
-            "formula_speedup": self.formula(prediction.gamma),
+            "formula_best_speedup": formula.speedup,
         }

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.checks import Floats, UnsupportedError
-from specsim.predict.replay import Replay, remaining_tokens, replay
-from specsim.profiles import Overhead, RunTime
+from specsim.predict.replay import Replay, replay
+from specsim.profiles import Overhead, RunTime, Whom
 from specsim.traces import Trace
 
 _BOOTSTRAP_DRAWS = 1000
@@ -24,8 +24,8 @@ _BOOTSTRAP_DRAWS = 1000
 class RunTimes:
     """Median seconds of a run, by new tokens and context, of one model.
 
-    Linear in the context between and beyond the measured ones, and linear in the number of new
-    tokens between measured ones; unknown beyond the widest.
+    A straight line through the measured contexts (least squares where there are more than two),
+    and linear in the number of new tokens between measured ones; unknown beyond the widest.
     """
 
     tokens: Floats  # (N,) increasing
@@ -33,9 +33,13 @@ class RunTimes:
     seconds: Floats  # (N, C)
 
     @staticmethod
-    def of(run_times: Sequence[RunTime], model: str) -> RunTimes:
-        """The table of one model's rows."""
-        rows = [row for row in run_times if row.model == model and row.batch == 1]
+    def of(run_times: Sequence[RunTime], model: Whom, follows: Whom | None = None) -> RunTimes:
+        """The table of one model's rows; with ``follows``, of its runs after that model's."""
+        rows = [
+            row
+            for row in run_times
+            if row.model == model and row.batch == 1 and follows in (None, row.follows)
+        ]
         tokens = np.array(sorted({row.tokens for row in rows}), dtype=float)
         contexts = np.array(sorted({row.context for row in rows}), dtype=float)
         seconds = np.full((tokens.size, contexts.size), np.nan)
@@ -66,7 +70,8 @@ class MeasuredCost:
     """Seconds of everything a block does."""
 
     target: RunTimes
-    draft: RunTimes
+    first_draft: RunTimes  # the first draft run of a block, on one or two tokens
+    next_draft: RunTimes  # the others
     overhead_gammas: Floats
     overhead_s: Floats
 
@@ -83,7 +88,8 @@ class MeasuredCost:
             )
         return MeasuredCost(
             target=RunTimes.of(run_times, "target"),
-            draft=RunTimes.of(run_times, "draft"),
+            first_draft=RunTimes.of(run_times, "draft", follows="target"),
+            next_draft=RunTimes.of(run_times, "draft", follows="draft"),
             overhead_gammas=np.array([row.gamma for row in rows], dtype=float),
             overhead_s=np.array([row.median_s for row in rows]),
         )
@@ -97,37 +103,42 @@ class MeasuredCost:
         steps = self.target(1, _contexts(trace)) + self.overhead(0)
         return np.add.reduceat(steps, trace.starts[:-1])
 
-    def seconds(self, trace: Trace, replayed: Replay) -> Floats:
+    def seconds(self, trace: Trace, replayed: Replay, max_new_tokens: int) -> Floats:
         """Speculative decoding with ``replayed.gamma``; seconds of each request, shape (R,).
 
-        A block never drafts past the request's end: with r tokens to go it drafts
+        A block never drafts past ``max_new_tokens``: with r tokens to go it drafts
         min(gamma, r - 1).  After a bonus token the draft has two tokens to read first.
         """
         context = _contexts(trace)
-        drafted = np.minimum(replayed.gamma, remaining_tokens(trace) - 1)
+        to_go = max_new_tokens - trace.positions
+        drafted = np.minimum(replayed.gamma, to_go - 1)
         expected = np.zeros(trace.tokens)
         for length in np.unique(drafted):
             at = drafted == length
             where = context[at]
             block = self.target(int(length) + 1, where) + self.overhead(int(length))
             if length:
-                one = self.draft(1, where)
-                block = block + length * one
-                extra = self.draft(2, where) - one
+                first = self.first_draft(1, where)
+                # Run i has i more tokens in the cache, and run times are linear in those.
+                others = (length - 1) * self.next_draft(1, where + length / 2)
+                block = block + first + others
+                extra = self.first_draft(2, where) - first
                 expected[at] += replayed.bonus[at] * extra
             expected[at] += replayed.starts[at] * block
         return np.add.reduceat(expected, trace.starts[:-1])
 
-    def verify_curve(self, gamma_max: int, context: float) -> Floats:
-        """v(1)..v(gamma_max + 1) at one context, in target runs, shape (gamma_max + 1,)."""
-        where = np.array([context])
-        curve = np.array([self.target(n, where)[0] for n in range(1, gamma_max + 2)])
-        return np.asarray(curve / curve[0])
-
     def draft_cost(self, context: float) -> float:
-        """The papers' c at one context."""
+        """The papers' c at one context: a draft run after a draft run, as if timed on its own."""
         where = np.array([context])
-        return float(self.draft(1, where)[0] / self.target(1, where)[0])
+        return float(self.next_draft(1, where)[0] / self.target(1, where)[0])
+
+    def block(self, gamma: int, context: float) -> float:
+        """Seconds of one block at one context, its draft with one token to read first."""
+        where = np.array([context])
+        seconds = self.target(gamma + 1, where)[0] + self.overhead(gamma)
+        if gamma:
+            seconds += self.first_draft(1, where)[0] + (gamma - 1) * self.next_draft(1, where)[0]
+        return float(seconds)
 
 
 def _contexts(trace: Trace) -> Floats:
@@ -155,7 +166,11 @@ class MeasuredPrediction:
 
 
 def predict(
-    trace: Trace, cost: MeasuredCost, gammas: Sequence[int], seed: int = 0
+    trace: Trace,
+    cost: MeasuredCost,
+    gammas: Sequence[int],
+    max_new_tokens: int,
+    seed: int = 0,
 ) -> list[MeasuredPrediction]:
     """Tokens per call and speedup against plain decoding of the same requests."""
     plain = cost.plain_seconds(trace)
@@ -164,7 +179,7 @@ def predict(
     )
     predictions = []
     for replayed in replay(trace, gammas):
-        seconds = cost.seconds(trace, replayed) if replayed.gamma else plain
+        seconds = cost.seconds(trace, replayed, max_new_tokens) if replayed.gamma else plain
         low, high = np.quantile(plain[draws].sum(1) / seconds[draws].sum(1), [0.025, 0.975])
         predictions.append(
             MeasuredPrediction(

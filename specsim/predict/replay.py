@@ -58,7 +58,10 @@ class Replay:
 
 def replay(trace: Trace, gammas: Sequence[int]) -> list[Replay]:
     """Expected calls for each gamma; gamma 0 is plain decoding, one call a token."""
-    wanted = sorted({whole("gamma", gamma) for gamma in gammas})
+    asked = [whole("gamma", gamma) for gamma in gammas]
+    # No block reaches past its request, so a longer draft than that changes nothing.
+    longest = int(trace.lengths.max())
+    wanted = sorted({min(gamma, longest) for gamma in asked})
     halo = wanted[-1] + 1
     # Rows past the end, so that the last chunk has a halo too; nothing flows into them.
     acceptance = np.concatenate([trace.acceptance, np.zeros(halo)])
@@ -77,17 +80,19 @@ def replay(trace: Trace, gammas: Sequence[int]) -> list[Replay]:
             {gamma: starts[gamma][window] for gamma in wanted},
             {gamma: bonus[gamma][window] for gamma in wanted},
         )
-    results = {
-        gamma: Replay(
+    calls = {
+        gamma: np.add.reduceat(starts[gamma][: trace.tokens], trace.starts[:-1]) for gamma in wanted
+    }
+    return [
+        Replay(
             gamma=gamma,
-            starts=starts[gamma][: trace.tokens],
-            bonus=bonus[gamma][: trace.tokens],
-            calls=np.add.reduceat(starts[gamma][: trace.tokens], trace.starts[:-1]),
+            starts=starts[min(gamma, longest)][: trace.tokens],
+            bonus=bonus[min(gamma, longest)][: trace.tokens],
+            calls=calls[min(gamma, longest)],
             lengths=trace.lengths,
         )
-        for gamma in wanted
-    }
-    return [results[gamma] for gamma in gammas]
+        for gamma in asked
+    ]
 
 
 def remaining_tokens(trace: Trace) -> Ints:

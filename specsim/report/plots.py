@@ -76,7 +76,7 @@ def save(figure: Figure, path: Path) -> None:
     """Write a PNG, whole or not at all."""
     import io
 
-    from specsim.profiles import write_atomically
+    from specsim.files import write_atomically
 
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
