@@ -34,7 +34,7 @@ from specsim.files import write_atomically
 from specsim.traces import Trace, read_trace
 
 _BOOTSTRAP_DRAWS = 1000
-_OVERHEAD_REQUESTS = 2
+_OVERHEAD_REQUESTS = 4
 _OVERHEAD_TOKENS = 48
 
 
@@ -114,12 +114,13 @@ def calibrate(
         settings.seed,
         lambda: progress.advance(task),
     )
-    turns = _OVERHEAD_REQUESTS * len(settings.samplings) * len(overhead_gammas(settings.gamma_max))
+    prompts = settings.prompts[:_OVERHEAD_REQUESTS]
+    turns = len(prompts) * len(settings.samplings) * len(overhead_gammas(settings.gamma_max))
     task = progress.add_task("overhead", total=turns)
     overhead = time_overhead(
         target,
         draft,
-        settings.prompts[:_OVERHEAD_REQUESTS],
+        prompts,
         min(_OVERHEAD_TOKENS, settings.max_new_tokens),
         settings.samplings,
         settings.gamma_max,

@@ -60,6 +60,7 @@ def sample_runs(
     """One turn of every gamma at one context; appends to ``samples``."""
     text = random.integers(target.vocabulary, size=context + gamma_max + 2)
     ids = torch.from_numpy(text)[None].to(target.device)
+    draws = generator(target.device, OVERHEAD)
     for model in (target, draft):
         model.prefill(text[: context + 1].tolist())
     for gamma in random.permutation(gamma_max + 1).tolist():
@@ -67,10 +68,10 @@ def sample_runs(
             for step in range(gamma):
                 # After a bonus token the draft has two tokens to read: every other block's case.
                 width = 2 if step == 0 and turn % 2 else 1
-                took = _timed(draft, ids[:, context : context + width])
+                took = _timed(draft, ids[:, context : context + width], draws)
                 if turn:
                     samples["draft", "draft" if step else "target", width, context].append(took)
-            took = _timed(target, ids[:, context : context + gamma + 1])
+            took = _timed(target, ids[:, context : context + gamma + 1], draws)
             if turn:
                 before: Whom = "draft" if gamma else "target"
                 samples["target", before, gamma + 1, context].append(took)
@@ -78,15 +79,16 @@ def sample_runs(
             target.forget(gamma + 1)
     for width in range(3, gamma_max + 2):
         for turn in range(_STREAK):
-            took = _timed(draft, ids[:, context : context + width])
+            took = _timed(draft, ids[:, context : context + width], draws)
             draft.forget(width)
             if turn:
                 samples["draft", "draft", width, context].append(took)
 
 
-def _timed(model: CachedModel, ids: torch.Tensor) -> float:
+def _timed(model: CachedModel, ids: torch.Tensor, random: torch.Generator) -> float:
+    """Seconds of a run, followed by the sampling that decoding does between runs, untimed."""
     before = model.runs.seconds
-    model.read(ids)
+    Sampling(1.0).draw(model.read(ids), random)
     return model.runs.seconds - before
 
 

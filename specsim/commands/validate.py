@@ -163,7 +163,7 @@ def validate(
 ) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, for the calibration's prompts and for unseen ones."""
     from specsim.predict.choice import Workload
-    from specsim.profiles import prompts_digest, read_profile
+    from specsim.profiles import read_profile
 
     profile = read_profile(path)
     workloads = Workload.all_of(profile, path, temperature)
@@ -174,37 +174,43 @@ def validate(
         )
     pair = _load(profile, given)
     seen = max(measured.requests for measured in profile.acceptance)
+    sets = [
+        (workload, name, _prompts(workload, name, prompts, pair.target.tokenizer, requests, seen))
+        for workload in workloads
+        for name in ((only,) if only else ("calibration", "unseen"))
+    ]
     rows: list[dict[str, Any]] = []
     with progress_bar() as progress:
-        for workload in workloads:
-            for name in (only,) if only else ("calibration", "unseen"):
-                own = name == "calibration"
-                chosen = find_prompts(
-                    prompts,
-                    pair.target.tokenizer,
-                    workload.measured.prompt_tokens,
-                    workload.measured.requests if own else requests,
-                    skip=0 if own else seen,
-                )
-                if own and prompts_digest(chosen) != workload.measured.prompts_sha256:
-                    raise InvalidArgumentError(
-                        "the prompts are not those of the calibration: give the same --prompts, "
-                        "or use --only unseen"
-                    )
-                if len(chosen) < 2:
-                    raise InvalidArgumentError(
-                        f"--prompts {prompts} has fewer than two prompts that calibration did not "
-                        "see; add some or use --only calibration"
-                    )
-                chosen = chosen[:requests]
-                task = progress.add_task(
-                    f"temperature {workload.measured.sampling.temperature:g}, {name} prompts",
-                    total=len(chosen),
-                )
-                rows += _check(
-                    pair, workload, chosen, gammas, seed, name, partial(progress.advance, task)
-                )
+        for workload, name, chosen in sets:
+            temperature = workload.measured.sampling.temperature
+            title = f"temperature {temperature:g}, {name} prompts"
+            advance = partial(progress.advance, progress.add_task(title, total=len(chosen)))
+            rows += _check(pair, workload, chosen, gammas, seed, name, advance)
     return rows
+
+
+def _prompts(
+    workload: Workload, name: str, path: Path | None, tokenizer: Any, requests: int, seen: int
+) -> list[list[int]]:
+    """The calibration's own prompts, or some that it did not see (the first ``seen`` it did)."""
+    from specsim.profiles import prompts_digest
+
+    measured = workload.measured
+    if name == "calibration":
+        own = find_prompts(path, tokenizer, measured.prompt_tokens, measured.requests)
+        if prompts_digest(own) != measured.prompts_sha256:
+            raise InvalidArgumentError(
+                "the prompts are not those of the calibration: give the same --prompts, "
+                "or use --only unseen"
+            )
+        return own[:requests]
+    unseen = find_prompts(path, tokenizer, measured.prompt_tokens, requests, skip=seen)
+    if len(unseen) < 2:
+        raise InvalidArgumentError(
+            f"--prompts {path} has fewer than two prompts that calibration did not see; "
+            "add some or use --only calibration"
+        )
+    return unseen
 
 
 def _load(profile: Profile, given: dict[str, Any]) -> Pair:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+from calibrate.decode.speculative import speculative
+from calibrate.trace import generator
 from specsim.profiles import read_profile
-from specsim.traces import read_trace
 from tests.conftest import build_model
 from tests.specsim.test_cli import fail, run
 
@@ -87,7 +90,8 @@ def test_validate_counts_what_the_replay_says(
         capsys,
         *("validate", str(profile), "--prompts", str(prompts), "--requests", "4"),
         # Wall-clock is not judged here: tiny models on a busy machine.
-        *("--gamma", "1,3", "--tolerance", "100", "--format", "json"),
+        *("--gamma", "1,3", "--tolerance", "100", "--median-tolerance", "100"),
+        *("--format", "json"),
     )
     rows = json.loads(out)
     assert code == 0, err
@@ -98,9 +102,44 @@ def test_validate_counts_what_the_replay_says(
         if row["temperature"] == 0 and row["prompts"] == "calibration":
             assert row["predicted_calls"] == row["measured_calls"]
             assert row["z"] == 0
+        assert row["exact"] is (True if row["temperature"] == 0 else None)
         product = (1 + row["acceptance_error"]) * (1 + row["cost_error"])
         assert product == pytest.approx(1 + row["relative_error"])
     assert "relative error" in err
+
+
+def test_validate_refuses_other_prompts(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("\n".join(reversed(prompts.read_text().splitlines())))
+    words = ["validate", str(profile), "--prompts", str(other), "--only", "calibration"]
+    assert "the prompts are not those of the calibration" in fail(capsys, *words)
+
+
+def test_padded_vocabularies_are_one_tokenizer(
+    tiny_family: dict[str, Path], prompts: Path, tmp_path: Path
+) -> None:
+    """Models of one tokenizer may be padded to different sizes; only shared tokens are used."""
+    from transformers import AutoModelForCausalLM
+
+    from calibrate.models import load_pair
+    from calibrate.sampling import Sampling
+    from calibrate.trace import record
+
+    padded = tmp_path / "padded"
+    shutil.copytree(tiny_family["draft"], padded)
+    model = AutoModelForCausalLM.from_pretrained(padded)
+    model.resize_token_embeddings(80)
+    model.save_pretrained(padded)
+    pair = load_pair(str(tiny_family["target"]), str(padded), torch.device("cpu"))
+    target, draft = pair.cached()
+    random = generator(torch.device("cpu"), 5)
+    frame = record(target, draft, 0, [3, 4], 20, Sampling(1.0), random, None)
+    assert len(frame) == 20
+    decoded = speculative(target, draft, [3, 4], 3, 20, Sampling(1.0), random)
+    assert len(decoded.tokens) == 20
+    assert max(decoded.tokens) < 64
 
 
 def test_validate_out_of_tolerance_exits_1(
@@ -126,13 +165,24 @@ def test_killed_and_started_again_gives_the_same_trace(
     running.send_signal(signal.SIGKILL)
     assert running.wait() == -signal.SIGKILL
     assert not out.exists()
-    kept = {file.name: file.stat().st_mtime_ns for file in tmp_path.glob(".*.work/[!.]*.parquet")}
-    assert kept
+    (work,) = tmp_path.glob(".*.work")
+    for leftover in work.glob(".*"):
+        leftover.unlink()
+    copy = tmp_path / "copy"
+    shutil.copytree(work, copy / work.name)
     subprocess.run(command, check=True, capture_output=True)
     whole, resumed = read_profile(profile), read_profile(out)
     assert [a.trace for a in resumed.acceptance] == [a.trace for a in whole.acceptance]
-    assert read_trace(tmp_path / resumed.acceptance[1].trace.file).tokens > 0
     assert not list(tmp_path.glob(".*"))
+
+    # It went on where it was: a mark in a part that was there is in the trace at the end.
+    part = copy / work.name / "0-0.parquet"
+    pd.read_parquet(part).assign(beta=0.125).to_parquet(part, index=False)
+    subprocess.run([*command[:-1], str(copy / out.name)], check=True, capture_output=True)
+    marked = read_profile(copy / out.name)
+    frame = pd.read_parquet(copy / marked.acceptance[0].trace.file)
+    assert (frame.loc[frame["request"] == 0, "beta"] == 0.125).all()
+    assert (frame.loc[frame["request"] == 1, "beta"] != 0.125).any()
 
 
 def test_wrong_pairs_and_files_are_refused(

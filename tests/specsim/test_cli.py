@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -191,7 +192,6 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
         (["allocate", "--drafter", "a:1.2:0.1"], "alpha of a must be in [0, 1], got 1.2"),
         (["allocate", "--drafter", "a:0.2"], "--drafter must be NAME:ALPHA:C"),
         (["allocate"], "--drafter"),
-        (["simulate"], "SCHEME"),
         (["simulate", "nope"], "no scheme is named 'nope'"),
         (["simulate", "bild", "--fallback", "0.1", "--c", "1"], "--rollback"),
         (["evaluate", "bild", "--fallback", "0.1", "--rollback", "2", "--c", "1"], "rollback"),
@@ -227,7 +227,7 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
         (["evaluate", "--alpha", "0.5", "--c", "0.1", "--gamma", "-1"], "--gamma must be"),
         (
             ["evaluate", "--alpha", ".5", "--c", "1", "--gamma", "3", "--verify-cost", "1,1.1"],
-            "2",
+            "verify cost is known for 1..2 tokens, 4 asked for",
         ),
         (
             ["optimize", "--alpha", "1", "--c", "1", "--verify-cost", "1,2", "--verify-slope", "1"],
@@ -239,6 +239,10 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
         (["optimize", "--profile", "none.json", "--alpha", "0.5"], "exclude each other"),
         (["nonsense"], "No such command"),
         (["optimize", "--nonsense"], "No such option"),
+        (["optimize", "--alpha", "1", "--c", "1", "--temperature", "1"], "needs --profile"),
+        (["optimize", "--profile", "x", "--gamma-max", "3"], "--gamma-max and --profile exclude"),
+        (["optimize", "--profile", "x", "--c", "0"], "--c and --profile exclude each other"),
+        (["replay", "x.csv", "--verify-slope", "0.1"], "--verify-slope needs --c"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -251,10 +255,28 @@ def test_bad_files_are_one_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: Path
 ) -> None:
     path = write(tmp_path)
-    path.write_text(path.read_text()[:200])
-    assert "not complete JSON" in fail(capsys, "optimize", "--profile", str(path))
-    pd.read_csv(trace).drop(columns="logp_draft").to_csv(trace, index=False)
-    assert "missing column logp_draft" in fail(capsys, "replay", str(trace))
+    content = path.read_text()
+    for changed, message in (
+        (content[:200], "not complete JSON"),
+        (content.replace('"version": 1', '"version": 7'), "has version 7"),
+        (content.replace('"notes"', '"extra": 1, "notes"'), "unknown field `extra`"),
+    ):
+        path.write_text(changed)
+        assert message in fail(capsys, "optimize", "--profile", str(path))
+    frame = pd.read_csv(trace)
+    for wrong, message in (
+        (frame.drop(columns="logp_draft"), "missing column logp_draft"),
+        (frame.assign(logp_target=0.3), "logp_target must be <= 0"),
+        (frame.iloc[[0, 1, 3]], "without a gap"),
+    ):
+        wrong.to_csv(trace, index=False)
+        assert message in fail(capsys, "replay", str(trace))
+
+
+def test_without_a_command_the_help_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) > 10
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
@@ -266,7 +288,7 @@ def test_every_command_has_help_with_an_example(name: str) -> None:
         text=True,
         check=True,
     )
-    assert "specsim " + name in result.stdout
+    assert re.search(rf"Example\S*:.*specsim {name}|Start with: specsim", result.stdout, re.S)
     assert not result.stderr
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from specsim import profiles
 from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.files import FileError
 from specsim.predict.choice import Workload
 from specsim.predict.measured import MeasuredCost, predict
 from specsim.predict.replay import replay
@@ -22,7 +23,10 @@ def rate(best: float) -> dict[str, float]:
 
 
 def write(folder: Path, **changes: Any) -> Path:
-    """A profile of invented numbers with its trace: c = 0.1, v(n) = 1 + 0.1 (n - 1)."""
+    """A profile of invented numbers with its trace: v(n) = 1 + 0.1 (n - 1), c = 0.1.
+
+    The first draft run of a block costs twice the others.
+    """
     random = np.random.default_rng(7)
     requests, length = 20, 50
     draft = np.log(random.uniform(0.2, 1.0, requests * length))
@@ -44,7 +48,13 @@ def write(folder: Path, **changes: Any) -> Path:
         "command": "specsim calibrate",
         "target": {"name": "t", "parameters": 1000, "context": 512, "sha256": "0"},
         "draft": {"name": "d", "parameters": 100, "context": 512, "sha256": "1"},
-        "hardware": {"device": "cpu", "processor": "p", "cores": 2, "threads": 1},
+        "hardware": {
+            "device": "cpu",
+            "device_name": "cpu",
+            "processor": "p",
+            "cores": 2,
+            "threads": 1,
+        },
         "software": {
             "specsim": "0",
             "python": "3",
@@ -58,6 +68,8 @@ def write(folder: Path, **changes: Any) -> Path:
                 "sampling": {"temperature": 1.0},
                 "requests": requests,
                 "prompt_tokens": 10,
+                "prompts_sha256": "2",
+                "max_new_tokens": length,
                 "tokens": requests * length,
                 "seed": 0,
                 "alpha": rate(alpha),
@@ -69,6 +81,7 @@ def write(folder: Path, **changes: Any) -> Path:
         "run_times": [
             {
                 "model": model,
+                "follows": follows,
                 "tokens": tokens,
                 "context": context,
                 "batch": 1,
@@ -77,7 +90,11 @@ def write(folder: Path, **changes: Any) -> Path:
                 "low_s": 0.0,
                 "high_s": 1.0,
             }
-            for model, scale in (("target", 0.01), ("draft", 0.001))
+            for model, follows, scale in (
+                ("target", "draft", 0.01),
+                ("draft", "target", 0.002),
+                ("draft", "draft", 0.001),
+            )
             for tokens in range(1, 6)
             for context in (10, 60)
         ],
@@ -85,6 +102,7 @@ def write(folder: Path, **changes: Any) -> Path:
             {
                 "temperature": 1.0,
                 "gamma": gamma,
+                "requests": 3,
                 "blocks": 9,
                 "median_s": 0.0,
                 "low_s": 0.0,
@@ -115,12 +133,22 @@ def test_round_trip(tmp_path: Path) -> None:
         ({"version": 2}, "has version 2, this specsim reads version 1"),
         ({"schema": "other"}, "not a specsim profile"),
         ({"gamma_max": "four"}, r"Expected `int`, got `str` - at `\$.gamma_max`"),
+        ({"gamma_max": 0}, r"Expected `int` >= 1 - at `\$.gamma_max`"),
+        ({"acceptance": []}, r"length >= 1 - at `\$.acceptance`"),
     ],
 )
 def test_bad_profiles_are_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     path = write(tmp_path, **changes)
     with pytest.raises(profiles.ProfileError, match=message):
         profiles.read_profile(path)
+
+
+def test_not_even_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    for content in (b"\xff\xfe", b"[" * 100_000, b"[1, 2]", b""):
+        path.write_bytes(content)
+        with pytest.raises(profiles.ProfileError):
+            profiles.read_profile(path)
 
 
 def test_truncated_and_missing_profiles_are_refused(tmp_path: Path) -> None:
@@ -148,7 +176,7 @@ def test_unknown_temperature_is_refused(tmp_path: Path) -> None:
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     profile = profiles.read_profile(write(tmp_path))
-    with pytest.raises(profiles.ProfileError, match="cannot be written"):
+    with pytest.raises(FileError, match="cannot be written"):
         profiles.write_profile(profile, tmp_path / "none" / "p.json")
 
 
@@ -163,9 +191,11 @@ def test_prediction_prices_the_replay(tmp_path: Path) -> None:
         for position in range(50):
             start = replayed.starts[50 * request + position]
             length = min(gamma, 50 - position - 1)
-            total += start * (length * 0.001 + 0.01 * (1 + 0.1 * length))
+            total += start * 0.01 * (1 + 0.1 * length)
             if length:
-                total += replayed.bonus[50 * request + position] * 0.0001
+                total += start * (0.002 + (length - 1) * 0.001)
+                # After a bonus token the draft reads two tokens first.
+                total += replayed.bonus[50 * request + position] * 0.0002
     expected = 20 * 50 * 0.01 / total
     assert load.predict([gamma])[0].speedup == pytest.approx(expected, rel=1e-12)
     assert load.predict([0])[0].speedup == 1
@@ -210,4 +240,21 @@ def test_context_changes_the_price(tmp_path: Path) -> None:
     # Position s reads one token with 10 + s - 1 in the cache.
     expected = sum(0.01 * (9 + s) / 10 for s in range(50))
     assert cost.plain_seconds(trace) == pytest.approx([expected] * 20)
-    assert predict(trace, cost, [1])[0].speedup > 0
+    assert predict(trace, cost, [1], max_new_tokens=50)[0].speedup > 0
+
+
+def test_requests_that_end_early_still_draft(tmp_path: Path) -> None:
+    """The decoder cannot know where end-of-text falls: only the limit shortens drafts."""
+    path = write(tmp_path)
+    load = Workload.all_of(profiles.read_profile(path), path, None)[0]
+    replayed = replay(load.trace, [4])[0]
+    at_limit, early = (load.cost.seconds(load.trace, replayed, limit) for limit in (50, 500))
+    assert (early > at_limit).all()
+    whole_blocks = replayed.starts.sum() * (0.01 * 1.4 + 0.002 + 3 * 0.001)
+    assert early.sum() == pytest.approx(whole_blocks + replayed.bonus.sum() * 0.0002)
+
+
+def test_oracle_is_faster_than_every_gamma(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    load = Workload.all_of(profiles.read_profile(path), path, None)[0]
+    assert load.oracle_speedup() > load.best().speedup

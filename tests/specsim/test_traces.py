@@ -76,6 +76,9 @@ def test_a_trace_is_knowledge_of_acceptance() -> None:
         (lambda f: f.assign(position=[1, 2, 3, 0, 1]), "without a gap"),
         (lambda f: f.assign(logp_draft=["x"] * 5), "must hold numbers"),
         (lambda f: f.iloc[:0], "no rows"),
+        (lambda f: f.assign(argmax_equal=[0, 1, 2, 0, 1]), "argmax_equal must be 0 or 1, got 2"),
+        (lambda f: f.assign(argmax_equal=["x"] * 5), "argmax_equal must be 0 or 1, got x"),
+        (lambda f: f.assign(context=[1, 2, 2.5, 0, 1]), "context must be a whole number"),
     ],
 )
 def test_bad_traces_are_refused(tmp_path: Path, change: object, message: str) -> None:
