@@ -37,7 +37,7 @@ def main() -> None:
     device = torch.device("cpu")
     pair = load_pair("embedded/target", arguments.draft, device)
     prompts = held_out_prompts(pair.target.tokenizer, 64, arguments.requests)
-    for temperature in (0.0, 1.0):
+    for temperature in (1.0, 0.0):
         check(pair, prompts, arguments.tokens, Sampling(temperature))
 
 

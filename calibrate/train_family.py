@@ -13,7 +13,9 @@ library of the Python that runs this (``calibrate.corpus``).
 4. drafts: both drafts in one loop against the target's full distributions, on corpus windows
    and on the target's samples.  The loss is KL(p || q) + TV(p, q): TV(p, q) is one minus the
    acceptance rate (Leviathan23 Cor 3.6), KL keeps gradients alive where TV is flat;
-5. export: float16 safetensors, bigram counts, and ``training.json`` with data, seed, steps,
+5. sharpened: the same loop goes on for a while with TV alone, at a lower rate and with more of
+   the target's samples, since acceptance is measured on the target's text;
+6. export: float16 safetensors, bigram counts, and ``training.json`` with data, seed, steps,
    losses, acceptance and time.
 """
 
@@ -43,6 +45,8 @@ from calibrate import corpus
 
 END_OF_TEXT = "<|endoftext|>"
 CONTEXT = 512
+# Batches of 8 windows of held-out text that losses and acceptance are judged on.
+HELD_OUT_BATCHES = 24
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,9 @@ class Recipe:
     sample_requests: int = 1280
     sample_tokens: int = 160
     sample_share: float = 0.2
+    sharpen_steps: int = 420
+    sharpen_sample_share: float = 0.6
+    sharpen_rate: float = 0.3
     matrix_rate: float = 0.02
     other_rate: float = 4e-3
     warm_up_steps: int = 100
@@ -133,8 +140,9 @@ class Training:
         target_file = self.stage("target.pt", self.train_target)
         self.target = self.load("target", target_file)
         self.samples = torch.load(self.stage("samples.pt", self.draw_samples), weights_only=True)
-        drafts_file = self.stage("drafts.pt", self.train_drafts)
-        states = torch.load(drafts_file, weights_only=True, map_location=self.device)
+        self.stage("drafts.pt", self.train_drafts)
+        sharpened = self.stage("sharpened.pt", self.sharpen_drafts)
+        states = torch.load(sharpened, weights_only=True, map_location=self.device)
         drafts = {name: self.build(name, state) for name, state in states.items()}
         self.export(out, {"target": self.target, **drafts})
 
@@ -258,17 +266,42 @@ class Training:
             name: SHAPES[name].build(self.recipe.vocabulary).to(self.device)
             for name in ("middle", "small")
         }
+        recipe = self.recipe
+        self.distil("drafts", drafts, recipe.draft_steps, recipe.sample_share, 1.0, kl=True)
+        torch.save({name: model.state_dict() for name, model in drafts.items()}, path)
+
+    # -- stage 5 ---------------------------------------------------------------------------
+
+    def sharpen_drafts(self, path: Path) -> None:
+        states = torch.load(self.work / "drafts.pt", weights_only=True, map_location=self.device)
+        drafts = {name: self.build(name, state).train() for name, state in states.items()}
+        recipe = self.recipe
+        share, rate = recipe.sharpen_sample_share, recipe.sharpen_rate
+        self.distil("sharpened", drafts, recipe.sharpen_steps, share, rate, kl=False)
+        torch.save({name: model.state_dict() for name, model in drafts.items()}, path)
+
+    def distil(
+        self,
+        stage: str,
+        drafts: dict[str, LlamaForCausalLM],
+        steps: int,
+        sample_share: float,
+        rate: float,
+        kl: bool,
+    ) -> None:
+        """Bring the drafts' distributions near the target's, on its samples and on the corpus."""
         optimizers = {name: self.optimizers(model) for name, model in drafts.items()}
-        steps = self.recipe.draft_steps
-        progress = Progress("drafts", steps)
+        progress = Progress(stage, steps)
         for step in range(steps):
-            if step % 10 < 10 * self.recipe.sample_share:
-                rows = np.random.default_rng([self.recipe.seed, step]).integers(
+            # Sharpening draws other windows than the pass before it.
+            key = step if kl else step + self.recipe.draft_steps
+            if step % 10 < 10 * sample_share:
+                rows = np.random.default_rng([self.recipe.seed, key]).integers(
                     len(self.samples), size=self.recipe.tokens_per_step // self.recipe.sample_tokens
                 )
                 ids = self.samples[rows].to(self.device)
             else:
-                ids = self.windows(self.train_tokens, step, 256 if step % 4 else CONTEXT)
+                ids = self.windows(self.train_tokens, key, 256 if step % 4 else CONTEXT)
             with torch.no_grad(), self.half_precision():
                 log_p = F.log_softmax(self.target(ids).logits.float(), dim=-1)
             shown = {}
@@ -278,13 +311,12 @@ class Training:
                 log_q = F.log_softmax(logits.float(), dim=-1)
                 p, q = log_p.exp(), log_q.exp()
                 variation = 0.5 * (p - q).abs().sum(-1).mean()
-                divergence = (p * (log_p - log_q)).sum(-1).mean()
-                self.update(model, optimizers[name], divergence + variation, step, steps)
+                loss = variation + (p * (log_p - log_q)).sum(-1).mean() if kl else variation
+                self.update(model, optimizers[name], loss, step, steps, rate)
                 shown[name] = 1 - variation
             progress.show(step, **shown)
-        torch.save({name: model.state_dict() for name, model in drafts.items()}, path)
 
-    # -- stage 5 ---------------------------------------------------------------------------
+    # -- stage 6 ---------------------------------------------------------------------------
 
     def export(self, out: Path, members: dict[str, LlamaForCausalLM]) -> None:
         out.mkdir(parents=True, exist_ok=True)
@@ -298,7 +330,8 @@ class Training:
         losses, acceptance = {}, {}
         for name, model in members.items():
             losses[name] = self.held_out_loss(model)
-            acceptance[name] = self.held_out_acceptance(model)
+            if name != "target":
+                acceptance[name] = self.held_out_acceptance(model)
             model.to(torch.float16).save_pretrained(out / name)
             fast.save_pretrained(out / name)
         save_file(
@@ -314,7 +347,7 @@ class Training:
                 "sha256": corpus.digest(self.texts),
                 "tokens": self.train_tokens.numel(),
                 "held_out_modules": list(corpus.held_out_texts()),
-                "held_out_tokens": self.held_tokens.numel(),
+                "held_out_tokens": HELD_OUT_BATCHES * 8 * CONTEXT,
             },
             "recipe": asdict(self.recipe),
             "shapes": {name: asdict(shape) for name, shape in SHAPES.items()},
@@ -349,15 +382,17 @@ class Training:
     @torch.inference_mode()
     def held_out_acceptance(self, model: LlamaForCausalLM) -> dict[str, float]:
         """Acceptance against the target on held-out text, at temperatures 1 and 0."""
-        sampled = greedy = 0.0
+        sampled, greedy = [], []
         for ids in self.held_out_windows():
             with self.half_precision():
                 p = self.target(ids).logits.float().softmax(-1)
                 q = model(ids).logits.float().softmax(-1)
-            sampled += float(torch.minimum(p, q).sum(-1).mean())
-            greedy += float((p.argmax(-1) == q.argmax(-1)).float().mean())
-        count = self.held_out_batches()
-        return {"temperature_1": sampled / count, "temperature_0": greedy / count}
+            sampled.append(float(torch.minimum(p, q).sum(-1).mean()))
+            greedy.append(float((p.argmax(-1) == q.argmax(-1)).float().mean()))
+        return {
+            "temperature_1": float(np.mean(sampled)),
+            "temperature_0": float(np.mean(greedy)),
+        }
 
     # -- shared ----------------------------------------------------------------------------
 
@@ -377,11 +412,8 @@ class Training:
         )
         return tokens[torch.from_numpy(starts)[:, None] + torch.arange(length)].to(self.device)
 
-    def held_out_batches(self) -> int:
-        return len(self.held_tokens) // (8 * CONTEXT)
-
     def held_out_windows(self) -> Iterator[torch.Tensor]:
-        count = self.held_out_batches()
+        count = min(HELD_OUT_BATCHES, len(self.held_tokens) // (8 * CONTEXT))
         yield from self.held_tokens[: count * 8 * CONTEXT].view(count, 8, CONTEXT).to(self.device)
 
     def half_precision(self) -> torch.autocast:
@@ -405,13 +437,14 @@ class Training:
         loss: torch.Tensor,
         step: int,
         steps: int,
+        rate: float = 1.0,
     ) -> None:
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        share = self.recipe.rate_at(step, steps)
+        share = rate * self.recipe.rate_at(step, steps)
         rates = (self.recipe.matrix_rate, self.recipe.other_rate)
-        for optimizer, rate in zip(optimizers, rates, strict=True):
-            optimizer.param_groups[0]["lr"] = rate * share
+        for optimizer, full in zip(optimizers, rates, strict=True):
+            optimizer.param_groups[0]["lr"] = full * share
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 

@@ -77,7 +77,6 @@ def test_drafts_are_worth_measuring(
         )["beta"]
         for number, prompt in enumerate(held_out_prompts(family["target"].tokenizer, 64, 24))
     ]
-    print(np.concatenate(beta).mean())
     assert 0.5 <= np.concatenate(beta).mean() <= 0.9
 
 
