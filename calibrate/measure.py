@@ -285,6 +285,13 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
+_DTYPES: dict[torch.dtype, profiles.Dtype] = {
+    torch.float32: "float32",
+    torch.bfloat16: "bfloat16",
+    torch.float16: "float16",
+}
+
+
 def software(dtype: torch.dtype) -> profiles.Software:
     """The versions as a profile describes them."""
     return profiles.Software(
@@ -292,5 +299,5 @@ def software(dtype: torch.dtype) -> profiles.Software:
         python=platform.python_version(),
         torch=str(torch.__version__),
         transformers=str(transformers.__version__),
-        dtype=str(dtype).removeprefix("torch."),
+        dtype=_DTYPES[dtype],
     )

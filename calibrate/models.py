@@ -142,9 +142,9 @@ def tokenizer_difference(first: Any, second: Any) -> str | None:
     Vocabulary sizes say too little (padded vocabularies) and too much: the model, the
     normaliser, the pre-tokeniser and the added tokens decide.
     """
-    backends = [getattr(tokenizer, "backend_tokenizer", None) for tokenizer in (first, second)]
-    if None in backends:
+    if not all(hasattr(tokenizer, "backend_tokenizer") for tokenizer in (first, second)):
         return "one of them is a slow tokenizer, which cannot be compared"
+    backends = [tokenizer.backend_tokenizer for tokenizer in (first, second)]
     one, other = (json.loads(backend.to_str()) for backend in backends)
     for part in ("model", "normalizer", "pre_tokenizer", "added_tokens"):
         if one[part] != other[part]:

@@ -32,6 +32,7 @@ Seconds = Annotated[float, Meta(ge=0)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Temperature = Annotated[float, Meta(ge=0)]
 Whom = Literal["target", "draft"]
+Dtype = Literal["float32", "bfloat16", "float16"]
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -62,7 +63,7 @@ class Software(_Part, frozen=True):
     python: str
     torch: str
     transformers: str
-    dtype: Literal["float32", "bfloat16", "float16"]
+    dtype: Dtype
 
 
 class Sampling(_Part, frozen=True):

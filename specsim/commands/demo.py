@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from specsim.predict.measured import MeasuredPrediction
 
 # Greedy text replays exactly, so few requests settle it; sampled text needs more.
-_REQUESTS = {0.0: 8, 1.0: 20}
-_MAX_NEW_TOKENS = 80
+_REQUESTS = {0.0: 6, 1.0: 20}
+_MAX_NEW_TOKENS = 72
 
 _SHOWN = (
     "temperature",
@@ -78,7 +78,7 @@ def command(out: Path, draft: str, seed: int, output_format: str) -> None:
             "prompt_tokens": 64,
             "max_new_tokens": _MAX_NEW_TOKENS,
             "gamma_max": 8,
-            "repeats": 8,
+            "repeats": 5,
             "seed": seed,
         }
     )
