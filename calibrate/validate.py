@@ -39,11 +39,11 @@ class Turns:
     """What was decoded on one set of prompts.
 
     decoded : by gamma (0 is plain decoding) and request, the results of its repeats
-    run_times : as measured between the turns
+    samples : run times measured between the turns
     """
 
     decoded: Mapping[int, Sequence[Sequence[Decoded]]]
-    run_times: Sequence[RunTime]
+    samples: Samples
 
     def seconds(self, gamma: int) -> Floats:
         """Shape (R,)."""
@@ -127,10 +127,19 @@ def decode_in_turns(
             )
         advance()
     gc.unfreeze()
-    return Turns(decoded, summarize_runs(samples))
+    return Turns(decoded, samples)
 
 
-def interleaved_cost(workload: Workload, turns: Turns) -> MeasuredCost:
+def pooled_run_times(turns: Sequence[Turns]) -> list[RunTime]:
+    """Run times over all turns: they depend on neither the prompts nor the temperature."""
+    pooled: Samples = defaultdict(list)
+    for each in turns:
+        for kind, seconds in each.samples.items():
+            pooled[kind] += seconds
+    return summarize_runs(pooled)
+
+
+def interleaved_cost(workload: Workload, run_times: Sequence[RunTime]) -> MeasuredCost:
     """The cost as measured between the turns.
 
     The overhead is the profile's, scaled by how much faster or slower a plain target run is now.
@@ -141,11 +150,11 @@ def interleaved_cost(workload: Workload, turns: Turns) -> MeasuredCost:
         workload.measured.sampling.temperature,
     )
     overhead = workload.profile.overhead
-    now = MeasuredCost.of(turns.run_times, overhead, workload.measured.sampling.temperature)
+    now = MeasuredCost.of(run_times, overhead, workload.measured.sampling.temperature)
     where = np.array([workload.context])
     drift = float(now.target(1, where)[0] / before.target(1, where)[0])
     scaled = [_scaled(row, drift) for row in overhead]
-    return MeasuredCost.of(turns.run_times, scaled, workload.measured.sampling.temperature)
+    return MeasuredCost.of(run_times, scaled, workload.measured.sampling.temperature)
 
 
 def _scaled(row: Overhead, factor: float) -> Overhead:
@@ -158,7 +167,12 @@ def _scaled(row: Overhead, factor: float) -> Overhead:
 
 
 def compare(
-    workload: Workload, trace: Trace, turns: Turns, paired: bool, prompts: str
+    workload: Workload,
+    trace: Trace,
+    turns: Turns,
+    run_times: Sequence[RunTime],
+    paired: bool,
+    prompts: str,
 ) -> list[dict[str, object]]:
     """Rows of predicted beside measured, one per gamma.
 
@@ -166,10 +180,10 @@ def compare(
     predicted against counted calls per token, over requests.  ``exact`` says whether greedy
     decoding did what it must, request by request: the text of plain decoding, and on the trace's
     own prompts as many calls as replayed.  Both predictions, ours and the formula's, take their
-    costs from the run times measured between the turns.
+    costs from ``run_times``, measured between the turns.
     """
     gammas = sorted(gamma for gamma in turns.decoded if gamma)
-    cost = interleaved_cost(workload, turns)
+    cost = interleaved_cost(workload, run_times)
     c = cost.draft_cost(workload.context)
     temperature = workload.measured.sampling.temperature
     rows = []

@@ -16,6 +16,7 @@ from specsim.commands.options import Number, Whole, WholeRange, format_option
 
 if TYPE_CHECKING:
     from calibrate.models import Pair
+    from calibrate.validate import Turns
     from specsim.predict.choice import Workload
     from specsim.profiles import Profile
 
@@ -179,13 +180,21 @@ def validate(
         for workload in workloads
         for name in ((only,) if only else ("calibration", "unseen"))
     ]
-    rows: list[dict[str, Any]] = []
+    from calibrate.validate import compare, pooled_run_times
+
+    decoded = []
     with progress_bar() as progress:
         for workload, name, chosen in sets:
             temperature = workload.measured.sampling.temperature
             title = f"temperature {temperature:g}, {name} prompts"
             advance = partial(progress.advance, progress.add_task(title, total=len(chosen)))
-            rows += _check(pair, workload, chosen, gammas, seed, name, advance)
+            decoded.append(_decode(pair, workload, chosen, gammas, seed, advance))
+    run_times = pooled_run_times(decoded)
+    rows: list[dict[str, Any]] = []
+    for (workload, name, chosen), turns in zip(sets, decoded, strict=True):
+        own = name == "calibration"
+        trace = workload.trace.take(np.arange(len(chosen))) if own else workload.trace
+        rows += compare(workload, trace, turns, run_times, own, name)
     return rows
 
 
@@ -231,21 +240,20 @@ def _load(profile: Profile, given: dict[str, Any]) -> Pair:
     return pair
 
 
-def _check(
+def _decode(
     pair: Pair,
     workload: Workload,
     chosen: Sequence[Sequence[int]],
     gammas: Sequence[int],
     seed: int,
-    name: str,
     advance: Callable[[], None],
-) -> list[dict[str, Any]]:
-    """Decode one set of prompts under one sampling setting, and compare."""
+) -> Turns:
+    """Decode one set of prompts under one sampling setting."""
     from calibrate.sampling import Sampling
-    from calibrate.validate import compare, decode_in_turns
+    from calibrate.validate import decode_in_turns
 
     profile, sampling = workload.profile, workload.measured.sampling
-    turns = decode_in_turns(
+    return decode_in_turns(
         pair,
         chosen,
         workload.measured.max_new_tokens,
@@ -256,6 +264,3 @@ def _check(
         seed,
         advance,
     )
-    own = name == "calibration"
-    trace = workload.trace.take(np.arange(len(chosen))) if own else workload.trace
-    return compare(workload, trace, turns, own, name)
