@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from specsim.predict.measured import MeasuredPrediction
 
 # Greedy text replays exactly, so few requests settle it; sampled text needs more.
-_REQUESTS = {0.0: 6, 1.0: 20}
+_REQUESTS = {0.0: 8, 1.0: 18}
 _MAX_NEW_TOKENS = 72
 
 _SHOWN = (
