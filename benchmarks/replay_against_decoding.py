@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from calibrate.decode.speculative import speculative
-from calibrate.models import load_pair
+from calibrate.models import Pair, load_pair
 from calibrate.prompts import held_out_prompts
 from calibrate.sampling import Sampling
 from calibrate.trace import DECODING, TRACE, generator, record
@@ -41,11 +41,11 @@ def main() -> None:
         check(pair, prompts, arguments.tokens, Sampling(temperature))
 
 
-def check(pair, prompts, tokens: int, sampling: Sampling) -> None:  # type: ignore[no-untyped-def]
+def check(pair: Pair, prompts: list[list[int]], tokens: int, sampling: Sampling) -> None:
     """Print one line per gamma."""
     target, draft = pair.cached()
     device = target.device
-    gaps = {gamma: [] for gamma in GAMMAS}
+    gaps: dict[int, list[float]] = {gamma: [] for gamma in GAMMAS}
     counted = dict.fromkeys(GAMMAS, 0)
     expected = dict.fromkeys(GAMMAS, 0.0)
     emitted = same = 0
@@ -57,7 +57,8 @@ def check(pair, prompts, tokens: int, sampling: Sampling) -> None:  # type: igno
         for replayed in replay(Trace(a, np.array([0, len(a)])), GAMMAS):
             gamma = replayed.gamma
             random = generator(device, DECODING, 77, number, gamma)
-            decoded = speculative(target, draft, prompt, gamma, tokens, sampling, random)
+            decoding = speculative(target, draft, prompt, gamma, tokens, sampling, random)
+            decoded = decoding.finish()
             gaps[gamma].append(decoded.calls - replayed.total_calls)
             counted[gamma] += decoded.calls
             expected[gamma] += replayed.total_calls

@@ -15,6 +15,15 @@ class PromptError(SpecsimError):
     """The prompts cannot be used; the message says which file and why."""
 
 
+def find_prompts(
+    path: Path | None, tokenizer: Any, tokens: int, count: int, skip: int = 0
+) -> list[list[int]]:
+    """``count`` prompts (fewer where the file has fewer), after the first ``skip``."""
+    if path is None:
+        return held_out_prompts(tokenizer, tokens, count, skip)
+    return read_prompts(path, tokenizer, tokens)[skip : skip + count]
+
+
 def read_prompts(path: Path, tokenizer: Any, tokens: int) -> list[list[int]]:
     """Token ids of every prompt in a file, each cut to its last ``tokens`` tokens.
 

@@ -134,12 +134,12 @@ def time_overhead(
         for sampling in samplings:
             for gamma in overhead_gammas(gamma_max):
                 random = generator(target.device, OVERHEAD, seed, number, gamma)
-                decoded = (
+                decoding = (
                     speculative(target, draft, prompt, gamma, max_new_tokens, sampling, random)
                     if gamma
                     else plain(target, prompt, max_new_tokens, sampling, random)
                 )
-                samples[sampling.temperature, gamma].append(decoded)
+                samples[sampling.temperature, gamma].append(decoding.finish())
                 advance()
     rows = []
     for (temperature, gamma), decodings in sorted(samples.items()):

@@ -41,7 +41,7 @@ def record(
     seen: list[torch.Tensor] = []
     decoded = plain(
         target, prompt, max_new_tokens, sampling, random, end_of_text, observe=seen.append
-    )
+    ).finish()
     tokens = torch.tensor(decoded.tokens, device=target.device)
     target_logits = torch.cat(seen)
     text = torch.tensor([[*prompt, *decoded.tokens[:-1]]], device=draft.device)

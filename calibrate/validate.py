@@ -1,142 +1,113 @@
-"""Decode for real and compare with the prediction.
-
-Machines drift by tens of percent within minutes, so nothing is compared across minutes.  Work
-goes in turns, one request each: a short calibration of the run times, then plain decoding and
-speculative decoding with every gamma in random order.  A turn takes seconds; drift hits all of
-its parts alike and leaves ratios alone.
-"""
+"""Predicted beside measured: what a profile says, against decoding for real."""
 
 from __future__ import annotations
 
-import gc
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
+from scipy.stats import t
 
-from calibrate.decode.engine import Decoded
-from calibrate.decode.plain import plain
-from calibrate.decode.speculative import speculative
 from calibrate.models import Pair
+from calibrate.prompts import PromptError, find_prompts
 from calibrate.sampling import Sampling
-from calibrate.timing import Samples, sample_runs, summarize_runs
-from calibrate.trace import DECODING, generator
-from specsim.checks import Floats
+from calibrate.turns import Requests, Turns, decode_in_turns
+from specsim.checks import InvalidArgumentError
 from specsim.predict.choice import Workload
 from specsim.predict.measured import MeasuredCost, predict
 from specsim.predict.replay import Replay, replay
-from specsim.profiles import Overhead, RunTime
+from specsim.profiles import Overhead, Profile, RunTime, prompts_digest
 from specsim.traces import Trace
 
-_BOOTSTRAP_DRAWS = 1000
-_PLAIN_REPEATS = 2
+# Chance that a correct run fails for its counts, over all rows of a table.
+_FALSE_ALARM = 1e-4
 
 
 @dataclass(frozen=True)
-class Turns:
-    """What was decoded on one set of prompts.
+class Check:
+    """A workload of the profile and the requests that its prediction is checked on.
 
-    decoded : by gamma (0 is plain decoding) and request, the results of its repeats
-    samples : run times measured between the turns
+    ``paired``: these are requests of its trace, in order; otherwise the calibration never saw
+    them.
     """
 
-    decoded: Mapping[int, Sequence[Sequence[Decoded]]]
-    samples: Samples
+    workload: Workload
+    paired: bool
+    prompts: Sequence[Sequence[int]]
 
-    def seconds(self, gamma: int) -> Floats:
-        """Shape (R,)."""
-        return self._total(gamma, lambda result: result.seconds)
+    @staticmethod
+    def find(
+        workload: Workload, paired: bool, path: Path | None, tokenizer: Any, requests: int
+    ) -> Check:
+        """At most ``requests`` prompts, from the file or from the held-out modules."""
+        measured = workload.measured
+        if paired:
+            own = find_prompts(path, tokenizer, measured.prompt_tokens, measured.requests)
+            if prompts_digest(own) != measured.prompts_sha256:
+                raise InvalidArgumentError(
+                    "the prompts are not those of the calibration: give the same --prompts, "
+                    "or use --only unseen"
+                )
+            return Check(workload, paired, own[:requests])
+        seen = max(each.requests for each in workload.profile.acceptance)
+        unseen = find_prompts(path, tokenizer, measured.prompt_tokens, requests, skip=seen)
+        if len(unseen) < 2:
+            raise PromptError(
+                f"--prompts {path} has fewer than two prompts that calibration did not see; "
+                "add some or use --only calibration"
+            )
+        return Check(workload, paired, unseen)
 
-    def lengths(self, gamma: int) -> Floats:
-        """Tokens emitted, shape (R,)."""
-        return self._total(gamma, lambda result: len(result.tokens))
+    @property
+    def name(self) -> str:
+        return "calibration" if self.paired else "unseen"
 
-    def calls(self, gamma: int) -> Floats:
-        """Target calls, shape (R,)."""
-        return self._total(gamma, lambda result: result.calls)
+    @property
+    def trace(self) -> Trace:
+        """What the prediction replays."""
+        trace = self.workload.trace
+        return trace.take(np.arange(len(self.prompts))) if self.paired else trace
 
-    def _total(self, gamma: int, figure: Callable[[Decoded], float]) -> Floats:
-        return np.array([float(sum(map(figure, repeats))) for repeats in self.decoded[gamma]])
-
-    def speedup(
-        self, gamma: int, expected: tuple[Floats, Floats] | None = None, seed: int = 0
-    ) -> tuple[float, float, float]:
-        """(low, best, high): plain over speculative time a token, 95 % by bootstrap over requests.
-
-        ``expected`` seconds of each request, plain and speculative: where the prediction is for
-        these very requests, how requests differ in it is no uncertainty of the measurement, so
-        the interval is that of measured over expected, times expected.
-        """
-        figures = [self.seconds(0), self.lengths(0), self.seconds(gamma), self.lengths(gamma)]
-        size = len(figures[0])
-        draws = np.random.default_rng(seed).integers(size, size=(_BOOTSTRAP_DRAWS, size))
-
-        def ratio(plain_s: Floats, plain: Floats, fast_s: Floats, fast: Floats) -> Floats:
-            return np.asarray(plain_s / plain / (fast_s / fast))
-
-        best = float(ratio(*(figure.sum() for figure in figures)))
-        drawn = ratio(*(figure[draws].sum(1) for figure in figures))
-        if expected is not None:
-            ordinary, fast = expected
-            drawn /= ordinary[draws].sum(1) / fast[draws].sum(1)
-            drawn *= ordinary.sum() / fast.sum()
-        low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
-        return low, best, high
-
-    def same_text(self, gamma: int) -> bool:
-        """Whether every request has the text of plain decoding; so it must be at temperature 0."""
-        pairs = zip(self.decoded[0], self.decoded[gamma], strict=True)
-        return all(plain.tokens == fast.tokens for (plain, *_), (fast, *_) in pairs)
+    @property
+    def requests(self) -> Requests:
+        measured = self.workload.measured
+        sampling = measured.sampling
+        return Requests(
+            self.prompts,
+            Sampling(sampling.temperature, sampling.top_k, sampling.top_p),
+            measured.max_new_tokens,
+        )
 
 
-def decode_in_turns(
+def check_models(profile: Profile, pair: Pair) -> None:
+    """Refuse models that are not the measured ones any more."""
+    for measured, loaded in ((profile.target, pair.target), (profile.draft, pair.draft)):
+        if measured.sha256 != loaded.description.sha256:
+            raise InvalidArgumentError(f"the model {measured.name} is not the one in the profile")
+
+
+def validate(
+    profile: Profile,
     pair: Pair,
-    prompts: Sequence[Sequence[int]],
-    max_new_tokens: int,
-    sampling: Sampling,
+    checks: Sequence[Check],
     gammas: Sequence[int],
-    contexts: Sequence[int],
-    gamma_max: int,
     seed: int,
     advance: Callable[[], None] = lambda: None,
-) -> Turns:
-    """Decode every prompt plainly and with every gamma, run times measured in between."""
-    timed, untimed = pair.cached(), pair.cached(timed=False)
-    target, draft = untimed
-    order = np.random.default_rng([DECODING, seed])
-    samples: Samples = defaultdict(list)
-    decoded: dict[int, list[list[Decoded]]] = defaultdict(list)
-    gc.collect()
-    gc.freeze()  # long-lived models and modules: a collection in mid-turn need not walk them
-    for number, prompt in enumerate(prompts):
-        for context in contexts:
-            sample_runs(*timed, context, gamma_max, order, samples)
-        for gamma in (0, *gammas):
-            decoded[gamma].append([])
-        # Every speedup is against plain decoding, so its noise is in all of them: repeat it.
-        turn = order.permutation([0] * _PLAIN_REPEATS + list(gammas))
-        for place, gamma in enumerate(turn.tolist()):
-            random = generator(target.device, DECODING, seed, number, place)
-            end = pair.target.end_of_text
-            decoded[gamma][-1].append(
-                speculative(target, draft, prompt, gamma, max_new_tokens, sampling, random, end)
-                if gamma
-                else plain(target, prompt, max_new_tokens, sampling, random, end)
-            )
-        advance()
-    gc.unfreeze()
-    return Turns(decoded, samples)
-
-
-def pooled_run_times(turns: Sequence[Turns]) -> list[RunTime]:
-    """Run times over all turns: they depend on neither the prompts nor the temperature."""
-    pooled: Samples = defaultdict(list)
-    for each in turns:
-        for kind, seconds in each.samples.items():
-            pooled[kind] += seconds
-    return summarize_runs(pooled)
+) -> list[dict[str, Any]]:
+    """Rows of predicted beside measured, one per check and gamma; ``advance`` once a request."""
+    check_models(profile, pair)
+    contexts = sorted({row.context for row in profile.run_times})
+    sets = [each.requests for each in checks]
+    decoded, run_times = decode_in_turns(
+        pair, sets, gammas, contexts, profile.gamma_max, seed, advance
+    )
+    rows: list[dict[str, Any]] = []
+    for each, turns in zip(checks, decoded, strict=True):
+        rows += compare(each, turns, run_times)
+    return rows
 
 
 def interleaved_cost(workload: Workload, run_times: Sequence[RunTime]) -> MeasuredCost:
@@ -166,22 +137,15 @@ def _scaled(row: Overhead, factor: float) -> Overhead:
     )
 
 
-def compare(
-    workload: Workload,
-    trace: Trace,
-    turns: Turns,
-    run_times: Sequence[RunTime],
-    paired: bool,
-    prompts: str,
-) -> list[dict[str, object]]:
+def compare(check: Check, turns: Turns, run_times: Sequence[RunTime]) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, one per gamma.
 
-    ``paired``: request r of the trace and of the turns have the same prompt.  Then z tests
-    predicted against counted calls per token, over requests.  ``exact`` says whether greedy
-    decoding did what it must, request by request: the text of plain decoding, and on the trace's
-    own prompts as many calls as replayed.  Both predictions, ours and the formula's, take their
-    costs from ``run_times``, measured between the turns.
+    ``z`` tests predicted against counted calls per token, over requests.  ``exact`` says whether
+    greedy decoding did what it must, request by request: the text of plain decoding, and on the
+    trace's own prompts as many calls as replayed.  Both predictions, ours and the formula's, take
+    their costs from ``run_times``, measured between the turns.
     """
+    workload, trace, paired = check.workload, check.trace, check.paired
     gammas = sorted(gamma for gamma in turns.decoded if gamma)
     cost = interleaved_cost(workload, run_times)
     c = cost.draft_cost(workload.context)
@@ -204,7 +168,7 @@ def compare(
         rows.append(
             {
                 "temperature": temperature,
-                "prompts": prompts,
+                "prompts": check.name,
                 "gamma": gamma,
                 "requests": len(turns.decoded[gamma]),
                 "predicted_tokens_per_call": prediction.tokens_per_call,
@@ -240,3 +204,22 @@ def _z(replayed: Replay, turns: Turns, paired: bool) -> float:
     if error == 0:
         return 0.0 if mean == 0 else float(np.copysign(np.inf, mean))
     return float(mean / error)
+
+
+def check_counts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What contradicts the replay: exactly at temperature 0, statistically elsewhere."""
+    failures = [
+        f"temperature 0, {row['prompts']} prompts, gamma {row['gamma']}: text or number of calls "
+        "is not what it must be"
+        for row in rows
+        if row["exact"] is False
+    ]
+    for row in rows:
+        limit = float(t.isf(_FALSE_ALARM / (2 * len(rows)), df=row["requests"] - 1))
+        if abs(row["z"]) > limit:
+            failures.append(
+                f"temperature {row['temperature']:g}, {row['prompts']} prompts, gamma "
+                f"{row['gamma']}: counted calls contradict the replay, z {row['z']:.1f} where "
+                f"{limit:.1f} is allowed"
+            )
+    return failures

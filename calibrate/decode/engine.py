@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +77,7 @@ class CachedModel:
         if tokens:
             self.cache.crop(-tokens)
 
+    @torch.inference_mode()
     def _forward(self, ids: torch.Tensor, keep: int) -> torch.Tensor:
         output = self.model(
             input_ids=ids, past_key_values=self.cache, use_cache=True, logits_to_keep=keep
@@ -99,7 +100,7 @@ class Decoded:
     accepted : draft tokens accepted in each block, before the request's end cuts it
     drafted : draft tokens proposed in each block
     target, draft : decoding runs of each model
-    seconds : wall-clock from the first run to the last token, prefill excluded
+    seconds : wall-clock of all blocks, prefill excluded
     """
 
     tokens: list[int]
@@ -120,15 +121,75 @@ class Decoded:
         return self.seconds - self.target.seconds - self.draft.seconds
 
 
-def cut(tokens: list[int], limit: int, end_of_text: int | None) -> tuple[list[int], bool]:
-    """``tokens`` up to ``limit`` and through the first end-of-text, and whether that ends it."""
-    tokens = tokens[:limit]
-    if end_of_text in tokens:
-        return tokens[: tokens.index(end_of_text) + 1], True
-    return tokens, len(tokens) == limit
+class Request:
+    """A request while it is decoded: what was emitted, what is still to come, when it ends."""
+
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        max_new_tokens: int,
+        end_of_text: int | None,
+        target: CachedModel,
+        draft: CachedModel | None = None,
+    ) -> None:
+        models = [target, draft] if draft else [target]
+        _check(prompt, max_new_tokens, models)
+        self.max_new_tokens, self.end_of_text = max_new_tokens, end_of_text
+        self.tokens: list[int] = []
+        self.accepted: list[int] = []
+        self.drafted: list[int] = []
+        self.done = max_new_tokens == 0
+        self._models = models
+        for model in models:
+            model.prefill(prompt)
+        self._runs = [model.runs for model in models]
+
+    @property
+    def to_go(self) -> int:
+        return self.max_new_tokens - len(self.tokens)
+
+    def emit(self, tokens: list[int], accepted: int = 0, drafted: int = 0) -> None:
+        """End a block with these tokens, cut at the limit and behind the first end-of-text."""
+        tokens = tokens[: self.to_go]
+        if self.end_of_text in tokens:
+            tokens = tokens[: tokens.index(self.end_of_text) + 1]
+            self.done = True
+        self.tokens += tokens
+        self.accepted.append(accepted)
+        self.drafted.append(drafted)
+        self.done = self.done or self.to_go == 0
+
+    def result(self, seconds: float) -> Decoded:
+        target, draft = [*self._runs, Runs()][:2]
+        return Decoded(self.tokens, self.accepted, self.drafted, target, draft, seconds)
 
 
-def check_request(prompt: Sequence[int], max_new_tokens: int, *models: CachedModel) -> None:
+class Decoding:
+    """A decoder at work on a request; can be stopped after any block and taken up again.
+
+    ``blocks`` emits one block into the request each time it is advanced.
+    """
+
+    def __init__(self, request: Request, blocks: Iterator[None]) -> None:
+        self.request = request
+        self._blocks = blocks
+        self._seconds = 0.0
+
+    def advance(self, tokens: int) -> bool:
+        """Decode until so many tokens are emitted in all; whether there is more to decode."""
+        start = time.perf_counter()
+        while len(self.request.tokens) < tokens and not self.request.done:
+            next(self._blocks)
+        self._seconds += time.perf_counter() - start
+        return not self.request.done
+
+    def finish(self) -> Decoded:
+        """Decode to the end."""
+        self.advance(self.request.max_new_tokens)
+        return self.request.result(self._seconds)
+
+
+def _check(prompt: Sequence[int], max_new_tokens: int, models: Sequence[CachedModel]) -> None:
     """A request must have a prompt and fit the models' contexts, each with a cache of its own."""
     if len({id(model) for model in models}) < len(models):
         raise DecodingError("each model needs a cache of its own: wrap it in its own CachedModel")

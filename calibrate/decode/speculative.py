@@ -7,16 +7,14 @@ recovered token (drawn from norm(max(0, p - q))) or, after full acceptance, a bo
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
-from calibrate.decode.engine import CachedModel, Decoded, check_request, cut
+from calibrate.decode.engine import CachedModel, Decoding, Request
 from calibrate.sampling import Sampling
 
 
-@torch.inference_mode()
 def speculative(
     target: CachedModel,
     draft: CachedModel,
@@ -26,22 +24,28 @@ def speculative(
     sampling: Sampling,
     generator: torch.Generator,
     end_of_text: int | None = None,
-) -> Decoded:
+) -> Decoding:
     """Decode one request.  A block never drafts past ``max_new_tokens``."""
-    check_request(prompt, max_new_tokens, target, draft)
-    target.prefill(prompt)
-    draft.prefill(prompt)
-    tokens: list[int] = []
-    accepted: list[int] = []
-    drafted: list[int] = []
-    done = max_new_tokens == 0
+    request = Request(prompt, max_new_tokens, end_of_text, target, draft)
+    blocks = _blocks(request, target, draft, prompt[-1], gamma, sampling, generator)
+    return Decoding(request, blocks)
+
+
+@torch.inference_mode()
+def _blocks(
+    request: Request,
+    target: CachedModel,
+    draft: CachedModel,
+    last: int,
+    gamma: int,
+    sampling: Sampling,
+    generator: torch.Generator,
+) -> Iterator[None]:
     # What each model has still to read: the last token, and for the draft also its own last
     # proposal when that was accepted, since drafting never reads it.
-    unread = torch.tensor([[prompt[-1]]], device=target.device)
-    latest = unread
-    start = time.perf_counter()
-    while not done:
-        length = min(gamma, max_new_tokens - len(tokens) - 1)
+    unread = latest = torch.tensor([[last]], device=target.device)
+    while True:
+        length = min(gamma, request.to_go - 1)
         proposal, q = _propose(draft, unread, length, sampling, generator)
         logits = target.read(torch.cat([latest, *proposal], dim=1))
         block, count = _verify(logits, proposal, q, sampling, generator)
@@ -52,12 +56,8 @@ def speculative(
         else:
             draft.forget(length - 1 - count)
             unread = latest
-        new, done = cut(block[0].tolist(), max_new_tokens - len(tokens), end_of_text)
-        tokens += new
-        accepted.append(count)
-        drafted.append(length)
-    seconds = time.perf_counter() - start
-    return Decoded(tokens, accepted, drafted, target.runs, draft.runs, seconds)
+        request.emit(block[0].tolist(), count, length)
+        yield
 
 
 def _propose(

@@ -51,7 +51,7 @@ def command(out: Path, draft: str, seed: int, output_format: str) -> None:
     Takes about three minutes on two cores.  Writes the profile, its traces and a figure.
     """
     from specsim.commands.models import prepare, progress_bar, typed
-    from specsim.commands.validate import validate
+    from specsim.commands.validate import run
     from specsim.predict.choice import Workload
     from specsim.report.plots import save, speedup_by_gamma
     from specsim.report.tables import render, to_json
@@ -90,7 +90,7 @@ def command(out: Path, draft: str, seed: int, output_format: str) -> None:
         workload.measured.sampling.temperature: workload.best()
         for workload in Workload.all_of(profile, path, None)
     }
-    rows = validate(
+    rows = run(
         path,
         gamma=None,
         temperature=None,

@@ -169,6 +169,7 @@ def prepare(given: dict[str, Any]) -> Prepared:
     """Load the pair, read the prompts, check that all fits."""
     pair = load_models(given)
     from calibrate.measure import Settings
+    from calibrate.prompts import find_prompts
     from calibrate.sampling import Sampling
 
     temperatures = given["temperature"]
@@ -197,17 +198,6 @@ def prepare(given: dict[str, Any]) -> Prepared:
     )
     settings.check_fits(pair.context)
     return Prepared(pair, settings)
-
-
-def find_prompts(
-    path: Path | None, tokenizer: Any, tokens: int, count: int, skip: int = 0
-) -> list[list[int]]:
-    """``count`` prompts (fewer where the file has fewer), after the first ``skip``."""
-    from calibrate.prompts import held_out_prompts, read_prompts
-
-    if path is None:
-        return held_out_prompts(tokenizer, tokens, count, skip)
-    return read_prompts(path, tokenizer, tokens)[skip : skip + count]
 
 
 def progress_bar() -> Progress:

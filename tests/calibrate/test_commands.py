@@ -137,7 +137,7 @@ def test_padded_vocabularies_are_one_tokenizer(
     random = generator(torch.device("cpu"), 5)
     frame = record(target, draft, 0, [3, 4], 20, Sampling(1.0), random, None)
     assert len(frame) == 20
-    decoded = speculative(target, draft, [3, 4], 3, 20, Sampling(1.0), random)
+    decoded = speculative(target, draft, [3, 4], 3, 20, Sampling(1.0), random).finish()
     assert len(decoded.tokens) == 20
     assert max(decoded.tokens) < 64
 

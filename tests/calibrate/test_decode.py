@@ -53,7 +53,9 @@ def test_greedy_text_is_plain_text_and_calls_are_the_replayed_ones(
         # At temperature 0 both distributions are one-hot: the columns agree with argmax_equal.
         acceptance = np.exp(np.minimum(frame["logp_draft"] - frame["logp_target"], 0)).to_numpy()
         assert acceptance.tolist() == frame["argmax_equal"].tolist()
-        result = speculative(target, drafter, prompt, gamma, 30, GREEDY, generator(CPU, number))
+        result = speculative(
+            target, drafter, prompt, gamma, 30, GREEDY, generator(CPU, number)
+        ).finish()
         assert result.tokens == frame["token"].tolist()
         replayed = replay(Trace(acceptance, np.array([0, 30])), [gamma])[0]
         assert result.calls == replayed.total_calls
@@ -65,7 +67,9 @@ def test_greedy_text_is_plain_text_and_calls_are_the_replayed_ones(
 
 def test_a_draft_that_always_agrees_gives_gamma_plus_one(models: dict[str, CachedModel]) -> None:
     target = models["target"]
-    result = speculative(target, model_twin(models), [5, 6], 4, 25, GREEDY, generator(CPU, 0))
+    result = speculative(
+        target, model_twin(models), [5, 6], 4, 25, GREEDY, generator(CPU, 0)
+    ).finish()
     assert result.accepted == [4] * 5
     assert result.target.widths == Counter({5: 5})
     assert result.draft.widths == Counter({1: 16, 2: 4})
@@ -81,33 +85,39 @@ def test_never_more_than_asked(models: dict[str, CachedModel]) -> None:
         for sampling in (GREEDY, ORDINARY):
             result = speculative(
                 models["target"], models["draft"], [7], 8, wanted, sampling, generator(CPU, wanted)
-            )
+            ).finish()
             assert len(result.tokens) == wanted
             assert all(drafted < max(wanted, 1) for drafted in result.drafted)
 
 
 def test_end_of_text_inside_a_draft_ends_the_request(models: dict[str, CachedModel]) -> None:
     target = models["target"]
-    text = plain(target, [9, 3], 40, GREEDY, generator(CPU, 0)).tokens
+    text = plain(target, [9, 3], 40, GREEDY, generator(CPU, 0)).finish().tokens
     end = text[10]
     cut = text[: text.index(end) + 1]
     for gamma in (1, 3, 8):
         result = speculative(
             target, model_twin(models), [9, 3], gamma, 40, GREEDY, generator(CPU, 0), end
-        )
+        ).finish()
         assert result.tokens == cut
-    assert plain(target, [9, 3], 40, GREEDY, generator(CPU, 0), end).tokens == cut
+    assert plain(target, [9, 3], 40, GREEDY, generator(CPU, 0), end).finish().tokens == cut
 
 
 def test_context_is_respected(models: dict[str, CachedModel]) -> None:
-    result = speculative(models["target"], models["draft"], [4], 8, 127, GREEDY, generator(CPU, 0))
+    result = speculative(
+        models["target"], models["draft"], [4], 8, 127, GREEDY, generator(CPU, 0)
+    ).finish()
     assert len(result.tokens) == 127
     with pytest.raises(DecodingError, match="context"):
-        speculative(models["target"], models["draft"], [4], 8, 128, GREEDY, generator(CPU, 0))
+        speculative(
+            models["target"], models["draft"], [4], 8, 128, GREEDY, generator(CPU, 0)
+        ).finish()
     with pytest.raises(DecodingError, match="cache of its own"):
-        speculative(models["target"], models["target"], [4], 8, 8, GREEDY, generator(CPU, 0))
+        speculative(
+            models["target"], models["target"], [4], 8, 8, GREEDY, generator(CPU, 0)
+        ).finish()
     with pytest.raises(DecodingError, match="prompt is empty"):
-        plain(models["target"], [], 4, GREEDY, generator(CPU, 0))
+        plain(models["target"], [], 4, GREEDY, generator(CPU, 0)).finish()
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +162,7 @@ def test_sampled_sequences_follow_the_target(
     random, draws = generator(CPU, gamma), 1500
     seen = np.zeros(64)
     for _ in range(draws):
-        tokens = speculative(target, draft, [1], gamma, 3, sampling, random).tokens
+        tokens = speculative(target, draft, [1], gamma, 3, sampling, random).finish().tokens
         seen[np.dot(tokens, [16, 4, 1])] += 1
     assert seen[law == 0].sum() == 0
     # Chi-square over sequences, those with fewer than 5 expected pooled.  False-alarm chance
@@ -175,7 +185,9 @@ def test_counted_calls_agree_with_the_replay_when_sampling(
         frame = record(target, draft, number, prompt, 40, ORDINARY, generator(CPU, 1, number), None)
         acceptance = np.exp(np.minimum(frame["logp_draft"] - frame["logp_target"], 0)).to_numpy()
         expected = replay(Trace(acceptance, np.array([0, 40])), [gamma])[0].total_calls
-        counted = speculative(target, draft, prompt, gamma, 40, ORDINARY, generator(CPU, 2, number))
+        counted = speculative(
+            target, draft, prompt, gamma, 40, ORDINARY, generator(CPU, 2, number)
+        ).finish()
         gaps.append(counted.calls - expected)
     z = np.mean(gaps) / (np.std(gaps, ddof=1) / np.sqrt(len(gaps)))
     # False-alarm chance 6e-5 (|z| < 4 over 60 requests); a bias of 3 % in calls would show.
