@@ -129,8 +129,9 @@ def decode_in_turns(
     turns = [Turns({gamma: [] for gamma in caches}) for _ in sets]
     gc.collect()
     gc.freeze()  # long-lived models and modules: a collection in mid-turn need not walk them
-    for number, (index, request) in enumerate(_round_robin([len(each.prompts) for each in sets])):
-        sample_runs(target, draft, contexts[number % len(contexts)], gamma_max, order, samples)
+    for index, request in _round_robin([len(each.prompts) for each in sets]):
+        for context in contexts:
+            sample_runs(target, draft, context, gamma_max, order, samples)
         chosen = sets[index]
         started = {}
         for gamma, models in caches.items():

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from specsim.predict.measured import MeasuredPrediction
 
 # Greedy text replays exactly, so few requests settle it; sampled text needs more.
-_REQUESTS = {0.0: 8, 1.0: 18}
-_MAX_NEW_TOKENS = 72
+_REQUESTS = {0.0: 4, 1.0: 18}
+_MAX_NEW_TOKENS = 96
 
 _SHOWN = (
     "temperature",
