@@ -23,6 +23,8 @@ COMMANDS = {
     "replay": "Replay a trace exactly for every draft length.",
     "allocate": "How many tokens each of several drafters should draft.",
     "simulate": "Draw blocks of any decoding scheme.",
+    "score": "What two models think of text whose every next token is known.",
+    "defer": "Where to defer to the target: every rule, and the optimum, from such a file.",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from specsim.checks import InvalidArgumentError, number, probability
-from specsim.commands.options import Whole, format_option, read_verify, verify_options
+from specsim.commands._options import Whole, format_option, read_verify, verify_options
 
 
 @click.command(epilog="Example: specsim allocate --drafter base:0.8:0.04 --drafter small:0.75:0.02")

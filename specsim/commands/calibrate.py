@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from specsim.commands.models import measuring_options, prepare, progress_bar, typed
-from specsim.commands.options import format_option
+from specsim.commands._models import measuring_options, prepare, progress_bar, typed
+from specsim.commands._options import format_option
 
 
 @click.command(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from specsim.checks import InvalidArgumentError
-from specsim.commands.options import Whole, format_option
+from specsim.commands._options import Whole, format_option
 
 if TYPE_CHECKING:
     from specsim.predict.measured import MeasuredPrediction
@@ -50,7 +50,7 @@ def command(out: Path, draft: str, seed: int, output_format: str) -> None:
 
     Takes about three minutes on two cores.  Writes the profile, its traces and a figure.
     """
-    from specsim.commands.models import prepare, progress_bar, typed
+    from specsim.commands._models import prepare, progress_bar, typed
     from specsim.commands.validate import run
     from specsim.predict.choice import Workload
     from specsim.report.plots import save, speedup_by_gamma

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from specsim.checks import InvalidArgumentError
-from specsim.commands.options import (
+from specsim.commands._options import (
     Whole,
     cost_options,
     format_option,
@@ -17,7 +17,7 @@ from specsim.commands.options import (
     profile_options,
     refuse_given,
 )
-from specsim.commands.schemes import (
+from specsim.commands._schemes import (
     SchemeGroup,
     build,
     only,
@@ -67,7 +67,7 @@ def command(
 
     title = f"draft length {gamma}"
     if profile is not None:
-        from specsim.commands.options import workloads
+        from specsim.commands._options import workloads
 
         loads = workloads(profile, temperature, numbers)
         rows = [load.row(load.predict([gamma])[0]) for load in loads]

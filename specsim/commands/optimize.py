@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from specsim.commands.options import (
+from specsim.commands._options import (
     Whole,
     cost_options,
     format_option,
@@ -16,7 +16,7 @@ from specsim.commands.options import (
     profile_options,
     refuse_given,
 )
-from specsim.commands.schemes import (
+from specsim.commands._schemes import (
     SchemeGroup,
     build,
     grid,
@@ -72,7 +72,7 @@ def command(
     from specsim.report.tables import render
 
     if profile is not None:
-        from specsim.commands.options import workloads
+        from specsim.commands._options import workloads
 
         refuse_given(["gamma_max"], "and --profile exclude each other: the profile has its own")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from specsim.checks import InvalidArgumentError
-from specsim.commands.options import Number, WholeRange, format_option, read_verify, verify_options
+from specsim.commands._options import Number, WholeRange, format_option, read_verify, verify_options
 
 if TYPE_CHECKING:
     from specsim.traces import Trace

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from specsim.commands.options import Whole
-from specsim.commands.schemes import (
+from specsim.commands._options import Whole
+from specsim.commands._schemes import (
     SchemeGroup,
     build,
     draft_models,

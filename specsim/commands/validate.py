@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from specsim.checks import InvalidArgumentError
-from specsim.commands.models import load_models, progress_bar
-from specsim.commands.options import Number, Whole, WholeRange, format_option
+from specsim.commands._models import load_models, progress_bar
+from specsim.commands._options import Number, Whole, WholeRange, format_option
 
 # What a person reads; json and csv have every column.
 _FOR_PEOPLE = (

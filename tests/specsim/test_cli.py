@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from specsim.cli import COMMANDS, main
-from specsim.commands.schemes import EXAMPLES
+from specsim.commands._schemes import EXAMPLES
 from specsim.schemes import SCHEMES
 from tests.specsim.test_profiles import write
 

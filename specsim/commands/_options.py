@@ -103,7 +103,7 @@ def format_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def _stack(*options: Decorator) -> Decorator:
+def stack(*options: Decorator) -> Decorator:
     """Several options as one decorator, listed in this order."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,7 +114,7 @@ def _stack(*options: Decorator) -> Decorator:
     return decorate
 
 
-verify_options = _stack(
+verify_options = stack(
     click.option(
         "--verify-slope",
         type=Number(0),
@@ -131,7 +131,7 @@ verify_options = _stack(
     ),
 )
 
-cost_options = _stack(
+cost_options = stack(
     click.option(
         "--alpha",
         type=Numbers(0, 1),
@@ -153,7 +153,7 @@ cost_options = _stack(
     verify_options,
 )
 
-profile_options = _stack(
+profile_options = stack(
     click.option(
         "--profile",
         type=click.Path(path_type=Path),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from specsim.checks import InvalidArgumentError, SpecsimError, numbers
-from specsim.commands.options import (
+from specsim.commands._options import (
     Number,
     Numbers,
     WholeRange,

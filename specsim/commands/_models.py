@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from specsim.checks import InvalidArgumentError, SpecsimError
-from specsim.commands.options import Number, Numbers, Whole, WholeRange
+from specsim.commands._options import Number, Numbers, Whole, WholeRange, stack
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -29,101 +28,84 @@ class Prepared:
     settings: Settings
 
 
-def pair_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Which models, and where they run."""
-    for option in reversed(
-        [
-            click.option(
-                "--target",
-                default="embedded/target",
-                show_default=True,
-                help="Target model: a folder, a Hub name, or a member of the embedded family.",
-            ),
-            click.option(
-                "--draft", default="embedded/small", show_default=True, help="Draft model."
-            ),
-            click.option(
-                "--device", default=None, help="cpu, cuda, ... [default: a GPU if there is one]"
-            ),
-            click.option(
-                "--dtype",
-                type=click.Choice(["float32", "bfloat16", "float16"]),
-                default=None,
-                help="Number type of the weights. [default: float32 on a CPU, bfloat16 elsewhere]",
-            ),
-            click.option(
-                "--threads",
-                type=Whole(1),
-                default=None,
-                help="CPU threads. [default: 1 for the embedded family, torch's choice otherwise]",
-            ),
-            click.option(
-                "--trust-remote-code",
-                is_flag=True,
-                help="Run the code that comes with the models. Only for models you trust.",
-            ),
-        ]
-    ):
-        command = option(command)
-    return command
+# Which models, and where they run.
+pair_options = stack(
+    click.option(
+        "--target",
+        default="embedded/target",
+        show_default=True,
+        help="Target model: a folder, a Hub name, or a member of the embedded family.",
+    ),
+    click.option("--draft", default="embedded/small", show_default=True, help="Draft model."),
+    click.option("--device", default=None, help="cpu, cuda, ... [default: a GPU if there is one]"),
+    click.option(
+        "--dtype",
+        type=click.Choice(["float32", "bfloat16", "float16"]),
+        default=None,
+        help="Number type of the weights. [default: float32 on a CPU, bfloat16 elsewhere]",
+    ),
+    click.option(
+        "--threads",
+        type=Whole(1),
+        default=None,
+        help="CPU threads. [default: 1 for the embedded family, torch's choice otherwise]",
+    ),
+    click.option(
+        "--trust-remote-code",
+        is_flag=True,
+        help="Run the code that comes with the models. Only for models you trust.",
+    ),
+)
 
 
-def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What is measured."""
-    for option in reversed(
-        [
-            click.option(
-                "--prompts",
-                type=click.Path(path_type=Path),
-                help="One a line, or .jsonl with the key prompt. [default: held-out modules]",
-            ),
-            click.option(
-                "--temperature",
-                type=Numbers(0),
-                default="0,1",
-                show_default=True,
-                help="Temperatures.",
-            ),
-            click.option("--top-k", type=Whole(1), help="Keep the k most probable tokens."),
-            click.option(
-                "--top-p", type=Number(0, 1), help="Keep the most probable tokens up to p."
-            ),
-            click.option(
-                "--requests",
-                type=WholeRange(1),
-                default="32",
-                show_default=True,
-                help="Requests; one number, or one for each temperature.",
-            ),
-            click.option(
-                "--prompt-tokens",
-                type=Whole(1),
-                default=64,
-                show_default=True,
-                help="Tokens of a prompt, at most.",
-            ),
-            click.option(
-                "--max-new-tokens",
-                type=Whole(1),
-                default=128,
-                show_default=True,
-                help="Tokens to decode.",
-            ),
-            click.option(
-                "--gamma-max", type=Whole(1), default=8, show_default=True, help="Longest draft."
-            ),
-            click.option(
-                "--repeats",
-                type=Whole(1),
-                default=15,
-                show_default=True,
-                help="Turns of the run times.",
-            ),
-            click.option("--seed", type=Whole(), default=0, show_default=True, help="Random seed."),
-        ]
-    ):
-        command = option(command)
-    return pair_options(command)
+# Which models, and what is measured.
+measuring_options = stack(
+    pair_options,
+    click.option(
+        "--prompts",
+        type=click.Path(path_type=Path),
+        help="One a line, or .jsonl with the key prompt. [default: held-out modules]",
+    ),
+    click.option(
+        "--temperature",
+        type=Numbers(0),
+        default="0,1",
+        show_default=True,
+        help="Temperatures.",
+    ),
+    click.option("--top-k", type=Whole(1), help="Keep the k most probable tokens."),
+    click.option("--top-p", type=Number(0, 1), help="Keep the most probable tokens up to p."),
+    click.option(
+        "--requests",
+        type=WholeRange(1),
+        default="32",
+        show_default=True,
+        help="Requests; one number, or one for each temperature.",
+    ),
+    click.option(
+        "--prompt-tokens",
+        type=Whole(1),
+        default=64,
+        show_default=True,
+        help="Tokens of a prompt, at most.",
+    ),
+    click.option(
+        "--max-new-tokens",
+        type=Whole(1),
+        default=128,
+        show_default=True,
+        help="Tokens to decode.",
+    ),
+    click.option("--gamma-max", type=Whole(1), default=8, show_default=True, help="Longest draft."),
+    click.option(
+        "--repeats",
+        type=Whole(1),
+        default=15,
+        show_default=True,
+        help="Turns of the run times.",
+    ),
+    click.option("--seed", type=Whole(), default=0, show_default=True, help="Random seed."),
+)
 
 
 def load_models(given: dict[str, Any]) -> Pair:

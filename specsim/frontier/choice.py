@@ -1,0 +1,283 @@
+"""All rules of a workload side by side: the best setting for a wish, intervals, regret.
+
+Intervals are 95 %, by bootstrap over requests: positions of one request are not independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from specsim.checks import Floats, Ints, InvalidArgumentError, UnsupportedError
+from specsim.frontier.latency import BlockPrices
+from specsim.frontier.positions import LabelledPositions, Loss, Outcome
+from specsim.frontier.sweep import (
+    Curve,
+    Sweep,
+    best_within,
+    frontier,
+    mean_regret,
+    optimum,
+    sweeps,
+)
+from specsim.rules import DecideOn
+
+OPTIMUM = "optimum"
+
+_DRAWS = 1000
+# A curve is summed up anew in every draw, over all positions.
+_CURVE_DRAWS = 200
+# A running sum and a mean of the same numbers differ by rounding, and a wish for just the
+# target's quality must not fail for that.
+_ROUNDING = 1e-9
+
+
+class MeasuredRule(Protocol):
+    """A way to choose what is emitted, at all its settings."""
+
+    def curve(self, weights: Floats | None = None) -> Curve:
+        """Mean rejection and loss at every setting; positions weighted by ``weights`` (T,)."""
+        ...
+
+    def outcome(self, at: int) -> Outcome:
+        """What happens at every position at setting number ``at`` of the curve."""
+        ...
+
+
+@dataclass(frozen=True)
+class SweptRule:
+    """A deferral rule, or the optimum: every threshold, after the fact."""
+
+    sweep: Sweep
+    tv: Floats
+    draft: Floats
+    target: Floats
+
+    def curve(self, weights: Floats | None = None) -> Curve:
+        return self.sweep.curve(self.tv, self.draft, self.target, weights)
+
+    def outcome(self, at: int) -> Outcome:
+        return self.sweep.outcome(at, self.tv, self.draft, self.target)
+
+
+@dataclass(frozen=True)
+class FixedRule:
+    """A rule at the settings that were fixed when measuring."""
+
+    outcomes: dict[str, Outcome]
+
+    def curve(self, weights: Floats | None = None) -> Curve:
+        def mean(values: Floats) -> float:
+            if weights is None:
+                return float(values.mean())
+            # An infinite loss at a position that a draw leaves out counts for nothing.
+            return float(values[weights > 0] @ weights[weights > 0] / weights.sum())
+
+        return Curve(
+            np.array(list(self.outcomes)),
+            np.array([mean(outcome.rejection) for outcome in self.outcomes.values()]),
+            np.array([mean(outcome.loss) for outcome in self.outcomes.values()]),
+        )
+
+    def outcome(self, at: int) -> Outcome:
+        return list(self.outcomes.values())[at]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure and its 95 % interval."""
+
+    best: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One rule at one setting.
+
+    quality : 1 - loss for the 0-1 losses, -loss (mean log-probability, nats) for the log loss
+    rejection : mean probability that a draft token is rejected
+    speedup, gamma : in the i.i.d. approximation, where a price is known
+    """
+
+    rule: str
+    setting: float | str
+    quality: Interval
+    rejection: Interval
+    speedup: Interval | None
+    gamma: int | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A rule over all its settings.
+
+    regret : mean over budgets of the loss above the optimum's (``sweep.mean_regret``); negative
+        where a rule that cuts single tokens beats every deferral rule
+    within : best quality within each budget that was asked for
+    """
+
+    regret: Interval
+    within: tuple[Interval, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Every rule on one workload, under one loss."""
+
+    positions: LabelledPositions
+    loss: Loss
+    rules: dict[str, MeasuredRule]
+    best: SweptRule
+    prices: BlockPrices | None = None
+
+    @staticmethod
+    def of(
+        positions: LabelledPositions,
+        loss: Loss,
+        decide_on: DecideOn,
+        prices: BlockPrices | None = None,
+    ) -> Comparison:
+        """All rules that the columns allow.  ``decide_on``: what deferral rules look at."""
+        draft, target = positions.losses(loss)
+        tv = positions.tv
+        rules: dict[str, MeasuredRule] = {
+            name: SweptRule(sweep, tv, draft, target)
+            for name, sweep in sweeps(positions, decide_on).items()
+        }
+        rules["SpecDecoding"] = FixedRule({"": Outcome(tv, target)})
+        rules |= {name: FixedRule(settings) for name, settings in positions.fixed(loss).items()}
+        best = SweptRule(optimum(tv, draft, target), tv, draft, target)
+        return Comparison(positions, loss, rules, best, prices)
+
+    def quality(self, loss: Floats | float) -> Floats:
+        """The larger the better, from a loss; and back."""
+        return np.asarray(-np.asarray(loss) if self.loss == "log" else 1.0 - np.asarray(loss))
+
+    @property
+    def draft_loss(self) -> float:
+        """Mean loss of the draft alone, which rejects nothing."""
+        return float(self.best.draft.mean())
+
+    @property
+    def target_loss(self) -> float:
+        """Mean loss of the target, whose rejection is mean TV."""
+        return float(self.best.target.mean())
+
+    def least_rejection(self, quality: float) -> dict[str, Choice | None]:
+        """By rule, the setting of least rejection with at least this quality; None: none has it.
+
+        Fewer rejections are faster at any price, so this is also the fastest one.
+        """
+        wanted = float(self.quality(quality)) + _ROUNDING
+        return self._by_rule(lambda curve: np.where(curve.loss <= wanted, curve.rejection, np.inf))
+
+    def best_quality(self, speedup: float) -> dict[str, Choice | None]:
+        """By rule, the setting of best quality with at least this speedup; None: none has it."""
+        if self.prices is None:
+            raise InvalidArgumentError("speedup needs a price: the cost of draft and verification")
+        prices = self.prices
+
+        def loss_if_fast(curve: Curve) -> Floats:
+            fast = prices.speedup(_rate(curve.rejection))[0] >= speedup - _ROUNDING
+            return np.where(fast, curve.loss, np.inf)
+
+        return self._by_rule(loss_if_fast)
+
+    def _by_rule(self, cost: Callable[[Curve], Floats]) -> dict[str, Choice | None]:
+        """By rule, its setting of least cost; infinite cost is refused."""
+        found: dict[str, Choice | None] = {}
+        for name, rule in self.rules.items():
+            costs = cost(rule.curve())
+            at = int(costs.argmin())
+            found[name] = self.at(name, at) if np.isfinite(costs[at]) else None
+        return found
+
+    def at(self, name: str, at: int) -> Choice:
+        """Rule ``name`` at setting number ``at`` of its curve, with intervals."""
+        rule = self.rules[name]
+        outcome = rule.outcome(at)
+        sizes = np.diff(self.positions.starts)
+        draws = self._draws(_DRAWS)
+        both = np.stack([outcome.rejection, outcome.loss])
+        sums = self.positions.by_request(both)[:, draws].sum(axis=-1)
+        rejection, loss = sums / sizes[draws].sum(axis=-1)
+        mean_rejection, mean_loss = both.mean(axis=1)
+        setting = rule.curve().setting[at].item()
+        speedup, gamma = None, None
+        if self.prices is not None:
+            mean_speed, gammas = self.prices.speedup(_rate(mean_rejection))
+            speedup = _interval(mean_speed, self.prices.speedup(_rate(rejection))[0])
+            gamma = int(gammas)
+        return Choice(
+            rule=name,
+            setting=setting,
+            quality=_interval(self.quality(mean_loss), self.quality(loss)),
+            rejection=_interval(mean_rejection, rejection),
+            speedup=speedup,
+            gamma=gamma,
+        )
+
+    def optimum_rejection(self, quality: float) -> float | None:
+        """Least mean rejection with which any deferral rule can have this quality."""
+        curve, wanted = self.best.curve(), float(self.quality(quality)) + _ROUNDING
+        if curve.loss[-1] > wanted:
+            return None
+        free = frontier(curve, 0.0)
+        losses, rejections = curve.loss[::-1], curve.rejection[::-1]
+        return 0.0 if free <= wanted else float(np.interp(wanted, losses, rejections))
+
+    def optimum_quality(self, rejection: float) -> float:
+        """Best quality that any deferral rule can have with this mean rejection."""
+        return float(self.quality(frontier(self.best.curve(), rejection)))
+
+    def summary(self, shares: Sequence[float] = ()) -> dict[str, Summary]:
+        """By rule, the optimum first: regret, and the quality within budgets of rejection.
+
+        shares : budgets, as shares of the target's own rejection (mean TV)
+        """
+        sizes = np.diff(self.positions.starts)
+        drawn = []
+        for draw in self._draws(_CURVE_DRAWS):
+            counts = np.bincount(draw, minlength=self.positions.requests)
+            drawn.append(self._summary(np.repeat(counts.astype(float), sizes), shares))
+        result = {}
+        for name, best in self._summary(None, shares).items():
+            values = np.array([figures[name] for figures in drawn])
+            regret, *within = [_interval(*pair) for pair in zip(best, values.T, strict=True)]
+            result[name] = Summary(regret, tuple(within))
+        return result
+
+    def _summary(self, weights: Floats | None, shares: Sequence[float]) -> dict[str, list[float]]:
+        """Regret, then the quality within each budget."""
+        best = self.best.curve(weights)
+        start = float(np.average(self.best.draft, weights=weights))
+        widest = float(np.average(self.best.tv, weights=weights))
+        budgets = np.array(shares) * widest
+        found = {OPTIMUM: [0.0, *self.quality(frontier(best, budgets)).tolist()]}
+        for name, rule in self.rules.items():
+            curve = rule.curve(weights)
+            within = self.quality(best_within(curve, start, budgets)).tolist()
+            found[name] = [mean_regret(curve, best, start, widest), *within]
+        return found
+
+    def _draws(self, draws: int) -> Ints:
+        """Numbers of the requests in each draw, shape (draws, R); the same on every call."""
+        requests = self.positions.requests
+        if requests < 2:
+            raise UnsupportedError("intervals are over requests: at least two are needed, got 1")
+        return np.random.default_rng(0).integers(requests, size=(draws, requests))
+
+
+def _rate(rejection: Floats | float) -> Floats:
+    """A mean of probabilities, rounding cut off."""
+    return np.clip(rejection, 0.0, 1.0)
+
+
+def _interval(best: Floats | float, draws: Floats) -> Interval:
+    low, high = np.quantile(draws, [0.025, 0.975]).tolist()
+    return Interval(float(best), low, high)

@@ -1,0 +1,87 @@
+"""Rules of verification: target distributions made of p and q, and the laws they really emit.
+
+See ``specsim.rules.base`` for what a rule is and what a new one needs.
+"""
+
+from __future__ import annotations
+
+from specsim.rules.accept_sets import GreedyLenient, GreedyMatch, TopBeta
+from specsim.rules.base import Array, DecideOn, DecidingRule, Distributions, Rule
+from specsim.rules.custom import Custom
+from specsim.rules.deferral import (
+    BildStar,
+    Chow,
+    ChowLog,
+    DeferralRule,
+    Diff,
+    DiffLog,
+    DraftDeferralRule,
+    Opt,
+    OptLog,
+)
+from specsim.rules.lossy import (
+    Lenient,
+    LenientRedraw,
+    LenientScaledResidual,
+    Lossy,
+    LossyStar,
+    SpecDecoding,
+)
+from specsim.rules.token import TokenV1, TokenV2, TokenV3
+
+RULES: dict[str, type[Rule]] = {
+    rule.__name__: rule
+    for rule in (
+        SpecDecoding,
+        Lenient,
+        LenientScaledResidual,
+        LenientRedraw,
+        Lossy,
+        LossyStar,
+        Chow,
+        ChowLog,
+        Diff,
+        DiffLog,
+        Opt,
+        OptLog,
+        BildStar,
+        TokenV1,
+        TokenV2,
+        TokenV3,
+        TopBeta,
+        GreedyMatch,
+        GreedyLenient,
+        Custom,
+    )
+}
+
+__all__ = [
+    "RULES",
+    "Array",
+    "BildStar",
+    "Chow",
+    "ChowLog",
+    "Custom",
+    "DecideOn",
+    "DecidingRule",
+    "DeferralRule",
+    "Diff",
+    "DiffLog",
+    "Distributions",
+    "DraftDeferralRule",
+    "GreedyLenient",
+    "GreedyMatch",
+    "Lenient",
+    "LenientRedraw",
+    "LenientScaledResidual",
+    "Lossy",
+    "LossyStar",
+    "Opt",
+    "OptLog",
+    "Rule",
+    "SpecDecoding",
+    "TokenV1",
+    "TokenV2",
+    "TokenV3",
+    "TopBeta",
+]

@@ -1,0 +1,236 @@
+"""How a rule is run over two models: speculatively, token by token, as an oracle, or by answers.
+
+A *model* is any function from a context (a tuple of tokens) to a row of probabilities (V,).  All
+randomness goes through ``choose``, which picks an entry of a row of weights: ``sampler`` draws,
+and ``law`` runs an execution along every choice and adds up the probabilities, which is exact
+where the tree of choices is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from specsim.checks import Floats, InvalidArgumentError, number, probability, whole
+from specsim.rules.base import Distributions, Rule
+from specsim.rules.deferral import DeferralRule, DraftDeferralRule
+
+Tokens = tuple[int, ...]
+Row = np.ndarray[Any, Any]
+Model = Callable[[Tokens], Row]
+Choose = Callable[[Row], int]
+# From the log probabilities of a response's tokens, (n,) with n >= 1, to its confidence in nats.
+Confidence = Callable[[Floats], float]
+
+# The small model drafts at most so many tokens before the large one is called
+# (Narasimhan24 E.1, after Kim23).
+WINDOW = 10
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What came out, and what it took.
+
+    tokens : those emitted
+    draft_runs : runs of the small model, one token each
+    target_reads : for each run of the large model, how many tokens it had not read before; the
+        prompt counts as read
+    """
+
+    tokens: Tokens
+    draft_runs: int
+    target_reads: Tokens
+
+    @property
+    def target_runs(self) -> int:
+        return len(self.target_reads)
+
+
+def speculative(
+    rule: Rule,
+    target: Model,
+    draft: Model,
+    prompt: Tokens,
+    gamma: int,
+    length: int,
+    choose: Choose,
+) -> Execution:
+    """Narasimhan24 Algorithm 4 (5 for a deferral rule), block after block, to ``length`` tokens.
+
+    The law of the text is the product of the rule's emitted laws m along it, whatever gamma.  A
+    last block that runs past the end is cut.
+    """
+    gamma, length = whole("gamma", gamma), whole("length", length)
+    text, draft_runs, reads = prompt, 0, []
+    while len(text) < len(prompt) + length:
+        block, runs = speculative_block(rule, target, draft, text, gamma, choose)
+        text, draft_runs = text + block, draft_runs + runs
+        reads.append(gamma + 1)
+    return Execution(text[len(prompt) :][:length], draft_runs, tuple(reads))
+
+
+def speculative_block(
+    rule: Rule, target: Model, draft: Model, text: Tokens, gamma: int, choose: Choose
+) -> tuple[Tokens, int]:
+    """The tokens of one block behind ``text``, 1..gamma + 1, and how often the draft ran for it.
+
+    The draft runs gamma times, and once more for a bonus token that depends on q.
+    """
+    q_rows: list[Row] = []
+    drafts: Tokens = ()
+    for _ in range(gamma):
+        q_rows.append(draft(text + drafts))
+        drafts += (choose(q_rows[-1]),)
+    p_rows = [target(text + drafts[:position]) for position in range(gamma + 1)]
+    for position, token in enumerate(drafts):
+        rows = Distributions(p_rows[position], q_rows[position])
+        chance = float(rule.accepted(rows)[token] / rows.q[token])
+        if choose(np.array([1 - chance, chance])) == 0:
+            return (*drafts[:position], choose(rule.residual(rows))), gamma
+    if rule.bonus_needs_draft:
+        q_rows.append(draft(text + drafts))
+    last = Distributions(p_rows[-1], q_rows[-1] if rule.bonus_needs_draft else p_rows[-1])
+    return (*drafts, choose(rule.bonus(last))), len(q_rows)
+
+
+def token_cascade(
+    rule: DraftDeferralRule,
+    target: Model,
+    draft: Model,
+    prompt: Tokens,
+    length: int,
+    choose: Choose,
+    window: int = WINDOW,
+) -> Execution:
+    """Narasimhan24 Algorithm 2: one token from q, or from p where the draft is unsure.
+
+    After ``window`` tokens of the draft in a row the next one comes from the target, unasked
+    (E.1).  Each run of the target reads all that came since its last one.
+    """
+    length, window = whole("length", length), whole("window", window)
+    text, draft_runs, reads = prompt, 0, []
+    unread = 1
+    while len(text) < len(prompt) + length:
+        if unread <= window:
+            q = draft(text)
+            draft_runs += 1
+            if not bool(rule.unsure(q)):
+                text += (choose(q),)
+                unread += 1
+                continue
+        text += (choose(target(text)),)
+        reads.append(unread)
+        unread = 1
+    return Execution(text[len(prompt) :], draft_runs, tuple(reads))
+
+
+def oracle_cascade(
+    rule: DeferralRule,
+    target: Model,
+    draft: Model,
+    prompt: Tokens,
+    length: int,
+    choose: Choose,
+) -> Execution:
+    """Narasimhan24 Algorithm 3: both models run at every token, and the rule chooses one.
+
+    Slower than either model alone: it shows what a rule could do, not what it saves.
+    """
+    length = whole("length", length)
+    text = prompt
+    for _ in range(length):
+        rows = Distributions(target(text), draft(text))
+        text += (choose(rows.p if bool(rule.defer(rows)) else rows.q),)
+    return Execution(text[len(prompt) :], length, (1,) * length)
+
+
+def sequence_cascade(
+    confidence: Confidence,
+    threshold: float,
+    target: Model,
+    draft: Model,
+    prompt: Tokens,
+    length: int,
+    choose: Choose,
+) -> Execution:
+    """A response of q, or one of p instead where confidence in q's is below ``threshold``, in nats.
+
+    Narasimhan24 eq. 1 is the sum of log probabilities with threshold log(1 - t).
+    """
+    length = whole("length", length, low=1)
+    text = prompt
+    logs = np.zeros(length)
+    for position in range(length):
+        q = draft(text)
+        token = choose(q)
+        logs[position] = np.log(q[token])
+        text += (token,)
+    if confidence(logs) >= threshold:
+        return Execution(text[len(prompt) :], length, ())
+    text = prompt
+    for _ in range(length):
+        text += (choose(target(text)),)
+    return Execution(text[len(prompt) :], length, (1,) * length)
+
+
+def sum_log_probability(logs: Floats) -> float:
+    """Log of the probability of the whole response: Chow's rule for sequences (eq. 1)."""
+    return float(logs.sum())
+
+
+def mean_log_probability(logs: Floats) -> float:
+    """The same per token, which does not punish length."""
+    return float(logs.mean())
+
+
+def quantile_log_probability(level: float) -> Confidence:
+    """The quantile of the tokens' log probabilities: 0 is the least sure token, 1 the surest."""
+    level = probability("level", level)
+
+    def confidence(logs: Floats) -> float:
+        return float(np.quantile(logs, level))
+
+    return confidence
+
+
+def sampler(rng: Generator) -> Choose:
+    """Draws from weights that need not sum to exactly one."""
+
+    def choose(weights: Row) -> int:
+        ends = np.cumsum(weights, dtype=np.float64)
+        # Below the last end, so what is found has weight.
+        return int(np.searchsorted(ends, rng.random() * ends[-1], side="right"))
+
+    return choose
+
+
+def law(execution: Callable[[Choose], Any], most_runs: int = 1_000_000) -> dict[Any, float]:
+    """The exact law of what ``execution`` returns, by running it along every choice it can make.
+
+    ``execution`` must depend on nothing but its choices.  Weights are taken as probabilities.
+    """
+    total: dict[Any, float] = {}
+    pending: list[Tokens] = [()]
+    for _ in range(int(number("most_runs", most_runs, low=1))):
+        if not pending:
+            return total
+        script, probability_so_far, made = pending.pop(), 1.0, 0
+
+        def choose(weights: Row) -> int:
+            nonlocal script, probability_so_far, made
+            if made == len(script):
+                possible = np.flatnonzero(weights > 0).tolist()
+                pending.extend((*script, other) for other in possible[1:])
+                script = (*script, possible[0])
+            choice = script[made]
+            made += 1
+            probability_so_far *= float(weights[choice])
+            return choice
+
+        result = execution(choose)
+        total[result] = total.get(result, 0.0) + probability_so_far
+    raise InvalidArgumentError(f"the execution has more than {most_runs} ways to go")

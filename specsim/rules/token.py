@@ -1,0 +1,97 @@
+"""Token-specific deferral: keep the draft's probability of good tokens, spread the rest as p.
+
+With r(v) = 1 for a token v that is deferred and eta = sum_v r(v) q(v),
+
+    pi(v) = (1 - r(v)) q(v) + eta p(v)
+
+(Narasimhan24 eq. 11), which sums to one, so m = pi.  Ties keep the draft.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from array_api_compat import array_namespace
+
+from specsim.checks import number
+from specsim.rules.base import Array, DecidingRule, Distributions, at
+
+
+@dataclass(frozen=True)
+class _TokenRule(DecidingRule):
+    """r(v) = 1[score(v) < bound]; deciding rows give both, q and p as sampled give pi."""
+
+    threshold: float
+    allowed: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = self.allowed
+        object.__setattr__(
+            self, "threshold", number("threshold", self.threshold, low=low, high=high)
+        )
+
+    @abstractmethod
+    def score(self, rows: Distributions) -> Array:
+        """What stands for the quality of each token, shape (..., V)."""
+
+    def bound(self, rows: Distributions) -> Array:
+        """What a token must reach, shape (...)."""
+        p = self.decision_p(rows)
+        return array_namespace(p).max(p, axis=-1) - self.threshold
+
+    def deferred(self, rows: Distributions) -> Array:
+        """r, shape (..., V), bool."""
+        return self.score(rows) < self.bound(rows)[..., None]
+
+    def target(self, rows: Distributions) -> Array:
+        xp = array_namespace(rows.p)
+        deferred = xp.where(self.deferred(rows), rows.q, 0.0)
+        spread = xp.sum(deferred, axis=-1, keepdims=True)
+        return rows.q - deferred + spread * rows.p
+
+    def accepted_at(self, rows: Distributions, tokens: Array) -> Array:
+        xp = array_namespace(rows.p)
+        p, q = at(rows.p, tokens), at(rows.q, tokens)
+        score, bound = self.score(rows), self.bound(rows)
+        # q with a minus where it is deferred, zero at a tie: these passes over the row take half
+        # the time of a comparison and a choice by its outcome.
+        signed = rows.q * xp.sign(score - bound[..., None])
+        spread = (xp.sum(xp.abs(signed), axis=-1) - xp.sum(signed, axis=-1)) / 2
+        kept = xp.where(at(score, tokens) < bound, 0.0, q)
+        return xp.minimum(q, kept + spread * p)
+
+
+@dataclass(frozen=True)
+class TokenV1(_TokenRule):
+    """r(v) = 1[q(v) < max p - t], t in [-1, 1] (Narasimhan24 eq. 13)."""
+
+    def score(self, rows: Distributions) -> Array:
+        return self.decision_q(rows)
+
+
+@dataclass(frozen=True)
+class TokenV2(_TokenRule):
+    """r(v) = 1[p(v) < max p - t], t in [-1, 1]; pi = p below 0, q at 1 (Narasimhan24 eq. 14)."""
+
+    def score(self, rows: Distributions) -> Array:
+        return self.decision_p(rows)
+
+
+@dataclass(frozen=True)
+class TokenV3(_TokenRule):
+    """r(v) = 1[p(v) < (1 - t) max p], t in [0, 1] (Narasimhan24 eq. 15).
+
+    pi = q at t = 1.  Not lossless at t = 0: pi of the target's top token exceeds p (errata).
+    """
+
+    allowed: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def score(self, rows: Distributions) -> Array:
+        return self.decision_p(rows)
+
+    def bound(self, rows: Distributions) -> Array:
+        p = self.decision_p(rows)
+        return array_namespace(p).max(p, axis=-1) * (1 - self.threshold)
