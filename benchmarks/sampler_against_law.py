@@ -23,7 +23,7 @@ from specsim.checks import Floats
 from specsim.rules import Distributions, Rule
 from specsim.rules.verify import verify_positions
 
-DRAWS, AT_ONCE, VOCABULARY = 10_000_000, 500_000, 24
+DRAWS, AT_ONCE, VOCABULARY = 10_000_000, 20_000, 24
 ALARM = 1e-6
 RULES: list[Rule] = [
     rules.SpecDecoding(),

@@ -31,9 +31,11 @@ AnyFloats = npt.NDArray[np.floating[Any]]
 BLOCK = 1 << 15
 
 # The start of the root is within 0.15 %, and a quarter of a token is close enough: up to this
-# gamma the start alone decides, and single precision holds it (a c under 1e-38 then counts as
-# zero, which no float64 value of EWIF can tell).
+# gamma the start alone decides.
 _COARSE = 128
+
+# A margin that single precision cannot have made up: there its error stays under 1e-6.
+_CLEAR = np.float32(3e-5)
 
 
 def blockwise(
@@ -125,35 +127,54 @@ def best_gamma(alpha: npt.ArrayLike, c: npt.ArrayLike, gamma_max: int = 64) -> I
 def _best(alpha: Floats, c: Floats, gamma_max: int) -> AnyFloats:
     """``best_gamma`` of one block; nan and infinity on the way are sorted out at the end.
 
+    Single precision decides where it can, in half the time; double precision decides the rest.
+    """
+    pays = alpha > c
+    if gamma_max > _COARSE:
+        n, _ = _neighbour(alpha, c, steps=2)
+    else:
+        n, margin = _neighbour(alpha.astype(np.float32), c.astype(np.float32), steps=0)
+        # Up to 0.99, 1 - a and ln a keep five digits of single precision's seven.
+        unsure = ~(margin > _CLEAR)
+        unsure |= alpha > 0.99
+        unsure &= pays
+        at = np.flatnonzero(unsure)
+        n[at], _ = _neighbour(alpha[at], c[at], steps=0)
+    # Where EWIF grows for ever n is infinite or nan.
+    np.fmin(n, n.dtype.type(gamma_max), out=n)
+    n *= pays
+    return n
+
+
+def _neighbour(alpha: AnyFloats, c: AnyFloats, *, steps: int) -> tuple[AnyFloats, AnyFloats]:
+    """The better neighbour of the real root, and by how much, relative to the cost.
+
     The whole optimum is ceil(root - theta) with theta in (0, 1/2], so with the root known within
     a quarter it is n or n + 1, n = floor(root + 1/4).
     """
+    number = alpha.dtype.type
     log_alpha = np.log(alpha)
-    if gamma_max <= _COARSE:
-        n = _stationary(log_alpha.astype(np.float32), c.astype(np.float32), steps=0)
-    else:
-        n = _stationary(log_alpha, c, steps=2)
-    n -= n.dtype.type(0.75)
+    n = _stationary(log_alpha, c, steps=steps)
+    n -= number(0.75)
     np.floor(n, out=n)
-    np.maximum(n, np.ones_like(n), out=n)  # alpha > c: at least one; nan stays
+    np.maximum(n, number(1.0), out=n)  # alpha > c: at least one; nan stays
 
     # In place from here on: this is the hot path, and a temporary costs as much as its sum.
     # The test of n against n + 1 is the module's, both sides times 1 - a: 1 - a^(n+1) for E[N].
-    gamma = n.astype(np.float64)
-    miss = 1.0 - alpha
-    tokens = np.multiply(log_alpha, gamma, out=log_alpha)
+    miss = number(1.0) - alpha
+    tokens = np.multiply(log_alpha, n, out=log_alpha)
     np.expm1(tokens, out=tokens)
     tokens *= alpha
     np.subtract(miss, tokens, out=tokens)
-    cost = np.multiply(gamma, c, out=gamma)
-    cost += 1.0
+    cost = n * c
+    cost += number(1.0)
     cost *= miss
     tokens *= np.add(cost, c, out=miss)
     n += cost > tokens
-    # Where EWIF grows for ever n is infinite or nan.
-    np.fmin(n, np.full_like(n, gamma_max), out=n)
-    n *= alpha > c
-    return n
+    tokens -= cost
+    np.abs(tokens, out=tokens)
+    tokens /= cost
+    return n, tokens
 
 
 def search(
