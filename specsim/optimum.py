@@ -28,7 +28,7 @@ from specsim.checks import Floats, Ints, numbers, probabilities, whole
 AnyFloats = npt.NDArray[np.floating[Any]]
 
 # Numbers to a block: its arrays stay in a core's own cache, and a call of numpy costs little.
-BLOCK = 1 << 15
+BLOCK = 1 << 14
 
 # The start of the root is within 0.15 %, and a quarter of a token is close enough: up to this
 # gamma the start alone decides.
@@ -36,6 +36,7 @@ _COARSE = 128
 
 # A margin that single precision cannot have made up: there its error stays under 1e-6.
 _CLEAR = np.float32(3e-5)
+_CLEAR_DOUBLE = 1e-13
 
 
 def blockwise(
@@ -127,26 +128,30 @@ def best_gamma(alpha: npt.ArrayLike, c: npt.ArrayLike, gamma_max: int = 64) -> I
 def _best(alpha: Floats, c: Floats, gamma_max: int) -> AnyFloats:
     """``best_gamma`` of one block; nan and infinity on the way are sorted out at the end.
 
-    Single precision decides where it can, in half the time; double precision decides the rest.
+    Single precision decides where it can, in half the time; double precision decides the rest,
+    but for near-ties that only more digits can tell apart (where the platform has them).
     """
-    pays = alpha > c
-    if gamma_max > _COARSE:
-        n, _ = _neighbour(alpha, c, steps=2)
-    else:
+    unsure = pays = alpha > c
+    if coarse := gamma_max <= _COARSE:
         n, margin = _neighbour(alpha.astype(np.float32), c.astype(np.float32), steps=0)
         # Up to 0.99, 1 - a and ln a keep five digits of single precision's seven.
-        unsure = ~(margin > _CLEAR)
+        unsure = ~(margin > _CLEAR)  # nan too
         unsure |= alpha > 0.99
         unsure &= pays
-        at = np.flatnonzero(unsure)
-        n[at], _ = _neighbour(alpha[at], c[at], steps=0)
+    else:
+        n = np.ones(alpha.shape)
+    at = np.flatnonzero(unsure)
+    for number in (np.float64, np.longdouble):
+        a, cost = alpha[at].astype(number), c[at].astype(number)
+        n[at], margin = _neighbour(a, cost, steps=0 if coarse else 2)
+        at = at[margin < _CLEAR_DOUBLE]
     # Where EWIF grows for ever n is infinite or nan.
     np.fmin(n, n.dtype.type(gamma_max), out=n)
     n *= pays
     return n
 
 
-def _neighbour(alpha: AnyFloats, c: AnyFloats, *, steps: int) -> tuple[AnyFloats, AnyFloats]:
+def _neighbour(alpha: Any, c: Any, *, steps: int) -> tuple[AnyFloats, AnyFloats]:
     """The better neighbour of the real root, and by how much, relative to the cost.
 
     The whole optimum is ceil(root - theta) with theta in (0, 1/2], so with the root known within

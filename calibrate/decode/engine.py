@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from transformers import DynamicCache
@@ -33,17 +33,46 @@ class Runs:
     def count(self) -> int:
         return self.widths.total()
 
+    def add(self, width: int, seconds: float) -> None:
+        """One run over ``width`` new tokens."""
+        self.widths[width] += 1
+        self.seconds += seconds
+
+    def __add__(self, other: Runs) -> Runs:
+        return Runs(self.widths + other.widths, self.seconds + other.seconds)
+
+
+class Counted(Protocol):
+    """What runs during a request and is counted: a model, or a drafter without one.
+
+    context : the longest text that it can read
+    """
+
+    name: str
+    runs: Runs
+    context: int
+
+    def prefill(self, prompt: Sequence[int]) -> None:
+        """Start a request: forget the last one and its counts, and read the prompt."""
+
 
 class CachedModel:
     """A causal model with the key-value cache of one request.
 
     Counts every decoding run.  On an accelerator each run is waited for only when ``timed``,
     since waiting costs time itself.  ``vocabulary`` cuts the logits to the tokens that target and
-    draft share: models of one tokenizer may be padded to different sizes.
+    draft share: models of one tokenizer may be padded to different sizes.  ``name`` is what the
+    runs are counted under where the model drafts.
     """
 
-    def __init__(self, model: Any, vocabulary: int | None = None, timed: bool = True) -> None:
-        self.model, self.timed = model, timed
+    def __init__(
+        self,
+        model: Any,
+        vocabulary: int | None = None,
+        timed: bool = True,
+        name: str = "draft",
+    ) -> None:
+        self.model, self.timed, self.name = model, timed, name
         self.vocabulary: int = vocabulary or model.config.get_text_config().vocab_size
         self.device = next(model.parameters()).device
         self.context: int = model.config.get_text_config().max_position_embeddings
@@ -68,8 +97,7 @@ class CachedModel:
         logits = self._forward(ids, keep=0)
         if self.timed:
             wait(self.device)
-        self.runs.seconds += time.perf_counter() - start
-        self.runs.widths[ids.shape[1]] += 1
+        self.runs.add(ids.shape[1], time.perf_counter() - start)
         return logits[0, :, : self.vocabulary]
 
     def forget(self, tokens: int) -> None:
@@ -99,7 +127,8 @@ class Decoded:
     tokens : emitted tokens, at most as many as asked for, end-of-text included
     accepted : draft tokens accepted in each block, before the request's end cuts it
     drafted : draft tokens proposed in each block
-    target, draft : decoding runs of each model
+    target : decoding runs of the target
+    drafts : those of everything that drafts, by name
     seconds : wall-clock of all blocks, prefill excluded
     """
 
@@ -107,8 +136,13 @@ class Decoded:
     accepted: list[int]
     drafted: list[int]
     target: Runs
-    draft: Runs
+    drafts: Mapping[str, Runs]
     seconds: float
+
+    @property
+    def draft(self) -> Runs:
+        """Decoding runs of all drafters together."""
+        return sum(self.drafts.values(), Runs())
 
     @property
     def calls(self) -> int:
@@ -130,19 +164,19 @@ class Request:
         max_new_tokens: int,
         end_of_text: int | None,
         target: CachedModel,
-        draft: CachedModel | None = None,
+        *drafts: Counted,
     ) -> None:
-        models = [target, draft] if draft else [target]
+        models = [target, *drafts]
         _check(prompt, max_new_tokens, models)
         self.max_new_tokens, self.end_of_text = max_new_tokens, end_of_text
         self.tokens: list[int] = []
         self.accepted: list[int] = []
         self.drafted: list[int] = []
         self.done = max_new_tokens == 0
-        self._models = models
         for model in models:
             model.prefill(prompt)
-        self._runs = [model.runs for model in models]
+        self._target = target.runs
+        self._drafts = {draft.name: draft.runs for draft in drafts}
 
     @property
     def to_go(self) -> int:
@@ -160,8 +194,9 @@ class Request:
         self.done = self.done or self.to_go == 0
 
     def result(self, seconds: float) -> Decoded:
-        target, draft = [*self._runs, Runs()][:2]
-        return Decoded(self.tokens, self.accepted, self.drafted, target, draft, seconds)
+        return Decoded(
+            self.tokens, self.accepted, self.drafted, self._target, self._drafts, seconds
+        )
 
 
 class Decoding:
@@ -189,10 +224,13 @@ class Decoding:
         return self.request.result(self._seconds)
 
 
-def _check(prompt: Sequence[int], max_new_tokens: int, models: Sequence[CachedModel]) -> None:
+def _check(prompt: Sequence[int], max_new_tokens: int, models: Sequence[Counted]) -> None:
     """A request must have a prompt and fit the models' contexts, each with a cache of its own."""
     if len({id(model) for model in models}) < len(models):
         raise DecodingError("each model needs a cache of its own: wrap it in its own CachedModel")
+    names = [model.name for model in models[1:]]
+    if len(set(names)) < len(names):
+        raise DecodingError(f"drafters need names of their own, got {', '.join(names)}")
     if not prompt:
         raise DecodingError("prompt is empty, expected at least one token")
     if max_new_tokens < 0:
