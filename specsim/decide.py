@@ -69,14 +69,18 @@ class _ArrayEvaluation(Evaluation):
     A sweep over 10^7 settings that asks only for gamma then does not pay for five more arrays.
     """
 
-    def __init__(self, setting: _Setting, gamma: Ints, at_gamma_max: npt.NDArray[np.bool_]) -> None:
-        self.__dict__.update(_setting=setting, gamma=gamma, at_gamma_max=at_gamma_max)
+    def __init__(self, setting: _Setting, gamma: Ints, end: int | None) -> None:
+        self.__dict__.update(_setting=setting, gamma=gamma, _end=end)
 
     def __getattr__(self, name: str) -> Any:
         if name not in _FIELDS:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self.__dict__[name] = self._setting.figure(name, self.gamma)
-        return self.__dict__[name]
+        if name == "at_gamma_max":
+            value = np.asarray(self.gamma == self._end)
+        else:
+            value = self._setting.figure(name, self.gamma)
+        self.__dict__[name] = value
+        return value
 
 
 @dataclass(frozen=True)
@@ -139,11 +143,10 @@ class _Setting:
         }[name]
         return optimum.blockwise(formula, self.alpha, self.c, gamma)
 
-    def at(self, gamma: Ints, at_gamma_max: npt.NDArray[np.bool_]) -> Evaluation:
-        """The evaluation at ``gamma``."""
+    def at(self, gamma: Ints, end: int | None = None) -> Evaluation:
+        """The evaluation at ``gamma``; ``end`` is the largest that a search considered."""
         shape = np.broadcast_shapes(self.alpha.shape, self.c.shape, gamma.shape)
-        both = np.broadcast_to(gamma, shape), np.broadcast_to(at_gamma_max, shape)
-        figures = _ArrayEvaluation(self, *both)
+        figures = _ArrayEvaluation(self, np.broadcast_to(gamma, shape), end)
         if shape:
             return figures
         return Evaluation(*(getattr(figures, name).item() for name in _FIELDS))
@@ -230,7 +233,7 @@ def evaluate(
     verify = _verify(verify_slope, verify_cost)
     longest = max([int(lengths.max()), *_known_lengths(acceptance, verify)])
     setting = _setting(alpha, c, acceptance, verify, longest, c_ops, c_memory, overhead)
-    return setting.at(lengths, np.zeros(lengths.shape, dtype=np.bool_))
+    return setting.at(lengths)
 
 
 def optimize(
@@ -259,7 +262,7 @@ def optimize(
     longest = min([gamma_max, *_known_lengths(acceptance, verify)])
     setting = _setting(alpha, c, acceptance, verify, longest, c_ops, c_memory, overhead)
     gamma = _best_gamma(setting)
-    return setting.at(gamma, np.equal(gamma, longest))
+    return setting.at(gamma, longest)
 
 
 def _best_gamma(setting: _Setting) -> Ints:
@@ -275,7 +278,7 @@ def _best_gamma(setting: _Setting) -> Ints:
         return optimum.blockwise(best, setting.alpha, setting.c, dtype=np.int64)
     slope, overhead = setting.verify.slope, setting.overhead
     c = optimum.effective_cost(setting.c, slope, overhead) if slope or overhead else setting.c
-    gamma = optimum.best_gamma(setting.alpha, c, setting.longest)
+    gamma = optimum.closed_form(setting.alpha, c, setting.longest)
     if overhead:
         # The best length that drafts may still lose to plain decoding, which pays no overhead.
         gamma = np.where(setting.figure("speedup", gamma) > 1.0, gamma, 0)

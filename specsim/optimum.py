@@ -116,7 +116,11 @@ def best_gamma(alpha: npt.ArrayLike, c: npt.ArrayLike, gamma_max: int = 64) -> I
     for ever, at c = 0 < alpha and at alpha = 1 > c.
     """
     alpha, c = probabilities("alpha", alpha), numbers("c", c, low=0.0)
-    gamma_max = whole("gamma_max", gamma_max)
+    return closed_form(alpha, c, whole("gamma_max", gamma_max))
+
+
+def closed_form(alpha: Floats, c: Floats, gamma_max: int) -> Ints:
+    """``best_gamma`` of arguments that are known to be right."""
 
     def best(alpha: Floats, c: Floats) -> AnyFloats:
         return _best(alpha, c, gamma_max)
