@@ -161,6 +161,7 @@ def _key(pair: Pair, settings: Settings) -> str:
         str(next(pair.target.model.parameters()).dtype),
         str(target_device(pair)),
         str(torch.__version__),
+        transformers.__version__,
         {**asdict(settings), "repeats": None},
     ]
     return hashlib.sha256(msgspec.json.encode(decisive)).hexdigest()[:12]

@@ -90,6 +90,9 @@ class CachedModel:
             ids = torch.tensor([list(prompt[:-1])], device=self.device)
             self._forward(ids, keep=1)
             wait(self.device)
+        # Layers with a sliding window keep what a rejection may want back only if told so.
+        if any(self.cache.is_sliding):
+            self.cache.activate_past_recording()
 
     def read(self, ids: torch.Tensor) -> torch.Tensor:
         """One decoding run over new tokens of shape (1, n); logits of shape (n, V)."""

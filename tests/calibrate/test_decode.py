@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from itertools import product
 from pathlib import Path
@@ -118,6 +119,36 @@ def test_context_is_respected(models: dict[str, CachedModel]) -> None:
         ).finish()
     with pytest.raises(DecodingError, match="prompt is empty"):
         plain(models["target"], [], 4, GREEDY, generator(CPU, 0)).finish()
+
+
+def test_a_sliding_window_is_cut_back_like_any_cache() -> None:
+    from transformers import MistralConfig, MistralForCausalLM
+
+    torch.manual_seed(3)
+    model = MistralForCausalLM(
+        MistralConfig(
+            vocab_size=64,
+            hidden_size=16,
+            intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            sliding_window=8,
+            initializer_range=0.5,
+        )
+    ).eval()
+    target, stranger = CachedModel(model), CachedModel(copy.deepcopy(model))
+    for parameter in stranger.model.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    text = plain(target, [5, 6, 7], 40, GREEDY, generator(CPU, 0)).finish().tokens
+    whole = model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=40, do_sample=False)
+    assert text == whole[0, 3:].tolist()
+    for gamma in (1, 3, 6):
+        decoded = speculative(target, stranger, [5, 6, 7], gamma, 40, GREEDY, generator(CPU, 0))
+        result = decoded.finish()
+        assert result.tokens == text
+        # Some drafts were kept and some were not, or nothing was cut back.
+        assert 0 < sum(result.accepted) < sum(result.drafted)
 
 
 @pytest.fixture(scope="module")

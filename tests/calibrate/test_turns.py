@@ -1,0 +1,102 @@
+"""Decoding in turns: side by side is the same work as one after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from calibrate.decode.engine import Decoded, Runs
+from calibrate.decode.plain import plain
+from calibrate.models import Pair, load_pair
+from calibrate.sampling import Sampling
+from calibrate.trace import DECODING, generator
+from calibrate.turns import Requests, Turns, _round_robin, decode_in_turns
+from calibrate.validate import check_counts
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def pair(tiny_family: dict[str, Path]) -> Pair:
+    return load_pair(str(tiny_family["target"]), str(tiny_family["draft"]), CPU)
+
+
+def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair) -> None:
+    prompts = [[5, 6, 7], [8, 9]]
+    sets = [Requests(prompts, Sampling(temperature), 30) for temperature in (0.0, 1.0)]
+    end = pair.target.end_of_text
+    turns, run_times = decode_in_turns(pair, sets, [1, 3], [3, 33], gamma_max=3, seed=4)
+    for index, (each, decoded) in enumerate(zip(sets, turns, strict=True)):
+        assert sorted(decoded.decoded) == [0, 1, 3]
+        assert decoded.lengths(3)[0] == 30
+        for gamma in (0, 1, 3):
+            for request in range(2):
+                random = generator(CPU, DECODING, 4, index, request, gamma)
+                alone = each.start(request, gamma, *pair.cached(), random, end).finish()
+                found = decoded.decoded[gamma][request]
+                assert (found.tokens, found.accepted) == (alone.tokens, alone.accepted)
+                assert found.target.widths == alone.target.widths
+                assert found.draft.widths == alone.draft.widths
+    assert turns[0].same_text(1)
+    assert turns[0].same_text(3)
+    # Every width of both models, at both contexts.
+    measured = {(row.model, row.tokens, row.context) for row in run_times}
+    assert measured == {
+        (model, tokens, context)
+        for model in ("target", "draft")
+        for tokens in range(1, 5)
+        for context in (3, 33)
+    }
+
+
+def test_a_decoding_can_be_taken_up_again(pair: Pair) -> None:
+    target, _ = pair.cached()
+    whole = plain(target, [5, 6], 12, Sampling(1.0), generator(CPU, 1)).finish()
+    target, _ = pair.cached()
+    decoding = plain(target, [5, 6], 12, Sampling(1.0), generator(CPU, 1))
+    goals = [decoding.advance(goal) for goal in (4, 4, 8, 12)]
+    assert goals == [True, True, True, False]
+    assert decoding.finish().tokens == whole.tokens
+    assert decoding.finish().calls == 12
+
+
+def test_every_set_is_spread_over_the_whole_time() -> None:
+    order = _round_robin([2, 6])
+    assert sorted(order) == [(0, 0), (0, 1), *((1, request) for request in range(6))]
+    where = [place for place, (index, _) in enumerate(order) if index == 0]
+    assert where[0] < 4 <= where[1]
+    assert [request for index, request in order if index == 1] == list(range(6))
+
+
+def decoded(tokens: int, calls: int, seconds: float) -> Decoded:
+    runs = Runs()
+    runs.widths[1] = calls
+    return Decoded(list(range(tokens)), [0] * calls, [0] * calls, runs, Runs(), seconds)
+
+
+def test_speedup_is_of_time_per_token() -> None:
+    turns = Turns(
+        {
+            0: [decoded(10, 10, 1.0), decoded(5, 5, 0.5)],
+            2: [decoded(10, 4, 0.4), decoded(5, 3, 0.35)],
+        }
+    )
+    low, best, high = turns.speedup(2)
+    assert best == pytest.approx(1.5 / 0.75)
+    # Requests give 2.5 and 0.5 / 0.35; every draw lies between.
+    assert 0.5 / 0.35 - 1e-9 <= low <= best <= high <= 2.5 + 1e-9
+    # A prediction that is right about each request leaves no uncertainty.
+    expected = np.array([1.0, 0.5]), np.array([0.4, 0.35])
+    assert turns.speedup(2, expected) == pytest.approx((2.0, 2.0, 2.0))
+
+
+def test_counts_that_contradict_the_replay_are_named() -> None:
+    row = {"temperature": 0.0, "prompts": "unseen", "gamma": 3, "requests": 8, "exact": True}
+    assert check_counts([{**row, "z": 0.0}]) == []
+    (text,) = check_counts([{**row, "exact": False, "z": 0.0}])
+    assert "gamma 3: text or number of calls" in text
+    (text,) = check_counts([{**row, "temperature": 1.0, "exact": None, "z": -30.0}])
+    assert "z -30.0" in text
