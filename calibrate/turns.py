@@ -28,8 +28,9 @@ from specsim.checks import Floats
 from specsim.profiles import RunTime
 
 _BOOTSTRAP_DRAWS = 1000
-# Tokens that one decoder emits before the next has its go: some ten or twenty milliseconds.
-_SLICE = 4
+# Tokens that one decoder emits before the next has its go: some tens of milliseconds.  With fewer,
+# reading its own keys and values back into the processor's caches after the others' would count.
+_SLICE = 16
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,8 @@ def command(
 
     Predictions come from the profile's traces; run times are measured again between the turns,
     since machines drift.  Exits 1 when speedups are further off than the tolerances, or counted
-    calls contradict the replay.
+    calls contradict the replay.  Unseen requests may accept more or less than the calibration's by
+    chance: z judges that, and the tolerances judge their cost.
     """
     from specsim.report.tables import render
 
@@ -106,13 +107,20 @@ def command(
 def check_speedups(
     rows: Sequence[Mapping[str, Any]], median_tolerance: float, tolerance: float
 ) -> list[str]:
-    """Where the speedups were further off than allowed; says how far off they were."""
-    errors = [abs(row["relative_error"]) for row in rows]
-    worst = max(rows, key=lambda row: abs(row["relative_error"]))
+    """Where the speedups were further off than allowed; says how far off they were.
+
+    Unseen requests accept more or less than the calibration's by chance, and z judges that; what
+    is left to judge there is the cost.
+    """
+    errors = [
+        abs(row["relative_error" if row["prompts"] == "calibration" else "cost_error"])
+        for row in rows
+    ]
+    worst = rows[errors.index(max(errors))]
     click.echo(
-        f"relative error of the speedup: median {median(errors):.1%}, worst {max(errors):.1%} "
-        f"(temperature {worst['temperature']:g}, {worst['prompts']} prompts, "
-        f"gamma {worst['gamma']})",
+        "relative error of the speedup (on unseen prompts of its cost): median "
+        f"{median(errors):.1%}, worst {max(errors):.1%} (temperature {worst['temperature']:g}, "
+        f"{worst['prompts']} prompts, gamma {worst['gamma']})",
         err=True,
     )
     failures = []
