@@ -42,7 +42,7 @@ _FOR_PEOPLE = (
 @click.option(
     "--requests",
     type=Whole(2),
-    default=12,
+    default=8,
     show_default=True,
     help="Requests on each set of prompts, at most.",
 )
