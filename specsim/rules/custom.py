@@ -12,7 +12,7 @@ from specsim.checks import InvalidArgumentError
 from specsim.rules.base import Array, Distributions, Rule
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Custom(Rule):
     """pi = function(p, q), arrays of shape (..., V) to one of the same shape.
 
@@ -28,6 +28,10 @@ class Custom(Rule):
             raise InvalidArgumentError(
                 f"function must take p and q and return pi, got {self.function!r}"
             )
+
+    def __repr__(self) -> str:
+        # The name, not the address in memory, which differs from run to run.
+        return f"Custom({getattr(self.function, '__qualname__', type(self.function).__name__)})"
 
     def target(self, rows: Distributions) -> Array:
         pi = self.function(rows.p, rows.q)

@@ -17,9 +17,9 @@ from numpy.random import Generator
 from specsim.checks import InvalidArgumentError
 from specsim.rules.base import Array, Distributions, Rule, at, check_values
 
-# Entries of p handled at once: 8 MiB in float32.  With q and what is made of the two they stay in
-# the last cache of a CPU, and there are enough of them to make the calls' own time small.
-CELLS_AT_ONCE = 2**21
+# Entries of p handled at once: 2 MiB in float32.  With q and what is made of the two they stay in
+# the last cache of a CPU, and the allocator hands the same memory out again.
+CELLS_AT_ONCE = 2**19
 # Entries that a draw from a row searches at once.
 _SEGMENT = 256
 
@@ -137,6 +137,8 @@ def draw(weights: Array, draws: Array) -> Array:
     """
     xp = array_namespace(weights)
     rows, size = weights.shape
+    if size <= _SEGMENT:
+        return _pick(xp.astype(weights, draws.dtype), draws)[0]
     missing = -size % _SEGMENT
     if missing:
         nothing = xp.zeros((rows, missing), dtype=weights.dtype, device=weights.device)
