@@ -1,8 +1,8 @@
-"""Speculative decoding (Leviathan23 Alg 1) with one draft model and key-value caches.
+"""Speculative decoding (Leviathan23 Alg 1) with any drafter, under any rule of verification.
 
-Each block: the draft proposes up to gamma tokens, one run each; the target reads the last
-emitted token and the proposal in one run; the longest accepted prefix is kept, then comes a
-recovered token (drawn from norm(max(0, p - q))) or, after full acceptance, a bonus token.
+Each block: the drafter proposes up to gamma tokens; the target reads the last emitted token and
+the proposal in one run; the longest accepted prefix is kept, then comes a recovered token or,
+after full acceptance, a bonus token.
 """
 
 from __future__ import annotations
@@ -11,105 +11,73 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+from calibrate.decode.drafters.base import Drafter, Drawing
+from calibrate.decode.drafters.neural import Neural
 from calibrate.decode.engine import CachedModel, Decoding, Request
+from calibrate.decode.text import Text
+from calibrate.decode.verification import Observer, drawing_for, verify_rows, verify_tokens
 from calibrate.sampling import Sampling
+from specsim.checks import whole
+from specsim.rules import Rule, SpecDecoding
+
+_LOSSLESS = SpecDecoding()
 
 
 def speculative(
     target: CachedModel,
-    draft: CachedModel,
+    drafter: Drafter | CachedModel,
     prompt: Sequence[int],
-    gamma: int,
+    gamma: int | None,
     max_new_tokens: int,
     sampling: Sampling,
     generator: torch.Generator,
     end_of_text: int | None = None,
+    rule: Rule = _LOSSLESS,
+    observe: Observer | None = None,
 ) -> Decoding:
-    """Decode one request.  A block never drafts past ``max_new_tokens``."""
-    request = Request(prompt, max_new_tokens, end_of_text, target, draft)
-    blocks = _blocks(request, target, draft, prompt[-1], gamma, sampling, generator)
+    """Decode one request.
+
+    drafter : a model drafts token by token
+    gamma : the most tokens drafted in a block, or None where the drafter has a length of its own;
+        a block never drafts past ``max_new_tokens``
+    rule : what p and q make of a draft token; see ``verification.lenient`` for lenience
+    observe : sees every block with the rows that decided it
+    """
+    if isinstance(drafter, CachedModel):
+        drafter = Neural(drafter)
+    if gamma is not None:
+        gamma = whole("gamma", gamma)
+    request = Request(prompt, max_new_tokens, end_of_text, target, *drafter.sources)
+    text = Text(prompt, len(prompt) + max_new_tokens, target.vocabulary, target.device)
+    drafter.begin(text)
+    drawing = drawing_for(rule, Drawing(sampling, generator, rows=observe is not None))
+    blocks = _blocks(request, text, target, drafter, gamma, rule, drawing, observe)
     return Decoding(request, blocks)
 
 
 @torch.inference_mode()
 def _blocks(
     request: Request,
+    text: Text,
     target: CachedModel,
-    draft: CachedModel,
-    last: int,
-    gamma: int,
-    sampling: Sampling,
-    generator: torch.Generator,
+    drafter: Drafter,
+    gamma: int | None,
+    rule: Rule,
+    drawing: Drawing,
+    observe: Observer | None,
 ) -> Iterator[None]:
-    # What each model has still to read: the last token, and for the draft also its own last
-    # proposal when that was accepted, since drafting never reads it.
-    unread = latest = torch.tensor([[last]], device=target.device)
+    reader = text.reader(target)
     while True:
-        length = min(gamma, request.to_go - 1)
-        proposal, q = _propose(draft, unread, length, sampling, generator)
-        logits = target.read(torch.cat([latest, *proposal], dim=1))
-        block, count = _verify(logits, proposal, q, sampling, generator)
-        latest = block[:, -1:]
-        target.forget(length - count)
-        if count == length:
-            unread = block[:, -2:]
+        start = len(text)
+        room = request.to_go - 1
+        rows = drafter.propose(room if gamma is None else min(gamma, room), drawing)
+        length = len(text) - start
+        if drawing.rows:
+            block = verify_rows(text, start, reader, rows, rule, drawing, drafter)
+            count = block.accepted
+            if observe:
+                observe(block)
         else:
-            draft.forget(length - 1 - count)
-            unread = latest
-        request.emit(block[0].tolist(), count, length)
+            count = verify_tokens(text, start, reader)
+        request.emit(text.tokens()[start:], count, length)
         yield
-
-
-def _propose(
-    draft: CachedModel,
-    unread: torch.Tensor,
-    length: int,
-    sampling: Sampling,
-    generator: torch.Generator,
-) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """``length`` tokens of shape (1, 1), and the distribution (V,) that each was drawn from."""
-    proposal: list[torch.Tensor] = []
-    q: list[torch.Tensor] = []
-    for _ in range(length):
-        logits = draft.read(unread)[-1:]
-        if sampling.greedy:
-            unread = logits.argmax(dim=-1, keepdim=True)
-        else:
-            row = sampling.probabilities(logits)
-            unread = torch.multinomial(row, 1, generator=generator)
-            q.append(row)
-        proposal.append(unread)
-    return proposal, q
-
-
-def _verify(
-    logits: torch.Tensor,
-    proposal: list[torch.Tensor],
-    q: list[torch.Tensor],
-    sampling: Sampling,
-    generator: torch.Generator,
-) -> tuple[torch.Tensor, int]:
-    """The block's tokens, shape (1, accepted + 1), and how many draft tokens were accepted."""
-    length = len(proposal)
-    if sampling.greedy:
-        choice = logits.argmax(dim=-1)[None]
-        if not length:
-            return choice, 0
-        equal = choice[:, :length] == torch.cat(proposal, dim=1)
-        count = int(equal.cumprod(dim=1).sum())
-        return choice[:, : count + 1], count
-    p = sampling.probabilities(logits)
-    count = 0
-    if length:
-        drafts = torch.cat(proposal, dim=1)
-        drawn = torch.cat(q)
-        ratio = p[:length].gather(1, drafts.T) / drawn.gather(1, drafts.T)
-        draws = torch.rand((length, 1), generator=generator, device=p.device)
-        count = int((draws < ratio).cumprod(dim=0).sum())
-    last = p[count : count + 1]
-    if count < length:
-        residual = (last - drawn[count : count + 1]).clamp_(min=0)
-        # p = q up to rounding leaves nothing to recover from; then p itself is the answer.
-        last = torch.where(residual.sum() > 0, residual, last)
-    token = torch.multinomial(last, 1, generator=generator)
-    return torch.cat([drafts[:, :count], token], dim=1) if length else token, count

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import chisquare
-from transformers import AutoModelForCausalLM
 
 from calibrate.decode.engine import CachedModel, DecodingError
 from calibrate.decode.plain import plain
@@ -20,14 +17,10 @@ from calibrate.sampling import Sampling
 from calibrate.trace import generator, record
 from specsim.predict.replay import replay
 from specsim.traces import Trace
-from tests.conftest import build_model
+from tests.calibrate.sequences import check_law, model_at
 
 GREEDY, ORDINARY = Sampling(0.0), Sampling(1.0)
 CPU = torch.device("cpu")
-
-
-def model_at(folder: Path) -> CachedModel:
-    return CachedModel(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval())
 
 
 @pytest.fixture(scope="module")
@@ -151,29 +144,6 @@ def test_a_sliding_window_is_cut_back_like_any_cache() -> None:
         assert 0 < sum(result.accepted) < sum(result.drafted)
 
 
-@pytest.fixture(scope="module")
-def four_words(tmp_path_factory: pytest.TempPathFactory) -> tuple[CachedModel, CachedModel]:
-    """A target and an unlike draft over four words: whole sequences can be enumerated."""
-    root = tmp_path_factory.mktemp("four")
-    return tuple(  # type: ignore[return-value]
-        model_at(build_model(root / name, layers=1, width=16, seed=seed, words=4, spread=0.25))
-        for name, seed in (("target", 11), ("draft", 12))
-    )
-
-
-@torch.inference_mode()
-def sequence_law(
-    target: CachedModel, prompt: list[int], length: int, sampling: Sampling
-) -> np.ndarray:
-    """Exact probability of every continuation of ``length`` words, by enumeration."""
-    texts = list(product(range(4), repeat=length))
-    ids = torch.tensor([[*prompt, *text] for text in texts])
-    logits = target.model(ids).logits[:, len(prompt) - 1 : -1]
-    p = sampling.probabilities(logits.double()).double()
-    chosen = p.gather(2, torch.tensor(texts)[:, :, None])[:, :, 0]
-    return chosen.prod(dim=1).numpy()
-
-
 @pytest.mark.parametrize(
     ("gamma", "sampling"),
     [
@@ -188,23 +158,15 @@ def test_sampled_sequences_follow_the_target(
     four_words: tuple[CachedModel, CachedModel], gamma: int, sampling: Sampling
 ) -> None:
     target, draft = four_words
-    law = sequence_law(target, [1], 3, sampling)
-    assert law.sum() == pytest.approx(1, abs=1e-5)
-    random, draws = generator(CPU, gamma), 1500
-    seen = np.zeros(64)
-    for _ in range(draws):
-        tokens = speculative(target, draft, [1], gamma, 3, sampling, random).finish().tokens
-        seen[np.dot(tokens, [16, 4, 1])] += 1
-    assert seen[law == 0].sum() == 0
-    # Chi-square over sequences, those with fewer than 5 expected pooled.  False-alarm chance
-    # 1e-4 for each of 5 settings.  Seeded.  At 1500 draws a swap of p and q in the acceptance
-    # test, or recovering from p instead of the residual, fails all of them (tried).
-    likely = law * draws >= 5
-    observed = np.append(seen[likely], seen[~likely].sum())
-    expected = np.append(law[likely], law[~likely].sum()) * draws
-    kept = expected > 0
-    expected = expected[kept] * observed[kept].sum() / expected[kept].sum()
-    assert chisquare(observed[kept], expected).pvalue > 1e-4
+    random = generator(CPU, gamma)
+    # False-alarm chance 1e-4 for each of 5 settings.  Seeded.  At 1500 draws a swap of p and q in
+    # the acceptance test, or recovering from p instead of the residual, fails all of them (tried).
+    check_law(
+        target,
+        [1],
+        lambda: speculative(target, draft, [1], gamma, 3, sampling, random).finish().tokens,
+        sampling,
+    )
 
 
 def test_counted_calls_agree_with_the_replay_when_sampling(

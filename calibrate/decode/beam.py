@@ -1,0 +1,262 @@
+"""Speculative beam search (Leviathan23 A.4): the target's own beam search in fewer runs.
+
+The draft's wider beam of u >= w runs ahead for gamma steps; the target scores its w beams and all
+u gamma candidates in one run.  A step stands while the target's w best continuations are among
+the draft's u, and the first step that does not stand is still the target's own: a block advances
+the search by 1 to gamma + 1 steps.  The result is that of plain beam search, by the rules of
+transformers' ``generate(num_beams=w, do_sample=False)``.
+
+The beams are a tree.  A model reads it as one sequence, every token at its own position and
+seeing its ancestors only, so a run over n candidates is one run of width n.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from transformers.cache_utils import DynamicLayer
+
+from calibrate.decode.engine import CachedModel, Decoding, Request, wait
+from specsim.checks import InvalidArgumentError, UnsupportedError, number, whole
+
+
+@dataclass(frozen=True)
+class Beams:
+    """A beam search, and the draft's search ahead of it.
+
+    width : w >= 1, beams of the target; the vocabulary needs at least 2 w tokens
+    draft_width : u >= w, beams of the draft
+    gamma : steps that the draft runs ahead, >= 0; 0 is plain beam search and never runs it
+    length_penalty : texts that end compare by log probability / length ** length_penalty
+    early_stopping : once w texts have ended, stop at once (True); or when the best beam, at its
+        present length, is no better than the worst of them (False); or the same at the length
+        that serves it best ("never").  One beam is greedy decoding and stops at once
+    """
+
+    width: int
+    draft_width: int
+    gamma: int
+    length_penalty: float = 1.0
+    early_stopping: bool | Literal["never"] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", whole("width", self.width, low=1))
+        low = self.width
+        object.__setattr__(self, "draft_width", whole("draft_width", self.draft_width, low=low))
+        object.__setattr__(self, "gamma", whole("gamma", self.gamma))
+        object.__setattr__(self, "length_penalty", number("length_penalty", self.length_penalty))
+        if self.early_stopping != "never" and not isinstance(self.early_stopping, bool):
+            raise InvalidArgumentError(
+                f"early_stopping must be True, False or 'never', got {self.early_stopping!r}"
+            )
+
+
+def beam_search(
+    target: CachedModel,
+    draft: CachedModel,
+    prompt: Sequence[int],
+    beams: Beams,
+    max_new_tokens: int,
+    end_of_text: int | None = None,
+) -> Decoding:
+    """Decode one request.  All of the text is emitted in the last block.
+
+    ``accepted`` and ``drafted`` count steps of the search, not tokens.
+    """
+    request = Request(prompt, max_new_tokens, end_of_text, target, draft)
+    return Decoding(request, _blocks(request, target, draft, prompt, beams))
+
+
+@torch.inference_mode()
+def _blocks(
+    request: Request,
+    target: CachedModel,
+    draft: CachedModel,
+    prompt: Sequence[int],
+    beams: Beams,
+) -> Iterator[None]:
+    readers = large, small = [_TreeReader(model, len(prompt)) for model in (target, draft)]
+    search = _Search(beams, _Node(prompt[-1]), request.max_new_tokens, request.end_of_text)
+    while True:
+        steps = min(beams.gamma, request.max_new_tokens - search.steps - 1)
+        candidates = [*search.live, *_run_ahead(small, search, steps)]
+        rows = dict(zip(candidates, large.read(candidates), strict=True))
+        accepted = 0
+        search.step(torch.stack([rows[node] for node in search.live]))
+        while not search.over and all(node in rows for node in search.live):
+            accepted += 1
+            search.step(torch.stack([rows[node] for node in search.live]))
+        for reader in readers:
+            reader.keep_ancestors(search.live)
+        request.emit(search.best() if search.over else [], accepted, steps)
+        yield
+
+
+class _Node:
+    """A token of the tree; the root is the last one of the prompt."""
+
+    def __init__(self, token: int, parent: _Node | None = None) -> None:
+        self.token, self.parent = token, parent
+        self.depth: int = parent.depth + 1 if parent else 0
+        self._children: dict[int, _Node] = {}
+
+    def child(self, token: int) -> _Node:
+        """The same node for the same token, whoever asks."""
+        if token not in self._children:
+            self._children[token] = _Node(token, self)
+        return self._children[token]
+
+    def ancestors(self) -> Iterator[_Node]:
+        """Parent first, root last."""
+        node = self.parent
+        while node:
+            yield node
+            node = node.parent
+
+    def text(self) -> list[int]:
+        """The tokens from behind the root to here."""
+        return [node.token for node in [self, *self.ancestors()]][-2::-1]
+
+
+class _Search:
+    """The target's beam search: its live beams, and the best texts that have ended.
+
+    live : nodes, at most w, best first; scores : their log probabilities, (len(live),)
+    """
+
+    def __init__(self, beams: Beams, root: _Node, most_steps: int, end: int | None) -> None:
+        self.beams, self.most_steps, self.end = beams, most_steps, end
+        self.live, self.scores = [root], torch.zeros(1)
+        self.steps, self.over = 0, False
+        self._ended: list[tuple[float, _Node]] = []
+
+    def step(self, rows: torch.Tensor) -> None:
+        """Extend every beam by a token, given its log probabilities (len(live), V)."""
+        width = self.beams.width
+        self.steps += 1
+        # Each beam can end the text in one way only, so 2 w continuations hold w that do not.
+        scores, nodes = _best_continuations(self.live, self.scores, rows, 2 * width)
+        live = []
+        for rank, (score, node) in enumerate(zip(scores.tolist(), nodes, strict=True)):
+            if node.token != self.end and self.steps < self.most_steps:
+                live.append(rank)
+            elif rank < width:
+                self._ended.append((score / self.steps**self.beams.length_penalty, node))
+        self._ended = sorted(self._ended, key=lambda each: -each[0])[:width]
+        live = live[:width]
+        self.live, self.scores = [nodes[rank] for rank in live], scores[live]
+        self.over = not live or (len(self._ended) == width and self._settled())
+
+    def best(self) -> list[int]:
+        """The best text that has ended."""
+        return self._ended[0][1].text()
+
+    def _settled(self) -> bool:
+        """Whether the live beams are given up, now that w texts have ended."""
+        stop, penalty = self.beams.early_stopping, self.beams.length_penalty
+        if stop is True or self.beams.width == 1:
+            return True
+        length = self.most_steps if stop == "never" and penalty > 0 else self.steps
+        hope: float = float(self.scores[0]) / length**penalty
+        return hope <= self._ended[-1][0]
+
+
+def _run_ahead(draft: _TreeReader, search: _Search, steps: int) -> list[_Node]:
+    """All nodes of the draft's beam search from the live beams; it never ends a text."""
+    nodes, scores, ahead = search.live, search.scores, []
+    for _ in range(steps):
+        rows = draft.read(nodes)
+        if search.end is not None:
+            rows[:, search.end] = -torch.inf
+        scores, nodes = _best_continuations(nodes, scores, rows, search.beams.draft_width)
+        ahead += nodes
+    return ahead
+
+
+def _best_continuations(
+    nodes: list[_Node], scores: torch.Tensor, rows: torch.Tensor, most: int
+) -> tuple[torch.Tensor, list[_Node]]:
+    """The most probable texts that are one token longer, best first, and their scores."""
+    total = (scores.to(rows.device)[:, None] + rows).flatten()
+    best = total.topk(min(most, len(total)))
+    places = [divmod(place, rows.shape[1]) for place in best.indices.tolist()]
+    return best.values, [nodes[beam].child(token) for beam, token in places]
+
+
+class _TreeReader:
+    """A model that reads a tree of tokens behind a prompt, with one cache for all of it.
+
+    The cache holds the prompt but for its last token, then nodes in the order they were read.
+    """
+
+    def __init__(self, model: CachedModel, prompt: int) -> None:
+        if not all(type(layer) is DynamicLayer for layer in model.cache.layers):
+            raise UnsupportedError("beam search needs full attention in every layer of both models")
+        attention = model.model.config._attn_implementation
+        if attention not in ("eager", "sdpa"):
+            raise UnsupportedError(f"beam search needs eager or sdpa attention, not {attention}")
+        self.model, self._prefix = model, prompt - 1
+        self._columns: dict[_Node, int] = {}
+        self._sees = torch.zeros((0, 0), dtype=torch.bool)
+
+    def read(self, nodes: Sequence[_Node]) -> torch.Tensor:
+        """One run over nodes and such ancestors as were not read; log probabilities (n, V)."""
+        start = len(self._columns)
+        for node in nodes:
+            for each in reversed([node, *node.ancestors()]):
+                self._columns.setdefault(each, len(self._columns))
+        unread = list(self._columns)[start:]
+        logits = self._run(unread, self._mask(unread))
+        wanted = [self._columns[node] - start for node in nodes]
+        return logits[wanted].float().log_softmax(-1)
+
+    def keep_ancestors(self, nodes: Sequence[_Node]) -> None:
+        """Forget all but the ancestors of these nodes, which are read again, as any last token."""
+        wanted = {above for node in nodes for above in node.ancestors()}
+        kept = [node for node in self._columns if node in wanted]
+        columns = [self._columns[node] for node in kept]
+        if len(kept) < len(self._columns):
+            places = [*range(self._prefix), *(self._prefix + column for column in columns)]
+            index = torch.tensor(places, dtype=torch.long, device=self.model.device)
+            for layer in self.model.cache.layers:
+                layer.keys = layer.keys.index_select(2, index)
+                layer.values = layer.values.index_select(2, index)
+        self._sees = self._sees[columns][:, columns]
+        self._columns = {node: column for column, node in enumerate(kept)}
+
+    def _mask(self, unread: Sequence[_Node]) -> torch.Tensor:
+        """What each unread node sees of the cache and of itself, (1, 1, n, columns), to add."""
+        size, held = len(self._columns), len(self._columns) - len(unread)
+        sees = torch.eye(size, dtype=torch.bool)
+        sees[:held, :held] = self._sees
+        for node in unread:
+            if node.parent:
+                sees[self._columns[node]] |= sees[self._columns[node.parent]]
+        self._sees = sees
+        seen = torch.cat([torch.ones(len(unread), self._prefix, dtype=torch.bool), sees[held:]], 1)
+        dtype = self.model.model.dtype
+        mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
+        return mask[None, None].to(self.model.device)
+
+    def _run(self, unread: Sequence[_Node], mask: torch.Tensor) -> torch.Tensor:
+        """One counted run; logits (n, V)."""
+        model = self.model
+        ids = torch.tensor([[node.token for node in unread]], device=model.device)
+        depths = torch.tensor([[node.depth for node in unread]], device=model.device)
+        start = time.perf_counter()
+        output = model.model(
+            input_ids=ids,
+            position_ids=self._prefix + depths,
+            attention_mask=mask,
+            past_key_values=model.cache,
+            use_cache=True,
+        )
+        if model.timed:
+            wait(model.device)
+        model.runs.add(len(unread), time.perf_counter() - start)
+        logits: torch.Tensor = output.logits
+        return logits[0, :, : model.vocabulary]

@@ -1,0 +1,74 @@
+"""Drafters that copy what followed earlier in the text where it last looked like this."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calibrate.decode.drafters.base import Drawing, Lookup, Rows
+from calibrate.decode.drafters.counts import Counting, PairCounts
+from specsim.checks import whole
+
+
+class PromptLookup(Lookup):
+    """Copies what followed the longest match of the text's last tokens; else proposes nothing.
+
+    longest : the most tokens that are matched, >= 1
+    """
+
+    def __init__(self, longest: int = 3, name: str = "copy") -> None:
+        super().__init__(name)
+        self.longest = whole("longest", longest, low=1)
+
+    def propose(self, room: int, drawing: Drawing) -> Rows | None:
+        if not room:
+            return None
+        with self.run(room):
+            tokens = list(self.text.tokens())
+            copied = continuation(tokens, room, self.longest)
+            self.text.push_all(copied)
+            return drawing.certain(self.text, len(tokens))
+
+
+class MaxGram(Counting):
+    """Max-Gram (Chen23, as coded by its authors; errata): copy, and fill up with a bigram.
+
+    The longest match of the text's end, of any length, at its leftmost occurrence in prompt and
+    generation; where fewer tokens follow it than wanted, the most probable bigrams go on.
+    """
+
+    def __init__(self, counts: PairCounts, name: str = "max-gram") -> None:
+        super().__init__(counts, name)
+
+    def propose(self, room: int, drawing: Drawing) -> Rows | None:
+        if not room:
+            return None
+        with self.run(room):
+            tokens = list(self.text.tokens())
+            copied = continuation(tokens, room)
+            while len(copied) < room:
+                copied.append(self.counts.best[copied[-1] if copied else tokens[-1]])
+            self.text.push_all(copied)
+            return drawing.certain(self.text, len(tokens))
+
+
+def continuation(tokens: Sequence[int], wanted: int, longest: int | None = None) -> list[int]:
+    """At most ``wanted`` tokens that followed the longest earlier occurrence of the text's end.
+
+    Of several occurrences of that length the leftmost; it may overlap the end itself.  Matches
+    are of at most ``longest`` tokens, or of any length.
+    """
+    # One character a token: the search through a string runs at the speed of memory.
+    text = "".join(map(chr, tokens))
+    most = min(len(text) - 1, longest or len(text))
+    found, length = -1, 0
+    while length < most:
+        # A longer match lies no further left than where a shorter one was first found to end.
+        start = max(found - 1, 0)
+        place = text.find(text[-length - 1 :], start, len(text) - 1)
+        if place < 0:
+            break
+        found, length = place, length + 1
+    if not length:
+        return []
+    end = found + length
+    return list(tokens[end : end + wanted])

@@ -1,0 +1,110 @@
+"""Vertical cascade (Chen23): a model that drafts by speculative steps with a cheaper drafter.
+
+The model reviews what the inner drafter proposes as the target reviews the model, so it never
+runs token by token.  How many steps make a proposal is told in two ways, which differ: a fixed
+number (the paper's formula) or until at least so many tokens are there, the overshoot kept (the
+authors' code).
+
+The inner rule may be lenient and the whole still lossless: every token is handed on with the law
+that it was drawn from, which is the model's own q, or m of the inner rule.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from calibrate.decode.drafters.base import Drafter, Drawing, Rows, join, sources
+from calibrate.decode.engine import CachedModel, DecodingError
+from calibrate.decode.text import Text
+from calibrate.decode.verification import drawing_for, emitted, lenient, verify_rows, verify_tokens
+from specsim.checks import probability, whole
+
+
+class Reviewer(Drafter):
+    """Base of the two loop forms.
+
+    model : reviews; its bonus tokens are its own, whatever the lenience
+    inner : proposes to it
+    gamma : the most tokens that the inner drafter proposes in one step, or None where it has a
+        length of its own
+    lenience : of the model towards the inner drafter, l in [0, 1], 1 for none
+    """
+
+    def __init__(
+        self, model: CachedModel, inner: Drafter, gamma: int | None, lenience: float = 1.0
+    ) -> None:
+        if model in inner.sources:
+            raise DecodingError(f"{model.name} cannot review itself: it needs a cache of its own")
+        self.model, self.inner = model, inner
+        self.gamma = None if gamma is None else whole("gamma", gamma)
+        self.lenience = probability("lenience", lenience)
+        self.sources = (model, *sources([inner]))
+
+    def begin(self, text: Text) -> None:
+        super().begin(text)
+        self.inner.begin(text)
+        self.reader = text.reader(self.model)
+
+    @abstractmethod
+    def more(self, steps: int, tokens: int) -> bool:
+        """Whether to take another step after so many, which gave so many tokens."""
+
+    def propose(self, room: int, drawing: Drawing) -> Rows | None:
+        start, steps = len(self.text), 0
+        rows = []
+        while (tokens := len(self.text) - start) < room and self.more(steps, tokens):
+            rows.append(self._step(room - tokens, drawing))
+            steps += 1
+        return join(rows)
+
+    def _step(self, room: int, drawing: Drawing) -> Rows | None:
+        """The model reviews one proposal of the inner drafter: at least one token, or ``room``."""
+        rule = lenient(self.lenience, drawing.sampling)
+        inside = drawing_for(rule, drawing)
+        start = len(self.text)
+        most = room - 1 if self.gamma is None else min(self.gamma, room - 1)
+        proposed = self.inner.propose(most, inside)
+        if not inside.rows:
+            verify_tokens(self.text, start, self.reader)
+            return None
+        block = verify_rows(self.text, start, self.reader, proposed, rule, inside)
+        return emitted(rule, block) if drawing.rows else None
+
+
+class Vertical(Reviewer):
+    """A fixed number of inner steps per proposal, >= 0 (specsim.schemes.VerticalCascade)."""
+
+    def __init__(
+        self,
+        model: CachedModel,
+        inner: Drafter,
+        steps: int,
+        gamma: int | None,
+        lenience: float = 1.0,
+    ) -> None:
+        super().__init__(model, inner, gamma, lenience)
+        self.steps = whole("steps", steps)
+
+    def more(self, steps: int, tokens: int) -> bool:
+        return steps < self.steps
+
+
+class VerticalAtLeast(Reviewer):
+    """Inner steps until at least so many tokens are there (specsim.schemes.VerticalCascadeAtLeast).
+
+    What the last step has too many is proposed too.
+    """
+
+    def __init__(
+        self,
+        model: CachedModel,
+        inner: Drafter,
+        at_least: int,
+        gamma: int | None,
+        lenience: float = 1.0,
+    ) -> None:
+        super().__init__(model, inner, gamma, lenience)
+        self.at_least = whole("at_least", at_least)
+
+    def more(self, steps: int, tokens: int) -> bool:
+        return tokens < self.at_least

@@ -1,0 +1,190 @@
+"""One block: a verifier reads a proposal in one run, keeps some of it and adds a token of its own.
+
+The verifier is the target, or in a vertical cascade a drafter that reviews a cheaper one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from calibrate.decode.drafters.base import Drafter, Drawing, Rows, join
+from calibrate.decode.text import Reader, Text
+from calibrate.sampling import Sampling
+from specsim.rules import (
+    DecidingRule,
+    Distributions,
+    GreedyLenient,
+    Lenient,
+    Rule,
+    SpecDecoding,
+)
+from specsim.rules.verify import accepts, draw
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """What a verifier saw, and what it made of it.
+
+    start : length of the text in front of the block
+    p, q : rows of the verifier (n + 1, V) and of the drafter (n, V), or one row more where the
+        bonus token depends on it
+    drafts : the tokens proposed, (n,)
+    accepted : how many of them were kept
+    token : the recovered or bonus token, (1, 1)
+    """
+
+    start: int
+    p: Rows
+    q: Rows
+    drafts: torch.Tensor
+    accepted: int
+    token: torch.Tensor
+
+
+Observer = Callable[[Block], None]
+
+
+def lenient(lenience: float, sampling: Sampling) -> Rule:
+    """Lenience l in [0, 1] (Leviathan23 A.4) in the form for this temperature; 1 is none.
+
+    Above temperature 0 accept with min(1, p / (l q)); at 0 accept x if p(x) >= l max p, with p at
+    temperature 1.  Chen23's lenience, which is at least one, is 1 / l.
+    """
+    if lenience == 1:
+        return SpecDecoding()
+    return GreedyLenient(lenience, decide_on="unscaled") if sampling.greedy else Lenient(lenience)
+
+
+def drawing_for(rule: Rule, asked: Drawing) -> Drawing:
+    """How a drafter must draw for a verifier with this rule, of whom ``asked`` is wanted."""
+    return replace(
+        asked,
+        rows=asked.rows or not (asked.sampling.greedy and isinstance(rule, SpecDecoding)),
+        unscaled=asked.unscaled
+        or (isinstance(rule, DecidingRule) and rule.decide_on == "unscaled"),
+    )
+
+
+def verify_tokens(text: Text, start: int, reader: Reader) -> int:
+    """Greedy verification of the text from ``start`` on: the longest agreement, then the argmax.
+
+    Returns how many tokens were kept.
+    """
+    length = len(text) - start
+    choice = reader.catch_up()[-length - 1 :].argmax(dim=-1)[None]
+    count = 0
+    if length:
+        equal = choice[:, :length] == text.ids(start)
+        count = int(equal.cumprod(dim=1).sum())
+    text.cut(start + count)
+    text.push(choice[:, count : count + 1])
+    return count
+
+
+def verify_rows(
+    text: Text,
+    start: int,
+    reader: Reader,
+    proposed: Rows | None,
+    rule: Rule,
+    drawing: Drawing,
+    drafter: Drafter | None = None,
+) -> Block:
+    """GenSpecSample (Narasimhan24 Algorithm 4) of the text from ``start`` on.
+
+    proposed : what its tokens were drawn from, None where there are none
+
+    A bonus token that depends on q asks ``drafter`` for one row more, at one draft run more;
+    without a drafter, or where it has nothing to propose, the bonus comes from p.
+    """
+    length = len(text) - start
+    logits = reader.catch_up()[-length - 1 :]
+    drafts = text.ids(start)[0].clone()
+    p = drawing.law(logits)
+    q = p[:0] if proposed is None else proposed
+    if isinstance(rule, SpecDecoding):
+        count, token = _speculate(p.q, q.q, drafts, drawing.generator)
+    else:
+        count = _accepted(rule, p[:length], q, drafts, drawing.generator)
+        if count == length and rule.bonus_needs_draft and drafter:
+            q = join([q, drafter.propose(1, drawing)]) or q
+            text.cut(start + length)
+        token = _emit(rule, p, q, count, length, drawing.generator)
+    text.cut(start + count)
+    text.push(token)
+    return Block(start, p, q, drafts, count, token)
+
+
+def emitted(rule: Rule, block: Block) -> Rows:
+    """The law of each token of a block whose bonus comes from p: m, and p for the bonus.
+
+    It is what the tokens were drawn from given the text before them, so a block of a reviewer
+    can itself be verified, losslessly whatever its rule.
+    """
+    read = block.p[: block.accepted + 1]
+    if isinstance(rule, SpecDecoding):
+        return read
+    compared = min(block.accepted + 1, len(block.drafts))
+    m = rule.emitted(_distributions(read[:compared], block.q[:compared]))
+    return Rows(torch.cat([m, _bonus(rule, read[compared:])]), read.unscaled)
+
+
+def _speculate(
+    p: torch.Tensor, q: torch.Tensor, drafts: torch.Tensor, generator: torch.Generator
+) -> tuple[int, torch.Tensor]:
+    """pi = p: how many drafts are kept, and the recovered or bonus token (1, 1)."""
+    length = len(drafts)
+    count = 0
+    if length:
+        ratio = p[:length].gather(1, drafts[:, None]) / q.gather(1, drafts[:, None])
+        draws = torch.rand((length, 1), generator=generator, device=p.device)
+        count = int((draws < ratio).cumprod(dim=0).sum())
+    last = p[count : count + 1]
+    if count < length:
+        residual = (last - q[count : count + 1]).clamp_(min=0)
+        # p = q up to rounding leaves nothing to recover from; then p itself is the answer.
+        last = torch.where(residual.sum() > 0, residual, last)
+    return count, torch.multinomial(last, 1, generator=generator)
+
+
+def _accepted(
+    rule: Rule, p: Rows, q: Rows, drafts: torch.Tensor, generator: torch.Generator
+) -> int:
+    if not len(drafts):
+        return 0
+    coins = _uniform(len(drafts), generator)
+    kept = accepts(rule, _distributions(p, q), drafts, coins)
+    return int(kept.long().cumprod(dim=0).sum())
+
+
+def _emit(
+    rule: Rule, p: Rows, q: Rows, count: int, length: int, generator: torch.Generator
+) -> torch.Tensor:
+    """The recovered token, or the bonus token where all ``length`` were accepted; (1, 1)."""
+    here = slice(count, count + 1)
+    if len(q) > count:
+        whole = torch.tensor([count == length], device=p.q.device)
+        weights = rule.replacement(_distributions(p[here], q[here]), whole)
+    else:
+        weights = _bonus(rule, p[here])
+    token: torch.Tensor = draw(weights, _uniform(1, generator))
+    return token[:, None]
+
+
+def _bonus(rule: Rule, p: Rows) -> torch.Tensor:
+    """The law of the bonus token where the drafter says nothing of it: p, as far as q matters."""
+    if rule.bonus_needs_draft:
+        return p.q
+    law: torch.Tensor = rule.bonus(_distributions(p, p))
+    return law
+
+
+def _distributions(p: Rows, q: Rows) -> Distributions:
+    return Distributions(p.q, q.q, p.unscaled, q.unscaled)
+
+
+def _uniform(count: int, generator: torch.Generator) -> torch.Tensor:
+    return torch.rand(count, generator=generator, dtype=torch.float64, device=generator.device)

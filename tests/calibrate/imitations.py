@@ -1,0 +1,107 @@
+"""What the tests of the decoders share: models of any law, real ones, and slow obvious twins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import chisquare
+from transformers import LlamaConfig
+
+from calibrate.decode.engine import CachedModel
+from calibrate.sampling import Sampling
+from specsim.rules.executions import Model, Tokens
+
+GREEDY, ORDINARY = Sampling(0.0), Sampling(1.0)
+CPU = torch.device("cpu")
+
+
+def twin(model: CachedModel) -> CachedModel:
+    """The same weights with a cache of their own."""
+    return CachedModel(model.model)
+
+
+def prompts(count: int, seed: int = 0) -> list[list[int]]:
+    random = np.random.default_rng(seed)
+    return [random.integers(2, 64, size=random.integers(1, 9)).tolist() for _ in range(count)]
+
+
+class TextModel(torch.nn.Module):
+    """A model whose distribution is any function of the text; its cache holds the text."""
+
+    def __init__(self, row: Callable[[Tokens], np.ndarray], vocabulary: int) -> None:
+        super().__init__()
+        self.row = row
+        self.somewhere = torch.nn.Parameter(torch.zeros(1))
+        self.config = LlamaConfig(
+            vocab_size=vocabulary, num_hidden_layers=1, max_position_embeddings=10**6
+        )
+
+    def forward(self, input_ids: torch.Tensor, past_key_values: Any, **_: Any) -> Any:
+        read = input_ids[:, None, :, None].float()
+        text = tuple(past_key_values.update(read, read, 0)[0].long().flatten().tolist())
+        ends = range(len(text) - input_ids.shape[1], len(text))
+        rows = np.array([self.row(text[: end + 1]) for end in ends])
+        return SimpleNamespace(logits=torch.from_numpy(np.log(rows))[None])
+
+
+def coins(text: Tokens) -> np.random.Generator:
+    """The same random numbers for the same text, others for any other."""
+    return np.random.default_rng([7, *text[-40:], len(text)])
+
+
+def peak(vocabulary: int, token: int, height: float) -> np.ndarray:
+    """A row with one high entry, the others alike."""
+    row = np.full(vocabulary, (1 - height) / (vocabulary - 1))
+    row[token] = height
+    return row
+
+
+def lawless(vocabulary: int, seed: int) -> Model:
+    """A different random row for every text."""
+
+    @cache
+    def row(text: Tokens) -> np.ndarray:
+        weights = np.random.default_rng([seed, *text]).dirichlet(np.full(vocabulary, 0.7)) + 1e-6
+        return weights / weights.sum()
+
+    return row
+
+
+def drawn_from(model: Model, sampling: Sampling) -> Model:
+    """The model under temperature and filters."""
+    return lambda text: sampling.probabilities(torch.from_numpy(model(text)).log()).double().numpy()
+
+
+def uncached(model: CachedModel, sampling: Sampling = ORDINARY) -> Model:
+    """The model as a function of the whole text, read anew each time, and not counted."""
+
+    @cache
+    @torch.inference_mode()
+    def row(text: Tokens) -> np.ndarray:
+        logits = model.model(input_ids=torch.tensor([text])).logits[0, -1:, : model.vocabulary]
+        return sampling.probabilities(logits)[0].numpy()
+
+    return row
+
+
+def top(weights: np.ndarray) -> int:
+    return int(weights.argmax())
+
+
+def assert_drawn_from(law: Mapping[Tokens, float], seen: Sequence[Tokens], alarm: float) -> None:
+    """Chi-square, those with fewer than 5 expected pooled; ``alarm`` is the false-alarm chance."""
+    draws = len(seen)
+    assert set(seen) <= {outcome for outcome, mass in law.items() if mass > 0}
+    expected = np.array([mass * draws for mass in law.values()])
+    counted = np.array([sum(each == outcome for each in seen) for outcome in law])
+    likely = expected >= 5
+    observed = np.append(counted[likely], counted[~likely].sum())
+    expected = np.append(expected[likely], expected[~likely].sum())
+    some = expected > 0
+    observed, expected = observed[some], expected[some]
+    assert chisquare(observed, expected * observed.sum() / expected.sum()).pvalue > alarm
