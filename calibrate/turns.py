@@ -30,7 +30,7 @@ from specsim.profiles import RunTime
 _BOOTSTRAP_DRAWS = 1000
 # Tokens that one decoder emits before the next has its go: some tens of milliseconds.  With fewer,
 # reading its own keys and values back into the processor's caches after the others' would count.
-_SLICE = 16
+_SLICE = 8
 
 
 @dataclass(frozen=True)

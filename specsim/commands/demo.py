@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from specsim.predict.measured import MeasuredPrediction
 
 # Greedy text replays exactly, so few requests settle it; sampled text needs more.
-_REQUESTS = {0.0: 4, 1.0: 18}
+_REQUESTS = {0.0: 5, 1.0: 17}
 _MAX_NEW_TOKENS = 96
 
 _SHOWN = (
