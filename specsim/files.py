@@ -1,12 +1,16 @@
-"""Writing files whole or not at all, and naming them by their content."""
+"""Tables from files, and files written whole or not at all and named by their content."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specsim.checks import SpecsimError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class FileError(SpecsimError):
@@ -28,3 +32,20 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_frame(path: Path, what: str, error: type[SpecsimError]) -> pd.DataFrame:
+    """A table in Parquet or CSV; ``what`` the file is, and the ``error`` to raise, name it."""
+    import pandas as pd
+
+    if not path.is_file():
+        raise error(f"{what} {path}: no such file")
+    try:
+        if path.suffix == ".csv":
+            return pd.read_csv(path)
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path)
+    except (OSError, ValueError, pd.errors.ParserError) as problem:
+        reason = str(problem).splitlines()[0]
+        raise error(f"{what} {path}: cannot be read: {reason}") from None
+    raise error(f"{what} {path}: the name must end in .parquet or .csv")

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from specsim.checks import Floats, Ints, SpecsimError
+from specsim.files import read_frame
 
 REQUIRED_COLUMNS = ("request", "position", "logp_target", "logp_draft")
 OPTIONAL_COLUMNS = (
@@ -113,7 +114,7 @@ class Trace:
 
 def read_trace(path: Path, greedy: bool = False) -> Trace:
     """Load and check a trace file.  ``greedy``: the column ``argmax_equal`` decides acceptance."""
-    frame = _read_frame(path)
+    frame = read_frame(path, "trace", TraceError)
     _check(path, frame)
     frame = frame.assign(request=pd.factorize(frame["request"])[0])
     if not frame["request"].is_monotonic_increasing:
@@ -138,20 +139,6 @@ def read_trace(path: Path, greedy: bool = False) -> Trace:
         acceptance = np.exp(np.minimum(gap, 0.0))
     columns = {name: frame[name].to_numpy() for name in OPTIONAL_COLUMNS if name in frame}
     return Trace(acceptance, starts, columns)
-
-
-def _read_frame(path: Path) -> pd.DataFrame:
-    if not path.is_file():
-        raise TraceError(f"trace {path}: no such file")
-    try:
-        if path.suffix == ".csv":
-            return pd.read_csv(path)
-        if path.suffix == ".parquet":
-            return pd.read_parquet(path)
-    except (OSError, ValueError, pd.errors.ParserError) as error:
-        reason = str(error).splitlines()[0]
-        raise TraceError(f"trace {path}: cannot be read: {reason}") from None
-    raise TraceError(f"trace {path}: the name must end in .parquet or .csv")
 
 
 def _check(path: Path, frame: pd.DataFrame) -> None:

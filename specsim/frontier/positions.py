@@ -34,6 +34,7 @@ import numpy as np
 import pandas as pd
 
 from specsim.checks import Floats, Ints, SpecsimError
+from specsim.files import read_frame
 from specsim.rules import DecideOn
 
 Loss = Literal["0-1", "log", "sampled"]
@@ -148,7 +149,7 @@ def _loss(loss: Loss, logp: Floats, top_is_label: Floats) -> Floats:
 
 def read_positions(path: Path) -> LabelledPositions:
     """Load and check a file of labelled positions, Parquet or CSV."""
-    frame = _read_frame(path)
+    frame = read_frame(path, "positions", PositionsError)
     missing = [name for name in REQUIRED if name not in frame]
     if missing:
         raise PositionsError(
@@ -178,20 +179,6 @@ def read_positions(path: Path) -> LabelledPositions:
                 raise PositionsError(f"positions {path}: missing column {absent[0]}")
     about = {str(key): value for key, value in frame.attrs.items()}
     return LabelledPositions(starts, columns, about)
-
-
-def _read_frame(path: Path) -> pd.DataFrame:
-    if not path.is_file():
-        raise PositionsError(f"positions {path}: no such file")
-    try:
-        if path.suffix == ".csv":
-            return pd.read_csv(path)
-        if path.suffix == ".parquet":
-            return pd.read_parquet(path)
-    except (OSError, ValueError, pd.errors.ParserError) as error:
-        reason = str(error).splitlines()[0]
-        raise PositionsError(f"positions {path}: cannot be read: {reason}") from None
-    raise PositionsError(f"positions {path}: the name must end in .parquet or .csv")
 
 
 def _range(name: str) -> tuple[float, float] | None:
