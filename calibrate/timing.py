@@ -10,7 +10,7 @@ all of them alike.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.sampling import Sampling
 from calibrate.trace import OVERHEAD, generator
+from specsim.laws import TARGET
+from specsim.predict.cascade_replay import Kind
+from specsim.predict.measured import RunTimes
 from specsim.profiles import Overhead, RunTime, Whom
 
 # Blocks of one gamma in a row; the first follows another rhythm and is not counted.
@@ -83,6 +86,61 @@ def sample_runs(
             draft.forget(width)
             if turn:
                 samples["draft", "draft", width, context].append(took)
+
+
+# By kind of run, new tokens, context.
+KindSamples = dict[tuple[Kind, int, int], list[float]]
+# Widths of the runs of a party: a cascade proposes up to a dozen tokens at once.
+_WIDTHS = (1, 2, 3, 5, 8, 12, 16)
+
+
+@torch.inference_mode()
+def sample_party(
+    models: Mapping[str, CachedModel],
+    contexts: Sequence[int],
+    random: np.random.Generator,
+    samples: KindSamples,
+) -> None:
+    """Every model on every width, first after a run of another model and then after its own.
+
+    models : the target under its name ``specsim.laws.TARGET``, and all that draft
+    """
+    draws = generator(next(iter(models.values())).device, OVERHEAD)
+    target = models[TARGET]
+    drafts = [model for name, model in models.items() if name != TARGET]
+    for context in contexts:
+        text = random.integers(target.vocabulary, size=context + max(_WIDTHS) + 1)
+        ids = torch.from_numpy(text)[None].to(target.device)
+        for model in models.values():
+            model.prefill(text[: context + 1].tolist())
+        order = [(name, width) for name in models for width in _WIDTHS]
+        for index in random.permutation(len(order)).tolist():
+            name, width = order[index]
+            model = models[name]
+            before = target
+            if name == TARGET and drafts:
+                before = drafts[int(random.integers(len(drafts)))]
+            _timed(before, ids[:, context : context + 1], draws)
+            before.forget(1)
+            for fresh in (True, False):
+                took = _timed(model, ids[:, context : context + width], draws)
+                model.forget(width)
+                samples[Kind(name, fresh), width, context].append(took)
+
+
+def price_runs(samples: KindSamples) -> dict[Kind, RunTimes]:
+    """Medians by kind of run."""
+    tables = {}
+    for kind in {key[0] for key in samples}:
+        widths = sorted({width for found, width, _ in samples if found == kind})
+        contexts = sorted({context for found, _, context in samples if found == kind})
+        seconds = [
+            [np.median(samples[kind, width, context]) for context in contexts] for width in widths
+        ]
+        tables[kind] = RunTimes(
+            np.array(widths, float), np.array(contexts, float), np.array(seconds)
+        )
+    return tables
 
 
 def _timed(model: CachedModel, ids: torch.Tensor, random: torch.Generator) -> float:

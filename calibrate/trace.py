@@ -17,7 +17,7 @@ from calibrate.decode.plain import plain
 from calibrate.sampling import Sampling
 
 # First word of every random key, so that no two purposes share random numbers.
-TRACE, DECODING, OVERHEAD = 1, 2, 3
+TRACE, DECODING, OVERHEAD, ASIDE, LOSSY = 1, 2, 3, 4, 5
 
 
 def generator(device: torch.device, *key: int) -> torch.Generator:

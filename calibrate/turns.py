@@ -2,92 +2,78 @@
 
 Machines drift by tens of percent within minutes and are disturbed within a second, so nothing is
 compared across either.  A turn is one request, and turns go round all sets of requests.  It has a
-short calibration of the run times; then plain decoding and speculative decoding with every gamma
-go on side by side, a few tokens each in random order, until all have the whole text.  What
-disturbs the machine hits all of them alike and leaves ratios alone.
+short calibration of the run times; then all decoders go on side by side, a few tokens each in
+random order, until all have the whole text.  What disturbs the machine hits all of them alike and
+leaves ratios alone.
 """
 
 from __future__ import annotations
 
 import gc
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from calibrate.decode.engine import CachedModel, Decoded, Decoding
-from calibrate.decode.plain import plain
-from calibrate.decode.speculative import speculative
-from calibrate.models import Pair
-from calibrate.sampling import Sampling
-from calibrate.timing import Samples, sample_runs, summarize_runs
+from calibrate.decode.engine import Decoded, Decoding
 from calibrate.trace import DECODING, generator
 from specsim.checks import Floats
-from specsim.profiles import RunTime
 
+# What plain decoding is called among the decoders.
+PLAIN = 0
 _BOOTSTRAP_DRAWS = 1000
 # Tokens that one decoder emits before the next has its go: some tens of milliseconds.  With fewer,
 # reading its own keys and values back into the processor's caches after the others' would count.
 _SLICE = 8
 
 
+# A decoder at the start of a request: from the prompt and a source of random numbers.
+Start = Callable[[Sequence[int], torch.Generator], Decoding]
+
+
 @dataclass(frozen=True)
 class Requests:
-    """Prompts that are decoded under one sampling setting."""
+    """Prompts, and the decoders that all of them go through.
+
+    decoders : by gamma, or by name; ``PLAIN`` among them is what the others are compared with
+    """
 
     prompts: Sequence[Sequence[int]]
-    sampling: Sampling
-    max_new_tokens: int
-
-    def start(
-        self,
-        request: int,
-        gamma: int,
-        target: CachedModel,
-        draft: CachedModel,
-        random: torch.Generator,
-        end_of_text: int | None,
-    ) -> Decoding:
-        """A decoder at the start of one request; gamma 0 is plain decoding."""
-        prompt, limit = self.prompts[request], self.max_new_tokens
-        if gamma == 0:
-            return plain(target, prompt, limit, self.sampling, random, end_of_text)
-        return speculative(target, draft, prompt, gamma, limit, self.sampling, random, end_of_text)
+    decoders: Mapping[Hashable, Start]
 
 
 @dataclass(frozen=True)
 class Turns:
     """What was decoded of one set of requests.
 
-    decoded : by gamma (0 is plain decoding), one result a request
+    decoded : by decoder, one result a request
     """
 
-    decoded: Mapping[int, list[Decoded]]
+    decoded: Mapping[Hashable, list[Decoded]]
 
-    def seconds(self, gamma: int) -> Floats:
+    def seconds(self, name: Hashable) -> Floats:
         """Shape (R,)."""
-        return np.array([each.seconds for each in self.decoded[gamma]])
+        return np.array([each.seconds for each in self.decoded[name]])
 
-    def lengths(self, gamma: int) -> Floats:
+    def lengths(self, name: Hashable) -> Floats:
         """Tokens emitted, shape (R,)."""
-        return np.array([float(len(each.tokens)) for each in self.decoded[gamma]])
+        return np.array([float(len(each.tokens)) for each in self.decoded[name]])
 
-    def calls(self, gamma: int) -> Floats:
+    def calls(self, name: Hashable) -> Floats:
         """Target calls, shape (R,)."""
-        return np.array([float(each.calls) for each in self.decoded[gamma]])
+        return np.array([float(each.calls) for each in self.decoded[name]])
 
     def speedup(
-        self, gamma: int, expected: tuple[Floats, Floats] | None = None, seed: int = 0
+        self, name: Hashable, expected: tuple[Floats, Floats] | None = None, seed: int = 0
     ) -> tuple[float, float, float]:
-        """(low, best, high): plain over speculative time a token, 95 % by bootstrap over requests.
+        """(low, best, high): plain over this time a token, 95 % by bootstrap over requests.
 
-        ``expected`` seconds of each request, plain and speculative: where the prediction is for
+        ``expected`` seconds of each request, plain and this: where the prediction is for
         these very requests, how requests differ in it is no uncertainty of the measurement, so
         the interval is that of measured over expected, times expected.
         """
-        figures = [self.seconds(0), self.lengths(0), self.seconds(gamma), self.lengths(gamma)]
+        figures = [self.seconds(PLAIN), self.lengths(PLAIN), self.seconds(name), self.lengths(name)]
         size = len(figures[0])
         draws = np.random.default_rng(seed).integers(size, size=(_BOOTSTRAP_DRAWS, size))
 
@@ -103,56 +89,53 @@ class Turns:
         low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
         return low, best, high
 
-    def same_text(self, gamma: int) -> bool:
+    def same_text(self, name: Hashable) -> bool:
         """Whether every request has the text of plain decoding; so it must be at temperature 0."""
-        pairs = zip(self.decoded[0], self.decoded[gamma], strict=True)
+        pairs = zip(self.decoded[PLAIN], self.decoded[name], strict=True)
         return all(plain.tokens == fast.tokens for plain, fast in pairs)
 
 
 def decode_in_turns(
-    pair: Pair,
     sets: Sequence[Requests],
-    gammas: Sequence[int],
-    contexts: Sequence[int],
-    gamma_max: int,
+    device: torch.device,
     seed: int,
+    between: Callable[[np.random.Generator], None],
     advance: Callable[[], None] = lambda: None,
-) -> tuple[list[Turns], list[RunTime]]:
-    """Decode every request plainly and with every gamma, run times measured in between.
+) -> list[Turns]:
+    """Decode every request with every decoder of its set.
 
-    The run times are over all turns: they depend on neither prompts nor temperature.
+    All decoders of a set are in mid-request at once, so each needs models with caches of its own.
+    ``between`` is called before each turn, to measure what the machine does just then.
     """
-    target, draft = pair.cached()
-    # Each decoder has caches of its own, since all of them are in mid-request at once.
-    caches = {gamma: pair.cached(timed=False) for gamma in (0, *gammas)}
     order = np.random.default_rng([DECODING, seed])
-    samples: Samples = defaultdict(list)
-    turns = [Turns({gamma: [] for gamma in caches}) for _ in sets]
+    turns = [Turns({name: [] for name in each.decoders}) for each in sets]
     gc.collect()
     gc.freeze()  # long-lived models and modules: a collection in mid-turn need not walk them
     for index, request in _round_robin([len(each.prompts) for each in sets]):
-        for context in contexts:
-            sample_runs(target, draft, context, gamma_max, order, samples)
+        between(order)
         chosen = sets[index]
-        started = {}
-        for gamma, models in caches.items():
-            random = generator(target.device, DECODING, seed, index, request, gamma)
-            started[gamma] = chosen.start(request, gamma, *models, random, pair.target.end_of_text)
-        _side_by_side(started, order)
-        for gamma, decoding in started.items():
-            turns[index].decoded[gamma].append(decoding.finish())
+        started = {
+            name: start(
+                chosen.prompts[request],
+                generator(device, DECODING, seed, index, request, number),
+            )
+            for number, (name, start) in enumerate(chosen.decoders.items())
+        }
+        _side_by_side(list(started.values()), order)
+        for name, decoding in started.items():
+            turns[index].decoded[name].append(decoding.finish())
         advance()
     gc.unfreeze()
-    return turns, summarize_runs(samples)
+    return turns
 
 
-def _side_by_side(decodings: Mapping[int, Decoding], order: np.random.Generator) -> None:
+def _side_by_side(decodings: Sequence[Decoding], order: np.random.Generator) -> None:
     """Decode all to the end, ``_SLICE`` tokens at a time, in a new order each round."""
-    goal, unfinished = 0, sorted(decodings)
+    goal, unfinished = 0, list(range(len(decodings)))
     while unfinished:
         goal += _SLICE
         shuffled = order.permutation(unfinished).tolist()
-        unfinished = [gamma for gamma in shuffled if decodings[gamma].advance(goal)]
+        unfinished = sorted(number for number in shuffled if decodings[number].advance(goal))
 
 
 def _round_robin(sizes: Sequence[int]) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,17 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import torch
 from scipy.stats import t
 
+from calibrate.decode.engine import CachedModel, Decoding
+from calibrate.decode.plain import plain
+from calibrate.decode.speculative import speculative
 from calibrate.models import Pair
 from calibrate.prompts import PromptError, find_prompts
 from calibrate.sampling import Sampling
-from calibrate.turns import Requests, Turns, decode_in_turns
+from calibrate.timing import Samples, sample_runs, summarize_runs
+from calibrate.turns import PLAIN, Requests, Start, Turns, decode_in_turns
 from specsim.checks import InvalidArgumentError
 from specsim.predict.choice import Workload
 from specsim.predict.measured import MeasuredCost, predict
@@ -72,14 +78,13 @@ class Check:
         return trace.take(np.arange(len(self.prompts))) if self.paired else trace
 
     @property
-    def requests(self) -> Requests:
-        measured = self.workload.measured
-        sampling = measured.sampling
-        return Requests(
-            self.prompts,
-            Sampling(sampling.temperature, sampling.top_k, sampling.top_p),
-            measured.max_new_tokens,
-        )
+    def sampling(self) -> Sampling:
+        measured = self.workload.measured.sampling
+        return Sampling(measured.temperature, measured.top_k, measured.top_p)
+
+    @property
+    def max_new_tokens(self) -> int:
+        return self.workload.measured.max_new_tokens
 
 
 def check_models(profile: Profile, pair: Pair) -> None:
@@ -100,14 +105,49 @@ def validate(
     """Rows of predicted beside measured, one per check and gamma; ``advance`` once a request."""
     check_models(profile, pair)
     contexts = sorted({row.context for row in profile.run_times})
-    sets = [each.requests for each in checks]
-    decoded, run_times = decode_in_turns(
-        pair, sets, gammas, contexts, profile.gamma_max, seed, advance
-    )
+    target, draft = pair.cached()
+    samples: Samples = defaultdict(list)
+
+    def time_runs(order: np.random.Generator) -> None:
+        for context in contexts:
+            sample_runs(target, draft, context, profile.gamma_max, order, samples)
+
+    caches = {gamma: pair.cached(timed=False) for gamma in (PLAIN, *gammas)}
+    sets = [
+        Requests(
+            each.prompts,
+            {
+                gamma: decoder(models, gamma, each.sampling, each.max_new_tokens, pair)
+                for gamma, models in caches.items()
+            },
+        )
+        for each in checks
+    ]
+    decoded = decode_in_turns(sets, target.device, seed, time_runs, advance)
+    run_times = summarize_runs(samples)
     rows: list[dict[str, Any]] = []
     for each, turns in zip(checks, decoded, strict=True):
         rows += compare(each, turns, run_times)
     return rows
+
+
+def decoder(
+    models: tuple[CachedModel, CachedModel],
+    gamma: int,
+    sampling: Sampling,
+    limit: int,
+    pair: Pair,
+) -> Start:
+    """Speculative decoding of a request with so many draft tokens, or plain decoding with 0."""
+    target, draft = models
+    end = pair.target.end_of_text
+
+    def start(prompt: Sequence[int], random: torch.Generator) -> Decoding:
+        if gamma == PLAIN:
+            return plain(target, prompt, limit, sampling, random, end)
+        return speculative(target, draft, prompt, gamma, limit, sampling, random, end)
+
+    return start
 
 
 def interleaved_cost(workload: Workload, run_times: Sequence[RunTime]) -> MeasuredCost:
@@ -146,7 +186,7 @@ def compare(check: Check, turns: Turns, run_times: Sequence[RunTime]) -> list[di
     their costs from ``run_times``, measured between the turns.
     """
     workload, trace, paired = check.workload, check.trace, check.paired
-    gammas = sorted(gamma for gamma in turns.decoded if gamma)
+    gammas = sorted(gamma for gamma in turns.decoded if isinstance(gamma, int) and gamma != PLAIN)
     cost = interleaved_cost(workload, run_times)
     c = cost.draft_cost(workload.context)
     temperature = workload.measured.sampling.temperature

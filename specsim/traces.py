@@ -29,6 +29,7 @@ OPTIONAL_COLUMNS = (
     "draft_top",
     "target_entropy",  # nats, before temperature and filters
     "draft_entropy",
+    "token",  # its id
     "context",  # tokens in front of this one, those of the prompt included
     "argmax_equal",  # do target and draft agree on the most probable token
 )
@@ -168,6 +169,7 @@ def _check(path: Path, frame: pd.DataFrame) -> None:
     for name, allowed, low, high in (
         ("argmax_equal", "0 or 1", 0, 1),
         ("context", "a whole number >= 0", 0, np.inf),
+        ("token", "a whole number >= 0", 0, np.inf),
     ):
         if name in frame:
             column = pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64)

@@ -13,19 +13,16 @@ unfiltered, whatever tokens are drawn from: at temperature 0 every model would b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from calibrate.decode.engine import CachedModel, Decoded, Decoding, Request
-from calibrate.decode.text import Reader, Text
+from calibrate.decode.text import Reader, Text, write_while_sure
 from calibrate.sampling import Sampling
 from specsim.checks import number, probability, whole
 from specsim.schemes.bild import WINDOW
-
-# From the small model's logits (1, V) for its next token: is it unsure?
-Unsure = Callable[[torch.Tensor], bool]
 
 
 @dataclass(frozen=True)
@@ -120,24 +117,3 @@ def _blocks(
         text.push(sampling.draw(verdict, generator))
         request.emit(text.tokens()[start:], count, written)
         yield
-
-
-def write_while_sure(
-    model: Reader,
-    most: int,
-    unsure: Unsure,
-    sampling: Sampling,
-    generator: torch.Generator,
-    end_of_text: int | None,
-) -> None:
-    """The model pushes up to ``most`` tokens, until it is unsure or has ended the text.
-
-    The run at which it is unsure gives no token.
-    """
-    for _ in range(most):
-        logits = model.catch_up()[-1:]
-        if unsure(logits):
-            return
-        model.text.push(sampling.draw(logits, generator))
-        if model.text.tokens()[-1] == end_of_text:
-            return

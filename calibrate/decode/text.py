@@ -8,11 +8,15 @@ a proposal, however deep drafters are nested: it is in the text or it is not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from calibrate.decode.engine import CachedModel
+from calibrate.sampling import Sampling
+
+# From a model's logits (1, V) for its next token: is it unsure?
+Unsure = Callable[[torch.Tensor], bool]
 
 
 class Text:
@@ -93,3 +97,24 @@ class Reader:
         if length < self.held:
             self.model.forget(self.held - length)
             self.held = length
+
+
+def write_while_sure(
+    model: Reader,
+    most: int,
+    unsure: Unsure,
+    sampling: Sampling,
+    generator: torch.Generator,
+    end_of_text: int | None,
+) -> None:
+    """The model pushes up to ``most`` tokens, until it is unsure or has ended the text.
+
+    The run at which it is unsure gives no token.
+    """
+    for _ in range(most):
+        logits = model.catch_up()[-1:]
+        if unsure(logits):
+            return
+        model.text.push(sampling.draw(logits, generator))
+        if model.text.tokens()[-1] == end_of_text:
+            return

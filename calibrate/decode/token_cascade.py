@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from calibrate.decode.bild import write_while_sure
 from calibrate.decode.engine import CachedModel, Decoding, Request
-from calibrate.decode.text import Reader, Text
+from calibrate.decode.text import Reader, Text, write_while_sure
 from calibrate.sampling import Sampling
 from specsim.checks import whole
 from specsim.rules import DraftDeferralRule

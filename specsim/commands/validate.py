@@ -70,6 +70,19 @@ _FOR_PEOPLE = (
     show_default=True,
     help="Largest relative error of the speedup that passes.",
 )
+@click.option(
+    "--scheme",
+    "schemes",
+    help="Check decoding schemes instead: all, or names such as vertical,bild.",
+)
+@click.option(
+    "--with",
+    "others",
+    multiple=True,
+    metavar="ROLE=MODEL",
+    help="Another model for --scheme: middle (a better drafter), masks, aligned. "
+    "[default: the embedded family's, for its target]",
+)
 @click.option("--device", default=None, help="cpu, cuda, ... [default: the profile's]")
 @click.option(
     "--threads", type=Whole(1), default=None, help="CPU threads. [default: the profile's]"
@@ -80,7 +93,13 @@ _FOR_PEOPLE = (
 )
 @format_option
 def command(
-    profile: Path, output_format: str, median_tolerance: float, tolerance: float, **given: Any
+    profile: Path,
+    output_format: str,
+    median_tolerance: float,
+    tolerance: float,
+    schemes: str | None,
+    others: tuple[str, ...],
+    **given: Any,
 ) -> int:
     """Decode plainly and speculatively, in turns, and print predicted beside measured.
 
@@ -88,9 +107,18 @@ def command(
     since machines drift.  Exits 1 when speedups are further off than the tolerances, or counted
     calls contradict the replay.  Few requests accept more or less than predicted by chance alone:
     z says how likely that is, and more requests make it smaller.
+
+    With --scheme, the decoders of all papers go side by side on the calibration's prompts, each
+    predicted from the profile's text: runs of every model, speedup, and quality where it is not
+    the target's.
     """
     from specsim.report.tables import render
 
+    if schemes is not None:
+        failures = _check_schemes(profile, output_format, schemes, others, **given)
+        for failure in failures:
+            click.echo(f"failed: {failure}", err=True)
+        return 1 if failures else 0
     rows = run(profile, **given)
     shown = rows
     if output_format in ("table", "markdown"):
@@ -102,6 +130,31 @@ def command(
     for failure in failures:
         click.echo(f"failed: {failure}", err=True)
     return 1 if failures else 0
+
+
+def _check_schemes(
+    path: Path,
+    output_format: str,
+    schemes: str,
+    others: tuple[str, ...],
+    gamma: tuple[int, ...] | None,
+    only: str | None,
+    **given: Any,
+) -> list[str]:
+    from specsim.commands import _scheme_check
+
+    if gamma or only:
+        raise InvalidArgumentError("--gamma and --only do not go with --scheme")
+    named = [pair.partition("=") for pair in others]
+    roles = {role: model for role, _, model in named}
+    allowed = ("middle", "masks", "aligned")
+    if not all(model for model in roles.values()) or set(roles) - set(allowed):
+        raise InvalidArgumentError(
+            f"--with must be ROLE=MODEL with a role of {', '.join(allowed)}, got {' '.join(others)}"
+        )
+    rows = _scheme_check.run(path, schemes.split(","), roles, **given)
+    _scheme_check.show(rows, output_format)
+    return _scheme_check.judge(rows)
 
 
 def check_speedups(

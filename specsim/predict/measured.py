@@ -7,12 +7,13 @@ counted, in plain and in speculative decoding alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from specsim.checks import Floats, UnsupportedError
+from specsim.predict.cascade_replay import Kind, Tally
 from specsim.predict.replay import Replay, replay
 from specsim.profiles import Overhead, RunTime, Whom
 from specsim.traces import Trace
@@ -50,12 +51,15 @@ class RunTimes:
             raise UnsupportedError(f"the profile's run times of the {model} are incomplete")
         return RunTimes(tokens, contexts, seconds)
 
-    def __call__(self, tokens: int, context: Floats) -> Floats:
-        """Seconds of a run over ``tokens`` new tokens at each context, shape of ``context``."""
+    def __call__(self, tokens: float, context: Floats) -> Floats:
+        """Seconds of a run over ``tokens`` new tokens at each context, shape of ``context``.
+
+        A mean number of tokens is priced as a run of that width would be.
+        """
         if tokens > self.tokens[-1]:
             raise UnsupportedError(
-                f"run times are measured up to {self.tokens[-1]:g} new tokens, {tokens} asked for; "
-                "calibrate with a larger --gamma-max"
+                f"run times are measured up to {self.tokens[-1]:g} new tokens, {tokens:g} asked "
+                "for; calibrate with a larger --gamma-max"
             )
         by_context = np.array([np.interp(tokens, self.tokens, column) for column in self.seconds.T])
         if len(self.contexts) == 1:
@@ -63,6 +67,29 @@ class RunTimes:
         slope, level = np.polyfit(self.contexts, by_context, 1)
         seconds: Floats = level + slope * np.asarray(context, dtype=float)
         return seconds
+
+
+@dataclass(frozen=True)
+class RunPrices:
+    """Seconds of the runs of any number of models.
+
+    tables : by kind of run
+    flat_s : seconds a run of drafters without a model, whatever it reads
+    """
+
+    tables: Mapping[Kind, RunTimes]
+    flat_s: Mapping[str, float]
+
+    def seconds(self, runs: Tally, context: float) -> float:
+        """Expected seconds of all runs, at a mean number of tokens in the cache."""
+        total = 0.0
+        for kind, count in runs.counts.items():
+            if kind.model in self.flat_s:
+                total += count * self.flat_s[kind.model]
+            elif count:
+                width = max(runs.positions[kind] / count, 1.0)
+                total += count * float(self.tables[kind](width, np.array([context]))[0])
+        return total
 
 
 @dataclass(frozen=True)

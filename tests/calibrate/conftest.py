@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from calibrate.decode.engine import CachedModel
+from specsim.rules.executions import Model
+from tests.calibrate.imitations import uncached
 from tests.calibrate.sequences import model_at
 from tests.conftest import build_model
+
+
+@pytest.fixture(scope="session")
+def models(tiny_family: dict[str, Path]) -> dict[str, CachedModel]:
+    """The tiny family, each with a cache and under its own name."""
+    return {name: model_at(folder, name) for name, folder in tiny_family.items()}
+
+
+@pytest.fixture(scope="session")
+def rows(models: dict[str, CachedModel]) -> dict[str, Model]:
+    """The same models as functions of the whole text."""
+    return {name: uncached(model) for name, model in models.items()}
 
 
 @pytest.fixture(scope="session")

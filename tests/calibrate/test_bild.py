@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from calibrate.decode.bild import Policy, bild, fallbacks, rollbacks
-from calibrate.decode.engine import CachedModel, Decoded, DecodingError
+from calibrate.decode.drafters import first_layers
+from calibrate.decode.engine import CachedModel, Decoded
 from calibrate.decode.plain import plain
 from calibrate.sampling import Sampling
 from calibrate.trace import generator
@@ -36,7 +35,6 @@ from tests.calibrate.imitations import (
     twin,
     uncached,
 )
-from tests.calibrate.sequences import model_at
 
 NUCLEUS = Sampling(1.0, top_p=0.8)
 
@@ -103,11 +101,6 @@ def assert_same(result: Decoded, expected: Outcome) -> None:
     assert result.target.widths == Counter(expected.large_widths)
 
 
-@pytest.fixture(scope="module")
-def models(tiny_family: dict[str, Path]) -> dict[str, CachedModel]:
-    return {name: model_at(folder) for name, folder in tiny_family.items()}
-
-
 POLICIES = [
     Policy(0.3, 2.0),
     Policy(0.1, 0.0),
@@ -119,11 +112,6 @@ POLICIES = [
     Policy(1.0, 1.0),
     Policy(0.3, 2.0, window=0),
 ]
-
-
-@pytest.fixture(scope="module")
-def rows(models: dict[str, CachedModel]) -> dict[str, Model]:
-    return {name: uncached(model) for name, model in models.items()}
 
 
 @pytest.mark.parametrize("draft", ["draft", "stranger", "target"])
@@ -176,37 +164,19 @@ def test_rollback_threshold_zero_is_greedy_decoding_of_the_large_model(
             assert result.tokens == text
 
 
-def test_a_small_model_that_always_agrees_fills_every_window(
-    models: dict[str, CachedModel],
+@pytest.mark.parametrize("policy", [*POLICIES[:4], Policy(0.2, 0.0), Policy(0.2, 2.0, window=0)])
+def test_the_small_model_may_be_the_first_layers_of_the_large_one(
+    models: dict[str, CachedModel], rows: dict[str, Model], policy: Policy
 ) -> None:
     large = models["target"]
-    result = bild(
-        large, twin(large), [5, 6], Policy(0.0, 0.0, window=4), 25, GREEDY, generator(CPU, 0)
-    ).finish()
-    assert result.accepted == [4] * 5
-    assert result.target.widths == Counter({5: 5})
-    assert result.draft.widths == Counter({1: 16, 2: 4})
-
-
-@pytest.mark.parametrize("sampling", [GREEDY, ORDINARY, NUCLEUS])
-def test_never_more_than_asked(models: dict[str, CachedModel], sampling: Sampling) -> None:
-    for wanted, policy in product((0, 1, 2, 3), (Policy(0.0, 9.0), Policy(0.2, 2.0))):
-        result = bild(
-            models["target"], models["draft"], [7], policy, wanted, sampling, generator(CPU, 1)
-        ).finish()
-        assert len(result.tokens) == wanted
-        assert result.calls == len(result.accepted)
-
-
-def test_the_context_is_used_up_and_not_exceeded(models: dict[str, CachedModel]) -> None:
-    policy = Policy(0.0, 3.0)
-    for prompt, wanted in (([7], 127), ([7] * 100, 28)):
-        result = bild(
-            models["target"], models["draft"], prompt, policy, wanted, GREEDY, generator(CPU, 0)
-        ).finish()
-        assert len(result.tokens) == wanted
-    with pytest.raises(DecodingError, match="context"):
-        bild(models["target"], models["draft"], [7], policy, 128, GREEDY, generator(CPU, 0))
+    small = CachedModel(first_layers(large.model, 1), name="early exit")
+    written = uncached(small)
+    for prompt in prompts(2, seed=3):
+        result = bild(large, small, prompt, policy, 20, GREEDY, generator(CPU, 0)).finish()
+        assert_same(result, algorithm(rows["target"], written, tuple(prompt), policy, 20, top))
+        if not (policy.rollback and policy.window):
+            text = plain(large, prompt, 20, GREEDY, generator(CPU, 0)).finish().tokens
+            assert result.tokens == text
 
 
 def test_a_confident_end_of_text_is_verified() -> None:

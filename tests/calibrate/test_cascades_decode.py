@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -33,11 +32,10 @@ from calibrate.sampling import Sampling
 from calibrate.trace import generator
 from specsim import rules
 from specsim.checks import InvalidArgumentError
+from tests.calibrate.imitations import CPU, GREEDY, ORDINARY
 from tests.calibrate.sequences import check_law, model_at
 from tests.calibrate.test_drafters import pair_counts
 
-GREEDY, ORDINARY = Sampling(0.0), Sampling(1.0)
-CPU = torch.device("cpu")
 Maker = Callable[[CachedModel, CachedModel], Drafter]
 
 
@@ -80,43 +78,30 @@ CASCADES: dict[str, Maker] = {
 cascades = pytest.mark.parametrize("make", CASCADES.values(), ids=CASCADES)
 
 
-@pytest.fixture(scope="module")
-def models(tiny_family: dict[str, Path]) -> dict[str, CachedModel]:
-    return {name: model_at(folder, name) for name, folder in tiny_family.items()}
-
-
 @cascades
 def test_greedy_text_is_plain_text(models: dict[str, CachedModel], make: Maker) -> None:
     target = models["target"]
     drafter = make(models["draft"], models["stranger"])
     for prompt in ([5, 9, 7, 5, 9, 7, 5, 9], [11], [30, 31]):
         text = plain(target, prompt, 40, GREEDY, generator(CPU, 0)).finish().tokens
-        end = text[10]
-        cut = text[: text.index(end) + 1]
-        for gamma in (0, 1, 3, None):
+        for gamma in (1, 3, None):
             result = speculative(
                 target, drafter, prompt, gamma, 40, GREEDY, generator(CPU, 0)
             ).finish()
             assert result.tokens == text
-            ended = speculative(
-                target, drafter, prompt, gamma, 40, GREEDY, generator(CPU, 0), end
-            ).finish()
-            assert ended.tokens == cut
+            assert set(result.drafts) == {source.name for source in drafter.sources}
 
 
 @cascades
 @pytest.mark.parametrize("sampling", [GREEDY, ORDINARY])
-def test_to_the_end_of_the_context(
+def test_lengths_of_their_own_stay_in_the_context(
     models: dict[str, CachedModel], make: Maker, sampling: Sampling
 ) -> None:
     target = models["target"]
     drafter = make(models["draft"], models["stranger"])
-    for wanted in (0, 1, 2, 127):
-        random = generator(CPU, wanted)
-        result = speculative(target, drafter, [4], None, wanted, sampling, random).finish()
-        assert len(result.tokens) == wanted
-        assert result.target.widths == Counter(drafted + 1 for drafted in result.drafted)
-        assert set(result.drafts) == {source.name for source in drafter.sources}
+    result = speculative(target, drafter, [4], None, 127, sampling, generator(CPU, 1)).finish()
+    assert len(result.tokens) == 127
+    assert result.target.widths == Counter(drafted + 1 for drafted in result.drafted)
 
 
 @cascades

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,22 +14,11 @@ from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.sampling import Sampling
 from calibrate.trace import generator, record
+from specsim.checks import InvalidArgumentError
 from specsim.predict.replay import replay
 from specsim.traces import Trace
-from tests.calibrate.sequences import check_law, model_at
-
-GREEDY, ORDINARY = Sampling(0.0), Sampling(1.0)
-CPU = torch.device("cpu")
-
-
-@pytest.fixture(scope="module")
-def models(tiny_family: dict[str, Path]) -> dict[str, CachedModel]:
-    return {name: model_at(folder) for name, folder in tiny_family.items()}
-
-
-def prompts(count: int, seed: int = 0) -> list[list[int]]:
-    random = np.random.default_rng(seed)
-    return [random.integers(2, 64, size=random.integers(1, 9)).tolist() for _ in range(count)]
+from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, prompts, twin
+from tests.calibrate.sequences import check_law
 
 
 @pytest.mark.parametrize("draft", ["draft", "stranger", "target"])
@@ -39,7 +27,7 @@ def test_greedy_text_is_plain_text_and_calls_are_the_replayed_ones(
     models: dict[str, CachedModel], draft: str, gamma: int
 ) -> None:
     target = models["target"]
-    drafter = model_twin(models) if draft == "target" else models[draft]
+    drafter = twin(target) if draft == "target" else models[draft]
     for number, prompt in enumerate(prompts(6)):
         frame = record(
             target, drafter, number, prompt, 30, GREEDY, generator(CPU, number), end_of_text=None
@@ -59,59 +47,24 @@ def test_greedy_text_is_plain_text_and_calls_are_the_replayed_ones(
         assert result.draft.count == sum(result.drafted)
 
 
-def test_a_draft_that_always_agrees_gives_gamma_plus_one(models: dict[str, CachedModel]) -> None:
+def test_a_bonus_token_is_read_with_the_next_draft(models: dict[str, CachedModel]) -> None:
+    """Everything is accepted, so each block but the first begins with a draft run of two."""
     target = models["target"]
-    result = speculative(
-        target, model_twin(models), [5, 6], 4, 25, GREEDY, generator(CPU, 0)
-    ).finish()
+    result = speculative(target, twin(target), [5, 6], 4, 25, GREEDY, generator(CPU, 0)).finish()
     assert result.accepted == [4] * 5
-    assert result.target.widths == Counter({5: 5})
     assert result.draft.widths == Counter({1: 16, 2: 4})
 
 
-def model_twin(models: dict[str, CachedModel]) -> CachedModel:
-    """The target's weights with a cache of their own."""
-    return CachedModel(models["target"].model)
-
-
-def test_never_more_than_asked(models: dict[str, CachedModel]) -> None:
-    for wanted in (0, 1, 2, 3):
-        for sampling in (GREEDY, ORDINARY):
-            result = speculative(
-                models["target"], models["draft"], [7], 8, wanted, sampling, generator(CPU, wanted)
-            ).finish()
-            assert len(result.tokens) == wanted
-            assert all(drafted < max(wanted, 1) for drafted in result.drafted)
-
-
-def test_end_of_text_inside_a_draft_ends_the_request(models: dict[str, CachedModel]) -> None:
-    target = models["target"]
-    text = plain(target, [9, 3], 40, GREEDY, generator(CPU, 0)).finish().tokens
-    end = text[10]
-    cut = text[: text.index(end) + 1]
-    for gamma in (1, 3, 8):
-        result = speculative(
-            target, model_twin(models), [9, 3], gamma, 40, GREEDY, generator(CPU, 0), end
-        ).finish()
-        assert result.tokens == cut
-    assert plain(target, [9, 3], 40, GREEDY, generator(CPU, 0), end).finish().tokens == cut
-
-
-def test_context_is_respected(models: dict[str, CachedModel]) -> None:
-    result = speculative(
-        models["target"], models["draft"], [4], 8, 127, GREEDY, generator(CPU, 0)
-    ).finish()
-    assert len(result.tokens) == 127
-    with pytest.raises(DecodingError, match="context"):
-        speculative(
-            models["target"], models["draft"], [4], 8, 128, GREEDY, generator(CPU, 0)
-        ).finish()
+def test_what_cannot_be_decoded_is_refused(models: dict[str, CachedModel]) -> None:
+    target, random = models["target"], generator(CPU, 0)
     with pytest.raises(DecodingError, match="cache of its own"):
-        speculative(
-            models["target"], models["target"], [4], 8, 8, GREEDY, generator(CPU, 0)
-        ).finish()
+        speculative(target, target, [4], 8, 8, GREEDY, random)
     with pytest.raises(DecodingError, match="prompt is empty"):
-        plain(models["target"], [], 4, GREEDY, generator(CPU, 0)).finish()
+        plain(target, [], 4, GREEDY, random)
+    with pytest.raises(DecodingError, match="max_new_tokens must be >= 0, got -1"):
+        plain(target, [4], -1, GREEDY, random)
+    with pytest.raises(InvalidArgumentError, match="gamma"):
+        speculative(target, models["draft"], [4], -1, 8, GREEDY, random)
 
 
 def test_a_sliding_window_is_cut_back_like_any_cache() -> None:

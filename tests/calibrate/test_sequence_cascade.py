@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from calibrate.decode.engine import CachedModel, DecodingError
+from calibrate.decode.engine import CachedModel
 from calibrate.decode.plain import plain
 from calibrate.decode.sequence_cascade import sequence_cascade
-from calibrate.sampling import Sampling
 from calibrate.trace import generator
 from specsim.rules.executions import (
     Choose,
@@ -35,18 +33,12 @@ from tests.calibrate.imitations import (
     top,
     uncached,
 )
-from tests.calibrate.sequences import model_at
 
 CONFIDENCES = [
     (sum_log_probability, -12.0),
     (mean_log_probability, -1.0),
     (quantile_log_probability(0.3), -1.2),
 ]
-
-
-@pytest.fixture(scope="module")
-def models(tiny_family: dict[str, Path]) -> dict[str, CachedModel]:
-    return {name: model_at(folder) for name, folder in tiny_family.items()}
 
 
 @pytest.mark.parametrize(("confidence", "threshold"), CONFIDENCES)
@@ -88,10 +80,7 @@ def test_sampled_sequences_follow_the_execution() -> None:
     assert_drawn_from(law(execution), seen, alarm=1e-4)
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, Sampling(1.0, top_p=0.8)])
-def test_the_extremes_are_the_models_alone(
-    models: dict[str, CachedModel], sampling: Sampling
-) -> None:
+def test_the_extremes_are_the_models_alone(models: dict[str, CachedModel]) -> None:
     large, small = models["target"], models["draft"]
     for threshold, alone in ((-math.inf, small), (math.inf, large)):
         result = sequence_cascade(
@@ -99,17 +88,7 @@ def test_the_extremes_are_the_models_alone(
         ).finish()
         assert result.tokens == plain(alone, [5], 20, GREEDY, generator(CPU, 0)).finish().tokens
         assert result.calls == (20 if alone is large else 0)
-        for wanted in (0, 1, 127):
-            result = sequence_cascade(
-                large, small, [5], mean_log_probability, threshold, wanted, sampling,
-                generator(CPU, 0),
-            ).finish()  # fmt: skip
-            assert len(result.tokens) == wanted
-            assert result.draft.count == wanted
-    with pytest.raises(DecodingError, match="context"):
-        sequence_cascade(
-            large, small, [5], sum_log_probability, 0.0, 128, GREEDY, generator(CPU, 0)
-        )
+        assert result.draft.count == 20
 
 
 @pytest.mark.parametrize("threshold", [-math.inf, math.inf])

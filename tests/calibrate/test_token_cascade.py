@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from calibrate.decode.engine import CachedModel, Decoded, DecodingError
-from calibrate.decode.plain import plain
+from calibrate.decode.engine import CachedModel, Decoded
 from calibrate.decode.token_cascade import token_cascade
 from calibrate.sampling import Sampling
 from calibrate.trace import generator
@@ -32,9 +30,7 @@ from tests.calibrate.imitations import (
     prompts,
     top,
     twin,
-    uncached,
 )
-from tests.calibrate.sequences import model_at
 
 RULES = [
     Chow(0.6, decide_on="unscaled"),
@@ -42,16 +38,6 @@ RULES = [
     Chow(0.0, decide_on="unscaled"),
     ChowLog(1.5, decide_on="unscaled"),
 ]
-
-
-@pytest.fixture(scope="module")
-def models(tiny_family: dict[str, Path]) -> dict[str, CachedModel]:
-    return {name: model_at(folder) for name, folder in tiny_family.items()}
-
-
-@pytest.fixture(scope="module")
-def rows(models: dict[str, CachedModel]) -> dict[str, Model]:
-    return {name: uncached(model) for name, model in models.items()}
 
 
 def assert_same(result: Decoded, expected: Execution) -> None:
@@ -87,18 +73,6 @@ def test_greedy_is_the_execution(
 def rule_of_rows(rule: DraftDeferralRule) -> DraftDeferralRule:
     """The rule for rows that are unscaled already."""
     return type(rule)(rule.threshold)
-
-
-def test_a_cap_of_zero_is_plain_decoding_and_never_runs_the_small_model(
-    models: dict[str, CachedModel],
-) -> None:
-    text = plain(models["target"], [3, 4], 20, GREEDY, generator(CPU, 0)).finish().tokens
-    result = token_cascade(
-        models["target"], models["draft"], [3, 4], RULES[0], 20, GREEDY, generator(CPU, 0), cap=0
-    ).finish()
-    assert result.tokens == text
-    assert result.draft.count == 0
-    assert result.target.widths == Counter({1: 20})
 
 
 def test_a_sure_small_model_is_called_off_at_the_cap_only(models: dict[str, CachedModel]) -> None:
@@ -164,29 +138,7 @@ def test_blocks_of_an_independent_model_follow_the_law(deferral: float, cap: int
     assert_drawn_from(exact, seen, alarm=1e-4)
 
 
-@pytest.mark.parametrize("end", range(2, 6))
-def test_either_model_may_end_the_text(models: dict[str, CachedModel], end: int) -> None:
-    """Ended where the text without an end has it first, and not a run later."""
-    large, small, rule = models["target"], models["stranger"], RULES[0]
-    random = generator(CPU, 0)
-    text = token_cascade(large, small, [9, 3], rule, 40, GREEDY, random).finish().tokens
-    end = text[end]
-    cut = text[: text.index(end) + 1]
-    result = token_cascade(large, small, [9, 3], rule, 40, GREEDY, random, end).finish()
-    assert result.tokens == cut
-    assert sum(result.drafted) + result.calls == len(cut)
-
-
-def test_edges(models: dict[str, CachedModel]) -> None:
-    large, small = models["target"], models["draft"]
-    for wanted in (0, 1, 3, 127):
-        for rule in RULES[:2]:
-            result = token_cascade(
-                large, small, [7], rule, wanted, GREEDY, generator(CPU, 0)
-            ).finish()
-            assert len(result.tokens) == wanted
-            assert sum(result.drafted) + result.calls == wanted
-    with pytest.raises(DecodingError, match="context"):
-        token_cascade(large, small, [7], RULES[0], 128, GREEDY, generator(CPU, 0))
+def test_the_cap_is_checked(models: dict[str, CachedModel]) -> None:
+    models_and_prompt = models["target"], models["draft"], [7]
     with pytest.raises(InvalidArgumentError, match="cap"):
-        token_cascade(large, small, [7], RULES[0], 8, GREEDY, generator(CPU, 0), cap=-1)
+        token_cascade(*models_and_prompt, RULES[0], 8, GREEDY, generator(CPU, 0), cap=-1)

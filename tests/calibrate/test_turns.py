@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ from calibrate.decode.plain import plain
 from calibrate.models import Pair, load_pair
 from calibrate.sampling import Sampling
 from calibrate.trace import DECODING, generator
-from calibrate.turns import Requests, Turns, _round_robin, decode_in_turns
-from calibrate.validate import check_counts
+from calibrate.turns import PLAIN, Requests, Start, Turns, _round_robin, decode_in_turns
+from calibrate.validate import check_counts, decoder
 
 CPU = torch.device("cpu")
 
@@ -25,31 +26,29 @@ def pair(tiny_family: dict[str, Path]) -> Pair:
 
 
 def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair) -> None:
-    prompts = [[5, 6, 7], [8, 9]]
-    sets = [Requests(prompts, Sampling(temperature), 30) for temperature in (0.0, 1.0)]
-    end = pair.target.end_of_text
-    turns, run_times = decode_in_turns(pair, sets, [1, 3], [3, 33], gamma_max=3, seed=4)
-    for index, (each, decoded) in enumerate(zip(sets, turns, strict=True)):
-        assert sorted(decoded.decoded) == [0, 1, 3]
+    prompts, called = [[5, 6, 7], [8, 9]], []
+    gammas = (PLAIN, 1, 3)
+
+    def decoders(temperature: float) -> dict[Hashable, Start]:
+        sampling = Sampling(temperature)
+        return {gamma: decoder(pair.cached(), gamma, sampling, 30, pair) for gamma in gammas}
+
+    sets = [Requests(prompts, decoders(temperature)) for temperature in (0.0, 1.0)]
+    turns = decode_in_turns(sets, CPU, seed=4, between=called.append)
+    assert len(called) == 4
+    for index, decoded in enumerate(turns):
+        assert tuple(decoded.decoded) == gammas
         assert decoded.lengths(3)[0] == 30
-        for gamma in (0, 1, 3):
+        for number, (gamma, start) in enumerate(decoders(float(index)).items()):
             for request in range(2):
-                random = generator(CPU, DECODING, 4, index, request, gamma)
-                alone = each.start(request, gamma, *pair.cached(), random, end).finish()
+                random = generator(CPU, DECODING, 4, index, request, number)
+                alone = start(prompts[request], random).finish()
                 found = decoded.decoded[gamma][request]
                 assert (found.tokens, found.accepted) == (alone.tokens, alone.accepted)
                 assert found.target.widths == alone.target.widths
                 assert found.draft.widths == alone.draft.widths
     assert turns[0].same_text(1)
     assert turns[0].same_text(3)
-    # Every width of both models, at both contexts.
-    measured = {(row.model, row.tokens, row.context) for row in run_times}
-    assert measured == {
-        (model, tokens, context)
-        for model in ("target", "draft")
-        for tokens in range(1, 5)
-        for context in (3, 33)
-    }
 
 
 def test_a_decoding_can_be_taken_up_again(pair: Pair) -> None:

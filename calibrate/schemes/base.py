@@ -1,0 +1,276 @@
+"""What a setting of a scheme is, and what it works with.
+
+A *setting* is one decoder with all its numbers.  It is said once and used twice: it starts the real
+decoder, and it says from recorded text what that decoder is expected to do.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from calibrate.decode.drafters.base import Drafter, Drawing
+from calibrate.decode.drafters.counts import PairCounts
+from calibrate.decode.engine import CachedModel, Decoding
+from calibrate.decode.plain import plain
+from calibrate.decode.text import Text
+from calibrate.sampling import Sampling
+from calibrate.trace import ASIDE, generator
+from specsim.checks import Floats, InvalidArgumentError
+from specsim.predict.cascade_replay import Expected
+from specsim.rules import Rule
+
+# Places of a text where a reviewer is let write on by itself, and how far; half of what it writes
+# is there for drafts to reach into.
+_ASIDE_PLACES = 6
+_ASIDE_TOKENS = 24
+
+
+@dataclass(frozen=True)
+class Party:
+    """Models of one request, each with a cache of its own.
+
+    models : what drafts, by name
+    counts : pair counts for drafters without a model
+    mask : token id of a mask, of the model named ``masks``
+    sure : drafters that several parts of a nest share, by name
+    """
+
+    target: CachedModel
+    models: Mapping[str, CachedModel]
+    counts: PairCounts | None
+    mask: int | None
+    sure: dict[str, Drafter] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> CachedModel:
+        return self.models[name]
+
+
+@dataclass(frozen=True)
+class Parties:
+    """Where parties come from: loaded models, by name, the target's among them.
+
+    vocabulary : tokens that all models share
+    """
+
+    target: Any
+    models: Mapping[str, Any]
+    vocabulary: int
+    counts: PairCounts | None = None
+    mask: int | None = None
+
+    def new(self, timed: bool = True) -> Party:
+        """The models with fresh caches."""
+        cached = {
+            name: CachedModel(model, self.vocabulary, timed, name)
+            for name, model in self.models.items()
+        }
+        target = CachedModel(self.target, self.vocabulary, timed, "target")
+        return Party(target, cached, self.counts, self.mask)
+
+    @property
+    def names(self) -> set[str]:
+        """What settings may ask for."""
+        known = set(self.models)
+        if self.counts:
+            known |= {"bigram", "unigram", "max-gram"}
+        return known | {"copy", "uniform"}
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A prompt, and the text that the target emitted behind it under some sampling.
+
+    tokens : the text, at most ``limit`` tokens, end-of-text included
+    """
+
+    prompt: Sequence[int]
+    tokens: Sequence[int]
+    limit: int
+    sampling: Sampling
+    party: Party
+
+    @cached_property
+    def _rows(self) -> dict[str, torch.Tensor]:
+        return {}
+
+    def rows(self, name: str) -> torch.Tensor:
+        """Distributions of a model, or of counts, where each token of the text came; (T, V)."""
+        if name not in self._rows:
+            self._rows[name] = self.sampling.probabilities(self._logits(name))
+        return self._rows[name]
+
+    @torch.inference_mode()
+    def _logits(self, name: str) -> torch.Tensor:
+        read = [*self.prompt, *self.tokens[:-1]]
+        size = len(self.tokens)
+        if name in ("bigram", "unigram"):
+            if self.party.counts is None:
+                raise InvalidArgumentError(f"{name} needs pair counts")
+            counts = self.party.counts
+            laws = np.array(
+                [
+                    counts.bigram(token) if name == "bigram" else counts.unigram
+                    for token in read[-size:]
+                ]
+            )
+            logits = torch.full((size, self.party.target.vocabulary), -torch.inf)
+            logits[:, : laws.shape[1]] = torch.from_numpy(np.log(laws))
+            return logits
+        model = self.party.target if name == "target" else self.party[name]
+        model.reset()
+        return model.read(torch.tensor([read], device=model.device))[-size:]
+
+    def at_tokens(self, rows: torch.Tensor) -> Floats:
+        """Entries of rows (T, V) at the text's own tokens, (T,)."""
+        here = torch.tensor(self.tokens, device=rows.device)[:, None]
+        values: Floats = rows.gather(1, here)[:, 0].double().cpu().numpy()
+        return values
+
+    def accepted(self, drafter: str, verifier: str) -> Floats:
+        """a_t = min(1, d(x_t) / v(x_t)), shape (T,); zero where the verifier never says x_t."""
+        draft, verified = (self.at_tokens(self.rows(name)) for name in (drafter, verifier))
+        rates = np.divide(draft, verified, out=np.zeros_like(draft), where=verified > 0)
+        return np.asarray(np.minimum(rates, 1.0))
+
+    def aside(self, name: str, verifier: str) -> list[Source]:
+        """Texts of a model's own from places where its verifier may well reject it.
+
+        What the model goes on to write behind a token that will be rejected.  Drawn anew wherever
+        they are needed, as rejections come.
+        """
+        if (name, verifier) not in self._aside:
+            size, model = len(self.tokens), self.party[name]
+            rejected = 1 - self.accepted(name, verifier) + 1e-9
+            random = np.random.default_rng([ASIDE, size])
+            places = random.choice(
+                size, min(size, _ASIDE_PLACES), replace=False, p=rejected / rejected.sum()
+            )
+            found = []
+            for place in sorted(places.tolist()):
+                prompt = [*self.prompt, *self.tokens[:place]]
+                limit = min(_ASIDE_TOKENS, model.context - len(prompt) - _ASIDE_TOKENS)
+                draws = generator(model.device, ASIDE, place)
+                if limit > 0:
+                    decoding = plain(model, prompt, limit, self.sampling, draws)
+                    written = decoding.finish().tokens
+                    found.append(Source(prompt, written, limit, self.sampling, self.party))
+            self._aside[name, verifier] = found
+        return self._aside[name, verifier]
+
+    @cached_property
+    def _aside(self) -> dict[tuple[str, str], list[Source]]:
+        return {}
+
+    def probe(self, drafter: Drafter, most: int) -> tuple[Floats, np.ndarray]:
+        """How a drafter that is sure of its tokens agrees with the text, at every place of it.
+
+        Returns 1 where token i of a proposal made there is the text's, (T, most), and the lengths
+        of the proposals, (T,).
+        """
+        proposed, lengths = self.proposals(drafter, most)
+        agrees = np.zeros((len(self.tokens), most))
+        for place, tokens in enumerate(proposed):
+            pairs = zip(tokens, self.tokens[place:], strict=False)
+            for index, (draft, real) in enumerate(pairs):
+                agrees[place, index] = draft == real
+        return agrees, lengths
+
+    @torch.inference_mode()
+    def proposals(self, drafter: Drafter, most: int) -> tuple[list[list[int]], np.ndarray]:
+        """What such a drafter proposes at every place: T lists of tokens, and their lengths."""
+        target = self.party.target
+        for source in drafter.sources:
+            source.prefill(self.prompt)
+        capacity = len(self.prompt) + len(self.tokens) + most
+        text = Text(self.prompt, capacity, target.vocabulary, target.device)
+        drafter.begin(text)
+        drawing = Drawing(Sampling(0.0), torch.Generator(), rows=False)
+        proposed = []
+        for token in self.tokens:
+            start = len(text)
+            drafter.propose(most, drawing)
+            proposed.append(list(text.tokens()[start:]))
+            text.cut(start)
+            text.push_all([token])
+        return proposed, np.array([len(tokens) for tokens in proposed])
+
+    @torch.inference_mode()
+    def behind(self, place: int, proposed: Sequence[int]) -> torch.Tensor:
+        """The target's logits for each of n tokens behind the text before ``place``; (n, V)."""
+        target = self.party.target
+        prompt = [*self.prompt, *self.tokens[:place]]
+        target.prefill(prompt)
+        read = torch.tensor([[prompt[-1], *proposed[:-1]]], device=target.device)
+        return target.read(read)
+
+    def respond(
+        self, name: str, random: torch.Generator, end_of_text: int | None
+    ) -> tuple[list[int], Floats]:
+        """A model's own answer to the prompt, and the log probability of each of its tokens.
+
+        The logarithms are of its distribution at temperature 1, whatever tokens are drawn from.
+        """
+        seen: list[torch.Tensor] = []
+        tokens = (
+            plain(
+                self.party[name],
+                self.prompt,
+                self.limit,
+                self.sampling,
+                random,
+                end_of_text,
+                observe=seen.append,
+            )
+            .finish()
+            .tokens
+        )
+        logs = torch.cat(seen).float().log_softmax(-1)
+        chosen = logs.gather(1, torch.tensor(tokens, device=logs.device)[:, None])
+        return tokens, np.asarray(chosen[:, 0].double().cpu().numpy())
+
+
+class Setting(ABC):
+    """A decoder with all its numbers.
+
+    name : for people, unique in a table
+    scheme : what ``--scheme`` calls it
+    sampling : temperature and filters
+    lossless : does it emit the target's law?
+    needs : what must be at hand besides the target
+    """
+
+    name: str
+    scheme: str
+    sampling: Sampling
+    lossless: bool
+    needs: frozenset[str]
+
+    @abstractmethod
+    def start(
+        self,
+        party: Party,
+        prompt: Sequence[int],
+        limit: int,
+        random: torch.Generator,
+        end_of_text: int | None,
+    ) -> Decoding:
+        """The real decoder at the start of a request."""
+
+    @abstractmethod
+    def expect(self, source: Source, random: torch.Generator, end_of_text: int | None) -> Expected:
+        """What decoding the source's prompt is expected to do.
+
+        A setting that emits another law than the target's draws a text of that law first.
+        """
+
+    @property
+    def rule(self) -> Rule | None:
+        """What it emits at one position, where that is the law of a rule; None for the target's."""
+        return None

@@ -1,0 +1,244 @@
+"""Lossless speculative decoding with any nest of drafters.
+
+A nest is described once; ``drafter`` builds it of real models, ``drafting`` of recorded text.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from calibrate.decode.drafters import (
+    Bigram,
+    Drafter,
+    Horizontal,
+    MaxGram,
+    Neural,
+    PromptLookup,
+    Unigram,
+    Vertical,
+    VerticalAtLeast,
+)
+from calibrate.decode.drafters.counts import PairCounts
+from calibrate.decode.engine import Decoding
+from calibrate.decode.specdec import MaskDrafter
+from calibrate.decode.speculative import speculative
+from calibrate.sampling import Sampling
+from calibrate.schemes.base import Party, Setting, Source
+from specsim.checks import InvalidArgumentError
+from specsim.predict.cascade_replay import (
+    AtOnce,
+    Drafting,
+    Expected,
+    InTurn,
+    Reviewed,
+    TokenByToken,
+    replay_blocks,
+)
+
+
+class Nest(ABC):
+    """What drafts, described.
+
+    most : the most tokens of a proposal, None where the parts decide
+    needs : models and counts in it
+    """
+
+    most: int | None = None
+
+    @property
+    @abstractmethod
+    def needs(self) -> frozenset[str]: ...
+
+    @abstractmethod
+    def drafter(self, party: Party) -> Drafter:
+        """For real."""
+
+    @abstractmethod
+    def drafting(self, source: Source, verifier: str = "target") -> Drafting:
+        """On recorded text, before this verifier."""
+
+
+@dataclass(frozen=True)
+class Model(Nest):
+    """A model that drafts token by token."""
+
+    name: str
+    most: int
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({self.name})
+
+    def drafter(self, party: Party) -> Drafter:
+        return Neural(party[self.name])
+
+    def drafting(self, source: Source, verifier: str = "target") -> Drafting:
+        return TokenByToken(self.name, source.accepted(self.name, verifier), self.most)
+
+
+@dataclass(frozen=True)
+class Counts(Nest):
+    """``bigram`` or ``unigram``: drafts token by token without a model."""
+
+    name: str
+    most: int
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({self.name})
+
+    def drafter(self, party: Party) -> Drafter:
+        kind = {"bigram": Bigram, "unigram": Unigram}[self.name]
+        return kind(_counts(party), self.name)
+
+    def drafting(self, source: Source, verifier: str = "target") -> Drafting:
+        return TokenByToken(self.name, source.accepted(self.name, verifier), self.most)
+
+
+@dataclass(frozen=True)
+class Sure(Nest):
+    """``copy`` (prompt lookup), ``max-gram`` or ``masks``: one run for all tokens of a proposal."""
+
+    name: str
+    most: int
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({self.name})
+
+    def drafter(self, party: Party) -> Drafter:
+        # One drafter of a name in a party: it is counted under that name.
+        if self.name not in party.sure:
+            party.sure[self.name] = self._build(party)
+        return party.sure[self.name]
+
+    def _build(self, party: Party) -> Drafter:
+        if self.name == "masks":
+            if party.mask is None:
+                raise InvalidArgumentError("masks needs the token id of a mask")
+            return MaskDrafter(party["masks"], party.mask)
+        return PromptLookup() if self.name == "copy" else MaxGram(_counts(party))
+
+    def drafting(self, source: Source, verifier: str = "target") -> Drafting:
+        agrees, lengths = source.probe(self.drafter(source.party), self.most)
+        return AtOnce(self.name, agrees, lengths, reads_text=self.name == "masks")
+
+
+@dataclass(frozen=True)
+class Review(Nest):
+    """A model that reviews an inner nest (vertical cascade); one of steps and at_least is None."""
+
+    name: str
+    inner: Nest
+    gamma: int | None
+    steps: int | None = None
+    at_least: int | None = None
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.inner.needs | {self.name}
+
+    def drafter(self, party: Party) -> Drafter:
+        inner = self.inner.drafter(party)
+        if self.steps is not None:
+            return Vertical(party[self.name], inner, self.steps, self.gamma)
+        return VerticalAtLeast(party[self.name], inner, self.at_least or 0, self.gamma)
+
+    def drafting(self, source: Source, verifier: str = "target") -> Drafting:
+        return Reviewed(
+            self.name,
+            source.accepted(self.name, verifier),
+            self.inner.drafting(source, self.name),
+            tuple(
+                (self.inner.drafting(aside, self.name), len(aside.tokens))
+                for aside in source.aside(self.name, verifier)
+            ),
+            self.gamma,
+            self.steps,
+            self.at_least,
+        )
+
+
+@dataclass(frozen=True)
+class Row(Nest):
+    """Nests one after the other (horizontal cascade)."""
+
+    parts: tuple[Nest, ...]
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset().union(*(part.needs for part in self.parts))
+
+    def drafter(self, party: Party) -> Drafter:
+        return Horizontal([(part.drafter(party), part.most) for part in self.parts])
+
+    def drafting(self, source: Source, verifier: str = "target") -> Drafting:
+        return InTurn(tuple(part.drafting(source, verifier) for part in self.parts))
+
+
+def full_cascade(models: Sequence[str], lengths: Sequence[Sequence[int]]) -> Nest:
+    """Chen23 Algorithm 1 over these models, best first, with Max-Gram below them.
+
+    lengths : as ``calibrate.decode.drafters.full_cascade`` has it
+    """
+
+    def below(reviewer: int) -> Nest:
+        shares = lengths[reviewer]
+        parts: list[Nest] = [
+            Review(name, below(drafter + 1), None, at_least=share)
+            for drafter, (name, share) in enumerate(
+                zip(models[reviewer:], shares[:-1], strict=True), start=reviewer
+            )
+            if share
+        ]
+        return Row((*parts, Sure("max-gram", shares[-1])))
+
+    return below(0)
+
+
+def _counts(party: Party) -> PairCounts:
+    if party.counts is None:
+        raise InvalidArgumentError("drafters without a model need pair counts")
+    return party.counts
+
+
+@dataclass(frozen=True)
+class Lossless(Setting):
+    """Speculative decoding with a nest, verified without loss (Leviathan23)."""
+
+    name: str
+    scheme: str
+    nest: Nest
+    sampling: Sampling
+    lossless = True
+
+    @property
+    def needs(self) -> frozenset[str]:  # type: ignore[override]
+        return self.nest.needs
+
+    def start(
+        self,
+        party: Party,
+        prompt: Sequence[int],
+        limit: int,
+        random: torch.Generator,
+        end_of_text: int | None,
+    ) -> Decoding:
+        drafter = self.nest.drafter(party)
+        return speculative(
+            party.target,
+            drafter,
+            prompt,
+            self.nest.most,
+            limit,
+            self.sampling,
+            random,
+            end_of_text,
+        )
+
+    def expect(self, source: Source, random: torch.Generator, end_of_text: int | None) -> Expected:
+        return replay_blocks(self.nest.drafting(source), len(source.tokens), source.limit)

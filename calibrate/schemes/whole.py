@@ -1,0 +1,135 @@
+"""Settings whose blocks or texts hang together: SpecDec's masks and the sequence cascade."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from calibrate.decode.engine import Decoding
+from calibrate.decode.sequence_cascade import sequence_cascade
+from calibrate.decode.specdec import MaskDrafter, specdec
+from calibrate.sampling import Sampling
+from calibrate.schemes.base import Party, Setting, Source
+from specsim.checks import InvalidArgumentError
+from specsim.laws import TARGET
+from specsim.predict.cascade_replay import AtOnce, Expected, Kind, Tally, replay_blocks
+from specsim.rules import Distributions, GreedyMatch, TopBeta
+from specsim.rules.executions import Confidence
+
+
+@dataclass(frozen=True)
+class Masked(Setting):
+    """SpecDec and SpecDec++ (Xia22): k masks filled in by one run, at temperature 0.
+
+    The text of SpecDec++ depends on where its blocks begin, so it is no trace.  Its blocks are
+    tried at every place of the target's own text instead, the target reading each proposal, and
+    are taken to end where they would have on that text.
+    """
+
+    name: str
+    top: GreedyMatch | TopBeta
+    most: int
+    draft: str = "masks"
+    sampling = Sampling(0.0)
+    scheme = "specdec"
+
+    @property
+    def lossless(self) -> bool:  # type: ignore[override]
+        return isinstance(self.top, GreedyMatch)
+
+    @property
+    def needs(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset({self.draft})
+
+    @property
+    def rule(self) -> GreedyMatch | TopBeta | None:
+        return None if self.lossless else self.top
+
+    def start(
+        self,
+        party: Party,
+        prompt: Sequence[int],
+        limit: int,
+        random: torch.Generator,
+        end_of_text: int | None,
+    ) -> Decoding:
+        drafter = self._drafter(party)
+        return specdec(
+            party.target, drafter, prompt, self.most, limit, self.top, random, end_of_text
+        )
+
+    def expect(self, source: Source, random: torch.Generator, end_of_text: int | None) -> Expected:
+        proposed, lengths = source.proposals(self._drafter(source.party), self.most)
+        agrees = np.zeros((len(source.tokens), self.most))
+        for place, tokens in enumerate(proposed):
+            agrees[place, : self._accepted(source, place, tokens)] = 1.0
+        drafting = AtOnce(self.draft, agrees, lengths, reads_text=True)
+        return replay_blocks(drafting, len(source.tokens), source.limit)
+
+    def _accepted(self, source: Source, place: int, proposed: Sequence[int]) -> int:
+        """How many of the tokens proposed at a place the target accepts, one behind the other."""
+        own = source.tokens[place : place + len(proposed)]
+        alike = [draft == token for draft, token in zip(proposed, own, strict=False)]
+        if self.lossless:
+            return int(np.cumprod(alike).sum())
+        rows = source.behind(place, proposed).float().softmax(-1)
+        drafts = torch.tensor(proposed, device=rows.device)
+        sure = torch.zeros_like(rows).scatter_(1, drafts[:, None], 1.0)
+        kept = self.top.accepted_at(Distributions(rows, sure), drafts) > 0
+        return int(kept.cumprod(0).sum())
+
+    def _drafter(self, party: Party) -> MaskDrafter:
+        if party.mask is None:
+            raise InvalidArgumentError("masks needs the token id of a mask")
+        return MaskDrafter(party[self.draft], party.mask)
+
+
+@dataclass(frozen=True)
+class WholeSequence(Setting):
+    """Sequence cascade (Narasimhan24 eq. 1): the draft's whole response, or the target's."""
+
+    name: str
+    confidence: Confidence
+    threshold: float
+    draft: str
+    sampling: Sampling
+    scheme = "sequence-cascade"
+    lossless = False
+
+    @property
+    def needs(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset({self.draft})
+
+    def start(
+        self,
+        party: Party,
+        prompt: Sequence[int],
+        limit: int,
+        random: torch.Generator,
+        end_of_text: int | None,
+    ) -> Decoding:
+        return sequence_cascade(
+            party.target,
+            party[self.draft],
+            prompt,
+            self.confidence,
+            self.threshold,
+            limit,
+            self.sampling,
+            random,
+            end_of_text,
+        )
+
+    def expect(self, source: Source, random: torch.Generator, end_of_text: int | None) -> Expected:
+        response, logs = source.respond(self.draft, random, end_of_text)
+        kept = self.confidence(logs) >= self.threshold
+        runs = Tally()
+        written = float(len(response))
+        runs.add(Kind(self.draft, fresh=False), written, written)
+        calls = 0.0 if kept else float(len(source.tokens))
+        if not kept:
+            runs.add(Kind(TARGET, fresh=False), calls, calls)
+        return Expected(len(response) if kept else len(source.tokens), calls, runs)

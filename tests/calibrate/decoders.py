@@ -1,0 +1,321 @@
+"""All decoders in one table: how each is started, and what its runs must add up to."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from calibrate.decode.beam import Beams, beam_search
+from calibrate.decode.bild import Policy, bild, rollbacks
+from calibrate.decode.drafters import (
+    Bigram,
+    Drafter,
+    Horizontal,
+    MaxGram,
+    Neural,
+    PairCounts,
+    PromptLookup,
+    Uniform,
+    Unigram,
+    Vertical,
+    VerticalAtLeast,
+    first_layers,
+    full_cascade,
+)
+from calibrate.decode.engine import CachedModel, Decoded, Decoding
+from calibrate.decode.plain import plain
+from calibrate.decode.sequence_cascade import sequence_cascade
+from calibrate.decode.specdec import MaskDrafter, specdec
+from calibrate.decode.speculative import speculative
+from calibrate.decode.token_cascade import token_cascade
+from calibrate.sampling import Sampling
+from calibrate.trace import generator
+from specsim import rules
+from specsim.rules.executions import sum_log_probability
+from tests.calibrate.imitations import CPU, GREEDY
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A target, two models that draft, and counts for drafters without a model."""
+
+    target: CachedModel
+    draft: CachedModel
+    second: CachedModel
+    counts: PairCounts
+
+    def fresh(self) -> Cast:
+        """The same with caches of their own."""
+        names = ("target", "draft", "second")
+        return Cast(
+            *(CachedModel(getattr(self, name).model, name=name) for name in names), self.counts
+        )
+
+    def early(self) -> CachedModel:
+        return CachedModel(first_layers(self.target.model, 1), name="early")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A request, and ``gamma``: the most that is drafted in a block, whatever it is called."""
+
+    prompt: list[int]
+    wanted: int
+    gamma: int = 4
+    sampling: Sampling = GREEDY
+    end: int | None = None
+
+    @property
+    def random(self) -> torch.Generator:
+        return generator(CPU, len(self.prompt), self.wanted)
+
+
+Start = Callable[[Cast, Job], Decoding]
+Bounds = tuple[int, int]
+
+
+def a_token(result: Decoded) -> Bounds:
+    """A draft run for every token drafted."""
+    return sum(result.drafted), sum(result.drafted)
+
+
+def a_block(result: Decoded) -> Bounds:
+    """A draft run for every block that has a draft."""
+    blocks = sum(drafted > 0 for drafted in result.drafted)
+    return blocks, blocks
+
+
+def once_more(result: Decoded) -> Bounds:
+    """A draft run for every token, and one a block that may give none."""
+    return sum(result.drafted), sum(result.drafted) + len(result.drafted)
+
+
+def in_vain(result: Decoded) -> Bounds:
+    """A draft run for every block, which may find nothing."""
+    return a_block(result)[0], len(result.drafted)
+
+
+def many(result: Decoded) -> Bounds:
+    """Drafters below drafters: test_cascades_decode.py counts them."""
+    return a_block(result)[0], 10 * sum(result.drafted)
+
+
+def and_a_bonus(result: Decoded) -> Counter[int]:
+    """The target reads the draft and the token before it."""
+    return Counter(drafted + 1 for drafted in result.drafted)
+
+
+def and_rescored(result: Decoded) -> Counter[int]:
+    return and_a_bonus(result) + Counter({1: rollbacks(result)})
+
+
+def without_bonus(result: Decoded) -> Counter[int]:
+    return Counter(max(drafted, 1) for drafted in result.drafted)
+
+
+def unless_ended(result: Decoded) -> Counter[int]:
+    """In the last block the draft may have ended the text."""
+    assert result.calls in (len(result.drafted), len(result.drafted) - 1)
+    assert sum(result.drafted) + result.calls == len(result.tokens)
+    return Counter(drafted + 1 for drafted in result.drafted[: result.calls])
+
+
+def all_or_nothing(result: Decoded) -> Counter[int]:
+    """No target run, or one for every token."""
+    return Counter({1: 0 if sum(result.accepted) else len(result.tokens)})
+
+
+def tree(result: Decoded) -> Counter[int]:
+    """Two beams, three of the draft; at first there is one, the prompt."""
+    beams = [1, *[2] * len(result.drafted)]
+    return Counter(mine + 3 * steps for mine, steps in zip(beams, result.drafted, strict=False))
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A decoder, and what is said of it.
+
+    widths : of the target's runs, as its blocks say
+    draft_runs : the fewest and the most runs of all drafters together, as its blocks say
+    lossless : the greedy text is that of plain decoding
+    plain : with gamma 0 it is plain decoding, at any temperature
+    sampled : it can sample
+    agreement : steps of the ``counting`` drafts for which it is known what is accepted
+    bonus : tokens that a block has on top of a draft that is wholly accepted
+    """
+
+    start: Start
+    widths: Callable[[Decoded], Counter[int]] = and_a_bonus
+    draft_runs: Callable[[Decoded], Bounds] = a_token
+    lossless: bool = True
+    plain: bool = True
+    sampled: bool = True
+    agreement: tuple[int, ...] = (1, 3)
+    bonus: int = 1
+
+    def decode(self, cast: Cast, job: Job) -> Decoded:
+        """Decode a request, and check all that holds of any."""
+        result = self.start(cast.fresh(), job).finish()
+        self.check(result, job)
+        return result
+
+    def check(self, result: Decoded, job: Job) -> None:
+        if job.end in result.tokens:
+            assert result.tokens.index(job.end) == len(result.tokens) - 1 < job.wanted
+        else:
+            assert len(result.tokens) == job.wanted
+        assert len(result.accepted) == len(result.drafted)
+        for accepted, drafted in zip(result.accepted, result.drafted, strict=True):
+            assert 0 <= accepted <= drafted <= job.wanted - self.bonus
+        assert +result.target.widths == +self.widths(result)
+        fewest, most = self.draft_runs(result)
+        assert fewest <= result.draft.count <= most
+
+
+def start_plain(cast: Cast, job: Job) -> Decoding:
+    return plain(cast.target, job.prompt, job.wanted, job.sampling, job.random, job.end)
+
+
+def drafted_by(
+    make: Callable[[Cast], Drafter | CachedModel], rule: rules.Rule | None = None
+) -> Start:
+    return lambda cast, job: speculative(
+        cast.target,
+        make(cast),
+        job.prompt,
+        job.gamma,
+        job.wanted,
+        job.sampling,
+        job.random,
+        job.end,
+        rule or rules.SpecDecoding(),
+    )
+
+
+def big_little(
+    small: Callable[[Cast], CachedModel], rollback: float = 2.0, rescore: bool = False
+) -> Start:
+    return lambda cast, job: bild(
+        cast.target,
+        small(cast),
+        job.prompt,
+        Policy(0.2, rollback, job.gamma, rescore),
+        job.wanted,
+        job.sampling,
+        job.random,
+        job.end,
+    )
+
+
+def start_token_cascade(cast: Cast, job: Job) -> Decoding:
+    rule = rules.Chow(0.6, decide_on="unscaled")
+    return token_cascade(
+        cast.target, cast.draft, job.prompt, rule, job.wanted, job.sampling, job.random, job.end,
+        cap=job.gamma,
+    )  # fmt: skip
+
+
+def responding(threshold: float) -> Start:
+    return lambda cast, job: sequence_cascade(
+        cast.target,
+        cast.draft,
+        job.prompt,
+        sum_log_probability,
+        threshold,
+        job.wanted,
+        job.sampling,
+        job.random,
+        job.end,
+    )
+
+
+def in_blocks(
+    make: Callable[[Cast], Drafter], rule: rules.GreedyMatch | rules.TopBeta, bonus: bool = True
+) -> Start:
+    return lambda cast, job: specdec(
+        cast.target, make(cast), job.prompt, job.gamma, job.wanted, rule, job.random, job.end, bonus
+    )
+
+
+def start_beams(cast: Cast, job: Job) -> Decoding:
+    beams = Beams(2, 3, job.gamma)
+    return beam_search(cast.target, cast.draft, job.prompt, beams, job.wanted, job.end)
+
+
+def mine(cast: Cast) -> CachedModel:
+    return cast.draft
+
+
+def neural(cast: Cast) -> Drafter:
+    return Neural(cast.draft)
+
+
+def horizontal(cast: Cast) -> Drafter:
+    return Horizontal([(Neural(cast.draft), 2), (Neural(cast.second), 2)])
+
+
+def all_below(cast: Cast) -> Drafter:
+    lengths = [[2, 1, 4], [2, 1], [2]]
+    return full_cascade([cast.draft, cast.second], MaxGram(cast.counts), lengths, 0.5)
+
+
+MATCH = rules.GreedyMatch()
+DECODERS = {
+    "plain": Decoder(start_plain, agreement=()),
+    "model": Decoder(drafted_by(mine)),
+    "early exit": Decoder(drafted_by(Cast.early), agreement=()),
+    "bigram": Decoder(drafted_by(lambda cast: Bigram(cast.counts))),
+    "unigram": Decoder(drafted_by(lambda cast: Unigram(cast.counts)), agreement=()),
+    "copy": Decoder(drafted_by(lambda _: PromptLookup()), draft_runs=in_vain, agreement=(1,)),
+    "Max-Gram": Decoder(
+        drafted_by(lambda cast: MaxGram(cast.counts)), draft_runs=a_block, agreement=(1,)
+    ),
+    "uniform": Decoder(drafted_by(lambda _: Uniform()), draft_runs=a_block, agreement=()),
+    "horizontal": Decoder(drafted_by(horizontal)),
+    "vertical": Decoder(
+        drafted_by(lambda cast: Vertical(cast.draft, Neural(cast.second), 2, 1)), draft_runs=many
+    ),
+    "vertical, at least": Decoder(
+        drafted_by(lambda cast: VerticalAtLeast(cast.draft, Neural(cast.second), 3, 1, 0.5)),
+        draft_runs=many,
+    ),
+    "full cascade": Decoder(drafted_by(all_below), draft_runs=many),
+    # Its bonus token is the draft's affair too, so with gamma 0 it is not plain decoding.
+    "lenient": Decoder(
+        drafted_by(mine, rules.Lenient(0.4)), draft_runs=once_more, lossless=False, plain=False
+    ),
+    "BiLD": Decoder(big_little(mine), draft_runs=once_more, lossless=False),
+    "BiLD, rescored": Decoder(
+        big_little(mine, rescore=True), and_rescored, once_more, lossless=False
+    ),
+    "BiLD, early exit": Decoder(
+        big_little(Cast.early, rollback=0.0), draft_runs=once_more, agreement=()
+    ),
+    "token cascade": Decoder(
+        start_token_cascade, unless_ended, once_more, lossless=False, agreement=(), bonus=0
+    ),
+    "sequence cascade, kept": Decoder(
+        responding(-math.inf), all_or_nothing, lossless=False, plain=False, agreement=(), bonus=0
+    ),
+    "sequence cascade, deferred": Decoder(
+        responding(math.inf), all_or_nothing, plain=False, agreement=(), bonus=0
+    ),
+    "SpecDec": Decoder(in_blocks(neural, MATCH), sampled=False),
+    "SpecDec, no bonus": Decoder(
+        in_blocks(neural, MATCH, bonus=False), without_bonus, sampled=False, bonus=0
+    ),
+    "SpecDec, masks": Decoder(
+        in_blocks(lambda cast: MaskDrafter(cast.draft, 1), MATCH),
+        draft_runs=a_block,
+        sampled=False,
+        agreement=(),
+    ),
+    "SpecDec++": Decoder(in_blocks(neural, rules.TopBeta(3, 1.0)), lossless=False, sampled=False),
+    "beam search": Decoder(
+        start_beams, tree, lossless=False, plain=False, sampled=False, agreement=()
+    ),
+}
