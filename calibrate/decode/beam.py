@@ -12,15 +12,14 @@ seeing its ancestors only, so a run over n candidates is one run of width n.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, EncoderDecoderCache
 
-from calibrate.decode.engine import CachedModel, Decoding, Request, wait
+from calibrate.decode.engine import CachedModel, Decoding, Request
 from specsim.checks import InvalidArgumentError, UnsupportedError, number, whole
 
 
@@ -194,6 +193,11 @@ class _TreeReader:
     """
 
     def __init__(self, model: CachedModel, prompt: int) -> None:
+        if isinstance(model.cache, EncoderDecoderCache):
+            raise UnsupportedError(
+                "beam search reads a tree, and an encoder-decoder model cannot be told the "
+                "position of a token: it counts what is in its cache"
+            )
         if not all(type(layer) is DynamicLayer for layer in model.cache.layers):
             raise UnsupportedError("beam search needs full attention in every layer of both models")
         attention = model.model.config._attn_implementation
@@ -244,19 +248,7 @@ class _TreeReader:
 
     def _run(self, unread: Sequence[_Node], mask: torch.Tensor) -> torch.Tensor:
         """One counted run; logits (n, V)."""
-        model = self.model
-        ids = torch.tensor([[node.token for node in unread]], device=model.device)
-        depths = torch.tensor([[node.depth for node in unread]], device=model.device)
-        start = time.perf_counter()
-        output = model.model(
-            input_ids=ids,
-            position_ids=self._prefix + depths,
-            attention_mask=mask,
-            past_key_values=model.cache,
-            use_cache=True,
-        )
-        if model.timed:
-            wait(model.device)
-        model.runs.add(len(unread), time.perf_counter() - start)
-        logits: torch.Tensor = output.logits
-        return logits[0, :, : model.vocabulary]
+        device = self.model.device
+        ids = torch.tensor([[node.token for node in unread]], device=device)
+        depths = torch.tensor([[node.depth for node in unread]], device=device)
+        return self.model.read(ids, position_ids=self._prefix + depths, attention_mask=mask)

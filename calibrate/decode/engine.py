@@ -75,12 +75,12 @@ class CachedModel:
         self.model, self.timed, self.name = model, timed, name
         self.vocabulary: int = vocabulary or model.config.get_text_config().vocab_size
         self.device = next(model.parameters()).device
-        self.context: int = model.config.get_text_config().max_position_embeddings
+        self.context = self._longest_text()
         self.reset()
 
     def reset(self) -> None:
         """Forget the request and the counts."""
-        self.cache = DynamicCache(config=self.model.config)
+        self.cache = self._empty_cache()
         self.runs = Runs()
 
     def prefill(self, prompt: Sequence[int]) -> None:
@@ -94,10 +94,14 @@ class CachedModel:
         if any(self.cache.is_sliding):
             self.cache.activate_past_recording()
 
-    def read(self, ids: torch.Tensor) -> torch.Tensor:
-        """One decoding run over new tokens of shape (1, n); logits of shape (n, V)."""
+    def read(self, ids: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
+        """One decoding run over new tokens of shape (1, n); logits of shape (n, V).
+
+        inputs : what else the model is told, by the model's own names, where the tokens do not
+            simply follow those in the cache
+        """
         start = time.perf_counter()
-        logits = self._forward(ids, keep=0)
+        logits = self._forward(ids, keep=0, **inputs)
         if self.timed:
             wait(self.device)
         self.runs.add(ids.shape[1], time.perf_counter() - start)
@@ -108,10 +112,22 @@ class CachedModel:
         if tokens:
             self.cache.crop(-tokens)
 
+    def _longest_text(self) -> int:
+        context: int = self.model.config.get_text_config().max_position_embeddings
+        return context
+
+    def _empty_cache(self) -> Any:
+        return DynamicCache(config=self.model.config)
+
     @torch.inference_mode()
-    def _forward(self, ids: torch.Tensor, keep: int) -> torch.Tensor:
+    def _forward(self, ids: torch.Tensor, keep: int, **inputs: torch.Tensor) -> torch.Tensor:
+        """Logits (1, n, V) of new tokens (1, n), of the last ``keep`` at least; 0 is all."""
         output = self.model(
-            input_ids=ids, past_key_values=self.cache, use_cache=True, logits_to_keep=keep
+            input_ids=ids,
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=keep,
+            **inputs,
         )
         logits: torch.Tensor = output.logits
         return logits
