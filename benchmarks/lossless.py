@@ -2,124 +2,127 @@
 
     python benchmarks/lossless.py [--requests 200] [--tokens 64]
 
-One row per drafter on the embedded family at temperature 0: requests whose text differs from
+One row per setting on the embedded family at temperature 0: requests whose text differs from
 plain greedy decoding, tokens per target call, runs of each drafter per target call, and SWI
 (Chen23: tokens over runs, each weighted by its model's share of the target's parameters; drafters
-without a model weigh nothing).
+without a model weigh nothing).  Exits 1 if any text differs.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
 from calibrate.decode.drafters import (
-    Bigram,
     Drafter,
-    Horizontal,
     MaxGram,
-    Neural,
-    PromptLookup,
-    Uniform,
-    Unigram,
-    Vertical,
     VerticalAtLeast,
-    first_layers,
     full_cascade,
-    read_pair_counts,
     standardized_improvement,
 )
-from calibrate.decode.engine import CachedModel, Decoded
+from calibrate.decode.engine import Decoded, Decoding
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
-from calibrate.models import FAMILY, load
+from calibrate.models import load_pair
 from calibrate.prompts import held_out_prompts
 from calibrate.sampling import Sampling
+from calibrate.schemes import Parties, Party, Setting
+from calibrate.schemes.listed import settings
+from calibrate.schemes.parties import load_parties
 from calibrate.trace import DECODING, generator
 
 GREEDY = Sampling(0.0)
 CPU = torch.device("cpu")
-EARLY_LAYERS = 4
+# k11, k12 and the last share of the target's row; k22 and the share of middle's; the draft's.
+LENGTHS = ((3, 2, 3), (2, 3), (3,))
+LENIENCE = 0.5
+
+# From a party, a prompt and the tokens wanted.
+Start = Callable[[Party, Sequence[int], int], Decoding]
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--tokens", type=int, default=64)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    loaded = {name: load(f"embedded/{name}", CPU, torch.float32) for name in ("target", *DRAFTS)}
-    models = {name: CachedModel(each.model, name=name) for name, each in loaded.items()}
-    early = first_layers(loaded["target"].model, EARLY_LAYERS)
-    models["early"] = CachedModel(early, name="early")
-    sizes = {name: model.model.num_parameters() for name, model in models.items()}
-    costs = {name: size / sizes["target"] for name, size in sizes.items()}
-    costs |= dict.fromkeys(("bigram", "unigram", "copy", "max-gram", "uniform"), 0.0)
-    prompts = held_out_prompts(loaded["target"].tokenizer, 64, arguments.requests)
-    target = models["target"]
+    pair = load_pair("embedded/target", "embedded/small", CPU)
+    parties = load_parties(pair, {})
+    prompts = held_out_prompts(pair.target.tokenizer, 64, arguments.requests)
+    target = parties.new().target
     texts = [
         plain(target, prompt, arguments.tokens, GREEDY, generator(CPU, DECODING)).finish().tokens
         for prompt in prompts
     ]
+    # Drafters without a model weigh nothing.
+    costs: dict[str, float] = defaultdict(float)
+    for name, model in parties.models.items():
+        costs[name] = model.num_parameters() / parties.target.num_parameters()
     print(f"{len(prompts)} requests of {arguments.tokens} tokens, temperature 0")
-    print(f"{'drafter':34}{'texts differ':>13}{'tokens/call':>13}{'SWI':>7}  runs per call")
-    for name, drafter, gamma in drafters(models):
-        decoded = [
-            speculative(
-                target, drafter, prompt, gamma, arguments.tokens, GREEDY, generator(CPU, DECODING)
-            ).finish()
-            for prompt in prompts
-        ]
-        show(name, decoded, texts, costs)
+    print(f"{'setting':46}{'texts differ':>13}{'tokens/call':>13}{'SWI':>7}  runs per call")
+    different = 0
+    for name, start in decoders(parties):
+        party = parties.new(timed=False)
+        decoded = [start(party, prompt, arguments.tokens).finish() for prompt in prompts]
+        differ = sum(each.tokens != text for each, text in zip(decoded, texts, strict=True))
+        different += differ
+        show(name, decoded, differ, costs)
+    return 1 if different else 0
 
 
-DRAFTS = ("middle", "small")
+def decoders(parties: Parties) -> Iterator[tuple[str, Start]]:
+    """Every lossless setting that the family has models for, and two cascades with lenience."""
+    for setting in settings(GREEDY):
+        if setting.lossless and setting.needs <= parties.names:
+            yield f"{setting.scheme}: {setting.name}", starter(setting)
+
+    def lenient_vertical(party: Party, prompt: Sequence[int], tokens: int) -> Decoding:
+        drafter = VerticalAtLeast(party["middle"], gram(party), 4, 5, LENIENCE)
+        return cascade(party, drafter, prompt, tokens)
+
+    def lenient_full(party: Party, prompt: Sequence[int], tokens: int) -> Decoding:
+        models = [party["middle"], party["draft"]]
+        return cascade(party, full_cascade(models, gram(party), LENGTHS, LENIENCE), prompt, tokens)
+
+    yield f"vertical with lenience {LENIENCE}", lenient_vertical
+    yield f"full with lenience {LENIENCE}", lenient_full
 
 
-def drafters(models: dict[str, CachedModel]) -> list[tuple[str, Drafter, int | None]]:
-    """Name, drafter, most tokens in a block."""
-    counts = read_pair_counts(FAMILY / "bigram.safetensors")
-    middle, small, early = models["middle"], models["small"], models["early"]
-    gram = MaxGram(counts)
-    both = Horizontal([(Neural(middle), 3), (Neural(small), 3)])
-    return [
-        ("small, 4", Neural(small), 4),
-        ("middle, 4", Neural(middle), 4),
-        (f"first {EARLY_LAYERS} layers, 4", Neural(early), 4),
-        ("unigram, 2", Unigram(counts), 2),
-        ("bigram, 3", Bigram(counts), 3),
-        ("copy, 10", PromptLookup(), 10),
-        ("Max-Gram, 10", gram, 10),
-        ("uniform, 2", Uniform(), 2),
-        ("horizontal, middle 3 small 3", both, None),
-        ("vertical, 2 steps of small 2", Vertical(middle, Neural(small), 2, 2), None),
-        ("vertical, 2 steps of Max-Gram 5", Vertical(middle, gram, 2, 5), None),
-        ("vertical, at least 4, Max-Gram 5", VerticalAtLeast(middle, gram, 4, 5), None),
-        ("the same, lenience 1 / 2", VerticalAtLeast(middle, gram, 4, 5, 0.5), None),
-        ("full, lenience 1", full_cascade([middle, small], gram, LENGTHS), None),
-        ("full, lenience 1 / 2", full_cascade([middle, small], gram, LENGTHS, 0.5), None),
-    ]
+def starter(setting: Setting) -> Start:
+    """The setting's decoder."""
+
+    def start(party: Party, prompt: Sequence[int], tokens: int) -> Decoding:
+        return setting.start(party, prompt, tokens, generator(CPU, DECODING), None)
+
+    return start
 
 
-# k11, k12 and the last share of the target's row; k22 and the share of middle's; small's.
-LENGTHS = ((3, 2, 3), (2, 3), (3,))
+def gram(party: Party) -> MaxGram:
+    assert party.counts is not None, "the embedded family has counts"
+    return MaxGram(party.counts)
 
 
-def show(
-    name: str, decoded: Sequence[Decoded], texts: Sequence[list[int]], costs: dict[str, float]
-) -> None:
-    differ = sum(each.tokens != text for each, text in zip(decoded, texts, strict=True))
+def cascade(party: Party, drafter: Drafter, prompt: Sequence[int], tokens: int) -> Decoding:
+    random = generator(CPU, DECODING)
+    return speculative(party.target, drafter, prompt, None, tokens, GREEDY, random)
+
+
+def show(name: str, decoded: Sequence[Decoded], differ: int, costs: dict[str, float]) -> None:
     calls = sum(each.calls for each in decoded)
     tokens = sum(len(each.tokens) for each in decoded)
     runs = ", ".join(
         f"{drafter} {sum(each.drafts[drafter].count for each in decoded) / calls:.2f}"
         for drafter in decoded[0].drafts
     )
-    improvement = standardized_improvement(decoded, costs)
-    print(f"{name:34}{differ:13d}{tokens / calls:13.3f}{improvement:7.3f}  {runs}", flush=True)
+    charged = {drafter: costs[drafter] for drafter in decoded[0].drafts}
+    improvement = standardized_improvement(decoded, charged)
+    print(f"{name:46}{differ:13d}{tokens / calls:13.3f}{improvement:7.3f}  {runs}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -64,9 +64,9 @@ class Tally:
         """Expected runs of one model."""
         return sum(count for kind, count in self.counts.items() if kind.model == model)
 
-    @property
-    def models(self) -> list[str]:
-        return sorted({kind.model for kind in self.counts})
+    def read(self, model: str) -> float:
+        """Expected positions that one model reads."""
+        return sum(count for kind, count in self.positions.items() if kind.model == model)
 
 
 @dataclass(frozen=True)
