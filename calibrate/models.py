@@ -19,7 +19,7 @@ from specsim.profiles import Model
 
 EMBEDDED = "embedded/"
 FAMILY = Path(__file__).parent / "family"
-MEMBERS = ("target", "middle", "small")
+MEMBERS = ("target", "middle", "small", "masks", "aligned")
 
 
 class ModelError(SpecsimError):

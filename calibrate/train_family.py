@@ -22,31 +22,37 @@ library of the Python that runs this (``calibrate.corpus``).
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
-import math
-import os
-import platform
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-import transformers
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from calibrate import corpus
+from calibrate.judging import HeldOut
+from calibrate.training import (
+    CONTEXT,
+    Fit,
+    Progress,
+    Schedule,
+    Work,
+    circumstances,
+    continued,
+    draws,
+    encode,
+    half_precision,
+    ordinary,
+    training_data,
+)
 
 END_OF_TEXT = "<|endoftext|>"
-CONTEXT = 512
-# Batches of 8 windows of held-out text that losses and acceptance are judged on.
-HELD_OUT_BATCHES = 24
 
 
 @dataclass(frozen=True)
@@ -85,12 +91,10 @@ SHAPES = {
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Schedule):
     """Everything that decides what comes out, recorded beside the weights."""
 
-    seed: int = 20
     vocabulary: int = 2048
-    tokens_per_step: int = 4096
     target_steps: int = 2600
     draft_steps: int = 1500
     sample_requests: int = 1280
@@ -99,14 +103,6 @@ class Recipe:
     sharpen_steps: int = 420
     sharpen_sample_share: float = 0.6
     sharpen_rate: float = 0.3
-    matrix_rate: float = 0.02
-    other_rate: float = 4e-3
-    warm_up_steps: int = 100
-    weight_decay: float = 0.05
-
-    def rate_at(self, step: int, steps: int) -> float:
-        """Share of the full learning rate: warm-up, constant, linear decay in the second half."""
-        return min(1.0, (step + 1) / self.warm_up_steps, 2.0 * (steps - step) / steps)
 
 
 def main() -> None:
@@ -118,62 +114,35 @@ def main() -> None:
     parser.add_argument("--draft-steps", type=int, default=Recipe.draft_steps)
     arguments = parser.parse_args()
     recipe = Recipe(target_steps=arguments.target_steps, draft_steps=arguments.draft_steps)
-    arguments.work.mkdir(parents=True, exist_ok=True)
     Training(recipe, arguments.work, torch.device(arguments.device)).run(arguments.out)
 
 
 class Training:
     """The stages; each reads what the former left in the work folder."""
 
-    def __init__(self, recipe: Recipe, work: Path, device: torch.device) -> None:
-        self.recipe, self.work, self.device = recipe, work, device
+    def __init__(self, recipe: Recipe, folder: Path, device: torch.device) -> None:
+        self.recipe, self.device = recipe, device
+        shapes = {name: asdict(shape) for name, shape in SHAPES.items()}
+        self.work = Work(folder, json.dumps([asdict(recipe), shapes]))
         self.texts = corpus.training_texts()
-        self.seconds: dict[str, float] = {}
 
     def run(self, out: Path) -> None:
-        self.check_recipe()
-        tokenizer = self.stage("tokenizer.json", self.train_tokenizer)
+        stage = self.work.stage
+        tokenizer = stage("tokenizer.json", self.train_tokenizer)
         self.tokenizer = Tokenizer.from_file(str(tokenizer))
-        self.train_tokens = self.encode(self.texts)
-        self.held_tokens = self.encode(corpus.held_out_texts())
+        self.train_tokens = encode(self.tokenizer, self.texts)
+        self.held_out = HeldOut(self.tokenizer, self.device)
         print(f"{self.train_tokens.numel():,} training tokens", flush=True)
-        target_file = self.stage("target.pt", self.train_target)
-        self.target = self.load("target", target_file)
-        self.samples = torch.load(self.stage("samples.pt", self.draw_samples), weights_only=True)
-        self.stage("drafts.pt", self.train_drafts)
-        sharpened = self.stage("sharpened.pt", self.sharpen_drafts)
+        target = torch.load(
+            stage("target.pt", self.train_target), weights_only=True, map_location=self.device
+        )
+        self.target = self.build("target", target)
+        self.samples = torch.load(stage("samples.pt", self.draw_samples), weights_only=True)
+        stage("drafts.pt", self.train_drafts)
+        sharpened = stage("sharpened.pt", self.sharpen_drafts)
         states = torch.load(sharpened, weights_only=True, map_location=self.device)
         drafts = {name: self.build(name, state) for name, state in states.items()}
         self.export(out, {"target": self.target, **drafts})
-
-    def check_recipe(self) -> None:
-        """A work folder holds one recipe's results; another recipe needs another folder."""
-        wanted = json.dumps([asdict(self.recipe), {n: asdict(s) for n, s in SHAPES.items()}])
-        file = self.work / "recipe.json"
-        if not file.exists():
-            file.write_text(wanted)
-        elif file.read_text() != wanted:
-            raise SystemExit(f"{self.work} holds results of another recipe; choose another --work")
-
-    def stage(self, name: str, make: Callable[[Path], None]) -> Path:
-        """Make ``name`` in the work folder unless it is there; written whole or not at all."""
-        path = self.work / name
-        clock = self.work / f"{name}.seconds"
-        if not path.exists():
-            partial = path.with_suffix(".partial")
-            self.clock, self.started = clock, time.monotonic()
-            make(partial)
-            self.keep_time()
-            partial.replace(path)
-        self.seconds[name] = float(clock.read_text())
-        return path
-
-    def keep_time(self) -> None:
-        """Add the time since the last call to the stage's clock, which survives a kill."""
-        now = time.monotonic()
-        before = float(self.clock.read_text()) if self.clock.exists() else 0.0
-        self.clock.write_text(str(before + now - self.started))
-        self.started = now
 
     # -- stage 1 ---------------------------------------------------------------------------
 
@@ -189,72 +158,42 @@ class Training:
         tokenizer.train_from_iterator(self.texts.values(), trainer)
         tokenizer.save(str(path))
 
-    def encode(self, texts: dict[str, str]) -> torch.Tensor:
-        """All texts as one row of token ids, each opened by the end-of-text token."""
-        ids: list[int] = []
-        for encoding in self.tokenizer.encode_batch(list(texts.values())):
-            ids.append(0)
-            ids.extend(encoding.ids)
-        return torch.tensor(ids, dtype=torch.long)
-
     # -- stage 2 ---------------------------------------------------------------------------
 
     def train_target(self, path: Path) -> None:
         torch.manual_seed(self.recipe.seed)
         model = SHAPES["target"].build(self.recipe.vocabulary).to(self.device)
-        optimizers = self.optimizers(model)
-        steps, first = self.recipe.target_steps, 0
-        checkpoint = self.work / "target.checkpoint"
-        if checkpoint.exists():
-            saved = torch.load(checkpoint, weights_only=True, map_location=self.device)
-            first = saved["step"]
-            model.load_state_dict(saved["model"])
-            for optimizer, state in zip(optimizers, saved["optimizers"], strict=True):
-                optimizer.load_state_dict(state)
+        steps = self.recipe.target_steps
+        fit = Fit(model, self.recipe, steps)
+        checkpoint = path.with_suffix(".checkpoint")
         progress = Progress("target", steps)
-        for step in range(first, steps):
+        for step in range(fit.resume(checkpoint), steps):
             ids = self.windows(self.train_tokens, step, 256 if step < 0.8 * steps else CONTEXT)
-            with self.half_precision():
+            with half_precision(self.device):
                 logits = model(ids).logits
             loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten())
-            self.update(model, optimizers, loss, step, steps)
+            fit.update(loss, step)
             progress.show(step, loss=loss)
             if (step + 1) % 200 == 0:
-                partial = checkpoint.with_suffix(".partial")
-                torch.save(
-                    {
-                        "step": step + 1,
-                        "model": model.state_dict(),
-                        "optimizers": [optimizer.state_dict() for optimizer in optimizers],
-                    },
-                    partial,
-                )
-                partial.replace(checkpoint)
-                self.keep_time()
+                fit.save(checkpoint, step + 1)
+                self.work.keep_time()
                 if (step + 1) % 400 == 0:
-                    print(f"held-out loss {self.held_out_loss(model, 8):.4f}", flush=True)
+                    print(f"held-out loss {self.held_out.loss(model, 8):.4f}", flush=True)
         torch.save(model.state_dict(), path)
 
     # -- stage 3 ---------------------------------------------------------------------------
 
-    @torch.inference_mode()
     def draw_samples(self, path: Path) -> None:
         """Continuations of random 32-token prompts by the target at temperature 1."""
         generator = torch.Generator().manual_seed(self.recipe.seed + 1)
-        batch, rows = 128, []
+        draw = partial(ordinary, random=generator)
+        batch, tokens, rows = 128, self.recipe.sample_tokens - 32, []
         progress = Progress("samples", self.recipe.sample_requests // batch)
         for turn in range(self.recipe.sample_requests // batch):
             starts = torch.randint(len(self.train_tokens) - 32, (batch,), generator=generator)
             ids = self.train_tokens[starts[:, None] + torch.arange(32)].to(self.device)
-            row, cache = ids, None
-            for _ in range(self.recipe.sample_tokens - 32):
-                with self.half_precision():
-                    output = self.target(ids, past_key_values=cache, use_cache=True)
-                cache = output.past_key_values
-                p = output.logits[:, -1].float().softmax(-1).cpu()
-                ids = torch.multinomial(p, 1, generator=generator).to(self.device)
-                row = torch.cat([row, ids], dim=1)
-            rows.append(row.cpu())
+            with half_precision(self.device):
+                rows.append(continued(self.target, ids, tokens, draw).cpu())
             progress.show(turn)
         torch.save(torch.cat(rows), path)
 
@@ -273,7 +212,8 @@ class Training:
     # -- stage 5 ---------------------------------------------------------------------------
 
     def sharpen_drafts(self, path: Path) -> None:
-        states = torch.load(self.work / "drafts.pt", weights_only=True, map_location=self.device)
+        file = self.work.folder / "drafts.pt"
+        states = torch.load(file, weights_only=True, map_location=self.device)
         drafts = {name: self.build(name, state).train() for name, state in states.items()}
         recipe = self.recipe
         share, rate = recipe.sharpen_sample_share, recipe.sharpen_rate
@@ -290,29 +230,28 @@ class Training:
         kl: bool,
     ) -> None:
         """Bring the drafts' distributions near the target's, on its samples and on the corpus."""
-        optimizers = {name: self.optimizers(model) for name, model in drafts.items()}
+        fits = {name: Fit(model, self.recipe, steps, rate) for name, model in drafts.items()}
         progress = Progress(stage, steps)
         for step in range(steps):
             # Sharpening draws other windows than the pass before it.
             key = step if kl else step + self.recipe.draft_steps
             if step % 10 < 10 * sample_share:
-                rows = np.random.default_rng([self.recipe.seed, key]).integers(
-                    len(self.samples), size=self.recipe.tokens_per_step // self.recipe.sample_tokens
-                )
+                count = self.recipe.tokens_per_step // self.recipe.sample_tokens
+                rows = draws(len(self.samples), count, self.recipe.seed, key)
                 ids = self.samples[rows].to(self.device)
             else:
                 ids = self.windows(self.train_tokens, key, 256 if step % 4 else CONTEXT)
-            with torch.no_grad(), self.half_precision():
+            with torch.no_grad(), half_precision(self.device):
                 log_p = F.log_softmax(self.target(ids).logits.float(), dim=-1)
             shown = {}
             for name, model in drafts.items():
-                with self.half_precision():
+                with half_precision(self.device):
                     logits = model(ids).logits
                 log_q = F.log_softmax(logits.float(), dim=-1)
                 p, q = log_p.exp(), log_q.exp()
                 variation = 0.5 * (p - q).abs().sum(-1).mean()
                 loss = variation + (p * (log_p - log_q)).sum(-1).mean() if kl else variation
-                self.update(model, optimizers[name], loss, step, steps, rate)
+                fits[name].update(loss, step)
                 shown[name] = 1 - variation
             progress.show(step, **shown)
 
@@ -329,9 +268,9 @@ class Training:
         )
         losses, acceptance = {}, {}
         for name, model in members.items():
-            losses[name] = self.held_out_loss(model)
+            losses[name] = self.held_out.loss(model)
             if name != "target":
-                acceptance[name] = self.held_out_acceptance(model)
+                acceptance[name] = self.held_out.acceptance(self.target, model)
             model.to(torch.float16).save_pretrained(out / name)
             fast.save_pretrained(out / name)
         save_file(
@@ -340,14 +279,8 @@ class Training:
         )
         record = {
             "data": {
-                "what": "source files of the Python standard library",
-                "python": platform.python_version(),
-                "files": len(self.texts),
-                "bytes": sum(len(text.encode()) for text in self.texts.values()),
-                "sha256": corpus.digest(self.texts),
-                "tokens": self.train_tokens.numel(),
-                "held_out_modules": list(corpus.held_out_texts()),
-                "held_out_tokens": HELD_OUT_BATCHES * 8 * CONTEXT,
+                **training_data(self.texts, self.train_tokens),
+                "held_out_tokens": self.held_out.tokens,
             },
             "recipe": asdict(self.recipe),
             "shapes": {name: asdict(shape) for name, shape in SHAPES.items()},
@@ -356,43 +289,11 @@ class Training:
             },
             "held_out_loss_nats": losses,
             "held_out_acceptance": acceptance,
-            "seconds": self.seconds,
-            "machine": {
-                "cores": os.cpu_count(),
-                "device": str(self.device),
-                "processor": platform.machine(),
-            },
-            "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+            "seconds": self.work.seconds,
+            **circumstances(self.device),
         }
         (out / "training.json").write_text(json.dumps(record, indent=2) + "\n")
         print(json.dumps(record, indent=2))
-
-    @torch.inference_mode()
-    def held_out_loss(self, model: LlamaForCausalLM, batches: int | None = None) -> float:
-        """Mean cross-entropy on the held-out modules (or their first batches), nats per token."""
-        losses = []
-        for ids in itertools.islice(self.held_out_windows(), batches):
-            with self.half_precision():
-                logits = model(ids).logits.float()
-            losses.append(
-                float(F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()))
-            )
-        return float(np.mean(losses))
-
-    @torch.inference_mode()
-    def held_out_acceptance(self, model: LlamaForCausalLM) -> dict[str, float]:
-        """Acceptance against the target on held-out text, at temperatures 1 and 0."""
-        sampled, greedy = [], []
-        for ids in self.held_out_windows():
-            with self.half_precision():
-                p = self.target(ids).logits.float().softmax(-1)
-                q = model(ids).logits.float().softmax(-1)
-            sampled.append(float(torch.minimum(p, q).sum(-1).mean()))
-            greedy.append(float((p.argmax(-1) == q.argmax(-1)).float().mean()))
-        return {
-            "temperature_1": float(np.mean(sampled)),
-            "temperature_0": float(np.mean(greedy)),
-        }
 
     # -- shared ----------------------------------------------------------------------------
 
@@ -401,75 +302,11 @@ class Training:
         model.load_state_dict(state)
         return model.eval()
 
-    def load(self, name: str, path: Path) -> LlamaForCausalLM:
-        return self.build(name, torch.load(path, weights_only=True, map_location=self.device))
-
     def windows(self, tokens: torch.Tensor, step: int, length: int) -> torch.Tensor:
         """Random windows of one step, a function of seed and step alone, so runs resume exactly."""
         count = self.recipe.tokens_per_step // length
-        starts = np.random.default_rng([self.recipe.seed, step]).integers(
-            len(tokens) - length, size=count
-        )
-        return tokens[torch.from_numpy(starts)[:, None] + torch.arange(length)].to(self.device)
-
-    def held_out_windows(self) -> Iterator[torch.Tensor]:
-        count = min(HELD_OUT_BATCHES, len(self.held_tokens) // (8 * CONTEXT))
-        yield from self.held_tokens[: count * 8 * CONTEXT].view(count, 8, CONTEXT).to(self.device)
-
-    def half_precision(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16)
-
-    def optimizers(self, model: LlamaForCausalLM) -> list[torch.optim.Optimizer]:
-        matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
-        others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
-        recipe = self.recipe
-        return [
-            torch.optim.Muon(
-                matrices, lr=recipe.matrix_rate, momentum=0.95, weight_decay=recipe.weight_decay
-            ),
-            torch.optim.AdamW(others, lr=recipe.other_rate, betas=(0.9, 0.95), weight_decay=0.0),
-        ]
-
-    def update(
-        self,
-        model: LlamaForCausalLM,
-        optimizers: list[torch.optim.Optimizer],
-        loss: torch.Tensor,
-        step: int,
-        steps: int,
-        rate: float = 1.0,
-    ) -> None:
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        share = rate * self.recipe.rate_at(step, steps)
-        rates = (self.recipe.matrix_rate, self.recipe.other_rate)
-        for optimizer, full in zip(optimizers, rates, strict=True):
-            optimizer.param_groups[0]["lr"] = full * share
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-
-
-class Progress:
-    """One line every 50 turns: where the stage is, what it averaged, how long it will take."""
-
-    def __init__(self, name: str, turns: int) -> None:
-        self.name, self.turns = name, turns
-        self.start, self.done = time.monotonic(), 0
-        self.sums: dict[str, float] = {}
-
-    def show(self, turn: int, **values: Any) -> None:
-        self.done += 1
-        for key, value in values.items():
-            self.sums[key] = self.sums.get(key, 0.0) + float(torch.as_tensor(value).detach())
-        if self.done % 50 == 0 or turn + 1 == self.turns:
-            span = self.done % 50 or 50
-            means = " ".join(f"{key} {total / span:.4f}" for key, total in self.sums.items())
-            left = (time.monotonic() - self.start) / self.done * (self.turns - turn - 1)
-            print(
-                f"{self.name} {turn + 1}/{self.turns} {means} {math.ceil(left / 60)} min left",
-                flush=True,
-            )
-            self.sums = {}
+        starts = draws(len(tokens) - length, count, self.recipe.seed, step)
+        return tokens[starts[:, None] + torch.arange(length)].to(self.device)
 
 
 def bigram_counts(

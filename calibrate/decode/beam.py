@@ -95,6 +95,43 @@ def _blocks(
         yield
 
 
+@torch.inference_mode()
+def try_everywhere(
+    target: CachedModel,
+    draft: CachedModel,
+    prompt: Sequence[int],
+    beams: Beams,
+    max_new_tokens: int,
+    end_of_text: int | None = None,
+) -> tuple[list[int], list[int]]:
+    """The text of the target's own search, and how many steps a block at each step would accept.
+
+    The search is the same whatever the draft thinks, so one search and one run ahead from each of
+    its steps say what a block does wherever it begins.
+    """
+    for model in (target, draft):
+        model.prefill(prompt)
+    large, small = (_TreeReader(model, len(prompt)) for model in (target, draft))
+    search = _Search(beams, _Node(prompt[-1]), max_new_tokens, end_of_text)
+    lives, candidates = [], []
+    while not search.over:
+        candidates.append(set(_run_ahead(small, search, beams.gamma)))
+        search.step(large.read(search.live))
+        lives.append(search.live)
+        for reader in (large, small):
+            reader.keep_ancestors(search.live)
+    accepted = []
+    for step, known in enumerate(candidates):
+        count = 0
+        # The last step of all leaves no beam to be scored.
+        while step + count < len(lives) - 1 and count < beams.gamma:
+            if not known.issuperset(lives[step + count]):
+                break
+            count += 1
+        accepted.append(count)
+    return search.best(), accepted
+
+
 class _Node:
     """A token of the tree; the root is the last one of the prompt."""
 

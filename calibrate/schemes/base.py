@@ -30,6 +30,8 @@ from specsim.rules import Rule
 # is there for drafts to reach into.
 _ASIDE_PLACES = 6
 _ASIDE_TOKENS = 24
+# Weight of places where nothing is ever rejected, in case there are no others.
+_NEVER = 1e-9
 
 
 @dataclass(frozen=True)
@@ -140,14 +142,15 @@ class Source:
         return np.asarray(np.minimum(rates, 1.0))
 
     def aside(self, name: str, verifier: str) -> list[Source]:
-        """Texts of a model's own from places where its verifier may well reject it.
+        """Texts of a model's own, each beginning with a token that its verifier rejects.
 
-        What the model goes on to write behind a token that will be rejected.  Drawn anew wherever
-        they are needed, as rejections come.
+        From places drawn as rejections come; the first token is drawn from what is rejected,
+        norm(max(0, r - v)), and the model goes on by itself.
         """
         if (name, verifier) not in self._aside:
             size, model = len(self.tokens), self.party[name]
-            rejected = 1 - self.accepted(name, verifier) + 1e-9
+            own, verified = self.rows(name), self.rows(verifier)
+            rejected = 1 - self.accepted(name, verifier) + _NEVER
             random = np.random.default_rng([ASIDE, size])
             places = random.choice(
                 size, min(size, _ASIDE_PLACES), replace=False, p=rejected / rejected.sum()
@@ -156,11 +159,15 @@ class Source:
             for place in sorted(places.tolist()):
                 prompt = [*self.prompt, *self.tokens[:place]]
                 limit = min(_ASIDE_TOKENS, model.context - len(prompt) - _ASIDE_TOKENS)
+                if limit < 1:
+                    continue
                 draws = generator(model.device, ASIDE, place)
-                if limit > 0:
-                    decoding = plain(model, prompt, limit, self.sampling, draws)
-                    written = decoding.finish().tokens
-                    found.append(Source(prompt, written, limit, self.sampling, self.party))
+                excess = (own[place] - verified[place]).clamp(min=0)
+                weights = excess if excess.sum() > 0 else own[place]
+                first = int(torch.multinomial(weights, 1, generator=draws))
+                decoding = plain(model, [*prompt, first], limit - 1, self.sampling, draws)
+                written = [first, *decoding.finish().tokens]
+                found.append(Source(prompt, written, limit, self.sampling, self.party))
             self._aside[name, verifier] = found
         return self._aside[name, verifier]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from calibrate.decode.beam import Beams
 from calibrate.decode.bild import Policy
 from calibrate.decode.verification import lenient
 from calibrate.sampling import Sampling
 from calibrate.schemes.base import Setting
+from calibrate.schemes.beams import BeamSetting
 from calibrate.schemes.lossy import BigLittle, Ruled, Sequential
 from calibrate.schemes.nests import Counts, Lossless, Model, Nest, Review, Row, Sure, full_cascade
 from calibrate.schemes.whole import Masked, WholeSequence
@@ -44,6 +46,8 @@ def settings(sampling: Sampling, draft: str = "draft") -> list[Setting]:
             Masked("masks 8", GreedyMatch(), 8),
             Masked("masks 8, top 3 within 1", TopBeta(3, 1.0), 8),
             Masked("masks 8, top 5 within 3", TopBeta(5, 3.0), 8),
+            BeamSetting("4 beams, not drafted", Beams(4, 4, 0), draft),
+            BeamSetting("4 beams, 2 steps of 6 drafted", Beams(4, 6, 2), "middle"),
         ]
     found += [Ruled(name, rule, draft, 4, sampling) for name, rule in _rules(sampling)]
     writing = sampling if sampling.greedy else Sampling(sampling.temperature, top_p=_NUCLEUS)

@@ -154,8 +154,7 @@ class Review(Nest):
             source.accepted(self.name, verifier),
             self.inner.drafting(source, self.name),
             tuple(
-                (self.inner.drafting(aside, self.name), len(aside.tokens))
-                for aside in source.aside(self.name, verifier)
+                self.inner.drafting(aside, self.name) for aside in source.aside(self.name, verifier)
             ),
             self.gamma,
             self.steps,

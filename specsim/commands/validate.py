@@ -31,6 +31,10 @@ _FOR_PEOPLE = (
 )
 
 
+# Requests where none are asked for; a turn of all schemes is long.
+_REQUESTS, _SCHEME_REQUESTS = 12, 6
+
+
 @click.command(epilog="Example: specsim validate profile.json --gamma 1:8 --requests 12")
 @click.argument("profile", type=click.Path(path_type=Path))
 @click.option(
@@ -42,9 +46,7 @@ _FOR_PEOPLE = (
 @click.option(
     "--requests",
     type=Whole(2),
-    default=12,
-    show_default=True,
-    help="Requests on each set of prompts, at most.",
+    help="Requests on each set of prompts, at most. [default: 12, with --scheme 6]",
 )
 @click.option(
     "--prompts",
@@ -119,7 +121,7 @@ def command(
         for failure in failures:
             click.echo(f"failed: {failure}", err=True)
         return 1 if failures else 0
-    rows = run(profile, **given)
+    rows = run(profile, **{**given, "requests": given["requests"] or _REQUESTS})
     shown = rows
     if output_format in ("table", "markdown"):
         shown = [{name: row[name] for name in _FOR_PEOPLE} for row in rows]
@@ -152,7 +154,8 @@ def _check_schemes(
         raise InvalidArgumentError(
             f"--with must be ROLE=MODEL with a role of {', '.join(allowed)}, got {' '.join(others)}"
         )
-    rows = _scheme_check.run(path, schemes.split(","), roles, **given)
+    requests = given["requests"] or _SCHEME_REQUESTS
+    rows = _scheme_check.run(path, schemes.split(","), roles, **{**given, "requests": requests})
     _scheme_check.show(rows, output_format)
     return _scheme_check.judge(rows)
 

@@ -75,7 +75,7 @@ class Proposal:
 
     rejected : {j: probability that the j-th token, from 0, is the first to be rejected}
     complete : {j: probability that the proposal has j tokens, all accepted}
-    length : expected number of tokens proposed
+    length : expected number of positions proposed, which is tokens but for beams
     runs : expected runs of all drafters
     """
 
@@ -227,12 +227,17 @@ class AtOnce(Drafting):
     agrees : shape (T, most): token i of a proposal made at t is accepted, given all before it
     lengths : shape (T,): how many tokens it has to propose there
     reads_text : does it read the text, besides what it proposes?
+    positions : positions read for each token of a proposal, by drafter and verifier alike; more
+        than one for beams
+    run_each : a run for each token all the same
     """
 
     name: str
     agrees: Floats
     lengths: np.ndarray
     reads_text: bool = False
+    positions: int = 1
+    run_each: bool = False
 
     @property
     def reach(self) -> int:
@@ -245,7 +250,7 @@ class AtOnce(Drafting):
     def _propose(self, start: int, room: int) -> Proposal:
         tally = self._tally(room)
         if start >= len(self.agrees):
-            return Proposal({0: 1.0}, {}, float(room), tally)
+            return Proposal({0: 1.0}, {}, float(room * self.positions), tally)
         length = min(room, int(self.lengths[start]))
         rejected, alive = {}, 1.0
         for place in range(length):
@@ -253,7 +258,8 @@ class AtOnce(Drafting):
             if rate < 1.0:
                 rejected[place] = alive * (1 - rate)
             alive *= rate
-        return Proposal(rejected, {length: alive} if alive else {}, float(length), tally)
+        complete = {length: alive} if alive else {}
+        return Proposal(rejected, complete, float(length * self.positions), tally)
 
     def beyond(self, room: int) -> tuple[Tally, float]:
         if not room:
@@ -262,7 +268,11 @@ class AtOnce(Drafting):
 
     def _tally(self, room: int) -> Tally:
         tally = Tally()
-        tally.add(Kind(self.name, fresh=True), 1.0, float(room))
+        runs = room if self.run_each else 1
+        read = float(room * self.positions)
+        tally.add(Kind(self.name, fresh=True), 1.0, read / runs)
+        if runs > 1:
+            tally.add(Kind(self.name, fresh=False), runs - 1.0, read - read / runs)
         return tally
 
 
@@ -272,8 +282,8 @@ class Reviewed(Drafting):
 
     accepted : shape (T,), a_t of the model's own tokens before its verifier
     inner : verified by the model
-    aside : the inner drafter on texts that the model itself wrote where its verifier would have
-        rejected it, each with its number of places
+    aside : the inner drafter on texts of the model's own, each beginning with a token that its
+        verifier rejects, and long enough for a step from every place up to ``reach``
     gamma : the most tokens that ``inner`` proposes in a step, or None for as many as it has
     steps, at_least : so many steps, or until there are at least so many tokens; one is None
     """
@@ -281,7 +291,7 @@ class Reviewed(Drafting):
     name: str
     accepted: Floats
     inner: Drafting
-    aside: tuple[tuple[Drafting, int], ...]
+    aside: tuple[Drafting, ...]
     gamma: int | None
     steps: int | None = None
     at_least: int | None = None
@@ -372,34 +382,42 @@ class Reviewed(Drafting):
         return pushed, runs
 
     @cached_property
+    def _dying_step(self) -> dict[int, float]:
+        """P(a step has k tokens from a rejected one on, that one included)."""
+        return self._mean(0, 1)[0]
+
+    @cached_property
     def _mean_step(self) -> tuple[dict[int, float], Tally]:
-        """A step off the text: the mean over the first half of every text aside."""
+        """A later step, somewhere behind a rejected token."""
+        return self._mean(1, 1 + max(self.at_least or 0, self.steps or 0))
+
+    def _mean(self, first: int, end: int) -> tuple[dict[int, float], Tally]:
+        """The mean step over these places of all texts aside."""
         pushed: dict[int, float] = {}
         runs = Tally()
-        # The second half is there for steps to reach into.
-        places = [
-            (drafting, start) for drafting, size in self.aside for start in range((size + 1) // 2)
-        ]
-        for drafting, start in places:
-            law, step_runs = self._reviewed(drafting, start, _ANY)
-            for tokens, mass in law.items():
-                pushed[tokens] = pushed.get(tokens, 0.0) + mass / len(places)
-            runs.merge(step_runs, 1 / len(places))
+        share = 1 / (len(self.aside) * (end - first))
+        for drafting in self.aside:
+            for start in range(first, end):
+                law, step_runs = self._reviewed(drafting, start, _ANY)
+                for tokens, mass in law.items():
+                    pushed[tokens] = pushed.get(tokens, 0.0) + mass * share
+                runs.merge(step_runs, share)
         return pushed, runs
 
     def _off(self, before: int, already: int, steps: int, room: int) -> tuple[Tally, float]:
-        """From inside a step that has ``already`` tokens, off the text: further runs, all tokens.
+        """From a rejected token inside a step: further runs, and all tokens of the proposal.
 
         before : tokens of the steps before this one
+        already : tokens of this step, the rejected one included
         """
-        law = {tokens: mass for tokens, mass in self._mean_step[0].items() if tokens >= already}
-        total = sum(law.values())
+        # The last token that a step can have is the model's own and ends it.
+        law = self._dying_step if already < self._widest else {1: 1.0}
         runs, length = Tally(), 0.0
-        for tokens, mass in law.items() if total else [(already, 1.0)]:
-            share = mass / total if total else 1.0
-            rest, ends = self._rest(steps, min(before + tokens, room), room)
-            runs.merge(rest, share)
-            length += share * ends
+        for more, mass in law.items():
+            tokens = before + min(already - 1 + more, self._widest)
+            rest, ends = self._rest(steps, min(tokens, room), room)
+            runs.merge(rest, mass)
+            length += mass * ends
         return runs, length
 
     @cached_property
@@ -498,13 +516,16 @@ class Expected:
     runs: Tally = field(default_factory=Tally)
 
 
-def replay_blocks(drafting: Drafting, tokens: int, limit: int, verdict: bool = True) -> Expected:
+def replay_blocks(
+    drafting: Drafting, tokens: int, limit: int, verdict: bool = True, own: int = 1
+) -> Expected:
     """Decoding the whole text, block by block.
 
     tokens : T, of the text
     limit : tokens that were asked for, >= T; more than T where the text ends with end-of-text
     verdict : is every block ended by the target?  In a sequential cascade (Narasimhan24
         Algorithm 2) the draft may end the text by itself
+    own : positions that the target reads in a block besides the proposal
     """
     tokens, limit = whole("tokens", tokens, low=1), whole("limit", limit, low=tokens)
     starts, bonus = np.zeros(limit + 2), np.zeros(limit + 2)
@@ -522,7 +543,7 @@ def replay_blocks(drafting: Drafting, tokens: int, limit: int, verdict: bool = T
         runs.add(
             Kind(TARGET, fresh=found.length > 0),
             mass * (1 - last),
-            mass * (1 - last) * (1 + found.length),
+            mass * (1 - last) * (own + found.length),
         )
         for ends, after in ((found.rejected, 0.0), (found.complete, 1.0)):
             for count, share in ends.items():

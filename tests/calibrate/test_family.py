@@ -10,6 +10,8 @@ import torch
 from safetensors.numpy import load_file
 
 from calibrate import corpus
+from calibrate.judging import own_text_acceptance, specdec_blocks
+from calibrate.masks import with_masks
 from calibrate.models import FAMILY, MEMBERS, Loaded, Pair, load, tokenizer_difference
 from calibrate.prompts import PromptError, held_out_prompts
 from calibrate.sampling import Sampling
@@ -25,10 +27,11 @@ def family() -> dict[str, Loaded]:
 
 @pytest.fixture(scope="module")
 def logits(family: dict[str, Loaded]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Windows of held-out modules, and every member's logits on them."""
+    """Windows of held-out modules, and the logits on them of all that predict the next token."""
     ids = torch.tensor(held_out_prompts(family["target"].tokenizer, WINDOW, WINDOWS))
+    readers = {name: member.model for name, member in family.items() if name != "masks"}
     with torch.inference_mode():
-        return ids, {name: member.model(ids).logits for name, member in family.items()}
+        return ids, {name: model(ids).logits for name, model in readers.items()}
 
 
 def test_fits_in_the_package() -> None:
@@ -39,7 +42,7 @@ def test_one_tokenizer(family: dict[str, Loaded]) -> None:
     target = family["target"]
     for member in family.values():
         assert tokenizer_difference(target.tokenizer, member.tokenizer) is None
-        assert len(member.tokenizer) == member.model.config.vocab_size
+        assert len(member.tokenizer) == member.model.config.vocab_size - (member is family["masks"])
     text = "def f(x):\n\treturn x  # naïve ☃\n"
     assert target.tokenizer.decode(target.tokenizer(text)["input_ids"]) == text
 
@@ -48,6 +51,7 @@ def test_sizes(family: dict[str, Loaded]) -> None:
     sizes = {name: member.description.parameters for name, member in family.items()}
     assert 2e6 <= sizes["target"] <= 6e6
     assert sizes["target"] > 5 * sizes["middle"] > 10 * sizes["small"]
+    assert sizes["middle"] < sizes["masks"] < 1.3e6
 
 
 def test_the_target_knows_more(logits: tuple[torch.Tensor, dict[str, torch.Tensor]]) -> None:
@@ -80,14 +84,47 @@ def test_drafts_are_worth_measuring(
     assert 0.5 <= np.concatenate(beta).mean() <= 0.9
 
 
+def test_masks_fill_in_blocks(family: dict[str, Loaded]) -> None:
+    """Accepted tokens in blocks of 8: 1.53 on the 48 prompts of the record, 0.22 before training.
+
+    Prompts differ: 1.64 on the first 24, 1.06 on the 24 that follow the record's.
+    """
+    target, masks = family["target"], family["masks"]
+    assert masks.model.config.mask_token_id == len(target.tokenizer)
+    pair = Pair(target, masks)
+    assert [model.vocabulary for model in pair.cached()] == [len(target.tokenizer)] * 2
+    prompts = held_out_prompts(target.tokenizer, 64, 24)
+    assert specdec_blocks(pair, prompts, 64, 8)["accepted_per_block"] > 1.2
+    untrained = Loaded(
+        with_masks(family["middle"].model).eval(), masks.tokenizer, masks.description
+    )
+    found = specdec_blocks(Pair(target, untrained), prompts[:4], 32, 8)
+    assert found["accepted_per_block"] < 0.4
+
+
+def test_alignment_brings_the_small_model_nearer_to_greedy_text(family: dict[str, Loaded]) -> None:
+    """Acceptance on greedy text: 0.58 to 0.64 on the record's prompts, 0.53 to 0.58 on these."""
+    target = family["target"]
+    prompts = held_out_prompts(target.tokenizer, 64, 24, skip=48)
+    small, aligned = (
+        own_text_acceptance(Pair(target, family[name]), prompts, 64)["temperature_0"]
+        for name in ("small", "aligned")
+    )
+    assert aligned > small + 0.02
+
+
 def test_record_beside_the_weights(family: dict[str, Loaded]) -> None:
     record = json.loads((FAMILY / "training.json").read_text())
     assert set(record["data"]["held_out_modules"]) <= set(corpus.HELD_OUT)
     assert record["recipe"]["seed"] >= 0
     assert record["held_out_loss_nats"]["target"] < record["held_out_loss_nats"]["small"]
+    followers = json.loads((FAMILY / "followers.json").read_text())
+    assert followers["data"]["sha256"] == record["data"]["sha256"]
     for name, member in family.items():
-        assert record["parameters"][name] == member.description.parameters
-    assert all(seconds > 0 for seconds in record["seconds"].values())
+        parameters = (followers if name in followers["parameters"] else record)["parameters"]
+        assert parameters[name] == member.description.parameters
+    seconds = [*record["seconds"].values(), *followers["seconds"].values()]
+    assert all(second > 0 for second in seconds)
 
 
 def test_held_out_modules_are_no_training_text() -> None:

@@ -83,6 +83,8 @@ def test_greedy_runs_are_foreseen_one_by_one(setting: Setting, parties: Parties)
         if setting.scheme not in FREE | {"horizontal"}:
             for name, runs in real.drafts.items():
                 assert foreseen.runs.runs(name) == pytest.approx(runs.count, abs=1e-9)
+        # The first run of a beam search reads one token, later ones all beams.
+        if setting.scheme not in FREE | {"horizontal", "beam"}:
             read = sum(width * count for width, count in real.target.widths.items())
             assert foreseen.runs.read("target") == pytest.approx(read, abs=1e-9)
 

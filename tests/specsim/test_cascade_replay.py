@@ -93,7 +93,7 @@ def reviewed(
     outer: np.ndarray, inner: np.ndarray, gamma: int, steps: int | None, at_least: int | None
 ) -> Reviewed:
     below = TokenByToken("inner", inner, gamma)
-    return Reviewed("reviewer", outer, below, ((below, SIZE),), gamma, steps, at_least)
+    return Reviewed("reviewer", outer, below, (below,), gamma, steps, at_least)
 
 
 @given(
