@@ -21,8 +21,8 @@ from calibrate.decode.speculative import speculative
 from calibrate.sampling import Sampling
 from calibrate.trace import OVERHEAD, generator
 from specsim.laws import TARGET
-from specsim.predict.cascade_replay import Kind
 from specsim.predict.measured import RunTimes
+from specsim.predict.tally import Kind
 from specsim.profiles import Overhead, RunTime, Whom
 
 # Blocks of one gamma in a row; the first follows another rhythm and is not counted.
@@ -109,11 +109,13 @@ def sample_party(
     target = models[TARGET]
     drafts = [model for name, model in models.items() if name != TARGET]
     for context in contexts:
-        text = random.integers(target.vocabulary, size=context + max(_WIDTHS) + 1)
+        longest = min(model.context for model in models.values())
+        widths = [width for width in _WIDTHS if context + width <= longest]
+        text = random.integers(target.vocabulary, size=context + max(widths) + 1)
         ids = torch.from_numpy(text)[None].to(target.device)
         for model in models.values():
             model.prefill(text[: context + 1].tolist())
-        order = [(name, width) for name in models for width in _WIDTHS]
+        order = [(name, width) for name in models for width in widths]
         for index in random.permutation(len(order)).tolist():
             name, width = order[index]
             model = models[name]
@@ -134,6 +136,8 @@ def price_runs(samples: KindSamples) -> dict[Kind, RunTimes]:
     for kind in {key[0] for key in samples}:
         widths = sorted({width for found, width, _ in samples if found == kind})
         contexts = sorted({context for found, _, context in samples if found == kind})
+        # Near the end of a context the widest runs have no room: widths that all contexts have.
+        widths = [w for w in widths if all((kind, w, context) in samples for context in contexts)]
         seconds = [
             [np.median(samples[kind, width, context]) for context in contexts] for width in widths
         ]

@@ -24,7 +24,6 @@ from calibrate.sampling import Sampling
 from calibrate.trace import ASIDE, generator
 from specsim.checks import Floats, InvalidArgumentError
 from specsim.predict.cascade_replay import Expected
-from specsim.rules import Rule
 
 # Places of a text where a reviewer is let write on by itself, and how far; half of what it writes
 # is there for drafts to reach into.
@@ -82,7 +81,7 @@ class Parties:
         known = set(self.models)
         if self.counts:
             known |= {"bigram", "unigram", "max-gram"}
-        return known | {"copy", "uniform"}
+        return known | {"copy"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,15 +97,12 @@ class Source:
     sampling: Sampling
     party: Party
 
-    @cached_property
-    def _rows(self) -> dict[str, torch.Tensor]:
-        return {}
-
     def rows(self, name: str) -> torch.Tensor:
-        """Distributions of a model, or of counts, where each token of the text came; (T, V)."""
-        if name not in self._rows:
-            self._rows[name] = self.sampling.probabilities(self._logits(name))
-        return self._rows[name]
+        """Distributions of a model, or of counts, where each token of the text came; (T, V).
+
+        Read anew each time: kept for every model they would fill the memory.
+        """
+        return self.sampling.probabilities(self._logits(name))
 
     @torch.inference_mode()
     def _logits(self, name: str) -> torch.Tensor:
@@ -122,22 +118,34 @@ class Source:
                     for token in read[-size:]
                 ]
             )
-            logits = torch.full((size, self.party.target.vocabulary), -torch.inf)
+            target = self.party.target
+            if laws.shape[1] > target.vocabulary:
+                raise InvalidArgumentError(
+                    f"pair counts must be of at most {target.vocabulary} tokens, those that all "
+                    f"models share, got {laws.shape[1]}"
+                )
+            logits = torch.full((size, target.vocabulary), -torch.inf)
             logits[:, : laws.shape[1]] = torch.from_numpy(np.log(laws))
-            return logits
+            return logits.to(target.device)
         model = self.party.target if name == "target" else self.party[name]
         model.reset()
         return model.read(torch.tensor([read], device=model.device))[-size:]
 
-    def at_tokens(self, rows: torch.Tensor) -> Floats:
-        """Entries of rows (T, V) at the text's own tokens, (T,)."""
-        here = torch.tensor(self.tokens, device=rows.device)[:, None]
-        values: Floats = rows.gather(1, here)[:, 0].double().cpu().numpy()
-        return values
+    def at_tokens(self, name: str) -> Floats:
+        """The probability of each token of the text by a model, or by counts, (T,)."""
+        if name not in self._at_tokens:
+            rows = self.rows(name)
+            here = torch.tensor(self.tokens, device=rows.device)[:, None]
+            self._at_tokens[name] = rows.gather(1, here)[:, 0].double().cpu().numpy()
+        return self._at_tokens[name]
+
+    @cached_property
+    def _at_tokens(self) -> dict[str, Floats]:
+        return {}
 
     def accepted(self, drafter: str, verifier: str) -> Floats:
         """a_t = min(1, d(x_t) / v(x_t)), shape (T,); zero where the verifier never says x_t."""
-        draft, verified = (self.at_tokens(self.rows(name)) for name in (drafter, verifier))
+        draft, verified = (self.at_tokens(name) for name in (drafter, verifier))
         rates = np.divide(draft, verified, out=np.zeros_like(draft), where=verified > 0)
         return np.asarray(np.minimum(rates, 1.0))
 
@@ -250,14 +258,25 @@ class Setting(ABC):
     scheme : what ``--scheme`` calls it
     sampling : temperature and filters
     lossless : does it emit the target's law?
-    needs : what must be at hand besides the target
     """
 
     name: str
     scheme: str
     sampling: Sampling
-    lossless: bool
-    needs: frozenset[str]
+
+    @property
+    @abstractmethod
+    def lossless(self) -> bool: ...
+
+    @property
+    @abstractmethod
+    def needs(self) -> frozenset[str]:
+        """What must be at hand besides the target."""
+
+    @property
+    def approximate(self) -> frozenset[str]:
+        """Models whose number of runs is not predicted exactly, the target by its name."""
+        return frozenset()
 
     @abstractmethod
     def start(
@@ -276,8 +295,3 @@ class Setting(ABC):
 
         A setting that emits another law than the target's draws a text of that law first.
         """
-
-    @property
-    def rule(self) -> Rule | None:
-        """What it emits at one position, where that is the law of a rule; None for the target's."""
-        return None

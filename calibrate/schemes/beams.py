@@ -12,7 +12,8 @@ from calibrate.decode.beam import Beams, beam_search, try_everywhere
 from calibrate.decode.engine import Decoding
 from calibrate.sampling import Sampling
 from calibrate.schemes.base import Party, Setting, Source
-from specsim.predict.cascade_replay import AtOnce, Expected, replay_blocks
+from specsim.predict.cascade_replay import Expected, replay_blocks
+from specsim.predict.drafting import ByPlace
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class BeamSetting(Setting):
     lossless = False
 
     @property
-    def needs(self) -> frozenset[str]:  # type: ignore[override]
+    def needs(self) -> frozenset[str]:
         return frozenset({self.draft})
 
     def start(
@@ -50,6 +51,8 @@ class BeamSetting(Setting):
         agrees = np.arange(gamma) < np.array(accepted)[:, None]
         lengths = np.full(steps, gamma)
         width = self.beams.draft_width
-        drafting = AtOnce(self.draft, agrees.astype(float), lengths, positions=width, run_each=True)
+        drafting = ByPlace(
+            self.draft, agrees.astype(float), lengths, positions=width, run_each=True
+        )
         search = replay_blocks(drafting, steps, source.limit, own=self.beams.width)
         return Expected(len(tokens), search.calls, search.runs)

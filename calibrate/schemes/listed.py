@@ -29,16 +29,18 @@ from specsim.rules.executions import mean_log_probability
 
 # Kim23 samples from the nucleus that holds this share.
 _NUCLEUS = 0.8
+_DRAFT = "draft"
 
 
-def settings(sampling: Sampling, draft: str = "draft") -> list[Setting]:
+def settings(sampling: Sampling) -> list[Setting]:
     """All settings at one sampling, whatever models they need.
 
-    draft : name of the model that most of them draft with; cascades also know ``middle`` (a
-        better drafter), ``early`` (the target's first layers), ``masks`` and ``aligned``
+    Most draft with the model ``draft``; there are also ``middle`` (a better drafter), ``early``
+    (the target's first layers), ``masks`` and ``aligned``.
     """
+    draft = _DRAFT
     found: list[Setting] = [
-        Lossless(name, scheme, nest, sampling) for name, scheme, nest in _nests(draft)
+        Lossless(name, scheme, nest, sampling) for name, scheme, nest in _nests()
     ]
     if sampling.greedy:
         found += [
@@ -51,14 +53,15 @@ def settings(sampling: Sampling, draft: str = "draft") -> list[Setting]:
         ]
     found += [Ruled(name, rule, draft, 4, sampling) for name, rule in _rules(sampling)]
     writing = sampling if sampling.greedy else Sampling(sampling.temperature, top_p=_NUCLEUS)
-    found += [BigLittle(name, policy, small, writing) for name, policy, small in _big_little(draft)]
+    found += [BigLittle(name, policy, small, writing) for name, policy, small in _big_little()]
     chow = Chow(0.6, decide_on="unscaled")
     found.append(Sequential("Chow 0.6", chow, draft, 10, sampling))
     found.append(WholeSequence("mean log q >= -1", mean_log_probability, -1.0, draft, sampling))
     return found
 
 
-def _nests(draft: str) -> list[tuple[str, str, Nest]]:
+def _nests() -> list[tuple[str, str, Nest]]:
+    draft = _DRAFT
     few, gram = Model(draft, 2), Sure("max-gram", 5)
     return [
         (f"{draft} 2", "speculative", Model(draft, 2)),
@@ -101,11 +104,11 @@ def _rules(sampling: Sampling) -> Sequence[tuple[str, Rule]]:
     return found
 
 
-def _big_little(draft: str) -> list[tuple[str, Policy, str]]:
+def _big_little() -> list[tuple[str, Policy, str]]:
     return [
-        ("fallback 0.4, rollback 2", Policy(0.4, 2.0), draft),
+        ("fallback 0.4, rollback 2", Policy(0.4, 2.0), _DRAFT),
         ("the same, aligned draft", Policy(0.4, 2.0), "aligned"),
         ("the same, early exit", Policy(0.4, 2.0), "early"),
-        ("no rollback", Policy(0.4, float("inf")), draft),
-        ("no fallback, window 4", Policy(0.0, 2.0, window=4), draft),
+        ("no rollback", Policy(0.4, float("inf")), _DRAFT),
+        ("no fallback, window 4", Policy(0.0, 2.0, window=4), _DRAFT),
     ]

@@ -25,7 +25,8 @@ from calibrate.decode.token_cascade import token_cascade
 from calibrate.sampling import Sampling
 from calibrate.schemes.base import Party, Setting, Source
 from specsim.checks import Floats
-from specsim.predict.cascade_replay import Expected, TokenByToken, replay_blocks
+from specsim.predict.cascade_replay import Expected, replay_blocks
+from specsim.predict.drafting import TokenByToken
 from specsim.rules import DecidingRule, Distributions, DraftDeferralRule, Rule
 
 # Rejections below this chance are not followed up.
@@ -65,22 +66,28 @@ class Written:
     then: np.ndarray
 
 
-class Lossy(Setting):
+class PositionWise(Setting):
     """Base: a target, one draft that writes token by token, and a law at every position.
 
     draft : its name
-    most : the most tokens that it writes in a block
     """
 
     draft: str
-    most: int
     lossless = False
-    row_for_bonus = False
     gives_up = True
     verdict = True
 
     @property
-    def needs(self) -> frozenset[str]:  # type: ignore[override]
+    @abstractmethod
+    def window(self) -> int:
+        """The most tokens that the draft writes in a block."""
+
+    @property
+    def row_for_bonus(self) -> bool:
+        return False
+
+    @property
+    def needs(self) -> frozenset[str]:
         return frozenset({self.draft})
 
     @abstractmethod
@@ -100,14 +107,14 @@ class Lossy(Setting):
         drafted = 0
         while len(tokens) < source.limit and (not tokens or tokens[-1] != end_of_text):
             law = self.law(target.read(token)[-1:], draft.read(token)[-1:])
-            full = drafted == self.most
+            full = drafted == self.window
             token = torch.multinomial(law.bonus if full else law.emitted, 1, generator=random)
             tokens.append(int(token))
             laws.append(law)
             came = float(law.emitted[0, tokens[-1]])
             stood = float(law.accepted[0, tokens[-1]])
             rates.append(min(stood / came, 1.0) if came else 0.0)
-            coin = float(torch.rand(1, generator=random))
+            coin = float(torch.rand(1, generator=random, device=random.device))
             drafted = drafted + 1 if coin < rates[-1] and not full else 0
         unsure = np.array([bool(law.unsure) for law in laws])
         then = np.zeros(len(tokens), dtype=np.int64)
@@ -128,7 +135,7 @@ class Lossy(Setting):
             law, read = laws[place], 0
             weights = (law.drafted - law.accepted).clamp(min=0)
             more = not law.unsure and float(weights.sum()) > _SELDOM
-            while more and then[place] < self.most - 1:
+            while more and then[place] < self.window - 1:
                 token = torch.multinomial(weights, 1, generator=random)
                 if int(token) == end_of_text:
                     break
@@ -145,7 +152,7 @@ class Lossy(Setting):
         drafting = TokenByToken(
             self.draft,
             written.rates,
-            self.most,
+            self.window,
             written.unsure if self.gives_up else None,
             written.then if self.gives_up else None,
             self.row_for_bonus,
@@ -154,7 +161,7 @@ class Lossy(Setting):
 
 
 @dataclass(frozen=True)
-class Ruled(Lossy):
+class Ruled(PositionWise):
     """Speculative decoding under a rule that changes the law (Narasimhan24 Algorithm 4)."""
 
     name: str
@@ -166,12 +173,12 @@ class Ruled(Lossy):
     gives_up = False
 
     @property
-    def rule(self) -> Rule:
-        return self.verified_by
+    def row_for_bonus(self) -> bool:
+        return self.verified_by.bonus_needs_draft
 
     @property
-    def row_for_bonus(self) -> bool:  # type: ignore[override]
-        return self.verified_by.bonus_needs_draft
+    def window(self) -> int:
+        return self.most
 
     def law(self, target: torch.Tensor, draft: torch.Tensor) -> PositionLaw:
         rows = _rows(self.verified_by, self.sampling, target, draft)
@@ -201,7 +208,7 @@ class Ruled(Lossy):
 
 
 @dataclass(frozen=True)
-class BigLittle(Lossy):
+class BigLittle(PositionWise):
     """The Big Little Decoder (Kim23 Algorithm 1)."""
 
     name: str
@@ -211,7 +218,7 @@ class BigLittle(Lossy):
     scheme = "bild"
 
     @property
-    def most(self) -> int:  # type: ignore[override]
+    def window(self) -> int:
         return self.policy.window
 
     def law(self, target: torch.Tensor, draft: torch.Tensor) -> PositionLaw:
@@ -244,7 +251,7 @@ class BigLittle(Lossy):
 
 
 @dataclass(frozen=True)
-class Sequential(Lossy):
+class Sequential(PositionWise):
     """Token cascade, run token by token (Narasimhan24 Algorithm 2); ``most`` is the cap."""
 
     name: str
@@ -256,8 +263,8 @@ class Sequential(Lossy):
     verdict = False
 
     @property
-    def rule(self) -> Rule:
-        return self.deferral
+    def window(self) -> int:
+        return self.most
 
     def law(self, target: torch.Tensor, draft: torch.Tensor) -> PositionLaw:
         rows = _rows(self.deferral, self.sampling, target, draft)

@@ -29,15 +29,9 @@ from calibrate.decode.speculative import speculative
 from calibrate.sampling import Sampling
 from calibrate.schemes.base import Party, Setting, Source
 from specsim.checks import InvalidArgumentError
-from specsim.predict.cascade_replay import (
-    AtOnce,
-    Drafting,
-    Expected,
-    InTurn,
-    Reviewed,
-    TokenByToken,
-    replay_blocks,
-)
+from specsim.predict.cascade_replay import Expected, replay_blocks
+from specsim.predict.drafting import ByPlace, Drafting, TokenByToken
+from specsim.predict.nested import InTurn, Reviewed
 
 
 class Nest(ABC):
@@ -52,6 +46,11 @@ class Nest(ABC):
     @property
     @abstractmethod
     def needs(self) -> frozenset[str]: ...
+
+    @property
+    def approximate(self) -> frozenset[str]:
+        """Those whose number of runs is not predicted exactly."""
+        return frozenset()
 
     @abstractmethod
     def drafter(self, party: Party) -> Drafter:
@@ -96,7 +95,8 @@ class Counts(Nest):
         return kind(_counts(party), self.name)
 
     def drafting(self, source: Source, verifier: str = "target") -> Drafting:
-        return TokenByToken(self.name, source.accepted(self.name, verifier), self.most)
+        accepted = source.accepted(self.name, verifier)
+        return TokenByToken(self.name, accepted, self.most, is_model=False)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Sure(Nest):
 
     def drafting(self, source: Source, verifier: str = "target") -> Drafting:
         agrees, lengths = source.probe(self.drafter(source.party), self.most)
-        return AtOnce(self.name, agrees, lengths, reads_text=self.name == "masks")
+        return ByPlace(self.name, agrees, lengths, reads_text=self.name == "masks")
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,12 @@ class Review(Nest):
     @property
     def needs(self) -> frozenset[str]:
         return self.inner.needs | {self.name}
+
+    @property
+    def approximate(self) -> frozenset[str]:
+        # How long a proposal gets behind a rejected token decides how many steps there are, or,
+        # with a fixed number, whether the request has room for them.
+        return self.needs
 
     def drafter(self, party: Party) -> Drafter:
         inner = self.inner.drafter(party)
@@ -171,6 +177,11 @@ class Row(Nest):
     @property
     def needs(self) -> frozenset[str]:
         return frozenset().union(*(part.needs for part in self.parts))
+
+    @property
+    def approximate(self) -> frozenset[str]:
+        # Parts behind one of free length have more or less room.
+        return self.needs if any(part.approximate for part in self.parts) else frozenset()
 
     def drafter(self, party: Party) -> Drafter:
         return Horizontal([(part.drafter(party), part.most) for part in self.parts])
@@ -216,8 +227,12 @@ class Lossless(Setting):
     lossless = True
 
     @property
-    def needs(self) -> frozenset[str]:  # type: ignore[override]
+    def needs(self) -> frozenset[str]:
         return self.nest.needs
+
+    @property
+    def approximate(self) -> frozenset[str]:
+        return self.nest.approximate
 
     def start(
         self,

@@ -9,9 +9,7 @@ from typing import Any
 from calibrate.decode.drafters import first_layers, read_pair_counts
 from calibrate.models import EMBEDDED, FAMILY, MEMBERS, ModelError, Pair, load, tokenizer_difference
 from calibrate.schemes.base import Parties
-
-# Roles that settings know, besides the profile's draft and the target's first layers.
-ROLES = ("middle", "masks", "aligned")
+from specsim.commands._scheme_check import ROLES
 
 
 def load_parties(pair: Pair, others: Mapping[str, str], trust_remote_code: bool = False) -> Parties:

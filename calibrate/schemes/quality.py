@@ -10,7 +10,7 @@ import torch
 
 from calibrate.decode.engine import CachedModel
 from calibrate.schemes.base import Party, Setting
-from calibrate.schemes.lossy import Lossy
+from calibrate.schemes.lossy import PositionWise
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Quality:
 @torch.inference_mode()
 def quality(setting: Setting, texts: Sequence[Sequence[int]], party: Party) -> Quality | None:
     """None for settings without a law of one position: SpecDec++ and the sequence cascade."""
-    if not (setting.lossless or isinstance(setting, Lossy)):
+    if not (setting.lossless or isinstance(setting, PositionWise)):
         return None
     losses: list[torch.Tensor] = []
     right: list[torch.Tensor] = []
@@ -37,7 +37,7 @@ def quality(setting: Setting, texts: Sequence[Sequence[int]], party: Party) -> Q
         labels = torch.tensor(text[1:], device=party.target.device)
         rows = _read(party.target, text)
         emitted = setting.sampling.probabilities(rows)
-        if isinstance(setting, Lossy):
+        if isinstance(setting, PositionWise):
             emitted = setting.law(rows, _read(party[setting.draft], text)).emitted
         losses.append(-emitted.gather(1, labels[:, None])[:, 0].double().log())
         right.append((emitted.argmax(-1) == labels).double())

@@ -15,7 +15,9 @@ from calibrate.sampling import Sampling
 from calibrate.schemes.base import Party, Setting, Source
 from specsim.checks import InvalidArgumentError
 from specsim.laws import TARGET
-from specsim.predict.cascade_replay import AtOnce, Expected, Kind, Tally, replay_blocks
+from specsim.predict.cascade_replay import Expected, replay_blocks
+from specsim.predict.drafting import ByPlace
+from specsim.predict.tally import Kind, Tally
 from specsim.rules import Distributions, GreedyMatch, TopBeta
 from specsim.rules.executions import Confidence
 
@@ -37,16 +39,16 @@ class Masked(Setting):
     scheme = "specdec"
 
     @property
-    def lossless(self) -> bool:  # type: ignore[override]
+    def lossless(self) -> bool:
         return isinstance(self.top, GreedyMatch)
 
     @property
-    def needs(self) -> frozenset[str]:  # type: ignore[override]
+    def needs(self) -> frozenset[str]:
         return frozenset({self.draft})
 
     @property
-    def rule(self) -> GreedyMatch | TopBeta | None:
-        return None if self.lossless else self.top
+    def approximate(self) -> frozenset[str]:
+        return frozenset() if self.lossless else frozenset({TARGET, self.draft})
 
     def start(
         self,
@@ -66,7 +68,7 @@ class Masked(Setting):
         agrees = np.zeros((len(source.tokens), self.most))
         for place, tokens in enumerate(proposed):
             agrees[place, : self._accepted(source, place, tokens)] = 1.0
-        drafting = AtOnce(self.draft, agrees, lengths, reads_text=True)
+        drafting = ByPlace(self.draft, agrees, lengths, reads_text=True)
         return replay_blocks(drafting, len(source.tokens), source.limit)
 
     def _accepted(self, source: Source, place: int, proposed: Sequence[int]) -> int:
@@ -100,7 +102,7 @@ class WholeSequence(Setting):
     lossless = False
 
     @property
-    def needs(self) -> frozenset[str]:  # type: ignore[override]
+    def needs(self) -> frozenset[str]:
         return frozenset({self.draft})
 
     def start(

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.checks import Floats, UnsupportedError
-from specsim.predict.cascade_replay import Kind, Tally
 from specsim.predict.replay import Replay, replay
+from specsim.predict.tally import Kind, Tally
 from specsim.profiles import Overhead, RunTime, Whom
 from specsim.traces import Trace
 

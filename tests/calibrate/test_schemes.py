@@ -17,6 +17,7 @@ from calibrate.schemes import Parties, Setting, Source
 from calibrate.schemes.listed import settings
 from calibrate.schemes.whole import Masked
 from calibrate.trace import DECODING, LOSSY, TRACE, generator
+from specsim.commands._scheme_check import SCHEMES
 from specsim.predict.cascade_replay import Expected
 from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, prompts
 
@@ -70,8 +71,6 @@ def both(
 GREEDY_SETTINGS = settings(GREEDY)
 # The blocks of SpecDec++ are tried on the target's text, though it writes another one.
 EXACT = [each for each in GREEDY_SETTINGS if not isinstance(each, Masked) or each.lossless]
-# Drafters of free length, whose runs off the text are as those on average texts.
-FREE = {"vertical", "full"}
 
 
 @pytest.mark.parametrize("setting", EXACT, ids=lambda each: f"{each.scheme} {each.name}")
@@ -80,11 +79,12 @@ def test_greedy_runs_are_foreseen_one_by_one(setting: Setting, parties: Parties)
     for foreseen, real in zip(expected, decoded, strict=True):
         assert foreseen.calls == pytest.approx(real.calls, abs=1e-9)
         assert foreseen.tokens == len(real.tokens)
-        if setting.scheme not in FREE | {"horizontal"}:
-            for name, runs in real.drafts.items():
+        for name, runs in real.drafts.items():
+            if name not in setting.approximate:
                 assert foreseen.runs.runs(name) == pytest.approx(runs.count, abs=1e-9)
-        # The first run of a beam search reads one token, later ones all beams.
-        if setting.scheme not in FREE | {"horizontal", "beam"}:
+        # A reviewer's proposals have a length of their own off the text, and the first run of a
+        # beam search reads one token.
+        if setting.scheme not in {"vertical", "full", "beam"}:
             read = sum(width * count for width, count in real.target.widths.items())
             assert foreseen.runs.read("target") == pytest.approx(read, abs=1e-9)
 
@@ -102,6 +102,10 @@ def test_sampled_calls_are_foreseen_on_average(setting: Setting, parties: Partie
     gaps = real - foreseen
     spread = gaps.std(ddof=1) / np.sqrt(len(gaps))
     assert abs(gaps.mean()) <= norm.isf(0.5e-5) * spread + 1e-12
+
+
+def test_schemes_are_known_to_the_command() -> None:
+    assert {each.scheme for each in GREEDY_SETTINGS} == set(SCHEMES)
 
 
 def test_one_name_is_one_setting() -> None:

@@ -11,14 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim.checks import InvalidArgumentError
-from specsim.predict.cascade_replay import (
-    AtOnce,
-    Drafting,
-    InTurn,
-    Reviewed,
-    TokenByToken,
-    replay_blocks,
-)
+from specsim.predict.cascade_replay import replay_blocks
+from specsim.predict.drafting import ByPlace, Drafting, TokenByToken
+from specsim.predict.nested import InTurn, Reviewed
 from specsim.predict.replay import replay
 from specsim.traces import Trace
 
@@ -133,7 +128,7 @@ def test_a_model_that_reviews_another(
 def test_copies_depend_on_where_they_start() -> None:
     agrees = np.array([[1, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]], float)
     lengths = np.array([3, 0, 2, 0, 0])
-    expected = replay_blocks(AtOnce("copy", agrees, lengths), 5, 5)
+    expected = replay_blocks(ByPlace("copy", agrees, lengths), 5, 5)
     # Two accepted and one recovered; then nothing is proposed, twice.
     assert expected.calls == 3
     assert expected.runs.runs("copy") == 2  # the last block has no room

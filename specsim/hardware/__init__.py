@@ -1,0 +1,66 @@
+"""Run times from a data sheet and a config.json, before anything has been measured.
+
+A roofline: a run takes the longer of its arithmetic at the peak rate and its bytes at the memory
+bandwidth.  It needs no weights, only an accelerator (``accelerators``), the shape of a model
+(``shapes``, read from Hugging Face's config.json by ``config``) and how close to its peaks the
+machine gets (``roofline.Efficiency``, measured or left at one)::
+
+    >>> from specsim import hardware
+    >>> target, draft = hardware.shape("llama-3.1-8b"), hardware.shape("llama-3.2-1b")
+    >>> gpu = hardware.accelerator("H100-SXM")
+    >>> round(1000 * hardware.run_seconds(target, gpu, new_tokens=1, context=1024), 2)
+    4.52
+    >>> cost = hardware.roofline_cost(target, {"draft": draft}, gpu, longest=9, context=1024)
+    >>> round(cost.drafts["draft"], 3), round(float(cost.verify(9)), 3)
+    (0.165, 1.0)
+"""
+
+from specsim.hardware.accelerators import (
+    ACCELERATORS,
+    Accelerator,
+    accelerator,
+    known_accelerators,
+)
+from specsim.hardware.config import (
+    known_model_types,
+    known_shapes,
+    load_shape,
+    shape,
+    shape_from_config,
+)
+from specsim.hardware.quantisation import known_quantisations
+from specsim.hardware.roofline import (
+    Efficiency,
+    Roofline,
+    expected_experts,
+    memory_needed_bytes,
+    roofline,
+    roofline_cost,
+    run_seconds,
+)
+from specsim.hardware.shapes import NUMBER_BYTES, Attention, Layer, Precision, Shape
+
+__all__ = [
+    "ACCELERATORS",
+    "NUMBER_BYTES",
+    "Accelerator",
+    "Attention",
+    "Efficiency",
+    "Layer",
+    "Precision",
+    "Roofline",
+    "Shape",
+    "accelerator",
+    "expected_experts",
+    "known_accelerators",
+    "known_model_types",
+    "known_quantisations",
+    "known_shapes",
+    "load_shape",
+    "memory_needed_bytes",
+    "roofline",
+    "roofline_cost",
+    "run_seconds",
+    "shape",
+    "shape_from_config",
+]

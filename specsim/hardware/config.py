@@ -1,0 +1,69 @@
+"""Shapes from Hugging Face's config.json, without torch or transformers."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from specsim.checks import SpecsimError, UnsupportedError
+from specsim.hardware.families import FAMILIES
+from specsim.hardware.fields import Config
+from specsim.hardware.shapes import Shape
+
+
+class ConfigError(SpecsimError):
+    """A config.json cannot be read; the message says which file and why."""
+
+
+def shape(name: str) -> Shape:
+    """A shape that is shipped with specsim, by name (``known_shapes``)."""
+    if name not in known_shapes():
+        raise UnsupportedError(f"shape {name!r} is not known (known: {', '.join(known_shapes())})")
+    return _read(_shipped() / f"{name}.json")
+
+
+def known_shapes() -> list[str]:
+    """Names of the shipped shapes."""
+    names = (file.name for file in _shipped().iterdir())
+    return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
+
+
+def load_shape(path: Path) -> Shape:
+    """The shape of a config.json, or of the folder of a checkpoint that holds one."""
+    return _read(path / "config.json" if path.is_dir() else path)
+
+
+def shape_from_config(config: Config) -> Shape:
+    """The shape of the model that a parsed config.json describes.
+
+    Of a model with vision (``text_config``) only the language model is counted.
+    """
+    model_type = str(config.get("model_type"))
+    if model_type not in FAMILIES:
+        raise UnsupportedError(
+            f"model_type {model_type!r} is not known (known: {', '.join(known_model_types())})"
+        )
+    return FAMILIES[model_type](config)
+
+
+def known_model_types() -> list[str]:
+    """Values of ``model_type`` that are understood."""
+    return sorted(FAMILIES)
+
+
+def _shipped() -> Traversable:
+    return resources.files("specsim") / "configs"
+
+
+def _read(file: Traversable) -> Shape:
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise ConfigError(f"{file}: is not JSON ({error})") from None
+    if not isinstance(config, dict):
+        raise ConfigError(f"{file}: must hold a JSON object")
+    return shape_from_config(config)

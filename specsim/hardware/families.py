@@ -1,0 +1,241 @@
+"""How each family of architectures lays out its weights: one table by ``model_type``.
+
+A field that released configs leave out takes the default of transformers' configuration class.
+The tests hold every family to transformers' own parameter count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from specsim.checks import UnsupportedError
+from specsim.hardware import blocks
+from specsim.hardware.fields import Config, count, text_part
+from specsim.hardware.quantisation import precision_from_config
+from specsim.hardware.shapes import Attention, Layer, Shape
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Llama and its relatives: grouped-query attention, then a block, in every layer.
+
+    block : what follows attention, from the config and the index of the layer
+    norms : norm vectors in a layer
+    head_norms : whether queries and keys are normalised per head
+    input_bias, output_bias : of the attention; None: ``attention_bias`` says
+    sinks : whether each head has a learned logit for seeing nothing
+    head_dim : where the config has none; None: hidden_size / heads
+    tied : whether embeddings are tied where the config does not say
+    windowed : which layers see a window, unless ``layer_types`` says
+    window : its size where the config does not name it; None: no window
+    defaults : fields that released configs leave out
+    """
+
+    block: Callable[[Config, int], Layer] = blocks.dense
+    norms: int = 2
+    head_norms: bool = False
+    input_bias: bool | None = False
+    output_bias: bool | None = False
+    sinks: bool = False
+    head_dim: int | None = None
+    tied: bool = False
+    windowed: Callable[[Config, int], bool] | None = None
+    window: int | None = None
+    defaults: Mapping[str, int] = field(default_factory=dict)
+
+    def __call__(self, config: Config) -> Shape:
+        text = {**self.defaults, **text_part(config)}
+        hidden, heads = count(text, "hidden_size"), count(text, "num_attention_heads")
+        kv_heads = count(text, "num_key_value_heads", default=heads)
+        width = count(text, "head_dim", default=self.head_dim or hidden // heads)
+        inputs = (heads + 2 * kv_heads) * width
+        named_bias = bool(text.get("attention_bias"))
+        input_bias = named_bias if self.input_bias is None else self.input_bias
+        output_bias = named_bias if self.output_bias is None else self.output_bias
+        weights = (
+            (hidden + input_bias) * inputs
+            + (heads * width + output_bias) * hidden
+            + self.norms * hidden
+            + self.head_norms * 2 * width
+            + self.sinks * heads
+        )
+        layers = []
+        for index in range(count(text, "num_hidden_layers")):
+            attention = Attention(
+                kv_width=2 * kv_heads * width,
+                pair_width=2 * heads * width,
+                window=self._window(text, index),
+            )
+            layers.append(_complete(self.block(text, index), weights, attention))
+        tied = bool(text.get("tie_word_embeddings", self.tied))
+        return _assemble(config, text, layers, tied)
+
+    def _window(self, text: Config, index: int) -> int | None:
+        if self.windowed is None:
+            return None
+        if text.get("layer_types"):
+            kind = text["layer_types"][index]
+            if kind not in ("full_attention", "sliding_attention"):
+                raise UnsupportedError(
+                    f"layer type {kind!r} is not known (known: full_attention, sliding_attention)"
+                )
+            slides = kind == "sliding_attention"
+        else:
+            slides = self.windowed(text, index)
+        size = text.get("sliding_window", self.window)
+        return count(text, "sliding_window", default=self.window) if slides and size else None
+
+
+def latent_decoder(config: Config) -> Shape:
+    """DeepSeek-V2 and V3: latent attention (arXiv 2405.04434, section 2.1), shared experts.
+
+    Modules that predict further tokens are not counted, nor does transformers load them.
+    """
+    hidden, heads = count(config, "hidden_size"), count(config, "num_attention_heads")
+    latent, rotary = count(config, "kv_lora_rank"), count(config, "qk_rope_head_dim")
+    plain, value = count(config, "qk_nope_head_dim"), count(config, "v_head_dim")
+    bias = bool(config.get("attention_bias"))
+    queries = heads * (plain + rotary)
+    if config.get("q_lora_rank") is None:
+        query_weights = hidden * queries
+    else:
+        rank = count(config, "q_lora_rank")
+        query_weights = (hidden + bias) * rank + rank + rank * queries
+    weights = (
+        query_weights
+        + (hidden + bias) * (latent + rotary)
+        + latent
+        + latent * heads * (plain + value)
+        + (heads * value + bias) * hidden
+        + 2 * hidden
+    )
+    attention = Attention(kv_width=latent + rotary, pair_width=heads * (2 * latent + rotary))
+    layers = [
+        _complete(blocks.deepseek_block(config, index), weights, attention)
+        for index in range(count(config, "num_hidden_layers"))
+    ]
+    return _assemble(config, config, layers, bool(config.get("tie_word_embeddings")))
+
+
+def gpt2(config: Config) -> Shape:
+    """GPT-2: biases everywhere, learned positions, tied embeddings."""
+    hidden = count(config, "n_embd")
+    inner = count(config, "n_inner", default=4 * hidden)
+    norm = 2 * hidden
+    weights = (hidden + 1) * 3 * hidden + (hidden + 1) * hidden + 2 * norm
+    block = (hidden + 1) * inner + (inner + 1) * hidden
+    attention = Attention(kv_width=2 * hidden, pair_width=2 * hidden)
+    table = count(config, "vocab_size") * hidden
+    tied = bool(config.get("tie_word_embeddings", True))
+    return Shape(
+        model_type=config["model_type"],
+        layers=(Layer(weights + block, (attention,)),) * count(config, "n_layer"),
+        head=table + norm,
+        idle=count(config, "n_positions") * hidden + (0 if tied else table),
+        precision=precision_from_config(config),
+    )
+
+
+def t5(config: Config) -> Shape:
+    """T5: a run of the decoder reads the encoder's keys and values, made once per request.
+
+    So the encoder and the projections to those keys and values are idle.  Embeddings are tied
+    whatever the config says, as in transformers 5.
+    """
+    hidden, heads = count(config, "d_model"), count(config, "num_heads")
+    width = heads * count(config, "d_kv")
+    gates = 2 if str(config.get("feed_forward_proj", "relu")).startswith("gated") else 1
+    block = (gates + 1) * hidden * count(config, "d_ff") + hidden
+    own = 4 * hidden * width + hidden
+    encoder_layers = count(config, "num_layers")
+    decoder_layers = count(config, "num_decoder_layers", default=encoder_layers)
+    across_read = 2 * hidden * width + hidden
+    parts = (
+        Attention(kv_width=2 * width, pair_width=2 * width),
+        Attention(kv_width=2 * width, pair_width=2 * width, of_encoder=True),
+    )
+    buckets = count(config, "relative_attention_num_buckets", default=32) * heads
+    first = Layer(own + across_read + block + buckets, parts)
+    others = Layer(own + across_read + block, parts)
+    return Shape(
+        model_type=config["model_type"],
+        layers=(first,) + (others,) * (decoder_layers - 1),
+        head=count(config, "vocab_size") * hidden + hidden,
+        idle=encoder_layers * (own + block)
+        + buckets
+        + hidden
+        + decoder_layers * 2 * hidden * width,
+        precision=precision_from_config(config),
+    )
+
+
+def _complete(block: Layer, weights: int, attention: Attention) -> Layer:
+    return replace(block, weights=block.weights + weights, attentions=(attention,))
+
+
+def _assemble(config: Config, text: Config, layers: list[Layer], tied: bool) -> Shape:
+    table = count(text, "vocab_size") * count(text, "hidden_size")
+    return Shape(
+        model_type=config["model_type"],
+        layers=tuple(layers),
+        head=table + count(text, "hidden_size"),
+        idle=0 if tied else table,
+        precision=precision_from_config(config),
+    )
+
+
+_QWEN2 = Decoder(input_bias=True, windowed=blocks.upper_layers, window=4096)
+_QWEN3 = Decoder(
+    head_norms=True,
+    input_bias=None,
+    output_bias=None,
+    head_dim=128,
+    windowed=blocks.upper_layers,
+    window=4096,
+)
+_GEMMA2 = Decoder(
+    norms=4,
+    input_bias=None,
+    output_bias=None,
+    head_dim=256,
+    tied=True,
+    windowed=blocks.all_but_every(2),
+    window=4096,
+)
+# Google's own configs of Gemma 3 name only what differs from transformers' defaults.
+_GEMMA3 = replace(
+    _GEMMA2,
+    head_norms=True,
+    windowed=blocks.all_but_every(6),
+    defaults={"vocab_size": 262_208, "num_attention_heads": 8, "num_key_value_heads": 4},
+)
+
+FAMILIES: Mapping[str, Callable[[Config], Shape]] = {
+    "deepseek_v2": latent_decoder,
+    "deepseek_v3": latent_decoder,
+    "gemma2": _GEMMA2,
+    "gemma3": _GEMMA3,
+    "gemma3_text": _GEMMA3,
+    "gpt2": gpt2,
+    "gpt_oss": Decoder(
+        block=blocks.gpt_oss_block,
+        input_bias=True,
+        output_bias=True,
+        sinks=True,
+        head_dim=64,
+        windowed=blocks.all_but_every(2),
+        window=128,
+    ),
+    "llama": Decoder(input_bias=None, output_bias=None),
+    "mistral": Decoder(windowed=blocks.every_layer, window=4096),
+    "mixtral": Decoder(block=blocks.mixtral_block, windowed=blocks.every_layer),
+    "phi3": Decoder(windowed=blocks.every_layer),
+    "qwen2": _QWEN2,
+    "qwen2_moe": replace(_QWEN2, block=blocks.qwen_moe_block, windowed=blocks.lower_even_layers),
+    "qwen3": _QWEN3,
+    "qwen3_moe": replace(
+        _QWEN3, block=blocks.qwen_moe_block, head_dim=None, windowed=blocks.if_switched_on
+    ),
+    "t5": t5,
+}

@@ -1,0 +1,218 @@
+"""The shape of a model: what one run multiplies, reads and stores, counted in weights.
+
+Symbols: P weights, L tokens in the cache, n new tokens, w a sliding window.  A shape holds counts
+only, so a shape is the same for any checkpoint of a model; in how many bits they are stored is its
+``Precision``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from specsim.checks import InvalidArgumentError, UnsupportedError, number, whole
+
+NUMBER_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "fp8": 1.0, "int8": 1.0}
+_DTYPES = ("float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Precision:
+    """In what numbers a model is kept and multiplied.
+
+    dtype : float32, bfloat16 or float16: embeddings, head and, by default, everything else
+    weight_bits : bits per weight of the layers, scales and zero points included
+    expert_bits : the same of the routed experts; as ``weight_bits`` by default
+    kv_bits : bits per number in the KV cache
+    compute : number type of the matrix products.  Quantised weights alone do not change it: they
+        are widened on the way to the arithmetic, which then saves bytes and no FLOPs.
+    """
+
+    dtype: str = "bfloat16"
+    weight_bits: float | None = None
+    expert_bits: float | None = None
+    kv_bits: float | None = None
+    compute: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _DTYPES:
+            raise UnsupportedError(f"dtype {self.dtype!r} is not known (known: {_list(_DTYPES)})")
+        if self.compute is not None and self.compute not in NUMBER_BYTES:
+            known = _list(NUMBER_BYTES)
+            raise UnsupportedError(f"compute {self.compute!r} is not known (known: {known})")
+        for name in ("weight_bits", "expert_bits", "kv_bits"):
+            bits = getattr(self, name)
+            if bits is not None and number(name, bits, low=0.0, high=64.0) == 0:
+                raise InvalidArgumentError(f"{name} must be > 0, got 0")
+
+    @property
+    def dtype_bytes(self) -> float:
+        """Bytes of one number of the embeddings and the head."""
+        return NUMBER_BYTES[self.dtype]
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of one weight of a layer."""
+        return self.dtype_bytes if self.weight_bits is None else self.weight_bits / 8
+
+    @property
+    def expert_bytes(self) -> float:
+        """Bytes of one weight of a routed expert."""
+        return self.weight_bytes if self.expert_bits is None else self.expert_bits / 8
+
+    @property
+    def kv_bytes(self) -> float:
+        """Bytes of one number in the KV cache."""
+        return self.dtype_bytes if self.kv_bits is None else self.kv_bits / 8
+
+    @property
+    def multiplies_in(self) -> str:
+        """Number type of the matrix products."""
+        return self.dtype if self.compute is None else self.compute
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What one attention of a layer reads.
+
+    kv_width : numbers stored per token: 2 kv_heads head_dim; with latent attention one latent and
+        one rotary key, kv_lora_rank + qk_rope_head_dim (DeepSeek-V2, arXiv 2405.04434, table 1)
+    pair_width : multiply-adds of one new token with one stored token: heads (key + value
+        dimension), which is 2 heads head_dim.  Latent attention is counted in the form that
+        engines decode with, queries and values in the latent space ("absorbed", the same paper,
+        section 2.1.2): heads (2 kv_lora_rank + qk_rope_head_dim)
+    window : a token sees the last ``window`` ones, itself among them; None: all
+    of_encoder : reads the encoder's states, which a run of the decoder never extends
+    """
+
+    kv_width: int
+    pair_width: int
+    window: int | None = None
+    of_encoder: bool = False
+
+    def pairs(self, context: int, new_tokens: int) -> int:
+        """Pairs of a new token and a token it sees: sum_{i=1..n} min(L + i, w)."""
+        if self.of_encoder:
+            return context * new_tokens
+        growing = new_tokens
+        if self.window is not None:
+            growing = min(max(self.window - context, 0), new_tokens)
+        seen = growing * context + growing * (growing + 1) // 2
+        return seen + (new_tokens - growing) * (self.window or 0)
+
+    def read(self, context: int) -> int:
+        """Stored tokens that a run reads: what its first new token sees."""
+        return context if self.window is None else min(context, self.window - 1)
+
+    def stored(self, context: int) -> int:
+        """Tokens that the cache must hold."""
+        return context if self.window is None else min(context, self.window)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Weights of one layer that a run reads.
+
+    weights : read by every run: attention, norms, router, shared experts or the dense block
+    attentions : one, or two where a decoder also attends to an encoder
+    experts, experts_per_token, expert_weights : routed experts, how many of them one token
+        goes through, and the weights of one; all zero in a dense layer
+    """
+
+    weights: int
+    attentions: tuple[Attention, ...]
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_weights: int = 0
+
+    def __post_init__(self) -> None:
+        whole("experts per token", self.experts_per_token, high=self.experts)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model's layers, head, and the weights that a run of the decoder does not read.
+
+    layers : one entry per layer of the decoder
+    head : output projection and last norm, read whole by every run; a table of embeddings that
+        is tied to the output counts here
+    idle : kept in memory and not read, or a row per token: an untied table of embeddings, learned
+        positions, an encoder
+    """
+
+    model_type: str
+    layers: tuple[Layer, ...]
+    head: int
+    idle: int
+    precision: Precision = field(default_factory=Precision)
+
+    @cached_property
+    def distinct_layers(self) -> tuple[tuple[Layer, int], ...]:
+        """Each kind of layer with how many there are of it."""
+        return tuple(Counter(self.layers).items())
+
+    @property
+    def has_encoder(self) -> bool:
+        return any(part.of_encoder for layer in self.layers for part in layer.attentions)
+
+    @property
+    def parameters(self) -> int:
+        """All weights, a tied table once."""
+        layers = sum(
+            count * (layer.weights + layer.experts * layer.expert_weights)
+            for layer, count in self.distinct_layers
+        )
+        return layers + self.head + self.idle
+
+    @property
+    def active_parameters(self) -> int:
+        """P_active: weights that one token is multiplied with.
+
+        Published counts of active parameters often add the table of embeddings, of which a token
+        reads one row.
+        """
+        layers = sum(
+            count * (layer.weights + layer.experts_per_token * layer.expert_weights)
+            for layer, count in self.distinct_layers
+        )
+        return layers + self.head
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """Bytes that one token adds to the KV cache while no window is full."""
+        width = sum(
+            count * part.kv_width
+            for layer, count in self.distinct_layers
+            for part in layer.attentions
+            if not part.of_encoder
+        )
+        return width * self.precision.kv_bytes
+
+    def flops_per_token(self, context: int = 0, encoder_context: int = 0) -> float:
+        """FLOPs of one token after ``context`` others: 2 P_active and 2 per pair and width.
+
+        2 P + 4 L d_attn per layer in plain attention (PaLM, arXiv 2204.02311, appendix B, a third
+        of its training FLOPs); here the token sees itself too, and norms count as matrices do.
+        """
+        return self.flops(1, context, encoder_context)
+
+    def flops(self, new_tokens: int, context: int, encoder_context: int = 0) -> float:
+        """FLOPs of one sequence in one run, logits at every new token."""
+        pairs = sum(
+            count
+            * part.pair_width
+            * part.pairs(encoder_context if part.of_encoder else context, new_tokens)
+            for layer, count in self.distinct_layers
+            for part in layer.attentions
+        )
+        return 2.0 * (self.active_parameters * new_tokens + pairs)
+
+    def at(self, precision: Precision) -> Shape:
+        """The same model kept in other numbers."""
+        return replace(self, precision=precision)
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names)
