@@ -259,7 +259,7 @@ def _compare(expected: Floats, counted: Floats) -> tuple[float, float, float]:
     # The expectation is a float64 sum of probabilities, so equal means differ by rounding.
     if abs(mean) < _ROUNDING:
         return float(expected.mean()), float(counted.mean()), 0.0
-    z = mean / error if error else float("nan")
+    z = mean / error if error > _ROUNDING else float("nan")
     return float(expected.mean()), float(counted.mean()), float(z)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import signal
@@ -106,6 +107,58 @@ def test_validate_counts_what_the_replay_says(
         product = (1 + row["acceptance_error"]) * (1 + row["cost_error"])
         assert product == pytest.approx(1 + row["relative_error"])
     assert "relative error" in err
+
+
+def test_validate_predicts_every_scheme_that_the_pair_can_run(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path, tiny_family: dict[str, Path]
+) -> None:
+    code, out, err = run(
+        capsys,
+        *("validate", str(profile), "--prompts", str(prompts), "--requests", "3"),
+        *("--scheme", "speculative,vertical,bild,beam", "--temperature", "0"),
+        *("--with", f"middle={tiny_family['draft']}"),
+        # Wall-clock is not judged here: tiny models on a busy machine.
+        *("--median-tolerance", "100", "--format", "json"),
+    )
+    rows = json.loads(out)
+    assert code == 0, err
+    assert {row["scheme"] for row in rows} == {"speculative", "vertical", "bild", "beam"}
+    assert all(row["exact"] for row in rows)
+    assert all(row["agreement"] == 1 for row in rows if row["lossless"])
+    for row in rows:
+        assert row["predicted_runs"].keys() == row["measured_runs"].keys()
+        assert row["predicted_runs"]["target"] == pytest.approx(row["measured_runs"]["target"])
+    assert "left out: settings that need" in err
+    assert "every target call as predicted" in err
+
+
+def test_validate_refuses_what_does_not_go_with_schemes(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path, tmp_path: Path
+) -> None:
+    words = "validate", str(profile), "--prompts", str(prompts)
+    assert "got vertikal" in fail(capsys, *words, "--scheme", "vertikal")
+    assert "--only" in fail(capsys, *words, "--scheme", "all", "--only", "unseen")
+    assert "a role of" in fail(capsys, *words, "--scheme", "all", "--with", "draft=x")
+    assert "--scheme" in fail(capsys, *words, "--with", "middle=x")
+    text = "--temperature", "0", "--requests", "2"
+    assert "see --with" in run(capsys, *words, "--scheme", "specdec", *text)[2].splitlines()[-1]
+
+
+def test_validate_needs_the_text_of_a_trace(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path, tmp_path: Path
+) -> None:
+    content = json.loads(profile.read_text())
+    for measured in content["acceptance"]:
+        frame = pd.read_parquet(profile.parent / measured["trace"]["file"])
+        file = tmp_path / measured["trace"]["file"]
+        frame.drop(columns="token").to_parquet(file, index=False)
+        measured["trace"]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(content))
+    words = "validate", str(path), "--prompts", str(prompts), "--scheme", "speculative"
+    code, out, err = run(capsys, *words, "--requests", "2")
+    assert (code, out) == (2, "")
+    assert "no column token" in err.splitlines()[-1]
 
 
 def test_validate_refuses_other_prompts(

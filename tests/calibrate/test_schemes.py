@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from calibrate.schemes import Parties, Setting, Source
 from calibrate.schemes.listed import settings
 from calibrate.schemes.whole import Masked
 from calibrate.trace import DECODING, LOSSY, TRACE, generator
+from calibrate.validate_schemes import _compare, contradictions
 from specsim.commands._scheme_check import SCHEMES
 from specsim.predict.cascade_replay import Expected
 from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, prompts
@@ -138,3 +140,34 @@ def test_rows_of_a_source_are_those_of_its_models(parties: Parties) -> None:
     assert torch.equal(source.rows("target").argmax(-1), torch.tensor(text))
     assert (source.accepted("target", "target") == 1).all()
     assert source.rows("bigram").shape == (9, 64)
+
+
+def test_counts_that_chance_does_not_explain_are_named() -> None:
+    row: dict[str, Any] = {
+        "scheme": "bild",
+        "setting": "fast",
+        "temperature": 1.0,
+        "lossless": False,
+        "exact": None,
+        "requests": 12,
+        "approximate": [],
+        "predicted_runs": {"target": 50.0},
+        "measured_runs": {"target": 80.0},
+        "runs_z": {"target": 30.0},
+    }
+    (text,) = contradictions([row])
+    assert "runs of target 50.0 predicted, 80.0 counted" in text
+    assert contradictions([{**row, "approximate": ["target"]}]) == []
+    # The same gap in every request says nothing of chance.
+    assert contradictions([{**row, "runs_z": {"target": float("nan")}}]) == []
+    (text,) = contradictions([{**row, "lossless": True, "exact": False, "runs_z": {"target": 0.0}}])
+    assert "not the text of plain decoding" in text
+
+
+def test_a_score_compares_request_by_request() -> None:
+    expected = np.array([0.5, 0.4, 0.3])
+    assert _compare(expected, expected + 1e-12)[2] == 0
+    assert np.isnan(_compare(expected, expected + 0.1)[2])
+    mean, counted, z = _compare(expected, expected + np.array([0.1, 0.2, 0.3]))
+    assert (mean, counted) == pytest.approx((0.4, 0.6))
+    assert z == pytest.approx(0.2 / (0.1 / np.sqrt(3)))
