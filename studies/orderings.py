@@ -1,8 +1,5 @@
 """Who beats whom, according to the papers, and on our models.
 
-    specsim validate profile.json --scheme all --format json > decoders.json
-    python -m studies.orderings decoders.json
-
 Each row is a claim of a paper as a ratio of two speedups, predicted from the calibration's text and
 measured by decoding, with what the two settings emit beside it.  A claim holds here if prediction
 and measurement both say so, fails if neither does, and is open where they disagree.
@@ -10,11 +7,8 @@ and measurement both say so, fails if neither does, and is open where they disag
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -172,18 +166,3 @@ def _verdict(predicted: float, measured: float) -> str:
 def _pair(first: float | None, second: float | None) -> str:
     """Of the one said to be faster, and of the other; a dash where it is not defined."""
     return " / ".join("-" if value is None else f"{value:.3f}" for value in (first, second))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("rows", type=Path, help="what specsim validate --scheme --format json said")
-    parser.add_argument("--format", default="table", choices=["table", "json", "csv", "markdown"])
-    arguments = parser.parse_args()
-    from specsim.report.tables import render
-
-    rows = json.loads(arguments.rows.read_text())
-    print(render(compute(rows), arguments.format, "the papers' orderings, on these models"))
-
-
-if __name__ == "__main__":
-    main()

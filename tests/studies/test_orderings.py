@@ -1,0 +1,64 @@
+"""Claims of the papers against rows of predicted and measured speedups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from calibrate.sampling import Sampling
+from calibrate.schemes.listed import settings
+from studies.orderings import CLAIMS, compute
+
+
+def row(scheme: str, setting: str, predicted: float, measured: float) -> dict[str, Any]:
+    return {
+        "temperature": 0.0,
+        "scheme": scheme,
+        "setting": setting,
+        "predicted_speedup": predicted,
+        "measured_speedup": measured,
+        "accuracy": 0.5,
+        "log_loss": None,
+        "agreement": 1.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("predicted", "measured", "verdict"),
+    [(1.2, 1.1, "holds"), (0.9, 0.8, "fails"), (1.1, 0.9, "open"), (0.9, 1.1, "open")],
+)
+def test_a_claim_needs_prediction_and_measurement(
+    predicted: float, measured: float, verdict: str
+) -> None:
+    (found,) = compute(
+        [
+            row("horizontal", "middle 3, Max-Gram 5", predicted * 2, measured * 2),
+            row("speculative", "middle 4", 2.0, 2.0),
+        ]
+    )
+    assert found["verdict"] == verdict
+    assert found["predicted_ratio"] == pytest.approx(predicted)
+    assert found["measured_ratio"] == pytest.approx(measured)
+    assert (found["accuracy"], found["log_loss"]) == ("0.500 / 0.500", "- / -")
+
+
+def test_the_better_of_several_is_chosen_by_prediction() -> None:
+    # The one that turned out faster was not the one to bet on.
+    rows = [
+        row("horizontal", "middle 3, draft 3", 1.5, 1.5),
+        row("speculative", "draft 2", 1.4, 1.0),
+        row("speculative", "draft 4", 1.3, 1.6),
+        row("speculative", "draft 8", 1.0, 1.0),
+        row("speculative", "middle 4", 1.2, 1.2),
+    ]
+    (found,) = (each for each in compute(rows) if "better of its drafters" in each["claim"])
+    assert found["slower"] == "draft 2"
+
+
+def test_every_claim_is_about_listed_settings() -> None:
+    everything = [
+        row(each.scheme, each.name, 1.0 + place / 100, 1.0)
+        for place, each in enumerate(settings(Sampling(0.0)))
+    ]
+    assert len(compute(everything)) == len(CLAIMS)
