@@ -90,19 +90,21 @@ def sample_runs(
 
 # By kind of run, new tokens, context.
 KindSamples = dict[tuple[Kind, int, int], list[float]]
-# Widths of the runs of a party: a cascade proposes up to a dozen tokens at once.
-_WIDTHS = (1, 2, 3, 5, 8, 12, 16)
+# Widths of the runs of a party, as far as they are needed.
+_WIDTHS = (1, 2, 3, 5, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
 @torch.inference_mode()
 def sample_party(
     models: Mapping[str, CachedModel],
     contexts: Sequence[int],
+    widest: float,
     random: np.random.Generator,
     samples: KindSamples,
 ) -> None:
     """Every model on every width, first after a run of another model and then after its own.
 
+    widest : the widest run that will have to be priced
     models : the target under its name ``specsim.laws.TARGET``, and all that draft
     """
     draws = generator(next(iter(models.values())).device, OVERHEAD)
@@ -110,7 +112,8 @@ def sample_party(
     drafts = [model for name, model in models.items() if name != TARGET]
     for context in contexts:
         longest = min(model.context for model in models.values())
-        widths = [width for width in _WIDTHS if context + width <= longest]
+        needed = next((width for width in _WIDTHS if width >= widest), _WIDTHS[-1])
+        widths = [width for width in _WIDTHS if width <= min(needed, longest - context)]
         text = random.integers(target.vocabulary, size=context + max(widths) + 1)
         ids = torch.from_numpy(text)[None].to(target.device)
         for model in models.values():

@@ -64,6 +64,17 @@ class Predicted:
         spent = sum(prices.seconds(each.runs, context) for each in self.requests)
         return spent / self.tokens + self.overhead_s
 
+    @property
+    def widest(self) -> float:
+        """The widest runs of a kind, on average."""
+        tallies = [each.runs for each in self.requests]
+        return max(
+            tally.positions[kind] / count
+            for tally in tallies
+            for kind, count in tally.counts.items()
+            if count
+        )
+
     def per_token(self, model: str) -> Floats:
         """Expected runs a token, one figure a request."""
         return np.array([each.runs.runs(model) / each.tokens for each in self.requests])
@@ -110,12 +121,13 @@ def validate_schemes(
             predicted[-1].append(_with_overhead(setting, expected, check, party))
             kinds[-1].append(quality(setting, check.prompts, party))
             advance("predicting")
+    widest = max(each.widest for found in predicted for each in found)
     samples: KindSamples = defaultdict(list)
     timed = parties.new()
     models = {TARGET: timed.target, **timed.models}
 
     def time_runs(order: np.random.Generator) -> None:
-        sample_party(models, contexts, order, samples)
+        sample_party(models, contexts, widest, order, samples)
 
     sets = [
         Requests(check.prompts, _decoders(check, chosen, parties, end_of_text))
