@@ -13,10 +13,12 @@ min(1, d/r)(x_t).  So one pass of each model over one text predicts every cascad
 a rule that changes the law (Narasimhan24) the text must be drawn from the emitted law m and
 a_t = min(q, pi)(x_t) / m(x_t).
 
-Tokens and target calls are exact, and so are the runs of drafters of fixed length.  What a drafter
-does behind a token that the target will reject is off the text: a reviewer of free length goes on
-there as it does on texts of its own that begin with a rejected token (``Reviewed.aside``).  That
-approximation concerns its draft runs and how wide the runs are that read its proposals.
+Tokens and target calls are exact, and so are the runs of drafters of fixed length that review
+nobody.  What a drafter does behind a token that the target will reject is off the text: a reviewer
+of free length goes on there as it does on texts of its own that begin with a rejected token
+(``Reviewed.aside``).  That approximation concerns its draft runs and how wide the runs are that
+read its proposals; with a fixed number of steps it shows only where the request leaves no room for
+all of them.
 """
 
 from __future__ import annotations

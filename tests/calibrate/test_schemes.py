@@ -16,6 +16,7 @@ from calibrate.decode.plain import plain
 from calibrate.sampling import Sampling
 from calibrate.schemes import Parties, Setting, Source
 from calibrate.schemes.listed import settings
+from calibrate.schemes.lossy import PositionWise
 from calibrate.schemes.whole import Masked
 from calibrate.trace import DECODING, LOSSY, TRACE, generator
 from calibrate.validate_schemes import _compare, contradictions
@@ -120,12 +121,13 @@ def test_one_name_is_one_setting() -> None:
 def test_a_text_of_another_law_is_drawn_from_it(parties: Parties) -> None:
     """At temperature 0 a lossy setting writes what its decoder writes."""
     (setting,) = (each for each in GREEDY_SETTINGS if each.name == "Diff 0.1")
+    assert isinstance(setting, PositionWise)
     party = parties.new(timed=False)
     differ = 0
     for number, prompt in enumerate(prompts(6)):
         text = plain(party.target, prompt, LIMIT, GREEDY, generator(CPU, 1), END).finish().tokens
         source = Source(prompt, text, LIMIT, GREEDY, party)
-        written = setting.write(source, generator(CPU, LOSSY, number), END)  # type: ignore[attr-defined]
+        written = setting.write(source, generator(CPU, LOSSY, number), END)
         random = generator(CPU, DECODING, number)
         real = setting.start(party, prompt, LIMIT, random, END).finish()
         assert written.tokens == real.tokens
@@ -160,8 +162,10 @@ def test_counts_that_chance_does_not_explain_are_named() -> None:
     assert contradictions([{**row, "approximate": ["target"]}]) == []
     # The same gap in every request says nothing of chance.
     assert contradictions([{**row, "runs_z": {"target": float("nan")}}]) == []
-    (text,) = contradictions([{**row, "lossless": True, "exact": False, "runs_z": {"target": 0.0}}])
+    wrong = {**row, "exact": False, "runs_z": {"target": float("nan")}}
+    (text,) = contradictions([wrong])
     assert "not the text of plain decoding" in text
+    assert contradictions([{**wrong, "approximate": ["target"]}]) == []
 
 
 def test_a_score_compares_request_by_request() -> None:
