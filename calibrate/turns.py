@@ -19,6 +19,7 @@ import torch
 from calibrate.decode.engine import Decoded, Decoding
 from calibrate.trace import DECODING, generator
 from specsim.checks import Floats
+from specsim.predict.budget import Spent
 
 # What plain decoding is called among the decoders.
 PLAIN = 0
@@ -88,6 +89,18 @@ class Turns:
             drawn *= ordinary.sum() / fast.sum()
         low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
         return low, best, high
+
+    def spent(self, name: Hashable) -> Spent:
+        """What a block of this decoder yields, and where its time goes."""
+        plain, fast = self.decoded[PLAIN], self.decoded[name]
+        calls = self.calls(name).sum()
+        return Spent(
+            tokens=float(self.lengths(name).sum() / calls),
+            draft_s=sum(each.draft.seconds for each in fast) / calls,
+            verify_s=sum(each.target.seconds for each in fast) / calls,
+            overhead_s=sum(each.overhead_s for each in fast) / calls,
+            plain_step_s=sum(each.seconds for each in plain) / float(self.lengths(PLAIN).sum()),
+        )
 
     def same_text(self, name: Hashable) -> bool:
         """Whether every request has the text of plain decoding; so it must be at temperature 0."""

@@ -22,6 +22,7 @@ from calibrate.sampling import Sampling
 from calibrate.timing import Samples, sample_runs, summarize_runs
 from calibrate.turns import PLAIN, Requests, Start, Turns, decode_in_turns
 from specsim.checks import InvalidArgumentError
+from specsim.predict.budget import Spent, error_budget
 from specsim.predict.choice import Workload
 from specsim.predict.measured import MeasuredCost, predict
 from specsim.predict.replay import Replay, replay
@@ -180,7 +181,8 @@ def _scaled(row: Overhead, factor: float) -> Overhead:
 def compare(check: Check, turns: Turns, run_times: Sequence[RunTime]) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, one per gamma.
 
-    ``z`` tests predicted against counted calls per token, over requests.  ``exact`` says whether
+    ``z`` tests predicted against counted calls per token, over requests; the ``budget`` columns
+    share out log(predicted / measured speedup).  ``exact`` says whether
     greedy decoding did what it must, request by request: the text of plain decoding, and on the
     trace's own prompts as many calls as replayed.  Both predictions, ours and the formula's, take
     their costs from ``run_times``, measured between the turns.
@@ -194,11 +196,17 @@ def compare(check: Check, turns: Turns, run_times: Sequence[RunTime]) -> list[di
     predictions = predict(trace, cost, gammas, workload.measured.max_new_tokens)
     for prediction, replayed in zip(predictions, replay(trace, gammas), strict=True):
         gamma = prediction.gamma
-        expected = None
-        if paired:
-            limit = workload.measured.max_new_tokens
-            expected = cost.plain_seconds(trace), cost.seconds(trace, replayed, limit)
-        low, measured, high = turns.speedup(gamma, expected)
+        parts = cost.parts(trace, replayed, workload.measured.max_new_tokens)
+        plain_s = cost.plain_seconds(trace)
+        low, measured, high = turns.speedup(gamma, (plain_s, parts.sum(0)) if paired else None)
+        draft_s, verify_s, overhead_s = (parts.sum(axis=1) / prediction.calls).tolist()
+        predicted = Spent(
+            tokens=prediction.tokens_per_call,
+            draft_s=draft_s,
+            verify_s=verify_s,
+            overhead_s=overhead_s,
+            plain_step_s=float(plain_s.sum()) / trace.tokens,
+        )
         tokens, calls = int(turns.lengths(gamma).sum()), int(turns.calls(gamma).sum())
         acceptance = prediction.tokens_per_call / (tokens / calls)
         exact = None
@@ -225,6 +233,7 @@ def compare(check: Check, turns: Turns, run_times: Sequence[RunTime]) -> list[di
                 "relative_error": prediction.speedup / measured - 1,
                 "acceptance_error": acceptance - 1,
                 "cost_error": prediction.speedup / measured / acceptance - 1,
+                **error_budget(predicted, turns.spent(gamma)),
             }
         )
     return rows

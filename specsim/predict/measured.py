@@ -131,7 +131,12 @@ class MeasuredCost:
         return np.add.reduceat(steps, trace.starts[:-1])
 
     def seconds(self, trace: Trace, replayed: Replay, max_new_tokens: int) -> Floats:
-        """Speculative decoding with ``replayed.gamma``; seconds of each request, shape (R,).
+        """Speculative decoding with ``replayed.gamma``; seconds of each request, shape (R,)."""
+        seconds: Floats = self.parts(trace, replayed, max_new_tokens).sum(axis=0)
+        return seconds
+
+    def parts(self, trace: Trace, replayed: Replay, max_new_tokens: int) -> Floats:
+        """Seconds of each request in draft runs, target runs and overhead, shape (3, R).
 
         A block never drafts past ``max_new_tokens``: with r tokens to go it drafts
         min(gamma, r - 1).  After a bonus token the draft has two tokens to read first.
@@ -139,20 +144,21 @@ class MeasuredCost:
         context = _contexts(trace)
         to_go = max_new_tokens - trace.positions
         drafted = np.minimum(replayed.gamma, to_go - 1)
-        expected = np.zeros(trace.tokens)
+        expected = np.zeros((3, trace.tokens))
+        draft, target, overhead = expected
         for length in np.unique(drafted):
             at = drafted == length
-            where = context[at]
-            block = self.target(int(length) + 1, where) + self.overhead(int(length))
+            where, starts = context[at], replayed.starts[at]
+            target[at] = starts * self.target(int(length) + 1, where)
+            overhead[at] = starts * self.overhead(int(length))
             if length:
                 first = self.first_draft(1, where)
                 # Run i has i more tokens in the cache, and run times are linear in those.
                 others = (length - 1) * self.next_draft(1, where + length / 2)
-                block = block + first + others
                 extra = self.first_draft(2, where) - first
-                expected[at] += replayed.bonus[at] * extra
-            expected[at] += replayed.starts[at] * block
-        return np.add.reduceat(expected, trace.starts[:-1])
+                draft[at] = starts * (first + others) + replayed.bonus[at] * extra
+        by_request: Floats = np.add.reduceat(expected, trace.starts[:-1], axis=1)
+        return by_request
 
     def draft_cost(self, context: float) -> float:
         """The papers' c at one context: a draft run after a draft run, as if timed on its own."""

@@ -104,6 +104,8 @@ def test_validate_counts_what_the_replay_says(
             assert row["predicted_calls"] == row["measured_calls"]
             assert row["z"] == 0
         assert row["exact"] is (True if row["temperature"] == 0 else None)
+        budget = sum(value for name, value in row.items() if name.startswith("budget_"))
+        assert budget == pytest.approx(np.log1p(row["relative_error"]))
         product = (1 + row["acceptance_error"]) * (1 + row["cost_error"])
         assert product == pytest.approx(1 + row["relative_error"])
     assert "relative error" in err
