@@ -10,11 +10,10 @@ from __future__ import annotations
 import datetime
 import hashlib
 import io
-import os
-import platform
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,11 +23,13 @@ import transformers
 from rich.progress import Progress
 
 from calibrate.decode.engine import CachedModel
+from calibrate.grid import GridSettings, measure_grid, overhead_gammas
+from calibrate.machine import hardware, software
 from calibrate.models import Pair
 from calibrate.sampling import Sampling
-from calibrate.timing import overhead_gammas, time_overhead, time_runs
+from calibrate.timing import time_overhead, time_runs
 from calibrate.trace import TRACE, generator, record
-from specsim import __version__, profiles
+from specsim import profiles
 from specsim.checks import Floats, InvalidArgumentError, whole
 from specsim.files import write_atomically
 from specsim.traces import Trace, read_trace
@@ -86,18 +87,20 @@ class Settings:
 
 
 def calibrate(
-    pair: Pair, settings: Settings, out: Path, command: str, progress: Progress
+    pair: Pair,
+    settings: Settings,
+    out: Path,
+    command: str,
+    progress: Progress,
+    grid: GridSettings | None = None,
 ) -> profiles.Profile:
     """Measure and write the profile ``out``, with its traces beside it.
 
-    ``command`` is what was typed, for the record.
+    ``command`` is what was typed, for the record; ``grid`` is what is measured beyond one
+    sequence.
     """
     settings.check_fits(pair.context)
-    work = out.parent / f".{out.name}.{_key(pair, settings)}.work"
-    try:
-        work.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InvalidArgumentError(f"--out {out}: cannot be written ({error.strerror})") from None
+    work = _work_folder(out, _key(pair, settings))
     target, draft = pair.cached()
     acceptance = [
         _measure_acceptance(pair, target, draft, settings, index, work, out, progress)
@@ -127,6 +130,7 @@ def calibrate(
         settings.seed,
         lambda: progress.advance(task),
     )
+    costs = _costs(pair.target.model, pair.draft.model, grid, work, progress) if grid else {}
     profile = profiles.Profile(
         schema=profiles.SCHEMA,
         version=profiles.VERSION,
@@ -147,10 +151,70 @@ def calibrate(
             "median and quartiles",
             "overhead: seconds of a block of real decoding outside the model runs",
         ],
+        **costs,
     )
     profiles.write_profile(profile, out)
     shutil.rmtree(work)
     return profile
+
+
+def calibrate_costs(
+    target: tuple[Any, profiles.Model],
+    draft: tuple[Any, profiles.Model],
+    grid: GridSettings,
+    out: Path,
+    command: str,
+    progress: Progress,
+) -> profiles.Profile:
+    """Measure what runs cost, and nothing of acceptance; models may have random weights.
+
+    ``command`` is what was typed, for the record.
+    """
+    (model, described), (small, small_described) = target, draft
+    device, dtype = next(model.parameters()).device, next(model.parameters()).dtype
+    decisive = [described.sha256, small_described.sha256, str(dtype), str(device), asdict(grid)]
+    work = _work_folder(out, _hash([*decisive, str(torch.__version__), transformers.__version__]))
+    profile = profiles.Profile(
+        schema=profiles.SCHEMA,
+        version=profiles.VERSION,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=command,
+        target=described,
+        draft=small_described,
+        hardware=hardware(device),
+        software=software(dtype),
+        gamma_max=grid.gamma_max,
+        acceptance=[],
+        run_times=[],
+        overhead=[],
+        notes=[],
+        **_costs(model, small, grid, work, progress),
+    )
+    profiles.write_profile(profile, out)
+    shutil.rmtree(work)
+    return profile
+
+
+def _costs(
+    target: Any, draft: Any, grid: GridSettings, work: Path, progress: Progress
+) -> dict[str, Any]:
+    """The grid, as the profile's fields."""
+    task = progress.add_task("run times in a batch", total=len(grid.cells))
+    found = measure_grid(target, draft, grid, work, lambda: progress.advance(task))
+    return {
+        "grid": msgspec.convert(found.times, list[profiles.GridTime]),
+        "batch_overhead": msgspec.convert(found.overhead, list[profiles.BatchOverhead]),
+        "missing": msgspec.convert(found.missing, list[profiles.Missing]),
+    }
+
+
+def _work_folder(out: Path, key: str) -> Path:
+    work = out.parent / f".{out.name}.{key}.work"
+    try:
+        work.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InvalidArgumentError(f"--out {out}: cannot be written ({error.strerror})") from None
+    return work
 
 
 def _key(pair: Pair, settings: Settings) -> str:
@@ -164,6 +228,10 @@ def _key(pair: Pair, settings: Settings) -> str:
         transformers.__version__,
         {**asdict(settings), "repeats": None},
     ]
+    return _hash(decisive)
+
+
+def _hash(decisive: list[Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(decisive)).hexdigest()[:12]
 
 
@@ -262,43 +330,3 @@ def acceptance_rates(
 def _rate(best: float, draws: Floats) -> profiles.Rate:
     low, high = np.nanquantile(draws, [0.025, 0.975]).tolist()
     return profiles.Rate(low=low, best=float(best), high=high)
-
-
-def hardware(device: torch.device) -> profiles.Hardware:
-    """The machine as a profile describes it."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    return profiles.Hardware(
-        device=device.type,
-        device_name=name,
-        processor=_processor(),
-        cores=os.cpu_count() or 1,
-        threads=torch.get_num_threads(),
-    )
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass  # not Linux
-    return platform.processor() or platform.machine()
-
-
-_DTYPES: dict[torch.dtype, profiles.Dtype] = {
-    torch.float32: "float32",
-    torch.bfloat16: "bfloat16",
-    torch.float16: "float16",
-}
-
-
-def software(dtype: torch.dtype) -> profiles.Software:
-    """The versions as a profile describes them."""
-    return profiles.Software(
-        specsim=__version__,
-        python=platform.python_version(),
-        torch=str(torch.__version__),
-        transformers=str(transformers.__version__),
-        dtype=_DTYPES[dtype],
-    )

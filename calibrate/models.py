@@ -14,7 +14,9 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from calibrate.decode.engine import CachedModel
+from calibrate.shapes import random_model
 from specsim.checks import SpecsimError
+from specsim.hardware import read_config
 from specsim.profiles import Model
 
 EMBEDDED = "embedded/"
@@ -76,6 +78,23 @@ def load_pair(
             "speculative decoding needs one tokenizer for both"
         )
     return pair
+
+
+def build(shape: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Model]:
+    """A model with random weights, which costs what a trained one does, and what a profile says.
+
+    shape : what ``specsim.hardware.read_config`` takes
+    """
+    config = read_config(shape)
+    model = random_model(config, device, dtype)
+    description = Model(
+        name=shape,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        context=model.config.get_text_config().max_position_embeddings,
+        sha256=hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest(),
+        config=config,
+    )
+    return model, description
 
 
 def load(

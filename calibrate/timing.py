@@ -18,6 +18,7 @@ import torch
 from calibrate.decode.engine import CachedModel, Decoded
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
+from calibrate.grid import overhead_gammas
 from calibrate.sampling import Sampling
 from calibrate.trace import OVERHEAD, generator
 from specsim.laws import TARGET
@@ -176,11 +177,6 @@ def summarize_runs(samples: Samples) -> list[RunTime]:
             )
         )
     return rows
-
-
-def overhead_gammas(gamma_max: int) -> list[int]:
-    """Where the overhead is measured; it is linear in gamma between them."""
-    return sorted({0, 1, (gamma_max + 1) // 2, gamma_max})
 
 
 def time_overhead(

@@ -7,14 +7,17 @@ needs, for every gamma at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import torch
 
 from calibrate.decode.engine import CachedModel
 from calibrate.decode.plain import plain
 from calibrate.sampling import Sampling
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # First word of every random key, so that no two purposes share random numbers.
 TRACE, DECODING, OVERHEAD, ASIDE, LOSSY = 1, 2, 3, 4, 5
@@ -38,6 +41,8 @@ def record(
     end_of_text: int | None,
 ) -> pd.DataFrame:
     """The trace rows of one request (columns of ``specsim.traces``)."""
+    import pandas as pd  # the rest of this module is used where there is none
+
     seen: list[torch.Tensor] = []
     decoded = plain(
         target, prompt, max_new_tokens, sampling, random, end_of_text, observe=seen.append

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -33,6 +33,8 @@ Probability = Annotated[float, Meta(ge=0, le=1)]
 Temperature = Annotated[float, Meta(ge=0)]
 Whom = Literal["target", "draft"]
 Dtype = Literal["float32", "bfloat16", "float16"]
+# How a model ran: as written, or as a CUDA graph (on a CPU: through torch.compile).
+Mode = Literal["eager", "compiled"]
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -40,12 +42,13 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Model(_Part, frozen=True):
-    """A model as measured.  ``sha256`` is over its weights and config."""
+    """A model as measured.  ``sha256`` is over its config and, where it has them, its weights."""
 
     name: str
     parameters: Positive
     context: Positive
     sha256: str
+    config: dict[str, Any] | None = None  # of a model measured by its shape: its config.json
 
 
 class Hardware(_Part, frozen=True):
@@ -143,8 +146,51 @@ class Overhead(_Part, frozen=True):
     high_s: Seconds
 
 
+class GridTime(_Part, frozen=True):
+    """Every run that was timed of one cell, in seconds, outliers included.
+
+    A run over ``tokens`` new tokens of each of ``batch`` sequences with ``context`` tokens in
+    their caches, right after a run of ``follows``.
+    """
+
+    model: Whom
+    follows: Whom
+    tokens: Positive
+    batch: Positive
+    context: Count
+    mode: Mode
+    seconds: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1)]
+
+
+class BatchOverhead(_Part, frozen=True):
+    """Host seconds of a block of ``batch`` requests outside the model runs.
+
+    Every stretch of blocks that was decoded gives its mean; gamma 0 is a step of plain decoding.
+    """
+
+    temperature: Temperature
+    gamma: Count
+    batch: Positive
+    context: Count
+    mode: Mode
+    seconds: Annotated[list[Seconds], Meta(min_length=1)]
+
+
+class Missing(_Part, frozen=True):
+    """Cells of the grid that could not be measured, and why."""
+
+    batch: Positive
+    context: Count
+    mode: Mode
+    reason: str
+
+
 class Profile(_Part, frozen=True):
-    """Everything a prediction needs, and where it came from."""
+    """Everything a prediction needs, and where it came from.
+
+    ``grid``, ``batch_overhead`` and ``missing`` are what was asked for beyond one sequence;
+    a measurement of costs alone has those and no ``acceptance``.
+    """
 
     schema: str
     version: int
@@ -155,10 +201,13 @@ class Profile(_Part, frozen=True):
     hardware: Hardware
     software: Software
     gamma_max: Positive
-    acceptance: Annotated[list[Acceptance], Meta(min_length=1)]
+    acceptance: list[Acceptance]
     run_times: list[RunTime]
     overhead: list[Overhead]
     notes: list[str]
+    grid: list[GridTime] = []
+    batch_overhead: list[BatchOverhead] = []
+    missing: list[Missing] = []
 
     def trace(self, path: Path, measured: Acceptance) -> Trace:
         """The trace of one setting, checked against the hash that the profile names."""
@@ -172,6 +221,8 @@ class Profile(_Part, frozen=True):
 
     def sampled(self, temperature: float | None) -> list[Acceptance]:
         """The settings with this temperature, or all of them."""
+        if not self.acceptance:
+            raise ProfileError("the profile has no acceptance, only costs (calibrate --cost-only)")
         found = [
             measured
             for measured in self.acceptance

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from calibrate.measure import Settings
     from calibrate.models import Pair
+    from specsim.profiles import Model, Profile
 
 
 @dataclass(frozen=True)
@@ -110,27 +111,76 @@ measuring_options = stack(
 
 def load_models(given: dict[str, Any]) -> Pair:
     """The pair that the options name, on its device."""
+    device, dtype = _place(given)
+    from calibrate.models import load_pair
+
+    return load_pair(
+        given["target"],
+        given["draft"],
+        device,
+        dtype,
+        trust_remote_code=given["trust_remote_code"],
+    )
+
+
+def load_or_build(given: dict[str, Any]) -> list[tuple[Any, Model]]:
+    """Target and draft, each a model or a shape, and what a profile says of them."""
+    device, dtype = _place(given)
+    from calibrate.models import build, load
+    from specsim.hardware import known_shapes
+
+    found = []
+    for name in (given["target"], given["draft"]):
+        if name in known_shapes() or name.endswith(".json"):
+            found.append(build(name, device, dtype))
+        else:
+            loaded = load(name, device, dtype, given["trust_remote_code"])
+            found.append((loaded.model, loaded.description))
+    return found
+
+
+def load_measured(profile: Profile, given: dict[str, Any]) -> tuple[Any, Any]:
+    """The target and the draft that a profile was measured on, as its hardware and dtype say."""
+    device, dtype = _place(
+        {
+            "target": profile.target.name,
+            "dtype": profile.software.dtype,
+            "device": given["device"] or profile.hardware.device,
+            "threads": given["threads"] or profile.hardware.threads,
+        }
+    )
+    from calibrate.models import load
+    from calibrate.shapes import random_model
+
+    models = []
+    for measured in (profile.target, profile.draft):
+        if measured.config is not None:
+            models.append(random_model(measured.config, device, dtype))
+            continue
+        loaded = load(measured.name, device, dtype, given["trust_remote_code"])
+        if loaded.description.sha256 != measured.sha256:
+            raise InvalidArgumentError(f"the model {measured.name} is not the one in the profile")
+        models.append(loaded.model)
+    target, draft = models
+    return target, draft
+
+
+def _place(given: dict[str, Any]) -> tuple[Any, Any]:
+    """The device and the number type that the options say; sets the number of threads."""
     try:
         import torch
-
-        from calibrate.models import EMBEDDED, load_pair
+        import transformers  # noqa: F401
     except ImportError as error:
         raise SpecsimError(
             f"measuring needs {error.name}, which is not installed: "
             "pip install 'specsim[calibrate]'"
         ) from None
     device = _device(given["device"])
-    embedded = given["target"].startswith(EMBEDDED)
+    embedded = given["target"].startswith("embedded/")
     if given["threads"] or embedded:
         torch.set_num_threads(given["threads"] or 1)
     dtype = given["dtype"] or ("float32" if device.type == "cpu" else "bfloat16")
-    return load_pair(
-        given["target"],
-        given["draft"],
-        device,
-        getattr(torch, dtype),
-        trust_remote_code=given["trust_remote_code"],
-    )
+    return device, getattr(torch, dtype)
 
 
 def _device(name: str | None) -> Any:

@@ -25,6 +25,7 @@ from specsim.hardware.config import (
     known_model_types,
     known_shapes,
     load_shape,
+    read_config,
     shape,
     shape_from_config,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "known_shapes",
     "load_shape",
     "memory_needed_bytes",
+    "read_config",
     "roofline",
     "roofline_cost",
     "run_seconds",

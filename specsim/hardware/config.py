@@ -6,6 +6,7 @@ import json
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
 from specsim.checks import SpecsimError, UnsupportedError
 from specsim.hardware.families import FAMILIES
@@ -21,7 +22,19 @@ def shape(name: str) -> Shape:
     """A shape that is shipped with specsim, by name (``known_shapes``)."""
     if name not in known_shapes():
         raise UnsupportedError(f"shape {name!r} is not known (known: {', '.join(known_shapes())})")
-    return _read(_shipped() / f"{name}.json")
+    return shape_from_config(_read(_shipped() / f"{name}.json"))
+
+
+def read_config(name: str) -> dict[str, Any]:
+    """The config.json that a name means: a shipped shape, a file, or a checkpoint's folder."""
+    if name in known_shapes():
+        return _read(_shipped() / f"{name}.json")
+    path = Path(name)
+    if not path.exists():
+        raise ConfigError(
+            f"{name} is neither a known shape ({', '.join(known_shapes())}) nor a config.json"
+        )
+    return _read(path / "config.json" if path.is_dir() else path)
 
 
 def known_shapes() -> list[str]:
@@ -32,7 +45,7 @@ def known_shapes() -> list[str]:
 
 def load_shape(path: Path) -> Shape:
     """The shape of a config.json, or of the folder of a checkpoint that holds one."""
-    return _read(path / "config.json" if path.is_dir() else path)
+    return shape_from_config(_read(path / "config.json" if path.is_dir() else path))
 
 
 def shape_from_config(config: Config) -> Shape:
@@ -57,7 +70,7 @@ def _shipped() -> Traversable:
     return resources.files("specsim") / "configs"
 
 
-def _read(file: Traversable) -> Shape:
+def _read(file: Traversable) -> dict[str, Any]:
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -66,4 +79,4 @@ def _read(file: Traversable) -> Shape:
         raise ConfigError(f"{file}: is not JSON ({error})") from None
     if not isinstance(config, dict):
         raise ConfigError(f"{file}: must hold a JSON object")
-    return shape_from_config(config)
+    return config

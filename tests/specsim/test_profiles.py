@@ -134,13 +134,19 @@ def test_round_trip(tmp_path: Path) -> None:
         ({"schema": "other"}, "not a specsim profile"),
         ({"gamma_max": "four"}, r"Expected `int`, got `str` - at `\$.gamma_max`"),
         ({"gamma_max": 0}, r"Expected `int` >= 1 - at `\$.gamma_max`"),
-        ({"acceptance": []}, r"length >= 1 - at `\$.acceptance`"),
+        ({"grid": [{"model": "target"}]}, r"missing required field `follows` - at `\$.grid"),
     ],
 )
 def test_bad_profiles_are_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     path = write(tmp_path, **changes)
     with pytest.raises(profiles.ProfileError, match=message):
         profiles.read_profile(path)
+
+
+def test_costs_alone_say_nothing_of_acceptance(tmp_path: Path) -> None:
+    profile = profiles.read_profile(write(tmp_path, acceptance=[]))
+    with pytest.raises(profiles.ProfileError, match="no acceptance, only costs"):
+        profile.sampled(None)
 
 
 def test_not_even_text_is_refused(tmp_path: Path) -> None:

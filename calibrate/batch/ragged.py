@@ -1,0 +1,409 @@
+"""A causal model that reads a batch of sequences at once, each of a length of its own.
+
+Rows of a batch accept different numbers of draft tokens, so a cache with one length for all of
+them would have to be moved about after every block.  Here the keys and values of a row go where
+that row's text ends, in tensors (B, H, slots, D) that are never moved, and a mask hides every
+slot behind a query's own position: what a rewind leaves behind is never seen, and is written over
+later.  Attention reads the slots up to the longest text, rounded up to a *bucket*, so that shapes
+rarely change; they are what a recorded or compiled run is kept by.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import AttentionInterface, DynamicCache
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
+
+from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError, whole
+
+# A multiple of 8, as the fused kernels of CUDA ask of the rows of a mask.
+BUCKET = 64
+# Runs before a recording: libraries choose kernels and take their memory in the first ones.
+_WARM_UP = 3
+# Tokens of a prompt that are read at once.
+_PIECE = 256
+# Every pair of width and bucket is compiled; the default limit of 8 would end that silently.
+_COMPILED_SHAPES = 512
+
+
+class CompileError(SpecsimError):
+    """A run that cannot be compiled or recorded; the message has the first line of the cause."""
+
+
+class RaggedModel:
+    """A causal model with static caches of a batch of sequences, each as long as it likes.
+
+    lengths : tokens in the cache of each sequence, (B,), on the device of the model
+    compiled : record every shape of run as a CUDA graph, or compile it where there is no CUDA;
+        the first run of a shape is slow, see ``prepare``
+    vocabulary : cuts the logits to the tokens that target and draft share
+
+    Raises UnsupportedError for models whose caches are not one key and one value of every token,
+    or which would read a row differently beside other rows than alone.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        batch: int,
+        slots: int,
+        *,
+        compiled: bool = False,
+        vocabulary: int | None = None,
+    ) -> None:
+        config = model.config.get_text_config()
+        self.model, self.compiled = model, compiled
+        self.batch = whole("batch", batch, low=1)
+        self.slots = whole("slots", slots, low=1, high=config.max_position_embeddings)
+        self.vocabulary: int = vocabulary or config.vocab_size
+        self.device: torch.device = next(model.parameters()).device
+        _check(model, self.slots)
+        with torch.inference_mode():
+            room = _round_up(self.slots)
+            self._place = _Place()
+            self._layers = [
+                _Layer(layer.keys, layer.values, self.batch, room, self._place)
+                for layer in _probe(model)
+            ]
+            self._cache = Cache(layers=self._layers)
+            self._slot = torch.arange(room, device=self.device)
+            self.lengths = torch.zeros(self.batch, dtype=torch.long, device=self.device)
+        # The host knows the lengths too, so that nothing has to wait for the device to say them.
+        self._known = [0] * self.batch
+        self._runs: dict[tuple[int, int], Callable[[torch.Tensor], torch.Tensor]] = {}
+        self._pool: Any = None
+
+    @property
+    def known_lengths(self) -> tuple[int, ...]:
+        """``lengths`` as the host knows them."""
+        return tuple(self._known)
+
+    @property
+    def longest(self) -> int:
+        """Tokens in the longest cache."""
+        return max(self._known)
+
+    @torch.inference_mode()
+    def fill(self, context: int, generator: torch.Generator) -> None:
+        """Caches of ``context`` made-up tokens; the time of a run depends on no values."""
+        context = whole("context", context, high=self.slots)
+        for layer in self._layers:
+            # Not zeros and nothing tiny: arithmetic on denormal numbers is slow on a CPU.
+            layer.keys[:, :, :context].normal_(generator=generator)
+            layer.values[:, :, :context].normal_(generator=generator)
+        self._set([context] * self.batch)
+
+    @torch.inference_mode()
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> None:
+        """Read all but the last token of each prompt; prompts may differ in length."""
+        if len(prompts) != self.batch:
+            raise InvalidArgumentError(f"prompts must be {self.batch}, got {len(prompts)}")
+        if not all(prompts):
+            raise InvalidArgumentError("prompt is empty, expected at least one token")
+        self._set([0] * self.batch)
+        texts = [list(prompt[:-1]) for prompt in prompts]
+        width = self._fits(max(map(len, texts)))
+        # The filling lies behind the end of its row, where nothing looks.
+        padded = [text + [0] * (width - len(text)) for text in texts]
+        ids = torch.tensor(padded, dtype=torch.long, device=self.device)
+        # The mask of a long text at once would be larger than the caches.
+        for start in range(0, width, _PIECE):
+            piece = ids[:, start : start + _PIECE]
+            self._set([start] * self.batch)
+            with _grouped(self.model):
+                self._step(piece, _round_up(start + piece.shape[1]), keep=1)
+        self._set([len(text) for text in texts])
+
+    @torch.inference_mode()
+    def read(self, ids: torch.Tensor) -> torch.Tensor:
+        """One run over new tokens (B, n): logits (B, n, V), and n tokens more in every cache."""
+        rows, width = ids.shape
+        if rows != self.batch:
+            raise InvalidArgumentError(f"ids must have {self.batch} rows, got {rows}")
+        bucket = _round_up(self._fits(width))
+        logits = self._run(ids, bucket)
+        self.lengths.add_(width)
+        self._known = [length + width for length in self._known]
+        return logits[..., : self.vocabulary]
+
+    @torch.inference_mode()
+    def rewind(self, tokens: torch.Tensor | int) -> None:
+        """Drop the last tokens of each sequence, (B,) or one number for all.
+
+        A tensor is best given on the CPU: one on an accelerator has to be waited for.
+        """
+        dropped = [tokens] * self.batch if isinstance(tokens, int) else tokens.tolist()
+        left = [length - drop for length, drop in zip(self._known, dropped, strict=True)]
+        if min(dropped) < 0 or min(left) < 0:
+            raise InvalidArgumentError(
+                f"tokens to drop must be between 0 and the lengths of the caches {self._known}, "
+                f"got {dropped}"
+            )
+        if any(dropped):
+            amount = (
+                tokens if isinstance(tokens, int) else tokens.to(self.device, non_blocking=True)
+            )
+            self.lengths.sub_(amount)
+            self._known = left
+
+    @torch.inference_mode()
+    def prepare(self, width: int, longest: int) -> None:
+        """Run once in every bucket that ``width`` tokens can meet until a text is ``longest``.
+
+        What is compiled is compiled then, and libraries are warm.  The caches stay as they were.
+        """
+        ids = torch.zeros((self.batch, width), dtype=torch.long, device=self.device)
+        first = self._fits(width)
+        for bucket in range(_round_up(first), _round_up(min(longest, self.slots)) + 1, BUCKET):
+            self._run(ids, bucket)
+
+    def _set(self, lengths: list[int]) -> None:
+        self.lengths.copy_(torch.tensor(lengths))
+        self._known = lengths
+
+    def _fits(self, width: int) -> int:
+        """Tokens in the longest cache after ``width`` more."""
+        longest = self.longest + width
+        if longest > self.slots:
+            raise InvalidArgumentError(
+                f"slots ({self.slots}) are too few for {width} new tokens behind a text of "
+                f"{self.longest}; make the model with at least {longest}"
+            )
+        return longest
+
+    def _run(self, ids: torch.Tensor, bucket: int) -> torch.Tensor:
+        with _grouped(self.model):
+            if not self.compiled:
+                return self._step(ids, bucket)
+            shape = (ids.shape[1], bucket)
+            if shape not in self._runs:
+                self._runs[shape] = self._compile(ids, bucket)
+            return self._runs[shape](ids)
+
+    def _step(self, ids: torch.Tensor, bucket: int, keep: int = 0) -> torch.Tensor:
+        """Logits of new tokens (B, n), of the last ``keep`` at least; 0 is all."""
+        at = self.lengths[:, None] + self._slot[: ids.shape[1]]
+        hidden = self._slot[:bucket] > at[:, :, None]
+        mask = torch.zeros_like(hidden, dtype=self._layers[0].keys.dtype)
+        mask.masked_fill_(hidden, -torch.inf)
+        self._place.at, self._place.bucket = at, bucket
+        logits: torch.Tensor = self.model(
+            input_ids=ids,
+            position_ids=at,
+            attention_mask=mask[:, None],
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=keep,
+        ).logits
+        return logits
+
+    def _compile(self, ids: torch.Tensor, bucket: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        """The run for one shape, which has then run once or more."""
+
+        def step(ids: torch.Tensor) -> torch.Tensor:
+            return self._step(ids, bucket)
+
+        try:
+            if self.device.type == "cuda":
+                self._pool = self._pool or torch.cuda.graph_pool_handle()
+                return _Recorded(step, ids, self._pool)
+            at_once = torch.compile(step, dynamic=False, fullgraph=True)
+            # Tensors made outside inference mode count as another kind, to be compiled for anew.
+            held = ids.clone()
+            with torch._dynamo.config.patch(recompile_limit=_COMPILED_SHAPES):
+                at_once(held)
+            return lambda ids: at_once(held.copy_(ids))
+        # Compilers and drivers raise errors of many kinds, all meaning that this cannot be done.
+        except Exception as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise CompileError(
+                f"a run of {self.batch} x {ids.shape[1]} tokens cannot be compiled: {reason}"
+            ) from error
+
+
+class _Recorded:
+    """A run as a CUDA graph: its kernels are started by one call, not one by one from Python.
+
+    What is recorded reads ``ids``, the lengths and the caches from where they lay at first.  The
+    graphs of a model share their memory, so logits are copied out before another one runs.
+    """
+
+    def __init__(
+        self, step: Callable[[torch.Tensor], torch.Tensor], ids: torch.Tensor, pool: Any
+    ) -> None:
+        with torch.cuda.device(ids.device):
+            self._ids = ids.clone()
+            aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                for _ in range(_WARM_UP):
+                    step(self._ids)
+            torch.cuda.current_stream().wait_stream(aside)
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph, pool=pool):
+                self._logits = step(self._ids)
+
+    def __call__(self, ids: torch.Tensor) -> torch.Tensor:
+        self._ids.copy_(ids)
+        self._graph.replay()
+        return self._logits.clone()
+
+
+class _Place:
+    """Where this run's tokens go, the same in every layer.
+
+    at : positions, (B, n)
+    bucket : slots that attention reads
+    """
+
+    at: torch.Tensor
+    bucket: int
+
+
+class _Layer(CacheLayerMixin):  # type: ignore[misc]  # transformers has no types
+    """Keys and values of one layer, (B, H, slots, D) each; a new token's go to its position."""
+
+    is_sliding = False
+
+    def __init__(
+        self, keys: torch.Tensor, values: torch.Tensor, batch: int, slots: int, place: _Place
+    ) -> None:
+        super().__init__()
+        heads, size = keys.shape[1], keys.shape[3]
+        self.keys = keys.new_zeros((batch, heads, slots, size))
+        self.values = values.new_zeros((batch, heads, slots, size))
+        self.place, self.slots = place, slots
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Nothing is left to be done."""
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        where = self.place.at[:, None, :, None].expand_as(key_states)
+        self.keys.scatter_(2, where, key_states)
+        self.values.scatter_(2, where, value_states)
+        return self.keys[:, :, : self.place.bucket], self.values[:, :, : self.place.bucket]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.place.bucket, 0
+
+    def get_seq_length(self) -> int:
+        # The rows have no common length; models are told all positions.
+        return 0
+
+    def get_max_length(self) -> int:
+        return self.slots
+
+
+def _grouped_attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention of query (B, G H, n, D) to key and value (B, H, S, D) under a mask (B, 1, n, S).
+
+    The G heads that share a key are read as G n queries of it.  Under a mask transformers would
+    write every key and value G times over instead, at every run.
+    """
+    for name in ("softcap", "s_aux", "position_bias"):
+        if others.get(name) is not None:
+            raise UnsupportedError(f"attention with {name} cannot be read in a batch")
+    if (others.get("sliding_window") or key.shape[2]) < key.shape[2]:
+        raise UnsupportedError("attention with a sliding window cannot be read in a batch")
+    batch, heads, width, size = query.shape
+    groups = heads // key.shape[1]
+    if groups > 1:
+        query = query.reshape(batch, key.shape[1], groups * width, size)
+        attention_mask = attention_mask.repeat(1, 1, groups, 1)
+    output = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=attention_mask, scale=scaling
+    )
+    return output.reshape(batch, heads, width, -1).transpose(1, 2).contiguous(), None
+
+
+_GROUPED = "specsim_grouped"
+AttentionInterface.register(_GROUPED, _grouped_attention)
+
+
+@contextmanager
+def _grouped(model: Any) -> Iterator[None]:
+    """The model with the attention above; others may use the same model with its own."""
+    config = model.config.get_text_config()
+    before = config._attn_implementation
+    config._attn_implementation = _GROUPED
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def _probe(model: Any) -> list[Any]:
+    """The layers of an ordinary cache after a run over one token, which show what is kept."""
+    one = torch.zeros((1, 1), dtype=torch.long, device=next(model.parameters()).device)
+    cache = DynamicCache(config=model.config)
+    with _grouped(model):
+        mask = torch.ones((1, 1, 1, 1), dtype=torch.bool, device=one.device)
+        model(input_ids=one, position_ids=one, attention_mask=mask, past_key_values=cache)
+    for layer in cache.layers:
+        shapes = tuple(layer.keys.shape), tuple(layer.values.shape)
+        if shapes[0] != shapes[1]:
+            raise UnsupportedError(
+                f"{_name(model)} keeps keys {shapes[0]} and values {shapes[1]} of a token, as "
+                "latent attention does; a batch needs keys and values of one shape"
+            )
+    layers: list[Any] = cache.layers
+    return layers
+
+
+def _check(model: Any, slots: int) -> None:
+    """Refuse what the caches above cannot hold, or what rows of a batch would not share."""
+    config = model.config.get_text_config()
+    name = _name(model)
+    told = inspect.signature(model.forward).parameters
+    if (
+        getattr(model.config, "is_encoder_decoder", False)
+        or not getattr(model, "_supports_attention_backend", False)
+        or "position_ids" not in told
+        or "logits_to_keep" not in told
+    ):
+        raise UnsupportedError(
+            f"{name} cannot be read in a batch: it must be a decoder that is told positions and "
+            "attends through the interface of transformers"
+        )
+    for layer in DynamicCache(config=model.config).layers:
+        if isinstance(layer, DynamicSlidingWindowLayer) and layer.sliding_window < _round_up(slots):
+            raise UnsupportedError(
+                f"{name} has a sliding window of {layer.sliding_window} tokens, which a batch can "
+                f"hold only where it hides nothing: slots, rounded up to a multiple of {BUCKET}, "
+                f"must be no more than that, got {slots}"
+            )
+        if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
+            raise UnsupportedError(
+                f"{name} has a cache of kind {type(layer).__name__}, which a batch cannot hold"
+            )
+    turning = getattr(config, "rope_parameters", None) or {}
+    first = turning.get("original_max_position_embeddings") or config.max_position_embeddings
+    if turning.get("rope_type") in ("dynamic", "longrope") and slots > first:
+        raise UnsupportedError(
+            f"{name} turns its positions by the longest text of a batch beyond {first} tokens; "
+            f"slots must be no more than that, got {slots}"
+        )
+
+
+def _name(model: Any) -> str:
+    return type(model).__name__
+
+
+def _round_up(slots: int) -> int:
+    return -(-slots // BUCKET) * BUCKET

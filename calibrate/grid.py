@@ -1,0 +1,264 @@
+"""What runs cost in a batch: a grid over new tokens, batch and context, in the rhythm of blocks.
+
+A cell is one batch and one context; all draft lengths are timed in it, in turns.  A cell that was
+measured is kept in the work folder, so a grid that was killed goes on where it was; a cell that
+cannot be measured is left out with its reason, and the others are measured all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from calibrate.batch.clock import Clock
+from calibrate.batch.forced import forced
+from calibrate.batch.ragged import CompileError, RaggedModel
+from specsim.checks import InvalidArgumentError, UnsupportedError, whole
+from specsim.files import write_atomically
+
+# Blocks of one draft length in a row; the first follows another rhythm and is not counted.
+_STREAK = 3
+# Blocks of a stretch of decoding, which a cell has room for.
+BLOCKS = 6
+# Contexts where none are asked for, as far as the models can read them.
+_USUAL_CONTEXTS = (512, 4096)
+
+
+@dataclass(frozen=True)
+class GridSettings:
+    """What is measured.
+
+    repeats : turns of a cell; each gives two runs of every kind
+    """
+
+    batches: tuple[int, ...]
+    contexts: tuple[int, ...]
+    gamma_max: int
+    repeats: int
+    temperatures: tuple[float, ...]
+    modes: tuple[str, ...] = ("eager",)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, values in (("batch", self.batches), ("context", self.contexts)):
+            for value in values:
+                whole(name, value, low=1)
+        whole("gamma_max", self.gamma_max, low=1)
+        whole("repeats", self.repeats, low=1)
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Small ones first, so that what fails for want of memory fails late."""
+        return [
+            Cell(mode, batch, context)
+            for mode in self.modes
+            for batch in sorted(set(self.batches))
+            for context in sorted(set(self.contexts))
+        ]
+
+    def check_fits(self, context: int) -> None:
+        """Refuse contexts that the models cannot read."""
+        most = context - room(self.gamma_max)
+        for asked in self.contexts:
+            if asked > most:
+                raise InvalidArgumentError(
+                    f"context must be <= {most} with these models and gamma_max "
+                    f"{self.gamma_max}, got {asked}"
+                )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One batch and one context."""
+
+    mode: str
+    batch: int
+    context: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.mode}-{self.batch}-{self.context}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What came of it; rows have the fields of GridTime, BatchOverhead and Missing in
+    ``specsim.profiles``.
+    """
+
+    times: list[dict[str, Any]]
+    overhead: list[dict[str, Any]]
+    missing: list[dict[str, Any]]
+
+
+def measure_grid(
+    target: Any,
+    draft: Any,
+    settings: GridSettings,
+    work: Path,
+    advance: Callable[[], None] = lambda: None,
+    more_time: Callable[[], bool] = lambda: True,
+) -> Grid:
+    """Measure all cells that are not in ``work`` yet.
+
+    target, draft : models of transformers, on one device
+    advance : called once a cell
+    more_time : whether another cell may be begun
+    """
+    grid = Grid([], [], [])
+    lost = ""
+    for cell in settings.cells:
+        file = work / f"grid-{cell.name}.json"
+        found: Mapping[str, Any]
+        if file.is_file():
+            found = json.loads(file.read_text())
+        elif lost or not more_time():
+            found = {"reason": lost or "out of time"}
+        else:
+            found = _attempt(target, draft, cell, settings)
+            if "times" in found:
+                write_atomically(file, json.dumps(found).encode())
+            if found.get("lost"):
+                lost = found["reason"]
+        grid.times.extend(found.get("times", ()))
+        grid.overhead.extend(found.get("overhead", ()))
+        if "reason" in found:
+            grid.missing.append({**asdict(cell), "reason": found["reason"]})
+        advance()
+    return grid
+
+
+def usual_contexts(context: int, room: int) -> tuple[int, ...]:
+    """Contexts to measure models at whose longest text is ``context``, ``room`` kept free."""
+    found = tuple(usual for usual in _USUAL_CONTEXTS if usual <= context - room)
+    return found or ((context - room) // 4, context - room)
+
+
+def room(gamma_max: int) -> int:
+    """Slots that a cell needs beyond its context."""
+    return BLOCKS * (gamma_max + 1) + 2
+
+
+def _attempt(target: Any, draft: Any, cell: Cell, settings: GridSettings) -> dict[str, Any]:
+    """The cell, or the reason why there is none."""
+    try:
+        return _measure_cell(target, draft, cell, settings)
+    except (CompileError, UnsupportedError) as error:
+        return {"reason": str(error)}
+    # torch raises its own kinds for memory and for devices, and plain RuntimeError for the host's.
+    except (RuntimeError, MemoryError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if _out_of_memory(error):
+            if torch.accelerator.is_available():
+                torch.cuda.empty_cache()
+            return {"reason": f"out of memory: {reason}"}
+        return {"reason": f"the device failed: {reason}", "lost": True}
+
+
+def _out_of_memory(error: Exception) -> bool:
+    kinds = (torch.OutOfMemoryError, MemoryError)
+    return isinstance(error, kinds) or "can't allocate memory" in str(error)
+
+
+def _measure_cell(target: Any, draft: Any, cell: Cell, settings: GridSettings) -> dict[str, Any]:
+    random = np.random.default_rng([settings.seed, cell.batch, cell.context])
+    device = next(target.parameters()).device
+    slots = cell.context + room(settings.gamma_max)
+    shared = min(model.config.get_text_config().vocab_size for model in (target, draft))
+    compiled = cell.mode == "compiled"
+    models = {
+        name: RaggedModel(model, cell.batch, slots, compiled=compiled, vocabulary=shared)
+        for name, model in (("target", target), ("draft", draft))
+    }
+    source = torch.Generator(device=device).manual_seed(settings.seed)
+    samples: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+    for model in models.values():
+        model.fill(cell.context, source)
+    for turn in range(settings.repeats + 1):
+        found = _turn(models, settings.gamma_max, random, source)
+        # The first turn compiles, chooses kernels and takes memory.
+        if turn:
+            for kind, seconds in found:
+                samples[kind].append(seconds)
+    where = {"batch": cell.batch, "context": cell.context, "mode": cell.mode}
+    times = [
+        {"model": model, "follows": follows, "tokens": tokens, **where, "seconds": seconds}
+        for (model, follows, tokens), seconds in sorted(samples.items())
+    ]
+    return {"times": times, "overhead": _overhead(models, cell, settings, random, where)}
+
+
+def _turn(
+    models: Mapping[str, RaggedModel],
+    gamma_max: int,
+    random: np.random.Generator,
+    source: torch.Generator,
+) -> list[tuple[tuple[str, str, int], float]]:
+    """Blocks of every draft length in random order: what ran after what, and its seconds."""
+    target, draft = models["target"], models["draft"]
+    shape = (target.batch, gamma_max + 1)
+    vocabulary = min(target.vocabulary, draft.vocabulary)
+    ids = torch.randint(vocabulary, shape, generator=source, device=target.device)
+    clock = Clock(target.device)
+    kinds: list[tuple[str, str, int] | None] = []
+
+    def run(model: str, follows: str, width: int, counted: bool) -> None:
+        logits = models[model].read(ids[:, :width])
+        clock.mark()
+        kinds.append((model, follows, width) if counted else None)
+        # What decoding does between runs, an interval of its own.
+        logits[:, -1].argmax(-1)
+        clock.mark()
+        kinds.append(None)
+
+    clock.mark()
+    for gamma in random.permutation(gamma_max + 1).tolist():
+        for block in range(_STREAK):
+            # After a bonus token the draft has two tokens to read first.
+            first = 1 + block % 2
+            for step in range(gamma):
+                before, width = ("draft", 1) if step else ("target", first)
+                run("draft", before, width, counted=block > 0)
+            run("target", "draft" if gamma else "target", gamma + 1, counted=block > 0)
+            if gamma:
+                draft.rewind(gamma - 1 + first)
+            target.rewind(gamma + 1)
+    intervals = clock.intervals()
+    return [(kind, took) for kind, took in zip(kinds, intervals, strict=True) if kind]
+
+
+def overhead_gammas(gamma_max: int) -> list[int]:
+    """Where the overhead is measured; it is linear in gamma between them."""
+    return sorted({0, 1, (gamma_max + 1) // 2, gamma_max})
+
+
+def _overhead(
+    models: Mapping[str, RaggedModel],
+    cell: Cell,
+    settings: GridSettings,
+    random: np.random.Generator,
+    where: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """Seconds of a block outside the runs, from stretches of decoding with nothing accepted."""
+    rows = []
+    survival = [0.0] * settings.gamma_max
+    for temperature in settings.temperatures:
+        for gamma in overhead_gammas(settings.gamma_max):
+            seconds = []
+            for turn in range(settings.repeats + 1):
+                for model in models.values():
+                    model.rewind(model.longest - cell.context)
+                found = forced(
+                    models["target"], models["draft"], gamma, survival, BLOCKS, temperature, random
+                )
+                if turn:
+                    seconds.append(max(found.overhead_s, 0.0) / found.blocks)
+            rows.append({"temperature": temperature, "gamma": gamma, **where, "seconds": seconds})
+    return rows

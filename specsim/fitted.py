@@ -1,0 +1,213 @@
+"""Run times between and beyond the points of a measured grid, with a stated error.
+
+A roofline with a soft bend carries the trend over new tokens n, batch B and context L,
+
+    t = (m^s + c^s)^(1/s),   m = w + k B (L + n),   c = f B n + a B n (L + n / 2)
+
+(m is what does not grow with the tokens but by the caches of all sequences: memory traffic, or the
+starting of kernels; c the arithmetic, products with weights and attention), and what is left of
+the measured medians, as a logarithm, is interpolated between the points.  So measured points are
+met exactly, points between them follow their neighbours, and points beyond follow the roofline
+with the nearest points' residual.
+
+    >>> rows = [GridPoint(n, b, 64, 1e-3 + 1e-4 * n * b) for n in (1, 2, 4) for b in (1, 2, 4, 8)]
+    >>> times = FittedRunTimes.of(rows)
+    >>> round(times(3, 4, 64) * 1e3, 1)
+    2.2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from scipy.interpolate import RBFInterpolator
+from scipy.optimize import least_squares
+
+from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from specsim.profiles import GridTime, Mode
+
+# A draft's run is slower right after the target has used the caches of the processor.
+Kind = Literal["target", "first draft", "next draft"]
+
+# Powers s of the bend: 1 adds traffic and arithmetic, the largest is nearly their maximum.
+_BENDS = (1.0, 8.0)
+# Shares in which points are held out, to see how far off the fit is.
+_FOLDS = 10
+
+
+@dataclass(frozen=True)
+class GridPoint:
+    """Seconds of a run over ``tokens`` new tokens of ``batch`` sequences, ``context`` each."""
+
+    tokens: int
+    batch: int
+    context: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FitError:
+    """Relative errors |predicted / measured - 1| at points that the fit had not seen.
+
+    between : each point predicted by a fit to nine tenths of the others
+    beyond : the largest batch of each context predicted from the smaller ones
+    Both are (median, worst); nan where there are too few points.
+    """
+
+    between: tuple[float, float]
+    beyond: tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRunTimes:
+    """Seconds of a run of one model, anywhere; see ``covers`` for what was measured."""
+
+    points: tuple[GridPoint, ...]
+    trend: Floats  # w, k, f, a, s
+
+    @staticmethod
+    def of(points: Iterable[GridPoint]) -> FittedRunTimes:
+        found = tuple(sorted(points, key=lambda p: (p.batch, p.context, p.tokens)))
+        if not found:
+            raise UnsupportedError("no run times were measured for this model")
+        if min(point.seconds for point in found) <= 0:
+            raise InvalidArgumentError("run times must be > 0")
+        return FittedRunTimes(found, _fit(found))
+
+    @property
+    def widest(self) -> int:
+        """Most new tokens of a sequence that were measured."""
+        return max(point.tokens for point in self.points)
+
+    def covers(self, tokens: int, batch: int, context: float) -> bool:
+        """Whether the point lies between measured ones."""
+        low, high = self._box
+        return bool(np.all((low <= (tokens, batch, context)) & ((tokens, batch, context) <= high)))
+
+    def __call__(self, tokens: int, batch: int, context: float) -> float:
+        """Seconds of one run."""
+        low, high = self._box
+        asked = np.array([[tokens, batch, context]], dtype=float)
+        residual = self._residual(_coordinates(np.clip(asked, low, high)))[0]
+        return float(_trend(self.trend, asked)[0] * np.exp(residual))
+
+    @cached_property
+    def error(self) -> FitError:
+        """How far off the fit is where it has not seen the point."""
+        between: list[Floats] = []
+        for fold in range(_FOLDS):
+            held = self.points[fold::_FOLDS]
+            rest = tuple(p for i, p in enumerate(self.points) if i % _FOLDS != fold)
+            if held and len(rest) > len(self.trend):
+                between.append(_miss(rest, held))
+        largest: dict[int, int] = {}
+        for point in self.points:
+            largest[point.context] = max(point.batch, largest.get(point.context, 0))
+        held = tuple(p for p in self.points if p.batch == largest[p.context] > 1)
+        rest = tuple(p for p in self.points if p not in held)
+        beyond = [_miss(rest, held)] if len(rest) > len(self.trend) and held else []
+        return FitError(_summary(between), _summary(beyond))
+
+    @cached_property
+    def _box(self) -> tuple[Floats, Floats]:
+        where = _where(self.points)
+        return where.min(axis=0), where.max(axis=0)
+
+    @cached_property
+    def _residual(self) -> RBFInterpolator:
+        where, seconds = _where(self.points), _seconds(self.points)
+        left = np.log(seconds / _trend(self.trend, where))
+        return RBFInterpolator(_coordinates(where), left, kernel="linear", degree=0)
+
+
+def fits(rows: Iterable[GridTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:
+    """A profile's grid, by mode and kind of run; from the medians of its cells."""
+    points: dict[tuple[Mode, Kind], list[GridPoint]] = {}
+    for row in rows:
+        after_target: Kind = "first draft" if row.follows == "target" else "next draft"
+        kind: Kind = "target" if row.model == "target" else after_target
+        point = GridPoint(row.tokens, row.batch, row.context, median(row.seconds))
+        points.setdefault((row.mode, kind), []).append(point)
+    return {key: FittedRunTimes.of(found) for key, found in points.items()}
+
+
+def _fit(points: Sequence[GridPoint]) -> Floats:
+    """The trend that fits the logarithms of the run times best (least squares).
+
+    All parameters but s are searched as logarithms, from shares of the shortest and longest run.
+    """
+    where, seconds = _where(points), _seconds(points)
+    tokens, batch, context = where.T
+    shortest = seconds.min()
+    scale = np.log(
+        [
+            0.8 * shortest,
+            0.1 * shortest / (batch * (context + tokens)).max(),
+            seconds.max() / (batch * tokens).max() / 2,
+            0.1 * seconds.max() / (batch * tokens * (context + tokens)).max(),
+        ]
+    )
+
+    def misses(parameters: Floats) -> Floats:
+        return np.log(_trend(_unpack(parameters), where) / seconds)
+
+    fits = [
+        least_squares(
+            misses,
+            [*scale, bend],
+            bounds=([*(scale - 30), _BENDS[0]], [*(scale + 15), _BENDS[1]]),
+        )
+        for bend in (1.5, 4.0)
+    ]
+    return _unpack(min(fits, key=lambda fit: fit.cost).x)
+
+
+def _unpack(parameters: Floats) -> Floats:
+    return np.append(np.exp(parameters[:-1]), parameters[-1])
+
+
+def _trend(trend: Floats, where: Floats) -> Floats:
+    """The roofline at points (P, 3); shape (P,)."""
+    weights, cache, products, attention, bend = trend
+    tokens, batch, context = where.T
+    memory = weights + cache * batch * (context + tokens)
+    arithmetic = batch * tokens * (products + attention * (context + tokens / 2))
+    # In terms of the larger, so that no power overflows.
+    larger, smaller = np.maximum(memory, arithmetic), np.minimum(memory, arithmetic)
+    seconds: Floats = larger * (1 + (smaller / larger) ** bend) ** (1 / bend)
+    return seconds
+
+
+def _miss(seen: Sequence[GridPoint], held: Sequence[GridPoint]) -> Floats:
+    """Relative errors at ``held`` of a fit to ``seen``."""
+    times = FittedRunTimes.of(seen)
+    predicted = [times(point.tokens, point.batch, point.context) for point in held]
+    return np.abs(np.array(predicted) / _seconds(held) - 1)
+
+
+def _summary(errors: Sequence[Floats]) -> tuple[float, float]:
+    if not errors:
+        return float("nan"), float("nan")
+    together = np.concatenate(errors)
+    return float(np.median(together)), float(together.max())
+
+
+def _where(points: Sequence[GridPoint]) -> Floats:
+    return np.array([(p.tokens, p.batch, p.context) for p in points], dtype=float)
+
+
+def _seconds(points: Sequence[GridPoint]) -> Floats:
+    return np.array([point.seconds for point in points])
+
+
+def _coordinates(where: Floats) -> Floats:
+    """Where neighbours are near: doubling the batch is a step, and so is a token more."""
+    tokens, batch, context = where.T
+    return np.column_stack([tokens, 2 * np.log2(batch), 2 * np.log2(context + 32)])
