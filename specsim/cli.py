@@ -20,11 +20,13 @@ COMMANDS = {
     "validate": "Decode for real and compare with the prediction.",
     "optimize": "The draft length that pays best.",
     "evaluate": "What one draft length gives.",
+    "export": "The best draft lengths by load, as an inference engine reads them.",
     "replay": "Replay a trace exactly for every draft length.",
     "allocate": "How many tokens each of several drafters should draft.",
     "simulate": "Draw blocks of any decoding scheme.",
     "score": "What two models think of text whose every next token is known.",
     "defer": "Where to defer to the target: every rule, and the optimum, from such a file.",
+    "study": "A paper's tables and figures, ours beside them.",
 }
 
 

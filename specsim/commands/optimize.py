@@ -8,8 +8,10 @@ from typing import Any
 
 import click
 
+from specsim.commands._load import ONLY_BY_LOAD, load_options, optimize_by_load
 from specsim.commands._options import (
     Whole,
+    WholeRange,
     cost_options,
     format_option,
     from_numbers,
@@ -40,12 +42,29 @@ class _Optimize(SchemeGroup):
     invoke_without_command=True,
     subcommand_metavar="[SCHEME ...]",
     epilog="Examples: specsim optimize --alpha 0.8 --c 0.05; "
+    "specsim optimize --target llama-3.1-8b --draft llama-3.2-1b --accelerator H100-SXM "
+    "--alpha 0.8 --batch 1,8,64 --context 512; "
     "specsim optimize bild --fallback 0.2 --rollback 0.05 --window 1:20 --c 0.1",
 )
 @cost_options
 @profile_options
 @click.option(
-    "--gamma-max", type=Whole(), default=64, show_default=True, help="Longest draft to consider."
+    "--batch",
+    type=WholeRange(1),
+    help="Requests that share iterations: the best length of each. [default: 1,2,4,...,256]",
+)
+@click.option(
+    "--context",
+    type=WholeRange(),
+    help="Tokens in the cache of each request. [default: 512,4096, as far as the models go]",
+)
+@load_options
+@click.option("--figure", type=click.Path(path_type=Path), help="Heat map to write, a PNG.")
+@click.option(
+    "--gamma-max",
+    type=Whole(),
+    default=64,
+    help="Longest draft to consider. [default: 64; by load 16, or as far as measured]",
 )
 @format_option
 @click.pass_context
@@ -63,11 +82,20 @@ def command(
     From numbers: --alpha and --c.  From a profile: the trace is replayed exactly and priced with
     the measured run times; beside it stands what the papers' formula (alpha and c alone) says.
 
+    By load, with --batch or --context: the best length of every batch, and up to which batch
+    speculation pays.  Costs come from a profile with a grid of batches, or, with nothing measured,
+    from --target, --draft and --accelerator; acceptance from the profile or from --alpha.
+
     With SCHEME, the best parameters of any decoding scheme: give whole numbers as ranges
     (--window 1:20) and other numbers as lists; specsim optimize SCHEME --help lists them.
     """
     if context.invoked_subcommand:
         refuse_mixture(context)
+        return
+    by_load = {name: numbers.pop(name) for name in ONLY_BY_LOAD}
+    if any(value is not None for value in by_load.values()):
+        source = {"profile": profile, "temperature": temperature, "gamma_max": gamma_max}
+        optimize_by_load({**numbers, **by_load, **source}, output_format)
         return
     from specsim.report.tables import render
 

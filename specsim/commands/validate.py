@@ -10,9 +10,16 @@ from typing import Any
 import click
 
 from specsim.checks import InvalidArgumentError
-from specsim.commands import _scheme_check
+from specsim.commands import _load_check, _scheme_check
 from specsim.commands._models import load_models, progress_bar
-from specsim.commands._options import Number, Whole, WholeRange, format_option
+from specsim.commands._options import (
+    Number,
+    Numbers,
+    Whole,
+    WholeRange,
+    format_option,
+    refuse_given,
+)
 
 # What a person reads; json and csv have every column.
 _FOR_PEOPLE = (
@@ -27,13 +34,17 @@ _FOR_PEOPLE = (
     "formula_speedup",
     "measured_speedup",
     "relative_error",
-    "acceptance_error",
-    "cost_error",
+    "budget_acceptance",
+    "budget_draft",
+    "budget_verify",
+    "budget_overhead",
 )
 
 
 # Requests where none are asked for; a turn of all schemes is long.
 _REQUESTS, _SCHEME_REQUESTS = 12, 6
+# Stretches of decoding in each cell.
+_TURNS = 8
 # Relative errors that pass where nothing is said.
 _MEDIAN, _WORST, _SCHEME_MEDIAN = 0.05, 0.12, 0.08
 
@@ -49,7 +60,8 @@ _MEDIAN, _WORST, _SCHEME_MEDIAN = 0.05, 0.12, 0.08
 @click.option(
     "--requests",
     type=Whole(2),
-    help="Requests on each set of prompts, at most. [default: 12, with --scheme 6]",
+    help="Requests on each set of prompts, at most. [default: 12, with --scheme 6; with --forced "
+    "stretches of decoding, 8]",
 )
 @click.option(
     "--prompts",
@@ -85,6 +97,27 @@ _MEDIAN, _WORST, _SCHEME_MEDIAN = 0.05, 0.12, 0.08
     help="Another model for --scheme: middle (a better drafter), masks, aligned. "
     "[default: the embedded family's, for its target]",
 )
+@click.option(
+    "--forced",
+    is_flag=True,
+    help="Check what batches cost instead: decode them with acceptance drawn, not tested.",
+)
+@click.option(
+    "--batch", type=WholeRange(1), help="Batches for --forced. [default: as in the profile]"
+)
+@click.option(
+    "--context", type=WholeRange(1), help="Contexts for --forced. [default: as in the profile]"
+)
+@click.option(
+    "--alpha",
+    type=Numbers(0, 1),
+    help="Acceptance for --forced, one rate or one by position. [default: as in the profile]",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["eager", "compiled"]),
+    help="How models run with --forced. [default: compiled, if measured]",
+)
 @click.option("--device", default=None, help="cpu, cuda, ... [default: the profile's]")
 @click.option(
     "--threads", type=Whole(1), default=None, help="CPU threads. [default: the profile's]"
@@ -101,6 +134,7 @@ def command(
     tolerance: float | None,
     schemes: str | None,
     others: tuple[str, ...],
+    forced: bool,
     **given: Any,
 ) -> int:
     """Decode plainly and speculatively, in turns, and print predicted beside measured.
@@ -113,17 +147,25 @@ def command(
     With --scheme, the decoders of all papers go side by side on the calibration's prompts, each
     predicted from the profile's text: runs of every model, speedup, and quality where it is not
     the target's.
+
+    With --forced, batches decode with so many tokens accepted as the profile's acceptance (or
+    --alpha) says, which judges the run times alone; the profile must have a grid of them
+    (specsim calibrate --batch).  Then --requests is how often each cell is decoded.
     """
     from specsim.report.tables import render
 
+    if forced:
+        rows = _check_load(profile, schemes, others, **given)
+        _load_check.show(rows, output_format)
+        return _end(_load_check.judge(rows, _or(median_tolerance, _MEDIAN), _or(tolerance, _WORST)))
+    refuse_given(["batch", "context", "alpha", "mode"], "goes with --forced")
+    for name in ("batch", "context", "alpha", "mode"):
+        del given[name]
     if schemes is not None:
         rows = _check_schemes(profile, schemes, others, **given)
         _scheme_check.show(rows, output_format)
         median_tolerance = _or(median_tolerance, _SCHEME_MEDIAN)
-        failures = _scheme_check.judge(rows, median_tolerance, tolerance)
-        for failure in failures:
-            click.echo(f"failed: {failure}", err=True)
-        return 1 if failures else 0
+        return _end(_scheme_check.judge(rows, median_tolerance, tolerance))
     if others:
         raise InvalidArgumentError("--with goes with --scheme")
     rows = run(profile, **{**given, "requests": given["requests"] or _REQUESTS})
@@ -134,7 +176,11 @@ def command(
     from calibrate.validate import check_counts
 
     judged = check_speedups(rows, _or(median_tolerance, _MEDIAN), _or(tolerance, _WORST))
-    failures = [*check_counts(rows), *judged]
+    return _end([*check_counts(rows), *judged])
+
+
+def _end(failures: Sequence[str]) -> int:
+    """The exit code, once every failure is named."""
     for failure in failures:
         click.echo(f"failed: {failure}", err=True)
     return 1 if failures else 0
@@ -142,6 +188,21 @@ def command(
 
 def _or(given: float | None, default: float) -> float:
     return default if given is None else given
+
+
+def _check_load(
+    path: Path,
+    schemes: str | None,
+    others: tuple[str, ...],
+    requests: int | None,
+    prompts: Path | None,
+    only: str | None,
+    **given: Any,
+) -> list[dict[str, Any]]:
+    """Rows of predicted beside measured, one per batch, context and draft length."""
+    if schemes or others or prompts or only:
+        raise InvalidArgumentError("--scheme, --with, --prompts and --only do not go with --forced")
+    return _load_check.run(path, turns=requests or _TURNS, **given)
 
 
 def _check_schemes(

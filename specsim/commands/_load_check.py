@@ -1,0 +1,136 @@
+"""``specsim validate --forced``: batches decoded at a forced acceptance, and the prices judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+
+from specsim.checks import InvalidArgumentError
+from specsim.commands._load import loads
+from specsim.commands._models import load_measured, progress_bar
+
+# What a person reads; json and csv have every column.
+_FOR_PEOPLE = (
+    "batch",
+    "context",
+    "gamma",
+    "tokens_per_call",
+    "predicted_speedup",
+    "measured_speedup",
+    "measured_low",
+    "measured_high",
+    "relative_error",
+    "budget_draft",
+    "budget_verify",
+    "budget_overhead",
+    "predicted_best",
+    "measured_best",
+    "loss",
+)
+# Speed that following the prediction may cost in a cell, against the best that was measured.
+_MOST_LOSS = 0.02
+
+
+def run(
+    path: Path,
+    batch: tuple[int, ...] | None,
+    context: tuple[int, ...] | None,
+    gamma: tuple[int, ...] | None,
+    temperature: float | None,
+    alpha: tuple[float, ...] | None,
+    mode: str | None,
+    turns: int,
+    seed: int,
+    **given: Any,
+) -> list[dict[str, Any]]:
+    """Rows of predicted beside measured, one per batch, context and draft length."""
+    from specsim.load_cost import MeasuredLoadCost
+    from specsim.profiles import read_profile
+
+    profile = read_profile(path)
+    asked = {"profile": path, "temperature": temperature, "alpha": alpha, "mode": mode}
+    found = loads(asked)
+    target, draft = load_measured(profile, given)
+    from calibrate.grid import room
+    from calibrate.validate_load import compare_cell, decode_cell
+
+    rows = []
+    with progress_bar() as progress:
+        task = progress.add_task("decoding", total=None)
+        for load in found:
+            cost = load.cost
+            assert isinstance(cost, MeasuredLoadCost)
+            gammas = gamma or tuple(range(1, load.gamma_max + 1))
+            if max(gammas) > load.gamma_max:
+                raise InvalidArgumentError(
+                    f"--gamma must be in [1, {load.gamma_max}] with this profile, got {max(gammas)}"
+                )
+            longest = (load.context or 0) - room(max(gammas))
+            contexts = context or cost.contexts
+            if max(contexts) > longest:
+                raise InvalidArgumentError(
+                    f"--context must be <= {longest} with these models, got {max(contexts)}"
+                )
+            survival = load.survival.tolist()
+            cells = [(b, c) for c in contexts for b in batch or cost.batches]
+            progress.update(task, total=len(cells) * len(found))
+            for size, tokens in cells:
+                decoded = decode_cell(
+                    target,
+                    draft,
+                    size,
+                    tokens,
+                    gammas,
+                    survival,
+                    load.temperature or 0.0,
+                    turns,
+                    cost.mode == "compiled",
+                    seed,
+                )
+                compared = compare_cell(decoded, cost, survival, size, tokens)
+                measured = {"temperature": load.temperature, "mode": cost.mode}
+                rows += [{**measured, **row} for row in compared]
+                progress.advance(task)
+    return rows
+
+
+def show(rows: Sequence[Mapping[str, Any]], output_format: str) -> None:
+    """The table on stdout."""
+    from specsim.report.tables import render
+
+    if output_format in ("table", "markdown"):
+        several = len({row["temperature"] for row in rows}) > 1
+        columns = ("temperature", *_FOR_PEOPLE) if several else _FOR_PEOPLE
+        rows = [{name: row[name] for name in columns} for row in rows]
+    click.echo(render(rows, output_format, "forced acceptance, predicted and measured"))
+
+
+def judge(
+    rows: Sequence[Mapping[str, Any]], median_tolerance: float, tolerance: float | None
+) -> list[str]:
+    """What failed; says on stderr how close the predictions were."""
+    errors = [abs(row["relative_error"]) for row in rows]
+    cells = {(row["temperature"], row["context"], row["batch"]): row for row in rows}.values()
+    same = sum(cell["predicted_best"] == cell["measured_best"] for cell in cells)
+    losses = [cell["loss"] for cell in cells]
+    click.echo(
+        f"relative error of the speedup: median {median(errors):.1%}, worst {max(errors):.1%}; "
+        f"best draft length as predicted in {same} of {len(cells)} cells; following the "
+        f"prediction costs {max(losses):.1%} of speed at most",
+        err=True,
+    )
+    failures = [
+        f"batch {cell['batch']}, context {cell['context']}: gamma {cell['predicted_best']} was "
+        f"predicted best and is {cell['loss']:.1%} slower than gamma {cell['measured_best']}"
+        for cell in cells
+        if cell["loss"] > _MOST_LOSS
+    ]
+    if median(errors) > median_tolerance:
+        failures.append(f"the median error is over --median-tolerance {median_tolerance:g}")
+    if tolerance is not None and max(errors) > tolerance:
+        failures.append(f"the worst error is over --tolerance {tolerance:g}")
+    return failures

@@ -1,0 +1,70 @@
+"""``specsim study``: a paper's tables and figures, ours beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from specsim.checks import InvalidArgumentError
+from specsim.commands._models import typed
+from specsim.commands._options import format_option
+
+
+@click.command(
+    epilog="Examples: specsim study leviathan --out results; "
+    "specsim study all --profile mine.json --measure --out results"
+)
+@click.argument("name")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="Folder for the results."
+)
+@click.option(
+    "--profile",
+    type=click.Path(path_type=Path),
+    help="Measurements to show. [default: the embedded family's, as shipped]",
+)
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Measure again first: beside the profile that is given, or else in the folder.",
+)
+@format_option
+def command(name: str, out: Path, profile: Path | None, measure: bool, output_format: str) -> int:
+    """Write the tables and figures of a study: CSV, Markdown and PNG.
+
+    NAME is leviathan, csdrafting, cascades, bild, specdec, fidelity, or all.  Exits 1 if a
+    printed number of a paper is neither matched nor in the list of known differences.
+    """
+    from specsim.report.tables import render
+    from studies import STUDIES
+    from studies.study import SHIPPED, Measured
+    from studies.write import write
+
+    if name not in (*STUDIES, "all"):
+        raise InvalidArgumentError(f"NAME must be one of {', '.join(STUDIES)} or all, got {name}")
+    out.mkdir(parents=True, exist_ok=True)
+    if measure:
+        from studies.measure import measure_all
+
+        profile = measure_all(profile, out)
+    measured = Measured.at(profile or SHIPPED)
+    rows, unexplained = [], []
+    for study in STUDIES if name == "all" else (name,):
+        checks = write(study, measured, out, typed())
+        unexplained += [each for each in checks if not each.matches and not each.reason]
+        rows.append(
+            {
+                "study": study,
+                "page": str(out / f"{study}.md"),
+                "numbers_of_the_paper": len(checks),
+                "reproduced": sum(each.matches for each in checks),
+            }
+        )
+    click.echo(render(rows, output_format, "studies"))
+    for each in unexplained:
+        click.echo(
+            f"failed: {each.where}, {each.item}: printed {each.printed:g}, ours {each.ours}",
+            err=True,
+        )
+    return 1 if unexplained else 0

@@ -1,0 +1,66 @@
+"""What every engine is told: a draft length for each range of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from specsim.checks import InvalidArgumentError
+
+# (first batch, last batch, gamma), both ends included; from batch 1 on, without a gap.
+Schedule = list[tuple[int, int, int]]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What an engine reads, and what it does not express, one sentence a note."""
+
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine.
+
+    write : from the schedule, the draft's name and a batch
+    one_batch : the engine takes one draft length, the one at that batch
+    names_draft : whether its configuration names the draft model
+    """
+
+    write: Callable[[Schedule, str, int], Configuration]
+    one_batch: bool = False
+    names_draft: bool = True
+
+
+def merged(gammas: Sequence[int]) -> Schedule:
+    """The ranges of equal neighbours; ``gammas[b - 1]`` is for batch b."""
+    schedule: Schedule = []
+    first = 1
+    for gamma, group in groupby(gammas):
+        last = first + len(list(group)) - 1
+        schedule.append((first, last, gamma))
+        first = last + 1
+    return schedule
+
+
+def gamma_at(schedule: Schedule, batch: int) -> int:
+    """The gamma of one batch."""
+    for first, last, gamma in schedule:
+        if first <= batch <= last:
+            return gamma
+    raise InvalidArgumentError(f"batch must be in [1, {schedule[-1][1]}], got {batch}")
+
+
+def largest(schedule: Schedule) -> int:
+    """The largest gamma; 0 where speculation never pays."""
+    return max(gamma for _, _, gamma in schedule)
+
+
+def in_words(schedule: Schedule) -> str:
+    """``1: 4, 2-64: 3, 65-256: 0``."""
+    return ", ".join(
+        f"{first}: {gamma}" if first == last else f"{first}-{last}: {gamma}"
+        for first, last, gamma in schedule
+    )

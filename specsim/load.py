@@ -1,0 +1,209 @@
+"""Decisions by load: which draft length at which batch, and where speculation stops paying.
+
+B requests share every iteration, as in an engine with continuous batching.  A block of draft
+length gamma is gamma draft runs and one target run over gamma + 1 tokens of each request, all of
+them waiting for the slowest part, and each request gains its own tokens::
+
+    E[N]  = 1 + S_1 + ... + S_gamma
+    block = first draft run + (gamma - 1) draft runs + target run over gamma + 1 + overhead
+    speedup = (target run over 1 + overhead of a plain step) E[N] / block
+
+which is Leviathan23 Theorem 3.8 with every cost taken at the batch.  A request that accepted
+everything left its draft one token behind, and the batch reads as wide as its widest request, so
+the first draft run reads two tokens with probability 1 - (1 - S_gamma)^B (requests independent).
+
+Left out: reading of prompts, requests that join or leave, and that contexts differ between
+requests.  What a batch costs is a ``LoadCost``: from a data sheet, or from measured run times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from specsim.checks import (
+    Floats,
+    InvalidArgumentError,
+    UnsupportedError,
+    number,
+    probabilities,
+    whole,
+)
+from specsim.load_cost import LoadCost
+from specsim.predict.budget import Spent
+
+if TYPE_CHECKING:
+    from specsim.profiles import Whom
+
+
+@dataclass(frozen=True)
+class AtLoad:
+    """One draft length at one batch and context.
+
+    spent : E[N], and where the seconds of a block of the batch go
+    """
+
+    batch: int
+    context: float
+    gamma: int
+    spent: Spent
+
+    @property
+    def tokens_per_call(self) -> float:
+        """E[N], tokens that one block yields for each request."""
+        return self.spent.tokens
+
+    @property
+    def block_s(self) -> float:
+        """Seconds of a block."""
+        return self.spent.draft_s + self.spent.verify_s + self.spent.overhead_s
+
+    @property
+    def plain_step_s(self) -> float:
+        """Seconds of a step of plain decoding."""
+        return self.spent.plain_step_s
+
+    @property
+    def speedup(self) -> float:
+        """Against plain decoding at the same batch and context."""
+        return self.spent.speedup
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Of all requests together."""
+        return self.batch * self.tokens_per_call / self.block_s
+
+    @property
+    def plain_tokens_per_s(self) -> float:
+        """The same without speculation."""
+        return self.batch / self.plain_step_s
+
+    def row(self) -> dict[str, Any]:
+        """The result row."""
+        names = ("batch", "context", "gamma", "speedup", "tokens_per_call", "tokens_per_s")
+        return {name: getattr(self, name) for name in (*names, "plain_tokens_per_s")}
+
+
+def at_load(
+    survival: npt.ArrayLike, cost: LoadCost, gamma: int, batch: int, context: float
+) -> AtLoad:
+    """What drafting ``gamma`` tokens gives a batch.
+
+    survival : S_1..S_K, shape (K,), non-increasing; a gamma above K is refused
+
+    Raises UnsupportedError for a gamma that the survival curve or the cost does not reach.
+    """
+    curve = _checked(survival, gamma, cost)
+    return _Cell.of(cost, batch, context).at(curve, gamma)
+
+
+def best_of_cell(
+    survival: npt.ArrayLike, cost: LoadCost, batch: int, context: float, gamma_max: int
+) -> AtLoad:
+    """The gamma in 0..gamma_max with the best speedup, of equals the smaller; 0 is off.
+
+    All are tried: with measured costs the speedup may have several maxima.
+    """
+    curve = _checked(survival, gamma_max, cost)
+    cell = _Cell.of(cost, batch, context)
+    settings = (cell.at(curve, gamma) for gamma in range(gamma_max + 1))
+    return max(settings, key=lambda setting: (setting.speedup, -setting.gamma))
+
+
+def best_at_load(
+    survival: npt.ArrayLike,
+    cost: LoadCost,
+    batches: Sequence[int],
+    contexts: Sequence[float],
+    gamma_max: int,
+) -> list[AtLoad]:
+    """``best_of_cell`` at every context and batch, batches running fastest."""
+    return [
+        best_of_cell(survival, cost, batch, context, gamma_max)
+        for context in contexts
+        for batch in batches
+    ]
+
+
+def stops_paying(
+    survival: npt.ArrayLike, cost: LoadCost, context: float, most: int, gamma_max: int
+) -> int | None:
+    """The smallest batch from which on no gamma pays, up to batch ``most``; None if ``most`` pays.
+
+    Every batch is tried from ``most`` downwards until one pays: whether speculation pays need not
+    be monotone in the batch (a mixture of experts reads more experts, then all of them; kernels
+    change with the width), so no bisection.
+    """
+    most = whole("most", most, low=1)
+    for batch in range(most, 0, -1):
+        if best_of_cell(survival, cost, batch, context, gamma_max).gamma:
+            return None if batch == most else batch + 1
+    return 1
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """One batch and context; ``run_s`` prices every run once."""
+
+    cost: LoadCost
+    batch: int
+    context: float
+    run_s: Callable[[Whom, int, float, Whom], float]
+
+    @staticmethod
+    def of(cost: LoadCost, batch: int, context: float) -> _Cell:
+        size = whole("batch", batch, low=1)
+
+        @cache
+        def run_s(model: Whom, tokens: int, context: float, follows: Whom) -> float:
+            return cost.run_s(model, tokens, size, context, follows)
+
+        return _Cell(cost, size, number("context", context, low=0.0), run_s)
+
+    def at(self, survival: Floats, gamma: int) -> AtLoad:
+        follows: Whom = "draft" if gamma else "target"
+        plain_run_s = self.run_s("target", 1, self.context, "target")
+        spent = Spent(
+            tokens=1.0 + float(survival[:gamma].sum()),
+            draft_s=self._drafts_s(survival, gamma),
+            verify_s=self.run_s("target", gamma + 1, self.context, follows),
+            overhead_s=self.cost.overhead_s(gamma, self.batch),
+            plain_step_s=plain_run_s + self.cost.overhead_s(0, self.batch),
+        )
+        return AtLoad(self.batch, self.context, gamma, spent)
+
+    def _drafts_s(self, survival: Floats, gamma: int) -> float:
+        if not gamma:
+            return 0.0
+        one, two = (self.run_s("draft", tokens, self.context, "target") for tokens in (1, 2))
+        someone_is_behind = 1.0 - (1.0 - float(survival[gamma - 1])) ** self.batch
+        seconds = one + someone_is_behind * (two - one)
+        if gamma > 1:
+            # Draft run i has i more tokens in the cache; from the second on that is gamma / 2 in
+            # the mean, and run times are taken as linear over so few tokens.
+            seconds += (gamma - 1) * self.run_s("draft", 1, self.context + gamma / 2, "draft")
+        return seconds
+
+
+def _checked(survival: npt.ArrayLike, gamma: int, cost: LoadCost) -> Floats:
+    """S_1..S_K, once it reaches ``gamma`` and the cost does."""
+    gamma = whole("gamma", gamma)
+    curve = np.atleast_1d(probabilities("survival", survival))
+    if (np.diff(curve) > 0).any():
+        raise InvalidArgumentError("survival must be non-increasing in the position")
+    if gamma > curve.size:
+        raise UnsupportedError(
+            f"the survival curve ends at position {curve.size}, gamma {gamma} asked for; "
+            "extend it with specsim.extrapolate"
+        )
+    if gamma >= cost.longest:
+        raise UnsupportedError(
+            f"target runs can be priced up to {cost.longest} tokens, gamma {gamma} needs one of "
+            f"{gamma + 1}"
+        )
+    return curve
