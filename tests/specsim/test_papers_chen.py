@@ -14,7 +14,7 @@ from specsim.predict import renewal
 from specsim.schemes.full_cascade import FullCascade
 from specsim.schemes.horizontal import HorizontalCascade
 
-REFERENCE = Path(__file__).parents[1] / "reference"
+REFERENCE = Path(__file__).parents[2] / "studies" / "reference"
 # Leviathan23 Table 3 at temperature 0, target T5-XXL.
 ALPHA = {
     "CNNDM": {"T5-small": 0.65, "T5-base": 0.73},

@@ -1,4 +1,4 @@
-"""Leviathan23's printed numbers, from copies of its tables in tests/reference.
+"""Leviathan23's printed numbers, from copies of its tables in studies/reference.
 
 A printed number is a rounded one, and so are the inputs beside it: the test asks whether some
 alpha and c that round to the printed ones give a value that rounds to the printed one.  EWIF rises
@@ -15,7 +15,7 @@ import pytest
 
 from specsim import evaluate, formulas, optimize
 
-REFERENCE = Path(__file__).parents[1] / "reference"
+REFERENCE = Path(__file__).parents[2] / "studies" / "reference"
 
 
 def rows(name: str) -> list[dict[str, str]]:

@@ -1,0 +1,94 @@
+"""The papers' formula beside the replay, and what following either would have cost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from specsim import formulas
+from studies.study import Measured, Row
+
+SCHEMES, SPECULATIVE, FORCED = "all decoders", "speculative decoding", "batched, forced acceptance"
+
+
+def formula_rows(measured: Measured) -> Iterator[dict[str, Any]]:
+    """Speculative decoding of the profile's pair, at every setting that was decoded.
+
+    The formula takes alpha of the whole profile and, where the run times were measured again
+    between the turns, c from those; else the profile's.
+    """
+    loads = {each.measured.sampling.temperature: each for each in measured.workloads}
+    found = [
+        (SCHEMES, int(row["setting"].removeprefix("draft ")), "calibration", row)
+        for row in measured.decoded
+        if row["scheme"] == "speculative" and row["setting"].startswith("draft ")
+    ]
+    found += [(SPECULATIVE, row["gamma"], row["prompts"], row) for row in measured.speedups]
+    for measurement, gamma, prompts, row in found:
+        load = loads.get(row["temperature"])
+        if load is None:
+            continue
+        formula = row.get("formula_speedup") or load.formula(gamma)
+        tokens = float(formulas.tokens_per_call(load.measured.alpha.best, gamma))
+        yield {
+            "measurement": measurement,
+            "temperature": row["temperature"],
+            "prompts": prompts,
+            "gamma": gamma,
+            "formula_tokens_per_call": tokens,
+            "replay_tokens_per_call": row["predicted_tokens_per_call"],
+            "measured_tokens_per_call": row["measured_tokens_per_call"],
+            "formula_tokens_error": tokens / row["measured_tokens_per_call"] - 1,
+            "replay_tokens_error": row["predicted_tokens_per_call"]
+            / row["measured_tokens_per_call"]
+            - 1,
+            "formula_speedup": formula,
+            "replay_speedup": row["predicted_speedup"],
+            "measured_speedup": row["measured_speedup"],
+            "formula_error": formula / row["measured_speedup"] - 1,
+            "replay_error": row["predicted_speedup"] / row["measured_speedup"] - 1,
+        }
+
+
+def iid_rows(measured: Measured) -> Iterator[dict[str, Any]]:
+    for load in measured.workloads:
+        for predicted in load.predict(range(1, measured.profile.gamma_max + 1)):
+            gamma, alpha = predicted.gamma, load.measured.alpha.best
+            tokens = float(formulas.tokens_per_call(alpha, gamma))
+            speedup = load.formula(gamma)
+            yield {
+                "temperature": load.measured.sampling.temperature,
+                "gamma": gamma,
+                "alpha": alpha,
+                "formula_tokens_per_call": tokens,
+                "replay_tokens_per_call": predicted.tokens_per_call,
+                "tokens_difference": tokens / predicted.tokens_per_call - 1,
+                "formula_speedup": speedup,
+                "replay_speedup": predicted.speedup,
+                "speedup_difference": speedup / predicted.speedup - 1,
+            }
+
+
+def decisions(measured: Measured) -> Iterator[dict[str, Any]]:
+    """The draft length that each would choose where all were decoded; 0 is plain decoding.
+
+    loss : share of the best measured speed that is lost by that choice
+    """
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in measured.speedups:
+        case = f"temperature {row['temperature']:g}, {row['prompts']} prompts"
+        groups[SPECULATIVE, case].append(row)
+    for row in measured.forced:
+        groups[FORCED, f"batch {row['batch']}, context {row['context']}"].append(row)
+    for (measurement, case), rows in groups.items():
+        found = {row["gamma"]: row["measured_speedup"] for row in rows} | {0: 1.0}
+        best = max(found, key=lambda gamma: (found[gamma], -gamma))
+        chosen: dict[str, Any] = {"measured_best": best, "measured_speedup": found[best]}
+        for name in ("predicted", "formula"):
+            if any(row.get(f"{name}_speedup") is None for row in rows):
+                continue
+            said = {row["gamma"]: row[f"{name}_speedup"] for row in rows} | {0: 1.0}
+            choice = max(said, key=lambda gamma: (said[gamma], -gamma))
+            chosen |= {f"{name}_best": choice, f"{name}_loss": 1 - found[choice] / found[best]}
+        yield {"measurement": measurement, "case": case, **chosen}

@@ -1,0 +1,200 @@
+"""The study of Chen23: its printed numbers, the law behind SWI, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from specsim.acceptance import ConstantAcceptance
+from specsim.cost import Cost
+from specsim.laws import TARGET, draft, verify
+from specsim.predict import renewal
+from studies import csdrafting
+from studies import csdrafting_laws as laws
+from studies import csdrafting_paper as paper
+from studies.study import Measured, Tables, reference
+from tests.specsim.test_profiles import write
+
+COSTS = {"middle": 0.2, "draft": 0.1, "max-gram": 0.01}
+RATES = {
+    (TARGET, "middle"): 0.8,
+    (TARGET, "draft"): 0.7,
+    (TARGET, "max-gram"): 0.4,
+    ("middle", "draft"): 0.75,
+    ("middle", "max-gram"): 0.45,
+    ("draft", "max-gram"): 0.5,
+}
+
+
+def decoded_row(setting: str, temperature: float = 0.0) -> dict[str, object]:
+    """What ``validate --scheme`` would count if the law of ``RATES`` and ``COSTS`` were true."""
+    law = laws.law_of(setting, RATES)
+    assert law is not None
+    per_100 = 100 / law.tokens_per_call
+    runs = {name: per_100 * law.calls(name) for name in (TARGET, *COSTS) if law.calls(name)}
+    speed = renewal.speedup(law, Cost(COSTS))
+    return {
+        "temperature": temperature,
+        "scheme": next(
+            scheme
+            for scheme, start in (
+                ("full", "middle, draft"),
+                ("vertical", ("middle reviews", "draft reviews")),
+                ("horizontal", "middle 3"),
+                ("speculative", ""),
+            )
+            if setting.startswith(start)
+        ),
+        "setting": setting,
+        "lossless": True,
+        "measured_tokens_per_call": law.tokens_per_call,
+        "predicted_runs": runs,
+        "measured_runs": runs,
+        "predicted_speedup": speed,
+        "measured_speedup": speed,
+        "measured_low": speed,
+        "measured_high": speed,
+        "accuracy": 0.5,
+        "log_loss": None,
+        "agreement": 1.0,
+    }
+
+
+SETTINGS = (
+    *("draft 2", "draft 4", "draft 8", "middle 4", "Max-Gram 10", "middle 3, draft 3"),
+    *("middle 3, Max-Gram 5", "middle reviews draft 2, twice", "middle reviews draft 2, >= 4"),
+    *("middle reviews Max-Gram 5, >= 4", "draft reviews Max-Gram 5, >= 4"),
+    "middle, draft, Max-Gram",
+)
+
+
+@pytest.fixture(scope="module")
+def papers() -> Tables:
+    """The tables that need no measurement."""
+    return {
+        "table1": [paper.table1_row(row) for row in reference("chen23_table1")],
+        "table2": [paper.table2_row(row) for row in reference("chen23_table2")],
+    }
+
+
+def test_every_number_is_matched_or_explained(papers: Tables) -> None:
+    for check in csdrafting.checks(papers):
+        assert check.matches != bool(check.reason), check
+
+
+def test_every_printed_row_is_checked(papers: Tables) -> None:
+    items = [(check.where, check.item) for check in csdrafting.checks(papers)]
+    assert len(set(items)) == len(items)
+    for row in reference("chen23_table1"):
+        start = f"EWIF, {row['dataset']}, {row['first_drafter']} {row['k_first']}"
+        rest = f", {row['second_drafter']} {row['k_second']}" if row["second_drafter"] else ""
+        assert ("Chen23 Table 1", start + rest) in items
+    for row in reference("chen23_table2"):
+        found = [
+            item
+            for where, item in items
+            if where == f"Chen23 Table 2 ({row['costs']})"
+            and item.split(", ")[1:3] == [row["dataset"], row["drafters"]]
+        ]
+        assert len(found) == 1, row
+
+
+def test_the_true_optimum_beats_every_allocation_of_table_1(papers: Tables) -> None:
+    cnndm = papers["table1"][2]
+    assert cnndm["best_allocation"] == "T5-base 5, T5-small 5"  # errata Chen23 2
+    best = max(
+        paper.t5_speed("CNNDM", {"T5-base": first, "T5-small": second})
+        for first in range(20)
+        for second in range(20)
+    )
+    assert cnndm["best_ewif"] == pytest.approx(best, rel=1e-12)
+    assert best > cnndm["ewif"]
+
+
+def test_the_printed_length_is_the_best_inside_its_band_of_alpha(papers: Tables) -> None:
+    from specsim.decide import optimize
+
+    bands = [row for row in papers["table2"] if row["alpha_low"] is not None]
+    assert len(bands) == 8
+    for row in bands:
+        cost = paper.COSTS[row["costs"]][f"T5-{row['drafters']}"]
+        assert optimize(alpha=row["alpha_low"], c=cost).gamma == int(row["k11"])
+        assert optimize(alpha=row["alpha_low"] - 0.001, c=cost).gamma < int(row["k11"])
+
+
+def test_acceptances_are_found_again_from_counts() -> None:
+    found = laws.acceptances([decoded_row(setting) for setting in SETTINGS], "made up")
+    assert {(row["verifier"], row["drafter"]) for row in found} == set(RATES)
+    for row in found:
+        assert row["alpha"] == pytest.approx(RATES[row["verifier"], row["drafter"]], abs=1e-9)
+
+
+def test_steps_are_those_of_a_slow_count() -> None:
+    # Steps of N tokens, P(N = n) geometric and capped, until four are there.
+    step = verify(draft("inner", 2), {"inner": ConstantAcceptance(0.6)}).token_law()
+
+    def expected(missing: int) -> float:
+        if missing <= 0:
+            return 0.0
+        return 1 + sum(p * expected(missing - n) for n, p in enumerate(step) if n)
+
+    assert laws.steps_to(0.6, 2, 4) == pytest.approx(expected(4), rel=1e-12)
+
+
+def test_costs_are_found_again_from_speeds() -> None:
+    found = laws.costs_as_decoded([decoded_row(setting) for setting in SETTINGS])
+    assert found.pop(TARGET) == pytest.approx(1.0, abs=1e-6)
+    assert found == pytest.approx(COSTS, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """Of models that do just what the law says."""
+    path = write(tmp_path_factory.mktemp("full"))
+    rows = [decoded_row(setting) for setting in SETTINGS]
+    Measured.at(path).beside("decoders").write_text(json.dumps(rows))
+    return csdrafting.compute(Measured.at(path))
+
+
+def test_swi_of_counts_that_follow_the_law_is_the_law(tables: Tables) -> None:
+    assert len(tables["swi"]) == len(SETTINGS)
+    for row in tables["swi"]:
+        for key in ("swi_measured_replayed", "swi_measured_law", "measured_speedup"):
+            assert row["swi_measured"] == pytest.approx(row[key], rel=1e-6), row["setting"]
+        # The profile knows the parameters of its own two models only.
+        assert (row["swi_parameters"] is None) == ("middle" in row["setting"])
+
+
+def test_the_search_finds_no_less_than_its_parts(tables: Tables) -> None:
+    (row,) = tables["search"]
+    assert row["exhaustive"]
+    assert row["best_full"] >= row["decoded_full"]
+    assert row["best_horizontal"] >= row["best_single"] - 1e-12
+    # A cascade without neural drafters is in the grid: Max-Gram alone.
+    alone = sum(0.4**i for i in range(11)) / (1 + COSTS["max-gram"])
+    assert row["best_full"] >= alone - 1e-6
+
+
+def test_the_ablation_takes_what_was_predicted_fastest(tables: Tables) -> None:
+    kinds = {row["cascade"]: row for row in tables["ablation"]}
+    assert kinds.keys() == {"none", "horizontal", "vertical", "both", "copying alone"}
+    for row in tables["swi"]:
+        if row["scheme"] == "vertical":
+            assert row["predicted_speedup"] <= kinds["vertical"]["predicted_speedup"]
+
+
+def test_every_table_has_a_caption_and_a_source(tables: Tables) -> None:
+    assert tables.keys() == csdrafting.CAPTIONS.keys()
+    assert all(row["source"] for rows in tables.values() for row in rows)
+    assert csdrafting.draw(tables).keys() == {"allocation", "positions", "swi", "search"}
+
+
+def test_works_with_a_profile_and_its_traces_alone(tmp_path: Path) -> None:
+    alone = Measured.at(write(tmp_path))
+    tables = csdrafting.compute(alone)
+    assert tables["swi"] == tables["search"] == tables["ablation"] == tables["orderings"] == []
+    assert len(tables["positions"]) == len(alone.workloads) * alone.profile.gamma_max
+    assert "not decoded" in csdrafting.opening(tables)
+    assert csdrafting.draw(tables).keys() == {"allocation", "positions"}
