@@ -14,7 +14,6 @@ last but one again, in its place.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from calibrate.batch.clock import Clock
 from calibrate.batch.ragged import RaggedModel
 from calibrate.decode.engine import wait
 from calibrate.sampling import Sampling
@@ -42,7 +42,7 @@ class Timed:
     blocks : target runs
     tokens : tokens that all rows gained together
     seconds : wall-clock of the stretch
-    target_s, draft_s : seconds in the runs of the models; nan where runs were not waited for
+    target_s, draft_s : seconds in the runs of the models
     draft_runs : runs of the draft, those over two tokens included
     wide_first_runs : draft runs over two tokens, each the first of its block
     """
@@ -73,7 +73,6 @@ def forced(
     blocks: int,
     temperature: float,
     random: np.random.Generator,
-    timed: bool = True,
 ) -> Timed:
     """Decode so many blocks from the caches as they are, with acceptance from a survival curve.
 
@@ -82,8 +81,6 @@ def forced(
     survival : S_1, S_2, ..., at least gamma of them; S_i is the chance that the first i draft
         tokens of a block are all accepted.  Every row draws for itself
     gamma : 0, or no draft, is plain decoding: a target run of one token and a draw
-    timed : wait for every run, so that model and host seconds can be told apart; otherwise only
-        for the end, as users do
     """
     gamma = whole("gamma", gamma) if draft else 0
     draft = draft if gamma else None
@@ -96,7 +93,7 @@ def forced(
     if draft:
         for width in (1, 2):
             draft.prepare(width, longest)
-    decoding = _Decoding(target, draft, gamma, Sampling(temperature), random, timed)
+    decoding = _Decoding(target, draft, gamma, Sampling(temperature), random)
     plan = iter(gains.tolist())
     wait(target.device)
     began = time.perf_counter()
@@ -104,6 +101,7 @@ def forced(
         decoding.block(lambda _: next(plan))
     wait(target.device)
     seconds = time.perf_counter() - began
+    runs = decoding.runs()
     return Timed(
         batch=target.batch,
         context=start,
@@ -111,8 +109,8 @@ def forced(
         blocks=blocks,
         tokens=int(gains.sum()),
         seconds=seconds,
-        target_s=decoding.target_s if timed else math.nan,
-        draft_s=decoding.draft_s if timed else math.nan,
+        target_s=sum(took for model, took in runs if model is target),
+        draft_s=sum(took for model, took in runs if model is draft),
         draft_runs=decoding.draft_runs,
         wide_first_runs=decoding.wide_first_runs,
     )
@@ -138,7 +136,7 @@ def speculate(
     target.prefill(prompts)
     draft.prefill(prompts)
     _check(target, draft, target.longest + wanted + gamma)
-    decoding = _Decoding(target, draft, gamma, Sampling(temperature), random, timed=False)
+    decoding = _Decoding(target, draft, gamma, Sampling(temperature), random)
     decoding.begin(prompts)
     texts: list[list[int]] = [[] for _ in prompts]
 
@@ -209,13 +207,13 @@ class _Decoding:
         gamma: int,
         sampling: Sampling,
         random: np.random.Generator,
-        timed: bool,
     ) -> None:
         self.target, self.draft, self.gamma = target, draft, gamma
-        self.sampling, self.timed = sampling, timed
-        self.target_s = self.draft_s = 0.0
+        self.sampling = sampling
         self.draft_runs = self.wide_first_runs = 0
         device = target.device
+        # Marked before and after every run, of the models listed.
+        self._clock, self._ran = Clock(device), list[RaggedModel]()
         self._random = torch.Generator(device).manual_seed(int(random.integers(2**63)))
         # The last two tokens of each row, made up until ``begin`` says what they are.
         self._last_two = torch.randint(
@@ -233,8 +231,7 @@ class _Decoding:
         """One block; the tokens that each row gained."""
         drafts, q = self._propose()
         ids = torch.cat([self._last_two[:, 1:], drafts], dim=1)
-        logits, seconds = self._read(self.target, ids)
-        self.target_s += seconds
+        logits = self._read(self.target, ids)
         count, token = verify(logits, drafts, q, self.sampling, self._random)
         # All that the host learns of a block, in one transfer.
         rows = torch.cat([drafts, token, count[:, None]], dim=1).tolist()
@@ -254,8 +251,7 @@ class _Decoding:
         if self.draft is None:
             return drafts[0], None
         for _ in range(self.gamma):
-            logits, seconds = self._read(self.draft, ids)
-            self.draft_s += seconds
+            logits = self._read(self.draft, ids)
             self.draft_runs += 1
             self.wide_first_runs += ids.shape[1] - 1
             if self.sampling.greedy:
@@ -266,16 +262,18 @@ class _Decoding:
             drafts.append(ids)
         return torch.cat(drafts, dim=1), torch.stack(laws, dim=1) if laws else None
 
-    def _read(self, model: RaggedModel, ids: torch.Tensor) -> tuple[torch.Tensor, float]:
-        """Logits of a run, and the seconds that it took if it is waited for."""
-        if not self.timed:
-            return model.read(ids), 0.0
-        # Draws may still be under way; they are not the model's.
-        wait(model.device)
-        start = time.perf_counter()
+    def runs(self) -> list[tuple[RaggedModel, float]]:
+        """Every run so far: of which model, and its seconds."""
+        # Between two runs lies an interval that is nobody's.
+        return list(zip(self._ran, self._clock.intervals()[::2], strict=True))
+
+    def _read(self, model: RaggedModel, ids: torch.Tensor) -> torch.Tensor:
+        """Logits of a run."""
+        self._clock.mark()
         logits = model.read(ids)
-        wait(model.device)
-        return logits, time.perf_counter() - start
+        self._clock.mark()
+        self._ran.append(model)
+        return logits
 
     def _settle(self, drafts: torch.Tensor, token: torch.Tensor, gained: list[int]) -> None:
         """Cut the caches back to what each row gained, 0..gamma + 1 tokens."""

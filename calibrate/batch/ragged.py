@@ -10,19 +10,23 @@ rarely change; they are what a recorded or compiled run is kept by.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from transformers import AttentionInterface, DynamicCache
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import Cache
 
-from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError, whole
+from calibrate.batch.cache import (
+    BUCKET,
+    Place,
+    RaggedLayer,
+    check_model,
+    grouped,
+    ordinary_layers,
+    round_up,
+)
+from specsim.checks import InvalidArgumentError, SpecsimError, whole
 
-# A multiple of 8, as the fused kernels of CUDA ask of the rows of a mask.
-BUCKET = 64
 # Runs before a recording: libraries choose kernels and take their memory in the first ones.
 _WARM_UP = 3
 # Tokens of a prompt that are read at once.
@@ -62,13 +66,13 @@ class RaggedModel:
         self.slots = whole("slots", slots, low=1, high=config.max_position_embeddings)
         self.vocabulary: int = vocabulary or config.vocab_size
         self.device: torch.device = next(model.parameters()).device
-        _check(model, self.slots)
+        check_model(model, self.slots)
         with torch.inference_mode():
-            room = _round_up(self.slots)
-            self._place = _Place()
+            room = round_up(self.slots)
+            self._place = Place()
             self._layers = [
-                _Layer(layer.keys, layer.values, self.batch, room, self._place)
-                for layer in _probe(model)
+                RaggedLayer(layer.keys, layer.values, self.batch, room, self._place)
+                for layer in ordinary_layers(model)
             ]
             self._cache = Cache(layers=self._layers)
             self._slot = torch.arange(room, device=self.device)
@@ -115,8 +119,8 @@ class RaggedModel:
         for start in range(0, width, _PIECE):
             piece = ids[:, start : start + _PIECE]
             self._set([start] * self.batch)
-            with _grouped(self.model):
-                self._step(piece, _round_up(start + piece.shape[1]), keep=1)
+            with grouped(self.model):
+                self._step(piece, round_up(start + piece.shape[1]), keep=1)
         self._set([len(text) for text in texts])
 
     @torch.inference_mode()
@@ -125,7 +129,7 @@ class RaggedModel:
         rows, width = ids.shape
         if rows != self.batch:
             raise InvalidArgumentError(f"ids must have {self.batch} rows, got {rows}")
-        bucket = _round_up(self._fits(width))
+        bucket = round_up(self._fits(width))
         logits = self._run(ids, bucket)
         self.lengths.add_(width)
         self._known = [length + width for length in self._known]
@@ -159,7 +163,7 @@ class RaggedModel:
         """
         ids = torch.zeros((self.batch, width), dtype=torch.long, device=self.device)
         first = self._fits(width)
-        for bucket in range(_round_up(first), _round_up(min(longest, self.slots)) + 1, BUCKET):
+        for bucket in range(round_up(first), round_up(min(longest, self.slots)) + 1, BUCKET):
             self._run(ids, bucket)
 
     def _set(self, lengths: list[int]) -> None:
@@ -177,7 +181,7 @@ class RaggedModel:
         return longest
 
     def _run(self, ids: torch.Tensor, bucket: int) -> torch.Tensor:
-        with _grouped(self.model):
+        with grouped(self.model):
             if not self.compiled:
                 return self._step(ids, bucket)
             shape = (ids.shape[1], bucket)
@@ -252,158 +256,3 @@ class _Recorded:
         self._ids.copy_(ids)
         self._graph.replay()
         return self._logits.clone()
-
-
-class _Place:
-    """Where this run's tokens go, the same in every layer.
-
-    at : positions, (B, n)
-    bucket : slots that attention reads
-    """
-
-    at: torch.Tensor
-    bucket: int
-
-
-class _Layer(CacheLayerMixin):  # type: ignore[misc]  # transformers has no types
-    """Keys and values of one layer, (B, H, slots, D) each; a new token's go to its position."""
-
-    is_sliding = False
-
-    def __init__(
-        self, keys: torch.Tensor, values: torch.Tensor, batch: int, slots: int, place: _Place
-    ) -> None:
-        super().__init__()
-        heads, size = keys.shape[1], keys.shape[3]
-        self.keys = keys.new_zeros((batch, heads, slots, size))
-        self.values = values.new_zeros((batch, heads, slots, size))
-        self.place, self.slots = place, slots
-        self.is_initialized = True
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Nothing is left to be done."""
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        where = self.place.at[:, None, :, None].expand_as(key_states)
-        self.keys.scatter_(2, where, key_states)
-        self.values.scatter_(2, where, value_states)
-        return self.keys[:, :, : self.place.bucket], self.values[:, :, : self.place.bucket]
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.place.bucket, 0
-
-    def get_seq_length(self) -> int:
-        # The rows have no common length; models are told all positions.
-        return 0
-
-    def get_max_length(self) -> int:
-        return self.slots
-
-
-def _grouped_attention(
-    module: Any,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor,
-    scaling: float | None = None,
-    **others: Any,
-) -> tuple[torch.Tensor, None]:
-    """Attention of query (B, G H, n, D) to key and value (B, H, S, D) under a mask (B, 1, n, S).
-
-    The G heads that share a key are read as G n queries of it.  Under a mask transformers would
-    write every key and value G times over instead, at every run.
-    """
-    for name in ("softcap", "s_aux", "position_bias"):
-        if others.get(name) is not None:
-            raise UnsupportedError(f"attention with {name} cannot be read in a batch")
-    if (others.get("sliding_window") or key.shape[2]) < key.shape[2]:
-        raise UnsupportedError("attention with a sliding window cannot be read in a batch")
-    batch, heads, width, size = query.shape
-    groups = heads // key.shape[1]
-    if groups > 1:
-        query = query.reshape(batch, key.shape[1], groups * width, size)
-        attention_mask = attention_mask.repeat(1, 1, groups, 1)
-    output = torch.nn.functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=attention_mask, scale=scaling
-    )
-    return output.reshape(batch, heads, width, -1).transpose(1, 2).contiguous(), None
-
-
-_GROUPED = "specsim_grouped"
-AttentionInterface.register(_GROUPED, _grouped_attention)
-
-
-@contextmanager
-def _grouped(model: Any) -> Iterator[None]:
-    """The model with the attention above; others may use the same model with its own."""
-    config = model.config.get_text_config()
-    before = config._attn_implementation
-    config._attn_implementation = _GROUPED
-    try:
-        yield
-    finally:
-        config._attn_implementation = before
-
-
-def _probe(model: Any) -> list[Any]:
-    """The layers of an ordinary cache after a run over one token, which show what is kept."""
-    one = torch.zeros((1, 1), dtype=torch.long, device=next(model.parameters()).device)
-    cache = DynamicCache(config=model.config)
-    with _grouped(model):
-        mask = torch.ones((1, 1, 1, 1), dtype=torch.bool, device=one.device)
-        model(input_ids=one, position_ids=one, attention_mask=mask, past_key_values=cache)
-    for layer in cache.layers:
-        shapes = tuple(layer.keys.shape), tuple(layer.values.shape)
-        if shapes[0] != shapes[1]:
-            raise UnsupportedError(
-                f"{_name(model)} keeps keys {shapes[0]} and values {shapes[1]} of a token, as "
-                "latent attention does; a batch needs keys and values of one shape"
-            )
-    layers: list[Any] = cache.layers
-    return layers
-
-
-def _check(model: Any, slots: int) -> None:
-    """Refuse what the caches above cannot hold, or what rows of a batch would not share."""
-    config = model.config.get_text_config()
-    name = _name(model)
-    told = inspect.signature(model.forward).parameters
-    if (
-        getattr(model.config, "is_encoder_decoder", False)
-        or not getattr(model, "_supports_attention_backend", False)
-        or "position_ids" not in told
-        or "logits_to_keep" not in told
-    ):
-        raise UnsupportedError(
-            f"{name} cannot be read in a batch: it must be a decoder that is told positions and "
-            "attends through the interface of transformers"
-        )
-    for layer in DynamicCache(config=model.config).layers:
-        if isinstance(layer, DynamicSlidingWindowLayer) and layer.sliding_window < _round_up(slots):
-            raise UnsupportedError(
-                f"{name} has a sliding window of {layer.sliding_window} tokens, which a batch can "
-                f"hold only where it hides nothing: slots, rounded up to a multiple of {BUCKET}, "
-                f"must be no more than that, got {slots}"
-            )
-        if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
-            raise UnsupportedError(
-                f"{name} has a cache of kind {type(layer).__name__}, which a batch cannot hold"
-            )
-    turning = getattr(config, "rope_parameters", None) or {}
-    first = turning.get("original_max_position_embeddings") or config.max_position_embeddings
-    if turning.get("rope_type") in ("dynamic", "longrope") and slots > first:
-        raise UnsupportedError(
-            f"{name} turns its positions by the longest text of a batch beyond {first} tokens; "
-            f"slots must be no more than that, got {slots}"
-        )
-
-
-def _name(model: Any) -> str:
-    return type(model).__name__
-
-
-def _round_up(slots: int) -> int:
-    return -(-slots // BUCKET) * BUCKET

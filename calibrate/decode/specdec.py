@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from calibrate.decode.drafters.base import Drafter, Drawing, Rows
+from calibrate.decode.drafter import Drafter, Drawing, Rows
 from calibrate.decode.engine import CachedModel, Decoding, Request
 from calibrate.decode.text import Reader, Text
 from calibrate.sampling import Sampling

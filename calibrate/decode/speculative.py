@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from calibrate.decode.drafters.base import Drafter, Drawing
+from calibrate.decode.drafter import Drafter, Drawing
 from calibrate.decode.drafters.neural import Neural
 from calibrate.decode.engine import CachedModel, Decoding, Request
 from calibrate.decode.text import Text

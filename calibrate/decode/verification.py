@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from calibrate.decode.drafters.base import Drafter, Drawing, Rows, join
+from calibrate.decode.drafter import Drafter, Drawing, Rows, join
 from calibrate.decode.text import Reader, Text
 from calibrate.sampling import Sampling
 from specsim.rules import (

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from calibrate.decode.drafters.base import Drafter, Drawing
+from calibrate.decode.drafter import Drafter, Drawing
 from calibrate.decode.drafters.counts import PairCounts
 from calibrate.decode.engine import CachedModel, Decoding
 from calibrate.decode.plain import plain

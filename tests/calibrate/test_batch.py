@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from functools import cache
 from itertools import product
@@ -242,12 +241,9 @@ def test_all_or_nothing_is_accepted(batch: int) -> None:
 
 def test_plain_decoding_needs_no_draft() -> None:
     target, _ = pair(2)
-    spent = forced(target, None, 4, [], 7, 0.0, np.random.default_rng(0), timed=False)
-    assert (spent.gamma, spent.tokens, spent.draft_runs) == (0, 14, 0)
-    assert spent.seconds > 0
-    assert math.isnan(spent.target_s)
-    assert math.isnan(spent.draft_s)
-    assert math.isnan(spent.overhead_s)
+    spent = forced(target, None, 4, [], 7, 0.0, np.random.default_rng(0))
+    assert (spent.gamma, spent.tokens, spent.draft_runs, spent.draft_s) == (0, 14, 0, 0.0)
+    assert 0 < spent.target_s < spent.seconds
 
 
 def test_acceptance_follows_the_survival_curve() -> None:
@@ -263,7 +259,7 @@ def test_acceptance_follows_the_survival_curve() -> None:
     steps = np.arange(4)
     law = -np.diff([*curve[:4], 0.0])
     mean = law @ steps
-    deviation = math.sqrt((law @ steps**2 - mean**2) * 160)
+    deviation = np.sqrt((law @ steps**2 - mean**2) * 160)
     assert abs(spent.tokens - 160 * (1 + mean)) < 5 * deviation
 
 

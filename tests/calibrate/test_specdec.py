@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from calibrate.decode.drafter import Lookup, Rows
 from calibrate.decode.drafters import Drafter, Drawing, Neural
-from calibrate.decode.drafters.base import Lookup, Rows
 from calibrate.decode.engine import CachedModel
 from calibrate.decode.plain import plain
 from calibrate.decode.specdec import MaskDrafter, specdec

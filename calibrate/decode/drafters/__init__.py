@@ -1,8 +1,8 @@
-"""What proposes tokens; ``drafters.base`` says what a drafter is and what a new one needs."""
+"""What proposes tokens; ``decode.drafter`` says what a drafter is and what a new one needs."""
 
 from __future__ import annotations
 
-from calibrate.decode.drafters.base import Drafter, Drawing, Rows
+from calibrate.decode.drafter import Drafter, Drawing, Rows
 from calibrate.decode.drafters.copying import MaxGram, PromptLookup
 from calibrate.decode.drafters.counts import Bigram, PairCounts, Unigram, read_pair_counts
 from calibrate.decode.drafters.full_cascade import full_cascade, standardized_improvement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calibrate.decode.drafters.base import Drawing, Lookup, Rows
+from calibrate.decode.drafter import Drawing, Lookup, Rows
 from calibrate.decode.drafters.counts import Counting, PairCounts
 from specsim.checks import whole
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from calibrate.decode.drafters.base import Drafter
+from calibrate.decode.drafter import Drafter
 from calibrate.decode.drafters.horizontal import Horizontal
 from calibrate.decode.drafters.vertical import VerticalAtLeast
 from calibrate.decode.engine import CachedModel, Decoded

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from calibrate.decode.drafters.base import Drafter, Drawing, Rows, join, sources
+from calibrate.decode.drafter import Drafter, Drawing, Rows, join, sources
 from calibrate.decode.engine import CachedModel, DecodingError
 from calibrate.decode.text import Text
 from calibrate.decode.verification import drawing_for, emitted, lenient, verify_rows, verify_tokens
