@@ -27,6 +27,8 @@ from specsim.files import write_atomically
 _STREAK = 3
 # Blocks of a stretch of decoding, which a cell has room for.
 BLOCKS = 6
+# Overhead is a small part of a block, so it is measured in so many times fewer turns.
+_FEWER = 4
 # Contexts where none are asked for, as far as the models can read them.
 _USUAL_CONTEXTS = (512, 4096)
 
@@ -252,7 +254,7 @@ def _overhead(
     for temperature in settings.temperatures:
         for gamma in overhead_gammas(settings.gamma_max):
             seconds = []
-            for turn in range(settings.repeats + 1):
+            for turn in range(1 + max(2, settings.repeats // _FEWER)):
                 for model in models.values():
                     model.rewind(model.longest - cell.context)
                 found = forced(

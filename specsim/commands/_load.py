@@ -72,11 +72,22 @@ class Load:
             return []
         return [setting for setting in settings if not cost.covers(setting.batch, setting.context)]
 
-    def contexts(self, asked: Sequence[int] | None, usual: Sequence[int]) -> list[int]:
-        """The contexts asked for, or else the usual ones as far as the models go."""
+    def batches(self, asked: Sequence[int] | None) -> list[int]:
+        """The batches asked for, or else those that were measured, or the usual ones."""
+        from specsim.load_cost import MeasuredLoadCost
+
+        measured = self.cost.batches if isinstance(self.cost, MeasuredLoadCost) else _BATCHES
+        return sorted(set(asked or measured))
+
+    def contexts(self, asked: Sequence[int] | None) -> list[int]:
+        """The contexts asked for, or else those that were measured, or the usual ones."""
+        from specsim.load_cost import MeasuredLoadCost
+
         limit = self.context
         if asked is None:
-            return sorted({min(context, limit or context) for context in usual})
+            return list(
+                self.cost.contexts if isinstance(self.cost, MeasuredLoadCost) else _CONTEXTS
+            )
         if limit is not None and max(asked) > limit:
             raise InvalidArgumentError(
                 f"--context must be <= {limit}, which is all that the models take, got {max(asked)}"
@@ -189,10 +200,10 @@ def optimize_by_load(given: dict[str, Any], output_format: str) -> None:
     figure = given["figure"]
     if figure is not None and (figure.suffix != ".png" or not figure.parent.is_dir()):
         raise InvalidArgumentError(f"--figure {figure} must be a .png in a folder that exists")
-    batches = sorted(set(given["batch"] or _BATCHES))
-    found = []
-    for load in loads(given):
-        found.append((load, _cells(load, batches, load.contexts(given["context"], _CONTEXTS))))
+    found = [
+        (load, _cells(load, load.batches(given["batch"]), load.contexts(given["context"])))
+        for load in loads(given)
+    ]
     click.echo(render([row for found_ in found for row in _rows(*found_)], output_format, _TITLE))
     for load, cells in found:
         for line in _sentences(load, cells):

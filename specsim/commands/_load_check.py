@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from specsim.checks import InvalidArgumentError
-from specsim.commands._load import loads
-from specsim.commands._models import load_measured, progress_bar
+from specsim.commands._load import Load, loads
+from specsim.commands._models import load_measured, need_torch, progress_bar
+
+if TYPE_CHECKING:
+    from specsim.load_cost import MeasuredLoadCost
 
 # What a person reads; json and csv have every column.
 _FOR_PEOPLE = (
@@ -48,36 +51,21 @@ def run(
     **given: Any,
 ) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, one per batch, context and draft length."""
-    from specsim.load_cost import MeasuredLoadCost
     from specsim.profiles import read_profile
 
+    need_torch()
     profile = read_profile(path)
-    asked = {"profile": path, "temperature": temperature, "alpha": alpha, "mode": mode}
-    found = loads(asked)
+    found = loads({"profile": path, "temperature": temperature, "alpha": alpha, "mode": mode})
+    work = [(load, *_cells(load, batch, context, gamma)) for load in found]
     target, draft = load_measured(profile, given)
-    from calibrate.grid import room
     from calibrate.validate_load import compare_cell, decode_cell
 
     rows = []
     with progress_bar() as progress:
-        task = progress.add_task("decoding", total=None)
-        for load in found:
-            cost = load.cost
-            assert isinstance(cost, MeasuredLoadCost)
-            gammas = gamma or tuple(range(1, load.gamma_max + 1))
-            if max(gammas) > load.gamma_max:
-                raise InvalidArgumentError(
-                    f"--gamma must be in [1, {load.gamma_max}] with this profile, got {max(gammas)}"
-                )
-            longest = (load.context or 0) - room(max(gammas))
-            contexts = context or cost.contexts
-            if max(contexts) > longest:
-                raise InvalidArgumentError(
-                    f"--context must be <= {longest} with these models, got {max(contexts)}"
-                )
+        task = progress.add_task("decoding", total=sum(len(cells) for *_, cells in work))
+        for load, cost, gammas, cells in work:
             survival = load.survival.tolist()
-            cells = [(b, c) for c in contexts for b in batch or cost.batches]
-            progress.update(task, total=len(cells) * len(found))
+            temperature = load.temperature or 0.0
             for size, tokens in cells:
                 decoded = decode_cell(
                     target,
@@ -86,16 +74,42 @@ def run(
                     tokens,
                     gammas,
                     survival,
-                    load.temperature or 0.0,
+                    temperature,
                     turns,
                     cost.mode == "compiled",
                     seed,
                 )
                 compared = compare_cell(decoded, cost, survival, size, tokens)
-                measured = {"temperature": load.temperature, "mode": cost.mode}
+                measured = {"temperature": temperature, "mode": cost.mode}
                 rows += [{**measured, **row} for row in compared]
                 progress.advance(task)
     return rows
+
+
+def _cells(
+    load: Load,
+    batch: tuple[int, ...] | None,
+    context: tuple[int, ...] | None,
+    gamma: tuple[int, ...] | None,
+) -> tuple[MeasuredLoadCost, tuple[int, ...], list[tuple[int, int]]]:
+    """The cost of one setting, the draft lengths, and every batch and context."""
+    from calibrate.grid import room
+    from specsim.load_cost import MeasuredLoadCost
+
+    assert isinstance(load.cost, MeasuredLoadCost)
+    assert load.context is not None, "a profile says what its models can read"
+    gammas = gamma or tuple(range(1, load.gamma_max + 1))
+    if max(gammas) > load.gamma_max:
+        raise InvalidArgumentError(
+            f"--gamma must be in [1, {load.gamma_max}] with this profile, got {max(gammas)}"
+        )
+    longest = load.context - room(max(gammas))
+    contexts = load.contexts(context)
+    if max(contexts) > longest:
+        raise InvalidArgumentError(
+            f"--context must be <= {longest} with these models, got {max(contexts)}"
+        )
+    return load.cost, gammas, [(b, c) for c in contexts for b in load.batches(batch)]
 
 
 def show(rows: Sequence[Mapping[str, Any]], output_format: str) -> None:

@@ -165,16 +165,23 @@ def load_measured(profile: Profile, given: dict[str, Any]) -> tuple[Any, Any]:
     return target, draft
 
 
-def _place(given: dict[str, Any]) -> tuple[Any, Any]:
-    """The device and the number type that the options say; sets the number of threads."""
+def need_torch() -> None:
+    """Say what to install where models cannot be run."""
     try:
-        import torch
+        import torch  # noqa: F401
         import transformers  # noqa: F401
     except ImportError as error:
         raise SpecsimError(
             f"measuring needs {error.name}, which is not installed: "
             "pip install 'specsim[calibrate]'"
         ) from None
+
+
+def _place(given: dict[str, Any]) -> tuple[Any, Any]:
+    """The device and the number type that the options say; sets the number of threads."""
+    need_torch()
+    import torch
+
     device = _device(given["device"])
     embedded = given["target"].startswith("embedded/")
     if given["threads"] or embedded:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option(
     "--context",
     type=Whole(),
-    help="Tokens in the cache of each request. [default: 512, or all that the models take]",
+    help="Tokens in the cache of each request. [default: the smallest in the profile, or 512]",
 )
 @click.option(
     "--most", type=Whole(1), default=256, show_default=True, help="Largest batch to plan for."
@@ -62,7 +62,7 @@ def command(
     load = _one(loads(given))
     draft = _draft_name(engine, chosen, model, load)
     asked = None if context is None else [context]
-    schedule = _schedule(load, load.contexts(asked, [512])[0], most)
+    schedule = _schedule(load, load.contexts(asked)[0], most)
     if not largest(schedule):
         click.echo("speculation never pays here: leave it off", err=True)
         return 1

@@ -51,12 +51,13 @@ class _Optimize(SchemeGroup):
 @click.option(
     "--batch",
     type=WholeRange(1),
-    help="Requests that share iterations: the best length of each. [default: 1,2,4,...,256]",
+    help="Requests that share iterations: the best length of each. "
+    "[default: as in the profile, or 1,2,4,...,256]",
 )
 @click.option(
     "--context",
     type=WholeRange(),
-    help="Tokens in the cache of each request. [default: 512,4096, as far as the models go]",
+    help="Tokens in the cache of each request. [default: as in the profile, or 512,4096]",
 )
 @load_options
 @click.option("--figure", type=click.Path(path_type=Path), help="Heat map to write, a PNG.")

@@ -49,6 +49,7 @@ class Accelerator:
 
 
 _NVIDIA = "https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center"
+_P100 = "https://images.nvidia.com/content/tesla/pdf/nvidia-tesla-p100-PCIe-datasheet.pdf"
 _V100 = (
     "https://images.nvidia.com/content/technologies/volta/pdf/"
     "volta-v100-datasheet-update-us-1165301-r5.pdf"
@@ -94,6 +95,8 @@ _AMPERE = {**_both(312), "float32": 19.5, "int8": 624}
 _HOPPER = {**_both(989.4), "float32": 67, "fp8": 1978.9, "int8": 1978.9}
 
 _ROWS = (
+    # Pascal has no tensor units: float16 runs on the same units as float32, two at a time.
+    _row("P100-PCIe-16GB", 16, 732, _P100, {"float16": 18.7, "float32": 9.3}),
     # Volta and Turing have tensor units for float16 and none for bfloat16.
     _row("V100-PCIe-16GB", 16, 900, _V100, {"float16": 112, "float32": 14}),
     _row("V100-SXM2-16GB", 16, 900, _V100, {"float16": 125, "float32": 15.7}),

@@ -665,22 +665,24 @@ def test_files(tmp_path: Path) -> None:
 # --- the table ---------------------------------------------------------------------------------
 
 
-# Vendors' data sheets, dense bf16 TFLOP/s and GB/s, written down apart from the table.
+# Vendors' data sheets, dense TFLOP/s and GB/s, written down apart from the table.
 @pytest.mark.parametrize(
-    ("name", "tera", "giga"),
+    ("name", "number_type", "tera", "giga"),
     [
-        ("A100-80GB-SXM", 312, 2039),
-        ("H100-SXM", 989.4, 3350),
-        ("H200", 989.4, 4800),
-        ("L40S", 362, 864),
-        ("MI300X", 1307.4, 5300),
-        ("TPU-v4", 275, 1200),
-        ("TPU-v5e", 197, 819),
+        ("P100-PCIe-16GB", "float16", 18.7, 732),
+        ("P100-PCIe-16GB", "float32", 9.3, 732),
+        ("A100-80GB-SXM", "bfloat16", 312, 2039),
+        ("H100-SXM", "bfloat16", 989.4, 3350),
+        ("H200", "bfloat16", 989.4, 4800),
+        ("L40S", "bfloat16", 362, 864),
+        ("MI300X", "bfloat16", 1307.4, 5300),
+        ("TPU-v4", "bfloat16", 275, 1200),
+        ("TPU-v5e", "bfloat16", 197, 819),
     ],
 )
-def test_data_sheets(name: str, tera: float, giga: float) -> None:
+def test_data_sheets(name: str, number_type: str, tera: float, giga: float) -> None:
     row = hardware.accelerator(name)
-    assert row.peak("bfloat16") == pytest.approx(tera * 1e12)
+    assert row.peak(number_type) == pytest.approx(tera * 1e12)
     assert row.bandwidth == pytest.approx(giga * 1e9)
 
 
@@ -690,5 +692,6 @@ def test_rows_are_complete() -> None:
         assert row.source.startswith("https://")
         assert set(row.peak_flops) <= set(hardware.NUMBER_BYTES)
         # Bytes and FLOPs per second are of the same kind on every card: a slip by 1000 shows.
+        # The P100, without tensor units, multiplies least for what it reads.
         assert 8e9 < row.memory < 3e11
-        assert 50 < max(row.peak_flops.values()) / row.bandwidth < 1000
+        assert 20 < max(row.peak_flops.values()) / row.bandwidth < 1000

@@ -1,0 +1,136 @@
+"""Batches at a forced acceptance, beside what was predicted of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calibrate.batch.forced import Timed
+from calibrate.validate_load import Stretches, compare_cell
+from specsim.load import at_load
+from specsim.profiles import Whom, read_profile
+from tests.specsim.test_cli import fail, run
+
+CURVE = [0.8, 0.6, 0.5, 0.4]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A made-up machine: seconds of everything, a draft run a twentieth of a target run."""
+
+    overhead: float = 0.01
+    longest: int = 5
+
+    def run_s(
+        self, model: Whom, tokens: int, batch: int, context: float, follows: Whom = "draft"
+    ) -> float:
+        return (1.0 if model == "target" else 0.05) * (1 + 0.02 * tokens * batch)
+
+    def overhead_s(self, gamma: int, batch: int) -> float:
+        return self.overhead
+
+
+def stretches(cost: Made, gamma: int, batch: int, slower: float = 1.0) -> Stretches:
+    """Three stretches of two blocks that took what ``cost`` says, everything times ``slower``."""
+    spent = at_load(CURVE, cost, gamma, batch, 64).spent
+    target, draft = 2 * spent.verify_s * slower, 2 * spent.draft_s * slower
+    seconds = target + draft + 2 * spent.overhead_s * slower
+    one = Timed(batch, 64, gamma, 2, 2 * batch, seconds, target, draft, 2 * gamma, 0)
+    return Stretches((one, one, one))
+
+
+def test_a_machine_that_does_what_was_predicted_has_no_error() -> None:
+    cost = Made()
+    decoded = {gamma: stretches(cost, gamma, 4) for gamma in range(5)}
+    rows = compare_cell(decoded, cost, CURVE, 4, 64)
+    assert [row["gamma"] for row in rows] == [1, 2, 3, 4]
+    for row in rows:
+        assert row["relative_error"] == pytest.approx(0, abs=1e-12)
+        assert row["predicted_best"] == row["measured_best"]
+        assert row["loss"] == 0
+
+
+def test_what_was_mispriced_bears_the_error() -> None:
+    cost = Made()
+    decoded = {gamma: stretches(cost, gamma, 4) for gamma in range(5)}
+    rows = compare_cell(decoded, Made(overhead=0.3), CURVE, 4, 64)
+    for row in rows:
+        budget = sum(value for name, value in row.items() if name.startswith("budget_"))
+        assert budget == pytest.approx(np.log1p(row["relative_error"]))
+        assert row["relative_error"] > 0  # plain steps were overpriced most
+        assert row["budget_acceptance"] == 0
+
+
+def test_a_slow_draft_length_is_found_out() -> None:
+    """What is predicted best is decoded at half the speed: following it costs what it costs."""
+    cost = Made()
+    decoded = {gamma: stretches(cost, gamma, 1) for gamma in range(5)}
+    best = compare_cell(decoded, cost, CURVE, 1, 64)[0]["predicted_best"]
+    decoded[best] = stretches(cost, best, 1, slower=2.0)
+    rows = compare_cell(decoded, cost, CURVE, 1, 64)
+    speeds = {row["gamma"]: row["measured_speedup"] for row in rows} | {0: 1.0}
+    assert rows[0]["measured_best"] == max(speeds, key=lambda gamma: speeds[gamma]) != best
+    assert rows[0]["loss"] == pytest.approx(1 - speeds[best] / max(speeds.values()))
+
+
+@pytest.fixture(scope="module")
+def costs(tiny_family: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Costs of a shape and of a model."""
+    from specsim.cli import main
+
+    out = tmp_path_factory.mktemp("costs") / "costs.json"
+    with pytest.raises(SystemExit, match="0"):
+        main(
+            [
+                *(
+                    "calibrate",
+                    "--cost-only",
+                    "--target",
+                    str(tiny_family["target"] / "config.json"),
+                ),
+                *("--draft", str(tiny_family["draft"]), "--device", "cpu", "--threads", "1"),
+                *("--batch", "1,2", "--context", "8,16", "--gamma-max", "2", "--repeats", "2"),
+                *("--temperature", "0", "--out", str(out)),
+            ]
+        )
+    return out
+
+
+def test_validate_forced_as_it_is_typed(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["validate", str(costs), "--forced", "--alpha", "0.7", "--requests", "2"]
+    loose = ["--median-tolerance", "9", "--tolerance", "99", "--format", "json"]
+    code, out, err = run(capsys, *words, *loose)
+    rows = json.loads(out)
+    cells = [(row["context"], row["batch"], row["gamma"]) for row in rows]
+    assert cells == [(c, b, g) for c in (8, 16) for b in (1, 2) for g in (1, 2)]
+    for row in rows:
+        assert row["tokens_per_call"] == pytest.approx(1.7 if row["gamma"] == 1 else 2.19)
+        assert row["measured_low"] <= row["measured_speedup"] <= row["measured_high"]
+        assert 1 <= row["drawn_tokens_per_call"] <= row["gamma"] + 1
+    assert code in (0, 1), err  # such small models are all noise: a cell may lose speed
+    assert "best draft length as predicted in" in err
+    assert read_profile(costs).target.config is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "--alpha is missing"),
+        (["--alpha", "0.5", "--gamma", "7"], "--gamma must be in [1, 2]"),
+        (["--alpha", "0.5", "--context", "120"], "--context must be <= "),
+        (["--alpha", "0.5", "--scheme", "all"], "do not go with --forced"),
+    ],
+)
+def test_wrong_words_are_refused(
+    costs: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    found = fail(capsys, "validate", str(costs), "--forced", *words)
+    assert message in found
+
+
+def test_options_of_forced_need_it(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--batch goes with --forced" in fail(capsys, "validate", str(costs), "--batch", "2")
