@@ -131,11 +131,16 @@ def fits(rows: Iterable[GridTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:
     """A profile's grid, by mode and kind of run; from the medians of its cells."""
     points: dict[tuple[Mode, Kind], list[GridPoint]] = {}
     for row in rows:
-        after_target: Kind = "first draft" if row.follows == "target" else "next draft"
-        kind: Kind = "target" if row.model == "target" else after_target
         point = GridPoint(row.tokens, row.batch, row.context, median(row.seconds))
-        points.setdefault((row.mode, kind), []).append(point)
+        points.setdefault((row.mode, kind_of(row)), []).append(point)
     return {key: FittedRunTimes.of(found) for key, found in points.items()}
+
+
+def kind_of(row: GridTime) -> Kind:
+    """Which of the three kinds of run a cell of the grid is."""
+    if row.model == "target":
+        return "target"
+    return "first draft" if row.follows == "target" else "next draft"
 
 
 def _fit(points: Sequence[GridPoint]) -> Floats:

@@ -1,0 +1,72 @@
+"""How far off are fitted run times at batches, contexts and widths that were not measured?
+
+    OMP_NUM_THREADS=1 python benchmarks/run_time_fit.py [--repeats 8]
+
+Times a grid of the embedded family and, in between and in random order, cells off that grid; fits
+the grid alone (``specsim.fitted``) and compares at the others.  A median error of 6 % is allowed.
+Beside it stands how much two measurements of the same cell differ, as half of the cells' turns
+against the other half: no fit can do better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from itertools import product
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import numpy as np
+import torch
+
+from calibrate.grid import GridSettings, measure_grid
+from calibrate.models import load
+from specsim.fitted import fits, kind_of
+from specsim.profiles import GridTime
+
+BATCHES, CONTEXTS = (1, 2, 4, 8, 16, 32), (112, 448)
+HELD_BATCHES, HELD_CONTEXTS = (3, 6, 12, 24), (192, 320)
+GAMMA_MAX = 8
+ALLOWED = 0.06
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--repeats", type=int, default=8)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    target, draft = (
+        load(f"embedded/{name}", torch.device("cpu"), torch.float32).model
+        for name in ("target", "small")
+    )
+    grid, held = list(product(BATCHES, CONTEXTS)), list(product(HELD_BATCHES, HELD_CONTEXTS))
+    rows: dict[tuple[int, int], list[GridTime]] = {}
+    cells = [*grid, *held]
+    for index in np.random.default_rng(0).permutation(len(cells)).tolist():
+        batch, context = cells[index]
+        settings = GridSettings((batch,), (context,), GAMMA_MAX, arguments.repeats, (0.0,))
+        with tempfile.TemporaryDirectory() as work:
+            found = measure_grid(target, draft, settings, Path(work))
+        rows[batch, context] = msgspec.convert(found.times, list[GridTime])
+    fitted = fits(row for cell in grid for row in rows[cell])
+    reference = fits(row for cell in held for row in rows[cell])
+    print(f"{'run':14}{'points':>8}{'median error':>14}{'worst':>8}{'halves differ':>15}")
+    errors = []
+    for (mode, kind), times in fitted.items():
+        points = reference[mode, kind].points
+        missed = [abs(times(p.tokens, p.batch, p.context) / p.seconds - 1) for p in points]
+        errors += missed
+        same = [row for cell in held for row in rows[cell] if kind_of(row) == kind]
+        halves = [abs(median(row.seconds[::2]) / median(row.seconds[1::2]) - 1) for row in same]
+        print(
+            f"{kind:14}{len(points):8d}{np.median(missed):14.1%}{max(missed):8.1%}"
+            f"{np.median(halves):15.1%}"
+        )
+    print(f"all: median {np.median(errors):.1%}, worst {max(errors):.1%} ({ALLOWED:.0%} allowed)")
+    return 1 if np.median(errors) > ALLOWED else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
