@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
 from calibrate import corpus
-from calibrate.decode.bild import Policy, bild, rollbacks
+from calibrate.decode.bild import Policy, bild
 from calibrate.decode.specdec import MaskDrafter, specdec
 from calibrate.models import Pair
 from calibrate.sampling import Sampling
@@ -148,7 +148,7 @@ def bild_costs(
             pair.target.end_of_text,
         ).finish()
         calls, runs = calls + decoded.calls, runs + decoded.draft.count
-        back += rollbacks(decoded)
+        back += decoded.rejections
         target.reset()
         rows = target.read(torch.tensor([[*prompt, *decoded.tokens[:-1]]]))[len(prompt) - 1 :]
         rows = rows.float().log_softmax(-1)

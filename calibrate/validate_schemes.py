@@ -242,6 +242,9 @@ def _row(
         "exact": exact,
         "predicted_runs": {model: 100 * each[0] for model, each in figures.items()},
         "measured_runs": {model: 100 * each[1] for model, each in figures.items()},
+        "measured_rejections": 100
+        * sum(each.rejections for each in decoded)
+        / float(lengths.sum()),
         "runs_z": {model: each[2] for model, each in figures.items()},
         "approximate": sorted(setting.approximate),
         "counts_as_predicted": all(_as_predicted(*each) for each in figures.values()),

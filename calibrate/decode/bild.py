@@ -87,12 +87,6 @@ def fallbacks(decoded: Decoded) -> int:
     return decoded.draft.count - sum(decoded.drafted)
 
 
-def rollbacks(decoded: Decoded) -> int:
-    """Blocks in which a token of the small model was replaced."""
-    blocks = zip(decoded.accepted, decoded.drafted, strict=True)
-    return sum(accepted < drafted for accepted, drafted in blocks)
-
-
 @torch.inference_mode()
 def _blocks(
     request: Request,

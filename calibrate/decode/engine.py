@@ -169,6 +169,12 @@ class Decoded:
         return self.target.count
 
     @property
+    def rejections(self) -> int:
+        """Blocks in which a draft token was replaced: BiLD's rollbacks."""
+        blocks = zip(self.accepted, self.drafted, strict=True)
+        return sum(accepted < drafted for accepted, drafted in blocks)
+
+    @property
     def overhead_s(self) -> float:
         """Host seconds outside the model runs."""
         return self.seconds - self.target.seconds - self.draft.seconds

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from calibrate.decode.beam import Beams, beam_search
-from calibrate.decode.bild import Policy, bild, rollbacks
+from calibrate.decode.bild import Policy, bild
 from calibrate.decode.drafters import (
     Bigram,
     Drafter,
@@ -110,7 +110,7 @@ def and_a_bonus(result: Decoded) -> Counter[int]:
 
 
 def and_rescored(result: Decoded) -> Counter[int]:
-    return and_a_bonus(result) + Counter({1: rollbacks(result)})
+    return and_a_bonus(result) + Counter({1: result.rejections})
 
 
 def without_bonus(result: Decoded) -> Counter[int]:
