@@ -3,14 +3,17 @@
 Everything is measured on the embedded family, in short turns and random order, and given as
 ratios, since machines drift.
 
-    OMP_NUM_THREADS=1 python benchmarks/engine_speed.py [--requests 12] [--tokens 48]
+    OMP_NUM_THREADS=1 python benchmarks/engine_speed.py [--requests 12] [--tokens 48] [--compiled]
 
 Assisted generation: target runs per second of the greedy speculative loop, from the end of the
 first target run of a request to the end of its last, on both sides by hooks on the target's
 forward.  So the prompt, and what ``generate`` prepares once a request, are left out; a second
 column has whole requests.  Both must give the same text in as many target runs.  At least 1.5
 is wanted.  "no overhead" is the loop's ratio if our time outside the model runs were nothing:
-both sides run the same forward of the same models, so no loop around it can do better.
+both sides run the same forward of the same models, so no loop around it can do better.  With
+--compiled our side is the loop for batches (``calibrate.batch``), at batch 1, over models compiled
+by torch.compile, which ``generate`` cannot do with caches that are cut back; compiling takes some
+minutes and is not timed.  Then this is what is judged.
 
 Overhead: host time outside the model runs, as a share of the time in them.  At most 15 % is
 wanted.
@@ -31,6 +34,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from calibrate.batch.forced import speculate
+from calibrate.batch.ragged import RaggedModel
 from calibrate.decode.bild import Policy, bild
 from calibrate.decode.drafters import Neural, Vertical
 from calibrate.decode.engine import CachedModel, Decoding
@@ -56,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--requests", type=int, default=12)
     parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--compiled", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     family = {
@@ -64,7 +70,7 @@ def main() -> None:
     prompts = held_out_prompts(family["target"].tokenizer, PROMPT, arguments.requests)
     gc.collect()
     gc.freeze()
-    reached = against_assisted(family, prompts, arguments.tokens)
+    reached = against_assisted(family, prompts, arguments.tokens, arguments.compiled)
     for sampling in (Sampling(0.0), Sampling(1.0)):
         reached &= overhead(family, prompts, arguments.tokens, sampling)
     sys.exit(not reached)
@@ -104,14 +110,18 @@ class Request:
     gamma: int
     tokens: int
     clock: Clock
+    compiled: tuple[RaggedModel, RaggedModel] | None = None
 
 
-def against_assisted(family: Mapping[str, Loaded], prompts: list[Prompt], tokens: int) -> bool:
+def against_assisted(
+    family: Mapping[str, Loaded], prompts: list[Prompt], tokens: int, compiled: bool
+) -> bool:
     """Print a row for every draft and gamma; whether all reach the wanted ratio."""
     target = family["target"]
     clock = Clock()
     hook = target.model.register_forward_hook(clock)
     order = np.random.default_rng(0)
+    recorded = compile_family(tokens, clock) if compiled else {}
     print("target runs per second, ours over assisted generation (median and quartiles)")
     print(
         "draft   gamma   loop                 whole request        no overhead   "
@@ -119,10 +129,11 @@ def against_assisted(family: Mapping[str, Loaded], prompts: list[Prompt], tokens
     )
     reached = True
     for name, gamma in product(("small", "middle"), ASSISTED_GAMMAS):
-        request = Request(target, family[name], gamma, tokens, clock)
+        both = (recorded["target"], recorded[name]) if compiled else None
+        request = Request(target, family[name], gamma, tokens, clock, both)
         pairs = []
         for prompt in [prompts[0], *prompts]:  # the first one warms up
-            ways = (ours, assisted)
+            ways = (ours_compiled if compiled else ours, assisted)
             done = {way: ways[way](request, prompt) for way in order.permutation(2).tolist()}
             if (done[0].text, done[0].runs) != (done[1].text, done[1].runs):
                 sys.exit(f"texts or target runs differ: {done[0]} and {done[1]}")
@@ -158,6 +169,44 @@ def ours(request: Request, prompt: Prompt) -> Timed:
     ends = clock.ends[1:]  # the first run read the prompt
     in_models = 1 - decoded.overhead_s / decoded.seconds
     return Timed(decoded.tokens, len(ends), ends[-1] - ends[0], whole, in_models)
+
+
+def compile_family(tokens: int, clock: Clock) -> dict[str, RaggedModel]:
+    """Compiled models of their own, since hooks do not go with compiling."""
+    slots = PROMPT + tokens + max(ASSISTED_GAMMAS) + 1
+    found = {
+        name: RaggedModel(
+            load(f"embedded/{name}", CPU, torch.float32).model, 1, slots, compiled=True
+        )
+        for name in ("target", "small", "middle")
+    }
+    for name, model in found.items():
+        widths = [gamma + 1 for gamma in ASSISTED_GAMMAS] if name == "target" else [1, 2]
+        for width in widths:
+            model.prepare(width, slots)
+    run = found["target"].read
+
+    def timed(ids: torch.Tensor) -> torch.Tensor:
+        logits = run(ids)
+        clock()
+        return logits
+
+    found["target"].read = timed  # type: ignore[method-assign]
+    return found
+
+
+def ours_compiled(request: Request, prompt: Prompt) -> Timed:
+    assert request.compiled is not None
+    target, draft = request.compiled
+    clock = request.clock
+    clock.ends.clear()
+    start = time.perf_counter()
+    (text,) = speculate(
+        target, draft, [prompt], request.gamma, request.tokens, 0.0, np.random.default_rng(0)
+    )
+    whole = time.perf_counter() - start
+    ends = clock.ends
+    return Timed(text, len(ends), ends[-1] - ends[0], whole)
 
 
 def assisted(request: Request, prompt: Prompt) -> Timed:
