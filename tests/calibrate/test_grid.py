@@ -150,6 +150,35 @@ def test_costs_alone_from_shapes(
     assert "no acceptance, only costs" in message
 
 
+def test_acceptance_and_batches_in_one_profile(
+    tiny_family: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("w5 w6 w7\nw8 w9\n")
+    out = tmp_path / "p.json"
+    code, _, err = run(
+        capsys,
+        "calibrate",
+        *("--target", str(tiny_family["target"]), "--draft", str(tiny_family["draft"])),
+        *("--prompts", str(prompts), "--requests", "2", "--max-new-tokens", "12"),
+        *("--batch", "1,3", "--context", "8,16", "--gamma-max", "2", "--repeats", "2"),
+        *("--device", "cpu", "--threads", "1", "--out", str(out)),
+    )
+    assert code == 0, err
+    profile = read_profile(out)
+    assert len(profile.acceptance) == 2
+    assert {(row.batch, row.context) for row in profile.grid} == {
+        (batch, context) for batch in (1, 3) for context in (8, 16)
+    }
+    _, printed, err = run(
+        capsys, "optimize", "--profile", str(out), "--batch", "1:3", "--format", "json"
+    )
+    rows = json.loads(printed)
+    cells = [(row["temperature"], row["context"], row["batch"]) for row in rows]
+    assert cells == [(t, c, b) for t in (0, 1) for c in (8, 16) for b in (1, 2, 3)]
+    assert "extrapolated" not in err
+
+
 def test_missing_cells_end_in_failure(
     tiny_family: dict[str, Path],
     tmp_path: Path,
