@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from specsim.report.frontier_plots import AMBER, GREEN, PURPLE, SKY
 from specsim.report.plots import BLACK, BLUE, GREY, ORANGE, STYLE
+from studies.look import error_bars, legend_below
 from studies.study import Row, Tables
 
 _RULES = {
@@ -75,19 +76,11 @@ def _engagement(rows: Sequence[Row]) -> Figure:
             axis.set_title(f"temperature {temperature:g}", fontsize=10)
         for axis in axes[-1]:
             axis.set_xlabel("tokens of the large model (%)")
-        handles, labels = axes[0][0].get_legend_handles_labels()
-        figure.suptitle("Kim23 Figure 2, on our models: the small model's token is replaced ...")
-        figure.tight_layout(rect=(0, 0.55 / (3.0 * down + 1.0), 1, 1))
-        figure.legend(
-            handles,
-            labels,
-            loc="lower center",
-            ncols=2,
-            fontsize=9,
-            title="bands: 95 % interval of the distance from the large model (dotted); "
-            "upright line: 20 %",
-            title_fontsize=9,
+        figure.suptitle(
+            "Kim23 Figure 2, on our models: the small model's token is replaced ...", fontsize=11
         )
+        bands = "bands: 95 % interval of the distance from the large model (dotted)"
+        legend_below(figure, axes[0], 2, 0.6, f"{bands}; upright line: 20 %")
     return figure
 
 
@@ -157,13 +150,10 @@ def _decoded(rows: Sequence[Row]) -> Figure:
         for axis, temperature in zip(axes[0], temperatures, strict=True):
             here = [row for row in rows if row["temperature"] == temperature][::-1]
             at = np.arange(len(here))
-            best = np.array([row["measured_speedup"] for row in here])
-            spread = [
-                best - [row["measured_low"] for row in here],
-                [row["measured_high"] for row in here] - best,
-            ]
+            best = [row["measured_speedup"] for row in here]
+            bars = error_bars(here, "measured_speedup", "measured_low", "measured_high")
             axis.axvline(1, color=GREY, linewidth=1)
-            axis.errorbar(best, at, xerr=spread, fmt="o", color=BLACK, markersize=4, capsize=2,
+            axis.errorbar(best, at, xerr=bars, fmt="o", color=BLACK, markersize=4, capsize=2,
                           label="measured, 95 % interval")  # fmt: skip
             axis.plot([row["predicted_speedup"] for row in here], at, "D", color=BLUE,
                       fillstyle="none", label="predicted")  # fmt: skip
@@ -176,10 +166,8 @@ def _decoded(rows: Sequence[Row]) -> Figure:
             axis.margins(y=0.1)
             axis.set_title(f"temperature {temperature:g}", fontsize=10)
             axis.set_xlabel("speedup over plain decoding (times)")
-        handles, labels = axes[0][0].get_legend_handles_labels()
         figure.suptitle("BiLD decoded, and the best lossless draft length", fontsize=11)
-        figure.tight_layout(rect=(0, 0.08, 1, 1))
-        figure.legend(handles, labels, loc="lower center", ncols=2, fontsize=9)
+        legend_below(figure, axes[0], 2, 0.3)
     return figure
 
 
@@ -209,13 +197,13 @@ def _operations(rows: Sequence[Row]) -> Figure:
                 label=row["method"],
             )
             axis.bar_label(drawn, fmt="%.2f", fontsize=8, padding=2)
-        axis.axhline(1, color=GREY, linewidth=1)
+        axis.set_axisbelow(True)
+        axis.axhline(1, color=GREY, linewidth=1, zorder=0.9)
         axis.set_xticks(range(len(quantities)))
         axis.set_xticklabels(list(quantities.values()))
         axis.grid(axis="x", visible=False)
         axis.set_ylabel("over plain decoding (times)")
         axis.margins(y=0.1)
         axis.set_title("Kim23 Figure 8, and on our models (fallback, rollback)", fontsize=11)
-        figure.tight_layout(rect=(0, 0.13, 1, 1))
-        figure.legend(loc="lower center", ncols=2, fontsize=9)
+        legend_below(figure, [axis], 2, 0.7)
     return figure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,7 @@ from specsim.predict.replay import replay
 from specsim.schemes.bild import WINDOW
 from studies.bild_chain import SMALL, Chain, Thresholds, chains
 from studies.bild_paper import figure8
-from studies.csdrafting import family_file
-from studies.csdrafting_laws import costs_as_decoded
+from studies.ours import by_temperature, costs_as_decoded, family_file, greedy, resampled
 from studies.study import Measured, Row
 
 _SHARES = np.linspace(0, 1, 21)
@@ -102,24 +101,23 @@ def _request_weights(positions: LabelledPositions) -> list[Floats]:
     """Bootstrap over requests, as weights of positions."""
     requests = positions.requests
     sizes = np.diff(positions.starts)
-    drawn = np.random.default_rng(0).integers(requests, size=(_DRAWS, requests))
+    drawn = resampled(requests, _DRAWS)
     return [np.repeat(np.bincount(draw, minlength=requests).astype(float), sizes) for draw in drawn]
 
 
 # --- quality and speed ---------------------------------------------------------------------------
 
 
-def _greedy(measured: Measured) -> Workload | None:
+def _scored_greedy(measured: Measured) -> Workload | None:
     """Run times at temperature 0, where text was scored at it too."""
-    found = [each for each in measured.workloads if each.measured.sampling.temperature == 0]
-    usable = found and 0.0 in measured.positions
+    scored = measured.positions.get(0.0)
     names = {"unscaled_draft_max", "unscaled_bild_greedy"}
-    return found[0] if usable and names <= measured.positions[0.0].columns.keys() else None
+    return greedy(measured) if scored and names <= scored.columns.keys() else None
 
 
 def latency(measured: Measured) -> tuple[list[dict[str, Any]], list[Chain]]:
     """All thresholds, on scored text; and the chains of one rollback threshold."""
-    workload = _greedy(measured)
+    workload = _scored_greedy(measured)
     if workload is None:
         return [], []
     positions = measured.positions[0.0]
@@ -132,7 +130,7 @@ def latency(measured: Measured) -> tuple[list[dict[str, Any]], list[Chain]]:
     small, large = (1.0 - loss for loss in positions.losses("0-1"))
     agrees = 1.0 - positions.tv
     sizes = np.diff(positions.starts)
-    draws = np.random.default_rng(0).integers(positions.requests, size=(_DRAWS, positions.requests))
+    draws = resampled(positions.requests, _DRAWS)
 
     def row(name: str, right: Floats, same: Floats, speedup: float, **about: Any) -> dict[str, Any]:
         sums = positions.by_request(right - large)[draws].sum(axis=1)
@@ -198,8 +196,7 @@ def fastest(latency: Sequence[Row]) -> list[dict[str, Any]]:
 
 def decoded(measured: Measured) -> list[dict[str, Any]]:
     rows = []
-    for temperature in sorted({row["temperature"] for row in measured.decoded}):
-        here = [row for row in measured.decoded if row["temperature"] == temperature]
+    for _, here in by_temperature(measured.decoded):
         fixed = [
             row for row in here if row["scheme"] == "speculative" and "draft" in row["setting"]
         ]
@@ -257,7 +254,7 @@ def fractions(measured: Measured, chosen: Sequence[Chain]) -> list[dict[str, Any
 def operations(measured: Measured, chosen: Sequence[Chain]) -> list[dict[str, Any]]:
     """Operations and bytes of a run go with the parameters that it reads."""
     ratio = measured.profile.draft.parameters / measured.profile.target.parameters
-    workload = _greedy(measured)
+    workload = _scored_greedy(measured)
     rows = figure8()
     for chain in chosen:
         assert workload is not None  # chains need it
@@ -323,9 +320,7 @@ def early(measured: Measured, decoded: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _pairs(decoded: Sequence[Row], other: str) -> Iterator[tuple[Row, Row]]:
     """The draft's setting and the same with another small model, by temperature."""
-    for temperature in sorted({row["temperature"] for row in decoded}):
-        here: Mapping[str, Row] = {
-            row["setting"]: row for row in decoded if row["temperature"] == temperature
-        }
+    for _, rows in by_temperature(decoded):
+        here = {row["setting"]: row for row in rows}
         if {"fallback 0.4, rollback 2", other} <= here.keys():
             yield here["fallback 0.4, rollback 2"], here[other]

@@ -8,35 +8,44 @@ knows the text: the knapsack of ``specsim.frontier.optimum``, which no deferral 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from specsim.frontier import OPTIMUM, BlockPrices, Comparison
 from specsim.predict.choice import Workload
 from studies import cascades_rules
 from studies import cascades_tables as ours
+from studies.cascades_figures import draw
 from studies.cascades_tables import GAMMA
+from studies.ours import LOSSLESS, by_temperature
 from studies.study import Check, Measured, Tables, reference
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+__all__ = ["CAPTIONS", "FIGURES", "TITLE", "checks", "compute", "draw", "opening"]
 
 TITLE = "Narasimhan24: speculative cascades, quality against deferral"
 
 CAPTIONS: Mapping[str, str] = {
-    "equal_quality": "Narasimhan24 Table 2, ours: speedup at the target's quality, and the best "
-    "quality that is no slower than the target; settings chosen on the same text, of thousands "
-    "for deferral rules and of a dozen for the others",
-    "regret": "Distance from the optimum: loss above it, averaged over all budgets of rejection",
-    "token_against_deferral": "Token rules against Diff and OPT at equal quality",
-    "bounds": "Narasimhan24 Lemmas 7 and 8: how far the plug-in rules miss, and what they may",
-    "executions": "The same rules decoded for real: speculatively, token by token, by answers",
-    "laws": "Narasimhan24 Table 1: what each rule says it emits, and what its sampler emits",
-    "lossy_example": "Lossy with a = 0.3 and b = 1 on three tokens",
-    "lossy_star": "The b that Lossy* needs, by strictness",
-    "token_v3": "TokenV3 by threshold: threshold 0 is not lossless",
-    "deferral": "Narasimhan24 Figure 1, ours: quality against calls of the target",
-    "frontier": "Narasimhan24 Figures 2, 3, 6, 7 and 9, ours: quality against rejection and "
-    "latency",
+    "equal_quality": "Narasimhan24 Table 2, ours. Speedup at the target's quality, and the best "
+    "quality that is no slower than the target; settings are chosen on the same text, out of "
+    "thousands for deferral rules and of a dozen for the others.",
+    "regret": "Distance from the optimum. Loss above it, averaged over all budgets of rejection.",
+    "token_against_deferral": "Token rules against Diff and OPT at equal quality. A ratio of "
+    "rejections below 1 is a win of the token rule.",
+    "bounds": "Narasimhan24 Lemmas 7 and 8. How far the plug-in rules miss, and what they may.",
+    "executions": "The same rules decoded for real. Speculatively, token by token, by answers.",
+    "laws": "Narasimhan24 Table 1. What each rule says it emits, and what its sampler emits.",
+    "lossy_example": "Lossy with a = 0.3 and b = 1 on three tokens. Its pi is no distribution.",
+    "lossy_star": "The b that Lossy* needs. By strictness, over random pairs of distributions.",
+    "token_v3": "TokenV3 by threshold. Threshold 0 is not lossless.",
+}
+
+FIGURES: Mapping[str, str] = {
+    "deferral": "Narasimhan24 Figure 1, ours: quality against calls of the target, for rules run "
+    "token by token and speculatively.",
+    "rejection": "Quality against rejections of every rule; dots are rules with fixed thresholds.",
+    "latency": "Narasimhan24 Figures 2, 3, 6, 7 and 9, ours: quality against time per token, by "
+    "block size.",
+    "token_rules": "Rejections of the token rules over those of Diff at the same quality, with "
+    "95 % intervals.",
 }
 
 GAMMAS = (3, 5, 7)
@@ -58,7 +67,7 @@ _EXECUTIONS = (
 
 
 def compute(measured: Measured) -> Tables:
-    tables: Tables = {name: [] for name in CAPTIONS}
+    tables: Tables = {name: [] for name in (*CAPTIONS, "deferral", "frontier")}
     tables["laws"] = cascades_rules.laws()
     tables["lossy_example"] = cascades_rules.example()
     tables["lossy_star"] = cascades_rules.lossy_star()
@@ -102,24 +111,20 @@ def _workload(workloads: Sequence[Workload], temperature: float) -> Workload:
 
 def _executions(measured: Measured) -> list[dict[str, Any]]:
     """Rows of the decoders that run a rule, beside plain speculative decoding."""
-    lossless = ("speculative", "draft 4")
     return [
         {**{name: row.get(name) for name in _EXECUTIONS}, "source": measured.source}
         for row in measured.decoded
-        if row["scheme"] in _SCHEMES or (row["scheme"], row["setting"]) == lossless
+        if row["scheme"] in _SCHEMES or (row["scheme"], row["setting"]) == LOSSLESS
     ]
 
 
 def opening(tables: Tables) -> str:
-    claim = (
-        "The paper claims that a cascade run speculatively buys more quality for its latency than "
-        "either a cascade or lossless speculation, that its token rule (V3) does so best with OPT "
-        "second, and that the rules draw together as the temperature falls."
+    said = (
+        "Narasimhan24 claims that a cascade run speculatively buys more quality for its latency "
+        "than either a cascade or lossless speculation, that its token rule (V3) does so best with "
+        "OPT second, and that the rules draw together as the temperature falls."
     )
-    if not tables["equal_quality"]:
-        found = "No text was scored beside this profile (specsim score), so quality is not shown."
-        return f"{claim} {found} {_differs(tables)}"
-    return f"{claim} {_found(tables)} {_differs(tables)}"
+    return f"{said} {_found(tables)} {_differs(tables)}"
 
 
 def _differs(tables: Tables) -> str:
@@ -127,47 +132,45 @@ def _differs(tables: Tables) -> str:
     largest = max(row["sum_pi_largest"] for row in wrong)
     zero = tables["token_v3"][0]["rejection_of_the_target_itself"]
     return (
-        f"Of the {len(tables['laws'])} settings of Table 1, all emit what they say but the "
-        f"{len(wrong)} of Lossy with b = 1, whose pi sums to up to {largest:.2f}; V3 cuts tokens "
-        "relative to max p, so where p is flat it still cuts most of what the draft offers, where "
-        f"V2's absolute cut does not, and at threshold 0 it rejects {zero:.0%} of a draft that is "
-        "the target itself; Table 2 cannot be computed, since the authors' models are not public."
+        "Cutting relative to max p, V3 cuts most where p is flat and at threshold 0 rejects "
+        f"{zero:.0%} of a draft that is the target itself; of {len(tables['laws'])} "
+        f"settings of Table 1 only the {len(wrong)} of Lossy with b = 1 emit something else than "
+        f"they say (pi sums to up to {largest:.2f}), and Table 2 needs models that are not public."
     )
 
 
 def _found(tables: Tables) -> str:
     """Who reaches the target's quality with the fewest rejections, and how V3 stands."""
-    places = []
-    for temperature in sorted({row["temperature"] for row in tables["equal_quality"]}):
-        rows = [row for row in tables["equal_quality"] if row["temperature"] == temperature]
+    least, lossless, ranks = [], [], []
+    for temperature, rows in by_temperature(tables["equal_quality"]):
         # Rejections are the same at every gamma.
         reached = {row["rule"]: row["rejection"] for row in rows if row["rejection"] is not None}
-        ranked = sorted(set(reached) - {OPTIMUM}, key=lambda rule: reached[rule])
+        ranked = sorted(set(reached) - {OPTIMUM}, key=lambda rule: (reached[rule], rule))
         if not ranked:
             continue
-        place = f"{ranked[0]} at temperature {temperature:g} ({reached[ranked[0]]:.2f}"
+        least.append(f"{reached[ranked[0]]:.2f} ({ranked[0]}, temperature {temperature:g})")
         if "SpecDecoding" in reached:
-            place += f", lossless speculation {reached['SpecDecoding']:.2f}"
-        if OPTIMUM in reached:
-            place += f", the optimum {reached[OPTIMUM]:.2f}"
+            lossless.append(f"{reached['SpecDecoding']:.2f}")
         if "TokenV3" in ranked:
-            place += f"; V3 is number {ranked.index('TokenV3') + 1} of {len(ranked)}"
-        places.append(place + ")")
+            ranks.append(f"{ranked.index('TokenV3') + 1} of {len(ranked)}")
+    if not least:
+        return "No text was scored beside this profile (specsim score), so quality is not shown."
     pairs = [row for row in tables["token_against_deferral"] if row["rule"] == "TokenV3"]
     compared = [row["rejection_ratio"] for row in pairs if row["rejection_ratio"] is not None]
-    fewer = sum(ratio < 1 for ratio in compared)
-    beyond = sum(row["its_rejection"] is None for row in pairs)
-    return (
-        f"On our models the target's quality takes the fewest rejections with {', '.join(places)}; "
-        f"at equal quality V3 rejects less than Diff or OPT in {fewer} of {len(compared)} pairs, "
-        f"and in {beyond} more it reaches a quality that they never do."
-    )
+    text = f"The fewest rejections that keep the target's quality are for us {_listed(least)}"
+    if lossless:
+        text += f", against {_listed(lossless)} of lossless speculation"
+    if ranks:
+        text += (
+            f"; V3 is number {_listed(ranks)}, and at equal quality rejects less than Diff or OPT "
+            f"in {sum(ratio < 1 for ratio in compared)} of {len(compared)} pairs "
+            f"({sum(row['its_rejection'] is None for row in pairs)} more are out of their reach)"
+        )
+    return text + "."
 
 
-def draw(tables: Tables) -> dict[str, Figure]:
-    from studies.cascades_figures import figures
-
-    return figures(tables)
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 # What Table 2 needs that the paper does not print.

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt  # plots.py, imported below, chose its backend
 from specsim.frontier import OPTIMUM
 from specsim.report.frontier_plots import AMBER, GREEN, PURPLE, SKY
 from specsim.report.plots import BLACK, BLUE, GREY, ORANGE, STYLE
+from studies.look import error_bars, legend_right
 from studies.study import Row, Tables
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ _NAMES = {
 _QUALITY = "quality: mean probability\nof the text's own token"
 
 
-def figures(tables: Tables) -> dict[str, Figure]:
+def draw(tables: Tables) -> dict[str, Figure]:
     if not tables["frontier"]:
         return {}
     drawn = {
@@ -94,20 +95,7 @@ def _frontier(rows: Sequence[Row], columns: Sequence[str]) -> Figure:
             line[0].set_ylabel(_QUALITY)
         for temperature, axis in zip(temperatures, axes[0], strict=True):
             axis.set_title(f"temperature {temperature:g}", fontsize=10)
-        handles = dict(
-            pair
-            for axis in axes.flat
-            for pair in zip(*reversed(axis.get_legend_handles_labels()), strict=True)
-        )
-        inside = 1 - 2.2 / width
-        figure.tight_layout(rect=(0, 0, inside, 1))
-        figure.legend(
-            handles.values(),
-            handles.keys(),
-            loc="center left",
-            bbox_to_anchor=(inside, 0.5),
-            fontsize=9,
-        )
+        legend_right(figure, axes.flat, 2.2)
     return figure
 
 
@@ -181,20 +169,7 @@ def _deferral(rows: Sequence[Row]) -> Figure:
             axis.set_xlabel("target calls per token")
             axis.set_xlim(0, 1.03)
         axes[0][0].set_ylabel(_QUALITY)
-        handles = dict(
-            pair
-            for axis in axes[0]
-            for pair in zip(*reversed(axis.get_legend_handles_labels()), strict=True)
-        )
-        inside = 1 - 2.2 / width
-        figure.tight_layout(rect=(0, 0, inside, 1))
-        figure.legend(
-            handles.values(),
-            handles.keys(),
-            loc="center left",
-            bbox_to_anchor=(inside, 0.5),
-            fontsize=9,
-        )
+        legend_right(figure, axes[0], 2.2)
     return figure
 
 
@@ -221,15 +196,10 @@ def _pairs(rows: Sequence[Row]) -> Figure:
                 ]
                 if not found:
                     continue
-                y = [row["rejection_ratio"] for row in found]
-                spread = [
-                    [row["rejection_ratio"] - row["ratio_low"] for row in found],
-                    [row["ratio_high"] - row["rejection_ratio"] for row in found],
-                ]
                 axis.errorbar(
                     [row["quality"] for row in found],
-                    y,
-                    yerr=spread,
+                    [row["rejection_ratio"] for row in found],
+                    yerr=error_bars(found, "rejection_ratio", "ratio_low", "ratio_high"),
                     fmt="o",
                     color=color,
                     markersize=4,
@@ -239,7 +209,5 @@ def _pairs(rows: Sequence[Row]) -> Figure:
             axis.set_title(f"temperature {temperature:g}", fontsize=10)
             axis.set_xlabel(_QUALITY)
         axes[0][0].set_ylabel("rejections over those of Diff\nat the same quality (ratio)")
-        handles, labels = axes[0][0].get_legend_handles_labels()
-        figure.tight_layout(rect=(0, 0, 1 - 1.1 / figure.get_figwidth(), 1))
-        figure.legend(handles, labels, loc="center right", fontsize=9)
+        legend_right(figure, axes[0], 1.1)
     return figure

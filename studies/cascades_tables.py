@@ -29,6 +29,7 @@ from specsim.frontier.positions import Loss, Outcome
 from specsim.laws import Run
 from specsim.predict.choice import Workload
 from specsim.schemes.deferral import CAP, TokenCascade
+from studies.ours import resampled
 
 # Block size of the paper's Figures 1 and 2.
 GAMMA = 5
@@ -38,7 +39,6 @@ TOKEN_RULES = ("TokenV1", "TokenV2", "TokenV3")
 DEFERRAL_RULES = ("Diff", "Opt")
 # Points of a curve in tables and figures; a curve may have a million.
 _POINTS = 25
-_DRAWS = 1000
 # A running sum and a mean of the same numbers differ by rounding.
 _ROUNDING = 1e-9
 
@@ -142,8 +142,7 @@ def token_against_deferral(comparison: Comparison) -> Iterator[dict[str, Any]]:
 def _ratio(positions: LabelledPositions, first: Outcome, second: Outcome) -> dict[str, float]:
     sums = positions.by_request(np.stack([first.rejection, second.rejection]))
     requests = positions.requests
-    draws = np.random.default_rng(0).integers(requests, size=(_DRAWS, requests))
-    drawn = sums[:, draws].sum(axis=-1)
+    drawn = sums[:, resampled(requests)].sum(axis=-1)
     some = drawn[1] > 0  # a draw of requests that the other rule never rejects has no ratio
     low, high = np.quantile(drawn[0][some] / drawn[1][some], [0.025, 0.975]).tolist()
     return {

@@ -7,14 +7,11 @@ measured in previous work.  Ours are the ratio of parameters, and what a run cos
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-import calibrate
 from specsim.allocation import Drafter, allocate
 from specsim.cascade_search import search
 from specsim.cost import Cost
@@ -23,27 +20,47 @@ from specsim.predict import renewal
 from specsim.schemes.full_cascade import FullCascade
 from studies import csdrafting_laws as laws
 from studies import csdrafting_paper as paper
-from studies.orderings import compute as orderings
-from studies.study import Check, Measured, Row, Tables, reference
+from studies import orderings
+from studies.csdrafting_figures import draw
+from studies.csdrafting_paper import checks
+from studies.ours import by_temperature, costs_as_decoded, family_file
+from studies.study import Measured, Row, Tables, reference
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+__all__ = ["CAPTIONS", "FIGURES", "TITLE", "checks", "compute", "draw", "opening"]
 
 TITLE = "Chen23: Cascade Speculative Drafting"
 CAPTIONS = {
-    "table1": "Chen23 Table 1: allocations of two drafters, and the best ones",
-    "table2": "Chen23 Table 2: the best lengths it prints, and what they say of acceptance",
-    "positions": "Chen23 Figure 1 on our models: acceptance by the position in the block",
-    "costs": "What a run costs, in target runs: by parameters, timed alone, as decoded",
-    "swi": "Chen23 Table 2 on our models: SWI counted, replayed, and from the law",
-    "ablation": "No cascade, one, and both: the best decoded setting of each",
-    "acceptances": "Who accepts whom: the constant rate that gives what was counted",
-    "search": "The best cascade of the law, over matrices of lengths",
-    "orderings": "Who beats whom according to the paper",
+    "table1": "Chen23 Table 1. Allocations of two drafters, and the best ones; `ewif` at the costs "
+    "that give the printed numbers, `ewif_ms` and `ewif_pw` at the paper's two cost sets.",
+    "table2": "Chen23 Table 2. The best lengths it prints; for a single drafter the alphas under "
+    "which the printed length is the best, and the best lengths there at the other costs.",
+    "positions": "Chen23 Figure 1 on our models. Acceptance by the position in the block.",
+    "costs": "What a run costs, in target runs. By parameters, timed alone, and as decoded.",
+    "swi": "Chen23 Table 2 on our models. SWI counted, replayed, and from the law.",
+    "ablation": "No cascade, one, and both. The setting of each kind that was predicted fastest.",
+    "acceptances": "Who accepts whom. The constant rate that gives what was counted.",
+    "search": "The best cascade of the law. Searched over matrices of lengths.",
+    "orderings": "Who beats whom according to the paper. Ratios of the speedup of the one said to "
+    "be faster to the other's.",
+}
+
+FIGURES = {
+    "allocation": "Chen23 Table 1: EWIF by the second drafter's share, printed and best.",
+    "positions": "Chen23 Figure 1 on our models: off the dashed lines acceptance is not the same "
+    "alpha everywhere.",
+    "swi": "Chen23 Table 2 on our models: SWI, which charges every verifying run 1, beside the "
+    "speedup by the clock.",
+    "search": "The best cascade of the law at both sets of costs, with its matrix of lengths "
+    "(first line: before the target).",
 }
 
 # Lengths of a full cascade that are tried: (k11, k12, Max-Gram), (k22, Max-Gram), Max-Gram.
 _LENGTHS = ((range(7), range(5), (0, 5, 10)), ((1, 2, 3), (0, 5)), ((5, 10),))
+# What runs of T5-small and T5-base cost by either of the paper's cost sets.
+_DRAFT_COSTS = " to ".join(
+    f"{end(cost for costs in paper.COSTS.values() for cost in costs.values()):.2g}"
+    for end in (min, max)
+)
 _KINDS = {
     "none": ("speculative",),
     "horizontal": ("horizontal",),
@@ -56,7 +73,6 @@ def compute(measured: Measured) -> Tables:
     costs = _costs(measured)
     acceptances = laws.acceptances(measured.decoded, measured.source)
     swi = _swi(measured, costs, acceptances)
-    claims = [row for row in orderings(measured.decoded) if row["source"].startswith("Chen23")]
     return {
         "table1": [paper.table1_row(row) for row in reference("chen23_table1")],
         "table2": [paper.table2_row(row) for row in reference("chen23_table2")],
@@ -66,9 +82,7 @@ def compute(measured: Measured) -> Tables:
         "ablation": _ablation(swi),
         "acceptances": acceptances,
         "search": _search(costs, acceptances, measured.source),
-        "orderings": [
-            {**row, "claimed_in": row["source"], "source": measured.source} for row in claims
-        ],
+        "orderings": orderings.compute(measured, "Chen23"),
     }
 
 
@@ -98,15 +112,6 @@ def _positions(measured: Measured) -> list[dict[str, Any]]:
     return rows
 
 
-def family_file(measured: Measured, name: str) -> dict[str, Any]:
-    """A file of the embedded family's, if that is what was measured; else nothing."""
-    if not measured.profile.target.name.startswith("embedded/"):
-        return {}
-    file = Path(calibrate.__file__).parent / "family" / name
-    found: dict[str, Any] = json.loads(file.read_text())
-    return found
-
-
 def _costs(measured: Measured) -> list[dict[str, Any]]:
     """Of every drafter, in target runs: parameters, timed alone, and as decoded."""
     target, draft = measured.profile.target, measured.profile.draft
@@ -119,7 +124,7 @@ def _costs(measured: Measured) -> list[dict[str, Any]]:
             if role == "middle"
         },
     }
-    decoded = laws.costs_as_decoded(measured.decoded)
+    decoded = costs_as_decoded(measured.decoded)
     timed = float(np.mean([each.draft_cost for each in measured.workloads]))
     return [
         {
@@ -182,9 +187,8 @@ def _priced(runs: Mapping[str, float], prices: Mapping[str, float]) -> float:
 def _ablation(swi: Sequence[Row]) -> list[dict[str, Any]]:
     """The setting of each kind that was predicted fastest: chosen before it was decoded."""
     rows = []
-    for temperature in sorted({row["temperature"] for row in swi}):
+    for temperature, here in by_temperature(swi):
         # Chen23's claim is about neural drafters: copying alone is a baseline of its own.
-        here = [row for row in swi if row["temperature"] == temperature]
         neural = [row for row in here if _drafts_with_a_model(row["setting"])]
         groups = {
             kind: [row for row in neural if row["scheme"] in schemes]
@@ -204,8 +208,8 @@ def _drafts_with_a_model(setting: str) -> bool:
 
 def _search(costs: Sequence[Row], acceptances: Sequence[Row], source: str) -> list[dict[str, Any]]:
     rows = []
-    for temperature in sorted({row["temperature"] for row in acceptances}):
-        known = laws.rates(acceptances, temperature)
+    for temperature, found_at in by_temperature(acceptances):
+        known = laws.rates(found_at, temperature)
         if len(known) < len(laws.PAIRS):
             continue
         for name, prices in cost_sets(costs).items():
@@ -253,34 +257,30 @@ def _matrix(lengths: Sequence[Sequence[int]]) -> str:
 
 
 def opening(tables: Tables) -> str:
-    claim = (
+    said = (
         "Chen23 claims that a better drafter should write the first tokens of a block and a "
         "cheaper one the later ones (horizontal), that no model should draft token by token "
         "(vertical), and that both together beat every single drafter, by up to 72 %."
     )
-    cascades = [row for row in tables["table1"] if "," in row["allocation"]]
-    missed = [row for row in cascades if row["allocation"] != row["best_allocation"]]
-    found = (
-        f"{sum(abs(row['ewif'] - row['printed']) < paper.PRINTED for row in tables['table1'])} of "
-        f"{len(tables['table1'])} rows of its Table 1 follow from the formula to a hundredth, and "
-        + (
-            "the best allocation is "
-            + "; ".join(
-                f"{row['best_allocation']} for {row['dataset']} ({row['best_ewif']:.3f}), where "
-                f"the paper prints {row['allocation']} ({row['printed']:.2f})"
-                for row in missed
-            )
-            if missed
-            else "its allocations are the best ones"
-        )
+    return " ".join([said, _found(tables), _difference(tables)])
+
+
+def _found(tables: Tables) -> str:
+    rows = tables["table1"]
+    following = sum(abs(row["ewif"] - row["printed"]) < paper.PRINTED for row in rows)
+    missed = [row for row in rows if row["allocation"] != row["best_allocation"]]
+    better = "".join(
+        f", though for {row['dataset']} {row['best_allocation']} is better ({row['best_ewif']:.3f})"
+        f" than the printed {row['allocation']} ({row['ewif']:.3f})"
+        for row in missed
     )
-    lengths = [check for check in paper.checks(tables) if check.item.endswith(paper.FROM_OTHER)]
-    found += (
-        f"; {sum(check.matches for check in lengths)} of {len(lengths)} best lengths of single "
-        "models in Table 2 are the best for the acceptance that the other half of the table "
-        "implies, while its SWI cannot be computed, for no acceptance is printed."
+    lengths = [check for check in checks(tables) if check.item.endswith(paper.FROM_OTHER)]
+    return (
+        f"{following} of {len(rows)} rows of its Table 1 follow from the formula to a hundredth"
+        f"{better}; {sum(check.matches for check in lengths)} of {len(lengths)} best lengths in "
+        "Table 2 agree with the acceptance that its other half implies, and its SWI cannot be "
+        "computed, as no acceptance is printed."
     )
-    return " ".join([claim, found, _difference(tables)])
 
 
 def _difference(tables: Tables) -> str:
@@ -291,34 +291,21 @@ def _difference(tables: Tables) -> str:
             "(specsim validate --scheme all), so only acceptance by position is shown for them."
         )
     holds = sum(row["verdict"] == "holds" for row in claims)
-    failing = [
-        f"{row['claim']} ({row['measured_ratio']:.2f} times, temperature {row['temperature']:g})"
-        for row in claims
-        if row["verdict"] == "fails"
-    ]
-    text = (
-        f"On our models {holds} of {len(claims)} of its orderings hold, predicted and by the clock"
-    )
+    failing = [row for row in claims if row["verdict"] == "fails"]
+    text = f"On our models {holds} of {len(claims)} of its orderings hold by prediction and clock"
     if failing:
-        text += f", and {len(failing)} fail, namely {'; '.join(failing)}"
-    target = next((row["as_decoded"] for row in tables["costs"] if row["model"] == "target"), None)
-    if target is not None:
-        text += f": a verifying run cost {target:.2f} plain steps, where SWI charges 1"
-    copying = [row for row in searched if row["full_lengths"].startswith("0 0 ")]
-    losing = [row for row in searched if row["best_full"] <= row["best_single"]]
-    if searched:
+        worst = min(failing, key=lambda row: row["measured_ratio"])
         text += (
-            f", and of {len(searched)} searches over matrices of lengths {len(copying)} end with "
-            f"Max-Gram as the only drafter and {len(losing)} with nothing better than one model"
+            f" and {len(failing)} fail (the worst: {worst['faster']} at "
+            f"{worst['measured_ratio']:.2f} times the speed of {worst['slower']})"
         )
+    costs = {row["model"]: row["as_decoded"] for row in tables["costs"]}
+    if costs["draft"] is not None and costs.get("target") is not None:
+        text += (
+            f", where a verifying run took {costs['target']:.2f} plain steps (SWI charges 1) and a "
+            f"draft run {costs['draft']:.2f} (in the paper {_DRAFT_COSTS})"
+        )
+    if searched:
+        copying = sum(row["full_lengths"].startswith("0 0 ") for row in searched)
+        text += f"; {copying} of {len(searched)} searches end with Max-Gram alone"
     return text + "."
-
-
-def draw(tables: Tables) -> dict[str, Figure]:
-    from studies import csdrafting_figures
-
-    return csdrafting_figures.draw(tables)
-
-
-def checks(tables: Tables) -> list[Check]:
-    return paper.checks(tables)

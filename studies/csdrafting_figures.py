@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from specsim.report.frontier_plots import GREEN, PURPLE
 from specsim.report.plots import BLACK, BLUE, GREY, ORANGE, STYLE
 from studies.csdrafting_paper import t5_speed
+from studies.look import error_bars, legend_below
 from studies.study import Row, Tables
 
 # Tokens of T5-small behind five of T5-base.
@@ -85,20 +86,17 @@ def _by(rows: Sequence[Row]) -> Figure:
                 ("conditional", GREEN, "accepted, given all before it"),
                 ("survival", BLACK, "accepted, and all before it"),
             ):
-                best = np.array([row[name] for row in here])
-                spread = [best - [row[f"{name}_low"] for row in here],
-                          [row[f"{name}_high"] for row in here] - best]  # fmt: skip
-                axis.errorbar(at, best, yerr=spread, fmt="o", color=color, markersize=4, capsize=2,
+                best = [row[name] for row in here]
+                bars = error_bars(here, name, f"{name}_low", f"{name}_high")
+                axis.errorbar(at, best, yerr=bars, fmt="o", color=color, markersize=4, capsize=2,
                               label=label)  # fmt: skip
             axis.set_xticks(at)
             axis.set_ylim(0, 1)
             axis.set_title(f"temperature {temperature:g}, alpha = {alpha:.2f}", fontsize=10)
             axis.set_xlabel("position in the block")
         axes[0][0].set_ylabel("share of draft tokens, 95 % interval")
-        handles, labels = axes[0][0].get_legend_handles_labels()
         figure.suptitle("Chen23 Figure 1, on our models", fontsize=11)
-        figure.tight_layout(rect=(0, 0.15, 1, 1))
-        figure.legend(handles, labels, loc="lower center", ncols=2, fontsize=9)
+        legend_below(figure, axes[0], 2, 0.57)
     return figure
 
 
@@ -130,10 +128,9 @@ def _swi(rows: Sequence[Row]) -> Figure:
                     marker, color=color, markersize=9, fillstyle="none", label=f"{label}: law",
                 )  # fmt: skip
             at = [place[row["scheme"], row["setting"]] for row in here]
-            best = np.array([row["measured_speedup"] for row in here])
-            spread = [best - [row["measured_low"] for row in here],
-                      [row["measured_high"] for row in here] - best]  # fmt: skip
-            axis.errorbar(best, at, xerr=spread, fmt="o", color=BLACK, markersize=4, capsize=2,
+            best = [row["measured_speedup"] for row in here]
+            bars = error_bars(here, "measured_speedup", "measured_low", "measured_high")
+            axis.errorbar(best, at, xerr=bars, fmt="o", color=BLACK, markersize=4, capsize=2,
                           label="speedup by the clock, 95 %")  # fmt: skip
             axis.set_title(f"temperature {temperature:g}", fontsize=10)
             axis.set_xlabel("times plain decoding")
@@ -142,13 +139,11 @@ def _swi(rows: Sequence[Row]) -> Figure:
         axes[0][0].set_yticklabels([setting for _, setting in names], fontsize=9)
         for label, (scheme, _) in zip(axes[0][0].get_yticklabels(), names, strict=True):
             label.set_color(_KINDS[scheme])
-        handles, labels = axes[0][0].get_legend_handles_labels()
         figure.suptitle(
             "Chen23 Table 2, on our models (blue: horizontal, green: vertical, orange: both)",
             fontsize=11,
         )
-        figure.tight_layout(rect=(0, 0.11, 1, 1))
-        figure.legend(handles, labels, loc="lower center", ncols=3, fontsize=9)
+        legend_below(figure, axes[0], 3, 0.66)
     return figure
 
 
@@ -172,7 +167,8 @@ def _search(rows: Sequence[Row]) -> Figure:
                 row["full_lengths"], (number + 1.5 * width, row["best_full"]), (0, 13),
                 textcoords="offset points", ha="center", fontsize=8, color=ORANGE,
             )  # fmt: skip
-        axis.axhline(1, color=GREY, linewidth=1)
+        axis.set_axisbelow(True)
+        axis.axhline(1, color=GREY, linewidth=1, zorder=0.9)
         axis.set_xticks(range(len(rows)))
         axis.set_xticklabels(
             [f"temperature {row['temperature']:g},\n{row['costs']}" for row in rows]
@@ -181,6 +177,5 @@ def _search(rows: Sequence[Row]) -> Figure:
         axis.margins(y=0.2)
         axis.grid(axis="x", visible=False)
         axis.set_title("The best cascade of the law, and its matrix of lengths", fontsize=11)
-        figure.tight_layout(rect=(0, 0.08, 1, 1))
-        figure.legend(loc="lower center", ncols=4, fontsize=9)
+        legend_below(figure, [axis], 4, 0.32)
     return figure

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from specsim.acceptance import ConstantAcceptance
 from specsim.cascade_search import AcceptanceTable
 from specsim.conversions import alpha_from_acceptance_length
@@ -15,6 +13,7 @@ from specsim.schemes.full_cascade import FullCascade
 from specsim.schemes.horizontal import HorizontalCascade
 from specsim.schemes.speculative import SpeculativeDecoding
 from specsim.schemes.vertical import VerticalCascade, VerticalCascadeAtLeast
+from studies.ours import by_temperature
 from studies.study import Row
 
 GRAM = "max-gram"
@@ -46,10 +45,8 @@ def acceptances(decoded: Sequence[Row], source: str) -> list[dict[str, Any]]:
             "from": setting,
             "source": source,
         }
-        for temperature in sorted({row["temperature"] for row in decoded})
-        for verifier, drafter, alpha, setting in _found(
-            {row["setting"]: row for row in decoded if row["temperature"] == temperature}
-        )
+        for temperature, rows in by_temperature(decoded)
+        for verifier, drafter, alpha, setting in _found({row["setting"]: row for row in rows})
     ]
 
 
@@ -171,21 +168,3 @@ _LAWS: dict[str, Callable[[Rates], BlockLaw]] = {
     "draft reviews Max-Gram 5, >= 4": _vertical("draft", GRAM, 5, at_least=4),
     "middle, draft, Max-Gram": _full,
 }
-
-
-def costs_as_decoded(decoded: Sequence[Row]) -> dict[str, float]:
-    """What a run of each model took while decoding, in steps of plain decoding, host time included.
-
-    The c of time per token = sum_i c_i runs_i per token over all lossless settings: least squares
-    of the relative error, none below zero.  Empty with fewer settings than models.
-    """
-    from scipy.optimize import nnls
-
-    rows = [row for row in decoded if row["lossless"] and row["measured_runs"][TARGET]]
-    models = sorted({model for row in rows for model in row["measured_runs"]})
-    if not rows or len(rows) < len(models):
-        return {}
-    speed = np.array([row["measured_speedup"] for row in rows])
-    runs = np.array([[row["measured_runs"].get(model, 0.0) for model in models] for row in rows])
-    found, _ = nnls(runs / 100 * speed[:, None], np.ones(len(rows)))
-    return dict(zip(models, found.tolist(), strict=True))

@@ -10,44 +10,62 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from studies import orderings, public
+from studies.fidelity_figures import draw
 from studies.fidelity_formula import (
+    BAND,
     FORCED,
     SCHEMES,
     SPECULATIVE,
+    SPEEDUP,
+    TOKENS,
     decisions,
     formula_rows,
     iid_rows,
 )
 from studies.study import Check, Measured, Row, Tables
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+__all__ = ["CAPTIONS", "FIGURES", "TITLE", "checks", "compute", "draw", "opening"]
 
 TITLE = "Fidelity: every prediction beside its measurement"
 
 CAPTIONS: Mapping[str, str] = {
-    "errors": "How far predictions are off, by measurement",
-    "budget": "Where the error of a speedup comes from",
-    "formula": "The papers' formula and the replay, beside what was measured",
-    "decisions": "The draft length that each would choose, and what it loses",
-    "iid": "Tokens per call and speedup: the i.i.d. formula against the replay of the whole trace",
-    "orderings": "Who beats whom according to the papers, and on our models",
-    "decoders": "Every decoder, predicted and measured; runs are per 100 tokens",
-    "points": "Every prediction and its measurement",
-    "public_reasons": "Public measurements: for how many the papers' formula can be computed",
-    "public_formula": "Public measurements that it can be computed for",
-    "public_chains_summary": "Public chains at several lengths: the formula from the shortest",
-    "public_blocks": "Public chains: what a block took, in target runs",
-    "public_chains": "Public chains, one by one",
-    "public": "All public measurements",
+    "errors": "How far predictions are off. By measurement; an error is predicted over measured, "
+    "less one.",
+    "budget": "Where the error of a speedup comes from. What the speedup is off by for one part "
+    "alone.",
+    "formula": "The papers' formula and the replay. Beside what was measured.",
+    "decisions": "The draft length that each would choose. And the share of the best measured "
+    "speed that it loses.",
+    "iid": "The papers' formula against the replay of the whole trace. Tokens per call, and "
+    "speedup.",
+    "orderings": "Who beats whom according to the papers. Ratios of the speedup of the one said to "
+    "be faster to the other's.",
+    "decoders": "Every decoder, predicted and measured. Runs of each model are per 100 tokens, "
+    "predicted / counted.",
+    "public_reasons": "Public measurements. For how many the papers' formula can be computed, and "
+    "why not for the others.",
+    "public_formula": "Public measurements that it can be computed for.",
+    "public_chains_summary": "Public chains at several lengths. The formula from the shortest.",
+    "public_blocks": "Public chains. What a block took, in target runs.",
 }
 
-TOKENS, SPEEDUP = "tokens per call", "speedup"
-# What a prediction should stay within; the band of the figures.
-BAND = 0.05
+FIGURES: Mapping[str, str] = {
+    "predicted_measured": "Every prediction and its measurement, with 95 % intervals where timed; "
+    "grey: equal within 5 %.",
+    "formula": "Speculative decoding: how far the papers' formula and the replay are from what was "
+    "measured; grey: 5 %.",
+    "iid": "How far the papers' formula is from the replay of the same text.",
+    "orderings": "Claims of the papers on our models; right of 1 they hold. Rules with thresholds "
+    "are at one threshold, not at equal quality.",
+    "public": "The papers' formula on public measurements: with everything as printed, and "
+    "extrapolated from shorter chains; grey: equal within 5 %.",
+}
+# Rows behind the figures and the tables above, too long to read.
+_LONG = ("points", "public_chains", "public")
+
 _BUDGET = ("acceptance", "draft", "verify", "overhead")
 _DECODERS = (
     "temperature",
@@ -82,7 +100,7 @@ def compute(measured: Measured) -> Tables:
         "formula": list(formula_rows(measured)),
         "iid": list(iid_rows(measured)),
         "decisions": list(decisions(measured)),
-        "orderings": orderings.compute(measured.decoded),
+        "orderings": orderings.compute(measured),
         "decoders": [_decoder(row) for row in measured.decoded],
         "points": points,
     }
@@ -96,7 +114,7 @@ def compute(measured: Measured) -> Tables:
         "public_chains": chains,
         "public": others,
     }
-    return {name: tables[name] for name in CAPTIONS}
+    return {name: tables[name] for name in (*CAPTIONS, *_LONG)}
 
 
 def _points(measured: Measured) -> Iterator[dict[str, Any]]:
@@ -216,33 +234,30 @@ def _found(tables: Tables) -> str:
     if not speedups:
         return "Nothing was decoded beside this profile (specsim validate), so ours is not shown."
     errors = [abs(row["relative_error"]) for row in speedups]
-    parts = [
+    text = (
         f"On our models predicted speedups are {median(errors):.1%} off in the median and "
         f"{max(errors):.0%} at worst, over {len(errors)} settings"
-    ]
+    )
     greedy = [row for row in tables["decoders"] if row["exact"] is not None]
     if greedy:
         exact = sum(row["exact"] for row in greedy)
-        parts.append(
-            f"at temperature 0 {exact} of {len(greedy)} decoders made just the predicted calls"
+        text += (
+            f"; at temperature 0 {exact} of {len(greedy)} decoders made just the predicted calls"
         )
-        other = [row for row in greedy if not row["exact"]]
-        if other and all("target" in row["approximate"] for row in other):
-            parts[-1] += ", and the others' calls were said to be approximate"
     if tables["decoders"]:
         agree = sum(row["counts_as_predicted"] for row in tables["decoders"])
-        parts.append(
-            f"at all temperatures the runs of {agree} of {len(tables['decoders'])} are within "
-            "3 % or two standard errors of the predicted ones"
+        text += (
+            f", and the runs of {agree} of all {len(tables['decoders'])} are within 3 % or two "
+            "standard errors"
         )
     if tables["budget"]:
         worst = max(tables["budget"], key=lambda row: row["median_absolute_error"])
         at = "" if worst["temperature"] is None else f" at temperature {worst['temperature']:g}"
-        parts.append(
-            f"the largest part of the error is {worst['part']}{at} "
+        text += (
+            f"; the largest part of the error is {worst['part']}{at} "
             f"({worst['median_absolute_error']:.1%} in the median)"
         )
-    return "; ".join(parts) + "."
+    return text + "."
 
 
 def _differs(tables: Tables) -> str:
@@ -253,36 +268,26 @@ def _differs(tables: Tables) -> str:
     # Speedups hold the tokens' share of the difference.
     cost = speedups > 2 * tokens
     why = (
-        "since it takes a verifying run for a plain one and the host's time for nothing"
+        "as it takes a verifying run for a plain one and the host's time for nothing"
         if cost
-        else "since it takes acceptance as i.i.d."
+        else "as it takes acceptance as i.i.d."
     )
-    parts = [
+    text = (
         f"The formula's tokens per call are {tokens:.1%} from the replay's and its speedups "
         f"{speedups:.0%}, {why}"
-    ]
+    )
     if tables["formula"]:
         formula, replay = (
             median(abs(row[name]) for row in tables["formula"])
             for name in ("formula_error", "replay_error")
         )
-        parts.append(
-            f"against what was measured its speedups are {formula:.0%} off, the replay's "
-            f"{replay:.0%}"
-        )
+        text += f" (from what was measured {formula:.0%}, the replay {replay:.0%})"
     reach = max(tables["public_chains_summary"], key=lambda row: (row["chains"], row["gamma"]))
-    parts.append(
-        f"on {reach['chains']} public chains i.i.d. acceptance read off at gamma "
+    return (
+        f"{text}; on {reach['chains']} public chains i.i.d. acceptance read off at gamma "
         f"{reach['known_gamma']} promises {reach['median_tokens_error']:.0%} too many tokens per "
-        f"call at gamma {reach['gamma']}"
+        f"call at gamma {reach['gamma']}."
     )
-    return "; ".join(parts) + "."
-
-
-def draw(tables: Tables) -> dict[str, Figure]:
-    from studies.fidelity_figures import figures
-
-    return figures(tables)
 
 
 def checks(tables: Tables) -> list[Check]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import matplotlib.pyplot as plt  # plots.py, imported below, chose its backend
 import numpy as np
 
-from specsim.report.frontier_plots import GREEN, PURPLE
+from specsim.report.frontier_plots import GREEN
 from specsim.report.plots import BLACK, BLUE, GREY, ORANGE, STYLE
-from studies.fidelity import BAND, SPEEDUP, TOKENS
-from studies.fidelity_formula import FORCED, SCHEMES, SPECULATIVE
+from studies.fidelity_formula import BAND, FORCED, SCHEMES, SPECULATIVE, SPEEDUP, TOKENS
+from studies.look import COLORS, error_bars, legend_right
 from studies.study import Row, Tables
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 _MARKS = {SCHEMES: (BLUE, "o"), SPECULATIVE: (BLACK, "s"), FORCED: (GREEN, "^")}
 
 
-def figures(tables: Tables) -> dict[str, Figure]:
+def draw(tables: Tables) -> dict[str, Figure]:
     found: dict[str, tuple[str, Callable[[Sequence[Row]], Figure]]] = {
         "predicted_measured": ("points", _points),
         "formula": ("formula", _formula),
         "iid": ("iid", _iid),
         "orderings": ("orderings", _orderings),
     }
-    drawn = {name: draw(tables[table]) for name, (table, draw) in found.items() if tables[table]}
+    drawn = {name: make(tables[table]) for name, (table, make) in found.items() if tables[table]}
     return {**drawn, "public": _public(tables)}
 
 
@@ -45,7 +45,7 @@ def _points(rows: Sequence[Row]) -> Figure:
             unit = "tokens" if quantity == TOKENS else "times plain decoding"
             axis.set_xlabel(f"predicted {quantity} ({unit})")
             axis.set_ylabel(f"measured {quantity} ({unit})")
-        _legend_right(figure, axes[0], 2.1)
+        legend_right(figure, axes[0], 2.1)
     return figure
 
 
@@ -55,18 +55,15 @@ def _scatter(axis: Any, rows: Sequence[Row], color: str, mark: str) -> None:
         found = [row for row in rows if (row["temperature"] == 0) == greedy]
         if not found:
             continue
-        y = np.array([row["measured"] for row in found])
         bars = None
         if all(row["measured_low"] is not None for row in found):
-            low = y - [row["measured_low"] for row in found]
-            high = np.array([row["measured_high"] for row in found]) - y
-            bars = np.maximum([low, high], 0)
+            bars = error_bars(found, "measured", "measured_low", "measured_high")
         name = found[0]["measurement"].replace(", ", ",\n")
         if found[0]["temperature"] is not None:
             name += ",\ntemperature 0" if greedy else ",\nsampled"
         axis.errorbar(
             [row["predicted"] for row in found],
-            y,
+            [row["measured"] for row in found],
             yerr=bars,
             fmt=mark,
             color=color,
@@ -96,23 +93,6 @@ def _identity(axis: Any, values: Sequence[float]) -> None:
         side.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
         side.set_ticks([], minor=True)
     axis.set_aspect("equal")
-
-
-def _legend_right(figure: Figure, axes: Sequence[Any], inches: float = 1.9) -> None:
-    """One legend for all panels, beside them."""
-    handles: dict[str, Any] = {}
-    for axis in axes:
-        lines, labels = axis.get_legend_handles_labels()
-        handles |= dict(zip(labels, lines, strict=True))
-    inside = 1 - inches / figure.get_figwidth()
-    figure.tight_layout(rect=(0, 0, inside, 1))
-    figure.legend(
-        handles.values(),
-        handles.keys(),
-        loc="center left",
-        bbox_to_anchor=(inside, 0.5),
-        fontsize=9,
-    )
 
 
 def _formula(rows: Sequence[Row]) -> Figure:
@@ -146,7 +126,7 @@ def _formula(rows: Sequence[Row]) -> Figure:
             axis.set_xlabel("draft tokens per target call, gamma")
             axis.set_xticks(sorted({row["gamma"] for row in here}))
         axes[0][0].set_ylabel("predicted over measured\nspeedup, less one (%)")
-        _legend_right(figure, axes[0])
+        legend_right(figure, axes[0], 1.9)
     return figure
 
 
@@ -159,9 +139,7 @@ def _iid(rows: Sequence[Row]) -> Figure:
         ):
             axis.axhline(0.0, color=GREY, linewidth=1)
             temperatures = sorted({row["temperature"] for row in rows})
-            for temperature, color in zip(
-                temperatures, [BLUE, ORANGE, GREEN, PURPLE] * len(temperatures), strict=False
-            ):
+            for temperature, color in zip(temperatures, COLORS, strict=False):
                 here = [row for row in rows if row["temperature"] == temperature]
                 axis.plot(
                     [row["gamma"] for row in here],
@@ -174,7 +152,7 @@ def _iid(rows: Sequence[Row]) -> Figure:
             axis.set_xlabel("draft tokens per target call, gamma")
             axis.set_xticks(sorted({row["gamma"] for row in rows}))
             axis.set_ylabel(f"{what}: formula over replay,\nless one (%)")
-        _legend_right(figure, axes, 1.4)
+        legend_right(figure, axes, 1.4)
     return figure
 
 

@@ -9,6 +9,9 @@ from typing import Any
 from specsim import formulas
 from studies.study import Measured, Row
 
+TOKENS, SPEEDUP = "tokens per call", "speedup"
+# What a prediction should stay within; the band of the figures.
+BAND = 0.05
 SCHEMES, SPECULATIVE, FORCED = "all decoders", "speculative decoding", "batched, forced acceptance"
 
 

@@ -1,4 +1,4 @@
-"""Leviathan23's figures: their curves as tables, and all pictures of that study."""
+"""The pictures of ``studies.leviathan``."""
 
 from __future__ import annotations
 
@@ -8,62 +8,16 @@ from typing import TYPE_CHECKING, Any
 import matplotlib.pyplot as plt  # plots.py, imported below, chose its backend
 import numpy as np
 
-from specsim import evaluate, formulas, optimize
-from specsim.report.frontier_plots import AMBER, GREEN, PURPLE, SKY
+from specsim.report.frontier_plots import AMBER, GREEN, SKY
 from specsim.report.plots import BLACK, BLUE, GREY, ORANGE, STYLE
+from studies.leviathan_paper import COSTS, GAMMAS
+from studies.look import COLORS, end_label, error_bars, legend_above
 from studies.study import Row, Tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-GAMMAS = (1, 3, 5, 7, 10)
-COSTS = (0.01, 0.02, 0.05, 0.1, 0.2)
-_COLORS = (BLUE, ORANGE, GREEN, PURPLE, AMBER)
-_ALPHA = np.arange(100) / 100
-# Beyond every best gamma at alpha = 0.99 and the smallest cost.
-_LONGEST = 1000
-
-
-def curves() -> Tables:
-    """The papers' curves on a grid of alpha; one column per gamma or c."""
-    gain = {
-        c: (best := optimize(_ALPHA, c, gamma_max=_LONGEST)).oracle_speedup / best.speedup
-        for c in COSTS
-    }
-    return {
-        "figure2": _columns(
-            {f"gamma_{gamma}": formulas.tokens_per_call(_ALPHA, gamma) for gamma in GAMMAS}
-            | {"gamma_endless": formulas.oracle_speedup(_ALPHA, 0.0)}
-        ),
-        "figure3": _columns(
-            {f"c_{c:g}": optimize(_ALPHA, c, gamma_max=_LONGEST).gamma for c in COSTS}
-        ),
-        "figure4": _columns(
-            {f"speed_{gamma}": evaluate(_ALPHA, 0.0, gamma).speedup for gamma in GAMMAS}
-            | {
-                f"operations_{gamma}": evaluate(_ALPHA, 0.0, gamma).operations_factor
-                for gamma in GAMMAS
-            }
-        ),
-        # An oracle that drafts although c > alpha loses; the paper's speaks of alpha > c.
-        "figure_oracle": _columns(
-            {
-                f"c_{c:g}": [
-                    100 * (each - 1) if alpha > c else None
-                    for alpha, each in zip(_ALPHA, gain[c], strict=True)
-                ]
-                for c in COSTS
-            }
-        ),
-    }
-
-
-def _columns(values: dict[str, Any]) -> list[dict[str, Any]]:
-    lists = {name: np.asarray(column).tolist() for name, column in values.items()}
-    return [
-        {"source": "computed", "alpha": float(alpha), **{name: lists[name][at] for name in lists}}
-        for at, alpha in enumerate(_ALPHA)
-    ]
+_COLORS = (*COLORS, AMBER)
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
@@ -84,20 +38,6 @@ def draw(tables: Tables) -> dict[str, Figure]:
 def _series(rows: Sequence[Row], name: str) -> tuple[list[float], list[float]]:
     kept = [row for row in rows if row[name] is not None]
     return [row["alpha"] for row in kept], [row[name] for row in kept]
-
-
-def _at_the_end(axis: Any, x: Sequence[float], y: Sequence[float], text: str, color: str) -> None:
-    """A line's name behind its end."""
-    axis.annotate(
-        text,
-        (x[-1], y[-1]),
-        (5, 0),
-        textcoords="offset points",
-        color=color,
-        va="center",
-        fontsize=9,
-        annotation_clip=False,
-    )
 
 
 def _speedup(tables: Tables) -> Figure:
@@ -137,16 +77,14 @@ def _speedup(tables: Tables) -> Figure:
 
 
 def _our_speedup(axis: Any, rows: Sequence[Row]) -> None:
-    measured = np.array([row["measured"] for row in rows])
-    low, high = (np.array([row[end] for row in rows]) for end in ("low", "high"))
     for column, color, marker, label in (
         ("formula", ORANGE, "s", "the formula"),
         ("replay", BLUE, "o", "replay and measured run times"),
     ):
         axis.errorbar(
             [row[column] for row in rows],
-            measured,
-            yerr=[measured - low, high - measured],
+            [row["measured"] for row in rows],
+            yerr=error_bars(rows, "measured"),
             fmt=marker,
             color=color,
             label=label,
@@ -162,7 +100,7 @@ def _alpha(rows: Sequence[Row]) -> Figure:
     """Acceptance by drafter: one line of the picture per pair of models."""
     pairs = list(dict.fromkeys((row["target"], row["draft"]) for row in rows))
     temperatures = sorted({row["temperature"] for row in rows})
-    colors = dict(zip(temperatures, (BLUE, ORANGE, GREEN, PURPLE), strict=False))
+    colors = dict(zip(temperatures, COLORS, strict=False))
     figure, axis = plt.subplots(figsize=(8.2, 0.24 * len(pairs) + 1.3))
     for number, temperature in enumerate(temperatures):
         # Side by side, so that equal rates do not hide one another.
@@ -188,8 +126,7 @@ def _alpha(rows: Sequence[Row]) -> Figure:
     axis.tick_params(axis="y", labelsize=8)
     axis.set(xlim=(0, 1), ylim=(len(pairs) - 0.5, -0.5))
     axis.set_xlabel("acceptance rate alpha")
-    figure.legend(*axis.get_legend_handles_labels(), loc="upper right", ncols=4, fontsize=9)
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.3 / figure.get_figheight()))
+    legend_above(figure, [axis], 4)
     return figure
 
 
@@ -199,7 +136,7 @@ def _figure2(tables: Tables) -> Figure:
     for gamma, color in zip(GAMMAS, _COLORS, strict=True):
         x, y = _series(tables["figure2"], f"gamma_{gamma}")
         axis.plot(x, y, color=color)
-        _at_the_end(axis, x, y, f"gamma = {gamma}", color)
+        end_label(axis, x, y, f"gamma = {gamma}", color)
         points = [row for row in own if row["gamma"] == gamma]
         axis.plot(
             [row["alpha"] for row in points],
@@ -242,7 +179,7 @@ def _figure4(tables: Tables) -> Figure:
     for gamma, color in zip(GAMMAS, _COLORS, strict=True):
         x, y = _series(tables["figure4"], f"speed_{gamma}")
         left.plot(x, y, color=color)
-        _at_the_end(left, x, y, f"gamma = {gamma}", color)
+        end_label(left, x, y, f"gamma = {gamma}", color)
         x, y = _series(tables["figure4"], f"operations_{gamma}")
         right.plot(x, y, color=color)
     left.set_ylabel("speedup (times)")
@@ -263,21 +200,19 @@ def _lenience(rows: Sequence[Row]) -> Figure:
         points = sorted((row["lenience"], row["alpha"]) for row in theirs if row["draft"] == name)
         x, y = zip(*points, strict=True)
         left.plot(x, y, "o-", color=color, markersize=4)
-        _at_the_end(left, x, y, name, color)
+        end_label(left, x, y, name, color)
     left.set_title("the paper: T5-XXL EnDe, temperature 1", fontsize=10)
     ours = [row for row in rows if not row["source"].startswith("Leviathan23")]
     groups = sorted({(row["temperature"], row["from"]) for row in ours})
     for (temperature, where), color in zip(groups, (*_COLORS, SKY, BLACK, GREY), strict=False):
         found = [row for row in ours if (row["temperature"], row["from"]) == (temperature, where)]
         found.sort(key=lambda row: float(row["lenience"]))
-        alpha = np.array([row["alpha"] for row in found])
-        low, high = (
-            np.array([row.get(end, row["alpha"]) for row in found]) for end in ("low", "high")
-        )
+        alpha = [row["alpha"] for row in found]
+        bars = error_bars(found, "alpha") if all("low" in row for row in found) else None
         right.errorbar(
             [row["lenience"] for row in found],
             alpha,
-            yerr=[alpha - low, high - alpha],
+            yerr=bars,
             fmt="s--" if "gamma" in where else "o-",
             color=color,
             markersize=4,
@@ -319,8 +254,7 @@ def _cheap(rows: Sequence[Row]) -> Figure | None:
     axis.set_ylim(len(ours) - 0.5, -0.5)
     axis.set_xlim(left=0)
     axis.set_xlabel("speedup over plain decoding (times)")
-    figure.legend(*axis.get_legend_handles_labels(), loc="upper right", ncols=3, fontsize=9)
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.3 / figure.get_figheight()))
+    legend_above(figure, [axis], 3)
     return figure
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import click
 
+from specsim.checks import SpecsimError
 from specsim.files import write_atomically
+from specsim.profiles import Profile
 from specsim.report.tables import to_json
 from studies.study import SCORED, Measured
 
 # What is decoded for the tables; ``specsim validate`` alone shows all of it.
-_REQUESTS = 6
+_REQUESTS, _TURNS, _SEED = 6, 8, 0
+_AS_THE_PROFILE_SAYS = {"device": None, "threads": None, "trust_remote_code": False}
 
 
 def measure_all(profile: Path | None, out: Path) -> Path:
@@ -24,32 +30,64 @@ def measure_all(profile: Path | None, out: Path) -> Path:
     if not path.is_file():
         _run("calibrate", ["--out", str(path)])
     measured = Measured.at(path)
-    models = ["--target", measured.profile.target.name, "--draft", measured.profile.draft.name]
     for temperature in SCORED:
         file = measured.positions_file(temperature)
         if not file.is_file():
-            _run("score", [*models, "--temperature", f"{temperature:g}", "--out", str(file)])
-    if not measured.beside("decoders").is_file():
-        from specsim.commands import _scheme_check
-
-        rows = _scheme_check.run(
-            path, ["all"], {}, None, _REQUESTS, None, 0, **_AS_THE_PROFILE_SAYS
-        )
-        write_atomically(measured.beside("decoders"), to_json(rows).encode())
-    if not measured.beside("speedups").is_file():
-        from specsim.commands import validate
-
-        rows = validate.run(path, None, None, _REQUESTS, None, None, 0, **_AS_THE_PROFILE_SAYS)
-        write_atomically(measured.beside("speedups"), to_json(rows).encode())
+            asked = ["--temperature", f"{temperature:g}", "--out", str(file)]
+            _run("score", [*_models(measured.profile), *asked])
+    decoding: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
+        "decoders": _decoders,
+        "speedups": _speedups,
+    }
+    if measured.profile.grid:
+        decoding["forced"] = _forced
+    for what, decode in decoding.items():
+        if not measured.beside(what).is_file():
+            click.echo(f"decoding for {measured.beside(what).name}", err=True)
+            write_atomically(measured.beside(what), to_json(decode(path)).encode())
     return path
 
 
-_AS_THE_PROFILE_SAYS = {"device": None, "threads": None, "trust_remote_code": False}
+def _models(profile: Profile) -> list[str]:
+    """The options that name a profile's models and where they ran."""
+    options: Mapping[str, object] = {
+        "target": profile.target.name,
+        "draft": profile.draft.name,
+        "dtype": profile.software.dtype,
+        "device": profile.hardware.device,
+        "threads": profile.hardware.threads,
+    }
+    return [word for name, value in options.items() for word in (f"--{name}", str(value))]
+
+
+def _decoders(path: Path) -> list[dict[str, Any]]:
+    from specsim.commands import _scheme_check
+
+    return _scheme_check.run(
+        path, ["all"], {}, None, _REQUESTS, None, _SEED, **_AS_THE_PROFILE_SAYS
+    )
+
+
+def _speedups(path: Path) -> list[dict[str, Any]]:
+    from specsim.commands import validate
+
+    return validate.run(path, None, None, _REQUESTS, None, None, _SEED, **_AS_THE_PROFILE_SAYS)
+
+
+def _forced(path: Path) -> list[dict[str, Any]]:
+    from specsim.commands import _load_check
+
+    return _load_check.run(
+        path, None, None, None, None, None, None, _TURNS, _SEED, **_AS_THE_PROFILE_SAYS
+    )
 
 
 def _run(command: str, arguments: Sequence[str]) -> None:
-    """One of specsim's commands, as it would be typed."""
+    """One of specsim's commands, as it would be typed; stdout is for the studies."""
     from specsim.cli import specsim
 
     click.echo(f"specsim {command} {' '.join(arguments)}", err=True)
-    specsim.main([command, *arguments], prog_name="specsim", standalone_mode=False)
+    with redirect_stdout(sys.stderr):
+        code = specsim.main([command, *arguments], prog_name="specsim", standalone_mode=False)
+    if code:
+        raise SpecsimError(f"specsim {command} ended with {code}")

@@ -3,37 +3,46 @@
 Each row is a claim of a paper as a ratio of two speedups, predicted from the calibration's text and
 measured by decoding, with what the two settings emit beside it.  A claim holds here if prediction
 and measurement both say so, fails if neither does, and is open where they disagree.
+
+Rules with a threshold are decoded at one or two of them, and the two sides then differ in quality
+too; the row says which table compares them at equal quality.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Row = Mapping[str, Any]
+from studies import ours
+from studies.study import Measured, Row
+
 # Chooses the row of a setting among those of one temperature.
 Choice = Callable[[Sequence[Row]], Row]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One setting is said to be faster than another."""
+    """One setting is said to be faster than another.
+
+    note : where the comparison is not at equal quality, what answers better
+    """
 
     source: str
     says: str
     faster: Choice
     slower: Choice
+    note: str = ""
 
 
 def named(scheme: str, setting: str) -> Choice:
     """The setting of that name."""
 
     def choose(rows: Sequence[Row]) -> Row:
-        for row in rows:
-            if (row["scheme"], row["setting"]) == (scheme, setting):
-                return row
-        raise KeyError(f"{scheme} {setting}")
+        row = ours.setting(rows, scheme, setting)
+        if row is None:
+            raise KeyError(f"{scheme} {setting}")
+        return row
 
     return choose
 
@@ -50,6 +59,8 @@ def best(*settings: tuple[str, str]) -> Choice:
 
 _DRAFT = [("speculative", f"draft {gamma}") for gamma in (2, 4, 8)]
 _ALONE = [*_DRAFT, ("speculative", "middle 4")]
+_EQUAL_QUALITY = "at one threshold; `cascades-equal_quality.csv` compares at the target's quality"
+_EQUAL_ACCURACY = "at one threshold; `bild-fastest.csv` compares at the target's accuracy"
 
 CLAIMS = (
     Claim(
@@ -91,12 +102,14 @@ CLAIMS = (
         "BiLD beats the best lossless fixed gamma",
         named("bild", "fallback 0.4, rollback 2"),
         best(*_DRAFT),
+        _EQUAL_ACCURACY,
     ),
     Claim(
         "Kim23 section 4.3",
         "no rollback is faster",
         named("bild", "no rollback"),
         named("bild", "fallback 0.4, rollback 2"),
+        _EQUAL_ACCURACY,
     ),
     Claim(
         "Xia22 Table 3",
@@ -114,24 +127,31 @@ CLAIMS = (
         "Narasimhan24 Figure 3",
         "the token rule V3 beats lossless speculation",
         named("cascade", "TokenV3 0.7"),
-        named("speculative", "draft 4"),
+        named(*ours.LOSSLESS),
+        _EQUAL_QUALITY,
     ),
     Claim(
         "Narasimhan24 Figure 2",
         "a speculative cascade beats the same rule run token by token",
         named("cascade", "Chow 0.6"),
         named("token-cascade", "Chow 0.6"),
+        _EQUAL_QUALITY,
     ),
 )
 
 
-def compute(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """One row per claim and temperature for which both settings were decoded."""
+def compute(measured: Measured, paper: str = "") -> list[dict[str, Any]]:
+    """One row per claim, of one paper or of all, and temperature at which both were decoded."""
     return [
-        found
-        for temperature in sorted({row["temperature"] for row in rows})
-        for found in _at([row for row in rows if row["temperature"] == temperature])
+        {**row, "source": measured.source}
+        for row in ratios(measured.decoded)
+        if row["claimed_in"].startswith(paper)
     ]
+
+
+def ratios(decoded: Sequence[Row]) -> list[dict[str, Any]]:
+    """Of every claim for which both settings were decoded, by temperature."""
+    return [row for _, rows in ours.by_temperature(decoded) for row in _at(rows)]
 
 
 def _at(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
@@ -144,7 +164,7 @@ def _at(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         measured = faster["measured_speedup"] / slower["measured_speedup"]
         yield {
             "temperature": faster["temperature"],
-            "source": claim.source,
+            "claimed_in": claim.source,
             "claim": claim.says,
             "faster": faster["setting"],
             "slower": slower["setting"],
@@ -154,6 +174,7 @@ def _at(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
             "accuracy": _pair(faster["accuracy"], slower["accuracy"]),
             "log_loss": _pair(faster["log_loss"], slower["log_loss"]),
             "agreement": _pair(faster["agreement"], slower["agreement"]),
+            "note": claim.note,
         }
 
 

@@ -1,4 +1,4 @@
-"""The pictures of Xia22's study."""
+"""The pictures of ``studies.specdec``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import matplotlib.pyplot as plt  # plots.py, imported below, chose its backend
 import numpy as np
 
-from specsim.report.frontier_plots import GREEN, PURPLE
 from specsim.report.plots import BLACK, BLUE, GREY, ORANGE, STYLE
+from studies.look import COLORS, error_bars
 from studies.study import Row, Tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLORS = (BLUE, ORANGE, GREEN, PURPLE)
 _MARKERS = ("o", "s", "^", "D")
 
 
@@ -53,12 +52,10 @@ def _blocks(blocks: Sequence[Row], law: Sequence[Row]) -> Figure:
         rows = [row for row in blocks if row["drafter"] == name]
         sizes = [row["block_size"] for row in rows]
         left.plot(sizes, [row["tokens_per_call"] for row in rows], marker, color=color, label=label)
-        speedup = np.array([row["measured_speedup"] for row in rows])
-        low, high = (np.array([row[end] for row in rows]) for end in ("low", "high"))
         right.errorbar(
             [size + shift for size in sizes],  # side by side, so that no interval hides another
-            speedup,
-            yerr=[speedup - low, high - speedup],
+            [row["measured_speedup"] for row in rows],
+            yerr=error_bars(rows, "measured_speedup"),
             fmt=marker,
             color=color,
             capsize=2,
@@ -94,12 +91,10 @@ def _grid(rows: Sequence[Row]) -> Figure | None:
         shown.sort(key=lambda row: float(row["acceptance"]))
         if not shown:
             continue
-        gain = np.array([row["gain"] for row in shown])
-        low, high = (np.array([row[end] for row in shown]) for end in ("low", "high"))
         axis.errorbar(
             [row["acceptance"] for row in shown],
-            gain,
-            yerr=[gain - low, high - gain],
+            [row["gain"] for row in shown],
+            yerr=error_bars(shown, "gain"),
             fmt="o-" if ranked else "s--",
             color=color,
             capsize=2,
@@ -135,7 +130,7 @@ def _verify(rows: Sequence[Row]) -> Figure:
     n = [row["n"] for row in rows]
     for axis, batch in zip(axes[0], batches, strict=True):
         shown = [name for name in names if name.endswith(f" {batch}")]
-        for name, color, marker in zip(shown, _COLORS, _MARKERS, strict=False):
+        for name, color, marker in zip(shown, COLORS, _MARKERS, strict=False):
             axis.plot(
                 n,
                 [row[name] for row in rows],
@@ -165,7 +160,7 @@ def _devices(rows: Sequence[Row]) -> Figure:
     batches = sorted({row["batch"] for row in rows})
     figure, axis = plt.subplots(figsize=(7.2, 4.2))
     width = 0.8 / len(names)
-    for at, (name, color) in enumerate(zip(names, _COLORS, strict=False)):
+    for at, (name, color) in enumerate(zip(names, COLORS, strict=False)):
         shown: list[Any] = [row for row in rows if row["device"] == name]
         places = np.arange(len(batches)) + (at - (len(names) - 1) / 2) * width
         bars = axis.bar(

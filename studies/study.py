@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = Mapping[str, Any]
-# By name; every table is written as CSV and Markdown.
+# By name; every table is written as CSV, and those with a caption stand on the page too.
 Tables = dict[str, list[dict[str, Any]]]
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -118,16 +118,19 @@ class Check:
 class Study(Protocol):
     """What the modules of this package are.
 
-    CAPTIONS : by table, one line; names the paper's table where rows come from there
+    CAPTIONS : by table that stands on the page; the first sentence is its heading and names the
+        paper's table where rows come from there.  Other tables are the figures' points
+    FIGURES : by figure, the line under it
     compute : all tables; a row of a paper says so in its column ``source``, a row of ours names
         the profile (``Measured.source``)
     opening : three sentences: what the paper claims, what we find, where we differ and why
-    draw : figures by name, from the tables alone
+    draw : figures by name, from the tables alone; what was not measured has none
     checks : the paper's printed numbers against ours
     """
 
     TITLE: str
     CAPTIONS: Mapping[str, str]
+    FIGURES: Mapping[str, str]
 
     def compute(self, measured: Measured) -> Tables: ...
     def opening(self, tables: Tables) -> str: ...

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections import defaultdict
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import cast
@@ -15,8 +17,9 @@ from specsim.report.tables import render
 from studies import STUDIES
 from studies.study import Check, Measured, Row, Study, Tables
 
-# A page shows the first rows of a long table; its CSV has all.
-_SHOWN = 60
+# A page shows the first rows of a long table, and the first items of many that share a reason;
+# the CSV has all.
+_SHOWN, _ITEMS = 60, 12
 
 
 def load(name: str) -> Study:
@@ -31,25 +34,45 @@ def write(name: str, measured: Measured, out: Path, command: str) -> list[Check]
     figures = study.draw(tables)
     for figure, drawn in figures.items():
         save(drawn, out / f"{name}-{figure}.png")
-    everything: Tables = {**tables, "checks": [_check_row(check) for check in checks]}
+    shown = {table: _source_last(rows) for table, rows in tables.items()}
+    everything: Tables = {**shown, "checks": [_check_row(check) for check in checks]}
     for table, rows in everything.items():
         write_atomically(out / f"{name}-{table}.csv", (render(rows, "csv") + "\n").encode())
     parts = [f"# {study.TITLE}", study.opening(tables), _header(measured, command)]
-    parts += [f"![{figure}]({name}-{figure}.png)" for figure in figures]
-    for table, rows in tables.items():
-        parts.append(f"## {study.CAPTIONS[table]}\n\n{_shown(name, table, rows)}")
-    parts.append(_differences(checks))
+    parts += [
+        f"![{figure}]({name}-{figure}.png)\n\n*{study.FIGURES[figure]}*" for figure in figures
+    ]
+    parts += [
+        _section(caption, f"{name}-{table}.csv", shown[table])
+        for table, caption in study.CAPTIONS.items()
+    ]
+    points = [f"`{name}-{table}.csv`" for table in shown if table not in study.CAPTIONS]
+    if points:
+        parts.append(f"## Behind the figures\n\nTheir points: {', '.join(points)}.")
+    parts.append(_differences(checks, f"{name}-checks.csv"))
     write_atomically(out / f"{name}.md", ("\n\n".join(parts) + "\n").encode())
     return checks
 
 
-def _shown(name: str, table: str, rows: list[Row] | list[dict[str, object]]) -> str:
-    if not rows:
-        return "Not measured with this profile."
-    shown = render(rows[:_SHOWN], "markdown")
+def _source_last(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """In every table of every study the source is the last column."""
+    columns = dict.fromkeys(column for row in rows for column in row)
+    ordered = sorted(columns, key=lambda column: column == "source")
+    return [{column: row.get(column) for column in ordered} for row in rows]
+
+
+def _section(caption: str, file: str, rows: Sequence[Row]) -> str:
+    heading, _, more = caption.removesuffix(".").partition(". ")
+    parts = [f"## {heading}"]
+    if more:
+        parts.append(_sentence(more))
+    if rows:
+        parts.append(render(rows[:_SHOWN], "markdown"))
+    else:
+        parts.append("Not measured with this profile.")
     if len(rows) > _SHOWN:
-        shown += f"\n\nThe first {_SHOWN} of {len(rows)} rows; all are in `{name}-{table}.csv`."
-    return shown
+        parts.append(f"The first {_SHOWN} of {len(rows)} rows; all are in `{file}`.")
+    return "\n\n".join(parts)
 
 
 def _check_row(check: Check) -> dict[str, object]:
@@ -64,20 +87,48 @@ def _check_row(check: Check) -> dict[str, object]:
     }
 
 
-def _differences(checks: list[Check]) -> str:
+def _differences(checks: Sequence[Check], file: str) -> str:
+    """What is not as printed, and why: one line a reason."""
+    heading = "## The paper's numbers"
     if not checks:
-        return "## The paper's numbers\n\nThe paper prints none that can be computed."
-    matching = sum(check.matches for check in checks)
-    text = (
-        f"## The paper's numbers\n\n{matching} of {len(checks)} printed numbers are reproduced "
-        "within their tolerance"
+        return f"{heading}\n\nThe paper prints none that can be computed."
+    missing = [check for check in checks if check.ours is None]
+    off = [check for check in checks if check.ours is not None and not check.matches]
+    parts = [
+        heading,
+        f"Of {len(checks)} printed numbers {sum(check.matches for check in checks)} are reproduced "
+        f"within their tolerance, {len(off)} are not, and {len(missing)} cannot be computed from "
+        f"what is printed. All are in `{file}`.",
+    ]
+    for title, listed in (("Different (printed, ours)", off), ("Not computed", missing)):
+        if listed:
+            parts.append(f"### {title}\n\n{_by_reason(listed)}")
+    return "\n\n".join(parts)
+
+
+def _by_reason(checks: Sequence[Check]) -> str:
+    groups: dict[str, list[Check]] = defaultdict(list)
+    for check in checks:
+        groups[check.reason].append(check)
+    return "\n".join(
+        f"- **{_sentence(reason or 'no reason is known')}** {len(group)}: {_items(group)}."
+        for reason, group in groups.items()
     )
-    differing = [_check_row(check) for check in checks if not check.matches]
-    if not differing:
-        return text + "."
-    for row in differing:
-        del row["matches"]
-    return f"{text}; the others:\n\n{render(differing, 'markdown')}"
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:].removesuffix('.')}."
+
+
+def _items(checks: Sequence[Check]) -> str:
+    """The first ones by paper and table."""
+    by_place: dict[str, list[str]] = defaultdict(list)
+    for check in checks[:_ITEMS]:
+        ours = "" if check.ours is None else f", {check.ours:.4g}"
+        by_place[check.where].append(f"{check.item} ({check.printed:g}{ours})")
+    text = "; ".join(f"{place}: {'; '.join(items)}" for place, items in by_place.items())
+    more = len(checks) - _ITEMS
+    return f"{text}; and {more} more" if more > 0 else text
 
 
 def _header(measured: Measured, command: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -36,6 +37,9 @@ def command(name: str, out: Path, profile: Path | None, measure: bool, output_fo
     NAME is leviathan, csdrafting, cascades, bild, specdec, fidelity, or all.  Exits 1 if a
     printed number of a paper is neither matched nor in the list of known differences.
     """
+    # Thousands of small products: threads that wait for one another cost more than they save, and
+    # on a busy machine ten times more.  It must be said before numpy is loaded.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     from specsim.report.tables import render
     from studies import STUDIES
     from studies.study import SHIPPED, Measured

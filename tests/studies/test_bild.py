@@ -18,6 +18,7 @@ from studies import bild, bild_paper
 from studies.bild_chain import SMALL, Chain, Thresholds, chains
 from studies.study import Measured, Tables, reference
 from tests.specsim.test_profiles import write
+from tests.studies.helpers import sentences
 
 
 def scored(seed: int = 3, requests: int = 12, length: int = 60) -> pd.DataFrame:
@@ -57,11 +58,6 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
 @pytest.fixture(scope="module")
 def tables(measured: Measured) -> Tables:
     return bild.compute(measured)
-
-
-def test_every_number_is_matched_or_explained(tables: Tables) -> None:
-    for check in bild.checks(tables):
-        assert check.matches != bool(check.reason), check
 
 
 def test_every_printed_row_is_checked(tables: Tables) -> None:
@@ -188,9 +184,8 @@ def test_operations_rise_and_memory_falls_with_drafting(tables: Tables) -> None:
         )  # the printed bars are rounded
 
 
-def test_every_table_has_a_caption_and_a_source(tables: Tables) -> None:
-    assert tables.keys() == bild.CAPTIONS.keys()
-    assert all(row["source"] for rows in tables.values() for row in rows)
+def test_page_and_figures_from_the_tables(tables: Tables) -> None:
+    assert len(sentences(bild.opening(tables))) == 3
     assert bild.draw(tables).keys() == {"engagement", "latency", "operations"}
 
 
@@ -200,5 +195,3 @@ def test_works_with_a_profile_and_its_traces_alone(tmp_path: Path) -> None:
         assert tables[name] == []
     assert "specsim score" in bild.opening(tables)
     assert bild.draw(tables).keys() == {"operations"}
-    for check in bild.checks(tables):
-        assert check.matches != bool(check.reason), check

@@ -15,6 +15,7 @@ from studies import cascades, cascades_rules, cascades_tables
 from studies.study import Measured, Tables, reference
 from tests.specsim.test_frontier_choice import frame
 from tests.specsim.test_profiles import write
+from tests.studies.helpers import sentences
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,6 @@ def tables(measured: Measured) -> Tables:
 
 def test_every_row_of_the_papers_table_is_checked(tables: Tables) -> None:
     found = cascades.checks(tables)
-    assert all(check.matches != bool(check.reason) for check in found)
     of_table_2 = [check for check in found if check.where == "Narasimhan24 Table 2"]
     rows = reference("narasimhan24_table2_partial")
     assert len(of_table_2) == 2 * len(rows) == 24
@@ -149,9 +149,9 @@ def test_without_scored_text(tmp_path: Path) -> None:
     assert len(tables["laws"]) == 17
     assert "No text was scored" in cascades.opening(tables)
     assert cascades.draw(tables) == {}
-    assert set(tables) == set(cascades.CAPTIONS)
 
 
 def test_page_and_figures_from_the_tables(tables: Tables) -> None:
     assert "; V3 is number " in cascades.opening(tables)
+    assert len(sentences(cascades.opening(tables))) == 3
     assert set(cascades.draw(tables)) == {"deferral", "rejection", "latency", "token_rules"}

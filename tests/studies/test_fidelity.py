@@ -12,6 +12,7 @@ from specsim import conversions, formulas
 from studies import fidelity, public
 from studies.study import Measured, Tables, reference
 from tests.specsim.test_profiles import write
+from tests.studies.helpers import sentences
 
 DECODED: list[dict[str, Any]] = [
     {
@@ -188,13 +189,11 @@ def test_chains_are_extrapolated_from_the_shortest(tables: Tables) -> None:
 def test_published_lengths_agree_with_published_rates(tables: Tables) -> None:
     found = fidelity.checks(tables)
     assert len(found) == 10
-    assert all(check.matches != bool(check.reason) for check in found)
     assert sum(check.matches for check in found) == 7
 
 
 def test_without_anything_decoded(tmp_path: Path) -> None:
     tables = fidelity.compute(Measured.at(write(tmp_path)))
-    assert set(tables) == set(fidelity.CAPTIONS)
     for name in ("points", "errors", "budget", "formula", "decisions", "orderings", "decoders"):
         assert tables[name] == []
     assert "Nothing was decoded" in fidelity.opening(tables)
@@ -203,5 +202,6 @@ def test_without_anything_decoded(tmp_path: Path) -> None:
 
 def test_page_and_figures_from_the_tables(tables: Tables) -> None:
     assert "over 6 settings" in fidelity.opening(tables)
+    assert len(sentences(fidelity.opening(tables))) == 3
     # No setting of a claim was decoded, so there is nothing to order.
     assert set(fidelity.draw(tables)) == {"predicted_measured", "formula", "iid", "public"}

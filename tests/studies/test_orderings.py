@@ -8,7 +8,7 @@ import pytest
 
 from calibrate.sampling import Sampling
 from calibrate.schemes.listed import settings
-from studies.orderings import CLAIMS, compute
+from studies.orderings import CLAIMS, ratios
 
 
 def row(scheme: str, setting: str, predicted: float, measured: float) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def row(scheme: str, setting: str, predicted: float, measured: float) -> dict[st
 def test_a_claim_needs_prediction_and_measurement(
     predicted: float, measured: float, verdict: str
 ) -> None:
-    (found,) = compute(
+    (found,) = ratios(
         [
             row("horizontal", "middle 3, Max-Gram 5", predicted * 2, measured * 2),
             row("speculative", "middle 4", 2.0, 2.0),
@@ -52,7 +52,7 @@ def test_the_better_of_several_is_chosen_by_prediction() -> None:
         row("speculative", "draft 8", 1.0, 1.0),
         row("speculative", "middle 4", 1.2, 1.2),
     ]
-    (found,) = (each for each in compute(rows) if "better of its drafters" in each["claim"])
+    (found,) = (each for each in ratios(rows) if "better of its drafters" in each["claim"])
     assert found["slower"] == "draft 2"
 
 
@@ -61,4 +61,4 @@ def test_every_claim_is_about_listed_settings() -> None:
         row(each.scheme, each.name, 1.0 + place / 100, 1.0)
         for place, each in enumerate(settings(Sampling(0.0)))
     ]
-    assert len(compute(everything)) == len(CLAIMS)
+    assert len(ratios(everything)) == len(CLAIMS)

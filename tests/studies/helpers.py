@@ -1,0 +1,30 @@
+"""What the tests of more than one study need."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+
+def decoding(setting: str, tokens: float, speedup: float, **changes: Any) -> dict[str, Any]:
+    """A row of ``specsim validate --scheme``, as far as studies read it."""
+    return {
+        "temperature": 1.0,
+        "scheme": "speculative",
+        "setting": setting,
+        "lossless": True,
+        "requests": 4,
+        "predicted_tokens_per_call": tokens,
+        "measured_tokens_per_call": tokens,
+        "predicted_speedup": 1.1 * speedup,
+        "measured_speedup": speedup,
+        "measured_low": 0.9 * speedup,
+        "measured_high": 1.2 * speedup,
+        "agreement": 1.0,
+        **changes,
+    }
+
+
+def sentences(text: str) -> list[str]:
+    """A period, a space and a capital or a digit end a sentence."""
+    return re.split(r"(?<=\.) (?=[A-Z0-9])", text)

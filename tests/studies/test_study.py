@@ -1,0 +1,195 @@
+"""``specsim study`` from end to end: its files, its pages, its exit codes, what it measures."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specsim import __version__
+from specsim.cli import main
+from studies import STUDIES, measure
+from studies.study import SCORED, Check, Measured, Tables
+from studies.write import load, write
+from tests.specsim.test_profiles import write as write_profile
+from tests.studies.helpers import decoding, sentences
+
+# A person reads no longer sentence in one breath.
+WORDS = 62
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """A profile with its trace and nothing else."""
+    return Measured.at(write_profile(tmp_path_factory.mktemp("bare")))
+
+
+@pytest.fixture(scope="module")
+def pages(bare: Measured, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("pages") / "new folder"
+    assert run("study", "all", "--profile", str(bare.path), "--out", str(out)) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def computed(bare: Measured) -> dict[str, Tables]:
+    return {name: load(name).compute(bare) for name in STUDIES}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_printed_number_matches_or_has_a_reason(
+    name: str, computed: dict[str, Tables]
+) -> None:
+    checks = load(name).checks(computed[name])
+    assert checks
+    assert [each for each in checks if each.matches == bool(each.reason)] == []
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_table_has_a_file_and_every_row_a_source(
+    name: str, pages: Path, computed: dict[str, Tables]
+) -> None:
+    tables = computed[name]
+    assert set(load(name).CAPTIONS) <= set(tables)
+    for table, rows in tables.items():
+        with (pages / f"{name}-{table}.csv").open(newline="") as stream:
+            written = list(csv.DictReader(stream))
+        assert len(written) == len(rows)
+        assert all(row["source"] for row in written)
+        assert all(list(row)[-1] == "source" for row in written)
+    with (pages / f"{name}-checks.csv").open(newline="") as stream:
+        assert len(list(csv.DictReader(stream))) == len(load(name).checks(tables))
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_page_can_be_read(name: str, pages: Path, computed: dict[str, Tables]) -> None:
+    study, text = load(name), (pages / f"{name}.md").read_text()
+    title, opening, header, *rest = text.split("\n\n")
+    assert title == f"# {study.TITLE}"
+    said = sentences(opening)
+    assert len(said) == 3
+    assert [len(each.split()) for each in said if len(each.split()) > WORDS] == []
+    for part in (
+        "command: `specsim ",
+        f"specsim {__version__}, commit ",
+        "Python 3, torch 2, transformers 5",
+        "seed: ",
+        "target t (1,000 parameters)",
+    ):
+        assert part in header
+    pictures = re.findall(rf"!\[(\w+)\]\({name}-(\w+)\.png\)\n\n\*(.+)\*\n", text)
+    assert [first for first, _, _ in pictures] == [second for _, second, _ in pictures]
+    for figure, _, caption in pictures:
+        assert caption == study.FIGURES[figure]
+        assert (pages / f"{name}-{figure}.png").stat().st_size > 5000
+    assert len(list(pages.glob(f"{name}-*.png"))) == len(pictures)
+    headings = [part.removeprefix("## ") for part in rest if part.startswith("## ")]
+    expected = [caption.removesuffix(".").split(". ")[0] for caption in study.CAPTIONS.values()]
+    assert [each for each in headings if each in expected] == expected
+    assert headings[-1] == "The paper's numbers"
+
+
+class Made:
+    """A study of three numbers: one matches, two differ for one reason, one is missing."""
+
+    TITLE = "Made up"
+    CAPTIONS = {"long": "A long table. It goes on.", "none": "Nothing. Yet."}  # noqa: RUF012
+    FIGURES: dict[str, str] = {}  # noqa: RUF012
+
+    def compute(self, measured: Measured) -> Tables:
+        long: list[dict[str, Any]] = [{"source": "x", "n": n} for n in range(61)]
+        long[-1]["rare"] = 1
+        return {"long": long, "none": [], "points": []}
+
+    def opening(self, tables: Tables) -> str:
+        # A study tells its rows apart by the columns that they have.
+        return f"{sum('rare' in row for row in tables['long'])} row is rare."
+
+    def draw(self, tables: Tables) -> dict[str, Any]:
+        return {}
+
+    def checks(self, tables: Tables) -> list[Check]:
+        return [
+            Check("Table 1", "a", 1.0, 1.0, 0.1),
+            Check("Table 1", "b", 2.0, 2.5, 0.1, "a slip."),
+            Check("Table 2", "c", 3.0, 3.5, 0.1, "a slip."),
+            Check("Table 2", "d", 4.0, None, 0.1, "lost"),
+        ]
+
+
+def test_what_differs_is_grouped_by_reason(
+    bare: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("studies.write.load", lambda name: Made())
+    write("made", bare, tmp_path, "typed")
+    text = (tmp_path / "made.md").read_text()
+    assert "Of 4 printed numbers 1 are reproduced within their tolerance, 2 are not, and 1" in text
+    assert "- **A slip.** 2: Table 1: b (2, 2.5); Table 2: c (3, 3.5)." in text
+    assert "- **Lost.** 1: Table 2: d (4)." in text
+    assert "\n\n1 row is rare.\n\n" in text
+    assert "## A long table\n\nIt goes on.\n\n| n | rare | source |" in text
+    assert "The first 60 of 61 rows; all are in `made-long.csv`." in text
+    assert "## Nothing\n\nYet.\n\nNot measured with this profile." in text
+    assert "Their points: `made-points.csv`." in text
+
+
+def test_an_unexplained_number_fails(
+    bare: Measured,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lost = Check("Table 9", "x", 1.0, 2.0, 0.1)
+    monkeypatch.setattr("studies.write.write", lambda *given: [lost])
+    words = ("study", "specdec", "--profile", str(bare.path), "--out", str(tmp_path))
+    assert run(*words) == 1
+    assert "failed: Table 9, x: printed 1, ours 2.0" in capsys.readouterr().err
+
+
+def test_an_unknown_study_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("study", "medusa", "--out", str(tmp_path)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert "NAME must be one of leviathan, " in captured.err
+    assert captured.err.rstrip().endswith("got medusa")
+
+
+@pytest.mark.parametrize("grid", [False, True])
+def test_measuring_makes_what_is_missing(
+    grid: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = {
+        "model": "target",
+        "follows": "target",
+        "mode": "eager",
+        "seconds": [1.0],
+        "tokens": 1,
+        "batch": 1,
+        "context": 8,
+    }
+    path = write_profile(tmp_path, **({"grid": [cell]} if grid else {}))
+    made: list[tuple[str, ...]] = []
+    monkeypatch.setattr(measure, "_run", lambda command, words: made.append((command, *words)))
+    for what in ("decoders", "speedups", "forced"):
+        rows = [decoding("draft 4", 2.0, 1.3)]
+        monkeypatch.setattr(measure, f"_{what}", lambda path, what=what, rows=rows: rows)
+    kept = Measured.at(path).beside("speedups")
+    kept.write_text("[]")
+    assert measure.measure_all(path, tmp_path / "unused") == path
+    assert [words[0] for words in made] == ["score"] * len(SCORED)
+    assert made[0][1:7] == ("--target", "t", "--draft", "d", "--dtype", "float32")
+    measured = Measured.at(path)
+    assert json.loads(kept.read_text()) == []
+    assert [row["setting"] for row in measured.decoded] == ["draft 4"]
+    assert bool(measured.forced) is grid
