@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -37,9 +36,8 @@ def command(name: str, out: Path, profile: Path | None, measure: bool, output_fo
     NAME is leviathan, csdrafting, cascades, bild, specdec, fidelity, or all.  Exits 1 if a
     printed number of a paper is neither matched nor in the list of known differences.
     """
-    # Thousands of small products: threads that wait for one another cost more than they save, and
-    # on a busy machine ten times more.  It must be said before numpy is loaded.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from threadpoolctl import threadpool_limits
+
     from specsim.report.tables import render
     from studies import STUDIES
     from studies.study import SHIPPED, Measured
@@ -55,7 +53,10 @@ def command(name: str, out: Path, profile: Path | None, measure: bool, output_fo
     measured = Measured.at(profile or SHIPPED)
     rows, unexplained = [], []
     for study in STUDIES if name == "all" else (name,):
-        checks = write(study, measured, out, typed())
+        # Thousands of small products: threads that wait for one another cost more than they save,
+        # and on a busy machine ten times more.
+        with threadpool_limits(1):
+            checks = write(study, measured, out, typed())
         unexplained += [each for each in checks if not each.matches and not each.reason]
         rows.append(
             {
