@@ -1,16 +1,19 @@
 """What runs cost in a batch: a grid over new tokens, batch and context, in the rhythm of blocks.
 
-A cell is one batch and one context; all draft lengths are timed in it, in turns.  A cell that was
-measured is kept in the work folder, so a grid that was killed goes on where it was; a cell that
-cannot be measured is left out with its reason, and the others are measured all the same.
+A cell is one batch and one context; all draft lengths are timed in it, in turns.  Machines drift
+by tens of percent within minutes, CPUs above all, so there the turns of a cell are spread over
+several passes through the grid.  A cell that was measured is kept in the work folder, so a grid
+that was killed goes on where it was; a cell that cannot be measured is left out with its reason,
+and the others are measured all the same.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,8 @@ from specsim.files import write_atomically
 _STREAK = 3
 # Blocks of a stretch of decoding, which a cell has room for.
 BLOCKS = 6
+# Passes through the grid on a CPU, where nothing needs to be compiled anew for each.
+_PASSES = 4
 # Overhead is a small part of a block, so it is measured in so many times fewer turns.
 _FEWER = 4
 # Contexts where none are asked for, as far as the models can read them.
@@ -111,30 +116,64 @@ def measure_grid(
     """Measure all cells that are not in ``work`` yet.
 
     target, draft : models of transformers, on one device
-    advance : called once a cell
+    advance : called once a cell, when its last turns are done
     more_time : whether another cell may be begun
     """
-    grid = Grid([], [], [])
+    found: dict[Cell, list[dict[str, Any]]] = {cell: [] for cell in settings.cells}
+    reasons: dict[Cell, str] = {}
     lost = ""
-    for cell in settings.cells:
-        file = work / f"grid-{cell.name}.json"
-        found: Mapping[str, Any]
+    for turn, passes, cell in _plan(target, settings):
+        file = work / f"grid-{cell.name}-{turn}.json"
         if file.is_file():
-            found = json.loads(file.read_text())
+            found[cell].append(json.loads(file.read_text()))
         elif lost or not more_time():
-            found = {"reason": lost or "out of time"}
+            reasons.setdefault(cell, lost or "out of time")
+        elif cell not in reasons:
+            part = replace(
+                settings,
+                repeats=math.ceil(settings.repeats / passes),
+                seed=settings.seed + turn,
+            )
+            measured = _attempt(target, draft, cell, part)
+            if "reason" in measured:
+                reasons[cell] = measured["reason"]
+                lost = measured["reason"] if measured.get("lost") else ""
+            else:
+                write_atomically(file, json.dumps(measured).encode())
+                found[cell].append(measured)
+        if turn == passes - 1:
+            advance()
+    return Grid(
+        times=joined([row for parts in found.values() for part in parts for row in part["times"]]),
+        overhead=joined(
+            [row for parts in found.values() for part in parts for row in part["overhead"]]
+        ),
+        # What one pass measured of a cell is a measurement.
+        missing=[{**asdict(cell), "reason": reasons[cell]} for cell in reasons if not found[cell]],
+    )
+
+
+def _plan(target: Any, settings: GridSettings) -> Iterator[tuple[int, int, Cell]]:
+    """Which pass of how many measures which cell, in order."""
+    on_cpu = next(target.parameters()).device.type == "cpu"
+    for mode in settings.modes:
+        cells = [cell for cell in settings.cells if cell.mode == mode]
+        passes = min(_PASSES, settings.repeats) if on_cpu and mode == "eager" else 1
+        for turn in range(passes):
+            for cell in cells:
+                yield turn, passes, cell
+
+
+def joined(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for everything but the seconds, which come one after another."""
+    together: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        key = tuple(value for name, value in row.items() if name != "seconds")
+        if key in together:
+            together[key]["seconds"].extend(row["seconds"])
         else:
-            found = _attempt(target, draft, cell, settings)
-            if "times" in found:
-                write_atomically(file, json.dumps(found).encode())
-            if found.get("lost"):
-                lost = found["reason"]
-        grid.times.extend(found.get("times", ()))
-        grid.overhead.extend(found.get("overhead", ()))
-        if "reason" in found:
-            grid.missing.append({**asdict(cell), "reason": found["reason"]})
-        advance()
-    return grid
+            together[key] = {**row, "seconds": list(row["seconds"])}
+    return list(together.values())
 
 
 def usual_contexts(context: int, room: int) -> tuple[int, ...]:
