@@ -20,6 +20,9 @@ from studies.study import SCORED, Measured
 _REQUESTS, _TURNS, _SEED = 6, 8, 0
 _AS_THE_PROFILE_SAYS = {"device": None, "threads": None, "trust_remote_code": False}
 
+# Texts that are scored; each is 90 kB above temperature 0.
+_TEXTS = 32
+
 
 def measure_all(profile: Path | None, out: Path) -> Path:
     """Measure what is not there yet beside ``profile``, or of the embedded family in ``out``.
@@ -33,7 +36,8 @@ def measure_all(profile: Path | None, out: Path) -> Path:
     for temperature in SCORED:
         file = measured.positions_file(temperature)
         if not file.is_file():
-            asked = ["--temperature", f"{temperature:g}", "--out", str(file)]
+            asked = ["--temperature", f"{temperature:g}", "--requests", str(_TEXTS)]
+            asked += ["--out", str(file)]
             _run("score", [*_models(measured.profile), *asked])
     decoding: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
         "decoders": _decoders,
