@@ -80,7 +80,7 @@ def test_a_page_can_be_read(name: str, pages: Path, computed: dict[str, Tables])
     assert len(said) == 3
     assert [len(each.split()) for each in said if len(each.split()) > WORDS] == []
     for part in (
-        "command: `specsim ",
+        "command: `specsim",
         f"specsim {__version__}, commit ",
         "Python 3, torch 2, transformers 5",
         "seed: ",
