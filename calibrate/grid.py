@@ -197,7 +197,7 @@ def _attempt(target: Any, draft: Any, cell: Cell, settings: GridSettings) -> dic
     except (RuntimeError, MemoryError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if _out_of_memory(error):
-            if torch.accelerator.is_available():
+            if torch.cuda.is_available():
                 torch.cuda.empty_cache()
             return {"reason": f"out of memory: {reason}"}
         return {"reason": f"the device failed: {reason}", "lost": True}
@@ -300,6 +300,7 @@ def _overhead(
                     models["target"], models["draft"], gamma, survival, BLOCKS, temperature, random
                 )
                 if turn:
+                    # Where nothing lies between the runs, two clocks may differ by less than that.
                     seconds.append(max(found.overhead_s, 0.0) / found.blocks)
             rows.append({"temperature": temperature, "gamma": gamma, **where, "seconds": seconds})
     return rows

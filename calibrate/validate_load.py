@@ -90,8 +90,10 @@ def compare_cell(
 ) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, one per draft length of one cell.
 
-    ``measured_best`` and ``predicted_best`` are the draft lengths of the cell that are fastest,
-    ``loss`` is the share of speed that following the prediction costs.
+    Tokens are the expected ones on both sides: which were drawn is chance and costs nothing, so
+    ``budget_acceptance`` is zero.  ``measured_best`` and ``predicted_best`` are the draft lengths
+    of the cell that are fastest, ``loss`` is the share of speed that following the prediction
+    costs.
     """
     gammas = sorted(gamma for gamma in decoded if gamma)
     plain = decoded[0]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.checks import InvalidArgumentError
 from specsim.commands._options import refuse_given, stack
 
 if TYPE_CHECKING:
@@ -124,8 +123,8 @@ def _from_shapes(given: dict[str, Any]) -> Load:
     return Load(
         survival=_survival(given["alpha"], gamma_max),
         cost=RooflineLoadCost(
-            _shape("--target", given["target"]),
-            _shape("--draft", given["draft"]),
+            _shape(given, "target"),
+            _shape(given, "draft"),
             accelerator(given["accelerator"]),
             longest=gamma_max + 1,
         ),
@@ -175,17 +174,14 @@ def _survival(alphas: tuple[float, ...], gamma_max: int) -> Floats:
     return PerPositionAcceptance(alphas).survival(max(gamma_max, 1))[1:]
 
 
-def _shape(option: str, word: str) -> Shape:
-    from specsim.hardware import known_shapes, load_shape, shape
+def _shape(given: dict[str, Any], name: str) -> Shape:
+    from specsim.hardware import read_config, shape_from_config
+    from specsim.hardware.config import ConfigError
 
-    if word in known_shapes():
-        return shape(word)
-    if not Path(word).exists():
-        raise UnsupportedError(
-            f"{option} {word} is neither a known shape ({', '.join(known_shapes())}) "
-            "nor a config.json"
-        )
-    return load_shape(Path(word))
+    try:
+        return shape_from_config(read_config(given[name]))
+    except ConfigError as error:
+        raise InvalidArgumentError(f"--{name} {error}") from None
 
 
 def optimize_by_load(given: dict[str, Any], output_format: str) -> None:

@@ -31,12 +31,15 @@ class Spent:
         return self.tokens * self.plain_step_s / (self.draft_s + self.verify_s + self.overhead_s)
 
 
+PARTS = ("acceptance", "draft", "verify", "overhead")
+
+
 def error_budget(predicted: Spent, measured: Spent) -> dict[str, float]:
     """Shares of log(predicted / measured speedup); positive where they make it look faster."""
     gaps = {
         name: getattr(predicted, f"{name}_s") / predicted.plain_step_s
         - getattr(measured, f"{name}_s") / measured.plain_step_s
-        for name in ("draft", "verify", "overhead")
+        for name in PARTS[1:]
     }
     acceptance = log(predicted.tokens / measured.tokens)
     whole = log(predicted.speedup / measured.speedup) - acceptance

@@ -111,7 +111,8 @@ def test_validate_forced_as_it_is_typed(costs: Path, capsys: pytest.CaptureFixtu
         assert row["tokens_per_call"] == pytest.approx(1.7 if row["gamma"] == 1 else 2.19)
         assert row["measured_low"] <= row["measured_speedup"] <= row["measured_high"]
         assert 1 <= row["drawn_tokens_per_call"] <= row["gamma"] + 1
-    assert code in (0, 1), err  # such small models are all noise: a cell may lose speed
+    # Such small models are all noise: a cell may lose speed, which is then said.
+    assert code == int("failed: " in err)
     assert "best draft length as predicted in" in err
     assert read_profile(costs).target.config is not None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -22,8 +23,12 @@ def machine(tokens: float, batch: float, context: float) -> float:
     """
     traffic = (16e9 + 131e3 * batch * (context + tokens)) / 3e12
     arithmetic = batch * tokens * (16e9 + 5e5 * context) / 500e12
-    step = 1.0 if batch * tokens <= 16 else 1.15
-    return 40e-6 + step * max(traffic, arithmetic)
+    return (40e-6 + max(traffic, arithmetic)) * step(tokens, batch)
+
+
+def step(tokens: float, batch: float) -> float:
+    """Wide runs use another kernel, which is slower at first."""
+    return 1.0 if batch * tokens <= 16 else 1.15
 
 
 def grid(noise: float = 0.0, batches: tuple[int, ...] = BATCHES) -> list[GridPoint]:
@@ -53,8 +58,10 @@ def test_points_between_follow_their_neighbours() -> None:
 
 
 def test_the_stated_error_is_that_of_points_left_out() -> None:
-    exact, noisy = FittedRunTimes.of(grid()).error, FittedRunTimes.of(grid(0.05)).error
-    assert exact.between[0] < 0.02
+    noisy = FittedRunTimes.of(grid(0.05)).error
+    # Without noise and without the step the trend is the machine itself.
+    smooth = [replace(p, seconds=p.seconds / step(p.tokens, p.batch)) for p in grid()]
+    assert FittedRunTimes.of(smooth).error.between[0] < 0.01
     assert 0.02 < noisy.between[0] < 0.1
     assert noisy.between[0] < noisy.between[1]
 

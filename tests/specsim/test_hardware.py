@@ -692,6 +692,7 @@ def test_rows_are_complete() -> None:
         assert row.source.startswith("https://")
         assert set(row.peak_flops) <= set(hardware.NUMBER_BYTES)
         # Bytes and FLOPs per second are of the same kind on every card: a slip by 1000 shows.
-        # The P100, without tensor units, multiplies least for what it reads.
         assert 8e9 < row.memory < 3e11
-        assert 20 < max(row.peak_flops.values()) / row.bandwidth < 1000
+        # The P100 alone has no tensor units: 18.7 TFLOP/s for 732 GB/s.
+        least = 25 if name == "P100-PCIe-16GB" else 50
+        assert least < max(row.peak_flops.values()) / row.bandwidth < 1000

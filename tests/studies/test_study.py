@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ WORDS = 62
 
 
 def run(*words: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["specsim", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
     return int(ended.value.code or 0)
 
 
@@ -72,7 +75,9 @@ def test_every_table_has_a_file_and_every_row_a_source(
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_page_can_be_read(name: str, pages: Path, computed: dict[str, Tables]) -> None:
+def test_a_page_can_be_read(
+    name: str, bare: Measured, pages: Path, computed: dict[str, Tables]
+) -> None:
     study, text = load(name), (pages / f"{name}.md").read_text()
     title, opening, header, *rest = text.split("\n\n")
     assert title == f"# {study.TITLE}"
@@ -80,7 +85,7 @@ def test_a_page_can_be_read(name: str, pages: Path, computed: dict[str, Tables])
     assert len(said) == 3
     assert [len(each.split()) for each in said if len(each.split()) > WORDS] == []
     for part in (
-        "command: `specsim",
+        f"command: `specsim study all --profile {bare.path} --out ",
         f"specsim {__version__}, commit ",
         "Python 3, torch 2, transformers 5",
         "seed: ",
