@@ -11,7 +11,7 @@ import numpy as np
 
 from specsim.checks import UnsupportedError
 from specsim.hardware.accelerators import Accelerator
-from specsim.hardware.roofline import PEAK, Efficiency, memory_needed_bytes, run_seconds
+from specsim.hardware.roofline import PEAK, Efficiency, memory_needed_bytes, roofline
 from specsim.hardware.shapes import Shape
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ class RooflineLoadCost:
         shape = self.target if model == "target" else self.draft
 
         def seconds(tokens_before: int) -> float:
-            return run_seconds(
+            return roofline(
                 shape, self.accelerator, tokens, batch, tokens_before, efficiency=self.efficiency
-            )
+            ).seconds
 
         below = int(context)
         share = context - below

@@ -51,14 +51,14 @@ def tokens_per_call(alpha: float, k: int, bonus: bool = True) -> float:
 def _seconds(
     device: hardware.Accelerator, dtype: str, new_tokens: int, batch: int, context: int
 ) -> float:
-    return hardware.run_seconds(
+    return hardware.roofline(
         BASE.at(hardware.Precision(dtype=dtype)),
         device,
         new_tokens,
         batch,
         context,
         encoder_context=SOURCE,
-    )
+    ).seconds
 
 
 def devices(alpha: float | None) -> Iterator[dict[str, Any]]:

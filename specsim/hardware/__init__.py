@@ -8,7 +8,7 @@ machine gets (``roofline.Efficiency``, measured or left at one)::
     >>> from specsim import hardware
     >>> target, draft = hardware.shape("llama-3.1-8b"), hardware.shape("llama-3.2-1b")
     >>> gpu = hardware.accelerator("H100-SXM")
-    >>> round(1000 * hardware.run_seconds(target, gpu, new_tokens=1, context=1024), 2)
+    >>> round(1000 * hardware.roofline(target, gpu, new_tokens=1, context=1024).seconds, 2)
     4.52
     >>> cost = hardware.roofline_cost(target, {"draft": draft}, gpu, longest=9, context=1024)
     >>> round(cost.drafts["draft"], 3), round(float(cost.verify(9)), 3)
@@ -37,7 +37,6 @@ from specsim.hardware.roofline import (
     memory_needed_bytes,
     roofline,
     roofline_cost,
-    run_seconds,
 )
 from specsim.hardware.shapes import NUMBER_BYTES, Attention, Layer, Precision, Shape
 
@@ -62,7 +61,6 @@ __all__ = [
     "read_config",
     "roofline",
     "roofline_cost",
-    "run_seconds",
     "shape",
     "shape_from_config",
 ]

@@ -122,28 +122,6 @@ def roofline(
     )
 
 
-def run_seconds(
-    shape: Shape,
-    accelerator: Accelerator,
-    new_tokens: int = 1,
-    batch: int = 1,
-    context: int = 0,
-    *,
-    encoder_context: int = 0,
-    efficiency: Efficiency = PEAK,
-) -> float:
-    """Seconds of one run; arguments and errors as ``roofline``."""
-    return roofline(
-        shape,
-        accelerator,
-        new_tokens,
-        batch,
-        context,
-        encoder_context=encoder_context,
-        efficiency=efficiency,
-    ).seconds
-
-
 def memory_needed_bytes(
     shape: Shape, batch: int = 1, context: int = 0, encoder_context: int = 0
 ) -> float:
@@ -180,7 +158,9 @@ def roofline_cost(
     longest = whole("longest", longest, low=1)
 
     def seconds(model: Shape, new_tokens: int) -> float:
-        return run_seconds(model, accelerator, new_tokens, batch, context, efficiency=efficiency)
+        return roofline(
+            model, accelerator, new_tokens, batch, context, efficiency=efficiency
+        ).seconds
 
     one = seconds(target, 1)
     return Cost(

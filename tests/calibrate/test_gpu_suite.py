@@ -511,7 +511,7 @@ def test_a_roofline_of_a_roofline_fits() -> None:
     truth = hardware.Efficiency(compute=0.5, memory=0.6, layer_s=2e-5)
 
     def seconds(what: str, tokens: int, batch: int) -> float:
-        return hardware.run_seconds(shape, sheet, tokens, batch, 40, efficiency=truth)
+        return hardware.roofline(shape, sheet, tokens, batch, 40, efficiency=truth).seconds
 
     rows = roofline_rows(made_up_profile(seconds, (1, 8, 64, 512)), sheet)
     found = next(r for r in rows if (r["kind"], r["efficiency"]) == ("target", "fitted"))

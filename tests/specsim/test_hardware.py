@@ -466,7 +466,7 @@ def test_a_run_by_hand() -> None:
     assert (run.flops, run.bytes) == (flops, traffic)
     assert run.seconds == pytest.approx(traffic / 2.039e12)
     slow = hardware.Efficiency(compute=0.5, memory=0.8, layer_s=1e-5)
-    assert hardware.run_seconds(shape, gpu, new_tokens, batch, context, efficiency=slow) == (
+    assert hardware.roofline(shape, gpu, new_tokens, batch, context, efficiency=slow).seconds == (
         pytest.approx(traffic / 2.039e12 / 0.8 + 32e-5)
     )
 
@@ -485,7 +485,7 @@ def test_the_bound_holds_on_a_measured_run() -> None:
     }
     shape = hardware.shape_from_config(llama_7b)
     assert shape.parameters == 6_738_415_616
-    bound = hardware.run_seconds(shape, hardware.accelerator("V100-PCIe-16GB"), context=64)
+    bound = hardware.roofline(shape, hardware.accelerator("V100-PCIe-16GB"), context=64).seconds
     # 78 % of the bandwidth on the data sheet.
     assert bound * 52.5 == pytest.approx(0.78, abs=0.01)
 
@@ -586,7 +586,7 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
             hardware.known_quantisations(),
         ),
         (
-            lambda: hardware.run_seconds(SMALL[0], hardware.accelerator("TPU-v4")),
+            lambda: hardware.roofline(SMALL[0], hardware.accelerator("TPU-v4")).seconds,
             list(hardware.accelerator("TPU-v4").peak_flops),
         ),
         (lambda: hardware.Precision("float8"), ["float32", "bfloat16", "float16"]),
@@ -621,7 +621,7 @@ def test_layers_of_unknown_kinds_are_refused() -> None:
 def test_a_model_that_does_not_fit_is_refused() -> None:
     shape = hardware.shape("qwen3-32b")
     with pytest.raises(SpecsimError, match=r"needs 65\.5 GB, L4 has 24 GB"):
-        hardware.run_seconds(shape, hardware.accelerator("L4"))
+        hardware.roofline(shape, hardware.accelerator("L4"))
 
 
 @pytest.mark.parametrize(
@@ -635,9 +635,7 @@ def test_a_model_that_does_not_fit_is_refused() -> None:
 )
 def test_arguments_of_a_run(arguments: dict[str, int], message: str) -> None:
     with pytest.raises(SpecsimError, match=message):
-        hardware.run_seconds(
-            hardware.shape("llama-3.2-1b"), hardware.accelerator("H200"), **arguments
-        )
+        hardware.roofline(hardware.shape("llama-3.2-1b"), hardware.accelerator("H200"), **arguments)
 
 
 def test_efficiency_is_a_share() -> None:

@@ -156,7 +156,8 @@ def test_roofline_prices_runs_as_the_roofline_does() -> None:
     cost = roofline()
     for model, shape in (("target", cost.target), ("draft", cost.draft)):
         whole = [
-            hardware.run_seconds(shape, cost.accelerator, 3, 16, context) for context in (100, 101)
+            hardware.roofline(shape, cost.accelerator, 3, 16, context).seconds
+            for context in (100, 101)
         ]
         assert cost.run_s(model, 3, 16, 100) == whole[0]
         assert cost.run_s(model, 3, 16, 100.5) == pytest.approx(np.mean(whole), rel=1e-12)
@@ -165,7 +166,7 @@ def test_roofline_prices_runs_as_the_roofline_does() -> None:
 def test_memory_holds_both_models() -> None:
     """The target alone would fit at this batch: its weights and cache need 74 of 80 GB."""
     cost = roofline()
-    fits = hardware.run_seconds(cost.target, cost.accelerator, 9, 105, 4096)
+    fits = hardware.roofline(cost.target, cost.accelerator, 9, 105, 4096).seconds
     assert fits > 0
     with pytest.raises(CellUnavailableError, match="batch 105 and 4105 tokens a request need"):
         cost.run_s("target", 1, 105, 4096)
