@@ -5,7 +5,7 @@
 Times a grid of the embedded family and cells off that grid, all in random order and several times
 round, since machines drift; fits the grid alone (``specsim.fitted``) and compares at the others.
 A median error of 6 % is allowed.  Beside it stands how much two measurements of the same cell
-differ, as half of the cells' turns against the other half: no fit can do better.
+differ, as half of the cells' turns against the other half, in plain steps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 
 from calibrate.grid import GridSettings, joined, measure_grid
 from calibrate.models import load
-from specsim.fitted import fits, kind_of
+from specsim.fitted import fits, kind_of, ratios
 from specsim.profiles import GridTime
 
 BATCHES, CONTEXTS = (1, 2, 4, 8, 16, 32), (112, 448)
@@ -61,7 +61,7 @@ def main() -> int:
         missed = [abs(times(p.tokens, p.batch, p.context) / p.seconds - 1) for p in points]
         errors += missed
         same = [row for cell in held for row in rows[cell] if kind_of(row) == kind]
-        halves = [abs(median(row.seconds[::2]) / median(row.seconds[1::2]) - 1) for row in same]
+        halves = [abs(median(found[::2]) / median(found[1::2]) - 1) for found in map(ratios, same)]
         print(
             f"{kind:14}{len(points):8d}{np.median(missed):14.1%}{max(missed):8.1%}"
             f"{np.median(halves):15.1%}"

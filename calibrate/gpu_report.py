@@ -24,12 +24,12 @@ from calibrate.suite.judge import (
     profile,
 )
 from calibrate.suite.judge_pair import alpha_rows, call_rows, pair_profile
-from calibrate.suite.judge_roofline import roofline_rows
 from specsim.checks import SpecsimError, UnsupportedError
 from specsim.files import write_atomically
-from specsim.hardware import Accelerator, accelerator
-from specsim.profiles import Profile, write_profile
+from specsim.hardware import Accelerator, Shape, accelerator, shape_from_config
+from specsim.profiles import Profile, Whom, write_profile
 from specsim.report.tables import render, to_json
+from specsim.roofline_error import roofline_rows
 
 ALPHAS = (0.5, 0.6, 0.7, 0.8)
 # What is claimed of the speedup: median and worst relative error; and of the break-even batch.
@@ -83,7 +83,11 @@ def report(raw: Path, out: Path, accelerator_name: str | None = None) -> None:
     for name, costs in profiles.items():
         try:
             sheet = _sheet(costs, accelerator_name)
-            tables["roofline"] += _of(name, roofline_rows(costs, sheet))
+            shapes: dict[Whom, Shape] = {
+                "target": shape_from_config(costs.target.config or {}),
+                "draft": shape_from_config(costs.draft.config or {}),
+            }
+            tables["roofline"] += _of(name, roofline_rows(costs, sheet, shapes))
         except UnsupportedError as error:
             notes.append(f"no roofline of {name}: {error}")
     for table in ("forced", "pair", "break_even", "overhead", "roofline"):

@@ -1,7 +1,8 @@
 """What runs cost in a batch: a grid over new tokens, batch and context, in the rhythm of blocks.
 
 A cell is one batch and one context; all draft lengths are timed in it, in turns.  Machines drift
-by tens of percent within minutes, CPUs above all, so there the turns of a cell are spread over
+by tens of percent within seconds, CPUs above all, so plain steps stand between the draft lengths
+and every run is kept with those beside it, and on a CPU the turns of a cell are spread over
 several passes through the grid.  A cell that was measured is kept in the work folder, so a grid
 that was killed goes on where it was; a cell that cannot be measured is left out with its reason,
 and the others are measured all the same.
@@ -15,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,11 @@ from calibrate.batch.ragged import CompileError, RaggedModel
 from specsim.checks import InvalidArgumentError, UnsupportedError, whole
 from specsim.files import write_atomically
 
-# Blocks of one draft length in a row; the first follows another rhythm and is not counted.
+# Model, the model that ran just before, and new tokens.
+Kind = tuple[str, str, int]
+
+# Blocks of one draft length, or plain steps, in a row; the first follows another rhythm and is
+# not counted.
 _STREAK = 3
 # Blocks of a stretch of decoding, which a cell has room for.
 BLOCKS = 6
@@ -165,14 +171,16 @@ def _plan(target: Any, settings: GridSettings) -> Iterator[tuple[int, int, Cell]
 
 
 def joined(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row for everything but the seconds, which come one after another."""
+    """One row for everything but the lists of seconds, which come one after another."""
     together: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
-        key = tuple(value for name, value in row.items() if name != "seconds")
+        lists = {name: value for name, value in row.items() if isinstance(value, list)}
+        key = tuple(value for name, value in row.items() if name not in lists)
         if key in together:
-            together[key]["seconds"].extend(row["seconds"])
+            for name, value in lists.items():
+                together[key][name].extend(value)
         else:
-            together[key] = {**row, "seconds": list(row["seconds"])}
+            together[key] = {**row, **{name: list(value) for name, value in lists.items()}}
     return list(together.values())
 
 
@@ -219,19 +227,26 @@ def _measure_cell(target: Any, draft: Any, cell: Cell, settings: GridSettings) -
         for name, model in (("target", target), ("draft", draft))
     }
     source = torch.Generator(device=device).manual_seed(settings.seed)
-    samples: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+    samples: dict[Kind, list[tuple[float, float]]] = defaultdict(list)
     for model in models.values():
         model.fill(cell.context, source)
     for turn in range(settings.repeats + 1):
         found = _turn(models, settings.gamma_max, random, source)
         # The first turn compiles, chooses kernels and takes memory.
         if turn:
-            for kind, seconds in found:
-                samples[kind].append(seconds)
+            for kind, seconds, plain in found:
+                samples[kind].append((seconds, plain))
     where = {"batch": cell.batch, "context": cell.context, "mode": cell.mode}
     times = [
-        {"model": model, "follows": follows, "tokens": tokens, **where, "seconds": seconds}
-        for (model, follows, tokens), seconds in sorted(samples.items())
+        {
+            "model": model,
+            "follows": follows,
+            "tokens": tokens,
+            **where,
+            "seconds": [seconds for seconds, _ in found],
+            "plain": [plain for _, plain in found],
+        }
+        for (model, follows, tokens), found in sorted(samples.items())
     ]
     return {"times": times, "overhead": _overhead(models, cell, settings, random, where)}
 
@@ -241,38 +256,55 @@ def _turn(
     gamma_max: int,
     random: np.random.Generator,
     source: torch.Generator,
-) -> list[tuple[tuple[str, str, int], float]]:
-    """Blocks of every draft length in random order: what ran after what, and its seconds."""
+) -> list[tuple[Kind, float, float]]:
+    """Blocks of every draft length in random order, and plain steps before, between and after.
+
+    What ran after what, its seconds, and the seconds of the plain steps beside it.
+    """
     target, draft = models["target"], models["draft"]
     shape = (target.batch, gamma_max + 1)
     vocabulary = min(target.vocabulary, draft.vocabulary)
     ids = torch.randint(vocabulary, shape, generator=source, device=target.device)
     clock = Clock(target.device)
-    kinds: list[tuple[str, str, int] | None] = []
+    # What each interval was, and in which streak; plain steps and drafts take turns.
+    kinds: list[tuple[int, Kind] | None] = []
 
-    def run(model: str, follows: str, width: int, counted: bool) -> None:
+    def run(streak: int, model: str, follows: str, width: int, counted: bool) -> None:
         logits = models[model].read(ids[:, :width])
         clock.mark()
-        kinds.append((model, follows, width) if counted else None)
+        kinds.append((streak, (model, follows, width)) if counted else None)
         # What decoding does between runs, an interval of its own.
         logits[:, -1].argmax(-1)
         clock.mark()
         kinds.append(None)
 
+    order = [0]
+    for gamma in random.permutation(range(1, gamma_max + 1)).tolist():
+        order += [gamma, 0]
     clock.mark()
-    for gamma in random.permutation(gamma_max + 1).tolist():
+    for streak, gamma in enumerate(order):
         for block in range(_STREAK):
             # After a bonus token the draft has two tokens to read first.
             first = 1 + block % 2
             for step in range(gamma):
                 before, width = ("draft", 1) if step else ("target", first)
-                run("draft", before, width, counted=block > 0)
-            run("target", "draft" if gamma else "target", gamma + 1, counted=block > 0)
+                run(streak, "draft", before, width, counted=block > 0)
+            run(streak, "target", "draft" if gamma else "target", gamma + 1, counted=block > 0)
             if gamma:
                 draft.rewind(gamma - 1 + first)
             target.rewind(gamma + 1)
-    intervals = clock.intervals()
-    return [(kind, took) for kind, took in zip(kinds, intervals, strict=True) if kind]
+    found = [
+        (*what, took) for what, took in zip(kinds, clock.intervals(), strict=True) if what
+    ]  # fmt: skip
+    plain: dict[int, list[float]] = defaultdict(list)
+    for streak, _, took in found:
+        if not order[streak]:
+            plain[streak].append(took)
+    return [
+        # A plain step is compared with itself.
+        (kind, took, fmean(plain[streak - 1] + plain[streak + 1]) if order[streak] else took)
+        for streak, kind, took in found
+    ]
 
 
 def overhead_gammas(gamma_max: int) -> list[int]:

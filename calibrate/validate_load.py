@@ -2,7 +2,8 @@
 
 Wall-clock needs no trained weights once it is given how many tokens a block gains, so this judges
 the prices alone: the grid that was measured before, run by run, against stretches of decoding.
-All draft lengths of a cell go in turns, so that a machine that slows down slows all of them.
+Before and after every stretch there are plain steps, and it is their ratio that is judged: a
+machine that slows down slows both.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from calibrate.batch.forced import Timed, forced
@@ -23,22 +25,34 @@ from specsim.predict.budget import Spent, error_budget
 
 _BOOTSTRAP_DRAWS = 1000
 
+Floats = npt.NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Stretches:
-    """What was decoded of one cell with one draft length: one ``Timed`` a turn."""
+    """What was decoded of one cell with one draft length.
+
+    timed : one stretch a turn; of plain decoding as many as stand between the others
+    plain_s : seconds of a plain step beside each stretch, before and after it
+    """
 
     timed: tuple[Timed, ...]
+    plain_s: tuple[float, ...]
 
     @property
-    def block_s(self) -> np.ndarray[Any, Any]:
-        """Seconds of a block in each turn, shape (T,)."""
-        return np.array([each.seconds / each.blocks for each in self.timed])
+    def plain_steps(self) -> Floats:
+        """Blocks in plain steps, one for each stretch, shape (T,)."""
+        return np.array([each.seconds / each.blocks for each in self.timed]) / self.plain_s
 
-    def mean(self, what: str) -> float:
-        """Seconds of a block in ``what``: seconds, draft_s, target_s or overhead_s."""
-        total = sum(getattr(each, what) for each in self.timed)
-        return float(total / sum(each.blocks for each in self.timed))
+    def part(self, name: str) -> float:
+        """What of a block, in plain steps, is seconds, draft_s, target_s or overhead_s.
+
+        The mean of the middle half of the stretches, by the length of their blocks, so that the
+        parts make up the whole and what was disturbed does not count.
+        """
+        middle = np.argsort(self.plain_steps, kind="stable")[_middle(len(self.timed))]
+        parts = [getattr(each, name) / each.blocks for each in self.timed]
+        return float(np.mean((np.array(parts) / self.plain_s)[middle]))
 
 
 def decode_cell(
@@ -67,17 +81,30 @@ def decode_cell(
     source = torch.Generator(device=large.device).manual_seed(seed)
     for model in models:
         model.fill(context, source)
-    lengths = [0, *gammas]
-    found: dict[int, list[Timed]] = {gamma: [] for gamma in lengths}
+
+    tokens = 1.0 + np.cumsum([0.0, *survival])
+
+    def stretch(gamma: int) -> Timed:
+        # Texts grow; in the middle of the stretch they have the context that is asked for.
+        start = max(1, context - round((BLOCKS - 1) / 2 * tokens[gamma]))
+        for model in models:
+            model.rewind(torch.tensor(model.known_lengths) - start)
+        return forced(large, small, gamma, survival, BLOCKS, temperature, random)
+
+    found: dict[int, list[tuple[Timed, float]]] = {gamma: [] for gamma in [0, *gammas]}
     # The first turn compiles, chooses kernels and takes memory.
     for turn in range(turns + 1):
-        for gamma in random.permutation(lengths).tolist():
-            for model in models:
-                model.rewind(torch.tensor(model.known_lengths) - context)
-            timed = forced(large, small, gamma, survival, BLOCKS, temperature, random)
+        before = stretch(0)
+        for gamma in random.permutation(gammas).tolist():
+            timed, after = stretch(gamma), stretch(0)
             if turn:
-                found[gamma].append(timed)
-    return {gamma: Stretches(tuple(timed)) for gamma, timed in found.items()}
+                plain_s = (before.seconds + after.seconds) / (before.blocks + after.blocks)
+                found[gamma].append((timed, plain_s))
+                found[0].append((after, after.seconds / after.blocks))
+            before = after
+    return {
+        gamma: Stretches(*zip(*beside, strict=True)) for gamma, beside in found.items()
+    }  # fmt: skip
 
 
 def compare_cell(
@@ -96,24 +123,26 @@ def compare_cell(
     costs.
     """
     gammas = sorted(gamma for gamma in decoded if gamma)
-    plain = decoded[0]
-    speed = {0: 1.0, **{gamma: _speedup(decoded, gamma, survival) for gamma in gammas}}
+    plain_step_s = float(np.median(decoded[0].plain_s))
+    tokens = 1.0 + np.cumsum([0.0, *survival])
+    speed = {gamma: float(tokens[gamma] / decoded[gamma].part("seconds")) for gamma in gammas}
+    speed[0] = 1.0
     measured_best = max(speed, key=lambda gamma: (speed[gamma], -gamma))
     predicted_best = best_of_cell(survival, cost, batch, context, max(gammas)).gamma
-    turns = len(plain.timed)
-    draws = np.random.default_rng(seed).integers(turns, size=(_BOOTSTRAP_DRAWS, turns))
+    random = np.random.default_rng(seed)
     rows = []
     for gamma in gammas:
         expected = at_load(survival, cost, gamma, batch, context)
         stretches = decoded[gamma]
-        ratio = plain.block_s[draws].sum(1) / stretches.block_s[draws].sum(1)
-        low, high = np.quantile(expected.tokens_per_call * ratio, [0.025, 0.975]).tolist()
+        drawn = random.choice(stretches.plain_steps, (_BOOTSTRAP_DRAWS, len(stretches.timed)))
+        middle = np.sort(drawn, axis=1)[:, _middle(drawn.shape[1])].mean(axis=1)
+        low, high = np.quantile(expected.tokens_per_call / middle, [0.025, 0.975]).tolist()
         measured = Spent(
             tokens=expected.tokens_per_call,
-            draft_s=stretches.mean("draft_s"),
-            verify_s=stretches.mean("target_s"),
-            overhead_s=stretches.mean("overhead_s"),
-            plain_step_s=plain.mean("seconds"),
+            draft_s=plain_step_s * stretches.part("draft_s"),
+            verify_s=plain_step_s * stretches.part("target_s"),
+            overhead_s=plain_step_s * stretches.part("overhead_s"),
+            plain_step_s=plain_step_s,
         )
         blocks = sum(each.blocks for each in stretches.timed)
         rows.append(
@@ -129,7 +158,7 @@ def compare_cell(
                 "measured_high": high,
                 "relative_error": expected.speedup / speed[gamma] - 1,
                 "predicted_block_s": expected.block_s,
-                "measured_block_s": stretches.mean("seconds"),
+                "measured_block_s": plain_step_s * stretches.part("seconds"),
                 **error_budget(expected.spent, measured),
                 "predicted_best": predicted_best,
                 "measured_best": measured_best,
@@ -139,7 +168,6 @@ def compare_cell(
     return rows
 
 
-def _speedup(decoded: Mapping[int, Stretches], gamma: int, survival: Sequence[float]) -> float:
-    """Measured seconds at the tokens that are expected: what was drawn is chance, and no cost."""
-    tokens = 1.0 + float(np.sum(survival[:gamma]))
-    return tokens * decoded[0].mean("seconds") / decoded[gamma].mean("seconds")
+def _middle(count: int) -> slice:
+    """Of so many in order, the middle half, and all of fewer than four."""
+    return slice(count // 4, count - count // 4)

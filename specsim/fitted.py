@@ -128,12 +128,26 @@ class FittedRunTimes:
 
 
 def fits(rows: Iterable[GridTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:
-    """A profile's grid, by mode and kind of run; from the medians of its cells."""
+    """A profile's grid, by mode and kind of run.
+
+    Seconds are the median of a cell's plain steps times the median ratio of a run to those beside
+    it, so that runs of one cell stand in the ratio that they have at any speed of the machine.
+    """
+    rows = list(rows)
+    plain: dict[tuple[Mode, int, int], list[float]] = {}
+    for row in rows:
+        plain.setdefault((row.mode, row.batch, row.context), []).extend(row.plain)
     points: dict[tuple[Mode, Kind], list[GridPoint]] = {}
     for row in rows:
-        point = GridPoint(row.tokens, row.batch, row.context, median(row.seconds))
+        seconds = median(plain[row.mode, row.batch, row.context]) * median(ratios(row))
+        point = GridPoint(row.tokens, row.batch, row.context, seconds)
         points.setdefault((row.mode, kind_of(row)), []).append(point)
     return {key: FittedRunTimes.of(found) for key, found in points.items()}
+
+
+def ratios(row: GridTime) -> list[float]:
+    """Every run of a cell over the plain steps beside it."""
+    return [run / plain for run, plain in zip(row.seconds, row.plain, strict=True)]
 
 
 def kind_of(row: GridTime) -> Kind:

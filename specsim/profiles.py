@@ -150,7 +150,8 @@ class GridTime(_Part, frozen=True):
     """Every run that was timed of one cell, in seconds, outliers included.
 
     A run over ``tokens`` new tokens of each of ``batch`` sequences with ``context`` tokens in
-    their caches, right after a run of ``follows``.
+    their caches, right after a run of ``follows``.  ``plain`` is what a step of plain decoding took
+    in the same moments: machines drift, and of two runs close together the ratio drifts least.
     """
 
     model: Whom
@@ -160,6 +161,11 @@ class GridTime(_Part, frozen=True):
     context: Count
     mode: Mode
     seconds: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1)]
+    plain: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1)]
+
+    def __post_init__(self) -> None:
+        if len(self.plain) != len(self.seconds):
+            raise ValueError("plain must be as long as seconds")
 
 
 class BatchOverhead(_Part, frozen=True):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from studies import orderings, public
+from studies import fidelity_roofline, orderings, public
 from studies.fidelity_figures import draw
 from studies.fidelity_formula import (
     BAND,
@@ -41,6 +41,8 @@ CAPTIONS: Mapping[str, str] = {
     "speed that it loses.",
     "iid": "The papers' formula against the replay of the whole trace. Tokens per call, and "
     "speedup.",
+    "roofline": "The roofline of each shape against the grid of batches. Its rates are fitted, as "
+    "a core has no data sheet: what is left is what the form of a roofline misses.",
     "orderings": "Who beats whom according to the papers. Ratios of the speedup of the one said to "
     "be faster to the other's.",
     "decoders": "Every decoder, predicted and measured. Runs of each model are per 100 tokens, "
@@ -100,11 +102,15 @@ def compute(measured: Measured) -> Tables:
         "formula": list(formula_rows(measured)),
         "iid": list(iid_rows(measured)),
         "decisions": list(decisions(measured)),
+        "roofline": list(fidelity_roofline.rows(measured)),
         "orderings": orderings.compute(measured),
         "decoders": [_decoder(row) for row in measured.decoded],
         "points": points,
     }
-    for name in ("errors", "budget", "formula", "decisions", "iid", "decoders", "points"):
+    for name in (
+        *("errors", "budget", "formula", "decisions", "iid"),
+        *("roofline", "decoders", "points"),
+    ):
         tables[name] = [{**row, "source": measured.source} for row in tables[name]]
     tables |= {
         "public_reasons": public.reasons(others),

@@ -144,14 +144,14 @@ def overhead_rows(costs: profiles.Profile, cells: Mapping[str, Any]) -> list[Row
     ]
     for cell in _decoded(cells):
         for gamma, stretches in sorted(_stretches(cell).items()):
-            seconds = stretches.mean("overhead_s")
+            share = stretches.part("overhead_s")
             rows.append(
                 {
                     "source": "forced",
                     **{key: cell[key] for key in ("mode", "temperature", "batch", "context")},
                     "gamma": gamma,
-                    "overhead_ms": 1e3 * seconds,
-                    "share_of_block": seconds / stretches.mean("seconds"),
+                    "overhead_ms": 1e3 * share * median(stretches.plain_s),
+                    "share_of_block": share / stretches.part("seconds"),
                 }
             )
     return rows
@@ -163,8 +163,10 @@ def _decoded(cells: Mapping[str, Any]) -> list[Raw]:
 
 def _stretches(cell: Raw) -> dict[int, Stretches]:
     return {
-        int(gamma): Stretches(tuple(Timed(**each) for each in timed))
-        for gamma, timed in cell["timed"].items()
+        int(gamma): Stretches(
+            tuple(Timed(**each) for each in found["timed"]), tuple(found["plain_s"])
+        )
+        for gamma, found in cell["timed"].items()
     }
 
 
@@ -175,10 +177,9 @@ def _curve(alpha: float, gamma_max: int) -> Floats:
 def _best_measured(cell: Raw, alpha: float) -> float:
     """The largest speedup of any draft length, of the measured seconds of a block."""
     decoded = _stretches(cell)
-    plain_s = decoded[0].mean("seconds")
     curve = _curve(alpha, max(decoded))
     return max(
-        (1 + float(curve[:gamma].sum())) * plain_s / decoded[gamma].mean("seconds")
+        (1 + float(curve[:gamma].sum())) / decoded[gamma].part("seconds")
         for gamma in decoded
         if gamma
     )

@@ -148,10 +148,7 @@ def forced_cell(
         "batch": batch,
         "context": context,
         "survival": list(curve),
-        "timed": {
-            str(gamma): [asdict(each) for each in stretches.timed]
-            for gamma, stretches in decoded.items()
-        },
+        "timed": {str(gamma): asdict(stretches) for gamma, stretches in decoded.items()},
     }
 
 

@@ -158,21 +158,18 @@ def _costs(
 def _cost_rows(profile: Profile) -> list[dict[str, Any]]:
     """By kind of run and mode: a run on one token, how much runs scatter, and the fit.
 
-    ``spread`` is the quartiles' distance over the median, of the median cell; ``slowest`` is the
-    largest outlier, over the median of its cell.
+    ``spread`` is the quartiles' distance over the median, of the median cell, in plain steps, which
+    is what the fit rests on; ``slowest`` is the largest outlier in seconds, over the median of its
+    cell.
     """
     import numpy as np
 
-    from specsim.fitted import fits, kind_of
+    from specsim.fitted import fits, kind_of, ratios
 
     rows = []
     for (mode, kind), times in fits(profile.grid).items():
-        samples = [
-            np.array(row.seconds) / np.median(row.seconds)
-            for row in profile.grid
-            if (row.mode, kind_of(row)) == (mode, kind)
-        ]
-        spreads = [float(np.subtract(*np.quantile(each, [0.75, 0.25]))) for each in samples]
+        cells = [row for row in profile.grid if (row.mode, kind_of(row)) == (mode, kind)]
+        quartiles = [np.quantile(ratios(row), [0.25, 0.5, 0.75]) for row in cells]
         first, last = times.points[0], max(times.points, key=lambda p: (p.batch, p.context))
         rows.append(
             {
@@ -181,8 +178,8 @@ def _cost_rows(profile: Profile) -> list[dict[str, Any]]:
                 "points": len(times.points),
                 "smallest_load_ms": 1e3 * times(1, first.batch, first.context),
                 "largest_load_ms": 1e3 * times(1, last.batch, last.context),
-                "spread": float(np.median(spreads)),
-                "slowest": max(float(each.max()) for each in samples),
+                "spread": float(np.median([(high - low) / mid for low, mid, high in quartiles])),
+                "slowest": max(max(row.seconds) / float(np.median(row.seconds)) for row in cells),
                 "error_between_median": times.error.between[0],
                 "error_between_worst": times.error.between[1],
                 "error_beyond_median": times.error.beyond[0],

@@ -26,7 +26,6 @@ from calibrate.gpu_suite import Job, Stage
 from calibrate.suite import acceptance, costs
 from calibrate.suite.costs import StartAnewError, measure_costs
 from calibrate.suite.judge import break_even_rows
-from calibrate.suite.judge_roofline import roofline_rows
 from calibrate.suite.pair import measure_pair
 from calibrate.suite.plan import FULL, TINY
 from calibrate.suite.raw import Deadline, Raw, cannot_be_recorded
@@ -34,6 +33,7 @@ from calibrate.suite.text import sources
 from calibrate.suite.train import build
 from specsim import hardware, profiles
 from specsim.profiles import read_profile
+from specsim.roofline_error import roofline_rows
 from tests.specsim.test_cli import run
 
 # A machine with an accelerator may have none of these.
@@ -456,6 +456,7 @@ def made_up_profile(seconds: Any, batches: tuple[int, ...]) -> profiles.Profile:
             "context": context,
             "mode": "eager",
             "seconds": [seconds(what, tokens, batch)],
+            "plain": [seconds("target", 1, batch)],
         }
         for what, follows, tokens in kinds
         for batch in batches
@@ -480,20 +481,23 @@ def test_break_even_is_the_batch_from_which_on_nothing_pays() -> None:
     cells = {}
     for batch in batches:
         timed = {
-            str(gamma): [
-                {
-                    "batch": batch,
-                    "context": 16,
-                    "gamma": gamma,
-                    "blocks": 1,
-                    "tokens": 1,
-                    "seconds": gamma * 0.1 + seconds("target", gamma + 1, batch),
-                    "target_s": 0.0,
-                    "draft_s": 0.0,
-                    "draft_runs": 0,
-                    "wide_first_runs": 0,
-                }
-            ]
+            str(gamma): {
+                "timed": [
+                    {
+                        "batch": batch,
+                        "context": 16,
+                        "gamma": gamma,
+                        "blocks": 1,
+                        "tokens": 1,
+                        "seconds": gamma * 0.1 + seconds("target", gamma + 1, batch),
+                        "target_s": 0.0,
+                        "draft_s": 0.0,
+                        "draft_runs": 0,
+                        "wide_first_runs": 0,
+                    }
+                ],
+                "plain_s": [seconds("target", 1, batch)],
+            }
             for gamma in (0, 1, 2)
         }
         where = {"mode": "eager", "temperature": 0, "batch": batch, "context": 16}
@@ -513,7 +517,8 @@ def test_a_roofline_of_a_roofline_fits() -> None:
     def seconds(what: str, tokens: int, batch: int) -> float:
         return hardware.roofline(shape, sheet, tokens, batch, 40, efficiency=truth).seconds
 
-    rows = roofline_rows(made_up_profile(seconds, (1, 8, 64, 512)), sheet)
+    costs = made_up_profile(seconds, (1, 8, 64, 512))
+    rows = roofline_rows(costs, sheet, {"target": shape, "draft": shape})
     found = next(r for r in rows if (r["kind"], r["efficiency"]) == ("target", "fitted"))
     # The grid says 16 and 64 where the truth is 40, so nothing is exact.
     assert found["worst_error"] < 0.05

@@ -56,12 +56,45 @@ def test_every_kind_of_run_is_timed_in_every_cell(pair: tuple[Any, Any], tmp_pat
     ]
     assert sorted(where) == sorted((cell, kind) for cell in cells for kind in kinds)
     for row in found.times:
-        # Of three blocks in a row two count; half of the first draft runs read two tokens.
+        # Of three blocks in a row two count; half of the first draft runs read two tokens.  Plain
+        # steps stand before, between and after the two draft lengths.
         blocks = 1 if (row["model"], row["follows"]) == ("draft", "target") else 2
-        lengths = 2 if blocks == 1 else 1
-        assert len(row["seconds"]) == SETTINGS.repeats * blocks * lengths
+        streaks = 2 if blocks == 1 else 3 if row["follows"] == "target" else 1
+        assert len(row["seconds"]) == SETTINGS.repeats * blocks * streaks
         assert min(row["seconds"]) > 0
+        assert (row["seconds"] == row["plain"]) == (streaks == 3)
     assert len(found.overhead) == len(cells) * 2 * 3
+
+
+def test_runs_are_kept_with_the_plain_steps_around_them(
+    pair: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a clock that slows down by one second an interval."""
+
+    class Slowing:
+        def __init__(self, device: torch.device) -> None:
+            self.marks = 0
+
+        def mark(self) -> None:
+            self.marks += 1
+
+        def intervals(self) -> list[float]:
+            return [float(interval) for interval in range(1, self.marks)]
+
+    monkeypatch.setattr(grid, "Clock", Slowing)
+    settings = GridSettings((1,), (8,), gamma_max=1, repeats=1, temperatures=())
+    rows = {
+        (row["model"], row["follows"], row["tokens"]): row
+        for row in measure(pair, tmp_path, settings).times
+    }
+    # Two intervals a run: three plain steps, three blocks of a draft run and a target run, and
+    # three plain steps again.  The first of three does not count.
+    assert rows["target", "target", 1]["seconds"] == [3, 5, 21, 23]
+    assert rows["draft", "target", 2]["seconds"] == [11]
+    assert rows["draft", "target", 1]["seconds"] == [15]
+    assert rows["target", "draft", 2]["seconds"] == [13, 17]
+    assert rows["target", "draft", 2]["plain"] == [13, 13]
+    assert rows["draft", "target", 1]["plain"] == [13]
 
 
 def test_a_grid_goes_on_where_it_was(pair: tuple[Any, Any], tmp_path: Path) -> None:

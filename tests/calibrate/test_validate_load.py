@@ -40,7 +40,7 @@ def stretches(cost: Made, gamma: int, batch: int, slower: float = 1.0) -> Stretc
     target, draft = 2 * spent.verify_s * slower, 2 * spent.draft_s * slower
     seconds = target + draft + 2 * spent.overhead_s * slower
     one = Timed(batch, 64, gamma, 2, 2 * batch, seconds, target, draft, 2 * gamma, 0)
-    return Stretches((one, one, one))
+    return Stretches((one, one, one), (at_load(CURVE, cost, 0, batch, 64).block_s,) * 3)
 
 
 def test_a_machine_that_does_what_was_predicted_has_no_error() -> None:
@@ -75,6 +75,21 @@ def test_a_slow_draft_length_is_found_out() -> None:
     speeds = {row["gamma"]: row["measured_speedup"] for row in rows} | {0: 1.0}
     assert rows[0]["measured_best"] == max(speeds, key=lambda gamma: speeds[gamma]) != best
     assert rows[0]["loss"] == pytest.approx(1 - speeds[best] / max(speeds.values()))
+
+
+def test_a_machine_that_slows_down_and_a_stretch_that_was_disturbed_change_nothing() -> None:
+    cost = Made()
+    decoded = {gamma: stretches(cost, gamma, 4) for gamma in range(5)}
+    slow = stretches(cost, 2, 4, slower=3.0)
+    right = decoded[2]
+    decoded[2] = Stretches(
+        # In order: as usual, all three times as slow, the stretch alone, its neighbours alone.
+        (right.timed[0], slow.timed[0], slow.timed[0], right.timed[0]),
+        (right.plain_s[0], 3 * right.plain_s[0], right.plain_s[0], 3 * right.plain_s[0]),
+    )
+    row = compare_cell(decoded, cost, CURVE, 4, 64)[1]
+    assert row["relative_error"] == pytest.approx(0, abs=1e-12)
+    assert row["measured_low"] < row["measured_speedup"] < row["measured_high"]
 
 
 @pytest.fixture(scope="module")

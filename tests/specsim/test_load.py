@@ -183,6 +183,7 @@ def grid(mode: str = "eager", scale: float = 1.0) -> list[dict[str, Any]]:
             "context": context,
             "mode": mode,
             "seconds": [seconds * scale * (1 + batch * tokens / 32) * spread for spread in spreads],
+            "plain": [0.01 * scale * (1 + batch / 32)] * len(spreads),
         }
         for model, follows, seconds, spreads in (
             ("target", "draft", 0.01, (1, 1, 9)),
@@ -370,7 +371,7 @@ def test_it_is_said_where_it_does_not_pay(
     assert "context 64: never pays\n" in run(capsys, *words, "0.01", "--batch", "1,2")[2]
     # A target that is slow at batch 1 alone pays for drafts there last.
     slow = [
-        {**row, "seconds": [0.005 * row["tokens"]]}
+        {**row, "seconds": [0.005 * row["tokens"]] * 3}
         if (row["model"], row["batch"]) == ("target", 1)
         else row
         for row in grid()

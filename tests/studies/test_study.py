@@ -179,6 +179,7 @@ def test_measuring_makes_what_is_missing(
         "follows": "target",
         "mode": "eager",
         "seconds": [1.0],
+        "plain": [1.0],
         "tokens": 1,
         "batch": 1,
         "context": 8,

@@ -1,25 +1,29 @@
-"""A data sheet's roofline held against a measured grid."""
+"""A roofline held against a measured grid: how far off it is for each shape."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
 
-from calibrate.suite.judge import Row
 from specsim.checks import Floats, UnsupportedError
 from specsim.fitted import fits
-from specsim.hardware import Accelerator, Efficiency, Roofline, roofline, shape_from_config
-from specsim.profiles import Profile
+from specsim.hardware import Accelerator, Efficiency, Roofline, Shape, roofline
+from specsim.profiles import Profile, Whom
 
 
-def roofline_rows(costs: Profile, accelerator: Accelerator) -> list[Row]:
-    """A data sheet's roofline against the grid, at its peaks and with efficiencies fitted to it."""
-    rows: list[Row] = []
+def roofline_rows(
+    costs: Profile, accelerator: Accelerator, shapes: Mapping[Whom, Shape]
+) -> list[dict[str, Any]]:
+    """The roofline of the target and of the draft against the profile's grid, one row per kind of
+    run and efficiency: at the peaks, and with efficiencies fitted to the grid.
+    """
+    rows: list[dict[str, Any]] = []
     for (mode, kind), times in fits(costs.grid).items():
         model = costs.target if kind == "target" else costs.draft
-        shape = shape_from_config(model.config or {})
+        shape = shapes["target" if kind == "target" else "draft"]
         try:
             runs = [
                 roofline(shape, accelerator, point.tokens, point.batch, point.context)
@@ -38,7 +42,7 @@ def roofline_rows(costs: Profile, accelerator: Accelerator) -> list[Row]:
                 for run in runs
             ]
             # A share that decides no run is any number that the search began with.
-            row: Row = {
+            row = {
                 "model": model.name,
                 "mode": mode,
                 "kind": kind,
