@@ -2,15 +2,15 @@
 
 B requests share every iteration, as in an engine with continuous batching.  A block of draft
 length gamma is gamma draft runs and one target run over gamma + 1 tokens of each request, all of
-them waiting for the slowest part, and each request gains its own tokens::
+them waiting for the slowest part, and each request gains its own tokens, E[N] in the mean::
 
-    E[N]  = 1 + S_1 + ... + S_gamma
     block = first draft run + (gamma - 1) draft runs + target run over gamma + 1 + overhead
     speedup = (target run over 1 + overhead of a plain step) E[N] / block
 
 which is Leviathan23 Theorem 3.8 with every cost taken at the batch.  A request that accepted
-everything left its draft one token behind, and the batch reads as wide as its widest request, so
-the first draft run reads two tokens with probability 1 - (1 - S_gamma)^B (requests independent).
+everything, with probability b, left its draft one token behind, and the batch reads as wide as its
+widest request, so the first draft run reads two tokens with probability 1 - (1 - b)^B (requests
+independent).
 
 Left out: reading of prompts, requests that join or leave, and that contexts differ between
 requests.  What a batch costs is a ``LoadCost``: from a data sheet, or from measured run times.
@@ -23,17 +23,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from specsim.checks import (
-    Floats,
-    InvalidArgumentError,
-    UnsupportedError,
-    number,
-    probabilities,
-    whole,
-)
+from specsim.checks import UnsupportedError, number, whole
+from specsim.gains import BlockGains, GainsLike
 from specsim.load_cost import LoadCost
 from specsim.predict.budget import Spent
 
@@ -90,33 +81,35 @@ class AtLoad:
 
 
 def at_load(
-    survival: npt.ArrayLike, cost: LoadCost, gamma: int, batch: int, context: float
+    acceptance: GainsLike, cost: LoadCost, gamma: int, batch: int, context: float
 ) -> AtLoad:
     """What drafting ``gamma`` tokens gives a batch.
 
-    survival : S_1..S_K, shape (K,), non-increasing; a gamma above K is refused
-
-    Raises UnsupportedError for a gamma that the survival curve or the cost does not reach.
+    Raises UnsupportedError for a gamma that the acceptance or the cost does not reach.
     """
-    curve = _checked(survival, gamma, cost)
-    return _Cell.of(cost, batch, context).at(curve, gamma)
+    gains = _gains(acceptance, gamma, cost)
+    return _Cell.of(cost, batch, context).at(gains, gamma)
 
 
 def best_of_cell(
-    survival: npt.ArrayLike, cost: LoadCost, batch: int, context: float, gamma_max: int
+    acceptance: GainsLike,
+    cost: LoadCost,
+    batch: int,
+    context: float,
+    gamma_max: int,
 ) -> AtLoad:
     """The gamma in 0..gamma_max with the best speedup, of equals the smaller; 0 is off.
 
     All are tried: with measured costs the speedup may have several maxima.
     """
-    curve = _checked(survival, gamma_max, cost)
+    gains = _gains(acceptance, gamma_max, cost)
     cell = _Cell.of(cost, batch, context)
-    settings = (cell.at(curve, gamma) for gamma in range(gamma_max + 1))
+    settings = (cell.at(gains, gamma) for gamma in range(gamma_max + 1))
     return max(settings, key=lambda setting: (setting.speedup, -setting.gamma))
 
 
 def best_at_load(
-    survival: npt.ArrayLike,
+    acceptance: GainsLike,
     cost: LoadCost,
     batches: Sequence[int],
     contexts: Sequence[float],
@@ -124,14 +117,18 @@ def best_at_load(
 ) -> list[AtLoad]:
     """``best_of_cell`` at every context and batch, batches running fastest."""
     return [
-        best_of_cell(survival, cost, batch, context, gamma_max)
+        best_of_cell(acceptance, cost, batch, context, gamma_max)
         for context in contexts
         for batch in batches
     ]
 
 
 def stops_paying(
-    survival: npt.ArrayLike, cost: LoadCost, context: float, most: int, gamma_max: int
+    acceptance: GainsLike,
+    cost: LoadCost,
+    context: float,
+    most: int,
+    gamma_max: int,
 ) -> int | None:
     """The smallest batch from which on no gamma pays, up to batch ``most``; None if ``most`` pays.
 
@@ -141,7 +138,7 @@ def stops_paying(
     """
     most = whole("most", most, low=1)
     for batch in range(most, 0, -1):
-        if best_of_cell(survival, cost, batch, context, gamma_max).gamma:
+        if best_of_cell(acceptance, cost, batch, context, gamma_max).gamma:
             return None if batch == most else batch + 1
     return 1
 
@@ -165,23 +162,23 @@ class _Cell:
 
         return _Cell(cost, size, number("context", context, low=0.0), run_s)
 
-    def at(self, survival: Floats, gamma: int) -> AtLoad:
+    def at(self, gains: BlockGains, gamma: int) -> AtLoad:
         follows: Whom = "draft" if gamma else "target"
         plain_run_s = self.run_s("target", 1, self.context, "target")
         spent = Spent(
-            tokens=1.0 + float(survival[:gamma].sum()),
-            draft_s=self._drafts_s(survival, gamma),
+            tokens=float(gains.tokens[gamma]),
+            draft_s=self._drafts_s(gains, gamma),
             verify_s=self.run_s("target", gamma + 1, self.context, follows),
             overhead_s=self.cost.overhead_s(gamma, self.batch),
             plain_step_s=plain_run_s + self.cost.overhead_s(0, self.batch),
         )
         return AtLoad(self.batch, self.context, gamma, spent)
 
-    def _drafts_s(self, survival: Floats, gamma: int) -> float:
+    def _drafts_s(self, gains: BlockGains, gamma: int) -> float:
         if not gamma:
             return 0.0
         one, two = (self.run_s("draft", tokens, self.context, "target") for tokens in (1, 2))
-        someone_is_behind = 1.0 - (1.0 - float(survival[gamma - 1])) ** self.batch
+        someone_is_behind = 1.0 - (1.0 - float(gains.bonus[gamma])) ** self.batch
         seconds = one + someone_is_behind * (two - one)
         if gamma > 1:
             # Draft run i has i more tokens in the cache; from the second on that is gamma / 2 in
@@ -190,15 +187,13 @@ class _Cell:
         return seconds
 
 
-def _checked(survival: npt.ArrayLike, gamma: int, cost: LoadCost) -> Floats:
-    """S_1..S_K, once it reaches ``gamma`` and the cost does."""
+def _gains(acceptance: GainsLike, gamma: int, cost: LoadCost) -> BlockGains:
+    """What a block gains, once that reaches ``gamma`` and the cost does."""
     gamma = whole("gamma", gamma)
-    curve = np.atleast_1d(probabilities("survival", survival))
-    if (np.diff(curve) > 0).any():
-        raise InvalidArgumentError("survival must be non-increasing in the position")
-    if gamma > curve.size:
+    gains = BlockGains.of(acceptance)
+    if gamma > gains.longest:
         raise UnsupportedError(
-            f"the survival curve ends at position {curve.size}, gamma {gamma} asked for; "
+            f"the survival curve ends at position {gains.longest}, gamma {gamma} asked for; "
             "extend it with specsim.extrapolate"
         )
     if gamma >= cost.longest:
@@ -206,4 +201,4 @@ def _checked(survival: npt.ArrayLike, gamma: int, cost: LoadCost) -> Floats:
             f"target runs can be priced up to {cost.longest} tokens, gamma {gamma} needs one of "
             f"{gamma + 1}"
         )
-    return curve
+    return gains

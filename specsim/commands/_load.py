@@ -14,9 +14,11 @@ from specsim.commands._options import refuse_given, stack
 
 if TYPE_CHECKING:
     from specsim.checks import Floats
+    from specsim.gains import BlockGains
     from specsim.hardware import Shape
     from specsim.load import AtLoad
     from specsim.load_cost import LoadCost
+    from specsim.profiles import Acceptance
 
 # Asked for where only contexts, or only batches, are.
 _BATCHES = tuple(2**power for power in range(9))
@@ -49,13 +51,15 @@ load_options = stack(
 class Load:
     """One sampling setting, ready to be asked at any batch and context.
 
-    survival : S_1.., at least ``gamma_max`` of them
+    survival : S_1.., at least ``gamma_max`` of them, over all of the text
+    gains : what a block gains; of a profile by replay, where blocks start
     temperature : of the profile; None where nothing was measured
     context : longest that the models take; None where it is not known
     draft_name : as in the profile
     """
 
     survival: Floats
+    gains: BlockGains
     cost: LoadCost
     gamma_max: int
     temperature: float | None = None
@@ -109,6 +113,7 @@ def loads(given: dict[str, Any]) -> list[Load]:
 
 
 def _from_shapes(given: dict[str, Any]) -> Load:
+    from specsim.gains import BlockGains
     from specsim.hardware import accelerator
     from specsim.load_cost import RooflineLoadCost
 
@@ -120,8 +125,10 @@ def _from_shapes(given: dict[str, Any]) -> Load:
     if given["alpha"] is None:
         raise InvalidArgumentError("--alpha is missing: shapes say nothing of acceptance")
     gamma_max = _gamma_max(given, _GAMMA_MAX)
+    survival = _survival(given["alpha"], gamma_max)
     return Load(
-        survival=_survival(given["alpha"], gamma_max),
+        survival=survival,
+        gains=BlockGains.of_survival(survival),
         cost=RooflineLoadCost(
             _shape(given, "target"),
             _shape(given, "draft"),
@@ -135,31 +142,32 @@ def _from_shapes(given: dict[str, Any]) -> Load:
 def _measured(given: dict[str, Any]) -> list[Load]:
     import numpy as np
 
+    from specsim.gains import BlockGains
     from specsim.load_cost import MeasuredLoadCost
     from specsim.profiles import read_profile
 
     profile, wanted = read_profile(given["profile"]), given["temperature"]
-    curves: list[tuple[float, Floats | None]]
+    context = min(profile.target.context, profile.draft.context)
+
+    def load(temperature: float, of_trace: Acceptance | None) -> Load:
+        cost = MeasuredLoadCost.of(profile, temperature, given["mode"])
+        reach = cost.longest - 1
+        if of_trace is None:
+            gamma_max = _gamma_max(given, min(_GAMMA_MAX, reach))
+            survival = _survival(given["alpha"], gamma_max)
+            gains = BlockGains.of_survival(survival)
+        else:
+            survival = np.array([rate.best for rate in of_trace.survival])
+            gamma_max = _gamma_max(given, min(_GAMMA_MAX, reach, survival.size))
+            gains = BlockGains.of_trace(profile.trace(given["profile"], of_trace), gamma_max)
+        return Load(survival, gains, cost, gamma_max, temperature, context, profile.draft.name)
+
     if given["alpha"] is not None:
         known = sorted({row.temperature for row in profile.batch_overhead})
-        curves = [(t, None) for t in known if wanted in (None, t)] or [(wanted or 0.0, None)]
-    elif not profile.acceptance:
+        return [load(t, None) for t in known if wanted in (None, t)] or [load(wanted or 0.0, None)]
+    if not profile.acceptance:
         raise InvalidArgumentError("--alpha is missing: the profile has costs and no acceptance")
-    else:
-        curves = [
-            (measured.sampling.temperature, np.array([rate.best for rate in measured.survival]))
-            for measured in profile.sampled(wanted)
-        ]
-    found = []
-    for temperature, curve in curves:
-        cost = MeasuredLoadCost.of(profile, temperature, given["mode"])
-        reach = cost.longest - 1 if curve is None else min(cost.longest - 1, curve.size)
-        gamma_max = _gamma_max(given, min(_GAMMA_MAX, reach))
-        if curve is None:
-            curve = _survival(given["alpha"], gamma_max)
-        context = min(profile.target.context, profile.draft.context)
-        found.append(Load(curve, cost, gamma_max, temperature, context, profile.draft.name))
-    return found
+    return [load(each.sampling.temperature, each) for each in profile.sampled(wanted)]
 
 
 def _gamma_max(given: dict[str, Any], usual: int) -> int:
@@ -225,7 +233,7 @@ def _cells(load: Load, batches: Sequence[int], contexts: Sequence[int]) -> list[
     for context in contexts:
         for batch in batches:
             try:
-                found.append(best_of_cell(load.survival, load.cost, batch, context, load.gamma_max))
+                found.append(best_of_cell(load.gains, load.cost, batch, context, load.gamma_max))
             except CellUnavailableError as error:
                 missing.append((f"batch {batch}, context {context}", error))
     if not found:
@@ -266,7 +274,7 @@ def _until(load: Load, cells: Sequence[AtLoad]) -> str:
     from specsim.load import stops_paying
 
     context, most = cells[0].context, max(cell.batch for cell in cells)
-    stop = stops_paying(load.survival, load.cost, context, most, load.gamma_max)
+    stop = stops_paying(load.gains, load.cost, context, most, load.gamma_max)
     if stop == 1:
         return f"context {context:g}: never pays"
     off = _ranges([cell.batch for cell in cells if not cell.gamma and cell.batch < (stop or most)])

@@ -102,7 +102,7 @@ def _schedule(load: Load, context: int, most: int) -> Schedule:
     cells: list[AtLoad] = []
     for batch in range(1, most + 1):
         try:
-            cells.append(best_of_cell(load.survival, load.cost, batch, context, load.gamma_max))
+            cells.append(best_of_cell(load.gains, load.cost, batch, context, load.gamma_max))
         except CellUnavailableError as error:
             if not cells:
                 raise

@@ -18,6 +18,7 @@ from specsim import hardware
 from specsim.acceptance import SurvivalAcceptance
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.decide import evaluate
+from specsim.gains import BlockGains
 from specsim.load import at_load, best_at_load, best_of_cell, stops_paying
 from specsim.load_cost import CellUnavailableError, MeasuredLoadCost, RooflineLoadCost
 from specsim.profiles import read_profile
@@ -316,9 +317,9 @@ def test_optimize_by_load_from_a_profile(
     _, out, err = run(capsys, *words, "--context", "64,300", "--figure", str(figure))
     rows = json.loads(out)
     profile = read_profile(path)
-    curve = [rate.best for rate in profile.acceptance[0].survival]
+    gains = BlockGains.of_trace(profile.trace(path, profile.acceptance[0]), 4)
     cost = MeasuredLoadCost.of(profile, 1.0)
-    expected = best_at_load(curve, cost, [1, 64, 128], [64, 300], 4)
+    expected = best_at_load(gains, cost, [1, 64, 128], [64, 300], 4)
     assert rows == [{"temperature": 1.0, **cell.row()} for cell in expected]
     outside = "batch 128 at context 64; batch 1, 64, 128 at context 300"
     assert f"extrapolated beyond the measured grid: {outside}" in err
@@ -412,7 +413,7 @@ def test_bad_loads_of_a_profile_are_one_line(
 ) -> None:
     words = ["optimize", "--profile", str(write_grid(tmp_path)), "--batch", "1"]
     assert "--context must be <= 512" in fail(capsys, *words, "--context", "513")
-    assert "curve ends at position 4" in fail(capsys, *words, "--gamma-max", "5")
+    assert "priced up to 5 tokens" in fail(capsys, *words, "--gamma-max", "5")
     assert "priced up to 5 tokens" in fail(capsys, *words, "--gamma-max", "5", "--alpha", "0.9")
     assert "0.5 is not in the profile" in fail(capsys, *words, "--temperature", "0.5")
     without = str(write(tmp_path))

@@ -1,0 +1,53 @@
+"""What a block gains, from a survival curve and from a trace."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specsim.checks import InvalidArgumentError
+from specsim.gains import BlockGains
+from specsim.predict.replay import replay
+from tests.specsim.test_replay import trace_of
+
+
+@given(st.floats(0, 1))
+@settings(max_examples=30, deadline=None)
+def test_a_long_text_of_one_acceptance_is_its_survival_curve(alpha: float) -> None:
+    size, gamma_max = 20_000, 6
+    of_trace = BlockGains.of_trace(trace_of([alpha] * size), gamma_max)
+    of_curve = BlockGains.of_survival(alpha ** np.arange(1, gamma_max + 1))
+    # A text ends in the middle of its last block, which is one call however little it gains.
+    assert of_trace.tokens == pytest.approx(of_curve.tokens, rel=2 * gamma_max / size)
+    assert of_trace.bonus == pytest.approx(of_curve.bonus, abs=2 * gamma_max / size)
+    assert of_trace.longest == of_curve.longest == gamma_max
+
+
+def test_blocks_start_where_drafts_fail() -> None:
+    """Runs of three good drafts behind one bad: over all text S_1 is 3/4, where blocks start 1."""
+    text = [1.0, 1.0, 1.0, 0.0] * 1000
+    found = BlockGains.of_trace(trace_of(text), 3)
+    # A block of gamma 3 starts with the three good ones, and its bonus token is the bad one.
+    assert found.tokens[3] == pytest.approx(4)
+    assert found.bonus[3] == pytest.approx(1, abs=1e-3)
+    # One of gamma 2 gains the three good ones, and the next starts at the bad one: 4 in two calls.
+    assert found.tokens[2] == pytest.approx(2)
+    assert found.bonus[2] == pytest.approx(0.5, abs=1e-3)
+    # Over all text the curve is 3/4, 2/4, 1/4.
+    assert BlockGains.of_survival([0.75, 0.5, 0.25]).tokens[2:] == pytest.approx([2.25, 2.5])
+
+
+def test_tokens_are_the_replayed_ones() -> None:
+    trace = trace_of([0.3, 0.9, 0.5, 1.0, 0.0], [0.7, 0.2])
+    expected = [each.tokens_per_call for each in replay(trace, range(4))]
+    assert BlockGains.of_trace(trace, 3).tokens.tolist() == expected
+    assert expected[0] == 1
+
+
+def test_what_is_not_a_curve_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="non-increasing"):
+        BlockGains.of_survival([0.5, 0.6])
+    known = BlockGains.of_survival([0.5])
+    assert BlockGains.of(known) is known
