@@ -29,12 +29,13 @@ def test_blocks_start_where_drafts_fail() -> None:
     """Runs of three good drafts behind one bad: over all text S_1 is 3/4, where blocks start 1."""
     text = [1.0, 1.0, 1.0, 0.0] * 1000
     found = BlockGains.of_trace(trace_of(text), 3)
-    # The first of 1000 blocks comes after none.  Gamma 3 starts with the three good ones, and its bonus token is the bad one.
+    # A block of gamma 3 starts with the three good ones, and its bonus token is the bad one; the
+    # first of 1000 comes after none.
     assert found.tokens[3] == pytest.approx(4)
-    assert found.bonus[3] == pytest.approx(1, abs=2e-3)
+    assert found.bonus[3] == pytest.approx(0.999)
     # One of gamma 2 gains the three good ones, and the next starts at the bad one: 4 in two calls.
     assert found.tokens[2] == pytest.approx(2)
-    assert found.bonus[2] == pytest.approx(0.5, abs=2e-3)
+    assert found.bonus[2] == pytest.approx(0.5)
     # Over all text the curve is 3/4, 2/4, 1/4.
     assert BlockGains.of_survival([0.75, 0.5, 0.25]).tokens[2:] == pytest.approx([2.25, 2.5])
 
