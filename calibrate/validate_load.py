@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from calibrate.batch.cache import BUCKET
 from calibrate.batch.forced import Timed, forced
 from calibrate.batch.ragged import RaggedModel
 from calibrate.grid import BLOCKS, room
@@ -85,8 +86,10 @@ def decode_cell(
     tokens = 1.0 + np.cumsum([0.0, *survival])
 
     def stretch(gamma: int) -> Timed:
-        # Texts grow; in the middle of the stretch they have the context that is asked for.
-        start = max(1, context - round((BLOCKS - 1) / 2 * tokens[gamma]))
+        # Texts grow; in the middle of the stretch they have the context that is asked for, unless
+        # they would begin in another bucket of the caches.
+        middle = context - round((BLOCKS - 1) / 2 * tokens[gamma])
+        start = max(1, context // BUCKET * BUCKET, middle)
         for model in models:
             model.rewind(torch.tensor(model.known_lengths) - start)
         return forced(large, small, gamma, survival, BLOCKS, temperature, random)
