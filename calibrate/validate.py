@@ -21,6 +21,7 @@ from calibrate.prompts import PromptError, find_prompts
 from calibrate.sampling import Sampling
 from calibrate.timing import Samples, sample_runs, summarize_runs
 from calibrate.turns import PLAIN, Requests, Start, Turns, decode_in_turns
+from specsim import formulas
 from specsim.checks import InvalidArgumentError
 from specsim.predict.budget import PARTS, Spent, error_budget
 from specsim.predict.choice import Workload
@@ -189,12 +190,13 @@ def compare(
     seconds of the runs are not known apart, and they are absent.  ``exact`` says whether
     greedy decoding did what it must, request by request: the text of plain decoding, and on the
     trace's own prompts as many calls as replayed.  Both predictions, ours and the formula's, take
-    their costs from ``run_times``, measured between the turns.
+    their acceptance from ``check.trace`` and their costs from ``run_times``, measured between the
+    turns.
     """
     workload, trace, paired = check.workload, check.trace, check.paired
     gammas = sorted(gamma for gamma in turns.decoded if isinstance(gamma, int) and gamma != PLAIN)
     cost = interleaved_cost(workload, run_times)
-    c = cost.draft_cost(workload.context)
+    c, alpha = cost.draft_cost(workload.context), float(trace.acceptance.mean())
     temperature = workload.measured.sampling.temperature
     rows = []
     predictions = predict(trace, cost, gammas, workload.measured.max_new_tokens)
@@ -230,7 +232,8 @@ def compare(
                 "exact": exact,
                 "z": _z(replayed, turns, paired),
                 "predicted_speedup": prediction.speedup,
-                "formula_speedup": workload.formula(gamma, c),
+                "alpha": alpha,
+                "formula_speedup": float(formulas.speedup(alpha, c, gamma)),
                 "measured_speedup": measured,
                 "measured_low": low,
                 "measured_high": high,

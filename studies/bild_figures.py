@@ -90,6 +90,8 @@ def _latency(rows: Sequence[Row]) -> Figure:
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(1, 2, figsize=(10.4, 4.6), sharex=True, sharey=True)
         both = [row for row in rows if row["policy"] in ("both", "no rollback")]
+        widest = max(row["window"] for row in both)
+        both = [row for row in both if row["window"] == widest]
         for color, rollback in zip(
             _CURVES, sorted({row["rollback"] for row in both}), strict=False
         ):
@@ -117,7 +119,9 @@ def _latency(rows: Sequence[Row]) -> Figure:
         axes[0].legend(
             title="rollback threshold (nats)", fontsize=9, title_fontsize=9, **_OVER_GRID
         )
-        axes[0].set_title("both policies; larger dots: larger fallback threshold", fontsize=10)
+        axes[0].set_title(
+            f"both policies, window {widest}; larger dots: larger fallback", fontsize=10
+        )
         axes[1].legend(fontsize=9, loc="lower right", **_OVER_GRID)
         axes[1].set_title("the best of each policy", fontsize=10)
         figure.suptitle("Kim23 Figures 4, 5 and 10, on our models (dotted: the large model's "

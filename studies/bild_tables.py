@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -121,12 +122,12 @@ def latency(measured: Measured) -> tuple[list[dict[str, Any]], list[Chain]]:
     if workload is None:
         return [], []
     positions = measured.positions[0.0]
-    widest = min(WINDOW, measured.profile.gamma_max)
+    windows = [window for window in _WINDOWS if window <= measured.profile.gamma_max]
     settings = [
-        *(Thresholds(f, r, widest) for r in (*_ROLLBACKS, np.inf) for f in _FALLBACKS),
-        *(Thresholds(0.0, r, w) for r in _ROLLBACKS for w in _WINDOWS if w <= widest),
+        *product(_FALLBACKS, (*_ROLLBACKS, np.inf), windows),
+        *product((0.0,), _ROLLBACKS, windows),
     ]
-    found = chains(positions, settings)
+    found = chains(positions, [Thresholds(*setting) for setting in settings])
     small, large = (1.0 - loss for loss in positions.losses("0-1"))
     agrees = 1.0 - positions.tv
     sizes = np.diff(positions.starts)
@@ -167,7 +168,12 @@ def latency(measured: Measured) -> tuple[list[dict[str, Any]], list[Chain]]:
                 tokens_per_call=chain.tokens / chain.blocks,
             )
         )
-    chosen = [each for each in found if each.thresholds.rollback == 2 and each.thresholds.fallback]
+    chosen = [
+        each
+        for each in found
+        if (each.thresholds.rollback, each.thresholds.window) == (2, max(windows))
+        and each.thresholds.fallback
+    ]
     return rows, chosen
 
 

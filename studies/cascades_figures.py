@@ -36,7 +36,7 @@ _DOTS = {
     "TokenV3": ("o", SKY, BLACK),
     "TopBeta": ("x", BLACK, BLACK),
     "Lossy": ("o", AMBER, AMBER),
-    "LossyStar": ("*", AMBER, AMBER),
+    "LossyStar": ("*", "white", BLACK),
     "SpecDecoding": ("D", GREY, GREY),
 }
 _NAMES = {

@@ -151,7 +151,7 @@ def _search(rows: Sequence[Row]) -> Figure:
     """What the search found, beside one model, two in a row, and the decoded matrix."""
     bars: tuple[tuple[str, str, Any], ...] = (
         ("best_single", "one model", BLACK),
-        ("best_horizontal", "two in a row", BLUE),
+        ("best_horizontal", "in a row (horizontal)", BLUE),
         ("decoded_full", "the decoded cascade", GREY),
         ("best_full", "the best cascade found", ORANGE),
     )

@@ -114,14 +114,17 @@ def _formula(rows: Sequence[Row]) -> Figure:
                 ("formula_error", ORANGE, "papers' formula"),
                 ("replay_error", BLUE, "specsim: replay,\nmeasured run times"),
             ):
-                axis.plot(
-                    [row["gamma"] for row in here],
-                    [100 * row[name] for row in here],
-                    "o",
-                    color=color,
-                    markersize=5,
-                    label=label,
-                )
+                for prompts, face in (("calibration", color), ("unseen", "white")):
+                    found = [row for row in here if row["prompts"] == prompts]
+                    axis.plot(
+                        [row["gamma"] for row in found],
+                        [100 * row[name] for row in found],
+                        "o",
+                        color=color,
+                        markerfacecolor=face,
+                        markersize=5,
+                        label=f"{label},\n{prompts} prompts",
+                    )
             axis.set_title(f"temperature {temperature:g}", fontsize=10)
             axis.set_xlabel("draft tokens per target call, gamma")
             axis.set_xticks(sorted({row["gamma"] for row in here}))

@@ -16,40 +16,28 @@ SCHEMES, SPECULATIVE, FORCED = "all decoders", "speculative decoding", "batched,
 
 
 def formula_rows(measured: Measured) -> Iterator[dict[str, Any]]:
-    """Speculative decoding of the profile's pair, at every setting that was decoded.
+    """Speculative decoding of the profile's pair, at every draft length.
 
-    The formula takes alpha of the whole profile and, where the run times were measured again
-    between the turns, c from those; else the profile's.
+    Both predictions rest on the same text and on the same run times (``specsim validate``): the
+    formula on the mean acceptance alpha and on c, the replay on all of it.
     """
-    loads = {each.measured.sampling.temperature: each for each in measured.workloads}
-    found = [
-        (SCHEMES, int(row["setting"].removeprefix("draft ")), "calibration", row)
-        for row in measured.decoded
-        if row["scheme"] == "speculative" and row["setting"].startswith("draft ")
-    ]
-    found += [(SPECULATIVE, row["gamma"], row["prompts"], row) for row in measured.speedups]
-    for measurement, gamma, prompts, row in found:
-        load = loads.get(row["temperature"])
-        if load is None:
-            continue
-        formula = row.get("formula_speedup") or load.formula(gamma)
-        tokens = float(formulas.tokens_per_call(load.measured.alpha.best, gamma))
+    for row in measured.speedups:
+        counted, tokens = row["measured_tokens_per_call"], row["predicted_tokens_per_call"]
+        formula = float(formulas.tokens_per_call(row["alpha"], row["gamma"]))
         yield {
-            "measurement": measurement,
             "temperature": row["temperature"],
-            "prompts": prompts,
-            "gamma": gamma,
-            "formula_tokens_per_call": tokens,
-            "replay_tokens_per_call": row["predicted_tokens_per_call"],
-            "measured_tokens_per_call": row["measured_tokens_per_call"],
-            "formula_tokens_error": tokens / row["measured_tokens_per_call"] - 1,
-            "replay_tokens_error": row["predicted_tokens_per_call"]
-            / row["measured_tokens_per_call"]
-            - 1,
-            "formula_speedup": formula,
+            "prompts": row["prompts"],
+            "gamma": row["gamma"],
+            "alpha": row["alpha"],
+            "formula_tokens_per_call": formula,
+            "replay_tokens_per_call": tokens,
+            "measured_tokens_per_call": counted,
+            "formula_tokens_error": formula / counted - 1,
+            "replay_tokens_error": tokens / counted - 1,
+            "formula_speedup": row["formula_speedup"],
             "replay_speedup": row["predicted_speedup"],
             "measured_speedup": row["measured_speedup"],
-            "formula_error": formula / row["measured_speedup"] - 1,
+            "formula_error": row["formula_speedup"] / row["measured_speedup"] - 1,
             "replay_error": row["predicted_speedup"] / row["measured_speedup"] - 1,
         }
 

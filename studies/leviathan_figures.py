@@ -43,7 +43,7 @@ def _series(rows: Sequence[Row], name: str) -> tuple[list[float], list[float]]:
 def _speedup(tables: Tables) -> Figure:
     """Predicted against measured: the paper's pairs, and ours."""
     decoded = [row for row in tables["pairs"] if row["measured"] is not None]
-    ours = [row for row in decoded if "replay" in row]
+    ours = [row for row in decoded if row["formula_then"] is not None]
     panels = 2 if ours else 1
     figure, axes = plt.subplots(1, panels, figsize=(4.8 * panels, 4.4), squeeze=False)
     left = axes[0][0]
@@ -78,8 +78,8 @@ def _speedup(tables: Tables) -> Figure:
 
 def _our_speedup(axis: Any, rows: Sequence[Row]) -> None:
     for column, color, marker, label in (
-        ("formula", ORANGE, "s", "the formula"),
-        ("replay", BLUE, "o", "replay and measured run times"),
+        ("formula_then", ORANGE, "s", "the formula"),
+        ("replay_then", BLUE, "o", "replay and measured run times"),
     ):
         axis.errorbar(
             [row[column] for row in rows],

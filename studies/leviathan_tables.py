@@ -102,10 +102,11 @@ def pairs(measured: Measured, workloads: Sequence[Workload]) -> Iterator[dict[st
 def _decoding(rows: Sequence[Row]) -> dict[str, Any]:
     """Columns of what was decoded, absent if nothing was."""
     if not rows:
-        return dict.fromkeys(("predicted_then", "measured", "low", "high"))
+        return dict.fromkeys(("formula_then", "replay_then", "measured", "low", "high"))
     row = rows[0]
     return {
-        "predicted_then": row["predicted_speedup"],
+        "formula_then": row.get("formula_speedup"),
+        "replay_then": row["predicted_speedup"],
         "measured": row["measured_speedup"],
         "low": row["measured_low"],
         "high": row["measured_high"],

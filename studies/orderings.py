@@ -2,7 +2,8 @@
 
 Each row is a claim of a paper as a ratio of two speedups, predicted from the calibration's text and
 measured by decoding, with what the two settings emit beside it.  A claim holds here if prediction
-and measurement both say so, fails if neither does, and is open where they disagree.
+and measurement both say so, fails if neither does, and is open where they disagree or where what
+was measured is equal but for what machines drift.
 
 Rules with a threshold are decoded at one or two of them, and the two sides then differ in quality
 too; the row says which table compares them at equal quality.
@@ -19,6 +20,9 @@ from studies.study import Measured, Row
 
 # Chooses the row of a setting among those of one temperature.
 Choice = Callable[[Sequence[Row]], Row]
+
+# Speeds of two settings that ran in turns are not told apart below that.
+_DRIFT = 0.03
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ _EQUAL_ACCURACY = "at one threshold; `bild-fastest.csv` compares at the target's
 
 CLAIMS = (
     Claim(
-        "Chen23 section 3.1",
+        "Chen23 section 3.2",
         "vertical beats its reviewer drafting alone",
         best(
             ("vertical", "middle reviews draft 2, twice"),
@@ -74,13 +78,13 @@ CLAIMS = (
         named("speculative", "middle 4"),
     ),
     Claim(
-        "Chen23 section 3.2",
+        "Chen23 section 3.1",
         "horizontal beats the better of its drafters alone",
         named("horizontal", "middle 3, draft 3"),
         best(*_ALONE),
     ),
     Claim(
-        "Chen23 section 3.2",
+        "Chen23 section 3.1",
         "horizontal with copied tokens behind beats its model alone",
         named("horizontal", "middle 3, Max-Gram 5"),
         named("speculative", "middle 4"),
@@ -92,10 +96,11 @@ CLAIMS = (
         best(*_ALONE),
     ),
     Claim(
-        "Kim23 section 4.4",
+        "Kim23 section 4.3",
         "BiLD's dynamic window beats a fixed one under the same rollback",
         named("bild", "fallback 0.4, rollback 2"),
         named("bild", "no fallback, window 4"),
+        _EQUAL_ACCURACY,
     ),
     Claim(
         "Kim23 section 4.2",
@@ -112,7 +117,7 @@ CLAIMS = (
         _EQUAL_ACCURACY,
     ),
     Claim(
-        "Xia22 Table 3",
+        "Xia22 section 5.2",
         "SpecDec++ beats SpecDec",
         named("specdec", "masks 8, top 3 within 1"),
         named("specdec", "masks 8"),
@@ -179,7 +184,7 @@ def _at(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 
 def _verdict(predicted: float, measured: float) -> str:
-    if (predicted > 1) != (measured > 1):
+    if (predicted > 1) != (measured > 1) or abs(measured - 1) <= _DRIFT:
         return "open"
     return "holds" if measured > 1 else "fails"
 

@@ -110,15 +110,25 @@ def interval(values: Floats, starts: Ints) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def claim(source: str, says: str, cases: Iterable[tuple[bool, str]]) -> list[dict[str, Any]]:
-    """What a paper says, in how many cases it holds here, and the cases; nothing without any."""
+def beyond(low: float, high: float, mark: float) -> bool | None:
+    """Whether an interval lies above a mark; None, which is open, where it holds the mark."""
+    return None if low <= mark <= high else low > mark
+
+
+def claim(source: str, says: str, cases: Iterable[tuple[bool | None, str]]) -> list[dict[str, Any]]:
+    """What a paper says, in how many cases it holds here, and the cases; nothing without any.
+
+    cases : whether it holds, None where that is open, and what was found
+    """
     listed = list(cases)
     if not listed:
         return []
+    held = sum(verdict is True for verdict, _ in listed)
+    unsure = sum(verdict is None for verdict, _ in listed)
     return [
         {
             "claim": says,
-            "holds": f"{sum(held for held, _ in listed)} of {len(listed)}",
+            "holds": f"{held} of {len(listed)}" + (f", {unsure} open" if unsure else ""),
             "here": "; ".join(text for _, text in listed),
             "source": source,
         }

@@ -37,6 +37,10 @@ def rows() -> list[dict[str, Any]]:
     return [_row(row, costs) for row in reference("public_measurements")]
 
 
+# Leviathan23 prints 1.25 for the bigram draft as what its formula says at c = 0.
+_OWN_FORMULA = ("section 4.2", "bigram")
+
+
 def _row(row: dict[str, str], costs: dict[tuple[str, str, str], float]) -> dict[str, Any]:
     gamma, speedup = _gamma(row), _number(row["measured_speedup"])
     meaning, tokens, alpha = _acceptance(row, gamma)
@@ -128,6 +132,8 @@ def _draft_cost(row: dict[str, str], costs: dict[tuple[str, str, str], float]) -
 def _why_not(row: dict[str, str], gamma: int | None, alpha: float | None, c: float | None) -> str:
     if _number(row["measured_speedup"]) is None:
         return "no measured speedup, or a range"
+    if (row["table"], row["draft"]) == _OWN_FORMULA:
+        return "its speedup was computed with the formula"
     if not row["alpha_or_mean_accepted"]:
         return "no acceptance published"
     if row["batch"] != "1":
@@ -252,7 +258,7 @@ def _from_rate(source: str, gamma: int, printed: float, rounds: re.Match[str]) -
     rate = (float(rounds[1]) + float(rounds[2])) / 200
     ours = conversions.acceptance_length_from_acceptance_rate(rate, gamma)
     tolerance = 0.0005 + 0.0005 * gamma  # the length has three digits, the rates too
-    reason = "the source defines neither figure; one draft acceptance cannot give its length"
+    reason = "the source defines neither figure"
     what = f"acceptance length from draft acceptance, gamma {gamma}"
     off = abs(ours - printed) > tolerance
     return Check(source, what, printed, ours, tolerance, reason if off else "")

@@ -101,6 +101,8 @@ class Check:
     ours : None where it cannot be computed from what the paper prints
     tolerance : absolute; half a unit of the last printed digit, or what the inputs' rounding does
     reason : why ours is further off than that, or missing; empty where it matches
+    printed_twice : ours is made of other printed numbers alone, so that a match says that the paper
+        agrees with itself
     """
 
     where: str  # paper and table
@@ -109,6 +111,7 @@ class Check:
     ours: float | None
     tolerance: float
     reason: str = ""
+    printed_twice: bool = False
 
     @property
     def matches(self) -> bool:

@@ -83,6 +83,7 @@ def _check_row(check: Check) -> dict[str, object]:
         "ours": check.ours,
         "tolerance": check.tolerance,
         "matches": check.matches,
+        "printed_twice": check.printed_twice,
         "reason": check.reason,
     }
 
@@ -94,11 +95,13 @@ def _differences(checks: Sequence[Check], file: str) -> str:
         return f"{heading}\n\nThe paper prints none that can be computed."
     missing = [check for check in checks if check.ours is None]
     off = [check for check in checks if check.ours is not None and not check.matches]
+    twice = sum(check.matches and check.printed_twice for check in checks)
     parts = [
         heading,
-        f"Of {len(checks)} printed numbers {sum(check.matches for check in checks)} are reproduced "
-        f"within their tolerance, {len(off)} are not, and {len(missing)} cannot be computed from "
-        f"what is printed. All are in `{file}`.",
+        f"Of {len(checks)} printed numbers {sum(check.matches for check in checks) - twice} are "
+        f"reproduced within their tolerance, {twice} more agree with other numbers of the paper, "
+        f"{len(off)} differ, and {len(missing)} cannot be computed from what is printed. All are "
+        f"in `{file}`.",
     ]
     for title, listed in (("Different (printed, ours)", off), ("Not computed", missing)):
         if listed:

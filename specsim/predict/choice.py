@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from specsim.checks import InvalidArgumentError
-from specsim.decide import Evaluation, evaluate, optimize
+from specsim.decide import Evaluation, optimize
+from specsim.formulas import speedup
 from specsim.predict.measured import MeasuredCost, MeasuredPrediction, predict
 from specsim.profiles import Acceptance, Profile
 from specsim.traces import Trace
@@ -69,10 +70,9 @@ class Workload:
         predictions = self.predict(range(self.profile.gamma_max + 1))
         return max(predictions, key=lambda prediction: (prediction.speedup, -prediction.gamma))
 
-    def formula(self, gamma: int, c: float | None = None) -> float:
-        """Speedup by the papers' formula: alpha and c (the profile's, if not given) alone."""
-        c = self.draft_cost if c is None else c
-        return float(evaluate(alpha=self.measured.alpha.best, c=c, gamma=gamma).speedup)
+    def formula(self, gamma: int) -> float:
+        """Speedup by the papers' formula: the profile's alpha and c alone."""
+        return float(speedup(self.measured.alpha.best, self.draft_cost, gamma))
 
     def formula_best(self) -> Evaluation:
         """What the papers' formula would choose."""

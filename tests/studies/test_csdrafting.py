@@ -176,7 +176,7 @@ def test_the_search_finds_no_less_than_its_parts(tables: Tables) -> None:
 
 def test_the_ablation_takes_what_was_predicted_fastest(tables: Tables) -> None:
     kinds = {row["cascade"]: row for row in tables["ablation"]}
-    assert kinds.keys() == {"none", "horizontal", "vertical", "both", "copying alone"}
+    assert kinds.keys() == {"none", "horizontal", "vertical", "both", "no neural model"}
     for row in tables["swi"]:
         if row["scheme"] == "vertical":
             assert row["predicted_speedup"] <= kinds["vertical"]["predicted_speedup"]

@@ -44,6 +44,7 @@ SPEEDUPS: list[dict[str, Any]] = [
         "predicted_tokens_per_call": 2.0,
         "measured_tokens_per_call": 2.0,
         "predicted_speedup": predicted,
+        "alpha": 0.6,
         "formula_speedup": 1.0 + gamma / 10,
         "measured_speedup": measured,
         "measured_low": measured - 0.1,

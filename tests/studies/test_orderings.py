@@ -26,7 +26,13 @@ def row(scheme: str, setting: str, predicted: float, measured: float) -> dict[st
 
 @pytest.mark.parametrize(
     ("predicted", "measured", "verdict"),
-    [(1.2, 1.1, "holds"), (0.9, 0.8, "fails"), (1.1, 0.9, "open"), (0.9, 1.1, "open")],
+    [
+        (1.2, 1.1, "holds"),
+        (0.9, 0.8, "fails"),
+        (1.1, 0.9, "open"),
+        (0.9, 1.1, "open"),
+        (1.2, 1.02, "open"),
+    ],
 )
 def test_a_claim_needs_prediction_and_measurement(
     predicted: float, measured: float, verdict: str

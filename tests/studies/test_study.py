@@ -105,7 +105,7 @@ def test_a_page_can_be_read(
 
 
 class Made:
-    """A study of three numbers: one matches, two differ for one reason, one is missing."""
+    """One number matches, one another number, two differ for one reason, one is missing."""
 
     TITLE = "Made up"
     CAPTIONS = {"long": "A long table. It goes on.", "none": "Nothing. Yet."}  # noqa: RUF012
@@ -126,6 +126,7 @@ class Made:
     def checks(self, tables: Tables) -> list[Check]:
         return [
             Check("Table 1", "a", 1.0, 1.0, 0.1),
+            Check("Table 1", "again", 1.0, 1.0, 0.1, printed_twice=True),
             Check("Table 1", "b", 2.0, 2.5, 0.1, "a slip."),
             Check("Table 2", "c", 3.0, 3.5, 0.1, "a slip."),
             Check("Table 2", "d", 4.0, None, 0.1, "lost"),
@@ -138,7 +139,10 @@ def test_what_differs_is_grouped_by_reason(
     monkeypatch.setattr("studies.write.load", lambda name: Made())
     write("made", bare, tmp_path, "typed")
     text = (tmp_path / "made.md").read_text()
-    assert "Of 4 printed numbers 1 are reproduced within their tolerance, 2 are not, and 1" in text
+    counted = (
+        "Of 5 printed numbers 1 are reproduced within their tolerance, 1 more agree with other"
+    )
+    assert f"{counted} numbers of the paper, 2 differ, and 1 cannot be computed" in text
     assert "- **A slip.** 2: Table 1: b (2, 2.5); Table 2: c (3, 3.5)." in text
     assert "- **Lost.** 1: Table 2: d (4)." in text
     assert "\n\n1 row is rare.\n\n" in text
