@@ -33,6 +33,12 @@ GAMMA_MAX = 8
 ALLOWED = 0.06
 
 
+def half(turns: list[float], which: int) -> list[float]:
+    """The first or the second half of a cell's turns."""
+    middle = len(turns) // 2
+    return turns[middle:] if which else turns[:middle]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=6)
@@ -61,7 +67,8 @@ def main() -> int:
         missed = [abs(times(p.tokens, p.batch, p.context) / p.seconds - 1) for p in points]
         errors += missed
         same = [row for cell in held for row in rows[cell] if kind_of(row) == kind]
-        halves = [abs(median(found[::2]) / median(found[1::2]) - 1) for found in map(ratios, same)]
+        beside = [ratios(row) for row in same if row.seconds != row.plain]
+        halves = [abs(median(half(found, 0)) / median(half(found, 1)) - 1) for found in beside]
         print(
             f"{kind:14}{len(points):8d}{np.median(missed):14.1%}{max(missed):8.1%}"
             f"{np.median(halves):15.1%}"

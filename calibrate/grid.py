@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import fmean
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ _USUAL_CONTEXTS = (512, 4096)
 class GridSettings:
     """What is measured.
 
-    repeats : turns of a cell; each gives two runs of every kind
+    repeats : turns of a cell; each gives two target runs of every width
     """
 
     batches: tuple[int, ...]
@@ -302,7 +302,7 @@ def _turn(
             plain[streak].append(took)
     return [
         # A plain step is compared with itself.
-        (kind, took, fmean(plain[streak - 1] + plain[streak + 1]) if order[streak] else took)
+        (kind, took, median(plain[streak - 1] + plain[streak + 1]) if order[streak] else took)
         for streak, kind, took in found
     ]
 

@@ -232,7 +232,8 @@ def _key(pair: Pair, settings: Settings) -> str:
 
 
 def _hash(decisive: list[Any]) -> str:
-    return hashlib.sha256(msgspec.json.encode(decisive)).hexdigest()[:12]
+    written = [profiles.VERSION, *decisive]
+    return hashlib.sha256(msgspec.json.encode(written)).hexdigest()[:12]
 
 
 def target_device(pair: Pair) -> torch.device:

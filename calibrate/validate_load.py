@@ -91,7 +91,7 @@ def decode_cell(
         middle = context - round((BLOCKS - 1) / 2 * tokens[gamma])
         start = max(1, context // BUCKET * BUCKET, middle)
         for model in models:
-            model.rewind(torch.tensor(model.known_lengths) - start)
+            model.cut(start)
         return forced(large, small, gamma, survival, BLOCKS, temperature, random)
 
     found: dict[int, list[tuple[Timed, float]]] = {gamma: [] for gamma in [0, *gammas]}
@@ -103,7 +103,7 @@ def decode_cell(
             if turn:
                 plain_s = (before.seconds + after.seconds) / (before.blocks + after.blocks)
                 found[gamma].append((timed, plain_s))
-                found[0].append((after, after.seconds / after.blocks))
+                found[0].append((after, plain_s))
             before = after
     return {
         gamma: Stretches(*zip(*beside, strict=True)) for gamma, beside in found.items()
@@ -122,8 +122,10 @@ def compare_cell(
 
     Tokens are the expected ones on both sides: which were drawn is chance and costs nothing, so
     ``budget_acceptance`` is zero.  ``measured_best`` and ``predicted_best`` are the draft lengths
-    of the cell that are fastest, ``loss`` is the share of speed that following the prediction
-    costs.
+    of the cell that are fastest under ``survival``, as acceptance is forced to be (``specsim
+    optimize`` replays the trace); ``loss`` is the share of speed that following the prediction
+    costs.  ``measured_low`` and ``measured_high`` are a bootstrap over turns, too narrow with
+    fewer than five.
     """
     gammas = sorted(gamma for gamma in decoded if gamma)
     plain_step_s = float(np.median(decoded[0].plain_s))

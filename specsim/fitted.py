@@ -130,8 +130,9 @@ class FittedRunTimes:
 def fits(rows: Iterable[GridTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:
     """A profile's grid, by mode and kind of run.
 
-    Seconds are the median of a cell's plain steps times the median ratio of a run to those beside
-    it, so that runs of one cell stand in the ratio that they have at any speed of the machine.
+    Seconds are the median of the plain steps beside a cell's runs times the median ratio of a run
+    to those beside it, so that runs of one cell stand in the ratio that they have at any speed of
+    the machine.
     """
     rows = list(rows)
     plain: dict[tuple[Mode, int, int], list[float]] = {}

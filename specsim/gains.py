@@ -49,8 +49,9 @@ class BlockGains:
 
     @staticmethod
     def of_trace(trace: Trace, gamma_max: int) -> BlockGains:
-        """By exact replay, which knows where blocks start: mostly behind a rejection, where drafts
-        are worse than over all of the text.
+        """By exact replay, which knows where blocks start: not everywhere in the text alike.
+
+        A request's last block counts as a whole one, so short texts gain a little less a block.
         """
         from specsim.predict.replay import replay  # loads scipy
 

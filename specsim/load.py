@@ -193,8 +193,8 @@ def _gains(acceptance: GainsLike, gamma: int, cost: LoadCost) -> BlockGains:
     gains = BlockGains.of(acceptance)
     if gamma > gains.longest:
         raise UnsupportedError(
-            f"the survival curve ends at position {gains.longest}, gamma {gamma} asked for; "
-            "extend it with specsim.extrapolate"
+            f"acceptance is known up to gamma {gains.longest}, gamma {gamma} asked for; extend a "
+            "survival curve with specsim.extrapolate, or replay a trace further"
         )
     if gamma >= cost.longest:
         raise UnsupportedError(

@@ -19,7 +19,7 @@ from specsim.files import file_digest, write_atomically
 from specsim.traces import Trace, read_trace
 
 SCHEMA = "specsim-profile"
-VERSION = 1
+VERSION = 2
 
 
 class ProfileError(SpecsimError):

@@ -103,6 +103,11 @@ class RaggedModel:
         self._set([context] * self.batch)
 
     @torch.inference_mode()
+    def cut(self, length: int) -> None:
+        """Make every text so long, shorter or longer, of whatever its slots hold up to there."""
+        self._set([whole("length", length, high=self.slots)] * self.batch)
+
+    @torch.inference_mode()
     def prefill(self, prompts: Sequence[Sequence[int]]) -> None:
         """Read all but the last token of each prompt; prompts may differ in length."""
         if len(prompts) != self.batch:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,12 +14,14 @@ from specsim.checks import InvalidArgumentError
 from specsim.commands._options import refuse_given, stack
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from specsim.checks import Floats
     from specsim.gains import BlockGains
     from specsim.hardware import Shape
     from specsim.load import AtLoad
     from specsim.load_cost import LoadCost
-    from specsim.profiles import Acceptance
+    from specsim.profiles import Acceptance, Profile
 
 # Asked for where only contexts, or only batches, are.
 _BATCHES = tuple(2**power for power in range(9))
@@ -51,20 +54,25 @@ load_options = stack(
 class Load:
     """One sampling setting, ready to be asked at any batch and context.
 
-    survival : S_1.., at least ``gamma_max`` of them, over all of the text
-    gains : what a block gains; of a profile by replay, where blocks start
+    survival : S_1.., over all of the text
+    replay : makes ``gains``, what a block gains; of a profile from its trace, so where blocks start
     temperature : of the profile; None where nothing was measured
     context : longest that the models take; None where it is not known
     draft_name : as in the profile
     """
 
     survival: Floats
-    gains: BlockGains
+    replay: Callable[[], BlockGains]
     cost: LoadCost
     gamma_max: int
     temperature: float | None = None
     context: int | None = None
     draft_name: str | None = None
+
+    @cached_property
+    def gains(self) -> BlockGains:
+        """By draft length, up to ``gamma_max``."""
+        return self.replay()
 
     def extrapolated(self, settings: Sequence[AtLoad]) -> list[AtLoad]:
         """Those outside what was measured."""
@@ -128,7 +136,7 @@ def _from_shapes(given: dict[str, Any]) -> Load:
     survival = _survival(given["alpha"], gamma_max)
     return Load(
         survival=survival,
-        gains=BlockGains.of_survival(survival),
+        replay=partial(BlockGains.of_survival, survival),
         cost=RooflineLoadCost(
             _shape(given, "target"),
             _shape(given, "draft"),
@@ -155,12 +163,12 @@ def _measured(given: dict[str, Any]) -> list[Load]:
         if of_trace is None:
             gamma_max = _gamma_max(given, min(_GAMMA_MAX, reach))
             survival = _survival(given["alpha"], gamma_max)
-            gains = BlockGains.of_survival(survival)
+            replay = partial(BlockGains.of_survival, survival)
         else:
             survival = np.array([rate.best for rate in of_trace.survival])
             gamma_max = _gamma_max(given, min(_GAMMA_MAX, reach, survival.size))
-            gains = BlockGains.of_trace(profile.trace(given["profile"], of_trace), gamma_max)
-        return Load(survival, gains, cost, gamma_max, temperature, context, profile.draft.name)
+            replay = partial(_replayed, profile, given["profile"], of_trace, gamma_max)
+        return Load(survival, replay, cost, gamma_max, temperature, context, profile.draft.name)
 
     if given["alpha"] is not None:
         known = sorted({row.temperature for row in profile.batch_overhead})
@@ -168,6 +176,12 @@ def _measured(given: dict[str, Any]) -> list[Load]:
     if not profile.acceptance:
         raise InvalidArgumentError("--alpha is missing: the profile has costs and no acceptance")
     return [load(each.sampling.temperature, each) for each in profile.sampled(wanted)]
+
+
+def _replayed(profile: Profile, path: Path, of_trace: Acceptance, gamma_max: int) -> BlockGains:
+    from specsim.gains import BlockGains
+
+    return BlockGains.of_trace(profile.trace(path, of_trace), gamma_max)
 
 
 def _gamma_max(given: dict[str, Any], usual: int) -> int:

@@ -169,7 +169,9 @@ def _cost_rows(profile: Profile) -> list[dict[str, Any]]:
     rows = []
     for (mode, kind), times in fits(profile.grid).items():
         cells = [row for row in profile.grid if (row.mode, kind_of(row)) == (mode, kind)]
-        quartiles = [np.quantile(ratios(row), [0.25, 0.5, 0.75]) for row in cells]
+        # A plain step is its own measure.
+        beside = [ratios(row) for row in cells if row.seconds != row.plain]
+        quartiles = [np.quantile(each, [0.25, 0.5, 0.75]) for each in beside]
         first, last = times.points[0], max(times.points, key=lambda p: (p.batch, p.context))
         rows.append(
             {

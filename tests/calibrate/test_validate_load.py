@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from calibrate import validate_load
 from calibrate.batch.forced import Timed
-from calibrate.validate_load import Stretches, compare_cell
+from calibrate.validate_load import Stretches, compare_cell, decode_cell
 from specsim.load import at_load
 from specsim.profiles import Whom, read_profile
 from tests.specsim.test_cli import fail, run
@@ -90,6 +94,51 @@ def test_a_machine_that_slows_down_and_a_stretch_that_was_disturbed_change_nothi
     row = compare_cell(decoded, cost, CURVE, 4, 64)[1]
     assert row["relative_error"] == pytest.approx(0, abs=1e-12)
     assert row["measured_low"] < row["measured_speedup"] < row["measured_high"]
+
+
+class Slots:
+    """A model of which only the lengths are there."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.device, self.starts = torch.device("cpu"), list[int]()
+
+    def fill(self, context: int, source: torch.Generator) -> None: ...
+
+    def cut(self, length: int) -> None:
+        self.starts.append(length)
+
+
+def test_every_stretch_has_the_plain_ones_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every stretch takes a second longer than the one before."""
+    models: list[Slots] = []
+    gammas: list[int] = []
+
+    def ragged(*arguments: Any, **options: Any) -> Slots:
+        models.append(Slots())
+        return models[-1]
+
+    def forced(large: Any, small: Any, gamma: int, *_: Any) -> Timed:
+        gammas.append(gamma)
+        return Timed(1, 100, gamma, 6, 6, float(len(gammas)), 0.0, 0.0, 0, 0)
+
+    monkeypatch.setattr(validate_load, "RaggedModel", ragged)
+    monkeypatch.setattr(validate_load, "forced", forced)
+    config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=8))
+    model = SimpleNamespace(config=config)
+    found = decode_cell(model, model, 2, 100, [1, 3], [0.8, 0.6, 0.5], 0.0, 4, False, 0)
+    # A turn: plain, one length, plain, the other, plain.  The first turn is not kept.
+    for turn in range(5):
+        assert gammas[5 * turn :][:5:2] == [0, 0, 0]
+        assert sorted(gammas[5 * turn :][1:5:2]) == [1, 3]
+    for gamma in (1, 3):
+        assert len(found[gamma].timed) == 4
+        for timed, plain_s in zip(found[gamma].timed, found[gamma].plain_s, strict=True):
+            assert plain_s == pytest.approx(timed.seconds / 6)
+    assert len(found[0].timed) == 8
+    # In the middle of six blocks a text has the hundred tokens: plain ones begin 2 or 3 before.
+    starts = dict(zip(gammas, models[0].starts, strict=True))
+    assert starts == {0: 98, 1: round(100 - 2.5 * 1.8), 3: round(100 - 2.5 * 2.9)}
+    assert models[0].starts == models[1].starts
 
 
 @pytest.fixture(scope="module")

@@ -258,7 +258,7 @@ def test_bad_files_are_one_line(
     content = path.read_text()
     for changed, message in (
         (content[:200], "not complete JSON"),
-        (content.replace('"version": 1', '"version": 7'), "has version 7"),
+        (content.replace('"version": 2', '"version": 7'), "has version 7"),
         (content.replace('"notes"', '"extra": 1, "notes"'), "unknown field `extra`"),
     ):
         path.write_text(changed)

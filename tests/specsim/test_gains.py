@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from specsim.checks import InvalidArgumentError
 from specsim.gains import BlockGains
-from specsim.predict.replay import replay
-from tests.specsim.test_replay import trace_of
+from tests.specsim.test_replay import slow_calls, trace_of
 
 
 @given(st.floats(0, 1))
@@ -41,10 +40,11 @@ def test_blocks_start_where_drafts_fail() -> None:
 
 
 def test_tokens_are_the_replayed_ones() -> None:
-    trace = trace_of([0.3, 0.9, 0.5, 1.0, 0.0], [0.7, 0.2])
-    expected = [each.tokens_per_call for each in replay(trace, range(4))]
-    assert BlockGains.of_trace(trace, 3).tokens.tolist() == expected
-    assert expected[0] == 1
+    texts = [0.3, 0.9, 0.5, 1.0, 0.0], [0.7, 0.2]
+    found = BlockGains.of_trace(trace_of(*texts), 3).tokens
+    expected = [7 / sum(slow_calls(text, gamma) for text in texts) for gamma in range(4)]
+    assert found == pytest.approx(expected, rel=1e-12)
+    assert found[0] == 1
 
 
 def test_what_is_not_a_curve_is_refused() -> None:

@@ -134,7 +134,7 @@ def test_stop_is_behind_the_last_batch_that_pays(pays: set[int], most: int) -> N
 
 
 def test_what_is_not_known_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="survival curve ends at position 4, gamma 5"):
+    with pytest.raises(UnsupportedError, match="known up to gamma 4, gamma 5 asked"):
         at_load(CURVE, MadeUp(), 5, 1, 0)
     with pytest.raises(UnsupportedError, match="priced up to 3 tokens, gamma 3 needs one of 4"):
         at_load(CURVE, MadeUp(longest=3), 3, 1, 0)

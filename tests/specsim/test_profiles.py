@@ -43,7 +43,7 @@ def write(folder: Path, **changes: Any) -> Path:
     alpha = float(np.exp(draft).mean())
     content: dict[str, Any] = {
         "schema": "specsim-profile",
-        "version": 1,
+        "version": 2,
         "created": "2026-01-01T00:00:00+00:00",
         "command": "specsim calibrate",
         "target": {"name": "t", "parameters": 1000, "context": 512, "sha256": "0"},
@@ -130,7 +130,7 @@ def test_round_trip(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"surprise": 1}, "unknown field `surprise`"),
-        ({"version": 2}, "has version 2, this specsim reads version 1"),
+        ({"version": 1}, "has version 1, this specsim reads version 2"),
         ({"schema": "other"}, "not a specsim profile"),
         ({"gamma_max": "four"}, r"Expected `int`, got `str` - at `\$.gamma_max`"),
         ({"gamma_max": 0}, r"Expected `int` >= 1 - at `\$.gamma_max`"),
