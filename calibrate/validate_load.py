@@ -20,7 +20,7 @@ from calibrate.batch.cache import BUCKET
 from calibrate.batch.forced import Timed, forced
 from calibrate.batch.ragged import RaggedModel
 from calibrate.grid import BLOCKS, room
-from specsim.load import at_load, best_of_cell
+from specsim.load import at_load
 from specsim.load_cost import LoadCost
 from specsim.predict.budget import Spent, error_budget
 
@@ -124,8 +124,8 @@ def compare_cell(
     ``budget_acceptance`` is zero.  ``measured_best`` and ``predicted_best`` are the draft lengths
     of the cell that are fastest under ``survival``, as acceptance is forced to be (``specsim
     optimize`` replays the trace); ``loss`` is the share of speed that following the prediction
-    costs.  ``measured_low`` and ``measured_high`` are a bootstrap over turns, too narrow with
-    fewer than five.
+    costs.  Intervals (``low``, ``high``) are a bootstrap over turns, too narrow with fewer than
+    five; a ``loss_low`` of zero or less says that the two lengths cannot be told apart.
     """
     gammas = sorted(gamma for gamma in decoded if gamma)
     plain_step_s = float(np.median(decoded[0].plain_s))
@@ -133,44 +133,56 @@ def compare_cell(
     speed = {gamma: float(tokens[gamma] / decoded[gamma].part("seconds")) for gamma in gammas}
     speed[0] = 1.0
     measured_best = max(speed, key=lambda gamma: (speed[gamma], -gamma))
-    predicted_best = best_of_cell(survival, cost, batch, context, max(gammas)).gamma
-    random = np.random.default_rng(seed)
+    expected = {gamma: at_load(survival, cost, gamma, batch, context) for gamma in [0, *gammas]}
+    predicted_best = max(expected, key=lambda gamma: (expected[gamma].speedup, -gamma))
+    turns = len(decoded[gammas[0]].timed)
+    draws = np.random.default_rng(seed).integers(turns, size=(_BOOTSTRAP_DRAWS, turns))
+    drawn = {gamma: tokens[gamma] / _middle_mean(decoded[gamma], draws) for gamma in gammas}
+    drawn[0] = np.ones(_BOOTSTRAP_DRAWS)
+    loss = 1 - drawn[predicted_best] / drawn[measured_best]
+    loss_low, loss_high = np.quantile(loss, [0.025, 0.975]).tolist()
     rows = []
     for gamma in gammas:
-        expected = at_load(survival, cost, gamma, batch, context)
-        stretches = decoded[gamma]
-        drawn = random.choice(stretches.plain_steps, (_BOOTSTRAP_DRAWS, len(stretches.timed)))
-        middle = np.sort(drawn, axis=1)[:, _middle(drawn.shape[1])].mean(axis=1)
-        low, high = np.quantile(expected.tokens_per_call / middle, [0.025, 0.975]).tolist()
+        each, stretches = expected[gamma], decoded[gamma]
+        low, high = np.quantile(drawn[gamma], [0.025, 0.975]).tolist()
         measured = Spent(
-            tokens=expected.tokens_per_call,
+            tokens=each.tokens_per_call,
             draft_s=plain_step_s * stretches.part("draft_s"),
             verify_s=plain_step_s * stretches.part("target_s"),
             overhead_s=plain_step_s * stretches.part("overhead_s"),
             plain_step_s=plain_step_s,
         )
-        blocks = sum(each.blocks for each in stretches.timed)
+        blocks = sum(one.blocks for one in stretches.timed)
         rows.append(
             {
                 "batch": batch,
                 "context": context,
                 "gamma": gamma,
-                "tokens_per_call": expected.tokens_per_call,
+                "tokens_per_call": each.tokens_per_call,
                 "drawn_tokens_per_call": sum(t.tokens for t in stretches.timed) / blocks / batch,
-                "predicted_speedup": expected.speedup,
+                "predicted_speedup": each.speedup,
                 "measured_speedup": speed[gamma],
                 "measured_low": low,
                 "measured_high": high,
-                "relative_error": expected.speedup / speed[gamma] - 1,
-                "predicted_block_s": expected.block_s,
+                "relative_error": each.speedup / speed[gamma] - 1,
+                "predicted_block_s": each.block_s,
                 "measured_block_s": plain_step_s * stretches.part("seconds"),
-                **error_budget(expected.spent, measured),
+                **error_budget(each.spent, measured),
                 "predicted_best": predicted_best,
                 "measured_best": measured_best,
-                "loss": 1 - speed.get(predicted_best, 1.0) / speed[measured_best],
+                "loss": 1 - speed[predicted_best] / speed[measured_best],
+                "loss_low": loss_low,
+                "loss_high": loss_high,
             }
         )
     return rows
+
+
+def _middle_mean(stretches: Stretches, draws: npt.NDArray[np.int64]) -> Floats:
+    """Blocks in plain steps, (D,): the mean of the middle half of each row of turns, (D, T)."""
+    drawn = np.sort(stretches.plain_steps[draws], axis=1)
+    means: Floats = drawn[:, _middle(draws.shape[1])].mean(axis=1)
+    return means
 
 
 def _middle(count: int) -> slice:

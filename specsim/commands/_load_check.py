@@ -130,11 +130,13 @@ def judge(
     errors = [abs(row["relative_error"]) for row in rows]
     cells = {(row["temperature"], row["context"], row["batch"]): row for row in rows}.values()
     same = sum(cell["predicted_best"] == cell["measured_best"] for cell in cells)
+    apart = sum(cell["loss_low"] > 0 for cell in cells)
     losses = [cell["loss"] for cell in cells]
     click.echo(
         f"relative error of the speedup: median {median(errors):.1%}, worst {max(errors):.1%}; "
-        f"best draft length as predicted in {same} of {len(cells)} cells; following the "
-        f"prediction costs {max(losses):.1%} of speed at most",
+        f"best draft length as predicted in {same} of {len(cells)} cells, and in "
+        f"{len(cells) - same - apart} more too close to tell; following the prediction costs "
+        f"{max(losses):.1%} of speed at most",
         err=True,
     )
     failures = [

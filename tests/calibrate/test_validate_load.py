@@ -79,6 +79,7 @@ def test_a_slow_draft_length_is_found_out() -> None:
     speeds = {row["gamma"]: row["measured_speedup"] for row in rows} | {0: 1.0}
     assert rows[0]["measured_best"] == max(speeds, key=lambda gamma: speeds[gamma]) != best
     assert rows[0]["loss"] == pytest.approx(1 - speeds[best] / max(speeds.values()))
+    assert rows[0]["loss_low"] > 0
 
 
 def test_a_machine_that_slows_down_and_a_stretch_that_was_disturbed_change_nothing() -> None:
