@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -301,8 +301,8 @@ def _turn(
         if not order[streak]:
             plain[streak].append(took)
     return [
-        # A plain step is compared with itself.
-        (kind, took, median(plain[streak - 1] + plain[streak + 1]) if order[streak] else took)
+        # A plain step is compared with itself, a run with the mean, as decoding takes the mean.
+        (kind, took, fmean(plain[streak - 1] + plain[streak + 1]) if order[streak] else took)
         for streak, kind, took in found
     ]
 
