@@ -25,7 +25,7 @@ from calibrate.suite.judge import (
 )
 from calibrate.suite.judge_pair import alpha_rows, call_rows, pair_profile
 from specsim.checks import SpecsimError, UnsupportedError
-from specsim.files import write_atomically
+from specsim.files import make_folder, write_atomically
 from specsim.hardware import Accelerator, Shape, accelerator, shape_from_config
 from specsim.profiles import Profile, Whom, write_profile
 from specsim.report.tables import render, to_json
@@ -58,7 +58,7 @@ def report(raw: Path, out: Path, accelerator_name: str | None = None) -> None:
     files = {file.stem: json.loads(file.read_text()) for file in sorted(raw.glob("*.json"))}
     if "machine" not in files:
         raise UnsupportedError(f"{raw} holds no machine.json, so no results of the battery")
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     machine, pair = files["machine"], files.get("pair", {})
     forced = _forced(files)
     profiles = {

@@ -28,6 +28,14 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise FileError(f"{path}: cannot be written ({error.strerror})") from None
 
 
+def make_folder(path: Path) -> None:
+    """The folder of --out, with those that it lies in, unless it is there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"--out {path}: cannot be made ({error.strerror})") from None
+
+
 def file_digest(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as stream:

@@ -116,21 +116,19 @@ def _formula(rows: Sequence[Row]) -> Figure:
             ):
                 for prompts, face in (("calibration", color), ("unseen", "white")):
                     found = [row for row in here if row["prompts"] == prompts]
-                    axis.plot(
-                        [row["gamma"] for row in found],
-                        [100 * row[name] for row in found],
-                        "o",
-                        color=color,
-                        markerfacecolor=face,
-                        markersize=5,
-                        label=f"{label},\n{prompts} prompts",
-                    )
+                    mark = {"color": color, "markerfacecolor": face, "markersize": 5}
+                    _percent(axis, found, name, "o", label=f"{label},\n{prompts} prompts", **mark)
             axis.set_title(f"temperature {temperature:g}", fontsize=10)
             axis.set_xlabel("draft tokens per target call, gamma")
             axis.set_xticks(sorted({row["gamma"] for row in here}))
         axes[0][0].set_ylabel("predicted over measured\nspeedup, less one (%)")
         legend_right(figure, axes[0], 1.9)
     return figure
+
+
+def _percent(axis: Any, rows: Sequence[Row], name: str, mark: str, **look: Any) -> None:
+    """A share by gamma."""
+    axis.plot([row["gamma"] for row in rows], [100 * row[name] for row in rows], mark, **look)
 
 
 def _iid(rows: Sequence[Row]) -> Figure:
@@ -144,14 +142,8 @@ def _iid(rows: Sequence[Row]) -> Figure:
             temperatures = sorted({row["temperature"] for row in rows})
             for temperature, color in zip(temperatures, COLORS, strict=False):
                 here = [row for row in rows if row["temperature"] == temperature]
-                axis.plot(
-                    [row["gamma"] for row in here],
-                    [100 * row[name] for row in here],
-                    "o-",
-                    color=color,
-                    markersize=4,
-                    label=f"temperature {temperature:g}",
-                )
+                label = f"temperature {temperature:g}"
+                _percent(axis, here, name, "o-", label=label, color=color, markersize=4)
             axis.set_xlabel("draft tokens per target call, gamma")
             axis.set_xticks(sorted({row["gamma"] for row in rows}))
             axis.set_ylabel(f"{what}: formula over replay,\nless one (%)")

@@ -168,6 +168,11 @@ def _measured(given: dict[str, Any]) -> list[Load]:
             survival = np.array([rate.best for rate in of_trace.survival])
             gamma_max = _gamma_max(given, min(_GAMMA_MAX, reach, survival.size))
             replay = partial(_replayed, profile, given["profile"], of_trace, gamma_max)
+        if gamma_max > reach:
+            raise InvalidArgumentError(
+                f"--gamma-max must be <= {reach} with this profile, got {gamma_max}; "
+                "calibrate with a larger one"
+            )
         return Load(survival, replay, cost, gamma_max, temperature, context, profile.draft.name)
 
     if given["alpha"] is not None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from specsim.checks import InvalidArgumentError
 from specsim.commands._options import Whole, format_option
+from specsim.files import make_folder
 
 if TYPE_CHECKING:
     from specsim.predict.measured import MeasuredPrediction
@@ -56,10 +56,7 @@ def command(out: Path, draft: str, seed: int, output_format: str) -> None:
     from specsim.report.plots import save, speedup_by_gamma
     from specsim.report.tables import render, to_json
 
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidArgumentError(f"--out {out}: cannot be made ({error.strerror})") from None
+    make_folder(out)
     path = out / "profile.json"
     prepared = prepare(
         {

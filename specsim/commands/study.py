@@ -9,6 +9,7 @@ import click
 from specsim.checks import InvalidArgumentError
 from specsim.commands._models import typed
 from specsim.commands._options import format_option
+from specsim.files import make_folder
 
 
 @click.command(
@@ -45,7 +46,7 @@ def command(name: str, out: Path, profile: Path | None, measure: bool, output_fo
 
     if name not in (*STUDIES, "all"):
         raise InvalidArgumentError(f"NAME must be one of {', '.join(STUDIES)} or all, got {name}")
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     if measure:
         from studies.measure import measure_all
 
@@ -63,7 +64,7 @@ def command(name: str, out: Path, profile: Path | None, measure: bool, output_fo
                 "study": study,
                 "page": str(out / f"{study}.md"),
                 "numbers_of_the_paper": len(checks),
-                "reproduced": sum(each.matches for each in checks),
+                "reproduced": sum(each.matches and not each.printed_twice for each in checks),
             }
         )
     click.echo(render(rows, output_format, "studies"))

@@ -165,6 +165,17 @@ def test_an_unexplained_number_fails(
     assert "failed: Table 9, x: printed 1, ours 2.0" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [("study", "specdec"), ("demo",)])
+def test_a_folder_that_cannot_be_made_is_one_line(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    assert run(*command, "--out", str(file / "folder")) == 2
+    expected = f"specsim: error: --out {file / 'folder'}: cannot be made (Not a directory)\n"
+    assert capsys.readouterr().err == expected
+
+
 def test_an_unknown_study_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("study", "medusa", "--out", str(tmp_path)) == 2
     captured = capsys.readouterr()
