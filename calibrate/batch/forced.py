@@ -76,7 +76,9 @@ def forced(
 ) -> Timed:
     """Decode so many blocks from the caches as they are, with acceptance from a survival curve.
 
-    The caches grow with the text; ``fill`` them anew before the next stretch.
+    The stretch begins in the midst of a text: whether the draft lacks a token there follows from a
+    block drawn like the others.  The caches grow with the text; ``fill`` them anew before the next
+    stretch.
 
     survival : S_1, S_2, ..., at least gamma of them; S_i is the chance that the first i draft
         tokens of a block are all accepted.  Every row draws for itself
@@ -87,13 +89,16 @@ def forced(
     blocks = whole("blocks", blocks, low=1)
     start = target.longest
     _check(target, draft, start + blocks * (gamma + 1))
-    gains = 1 + draw_accepted(survival, gamma, (blocks, target.batch), random)
+    drawn = 1 + draw_accepted(survival, gamma, (blocks + 1, target.batch), random)
+    before, gains = drawn[0], drawn[1:]
     longest = start + int(gains[:-1].sum(axis=0).max()) + gamma + 1
     target.prepare(gamma + 1, longest)
     if draft:
         for width in (1, 2):
             draft.prepare(width, longest)
     decoding = _Decoding(target, draft, gamma, Sampling(temperature), random)
+    if draft and gamma + 1 in before:
+        decoding.fall_behind()
     plan = iter(gains.tolist())
     wait(target.device)
     began = time.perf_counter()
@@ -226,6 +231,12 @@ class _Decoding:
         """The rows end as these prompts do; the last token but one is not read in a first block."""
         ends = [[prompt[-1]] * 2 for prompt in prompts]
         self._last_two = torch.tensor(ends, device=self.target.device)
+
+    def fall_behind(self) -> None:
+        """As after a block that a row accepted all of."""
+        assert self.draft is not None
+        self.draft.rewind(1)
+        self._behind = True
 
     def block(self, gains: Gains) -> list[list[int]]:
         """One block; the tokens that each row gained."""
