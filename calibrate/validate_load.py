@@ -25,6 +25,10 @@ from specsim.load_cost import LoadCost
 from specsim.predict.budget import Spent, error_budget
 
 _BOOTSTRAP_DRAWS = 1000
+# A draft length that is slower beyond doubt after so many turns, or twice as many, and so on, is
+# decoded no more: turns go to those that the best is among.
+_FIRST_LOOK = 8
+_BEYOND_DOUBT = 0.99
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,6 +75,8 @@ def decode_cell(
     """Stretches of decoding by draft length, plain decoding (0) among them.
 
     target, draft : models of transformers, on one device
+    turns : stretches of each draft length that may be the best under ``survival``; slower ones
+        have fewer, but at least eight
     """
     shared = min(model.config.get_text_config().vocab_size for model in (target, draft))
     slots = context + room(max(gammas))
@@ -95,19 +101,39 @@ def decode_cell(
         return forced(large, small, gamma, survival, BLOCKS, temperature, random)
 
     found: dict[int, list[tuple[Timed, float]]] = {gamma: [] for gamma in [0, *gammas]}
+    racing = list(gammas)
     # The first turn compiles, chooses kernels and takes memory.
     for turn in range(turns + 1):
         before = stretch(0)
-        for gamma in random.permutation(gammas).tolist():
+        for gamma in random.permutation(racing).tolist():
             timed, after = stretch(gamma), stretch(0)
             if turn:
                 plain_s = (before.seconds + after.seconds) / (before.blocks + after.blocks)
                 found[gamma].append((timed, plain_s))
                 found[0].append((after, plain_s))
             before = after
-    return {
-        gamma: Stretches(*zip(*beside, strict=True)) for gamma, beside in found.items()
-    }  # fmt: skip
+        if turn >= _FIRST_LOOK and turn & (turn - 1) == 0:
+            racing = _still_racing(_stretches(found), survival, racing)
+    return _stretches(found)
+
+
+def _stretches(found: Mapping[int, Sequence[tuple[Timed, float]]]) -> dict[int, Stretches]:
+    return {gamma: Stretches(*zip(*beside, strict=True)) for gamma, beside in found.items()}
+
+
+def _still_racing(
+    decoded: Mapping[int, Stretches], survival: Sequence[float], racing: Sequence[int]
+) -> list[int]:
+    """Draft lengths that are not slower than another one, or than plain decoding, beyond doubt."""
+    sides = (1 - _BEYOND_DOUBT) / 2, (1 + _BEYOND_DOUBT) / 2
+    ranges = {
+        gamma: np.quantile(_drawn_speeds(decoded, survival, gamma, seed=0), sides)
+        for gamma in racing
+    }
+    to_beat = max(1.0, *(low for low, _ in ranges.values()))
+    # One at least goes on, so that its own speedup is known well.
+    best = max(racing, key=lambda gamma: ranges[gamma].sum())
+    return [gamma for gamma in racing if gamma == best or ranges[gamma][1] >= to_beat]
 
 
 def compare_cell(
@@ -124,8 +150,9 @@ def compare_cell(
     ``budget_acceptance`` is zero.  ``measured_best`` and ``predicted_best`` are the draft lengths
     of the cell that are fastest under ``survival``, as acceptance is forced to be (``specsim
     optimize`` replays the trace); ``loss`` is the share of speed that following the prediction
-    costs.  Intervals (``low``, ``high``) are a bootstrap over turns, too narrow with fewer than
-    five; a ``loss_low`` of zero or less says that the two lengths cannot be told apart.
+    costs, and ``turns`` the number of stretches.  Intervals (``low``, ``high``) are a bootstrap
+    over turns, too narrow with fewer than five; a ``loss_low`` of zero or less says that the two
+    lengths cannot be told apart.
     """
     gammas = sorted(gamma for gamma in decoded if gamma)
     plain_step_s = float(np.median(decoded[0].plain_s))
@@ -135,10 +162,7 @@ def compare_cell(
     measured_best = max(speed, key=lambda gamma: (speed[gamma], -gamma))
     expected = {gamma: at_load(survival, cost, gamma, batch, context) for gamma in [0, *gammas]}
     predicted_best = max(expected, key=lambda gamma: (expected[gamma].speedup, -gamma))
-    turns = len(decoded[gammas[0]].timed)
-    draws = np.random.default_rng(seed).integers(turns, size=(_BOOTSTRAP_DRAWS, turns))
-    drawn = {gamma: tokens[gamma] / _middle_mean(decoded[gamma], draws) for gamma in gammas}
-    drawn[0] = np.ones(_BOOTSTRAP_DRAWS)
+    drawn = {gamma: _drawn_speeds(decoded, survival, gamma, seed) for gamma in [0, *gammas]}
     loss = 1 - drawn[predicted_best] / drawn[measured_best]
     loss_low, loss_high = np.quantile(loss, [0.025, 0.975]).tolist()
     rows = []
@@ -158,6 +182,7 @@ def compare_cell(
                 "batch": batch,
                 "context": context,
                 "gamma": gamma,
+                "turns": len(stretches.timed),
                 "tokens_per_call": each.tokens_per_call,
                 "drawn_tokens_per_call": sum(t.tokens for t in stretches.timed) / blocks / batch,
                 "predicted_speedup": each.speedup,
@@ -178,11 +203,20 @@ def compare_cell(
     return rows
 
 
-def _middle_mean(stretches: Stretches, draws: npt.NDArray[np.int64]) -> Floats:
-    """Blocks in plain steps, (D,): the mean of the middle half of each row of turns, (D, T)."""
-    drawn = np.sort(stretches.plain_steps[draws], axis=1)
-    means: Floats = drawn[:, _middle(draws.shape[1])].mean(axis=1)
-    return means
+def _drawn_speeds(
+    decoded: Mapping[int, Stretches], survival: Sequence[float], gamma: int, seed: int
+) -> Floats:
+    """Speedups of a bootstrap over turns, (D,), 1 for plain decoding.
+
+    Draft lengths with the same number of turns have the same turns drawn, so that they compare.
+    """
+    if not gamma:
+        return np.ones(_BOOTSTRAP_DRAWS)
+    turns = len(decoded[gamma].timed)
+    draws = np.random.default_rng(seed).integers(turns, size=(_BOOTSTRAP_DRAWS, turns))
+    blocks = np.sort(decoded[gamma].plain_steps[draws], axis=1)[:, _middle(turns)].mean(axis=1)
+    speeds: Floats = (1.0 + sum(survival[:gamma])) / blocks
+    return speeds
 
 
 def _middle(count: int) -> slice:

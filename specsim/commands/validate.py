@@ -61,7 +61,7 @@ _MEDIAN, _WORST, _SCHEME_MEDIAN = 0.05, 0.12, 0.08
     "--requests",
     type=Whole(2),
     help="Requests on each set of prompts, at most. [default: 12, with --scheme 6; with --forced "
-    "stretches of decoding, 8]",
+    "stretches of decoding of each draft length that may be the best, 8]",
 )
 @click.option(
     "--prompts",

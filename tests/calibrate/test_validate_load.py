@@ -142,6 +142,30 @@ def test_every_stretch_has_the_plain_ones_around_it(monkeypatch: pytest.MonkeyPa
     assert models[0].starts == models[1].starts
 
 
+def test_turns_go_to_draft_lengths_that_may_be_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that take up to a twentieth longer by chance: 1 and 2 are alike, 3 is far slower."""
+    chance = np.random.default_rng(1)
+    blocks = {0: 1.0, 1: 1.2, 2: 1.2 * 2.4 / 1.8, 3: 5.0}
+
+    def forced(large: Any, small: Any, gamma: int, *_: Any) -> Timed:
+        seconds = 6 * blocks[gamma] * (1 + 0.05 * chance.random())
+        return Timed(1, 100, gamma, 6, 6, seconds, seconds, 0.0, 0, 0)
+
+    monkeypatch.setattr(validate_load, "RaggedModel", Slots)
+    monkeypatch.setattr(validate_load, "forced", forced)
+    config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=8))
+    model = SimpleNamespace(config=config)
+    curve = [0.8, 0.6, 0.5]
+    found = decode_cell(model, model, 1, 100, [1, 2, 3], curve, 0.0, 20, False, 0)
+    assert {gamma: len(found[gamma].timed) for gamma in (1, 2, 3)} == {1: 20, 2: 20, 3: 8}
+    # A length that is asked for alone has all its turns, however slow.
+    alone = decode_cell(model, model, 1, 100, [3], curve, 0.0, 20, False, 0)
+    assert len(alone[3].timed) == 20
+    rows = compare_cell(found, Made(), curve, 1, 100)
+    assert [row["turns"] for row in rows] == [20, 20, 8]
+    assert rows[0]["measured_best"] in (1, 2)
+
+
 @pytest.fixture(scope="module")
 def costs(tiny_family: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Costs of a shape and of a model."""
