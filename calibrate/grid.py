@@ -243,8 +243,9 @@ def _measure_cell(target: Any, draft: Any, cell: Cell, settings: GridSettings) -
             "follows": follows,
             "tokens": tokens,
             **where,
-            "seconds": [seconds for seconds, _ in found],
-            "plain": [plain for _, plain in found],
+            # Clocks give nanoseconds; more digits are noise that profiles would have to carry.
+            "seconds": [round(seconds, 9) for seconds, _ in found],
+            "plain": [round(plain, 9) for _, plain in found],
         }
         for (model, follows, tokens), found in sorted(samples.items())
     ]
@@ -333,6 +334,6 @@ def _overhead(
                 )
                 if turn:
                     # Where nothing lies between the runs, two clocks may differ by less than that.
-                    seconds.append(max(found.overhead_s, 0.0) / found.blocks)
+                    seconds.append(round(max(found.overhead_s, 0.0) / found.blocks, 9))
             rows.append({"temperature": temperature, "gamma": gamma, **where, "seconds": seconds})
     return rows
