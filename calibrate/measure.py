@@ -31,7 +31,7 @@ from calibrate.timing import time_overhead, time_runs
 from calibrate.trace import TRACE, generator, record
 from specsim import profiles
 from specsim.checks import Floats, InvalidArgumentError, whole
-from specsim.files import write_atomically
+from specsim.files import short_digest, write_atomically
 from specsim.traces import Trace, read_trace
 
 _BOOTSTRAP_DRAWS = 1000
@@ -100,7 +100,7 @@ def calibrate(
     sequence.
     """
     settings.check_fits(pair.context)
-    work = _work_folder(out, _key(pair, settings))
+    work = _work_folder(out, _decisive(pair, settings))
     target, draft = pair.cached()
     acceptance = [
         _measure_acceptance(pair, target, draft, settings, index, work, out, progress)
@@ -173,7 +173,7 @@ def calibrate_costs(
     (model, described), (small, small_described) = target, draft
     device, dtype = next(model.parameters()).device, next(model.parameters()).dtype
     decisive = [described.sha256, small_described.sha256, str(dtype), str(device), asdict(grid)]
-    work = _work_folder(out, _hash([*decisive, str(torch.__version__), transformers.__version__]))
+    work = _work_folder(out, [*decisive, str(torch.__version__), transformers.__version__])
     profile = profiles.Profile(
         schema=profiles.SCHEMA,
         version=profiles.VERSION,
@@ -208,7 +208,8 @@ def _costs(
     }
 
 
-def _work_folder(out: Path, key: str) -> Path:
+def _work_folder(out: Path, decisive: list[Any]) -> Path:
+    key = short_digest([profiles.VERSION, *decisive])
     work = out.parent / f".{out.name}.{key}.work"
     try:
         work.mkdir(exist_ok=True)
@@ -217,9 +218,9 @@ def _work_folder(out: Path, key: str) -> Path:
     return work
 
 
-def _key(pair: Pair, settings: Settings) -> str:
-    """Hash of everything that decides the trace."""
-    decisive = [
+def _decisive(pair: Pair, settings: Settings) -> list[Any]:
+    """Everything that decides the trace."""
+    return [
         pair.target.description.sha256,
         pair.draft.description.sha256,
         str(next(pair.target.model.parameters()).dtype),
@@ -228,12 +229,6 @@ def _key(pair: Pair, settings: Settings) -> str:
         transformers.__version__,
         {**asdict(settings), "repeats": None},
     ]
-    return _hash(decisive)
-
-
-def _hash(decisive: list[Any]) -> str:
-    written = [profiles.VERSION, *decisive]
-    return hashlib.sha256(msgspec.json.encode(written)).hexdigest()[:12]
 
 
 def target_device(pair: Pair) -> torch.device:

@@ -25,9 +25,9 @@ from specsim.load_cost import LoadCost
 from specsim.predict.budget import Spent, error_budget
 
 _BOOTSTRAP_DRAWS = 1000
-# A draft length that is slower beyond doubt after so many turns, or twice as many, and so on, is
-# decoded no more: turns go to those that the best is among.
-_FIRST_LOOK = 8
+# Every so many turns, draft lengths that are slower beyond doubt are found; until then they sit out
+# all turns but the last.  So most turns go to those that the best is among.
+_ROUND = 8
 _BEYOND_DOUBT = 0.99
 
 Floats = npt.NDArray[np.float64]
@@ -76,7 +76,7 @@ def decode_cell(
 
     target, draft : models of transformers, on one device
     turns : stretches of each draft length that may be the best under ``survival``; slower ones
-        have fewer, but at least eight
+        have fewer, spread over the same time
     """
     shared = min(model.config.get_text_config().vocab_size for model in (target, draft))
     slots = context + room(max(gammas))
@@ -101,19 +101,19 @@ def decode_cell(
         return forced(large, small, gamma, survival, BLOCKS, temperature, random)
 
     found: dict[int, list[tuple[Timed, float]]] = {gamma: [] for gamma in [0, *gammas]}
-    racing = list(gammas)
+    racing = gammas
     # The first turn compiles, chooses kernels and takes memory.
     for turn in range(turns + 1):
         before = stretch(0)
-        for gamma in random.permutation(racing).tolist():
+        for gamma in random.permutation(racing if turn % _ROUND else gammas).tolist():
             timed, after = stretch(gamma), stretch(0)
             if turn:
                 plain_s = (before.seconds + after.seconds) / (before.blocks + after.blocks)
                 found[gamma].append((timed, plain_s))
                 found[0].append((after, plain_s))
             before = after
-        if turn >= _FIRST_LOOK and turn & (turn - 1) == 0:
-            racing = _still_racing(_stretches(found), survival, racing)
+        if turn and turn % _ROUND == 0:
+            racing = _racing(_stretches(found), survival)
     return _stretches(found)
 
 
@@ -121,19 +121,18 @@ def _stretches(found: Mapping[int, Sequence[tuple[Timed, float]]]) -> dict[int, 
     return {gamma: Stretches(*zip(*beside, strict=True)) for gamma, beside in found.items()}
 
 
-def _still_racing(
-    decoded: Mapping[int, Stretches], survival: Sequence[float], racing: Sequence[int]
-) -> list[int]:
+def _racing(decoded: Mapping[int, Stretches], survival: Sequence[float]) -> list[int]:
     """Draft lengths that are not slower than another one, or than plain decoding, beyond doubt."""
     sides = (1 - _BEYOND_DOUBT) / 2, (1 + _BEYOND_DOUBT) / 2
     ranges = {
         gamma: np.quantile(_drawn_speeds(decoded, survival, gamma, seed=0), sides)
-        for gamma in racing
+        for gamma in decoded
+        if gamma
     }
     to_beat = max(1.0, *(low for low, _ in ranges.values()))
     # One at least goes on, so that its own speedup is known well.
-    best = max(racing, key=lambda gamma: ranges[gamma].sum())
-    return [gamma for gamma in racing if gamma == best or ranges[gamma][1] >= to_beat]
+    best = max(ranges, key=lambda gamma: ranges[gamma].sum())
+    return [gamma for gamma in ranges if gamma == best or ranges[gamma][1] >= to_beat]
 
 
 def compare_cell(

@@ -1,9 +1,13 @@
-"""Tables from files, and files written whole or not at all and named by their content."""
+"""Tables from files, files written whole or not at all and named by their content, and folders for
+what a long command has done so far."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +38,23 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"--out {path}: cannot be made ({error.strerror})") from None
+
+
+def temporary_folder(decisive: Sequence[object]) -> Path:
+    """For what a long command has done so far, found again by everything that decides it."""
+    # Windows has no user numbers, and a temporary folder for each user.
+    user = getattr(os, "getuid", int)()
+    folder = Path(tempfile.gettempdir()) / f"specsim-{user}-{short_digest(decisive)}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder}: cannot be made ({error.strerror})") from None
+    return folder
+
+
+def short_digest(decisive: Sequence[object]) -> str:
+    """Twelve hexadecimal digits that stand for all of it."""
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def file_digest(path: Path) -> str:

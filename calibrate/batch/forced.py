@@ -92,13 +92,13 @@ def forced(
     drawn = 1 + draw_accepted(survival, gamma, (blocks + 1, target.batch), random)
     before, gains = drawn[0], drawn[1:]
     longest = start + int(gains[:-1].sum(axis=0).max()) + gamma + 1
+    decoding = _Decoding(target, draft, gamma, Sampling(temperature), random)
+    if draft and gamma + 1 in before:
+        decoding.fall_behind()
     target.prepare(gamma + 1, longest)
     if draft:
         for width in (1, 2):
             draft.prepare(width, longest)
-    decoding = _Decoding(target, draft, gamma, Sampling(temperature), random)
-    if draft and gamma + 1 in before:
-        decoding.fall_behind()
     plan = iter(gains.tolist())
     wait(target.device)
     began = time.perf_counter()

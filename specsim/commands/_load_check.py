@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -12,6 +15,7 @@ import click
 from specsim.checks import InvalidArgumentError
 from specsim.commands._load import Load, loads
 from specsim.commands._models import load_measured, need_torch, progress_bar
+from specsim.files import file_digest, temporary_folder, write_atomically
 
 if TYPE_CHECKING:
     from specsim.load_cost import MeasuredLoadCost
@@ -34,6 +38,8 @@ _FOR_PEOPLE = (
     "measured_best",
     "loss",
 )
+# Packages that decide what comes out, beside the profile and what was asked for.
+_DECISIVE = ("specsim", "torch", "transformers")
 # Speed that following the prediction may cost in a cell, against the best that was measured.
 _MOST_LOSS = 0.02
 
@@ -50,7 +56,10 @@ def run(
     seed: int,
     **given: Any,
 ) -> list[dict[str, Any]]:
-    """Rows of predicted beside measured, one per batch, context and draft length."""
+    """Rows of predicted beside measured, one per batch, context and draft length.
+
+    Cells that were decoded are kept until all are: a run that was killed goes on where it was.
+    """
     from specsim.profiles import read_profile
 
     need_torch()
@@ -60,29 +69,39 @@ def run(
     target, draft = load_measured(profile, given)
     from calibrate.validate_load import compare_cell, decode_cell
 
-    rows = []
+    asked = [batch, context, gamma, temperature, alpha, mode, turns, seed, given]
+    folder = temporary_folder([file_digest(path), *asked, *map(version, _DECISIVE)])
+    if any(folder.iterdir()):
+        click.echo(f"going on with what was decoded before, in {folder}", err=True)
+    rows: list[dict[str, Any]] = []
     with progress_bar() as progress:
         task = progress.add_task("decoding", total=sum(len(cells) for *_, cells in work))
         for load, cost, gammas, cells in work:
             survival = load.survival.tolist()
             temperature = load.temperature or 0.0
             for size, tokens in cells:
-                decoded = decode_cell(
-                    target,
-                    draft,
-                    size,
-                    tokens,
-                    gammas,
-                    survival,
-                    temperature,
-                    turns,
-                    cost.mode == "compiled",
-                    seed,
-                )
-                compared = compare_cell(decoded, cost, survival, size, tokens)
-                measured = {"temperature": temperature, "mode": cost.mode}
-                rows += [{**measured, **row} for row in compared]
+                file = folder / f"{temperature:g}-{size}-{tokens}.json"
+                if not file.is_file():
+                    decoded = decode_cell(
+                        target,
+                        draft,
+                        size,
+                        tokens,
+                        gammas,
+                        survival,
+                        temperature,
+                        turns,
+                        cost.mode == "compiled",
+                        seed,
+                    )
+                    compared = compare_cell(decoded, cost, survival, size, tokens)
+                    measured = {"temperature": temperature, "mode": cost.mode}
+                    cell = [{**measured, **row} for row in compared]
+                    write_atomically(file, json.dumps(cell).encode())
+                rows += json.loads(file.read_text())
                 progress.advance(task)
+    # The rows are worth more than a clean folder.
+    shutil.rmtree(folder, ignore_errors=True)
     return rows
 
 

@@ -43,7 +43,7 @@ _FOR_PEOPLE = (
 
 # Requests where none are asked for; a turn of all schemes is long.
 _REQUESTS, _SCHEME_REQUESTS = 12, 6
-# Stretches of decoding in each cell.
+# Turns of each cell.
 _TURNS = 8
 # Relative errors that pass where nothing is said.
 _MEDIAN, _WORST, _SCHEME_MEDIAN = 0.05, 0.12, 0.08
@@ -61,7 +61,7 @@ _MEDIAN, _WORST, _SCHEME_MEDIAN = 0.05, 0.12, 0.08
     "--requests",
     type=Whole(2),
     help="Requests on each set of prompts, at most. [default: 12, with --scheme 6; with --forced "
-    "stretches of decoding of each draft length that may be the best, 8]",
+    "turns of each cell, 8; draft lengths that are clearly slower have fewer]",
 )
 @click.option(
     "--prompts",
@@ -150,7 +150,7 @@ def command(
 
     With --forced, batches decode with so many tokens accepted as the profile's acceptance (or
     --alpha) says, which judges the run times alone; the profile must have a grid of them
-    (specsim calibrate --batch).  Then --requests is how often each cell is decoded.
+    (specsim calibrate --batch).  Then --requests is how often each cell is decoded at most.
     """
     from specsim.report.tables import render
 

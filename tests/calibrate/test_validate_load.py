@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -157,13 +158,19 @@ def test_turns_go_to_draft_lengths_that_may_be_best(monkeypatch: pytest.MonkeyPa
     model = SimpleNamespace(config=config)
     curve = [0.8, 0.6, 0.5]
     found = decode_cell(model, model, 1, 100, [1, 2, 3], curve, 0.0, 20, False, 0)
-    assert {gamma: len(found[gamma].timed) for gamma in (1, 2, 3)} == {1: 20, 2: 20, 3: 8}
+    # The slow one is decoded in the first eight turns, and in the sixteenth.
+    assert {gamma: len(found[gamma].timed) for gamma in (1, 2, 3)} == {1: 20, 2: 20, 3: 9}
     # A length that is asked for alone has all its turns, however slow.
     alone = decode_cell(model, model, 1, 100, [3], curve, 0.0, 20, False, 0)
     assert len(alone[3].timed) == 20
     rows = compare_cell(found, Made(), curve, 1, 100)
-    assert [row["turns"] for row in rows] == [20, 20, 8]
+    assert [row["turns"] for row in rows] == [20, 20, 9]
     assert rows[0]["measured_best"] in (1, 2)
+    # Where plain decoding is faster than all of them, one alone goes on, now 1 and now 2.
+    blocks = {gamma: 2 * seconds if gamma else seconds for gamma, seconds in blocks.items()}
+    found = decode_cell(model, model, 1, 100, [1, 2, 3], curve, 0.0, 20, False, 0)
+    assert sum(len(found[gamma].timed) for gamma in (1, 2, 3)) == 3 * 9 + 11
+    assert len(found[3].timed) == 9
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +211,41 @@ def test_validate_forced_as_it_is_typed(costs: Path, capsys: pytest.CaptureFixtu
     assert code == int("failed: " in err)
     assert "best draft length as predicted in" in err
     assert read_profile(costs).target.config is not None
+
+
+def test_validate_forced_goes_on_where_it_was_killed(
+    costs: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cells: list[tuple[int, int]] = []
+
+    def decode(target: Any, draft: Any, batch: int, context: int, *rest: Any) -> Any:
+        if len(cells) == 3:
+            cells.clear()
+            raise KeyboardInterrupt
+        cells.append((context, batch))
+        return decode_cell(target, draft, batch, context, *rest)
+
+    monkeypatch.setattr(validate_load, "decode_cell", decode)
+    words = ["validate", str(costs), "--forced", "--alpha", "0.7", "--requests", "2"]
+    words += ["--median-tolerance", "9", "--format", "json"]
+    assert run(capsys, *words)[0] == 130
+    # Asked for anything else, everything is decoded anew.
+    run(capsys, *words, "--seed", "1", "--batch", "1", "--context", "8")
+    assert cells == [(8, 1)]
+    cells.clear()
+    rows = json.loads(run(capsys, *words)[1])
+    assert cells == [(16, 2)]
+    assert [(row["context"], row["batch"]) for row in rows[::2]] == [
+        (8, 1),
+        (8, 2),
+        (16, 1),
+        (16, 2),
+    ]
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
