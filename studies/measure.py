@@ -39,24 +39,25 @@ def measure_all(profile: Path | None, out: Path) -> Path:
     if not path.is_file():
         _run("calibrate", [*_CALIBRATED, "--out", str(path)])
     measured = Measured.at(path)
+    if measured.profile.grid:
+        # Before the rest: it rests on run times of the calibration, and machines drift.
+        _keep(measured.beside("forced"), _forced, path)
     for temperature in SCORED:
         file = measured.positions_file(temperature)
         if not file.is_file():
             asked = ["--temperature", f"{temperature:g}", "--requests", str(_TEXTS)]
             asked += ["--out", str(file)]
             _run("score", [*_models(measured.profile), *asked])
-    decoding: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
-        "decoders": _decoders,
-        "speedups": _speedups,
-    }
-    if measured.profile.grid:
-        # First, as it rests on run times measured long before; the others measure theirs again.
-        decoding = {"forced": _forced, **decoding}
-    for what, decode in decoding.items():
-        if not measured.beside(what).is_file():
-            click.echo(f"decoding for {measured.beside(what).name}", err=True)
-            write_atomically(measured.beside(what), to_json(decode(path)).encode())
+    _keep(measured.beside("decoders"), _decoders, path)
+    _keep(measured.beside("speedups"), _speedups, path)
     return path
+
+
+def _keep(file: Path, decode: Callable[[Path], list[dict[str, Any]]], profile: Path) -> None:
+    """Rows of decoding beside the profile, unless they are there."""
+    if not file.is_file():
+        click.echo(f"decoding for {file.name}", err=True)
+        write_atomically(file, to_json(decode(profile)).encode())
 
 
 def _models(profile: Profile) -> list[str]:
