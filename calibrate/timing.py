@@ -98,12 +98,12 @@ _WIDTHS = (1, 2, 3, 5, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 @torch.inference_mode()
 def sample_party(
     models: Mapping[str, CachedModel],
-    contexts: Sequence[int],
+    context: int,
     widest: float,
     random: np.random.Generator,
     samples: KindSamples,
 ) -> None:
-    """Every model on every width, first after a run of another model and then after its own.
+    """Every model on every width at one context, after a run of another model and after its own.
 
     widest : the widest run that will have to be priced
     models : the target under its name ``specsim.laws.TARGET``, and all that draft
@@ -111,27 +111,26 @@ def sample_party(
     draws = generator(next(iter(models.values())).device, OVERHEAD)
     target = models[TARGET]
     drafts = [model for name, model in models.items() if name != TARGET]
-    for context in contexts:
-        longest = min(model.context for model in models.values())
-        needed = next((width for width in _WIDTHS if width >= widest), _WIDTHS[-1])
-        widths = [width for width in _WIDTHS if width <= min(needed, longest - context)]
-        text = random.integers(target.vocabulary, size=context + max(widths) + 1)
-        ids = torch.from_numpy(text)[None].to(target.device)
-        for model in models.values():
-            model.prefill(text[: context + 1].tolist())
-        order = [(name, width) for name in models for width in widths]
-        for index in random.permutation(len(order)).tolist():
-            name, width = order[index]
-            model = models[name]
-            before = target
-            if name == TARGET and drafts:
-                before = drafts[int(random.integers(len(drafts)))]
-            _timed(before, ids[:, context : context + 1], draws)
-            before.forget(1)
-            for fresh in (True, False):
-                took = _timed(model, ids[:, context : context + width], draws)
-                model.forget(width)
-                samples[Kind(name, fresh), width, context].append(took)
+    longest = min(model.context for model in models.values())
+    needed = next((width for width in _WIDTHS if width >= widest), _WIDTHS[-1])
+    widths = [width for width in _WIDTHS if width <= min(needed, longest - context)]
+    text = random.integers(target.vocabulary, size=context + max(widths) + 1)
+    ids = torch.from_numpy(text)[None].to(target.device)
+    for model in models.values():
+        model.prefill(text[: context + 1].tolist())
+    order = [(name, width) for name in models for width in widths]
+    for index in random.permutation(len(order)).tolist():
+        name, width = order[index]
+        model = models[name]
+        before = target
+        if name == TARGET and drafts:
+            before = drafts[int(random.integers(len(drafts)))]
+        _timed(before, ids[:, context : context + 1], draws)
+        before.forget(1)
+        for fresh in (True, False):
+            took = _timed(model, ids[:, context : context + width], draws)
+            model.forget(width)
+            samples[Kind(name, fresh), width, context].append(took)
 
 
 def price_runs(samples: KindSamples) -> dict[Kind, RunTimes]:

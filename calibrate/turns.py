@@ -1,17 +1,18 @@
 """Real decoding in turns, so that what is compared is measured side by side.
 
 Machines drift by tens of percent within minutes and are disturbed within a second, so nothing is
-compared across either.  A turn is one request, and turns go round all sets of requests.  It has a
-short calibration of the run times; then all decoders go on side by side, a few tokens each in
-random order, until all have the whole text.  What disturbs the machine hits all of them alike and
-leaves ratios alone.
+compared across either. A turn is one request, and turns go round all sets of requests. All
+decoders go on side by side, a few tokens each in random order, until all have the whole text, and
+run times are measured again between these rounds. What disturbs the machine hits all of them alike
+and leaves ratios alone.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 import numpy as np
 import torch
@@ -28,6 +29,9 @@ _BOOTSTRAP_DRAWS = 1000
 # reading its own keys and values back into the processor's caches after the others' would count.
 _SLICE = 8
 
+
+# Measures what the machine does just then, in some random order.
+Measurement = Callable[[np.random.Generator], None]
 
 # A decoder at the start of a request: from the prompt and a source of random numbers.
 Start = Callable[[Sequence[int], torch.Generator], Decoding]
@@ -112,20 +116,24 @@ def decode_in_turns(
     sets: Sequence[Requests],
     device: torch.device,
     seed: int,
-    between: Callable[[np.random.Generator], None],
+    measurements: Sequence[Measurement],
+    every: int,
     advance: Callable[[], None] = lambda: None,
 ) -> list[Turns]:
     """Decode every request with every decoder of its set.
 
     All decoders of a set are in mid-request at once, so each needs models with caches of its own.
-    ``between`` is called before each turn, to measure what the machine does just then.
+    All ``measurements`` are made before each turn, and the next of them after every so many rounds
+    of it: a single run may take half as long again as another, so medians of few are not enough.
     """
+    rotation = cycle(measurements)
     order = np.random.default_rng([DECODING, seed])
     turns = [Turns({name: [] for name in each.decoders}) for each in sets]
     gc.collect()
     gc.freeze()  # long-lived models and modules: a collection in mid-turn need not walk them
     for index, request in _round_robin([len(each.prompts) for each in sets]):
-        between(order)
+        for measure in measurements:
+            measure(order)
         chosen = sets[index]
         started = {
             name: start(
@@ -134,7 +142,7 @@ def decode_in_turns(
             )
             for number, (name, start) in enumerate(chosen.decoders.items())
         }
-        _side_by_side(list(started.values()), order)
+        _side_by_side(list(started.values()), order, rotation, every)
         for name, decoding in started.items():
             turns[index].decoded[name].append(decoding.finish())
         advance()
@@ -142,10 +150,17 @@ def decode_in_turns(
     return turns
 
 
-def _side_by_side(decodings: Sequence[Decoding], order: np.random.Generator) -> None:
+def _side_by_side(
+    decodings: Sequence[Decoding],
+    order: np.random.Generator,
+    rotation: Iterator[Measurement],
+    every: int,
+) -> None:
     """Decode all to the end, ``_SLICE`` tokens at a time, in a new order each round."""
     goal, unfinished = 0, list(range(len(decodings)))
     while unfinished:
+        if goal and goal % (every * _SLICE) == 0:
+            next(rotation)(order)
         goal += _SLICE
         shuffled = order.permutation(unfinished).tolist()
         unfinished = sorted(number for number in shuffled if decodings[number].advance(goal))

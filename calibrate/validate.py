@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from specsim.traces import Trace
 
 # Chance that a correct run fails for its counts, over all rows of a table.
 _FALSE_ALARM = 1e-4
+# Rounds of decoding between two measurements of the run times, which then take a third of the time.
+_ROUNDS = 2
 _NO_BUDGET = {f"budget_{part}": None for part in PARTS}
 
 
@@ -111,10 +114,10 @@ def validate(
     target, draft = pair.cached()
     samples: Samples = defaultdict(list)
 
-    def time_runs(order: np.random.Generator) -> None:
-        for context in contexts:
-            sample_runs(target, draft, context, profile.gamma_max, order, samples)
-
+    measurements = [
+        partial(sample_runs, target, draft, context, profile.gamma_max, samples=samples)
+        for context in contexts
+    ]
     caches = {gamma: pair.cached(timed=False) for gamma in (PLAIN, *gammas)}
     sets = [
         Requests(
@@ -126,7 +129,7 @@ def validate(
         )
         for each in checks
     ]
-    decoded = decode_in_turns(sets, target.device, seed, time_runs, advance)
+    decoded = decode_in_turns(sets, target.device, seed, measurements, _ROUNDS, advance)
     run_times = summarize_runs(samples)
     rows: list[dict[str, Any]] = []
     for each, turns in zip(checks, decoded, strict=True):
@@ -154,7 +157,7 @@ def decoder(
 
 
 def interleaved_cost(workload: Workload, run_times: Sequence[RunTime]) -> MeasuredCost:
-    """The cost as measured between the turns.
+    """The cost as measured while decoding.
 
     The overhead is the profile's, scaled by how much faster or slower a plain target run is now.
     """
@@ -190,8 +193,8 @@ def compare(
     seconds of the runs are not known apart, and they are absent.  ``exact`` says whether
     greedy decoding did what it must, request by request: the text of plain decoding, and on the
     trace's own prompts as many calls as replayed.  Both predictions, ours and the formula's, take
-    their acceptance from ``check.trace`` and their costs from ``run_times``, measured between the
-    turns.
+    their acceptance from ``check.trace`` and their costs from ``run_times``, measured while
+    decoding.
     """
     workload, trace, paired = check.workload, check.trace, check.paired
     gammas = sorted(gamma for gamma in turns.decoded if isinstance(gamma, int) and gamma != PLAIN)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -126,14 +127,17 @@ def validate_schemes(
     timed = parties.new()
     models = {TARGET: timed.target, **timed.models}
 
-    def time_runs(order: np.random.Generator) -> None:
-        sample_party(models, contexts, widest, order, samples)
-
+    measurements = [
+        partial(sample_party, models, context, widest, samples=samples) for context in contexts
+    ]
     sets = [
         Requests(check.prompts, _decoders(check, chosen, parties, end_of_text))
         for check, chosen in checks
     ]
-    decoded = decode_in_turns(sets, device, seed, time_runs, lambda: advance("decoding"))
+    # A round of this many decoders takes long enough for a measurement after each.
+    decoded = decode_in_turns(
+        sets, device, seed, measurements, every=1, advance=lambda: advance("decoding")
+    )
     tables = price_runs(samples)
     rows = []
     for (check, _), turns, found, overhead, how_good in zip(

@@ -139,7 +139,7 @@ def command(
 ) -> int:
     """Decode plainly and speculatively, in turns, and print predicted beside measured.
 
-    Predictions come from the profile's traces; run times are measured again between the turns,
+    Predictions come from the profile's traces; run times are measured again meanwhile,
     since machines drift.  Exits 1 when speedups are further off than the tolerances, or counted
     calls contradict the replay.  Few requests accept more or less than predicted by chance alone:
     z says how likely that is, and more requests make it smaller.

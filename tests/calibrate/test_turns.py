@@ -26,7 +26,7 @@ def pair(tiny_family: dict[str, Path]) -> Pair:
 
 
 def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair) -> None:
-    prompts, called = [[5, 6, 7], [8, 9]], []
+    prompts, called = [[5, 6, 7], [8, 9]], list[str]()
     gammas = (PLAIN, 1, 3)
 
     def decoders(temperature: float) -> dict[Hashable, Start]:
@@ -34,8 +34,10 @@ def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair) -> None:
         return {gamma: decoder(pair.cached(), gamma, sampling, 30, pair) for gamma in gammas}
 
     sets = [Requests(prompts, decoders(temperature)) for temperature in (0.0, 1.0)]
-    turns = decode_in_turns(sets, CPU, seed=4, between=called.append)
-    assert len(called) == 4
+    measurements = [lambda order, name=name: called.append(name) for name in "ab"]
+    turns = decode_in_turns(sets, CPU, 4, measurements, every=2)
+    # Thirty tokens are four rounds of eight: all before the first, and one after the second.
+    assert "".join(called) == "abaabbabaabb"
     for index, decoded in enumerate(turns):
         assert tuple(decoded.decoded) == gammas
         assert decoded.lengths(3)[0] == 30
