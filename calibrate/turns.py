@@ -1,10 +1,10 @@
 """Real decoding in turns, so that what is compared is measured side by side.
 
 Machines drift by tens of percent within minutes and are disturbed within a second, so nothing is
-compared across either. A turn is one request, and turns go round all sets of requests. All
+compared across either.  A turn is one request, and turns go round all sets of requests.  All
 decoders go on side by side, a few tokens each in random order, until all have the whole text, and
-run times are measured again between these rounds. What disturbs the machine hits all of them alike
-and leaves ratios alone.
+run times are measured again between these rounds.  What disturbs the machine hits all of them
+alike and leaves ratios alone.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from specsim.traces import Trace
 
 # Chance that a correct run fails for its counts, over all rows of a table.
 _FALSE_ALARM = 1e-4
-# Rounds of decoding between two measurements of the run times, which then take a third of the time.
+# Rounds of decoding between two measurements of the run times.
 _ROUNDS = 2
 _NO_BUDGET = {f"budget_{part}": None for part in PARTS}
 

@@ -1,5 +1,4 @@
-"""Tables from files, files written whole or not at all and named by their content, and folders for
-what a long command has done so far."""
+"""Tables from files, files written whole or not at all, and folders for what is half done."""
 
 from __future__ import annotations
 
