@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,8 +30,8 @@ from specsim.profiles import Overhead, RunTime, Whom
 # Blocks of one gamma in a row; the first follows another rhythm and is not counted.
 _STREAK = 3
 
-# By model, the model that ran before, new tokens, context.
-Samples = dict[tuple[Whom, Whom, int, int], list[float]]
+# Seconds by what was run; each function that samples says in which terms.
+Samples = defaultdict[tuple[Any, ...], list[float]]
 
 
 def time_runs(
@@ -61,7 +62,10 @@ def sample_runs(
     random: np.random.Generator,
     samples: Samples,
 ) -> None:
-    """One turn of every gamma at one context; appends to ``samples``."""
+    """One turn of every gamma at one context.
+
+    Appends to ``samples``, by model, the model that ran before, new tokens, context.
+    """
     text = random.integers(target.vocabulary, size=context + gamma_max + 2)
     ids = torch.from_numpy(text)[None].to(target.device)
     draws = generator(target.device, OVERHEAD)
@@ -89,8 +93,6 @@ def sample_runs(
                 samples["draft", "draft", width, context].append(took)
 
 
-# By kind of run, new tokens, context.
-KindSamples = dict[tuple[Kind, int, int], list[float]]
 # Widths of the runs of a party, as far as they are needed.
 _WIDTHS = (1, 2, 3, 5, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
@@ -101,9 +103,11 @@ def sample_party(
     context: int,
     widest: float,
     random: np.random.Generator,
-    samples: KindSamples,
+    samples: Samples,
 ) -> None:
     """Every model on every width at one context, after a run of another model and after its own.
+
+    Appends to ``samples``, by model, whether another one ran before, new tokens, context.
 
     widest : the widest run that will have to be priced
     models : the target under its name ``specsim.laws.TARGET``, and all that draft
@@ -130,19 +134,24 @@ def sample_party(
         for fresh in (True, False):
             took = _timed(model, ids[:, context : context + width], draws)
             model.forget(width)
-            samples[Kind(name, fresh), width, context].append(took)
+            samples[name, fresh, width, context].append(took)
 
 
-def price_runs(samples: KindSamples) -> dict[Kind, RunTimes]:
-    """Medians by kind of run."""
+def price_runs(samples: Samples) -> dict[Kind, RunTimes]:
+    """Medians by kind of run, of what ``sample_party`` found."""
     tables = {}
-    for kind in {key[0] for key in samples}:
-        widths = sorted({width for found, width, _ in samples if found == kind})
-        contexts = sorted({context for found, _, context in samples if found == kind})
+    for kind in {Kind(*key[:2]) for key in samples}:
+        found = [key[2:] for key in samples if key[:2] == kind]
+        contexts = sorted({context for _, context in found})
         # Near the end of a context the widest runs have no room: widths that all contexts have.
-        widths = [w for w in widths if all((kind, w, context) in samples for context in contexts)]
+        widths = [
+            width
+            for width in sorted({width for width, _ in found})
+            if all((width, context) in found for context in contexts)
+        ]
         seconds = [
-            [np.median(samples[kind, width, context]) for context in contexts] for width in widths
+            [np.median(samples[(*kind, width, context)]) for context in contexts]
+            for width in widths
         ]
         tables[kind] = RunTimes(
             np.array(widths, float), np.array(contexts, float), np.array(seconds)
@@ -158,7 +167,7 @@ def _timed(model: CachedModel, ids: torch.Tensor, random: torch.Generator) -> fl
 
 
 def summarize_runs(samples: Samples) -> list[RunTime]:
-    """Medians and quartiles of the samples."""
+    """Medians and quartiles of what ``sample_runs`` found."""
     rows = []
     for (model, follows, tokens, context), seconds in sorted(samples.items()):
         low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()

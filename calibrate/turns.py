@@ -4,22 +4,29 @@ Machines drift by tens of percent within minutes and are disturbed within a seco
 compared across either.  A turn is one request, and turns go round all sets of requests.  All
 decoders go on side by side, a few tokens each in random order, until all have the whole text, and
 run times are measured again between these rounds.  What disturbs the machine hits all of them
-alike and leaves ratios alone.
+alike and leaves ratios alone.  Each turn is written down as soon as it is over.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 
 from calibrate.decode.engine import Decoded, Decoding
+from calibrate.timing import Samples
 from calibrate.trace import DECODING, generator
 from specsim.checks import Floats
+from specsim.files import write_atomically
 from specsim.predict.budget import Spent
 
 # What plain decoding is called among the decoders.
@@ -30,8 +37,8 @@ _BOOTSTRAP_DRAWS = 1000
 _SLICE = 8
 
 
-# Measures what the machine does just then, in some random order.
-Measurement = Callable[[np.random.Generator], None]
+# Measures what runs take just then, in some random order, and appends that to the samples.
+Measurement = Callable[[np.random.Generator, Samples], None]
 
 # A decoder at the start of a request: from the prompt and a source of random numbers.
 Start = Callable[[Sequence[int], torch.Generator], Decoding]
@@ -118,52 +125,79 @@ def decode_in_turns(
     seed: int,
     measurements: Sequence[Measurement],
     every: int,
+    folder: Path,
     advance: Callable[[], None] = lambda: None,
-) -> list[Turns]:
-    """Decode every request with every decoder of its set.
+) -> tuple[list[Turns], Samples]:
+    """Every request decoded with every decoder of its set, and what was measured meanwhile.
 
     All decoders of a set are in mid-request at once, so each needs models with caches of its own.
     All ``measurements`` are made before each turn, and the next of them after every so many rounds
     of it: a single run may take half as long again as another, so medians of few are not enough.
+    Turns that are in the ``folder`` are not decoded again.
     """
-    rotation = cycle(measurements)
-    order = np.random.default_rng([DECODING, seed])
     turns = [Turns({name: [] for name in each.decoders}) for each in sets]
+    samples: Samples = defaultdict(list)
     gc.collect()
     gc.freeze()  # long-lived models and modules: a collection in mid-turn need not walk them
-    for index, request in _round_robin([len(each.prompts) for each in sets]):
-        for measure in measurements:
-            measure(order)
-        chosen = sets[index]
-        started = {
-            name: start(
-                chosen.prompts[request],
-                generator(device, DECODING, seed, index, request, number),
-            )
-            for number, (name, start) in enumerate(chosen.decoders.items())
-        }
-        _side_by_side(list(started.values()), order, rotation, every)
-        for name, decoding in started.items():
-            turns[index].decoded[name].append(decoding.finish())
+    for number, (index, request) in enumerate(_round_robin([len(each.prompts) for each in sets])):
+        chosen, file = sets[index], folder / f"{index}-{request}.json"
+        if not file.is_file():
+            starts = [
+                partial(
+                    start,
+                    chosen.prompts[request],
+                    generator(device, DECODING, seed, index, request, place),
+                )
+                for place, start in enumerate(chosen.decoders.values())
+            ]
+            first = number % len(measurements)
+            rotated = [*measurements[first:], *measurements[:first]]
+            order = np.random.default_rng([DECODING, seed, number])
+            done = _decode_side_by_side(starts, rotated, every, order)
+            write_atomically(file, msgspec.json.encode(done))
+        done = msgspec.json.decode(file.read_bytes(), type=_Done, dec_hook=_counter)
+        for name, decoded in zip(chosen.decoders, done.decoded, strict=True):
+            turns[index].decoded[name].append(decoded)
+        for what, seconds in done.samples:
+            samples[what] += seconds
         advance()
     gc.unfreeze()
-    return turns
+    return turns, samples
 
 
-def _side_by_side(
-    decodings: Sequence[Decoding],
-    order: np.random.Generator,
-    rotation: Iterator[Measurement],
+@dataclass(frozen=True)
+class _Done:
+    """One turn, as it is written down: results in the order of the decoders, and the samples."""
+
+    decoded: list[Decoded]
+    samples: list[tuple[tuple[Any, ...], list[float]]]
+
+
+def _counter(kind: type, found: Any) -> Counter[int]:
+    """Widths of runs, as JSON has them."""
+    return Counter({int(width): count for width, count in found.items()})
+
+
+def _decode_side_by_side(
+    starts: Sequence[Callable[[], Decoding]],
+    measurements: Sequence[Measurement],
     every: int,
-) -> None:
+    order: np.random.Generator,
+) -> _Done:
     """Decode all to the end, ``_SLICE`` tokens at a time, in a new order each round."""
+    samples: Samples = defaultdict(list)
+    for measure in measurements:
+        measure(order, samples)
+    rotation = cycle(measurements)
+    decodings = [start() for start in starts]
     goal, unfinished = 0, list(range(len(decodings)))
     while unfinished:
         if goal and goal % (every * _SLICE) == 0:
-            next(rotation)(order)
+            next(rotation)(order, samples)
         goal += _SLICE
         shuffled = order.permutation(unfinished).tolist()
         unfinished = sorted(number for number in shuffled if decodings[number].advance(goal))
+    return _Done([each.finish() for each in decodings], list(samples.items()))
 
 
 def _round_robin(sizes: Sequence[int]) -> list[tuple[int, int]]:

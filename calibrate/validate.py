@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,7 @@ from calibrate.decode.speculative import speculative
 from calibrate.models import Pair
 from calibrate.prompts import PromptError, find_prompts
 from calibrate.sampling import Sampling
-from calibrate.timing import Samples, sample_runs, summarize_runs
+from calibrate.timing import sample_runs, summarize_runs
 from calibrate.turns import PLAIN, Requests, Start, Turns, decode_in_turns
 from specsim import formulas
 from specsim.checks import InvalidArgumentError
@@ -106,17 +105,18 @@ def validate(
     checks: Sequence[Check],
     gammas: Sequence[int],
     seed: int,
+    folder: Path,
     advance: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
-    """Rows of predicted beside measured, one per check and gamma; ``advance`` once a request."""
+    """Rows of predicted beside measured, one per check and gamma; ``advance`` once a request.
+
+    folder : keeps the requests that were decoded, for a run that is killed and started again
+    """
     check_models(profile, pair)
     contexts = sorted({row.context for row in profile.run_times})
     target, draft = pair.cached()
-    samples: Samples = defaultdict(list)
-
     measurements = [
-        partial(sample_runs, target, draft, context, profile.gamma_max, samples=samples)
-        for context in contexts
+        partial(sample_runs, target, draft, context, profile.gamma_max) for context in contexts
     ]
     caches = {gamma: pair.cached(timed=False) for gamma in (PLAIN, *gammas)}
     sets = [
@@ -129,7 +129,9 @@ def validate(
         )
         for each in checks
     ]
-    decoded = decode_in_turns(sets, target.device, seed, measurements, _ROUNDS, advance)
+    decoded, samples = decode_in_turns(
+        sets, target.device, seed, measurements, _ROUNDS, folder, advance
+    )
     run_times = summarize_runs(samples)
     rows: list[dict[str, Any]] = []
     for each, turns in zip(checks, decoded, strict=True):

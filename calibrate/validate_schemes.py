@@ -7,10 +7,10 @@ runs.  Then the same prompts are decoded for real with all settings side by side
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from calibrate.decode.engine import Decoded, Decoding
 from calibrate.decode.plain import plain
 from calibrate.schemes.base import Parties, Party, Setting, Source
 from calibrate.schemes.quality import Quality, quality
-from calibrate.timing import KindSamples, price_runs, sample_party
+from calibrate.timing import price_runs, sample_party
 from calibrate.trace import LOSSY, OVERHEAD, generator
 from calibrate.turns import PLAIN, Requests, Start, Turns, decode_in_turns
 from calibrate.validate import Check
@@ -100,9 +100,13 @@ def validate_schemes(
     contexts: Sequence[int],
     end_of_text: int | None,
     seed: int,
+    folder: Path,
     advance: Callable[[str], None] = lambda stage: None,
 ) -> list[dict[str, Any]]:
-    """Rows of predicted beside measured, one per setting; ``advance`` at every step of a stage."""
+    """Rows of predicted beside measured, one per setting; ``advance`` at every step of a stage.
+
+    folder : keeps the requests that were decoded, for a run that is killed and started again
+    """
     device = next(parties.target.parameters()).device
     predicted: list[list[Predicted]] = []
     kinds: list[list[Quality | None]] = []
@@ -123,20 +127,23 @@ def validate_schemes(
             kinds[-1].append(quality(setting, check.prompts, party))
             advance("predicting")
     widest = max(each.widest for found in predicted for each in found)
-    samples: KindSamples = defaultdict(list)
     timed = parties.new()
     models = {TARGET: timed.target, **timed.models}
 
-    measurements = [
-        partial(sample_party, models, context, widest, samples=samples) for context in contexts
-    ]
+    measurements = [partial(sample_party, models, context, widest) for context in contexts]
     sets = [
         Requests(check.prompts, _decoders(check, chosen, parties, end_of_text))
         for check, chosen in checks
     ]
     # A round of this many decoders takes long enough for a measurement after each.
-    decoded = decode_in_turns(
-        sets, device, seed, measurements, every=1, advance=lambda: advance("decoding")
+    decoded, samples = decode_in_turns(
+        sets,
+        device,
+        seed,
+        measurements,
+        every=1,
+        folder=folder,
+        advance=lambda: advance("decoding"),
     )
     tables = price_runs(samples)
     rows = []

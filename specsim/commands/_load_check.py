@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -14,8 +12,8 @@ import click
 
 from specsim.checks import InvalidArgumentError
 from specsim.commands._load import Load, loads
-from specsim.commands._models import load_measured, need_torch, progress_bar
-from specsim.files import file_digest, temporary_folder, write_atomically
+from specsim.commands._models import load_measured, need_torch, progress_bar, resumable
+from specsim.files import write_atomically
 
 if TYPE_CHECKING:
     from specsim.load_cost import MeasuredLoadCost
@@ -38,8 +36,6 @@ _FOR_PEOPLE = (
     "measured_best",
     "loss",
 )
-# Packages that decide what comes out, beside the profile and what was asked for.
-_DECISIVE = ("specsim", "torch", "transformers")
 # Speed that following the prediction may cost in a cell, against the best that was measured.
 _MOST_LOSS = 0.02
 
@@ -69,12 +65,9 @@ def run(
     target, draft = load_measured(profile, given)
     from calibrate.validate_load import compare_cell, decode_cell
 
-    asked = [batch, context, gamma, temperature, alpha, mode, turns, seed, given]
-    folder = temporary_folder([file_digest(path), *asked, *map(version, _DECISIVE)])
-    if any(folder.iterdir()):
-        click.echo(f"going on with what was decoded before, in {folder}", err=True)
+    asked = ["forced", batch, context, gamma, temperature, alpha, mode, turns, seed, given]
     rows: list[dict[str, Any]] = []
-    with progress_bar() as progress:
+    with resumable(path, *asked) as folder, progress_bar() as progress:
         task = progress.add_task("decoding", total=sum(len(cells) for *_, cells in work))
         for load, cost, gammas, cells in work:
             survival = load.survival.tolist()
@@ -100,8 +93,6 @@ def run(
                     write_atomically(file, json.dumps(cell).encode())
                 rows += json.loads(file.read_text())
                 progress.advance(task)
-    # The rows are worth more than a clean folder.
-    shutil.rmtree(folder, ignore_errors=True)
     return rows
 
 

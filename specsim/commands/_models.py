@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +16,7 @@ import click
 
 from specsim.checks import InvalidArgumentError, SpecsimError
 from specsim.commands._options import Number, Numbers, Whole, WholeRange, stack
+from specsim.files import file_digest, temporary_folder
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -237,6 +242,30 @@ def prepare(given: dict[str, Any]) -> Prepared:
     )
     settings.check_fits(pair.context)
     return Prepared(pair, settings)
+
+
+# Packages that decide what is measured, beside the profile and what was asked for.
+_DECISIVE = ("specsim", "torch", "transformers")
+
+
+@contextmanager
+def resumable(profile: Path, *asked: object) -> Iterator[Path]:
+    """A folder for what was decoded so far; it is gone once all is done.
+
+    A run that was killed finds its folder again if the profile, what was ``asked`` for (as JSON)
+    and the packages are the same.
+    """
+    folder = temporary_folder([file_digest(profile), *asked, *map(version, _DECISIVE)])
+    if any(folder.iterdir()):
+        click.echo(f"going on with what was decoded before, in {folder}", err=True)
+    try:
+        yield folder
+    except BaseException:
+        if not any(folder.iterdir()):
+            folder.rmdir()
+        raise
+    # The result is worth more than a clean folder.
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def progress_bar() -> Progress:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from specsim.checks import InvalidArgumentError
-from specsim.commands._models import load_models, progress_bar
+from specsim.commands._models import load_models, progress_bar, resumable
 
 # What a person reads; json and csv have every column.
 _FOR_PEOPLE = (
@@ -55,7 +55,10 @@ def run(
     seed: int,
     **given: Any,
 ) -> list[dict[str, Any]]:
-    """Rows of predicted beside measured, one per setting, on the calibration's prompts."""
+    """Rows of predicted beside measured, one per setting, on the calibration's prompts.
+
+    Requests that were decoded are kept until all are: a run that was killed goes on where it was.
+    """
     from specsim.predict.choice import Workload
     from specsim.profiles import read_profile
 
@@ -98,7 +101,8 @@ def run(
             "models at hand; see --with"
         )
     contexts = sorted({row.context for row in profile.run_times})
-    with progress_bar() as progress:
+    asked = ["schemes", schemes, others, temperature, requests, seed, given]
+    with resumable(path, *asked) as folder, progress_bar() as progress:
         tasks = {
             "predicting": progress.add_task("predicting", total=sum(len(c) for _, c in checks)),
             "decoding": progress.add_task(
@@ -111,6 +115,7 @@ def run(
             contexts,
             pair.target.end_of_text,
             seed,
+            folder,
             advance=lambda stage: progress.advance(tasks[stage]),
         )
 

@@ -11,7 +11,7 @@ import click
 
 from specsim.checks import InvalidArgumentError
 from specsim.commands import _load_check, _scheme_check
-from specsim.commands._models import load_models, progress_bar
+from specsim.commands._models import load_models, progress_bar, resumable
 from specsim.commands._options import (
     Number,
     Numbers,
@@ -151,6 +151,8 @@ def command(
     With --forced, batches decode with so many tokens accepted as the profile's acceptance (or
     --alpha) says, which judges the run times alone; the profile must have a grid of them
     (specsim calibrate --batch).  Then --requests is how often each cell is decoded at most.
+
+    A run that was killed goes on where it was if it is started again with the same arguments.
     """
     from specsim.report.tables import render
 
@@ -263,7 +265,10 @@ def run(
     seed: int,
     **given: Any,
 ) -> list[dict[str, Any]]:
-    """Rows of predicted beside measured, for the calibration's prompts and for unseen ones."""
+    """Rows of predicted beside measured, for the calibration's prompts and for unseen ones.
+
+    Requests that were decoded are kept until all are: a run that was killed goes on where it was.
+    """
     from specsim.predict.choice import Workload
     from specsim.profiles import read_profile
 
@@ -291,6 +296,9 @@ def run(
         for workload in workloads
         for name in ((only,) if only else ("calibration", "unseen"))
     ]
-    with progress_bar() as progress:
+    asked = ["speedups", gammas, temperature, requests, [each.prompts for each in checks], seed]
+    with resumable(path, *asked, given) as folder, progress_bar() as progress:
         task = progress.add_task("decoding", total=sum(len(check.prompts) for check in checks))
-        return validate(profile, pair, checks, gammas, seed, advance=lambda: progress.advance(task))
+        return validate(
+            profile, pair, checks, gammas, seed, folder, advance=lambda: progress.advance(task)
+        )

@@ -8,14 +8,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
+from calibrate import turns as turns_module
 from calibrate.decode.speculative import speculative
 from calibrate.trace import generator
 from specsim.profiles import read_profile
@@ -147,7 +150,11 @@ def test_validate_refuses_what_does_not_go_with_schemes(
 
 
 def test_validate_needs_the_text_of_a_trace(
-    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path, tmp_path: Path
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    profile: Path,
+    prompts: Path,
+    tmp_path: Path,
 ) -> None:
     content = json.loads(profile.read_text())
     for measured in content["acceptance"]:
@@ -158,9 +165,12 @@ def test_validate_needs_the_text_of_a_trace(
     path = tmp_path / "old.json"
     path.write_text(json.dumps(content))
     words = "validate", str(path), "--prompts", str(prompts), "--scheme", "speculative"
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     code, out, err = run(capsys, *words, "--requests", "2")
     assert (code, out) == (2, "")
     assert "no column token" in err.splitlines()[-1]
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 def test_validate_refuses_other_prompts(
@@ -195,6 +205,36 @@ def test_padded_vocabularies_are_one_tokenizer(
     decoded = speculative(target, draft, [3, 4], 3, 20, Sampling(1.0), random).finish()
     assert len(decoded.tokens) == 20
     assert max(decoded.tokens) < 64
+
+
+@pytest.mark.parametrize("what", [["--only", "calibration"], ["--scheme", "speculative"]])
+def test_validate_goes_on_where_it_was_killed(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    profile: Path,
+    prompts: Path,
+    what: list[str],
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    decode, turns = turns_module._decode_side_by_side, list[int]()
+
+    def killed(*given: Any) -> Any:
+        if len(turns) == 3:
+            turns.clear()
+            raise KeyboardInterrupt
+        turns.append(1)
+        return decode(*given)
+
+    monkeypatch.setattr(turns_module, "_decode_side_by_side", killed)
+    words = ["validate", str(profile), "--prompts", str(prompts), "--temperature", "0", *what]
+    words += ["--requests", "4", "--tolerance", "100", "--median-tolerance", "100"]
+    assert run(capsys, *words)[0] == 130
+    code, _, err = run(capsys, *words)
+    assert code == 0
+    assert "going on with what was decoded before" in err
+    assert len(turns) == 4 - 3
+    assert not list(tmp_path.iterdir())
 
 
 def test_validate_out_of_tolerance_exits_1(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from calibrate.decode.engine import Decoded, Runs
 from calibrate.decode.plain import plain
 from calibrate.models import Pair, load_pair
 from calibrate.sampling import Sampling
+from calibrate.timing import Samples
 from calibrate.trace import DECODING, generator
 from calibrate.turns import PLAIN, Requests, Start, Turns, _round_robin, decode_in_turns
 from calibrate.validate import check_counts, decoder
@@ -25,7 +27,7 @@ def pair(tiny_family: dict[str, Path]) -> Pair:
     return load_pair(str(tiny_family["target"]), str(tiny_family["draft"]), CPU)
 
 
-def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair) -> None:
+def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair, tmp_path: Path) -> None:
     prompts, called = [[5, 6, 7], [8, 9]], list[str]()
     gammas = (PLAIN, 1, 3)
 
@@ -34,10 +36,17 @@ def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair) -> None:
         return {gamma: decoder(pair.cached(), gamma, sampling, 30, pair) for gamma in gammas}
 
     sets = [Requests(prompts, decoders(temperature)) for temperature in (0.0, 1.0)]
-    measurements = [lambda order, name=name: called.append(name) for name in "ab"]
-    turns = decode_in_turns(sets, CPU, 4, measurements, every=2)
+
+    def measure(order: np.random.Generator, samples: Samples, name: str) -> None:
+        called.append(name)
+        samples[name, 1].append(float(len(called)))
+
+    measurements = [partial(measure, name=name) for name in "ab"]
+    turns, samples = decode_in_turns(sets, CPU, 4, measurements, every=2, folder=tmp_path)
     # Thirty tokens are four rounds of eight: all before the first, and one after the second.
-    assert "".join(called) == "abaabbabaabb"
+    # The next turn begins with the next of them.
+    assert "".join(called) == "aba" + "bab" + "aba" + "bab"
+    assert samples == {("a", 1): [1, 3, 5, 7, 9, 11], ("b", 1): [2, 4, 6, 8, 10, 12]}
     for index, decoded in enumerate(turns):
         assert tuple(decoded.decoded) == gammas
         assert decoded.lengths(3)[0] == 30
@@ -51,6 +60,48 @@ def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair) -> None:
                 assert found.draft.widths == alone.draft.widths
     assert turns[0].same_text(1)
     assert turns[0].same_text(3)
+
+
+def test_a_turn_that_was_written_down_is_not_decoded_again(pair: Pair, tmp_path: Path) -> None:
+    """Killed in its third turn of four, and started again: the same texts, counts, samples."""
+    prompts = [[5, 6, 7], [8, 9], [3], [4, 3]]
+    counted = dict.fromkeys(range(len(prompts)), 0)
+
+    def decode(folder: Path, last: int) -> tuple[Turns, Samples]:
+        gammas: dict[Hashable, Start] = {
+            gamma: decoder(pair.cached(), gamma, Sampling(1.0), 20, pair) for gamma in (PLAIN, 2)
+        }
+
+        def measure(order: np.random.Generator, samples: Samples) -> None:
+            turn = len(list(folder.iterdir()))
+            if turn == last:
+                raise KeyboardInterrupt
+            counted[turn] += 1
+            samples["target", True, 1, 8].append(float(order.random()))
+
+        (turns,), samples = decode_in_turns(
+            [Requests(prompts, gammas)], CPU, 4, [measure], every=9, folder=folder
+        )
+        return turns, samples
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir()
+    killed.mkdir()
+    expected, samples = decode(whole, last=-1)
+    with pytest.raises(KeyboardInterrupt):
+        decode(killed, last=2)
+    found, again = decode(killed, last=-1)
+    assert list(counted.values()) == [2, 2, 2, 2]
+    assert again == samples
+    for name in (PLAIN, 2):
+        for one, other in zip(expected.decoded[name], found.decoded[name], strict=True):
+            assert (one.tokens, one.accepted, one.drafted) == (
+                other.tokens,
+                other.accepted,
+                other.drafted,
+            )
+            assert one.target.widths == other.target.widths
+            assert one.draft.widths == other.draft.widths
 
 
 def test_a_decoding_can_be_taken_up_again(pair: Pair) -> None:
