@@ -75,7 +75,9 @@ def _models(profile: Profile) -> list[str]:
 def _decoders(path: Path) -> list[dict[str, Any]]:
     from specsim.commands import _scheme_check
 
-    return _scheme_check.run(path, ["all"], {}, None, _REQUESTS, None, _SEED, **_AS_THE_PROFILE_SAYS)
+    return _scheme_check.run(
+        path, ["all"], {}, None, _REQUESTS, None, _SEED, **_AS_THE_PROFILE_SAYS
+    )
 
 
 def _speedups(path: Path) -> list[dict[str, Any]]:
