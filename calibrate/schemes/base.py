@@ -22,7 +22,7 @@ from calibrate.decode.plain import plain
 from calibrate.decode.text import Text
 from calibrate.sampling import Sampling
 from calibrate.trace import ASIDE, generator
-from specsim.checks import Floats, InvalidArgumentError
+from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
 from specsim.predict.cascade_replay import Expected
 
 # Places of a text where a reviewer is let write on by itself, and how far; half of what it writes
@@ -153,7 +153,8 @@ class Source:
         """Texts of a model's own, each beginning with a token that its verifier rejects.
 
         From places drawn as rejections come; the first token is drawn from what is rejected,
-        norm(max(0, r - v)), and the model goes on by itself.
+        norm(max(0, r - v)), and the model goes on by itself.  One at least; raises
+        UnsupportedError where the context has no room for any.
         """
         if (name, verifier) not in self._aside:
             size, model = len(self.tokens), self.party[name]
@@ -165,23 +166,50 @@ class Source:
             )
             found = []
             for place in sorted(places.tolist()):
-                prompt = [*self.prompt, *self.tokens[:place]]
-                limit = min(_ASIDE_TOKENS, model.context - len(prompt) - _ASIDE_TOKENS)
-                if limit < 1:
-                    continue
                 draws = generator(model.device, ASIDE, place)
                 excess = (own[place] - verified[place]).clamp(min=0)
                 weights = excess if excess.sum() > 0 else own[place]
                 first = int(torch.multinomial(weights, 1, generator=draws))
-                decoding = plain(model, [*prompt, first], limit - 1, self.sampling, draws)
-                written = [first, *decoding.finish().tokens]
-                found.append(Source(prompt, written, limit, self.sampling, self.party))
+                found += self._written(name, place, first, draws)
+            if not found:
+                raise UnsupportedError(
+                    f"{name} has no room behind the prompt for a text of its own, in a context of "
+                    f"{model.context} tokens"
+                )
             self._aside[name, verifier] = found
         return self._aside[name, verifier]
 
     @cached_property
     def _aside(self) -> dict[tuple[str, str], list[Source]]:
         return {}
+
+    def aside_at(self, name: str, place: int) -> list[Source]:
+        """What a model writes by itself from a place on, at temperature 0: one text, if it fits."""
+        if (name, place) not in self._aside_at:
+            if name not in self._chosen:
+                self._chosen[name] = self.rows(name).argmax(-1).tolist()
+            draws = generator(self.party[name].device, ASIDE, place)
+            written = self._written(name, place, self._chosen[name][place], draws)
+            self._aside_at[name, place] = written
+        return self._aside_at[name, place]
+
+    @cached_property
+    def _aside_at(self) -> dict[tuple[str, int], list[Source]]:
+        return {}
+
+    @cached_property
+    def _chosen(self) -> dict[str, list[int]]:
+        return {}
+
+    def _written(self, name: str, place: int, first: int, draws: torch.Generator) -> list[Source]:
+        """The text of a model's own from a place and this token on; none without room for it."""
+        model, prompt = self.party[name], [*self.prompt, *self.tokens[:place]]
+        limit = min(_ASIDE_TOKENS, model.context - len(prompt) - _ASIDE_TOKENS)
+        if limit < 1:
+            return []
+        decoding = plain(model, [*prompt, first], limit - 1, self.sampling, draws)
+        written = [first, *decoding.finish().tokens]
+        return [Source(prompt, written, limit, self.sampling, self.party)]
 
     def probe(self, drafter: Drafter, most: int) -> tuple[Floats, np.ndarray]:
         """How a drafter that is sure of its tokens agrees with the text, at every place of it.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 
@@ -155,13 +156,21 @@ class Review(Nest):
         return VerticalAtLeast(party[self.name], inner, self.at_least or 0, self.gamma)
 
     def drafting(self, source: Source, verifier: str = "target") -> Drafting:
+        @cache
+        def aside(place: int | None) -> list[Drafting]:
+            if place is None:
+                texts = source.aside(self.name, verifier)
+            else:
+                texts = source.aside_at(self.name, place) if source.sampling.greedy else []
+                if not texts:
+                    return aside(None)
+            return [self.inner.drafting(text, self.name) for text in texts]
+
         return Reviewed(
             self.name,
             source.accepted(self.name, verifier),
             self.inner.drafting(source, self.name),
-            tuple(
-                self.inner.drafting(aside, self.name) for aside in source.aside(self.name, verifier)
-            ),
+            aside,
             self.gamma,
             self.steps,
             self.at_least,

@@ -16,7 +16,8 @@ a_t = min(q, pi)(x_t) / m(x_t).
 Tokens and target calls are exact, and so are the runs of drafters of fixed length that review
 nobody.  What a drafter does behind a token that the target will reject is off the text: a reviewer
 of free length goes on there as it does on texts of its own that begin with a rejected token
-(``Reviewed.aside``).  That approximation concerns its draft runs and how wide the runs are that
+(``Reviewed.aside``); it is exact where that text is known, at temperature 0, and what it reviews
+is drafted token by token.  The approximation concerns its draft runs and how wide the runs are that
 read its proposals; with a fixed number of steps it shows only where the request leaves no room for
 all of them.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,8 +20,8 @@ class Reviewed(Drafting):
 
     accepted : shape (T,), a_t of the model's own tokens before its verifier
     inner : verified by the model
-    aside : the inner drafter on texts of the model's own, each beginning with a token that its
-        verifier rejects, and long enough for a step from every place up to ``reach``
+    aside : the inner drafter on texts of the model's own, one at least, that begin with a token
+        that its verifier rejects: at one place of the text, or with None anywhere
     gamma : the most tokens that ``inner`` proposes in a step, or None for as many as it has
     steps, at_least : so many steps, or until there are at least so many tokens; one is None
     """
@@ -28,7 +29,7 @@ class Reviewed(Drafting):
     name: str
     accepted: Floats
     inner: Drafting
-    aside: tuple[Drafting, ...]
+    aside: Callable[[int | None], Sequence[Drafting]]
     gamma: int | None
     steps: int | None = None
     at_least: int | None = None
@@ -36,8 +37,6 @@ class Reviewed(Drafting):
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.at_least is None):
             raise InvalidArgumentError("give either steps or at_least")
-        if not self.aside:
-            raise InvalidArgumentError("aside must have at least one text of the model's own")
 
     @cached_property
     def _widest(self) -> int:
@@ -82,7 +81,7 @@ class Reviewed(Drafting):
                 if lost:
                     first = tokens + place
                     rejected[first] = rejected.get(first, 0.0) + lost
-                    rest, total = self._off(tokens, place + 1, steps + 1, room)
+                    rest, total = self._off(here, tokens, place + 1, steps + 1, room)
                     runs.merge(rest, lost)
                     length += lost * total
                 kept *= rate
@@ -121,67 +120,63 @@ class Reviewed(Drafting):
             runs.add(Kind(model, fresh=True), 0.0, inner.unread)
         return pushed, runs
 
-    @cached_property
-    def _dying_step(self) -> dict[int, float]:
-        """P(a step has k tokens from a rejected one on, that one included)."""
-        return self._mean(0, 1)[0]
-
-    @cached_property
-    def _mean_step(self) -> tuple[dict[int, float], Tally]:
-        """A later step, somewhere behind a rejected token."""
-        return self._mean(1, 1 + max(self.at_least or 0, self.steps or 0))
-
-    def _mean(self, first: int, end: int) -> tuple[dict[int, float], Tally]:
-        """The mean step over these places of all texts aside."""
-        pushed: dict[int, float] = {}
-        runs = Tally()
-        share = 1 / (len(self.aside) * (end - first))
-        for drafting in self.aside:
-            for start in range(first, end):
-                law, step_runs = self._reviewed(drafting, start, _ANY, first=False)
-                for tokens, mass in law.items():
-                    pushed[tokens] = pushed.get(tokens, 0.0) + mass * share
-                runs.merge(step_runs, share)
-        return pushed, runs
-
-    def _off(self, before: int, already: int, steps: int, room: int) -> tuple[Tally, float]:
+    def _off(
+        self, here: int, before: int, already: int, steps: int, room: int
+    ) -> tuple[Tally, float]:
         """From a rejected token inside a step: further runs, and all tokens of the proposal.
 
+        here : its place in the text
         before : tokens of the steps before this one
         already : tokens of this step, the rejected one included
         """
-        # The last token that a step can have is the model's own and ends it.
-        law = self._dying_step if already < self._widest else {1: 1.0}
         runs, length = Tally(), 0.0
-        for more, mass in law.items():
-            tokens = before + min(already - 1 + more, self._widest)
-            rest, ends = self._rest(steps, min(tokens, room), room)
-            runs.merge(rest, mass)
-            length += mass * ends
+        texts = self.aside(here)
+        for drafting in texts:
+            # The last token that a step can have is the model's own and ends it.
+            law = {1: 1.0}
+            if already < self._widest:
+                law, _ = self._reviewed(drafting, 0, _ANY, first=False)
+            for more, mass in law.items():
+                tokens = before + min(already - 1 + more, self._widest)
+                rest, ends = self._rest(drafting, more, steps, min(tokens, room), room)
+                runs.merge(rest, mass / len(texts))
+                length += mass / len(texts) * ends
         return runs, length
 
     @cached_property
-    def _rests(self) -> dict[tuple[int, int, int], tuple[Tally, float]]:
+    def _rests(self) -> dict[tuple[Drafting, int, int, int, int], tuple[Tally, float]]:
         return {}
 
-    def _rest(self, steps: int, tokens: int, room: int) -> tuple[Tally, float]:
-        """Further runs and all tokens of a proposal that has so many steps and tokens."""
+    def _rest(
+        self, drafting: Drafting, place: int, steps: int, tokens: int, room: int
+    ) -> tuple[Tally, float]:
+        """Further runs and all tokens of a proposal that has so many steps and tokens.
+
+        drafting, place : where the next step begins, in a text of the model's own.  One text all
+            the way: where an inner drafter finds nothing, it will hardly find more a token later
+        """
         if tokens >= room or not self._more(steps, tokens):
             return Tally(), float(tokens)
-        key = steps if self.steps is not None else 0, tokens, room
+        key = drafting, place, steps if self.steps is not None else 0, tokens, room
         if key not in self._rests:
-            law, step_runs = self._mean_step
+            law, step_runs = self._reviewed(drafting, place, room - tokens, first=False)
             runs, length = Tally(), 0.0
             runs.merge(step_runs)
             for pushed, mass in law.items():
-                rest, ends = self._rest(steps + 1, min(tokens + pushed, room), room)
+                rest, ends = self._rest(drafting, place + pushed, steps + 1, tokens + pushed, room)
                 runs.merge(rest, mass)
                 length += mass * ends
             self._rests[key] = runs, length
         return self._rests[key]
 
     def beyond(self, room: int) -> tuple[Tally, float]:
-        return self._rest(0, 0, room)
+        runs, length = Tally(), 0.0
+        texts = self.aside(None)
+        for drafting in texts:
+            rest, ends = self._rest(drafting, 1, 0, 0, room)
+            runs.merge(rest, 1 / len(texts))
+            length += ends / len(texts)
+        return runs, length
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from calibrate.sampling import Sampling
 from calibrate.schemes import Parties, Setting, Source
 from calibrate.schemes.listed import settings
 from calibrate.schemes.lossy import PositionWise
+from calibrate.schemes.nests import Lossless, Model, Review
 from calibrate.schemes.whole import Masked
 from calibrate.trace import DECODING, LOSSY, TRACE, generator
 from calibrate.validate_schemes import _compare, contradictions
@@ -90,6 +91,20 @@ def test_greedy_runs_are_foreseen_one_by_one(setting: Setting, parties: Parties)
         if setting.scheme not in {"vertical", "full", "beam"}:
             read = sum(width * count for width, count in real.target.widths.items())
             assert foreseen.runs.read("target") == pytest.approx(read, abs=1e-9)
+
+
+@pytest.mark.parametrize("form", [{"steps": 2}, {"at_least": 4}], ids=str)
+def test_greedy_runs_of_a_reviewer_are_foreseen_behind_rejected_tokens_too(
+    form: dict[str, int], parties: Parties
+) -> None:
+    nest = Review("draft", Model("early", 2), gamma=2, **form)
+    expected, decoded = both(Lossless("it", "vertical", nest, GREEDY), parties, GREEDY, prompts(8))
+    rejections = 0
+    for foreseen, real in zip(expected, decoded, strict=True):
+        for name, runs in real.drafts.items():
+            assert foreseen.runs.runs(name) == pytest.approx(runs.count, abs=1e-9)
+        rejections += real.rejections
+    assert rejections > 0
 
 
 @pytest.mark.parametrize(

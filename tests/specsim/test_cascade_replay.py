@@ -88,7 +88,7 @@ def reviewed(
     outer: np.ndarray, inner: np.ndarray, gamma: int, steps: int | None, at_least: int | None
 ) -> Reviewed:
     below = TokenByToken("inner", inner, gamma)
-    return Reviewed("reviewer", outer, below, (below,), gamma, steps, at_least)
+    return Reviewed("reviewer", outer, below, lambda place: [below], gamma, steps, at_least)
 
 
 @given(
@@ -184,13 +184,25 @@ def test_steps_of_a_reviewer_are_counted_off_the_text() -> None:
     ] == (pytest.approx(5))
 
 
+def test_a_reviewer_goes_on_in_the_text_that_it_writes_at_that_place() -> None:
+    never, always = (TokenByToken("inner", np.full(SIZE, rate), 1) for rate in (0.0, 1.0))
+    # The target rejects both tokens of the text.  Behind the first the inner drafter is right, so
+    # two steps give four tokens; behind the second it is wrong: four steps of a token.
+    drafting = Reviewed(
+        "reviewer", np.zeros(2), never, lambda place: [(always, never)[place or 0]], 1, at_least=4
+    )
+    assert replay_blocks(drafting, 2, 100).runs.runs("reviewer") == pytest.approx(2 + 4)
+    # One text of two: four steps or two, where four steps of the mean law would be three or less.
+    both = Reviewed("reviewer", np.zeros(1), never, lambda place: [always, never], 1, at_least=4)
+    assert replay_blocks(both, 1, 100).runs.runs("reviewer") == pytest.approx(3)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: TokenByToken("d", np.ones(2), -1), "most"),
         (lambda: TokenByToken("d", np.ones(2), 1, unsure=np.zeros(2, bool)), "together"),
         (lambda: reviewed(np.ones(2), np.ones(2), 1, 1, 1), "either steps or at_least"),
-        (lambda: Reviewed("r", np.ones(2), TokenByToken("d", np.ones(2), 1), (), 1, 1), "aside"),
     ],
 )
 def test_refusals(make: Callable[[], Drafting], message: str) -> None:
