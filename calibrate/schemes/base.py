@@ -25,8 +25,7 @@ from calibrate.trace import ASIDE, generator
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
 from specsim.predict.cascade_replay import Expected
 
-# Places of a text where a reviewer is let write on by itself, and how far; half of what it writes
-# is there for drafts to reach into.
+# Places of a text where a reviewer is let write on by itself, and how far: beyond any proposal.
 _ASIDE_PLACES = 6
 _ASIDE_TOKENS = 24
 # Weight of places where nothing is ever rejected, in case there are no others.
@@ -58,6 +57,7 @@ class Parties:
     """Where parties come from: loaded models, by name, the target's among them.
 
     vocabulary : tokens that all models share
+    digests : SHA-256 of the weights that a profile does not have, by role
     """
 
     target: Any
@@ -65,6 +65,7 @@ class Parties:
     vocabulary: int
     counts: PairCounts | None = None
     mask: int | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     def new(self, timed: bool = True) -> Party:
         """The models with fresh caches."""

@@ -24,18 +24,21 @@ def load_parties(pair: Pair, others: Mapping[str, str], trust_remote_code: bool 
     target = pair.target.model
     layers = target.config.get_text_config().num_hidden_layers
     models = {"draft": pair.draft.model, "early": first_layers(target, ceil(layers / 3))}
+    digests = {}
     for role, name in names.items():
         loaded = load(name, parameter.device, parameter.dtype, trust_remote_code)
         difference = tokenizer_difference(pair.target.tokenizer, loaded.tokenizer)
         if difference is not None:
             raise ModelError(f"{role} {name} has another tokenizer than the target ({difference})")
         models[role] = loaded.model
+        digests[role] = loaded.description.sha256
     return Parties(
         target,
         models,
         min(_vocabulary(model) for model in (target, *models.values())),
         read_pair_counts(FAMILY / "bigram.safetensors") if embedded else None,
         _mask(models["masks"]) if "masks" in models else None,
+        digests,
     )
 
 

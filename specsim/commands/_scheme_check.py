@@ -101,7 +101,7 @@ def run(
             "models at hand; see --with"
         )
     contexts = sorted({row.context for row in profile.run_times})
-    asked = ["schemes", schemes, others, temperature, requests, seed, given]
+    asked = ["schemes", schemes, parties.digests, temperature, requests, seed, given]
     with resumable(path, *asked) as folder, progress_bar() as progress:
         tasks = {
             "predicting": progress.add_task("predicting", total=sum(len(c) for _, c in checks)),

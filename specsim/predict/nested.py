@@ -21,7 +21,8 @@ class Reviewed(Drafting):
     accepted : shape (T,), a_t of the model's own tokens before its verifier
     inner : verified by the model
     aside : the inner drafter on texts of the model's own, one at least, that begin with a token
-        that its verifier rejects: at one place of the text, or with None anywhere
+        that its verifier rejects: at one place of the text, or with None anywhere.  Behind their
+        end every step is taken to have one token, so they should be as long as ``reach``
     gamma : the most tokens that ``inner`` proposes in a step, or None for as many as it has
     steps, at_least : so many steps, or until there are at least so many tokens; one is None
     """
@@ -71,7 +72,9 @@ class Reviewed(Drafting):
                 complete[tokens] = complete.get(tokens, 0.0) + mass
                 length += mass * tokens
                 continue
-            pushed, step_runs = self._step(start + tokens, room - tokens, first=steps == 0)
+            pushed, step_runs = self._step(
+                self.inner, start + tokens, room - tokens, first=steps == 0
+            )
             runs.merge(step_runs, mass)
             kept, at_least = 1.0, 1.0  # all so far accepted; the step has a token here
             for place in range(max(pushed)):
@@ -95,15 +98,12 @@ class Reviewed(Drafting):
         unread = sum(mass for tokens, mass in complete.items() if tokens)
         return Proposal(rejected, complete, length, runs, unread, ran=True)
 
-    def _step(self, start: int, room: int, first: bool) -> tuple[dict[int, float], Tally]:
-        """P(a step has k tokens) given that they are the text's, and its runs."""
-        return self._reviewed(self.inner, start, room, first)
-
-    def _reviewed(
+    def _step(
         self, drafting: Drafting, start: int, room: int, first: bool
     ) -> tuple[dict[int, float], Tally]:
-        """A step on any text that the inner drafter is known on.
+        """P(a step has k tokens) given that they are the text's, and its runs.
 
+        drafting : the inner drafter on that text
         first : is it the first of its proposal, behind a run of the verifier?
         """
         most = room - 1 if self.gamma is None else min(self.gamma, room - 1)
@@ -135,7 +135,7 @@ class Reviewed(Drafting):
             # The last token that a step can have is the model's own and ends it.
             law = {1: 1.0}
             if already < self._widest:
-                law, _ = self._reviewed(drafting, 0, _ANY, first=False)
+                law, _ = self._step(drafting, 0, _ANY, first=False)
             for more, mass in law.items():
                 tokens = before + min(already - 1 + more, self._widest)
                 rest, ends = self._rest(drafting, more, steps, min(tokens, room), room)
@@ -159,7 +159,7 @@ class Reviewed(Drafting):
             return Tally(), float(tokens)
         key = drafting, place, steps if self.steps is not None else 0, tokens, room
         if key not in self._rests:
-            law, step_runs = self._reviewed(drafting, place, room - tokens, first=False)
+            law, step_runs = self._step(drafting, place, room - tokens, first=False)
             runs, length = Tally(), 0.0
             runs.merge(step_runs)
             for pushed, mass in law.items():

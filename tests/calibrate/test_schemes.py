@@ -21,6 +21,7 @@ from calibrate.schemes.nests import Lossless, Model, Review
 from calibrate.schemes.whole import Masked
 from calibrate.trace import DECODING, LOSSY, TRACE, generator
 from calibrate.validate_schemes import _compare, contradictions
+from specsim.checks import UnsupportedError
 from specsim.commands._scheme_check import SCHEMES
 from specsim.predict.cascade_replay import Expected
 from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, prompts
@@ -148,6 +149,15 @@ def test_a_text_of_another_law_is_drawn_from_it(parties: Parties) -> None:
         assert written.tokens == real.tokens
         differ += real.tokens != text
     assert differ, "a lossy setting that never differs from the target tests nothing"
+
+
+def test_a_reviewer_without_room_for_a_text_of_its_own_is_refused(parties: Parties) -> None:
+    party = parties.new(timed=False)
+    prompt = [3] * (party["draft"].context - 4)
+    source = Source(prompt, [4, 5], 2, GREEDY, party)
+    assert source.aside_at("draft", 0) == []
+    with pytest.raises(UnsupportedError, match="draft has no room behind the prompt"):
+        source.aside("draft", "target")
 
 
 def test_rows_of_a_source_are_those_of_its_models(parties: Parties) -> None:
