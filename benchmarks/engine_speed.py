@@ -34,17 +34,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from calibrate.batch.forced import speculate
 from calibrate.batch.ragged import RaggedModel
+from calibrate.batch.synthetic import speculate
 from calibrate.decode.bild import Policy, bild
 from calibrate.decode.drafters import Neural, Vertical
 from calibrate.decode.engine import CachedModel, Decoding
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
-from calibrate.models import Loaded, load
-from calibrate.prompts import held_out_prompts
-from calibrate.sampling import Sampling
-from calibrate.trace import generator
+from calibrate.measure.trace import generator
+from calibrate.models.load import Loaded, load
+from calibrate.models.prompts import held_out_prompts
+from calibrate.models.sampling import Sampling
 
 CPU = torch.device("cpu")
 PROMPT = 48  # tokens

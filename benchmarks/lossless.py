@@ -27,13 +27,13 @@ from calibrate.decode.drafters import (
 from calibrate.decode.engine import Decoded, Decoding
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
-from calibrate.models import load_pair
-from calibrate.prompts import held_out_prompts
-from calibrate.sampling import Sampling
-from calibrate.schemes import Parties, Party, Setting
-from calibrate.schemes.listed import settings
-from calibrate.schemes.parties import load_parties
-from calibrate.trace import DECODING, generator
+from calibrate.measure.trace import DECODING, generator
+from calibrate.models.load import load_pair
+from calibrate.models.pool import load_pool
+from calibrate.models.prompts import held_out_prompts
+from calibrate.models.sampling import Sampling
+from calibrate.schemes import ModelPool, ModelSet, Setting
+from calibrate.validate.catalogue import settings
 
 GREEDY = Sampling(0.0)
 CPU = torch.device("cpu")
@@ -42,7 +42,7 @@ LENGTHS = ((3, 2, 3), (2, 3), (3,))
 LENIENCE = 0.5
 
 # From a party, a prompt and the tokens wanted.
-Start = Callable[[Party, Sequence[int], int], Decoding]
+Start = Callable[[ModelSet, Sequence[int], int], Decoding]
 
 
 def main() -> int:
@@ -52,42 +52,44 @@ def main() -> int:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     pair = load_pair("embedded/target", "embedded/small", CPU)
-    parties = load_parties(pair, {})
+    pool = load_pool(pair, {})
     prompts = held_out_prompts(pair.target.tokenizer, 64, arguments.requests)
-    target = parties.new().target
+    target = pool.new().target
     texts = [
         plain(target, prompt, arguments.tokens, GREEDY, generator(CPU, DECODING)).finish().tokens
         for prompt in prompts
     ]
     # Drafters without a model weigh nothing.
     costs: dict[str, float] = defaultdict(float)
-    for name, model in parties.models.items():
-        costs[name] = model.num_parameters() / parties.target.num_parameters()
+    for name, model in pool.models.items():
+        costs[name] = model.num_parameters() / pool.target.num_parameters()
     print(f"{len(prompts)} requests of {arguments.tokens} tokens, temperature 0")
     print(f"{'setting':46}{'texts differ':>13}{'tokens/call':>13}{'SWI':>7}  runs per call")
     different = 0
-    for name, start in decoders(parties):
-        party = parties.new(timed=False)
-        decoded = [start(party, prompt, arguments.tokens).finish() for prompt in prompts]
+    for name, start in decoders(pool):
+        model_set = pool.new(timed=False)
+        decoded = [start(model_set, prompt, arguments.tokens).finish() for prompt in prompts]
         differ = sum(each.tokens != text for each, text in zip(decoded, texts, strict=True))
         different += differ
         show(name, decoded, differ, costs)
     return 1 if different else 0
 
 
-def decoders(parties: Parties) -> Iterator[tuple[str, Start]]:
+def decoders(pool: ModelPool) -> Iterator[tuple[str, Start]]:
     """Every lossless setting that the family has models for, and two cascades with lenience."""
     for setting in settings(GREEDY):
-        if setting.lossless and setting.needs <= parties.names:
+        if setting.lossless and setting.needs <= pool.names:
             yield f"{setting.scheme}: {setting.name}", starter(setting)
 
-    def lenient_vertical(party: Party, prompt: Sequence[int], tokens: int) -> Decoding:
-        drafter = VerticalAtLeast(party["middle"], gram(party), 4, 5, LENIENCE)
-        return cascade(party, drafter, prompt, tokens)
+    def lenient_vertical(model_set: ModelSet, prompt: Sequence[int], tokens: int) -> Decoding:
+        drafter = VerticalAtLeast(model_set["middle"], gram(model_set), 4, 5, LENIENCE)
+        return cascade(model_set, drafter, prompt, tokens)
 
-    def lenient_full(party: Party, prompt: Sequence[int], tokens: int) -> Decoding:
-        models = [party["middle"], party["draft"]]
-        return cascade(party, full_cascade(models, gram(party), LENGTHS, LENIENCE), prompt, tokens)
+    def lenient_full(model_set: ModelSet, prompt: Sequence[int], tokens: int) -> Decoding:
+        models = [model_set["middle"], model_set["draft"]]
+        return cascade(
+            model_set, full_cascade(models, gram(model_set), LENGTHS, LENIENCE), prompt, tokens
+        )
 
     yield f"vertical with lenience {LENIENCE}", lenient_vertical
     yield f"full with lenience {LENIENCE}", lenient_full
@@ -96,20 +98,20 @@ def decoders(parties: Parties) -> Iterator[tuple[str, Start]]:
 def starter(setting: Setting) -> Start:
     """The setting's decoder."""
 
-    def start(party: Party, prompt: Sequence[int], tokens: int) -> Decoding:
-        return setting.start(party, prompt, tokens, generator(CPU, DECODING), None)
+    def start(model_set: ModelSet, prompt: Sequence[int], tokens: int) -> Decoding:
+        return setting.start(model_set, prompt, tokens, generator(CPU, DECODING), None)
 
     return start
 
 
-def gram(party: Party) -> MaxGram:
-    assert party.counts is not None, "the embedded family has counts"
-    return MaxGram(party.counts)
+def gram(model_set: ModelSet) -> MaxGram:
+    assert model_set.counts is not None, "the embedded family has counts"
+    return MaxGram(model_set.counts)
 
 
-def cascade(party: Party, drafter: Drafter, prompt: Sequence[int], tokens: int) -> Decoding:
+def cascade(model_set: ModelSet, drafter: Drafter, prompt: Sequence[int], tokens: int) -> Decoding:
     random = generator(CPU, DECODING)
-    return speculative(party.target, drafter, prompt, None, tokens, GREEDY, random)
+    return speculative(model_set.target, drafter, prompt, None, tokens, GREEDY, random)
 
 
 def show(name: str, decoded: Sequence[Decoded], differ: int, costs: dict[str, float]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from specsim.optimum import best_gamma
+from specsim.optimizers.search import best_gamma
 
 
 def draw(rng: np.random.Generator, size: int) -> tuple[Any, Any]:

@@ -2,8 +2,8 @@
 
     python benchmarks/replay.py
 
-Prints, for one long request and for many short ones, the time of ``specsim.predict.replay`` and
-how many times as long the recursion takes when written as it stands in symbols (measured on a
+Prints, for one long request and for many short ones, the time of ``specsim.predict.replay``
+and how many times as long the recursion takes when written as it stands in symbols (measured on a
 slice of the trace, since it is slow, and scaled).
 """
 
@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 
-from specsim.predict.replay import replay
+from specsim.predict.replay.fixed_gamma import replay
 from specsim.traces import Trace
 
 TOKENS, SLICE, GAMMAS = 1_000_000, 20_000, range(1, 17)

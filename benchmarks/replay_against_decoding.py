@@ -17,11 +17,11 @@ import numpy as np
 import torch
 
 from calibrate.decode.speculative import speculative
-from calibrate.models import Pair, load_pair
-from calibrate.prompts import held_out_prompts
-from calibrate.sampling import Sampling
-from calibrate.trace import DECODING, TRACE, generator, record
-from specsim.predict.replay import replay
+from calibrate.measure.trace import DECODING, TRACE, generator, record
+from calibrate.models.load import Pair, load_pair
+from calibrate.models.prompts import held_out_prompts
+from calibrate.models.sampling import Sampling
+from specsim.predict.replay.fixed_gamma import replay
 from specsim.traces import Trace
 
 GAMMAS = range(1, 9)

@@ -3,7 +3,8 @@
     OMP_NUM_THREADS=1 python benchmarks/run_time_fit.py [--repeats 6]
 
 Times a grid of the embedded family and cells off that grid, all in random order and several times
-round, since machines drift; fits the grid alone (``specsim.fitted``) and compares at the others.
+round, since machines drift; fits the grid alone (``specsim.hardware.run_time_fit``) and
+compares at the others.
 A median error of 6 % is allowed.  Beside it stands how much two measurements of the same cell
 differ, as half of the cells' turns against the other half, in plain steps.
 """
@@ -22,9 +23,9 @@ import msgspec
 import numpy as np
 import torch
 
-from calibrate.grid import GridSettings, joined, measure_grid
-from calibrate.models import load
-from specsim.fitted import fits, kind_of, ratios
+from calibrate.measure.grid import GridSettings, joined, measure_grid
+from calibrate.models.load import load
+from specsim.hardware.run_time_fit import fits, kind_of, ratios
 from specsim.profiles import GridTime
 
 BATCHES, CONTEXTS = (1, 2, 4, 8, 16, 32), (112, 448)

@@ -26,7 +26,7 @@ from specsim.rules.verify import verify_positions
 DRAWS, AT_ONCE, VOCABULARY = 10_000_000, 20_000, 24
 ALARM = 1e-6
 RULES: list[Rule] = [
-    rules.SpecDecoding(),
+    rules.Lossless(),
     rules.Lenient(0.5),
     rules.LenientScaledResidual(0.5),
     rules.LenientRedraw(0.5),
@@ -94,7 +94,7 @@ def main() -> None:
         seconds = time.perf_counter() - start
         name = type(rule).__name__ if isinstance(rule, rules.Custom) else str(rule)
         print(
-            f"{name:58}{float(rule.acceptance(rows)):11.4f}{float(rule.target(rows).sum()):8.3f}"
+            f"{name:58}{float(rule.acceptance(rows)):11.4f}{float(rule.pi(rows).sum()):8.3f}"
             f"{values[-1]:10.2g}{seconds:6.1f}",
             flush=True,
         )

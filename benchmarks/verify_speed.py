@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from calibrate.verify import verify
-from specsim.rules import Distributions, LossyStar, Opt, Rule, SpecDecoding, TokenV3, TopBeta
+from specsim.rules import Distributions, Lossless, LossyStar, Opt, Rule, TokenV3, TopBeta
 from specsim.rules.verify import Verdict
 
 BATCH, GAMMA, VOCABULARY = 64, 8, 152_064
@@ -44,7 +44,7 @@ def obvious(
     for block in range(BATCH):
         for position in range(GAMMA + 1):
             rows = Distributions(p[block, position], q[block, position])
-            pi = rule.target(rows)
+            pi = rule.pi(rows)
             if position == GAMMA:
                 torch.multinomial(pi, 1, generator=generator).item()
                 break
@@ -71,7 +71,7 @@ def main() -> None:
         f"{'rule':14}{'floor, ms':>10}{'GB/s':>6}{'ms':>7}{'x floor':>9}{'obvious, ms':>13}"
         f"{'ratio':>7}{'accepted':>10}{'peak memory':>13}"
     )
-    for rule in (SpecDecoding(), Opt(0.3), TokenV3(0.5), TopBeta(3, 1.0), LossyStar(0.3)):
+    for rule in (Lossless(), Opt(0.3), TokenV3(0.5), TopBeta(3, 1.0), LossyStar(0.3)):
 
         def ours(rule: Rule = rule) -> Verdict:
             return verify(rule, p, q, drafts, generator)

@@ -27,9 +27,9 @@ from calibrate.suite.judge_pair import alpha_rows, call_rows, pair_profile
 from specsim.checks import SpecsimError, UnsupportedError
 from specsim.files import make_folder, write_atomically
 from specsim.hardware import Accelerator, Shape, accelerator, shape_from_config
-from specsim.profiles import Profile, Whom, write_profile
+from specsim.hardware.roofline_fit import roofline_rows
+from specsim.profiles import Profile, Role, write_profile
 from specsim.report.tables import render, to_json
-from specsim.roofline_error import roofline_rows
 
 ALPHAS = (0.5, 0.6, 0.7, 0.8)
 # What is claimed of the speedup: median and worst relative error; and of the break-even batch.
@@ -83,7 +83,7 @@ def report(raw: Path, out: Path, accelerator_name: str | None = None) -> None:
     for name, costs in profiles.items():
         try:
             sheet = _sheet(costs, accelerator_name)
-            shapes: dict[Whom, Shape] = {
+            shapes: dict[Role, Shape] = {
                 "target": shape_from_config(costs.target.config or {}),
                 "draft": shape_from_config(costs.draft.config or {}),
             }

@@ -13,16 +13,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from specsim.decide import Evaluation, evaluate, optimize
     from specsim.extrapolation import extrapolate
+    from specsim.optimizers.gamma import Evaluation, evaluate, optimize
 
 __version__ = "0.1.0"
 __all__ = ["Evaluation", "evaluate", "extrapolate", "optimize"]
 
 _HOME = {
-    "Evaluation": "specsim.decide",
-    "evaluate": "specsim.decide",
-    "optimize": "specsim.decide",
+    "Evaluation": "specsim.optimizers.gamma",
+    "evaluate": "specsim.optimizers.gamma",
+    "optimize": "specsim.optimizers.gamma",
     "extrapolate": "specsim.extrapolation",
 }
 

@@ -68,7 +68,7 @@ def probabilities(name: str, value: npt.ArrayLike) -> Floats:
     return numbers(name, value, low=0.0, high=1.0)
 
 
-def whole_numbers(name: str, value: npt.ArrayLike, *, low: int = 0, high: float = np.inf) -> Ints:
+def integers(name: str, value: npt.ArrayLike, *, low: int = 0, high: float = np.inf) -> Ints:
     """``value`` as int64, all whole and in [low, high]; any shape but empty."""
     array = numbers(name, value)
     if array.max() > _LARGEST_WHOLE:
@@ -82,9 +82,9 @@ def whole_numbers(name: str, value: npt.ArrayLike, *, low: int = 0, high: float 
     return array.astype(np.int64)
 
 
-def whole(name: str, value: Any, *, low: int = 0, high: float = np.inf) -> int:
+def integer(name: str, value: Any, *, low: int = 0, high: float = np.inf) -> int:
     """One whole number in [low, high]."""
-    array = whole_numbers(name, value, low=low, high=high)
+    array = integers(name, value, low=low, high=high)
     if array.ndim:
         raise InvalidArgumentError(f"{name} must be one whole number, got {array.size} of them")
     return int(array)

@@ -31,11 +31,11 @@ from specsim.checks import (
     Floats,
     InvalidArgumentError,
     UnsupportedError,
+    integer,
+    integers,
     number,
     probabilities,
     probability,
-    whole,
-    whole_numbers,
 )
 
 
@@ -76,7 +76,7 @@ def acceptance_rate_from_acceptance_length(length: float, gamma: int) -> float:
 
 def acceptance_length_from_acceptance_rate(rate: float, gamma: int) -> float:
     """E[N] = 1 + gamma n_accepted / n_drafted; 1 at gamma = 0."""
-    return 1.0 + whole("gamma", gamma) * probability("acceptance rate", rate)
+    return 1.0 + integer("gamma", gamma) * probability("acceptance rate", rate)
 
 
 # --- alpha: under i.i.d. acceptance ------------------------------------------------------------
@@ -84,7 +84,7 @@ def acceptance_length_from_acceptance_rate(rate: float, gamma: int) -> float:
 
 def acceptance_length_from_alpha(alpha: float, gamma: int) -> float:
     """E[N] = (1 - alpha^(gamma+1)) / (1 - alpha) (Leviathan23 eq 1); gamma + 1 at alpha = 1."""
-    return 1.0 + _accepted(probability("alpha", alpha), whole("gamma", gamma))
+    return 1.0 + _accepted(probability("alpha", alpha), integer("gamma", gamma))
 
 
 def alpha_from_acceptance_length(length: float, gamma: int) -> float:
@@ -111,9 +111,9 @@ def alpha_from_acceptance_rate(rate: float, gamma: int) -> float:
 
 
 def _drafting(gamma: int, why: str) -> int:
-    if whole("gamma", gamma) == 0:
+    if integer("gamma", gamma) == 0:
         raise UnsupportedError(f"gamma must be >= 1, got 0: {why}")
-    return whole("gamma", gamma)
+    return integer("gamma", gamma)
 
 
 def _accepted(alpha: float, gamma: int) -> float:
@@ -199,7 +199,7 @@ def _marginal(marginal: npt.ArrayLike) -> Floats:
 
 def _survivors(histogram: npt.ArrayLike) -> Floats:
     """Number of blocks with at least j accepted drafts, j = 0..gamma."""
-    blocks = np.atleast_1d(whole_numbers("histogram", histogram))
+    blocks = np.atleast_1d(integers("histogram", histogram))
     if not blocks.sum():
         raise InvalidArgumentError("histogram must count at least one block, got 0")
     return np.cumsum(blocks[::-1], dtype=np.float64)[::-1]
@@ -210,8 +210,8 @@ def _survivors(histogram: npt.ArrayLike) -> Floats:
 
 def rate_from_counts(successes: int, trials: int, level: float = 0.95) -> Estimate:
     """successes / trials with its Wilson interval, for independent trials."""
-    trials = whole("trials", trials, low=1)
-    successes = whole("successes", successes, high=trials)
+    trials = integer("trials", trials, low=1)
+    successes = integer("successes", successes, high=trials)
     rate = successes / trials
     low, high = wilson_interval(np.array(rate), np.array(trials), level)
     return Estimate(float(low), rate, float(high))
@@ -247,11 +247,11 @@ def alpha_from_counts(accepted: int, drafted: int, gamma: int, level: float = 0.
     z sd(alpha) / sqrt(blocks), which is Wilson's interval at gamma = 1.
     """
     gamma = _drafting(gamma, "the acceptance rate has no drafted tokens to divide by")
-    drafted = whole("drafted", drafted, low=1)
+    drafted = integer("drafted", drafted, low=1)
     if drafted % gamma:
         raise InvalidArgumentError(f"drafted must be a multiple of gamma = {gamma}, got {drafted}")
     blocks = drafted // gamma
-    mean = whole("accepted", accepted, high=drafted) / blocks
+    mean = integer("accepted", accepted, high=drafted) / blocks
     width = normal_quantile(level) / np.sqrt(blocks)
 
     def inside(alpha: float) -> bool:

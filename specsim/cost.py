@@ -16,9 +16,9 @@ from specsim.checks import (
     Floats,
     InvalidArgumentError,
     UnsupportedError,
+    integers,
     number,
     numbers,
-    whole_numbers,
 )
 from specsim.laws import TARGET, Run
 
@@ -54,7 +54,7 @@ class MeasuredVerify:
         return len(self.curve)
 
     def __call__(self, positions: npt.ArrayLike) -> Floats:
-        index = whole_numbers("positions", positions, low=1)
+        index = integers("positions", positions, low=1)
         if index.max() > self.longest:
             raise UnsupportedError(
                 f"verify cost is known for 1..{self.longest} tokens, {index.max()} asked for"

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specsim.checks import Floats, InvalidArgumentError, numbers, whole
+from specsim.checks import Floats, InvalidArgumentError, integer, numbers
 from specsim.conversions import normal_quantile, wilson_interval
 
 # The constants come from tests/reference/acceptance_curves.csv; extrapolation_accuracy.py in
@@ -104,7 +104,7 @@ def extrapolate(
     rates = np.atleast_1d(numbers("marginal rates", marginal_rates, low=-NOISE, high=1 + NOISE))
     if rates.ndim > 1:
         raise InvalidArgumentError(f"marginal rates must be one row, got {rates.ndim} dimensions")
-    k = whole("k", k)
+    k = integer("k", k)
     trials = _trials(counts, rates.size)
     curve = _clean(rates, trials)
     low, high = wilson_interval(curve, trials, LEVEL)

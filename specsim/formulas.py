@@ -17,12 +17,12 @@ import numpy.typing as npt
 from specsim.checks import (
     Floats,
     InvalidArgumentError,
+    integer,
+    integers,
     number,
     numbers,
     probabilities,
     probability,
-    whole,
-    whole_numbers,
 )
 
 
@@ -44,7 +44,7 @@ def tokens_per_call(alpha: npt.ArrayLike, gamma: npt.ArrayLike, *, bonus: bool =
 
     Without the bonus token (Xia22) it is (1 - alpha^gamma)/(1 - alpha), and still 1 at gamma = 0.
     """
-    alpha, gamma = probabilities("alpha", alpha), whole_numbers("gamma", gamma)
+    alpha, gamma = probabilities("alpha", alpha), integers("gamma", gamma)
     drafted = geometric_sum(alpha, gamma)
     # The first form is exactly 1 at gamma = 0, where the printed quotient is 1 up to rounding.
     return 1.0 + alpha * drafted if bonus else np.maximum(drafted, 1.0)
@@ -56,7 +56,7 @@ def generating_function(x: npt.ArrayLike, alpha: npt.ArrayLike, gamma: npt.Array
     The law of N is the capped geometric one of Leviathan23 section 3.1; Chen23 calls this phi.
     """
     x, alpha = probabilities("x", x), probabilities("alpha", alpha)
-    gamma = whole_numbers("gamma", gamma)
+    gamma = integers("gamma", gamma)
     step = alpha * x
     # The same, summed over N: no two terms cancel.
     return np.asarray(x * ((1.0 - alpha) * geometric_sum(step, gamma) + step**gamma))
@@ -64,7 +64,7 @@ def generating_function(x: npt.ArrayLike, alpha: npt.ArrayLike, gamma: npt.Array
 
 def draft_cost(c: npt.ArrayLike, gamma: npt.ArrayLike, *, draft_once: bool = False) -> Floats:
     """gamma c for a drafter that runs once a token; c if one run drafts all of them (Xia22)."""
-    c, gamma = numbers("c", c, low=0.0), whole_numbers("gamma", gamma)
+    c, gamma = numbers("c", c, low=0.0), integers("gamma", gamma)
     return np.asarray(c * (np.minimum(gamma, 1) if draft_once else gamma))
 
 
@@ -81,7 +81,7 @@ def call_cost(
 
     The target reads gamma + 1 positions, one less without the bonus token.
     """
-    gamma = whole_numbers("gamma", gamma)
+    gamma = integers("gamma", gamma)
     slope = numbers("verify slope", verify_slope, low=0.0)
     extra = numbers("overhead", overhead, low=0.0)
     further = gamma if bonus else np.maximum(gamma - 1, 0)
@@ -130,7 +130,7 @@ def operations_factor(
     (1 - alpha)(gamma c_ops + gamma + 1)/(1 - alpha^(gamma+1)), with c_ops the draft's operations
     per token over the target's.
     """
-    ratio, drafted = numbers("c_ops", c_ops, low=0.0), whole_numbers("gamma", gamma)
+    ratio, drafted = numbers("c_ops", c_ops, low=0.0), integers("gamma", gamma)
     return (drafted * (1.0 + ratio) + 1.0) / tokens_per_call(alpha, drafted)
 
 
@@ -188,7 +188,7 @@ def calls_for(tokens: int, alpha: float, gamma: int) -> float:
     calls are u_0 + ... + u_(tokens-1).  O(tokens).  The speedup of Leviathan23 Thm 3.8 is for long
     generations; for finite ones it is tokens / (calls * cost of a call), so at most ``tokens``.
     """
-    tokens, gamma = whole("tokens", tokens), whole("gamma", gamma)
+    tokens, gamma = integer("tokens", tokens), integer("gamma", gamma)
     alpha = probability("alpha", alpha)
     miss, full = 1.0 - alpha, alpha**gamma
     starts = [1.0] * min(tokens, 1)
@@ -257,7 +257,7 @@ def vertical_speedup(
     function of one such step.
     """
     alpha, inner = probabilities("alpha", alpha), probabilities("alpha_inner", alpha_inner)
-    steps, k = whole_numbers("steps", steps), whole_numbers("gamma_inner", gamma_inner)
+    steps, k = integers("steps", steps), integers("gamma_inner", gamma_inner)
     reviewer = numbers("c_reviewer", c_reviewer, low=0.0)
     drafter = numbers("c_inner", c_inner, low=0.0)
     # 1 - phi = (1 - alpha) * reach, so the factor 1 - alpha cancels on paper, not in rounding.
@@ -280,13 +280,13 @@ def bild_tokens_per_call(
     alpha = (1 - f)(1 - r) and gamma = W.
     """
     f, r = probabilities("fallback", fallback), probabilities("rollback", rollback)
-    return tokens_per_call((1.0 - f) * (1.0 - r), whole_numbers("window", window))
+    return tokens_per_call((1.0 - f) * (1.0 - r), integers("window", window))
 
 
 def bild_runs_per_call(fallback: npt.ArrayLike, window: npt.ArrayLike) -> Floats:
     """Small-model runs a call: (1 - (1 - f)^W)/f, W at f = 0; the run that falls back counts."""
     f = probabilities("fallback", fallback)
-    return geometric_sum(1.0 - f, whole_numbers("window", window))
+    return geometric_sum(1.0 - f, integers("window", window))
 
 
 def bild_speedup(
@@ -299,7 +299,7 @@ def bild_speedup(
     overhead: float = 0.0,
 ) -> Floats:
     """E[N] / (c runs + E[v(J + 1)] + o) with v(n) = 1 + verify_slope (n - 1); window >= 1."""
-    window = whole_numbers("window", window, low=1)
+    window = integers("window", window, low=1)
     f, c = probabilities("fallback", fallback), numbers("c", c, low=0.0)
     slope = number("verify slope", verify_slope, low=0.0)
     extra = number("overhead", overhead, low=0.0)

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from specsim.acceptance import Acceptance, running_survival
-from specsim.checks import Floats, Ints, InvalidArgumentError, UnsupportedError, whole
+from specsim.checks import Floats, Ints, InvalidArgumentError, UnsupportedError, integer
 
 TARGET = "target"
 
@@ -145,7 +145,7 @@ def draft(model: str, length: int, runs_per_token: bool = True) -> ProposalLaw:
 
     The second is a non-autoregressive drafter (Xia22) or a copy from the context.
     """
-    length = whole("length", length)
+    length = integer("length", length)
     run, count = (Run(model, 1), length) if runs_per_token else (Run(model, max(length, 1)), 1)
     return ProposalLaw(
         probability=np.ones(1),
@@ -239,7 +239,7 @@ def _check_size(cells: int) -> None:
 
 def propose(block: BlockLaw, producer: str, steps: int) -> ProposalLaw:
     """The tokens of exactly ``steps`` blocks as one proposal (vertical cascade, Chen23)."""
-    steps = whole("steps", steps)
+    steps = integer("steps", steps)
     law, runs = block.token_law(), _runs_by_tokens(block)
     _check_size(law.size * (1 + law.size * (steps * (steps - 1) // 2)))
     total, total_runs = np.ones(1), {run: np.zeros(1) for run in runs}
@@ -253,7 +253,7 @@ def propose(block: BlockLaw, producer: str, steps: int) -> ProposalLaw:
 
 def propose_at_least(block: BlockLaw, producer: str, tokens: int) -> ProposalLaw:
     """Blocks until at least ``tokens`` are there, the overshoot kept (Chen23, authors' code)."""
-    tokens = whole("tokens", tokens)
+    tokens = integer("tokens", tokens)
     law, runs = block.token_law(), _runs_by_tokens(block)
     if law[0] > 0:
         raise InvalidArgumentError("a block that may emit nothing cannot be repeated to a length")

@@ -31,7 +31,7 @@ Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Temperature = Annotated[float, Meta(ge=0)]
-Whom = Literal["target", "draft"]
+Role = Literal["target", "draft"]
 Dtype = Literal["float32", "bfloat16", "float16"]
 # How a model ran: as written, or as a CUDA graph (on a CPU: through torch.compile).
 Mode = Literal["eager", "compiled"]
@@ -120,8 +120,8 @@ class RunTime(_Part, frozen=True):
     the processor's caches in between.
     """
 
-    model: Whom
-    follows: Whom
+    model: Role
+    follows: Role
     tokens: Positive
     context: Count
     batch: Positive
@@ -154,8 +154,8 @@ class GridTime(_Part, frozen=True):
     in the same moments: machines drift, and of two runs close together the ratio drifts least.
     """
 
-    model: Whom
-    follows: Whom
+    model: Role
+    follows: Role
     tokens: Positive
     batch: Positive
     context: Count

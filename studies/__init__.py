@@ -1,7 +1,7 @@
 """Each paper's tables and figures with ours beside them; one module a paper, one for our own.
 
 A study is a module with ``TITLE``, ``CAPTIONS``, ``compute``, ``opening``, ``draw`` and ``checks``
-(``studies.study.Study``); ``specsim study NAME --out DIR`` writes what it finds.
+(``studies.common.study.Study``); ``specsim study NAME --out DIR`` writes what it finds.
 """
 
 # Name, what it is about; ``studies.<name>`` is the study.

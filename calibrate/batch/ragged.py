@@ -25,7 +25,7 @@ from calibrate.batch.cache import (
     ordinary_layers,
     round_up,
 )
-from specsim.checks import InvalidArgumentError, SpecsimError, whole
+from specsim.checks import InvalidArgumentError, SpecsimError, integer
 
 # Runs before a recording: libraries choose kernels and take their memory in the first ones.
 _WARM_UP = 3
@@ -62,8 +62,8 @@ class RaggedModel:
     ) -> None:
         config = model.config.get_text_config()
         self.model, self.compiled = model, compiled
-        self.batch = whole("batch", batch, low=1)
-        self.slots = whole("slots", slots, low=1, high=config.max_position_embeddings)
+        self.batch = integer("batch", batch, low=1)
+        self.slots = integer("slots", slots, low=1, high=config.max_position_embeddings)
         self.vocabulary: int = vocabulary or config.vocab_size
         self.device: torch.device = next(model.parameters()).device
         check_model(model, self.slots)
@@ -95,7 +95,7 @@ class RaggedModel:
     @torch.inference_mode()
     def fill(self, context: int, generator: torch.Generator) -> None:
         """Caches of ``context`` made-up tokens; the time of a run depends on no values."""
-        context = whole("context", context, high=self.slots)
+        context = integer("context", context, high=self.slots)
         for layer in self._layers:
             # Not zeros and nothing tiny: arithmetic on denormal numbers is slow on a CPU.
             layer.keys[:, :, :context].normal_(generator=generator)
@@ -105,7 +105,7 @@ class RaggedModel:
     @torch.inference_mode()
     def cut(self, length: int) -> None:
         """Make every text so long, shorter or longer, of whatever its slots hold up to there."""
-        self._set([whole("length", length, high=self.slots)] * self.batch)
+        self._set([integer("length", length, high=self.slots)] * self.batch)
 
     @torch.inference_mode()
     def prefill(self, prompts: Sequence[Sequence[int]]) -> None:

@@ -20,7 +20,7 @@ import torch
 from transformers.cache_utils import DynamicLayer, EncoderDecoderCache
 
 from calibrate.decode.engine import CachedModel, Decoding, Request
-from specsim.checks import InvalidArgumentError, UnsupportedError, number, whole
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer, number
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Beams:
     early_stopping: bool | Literal["never"] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", whole("width", self.width, low=1))
+        object.__setattr__(self, "width", integer("width", self.width, low=1))
         low = self.width
-        object.__setattr__(self, "draft_width", whole("draft_width", self.draft_width, low=low))
-        object.__setattr__(self, "gamma", whole("gamma", self.gamma))
+        object.__setattr__(self, "draft_width", integer("draft_width", self.draft_width, low=low))
+        object.__setattr__(self, "gamma", integer("gamma", self.gamma))
         object.__setattr__(self, "length_penalty", number("length_penalty", self.length_penalty))
         if self.early_stopping != "never" and not isinstance(self.early_stopping, bool):
             raise InvalidArgumentError(

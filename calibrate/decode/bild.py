@@ -20,8 +20,8 @@ import torch
 
 from calibrate.decode.engine import CachedModel, Decoded, Decoding, Request
 from calibrate.decode.text import Reader, Text, write_while_sure
-from calibrate.sampling import Sampling
-from specsim.checks import number, probability, whole
+from calibrate.models.sampling import Sampling
+from specsim.checks import integer, number, probability
 from specsim.schemes.bild import WINDOW
 
 
@@ -48,7 +48,7 @@ class Policy:
         object.__setattr__(self, "fallback", probability("fallback", self.fallback))
         if self.rollback != math.inf:
             object.__setattr__(self, "rollback", number("rollback", self.rollback, low=0.0))
-        object.__setattr__(self, "window", whole("window", self.window))
+        object.__setattr__(self, "window", integer("window", self.window))
 
     def unsure(self, logits: torch.Tensor) -> bool:
         """Fall back at these logits (1, V) of the small model?"""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from calibrate.decode.engine import CachedModel, Decoding, Request
-from calibrate.sampling import Sampling
+from calibrate.models.sampling import Sampling
 
 Observer = Callable[[torch.Tensor], None]
 

@@ -14,7 +14,7 @@ import torch
 
 from calibrate.decode.engine import CachedModel, Decoding, Request
 from calibrate.decode.text import Reader, Text
-from calibrate.sampling import Sampling
+from calibrate.models.sampling import Sampling
 from specsim.checks import Floats
 from specsim.rules.executions import Confidence
 

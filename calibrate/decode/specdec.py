@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from calibrate.decode.drafter import Drafter, Drawing, Rows
+from calibrate.decode.drafters.base import Drafter, Drawing, Rows
 from calibrate.decode.engine import CachedModel, Decoding, Request
 from calibrate.decode.text import Reader, Text
-from calibrate.sampling import Sampling
-from specsim.checks import UnsupportedError, whole
+from calibrate.models.sampling import Sampling
+from specsim.checks import UnsupportedError, integer
 from specsim.rules import Distributions, GreedyMatch, TopBeta
 
 
@@ -66,7 +66,7 @@ def specdec(
     bonus : whether a block accepted whole is followed by the target's next token; without it
         (eq. 4) the target does not read the last draft token
     """
-    gamma = whole("gamma", gamma)
+    gamma = integer("gamma", gamma)
     request = Request(prompt, max_new_tokens, end_of_text, target, *drafter.sources)
     text = Text(prompt, len(prompt) + max_new_tokens, target.vocabulary, target.device)
     drafter.begin(text)

@@ -11,16 +11,16 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from calibrate.decode.drafter import Drafter, Drawing
+from calibrate.decode.drafters.base import Drafter, Drawing
 from calibrate.decode.drafters.neural import Neural
 from calibrate.decode.engine import CachedModel, Decoding, Request
 from calibrate.decode.text import Text
 from calibrate.decode.verification import Observer, drawing_for, verify_rows, verify_tokens
-from calibrate.sampling import Sampling
-from specsim.checks import whole
-from specsim.rules import Rule, SpecDecoding
+from calibrate.models.sampling import Sampling
+from specsim.checks import integer
+from specsim.rules import Lossless, Rule
 
-_LOSSLESS = SpecDecoding()
+_LOSSLESS = Lossless()
 
 
 def speculative(
@@ -46,7 +46,7 @@ def speculative(
     if isinstance(drafter, CachedModel):
         drafter = Neural(drafter)
     if gamma is not None:
-        gamma = whole("gamma", gamma)
+        gamma = integer("gamma", gamma)
     request = Request(prompt, max_new_tokens, end_of_text, target, *drafter.sources)
     text = Text(prompt, len(prompt) + max_new_tokens, target.vocabulary, target.device)
     drafter.begin(text)

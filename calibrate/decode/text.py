@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from calibrate.decode.engine import CachedModel
-from calibrate.sampling import Sampling
+from calibrate.models.sampling import Sampling
 
 # From a model's logits (1, V) for its next token: is it unsure?
 Unsure = Callable[[torch.Tensor], bool]

@@ -14,8 +14,8 @@ import torch
 
 from calibrate.decode.engine import CachedModel, Decoding, Request
 from calibrate.decode.text import Reader, Text, write_while_sure
-from calibrate.sampling import Sampling
-from specsim.checks import whole
+from calibrate.models.sampling import Sampling
+from specsim.checks import integer
 from specsim.rules import DraftDeferralRule
 from specsim.schemes.deferral import CAP
 
@@ -38,7 +38,7 @@ def token_cascade(
     cap : most tokens that the small model writes before the target is called anyway, >= 0
         (Narasimhan24 E.1)
     """
-    cap = whole("cap", cap)
+    cap = integer("cap", cap)
     request = Request(prompt, max_new_tokens, end_of_text, target, draft)
     text = Text(prompt, len(prompt) + max_new_tokens, target.vocabulary, target.device)
     large, small = text.reader(target), text.reader(draft)

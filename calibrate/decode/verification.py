@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from calibrate.decode.drafter import Drafter, Drawing, Rows, join
+from calibrate.decode.drafters.base import Drafter, Drawing, Rows, join
 from calibrate.decode.text import Reader, Text
-from calibrate.sampling import Sampling
+from calibrate.models.sampling import Sampling
 from specsim.rules import (
     DecidingRule,
     Distributions,
     GreedyLenient,
     Lenient,
+    Lossless,
     Rule,
-    SpecDecoding,
 )
 from specsim.rules.verify import accepts, draw
 
@@ -54,7 +54,7 @@ def lenient(lenience: float, sampling: Sampling) -> Rule:
     temperature 1.  Chen23's lenience, which is at least one, is 1 / l.
     """
     if lenience == 1:
-        return SpecDecoding()
+        return Lossless()
     return GreedyLenient(lenience, decide_on="unscaled") if sampling.greedy else Lenient(lenience)
 
 
@@ -62,7 +62,7 @@ def drawing_for(rule: Rule, asked: Drawing) -> Drawing:
     """How a drafter must draw for a verifier with this rule, of whom ``asked`` is wanted."""
     return replace(
         asked,
-        rows=asked.rows or not (asked.sampling.greedy and isinstance(rule, SpecDecoding)),
+        rows=asked.rows or not (asked.sampling.greedy and isinstance(rule, Lossless)),
         unscaled=asked.unscaled
         or (isinstance(rule, DecidingRule) and rule.decide_on == "unscaled"),
     )
@@ -105,7 +105,7 @@ def verify_rows(
     drafts = text.ids(start)[0].clone()
     p = drawing.law(logits)
     q = p[:0] if proposed is None else proposed
-    if isinstance(rule, SpecDecoding):
+    if isinstance(rule, Lossless):
         count, token = _speculate(p.q, q.q, drafts, drawing.generator)
     else:
         count = _accepted(rule, p[:length], q, drafts, drawing.generator)
@@ -125,7 +125,7 @@ def emitted(rule: Rule, block: Block) -> Rows:
     can itself be verified, losslessly whatever its rule.
     """
     read = block.p[: block.accepted + 1]
-    if isinstance(rule, SpecDecoding):
+    if isinstance(rule, Lossless):
         return read
     compared = min(block.accepted + 1, len(block.drafts))
     m = rule.emitted(_distributions(read[:compared], block.q[:compared]))

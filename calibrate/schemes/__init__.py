@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from calibrate.schemes.base import Parties, Party, Setting, Source
+from calibrate.schemes.base import ModelPool, ModelSet, Setting, Source
 
-__all__ = ["Parties", "Party", "Setting", "Source"]
+__all__ = ["ModelPool", "ModelSet", "Setting", "Source"]

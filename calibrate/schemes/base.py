@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from calibrate.decode.drafter import Drafter, Drawing
+from calibrate.decode.drafters.base import Drafter, Drawing
 from calibrate.decode.drafters.counts import PairCounts
 from calibrate.decode.engine import CachedModel, Decoding
 from calibrate.decode.plain import plain
 from calibrate.decode.text import Text
-from calibrate.sampling import Sampling
-from calibrate.trace import ASIDE, generator
+from calibrate.measure.trace import ASIDE, generator
+from calibrate.models.sampling import Sampling
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
-from specsim.predict.cascade_replay import Expected
+from specsim.predict.replay.blocks import Expected
 
 # Places of a text where a reviewer is let write on by itself, and how far: beyond any proposal.
 _ASIDE_PLACES = 6
@@ -33,7 +33,7 @@ _NEVER = 1e-9
 
 
 @dataclass(frozen=True)
-class Party:
+class ModelSet:
     """Models of one request, each with a cache of its own.
 
     models : what drafts, by name
@@ -53,7 +53,7 @@ class Party:
 
 
 @dataclass(frozen=True)
-class Parties:
+class ModelPool:
     """Where parties come from: loaded models, by name, the target's among them.
 
     vocabulary : tokens that all models share
@@ -67,14 +67,14 @@ class Parties:
     mask: int | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
 
-    def new(self, timed: bool = True) -> Party:
+    def new(self, timed: bool = True) -> ModelSet:
         """The models with fresh caches."""
         cached = {
             name: CachedModel(model, self.vocabulary, timed, name)
             for name, model in self.models.items()
         }
         target = CachedModel(self.target, self.vocabulary, timed, "target")
-        return Party(target, cached, self.counts, self.mask)
+        return ModelSet(target, cached, self.counts, self.mask)
 
     @property
     def names(self) -> set[str]:
@@ -96,7 +96,7 @@ class Source:
     tokens: Sequence[int]
     limit: int
     sampling: Sampling
-    party: Party
+    model_set: ModelSet
 
     def rows(self, name: str) -> torch.Tensor:
         """Distributions of a model, or of counts, where each token of the text came; (T, V).
@@ -110,16 +110,16 @@ class Source:
         read = [*self.prompt, *self.tokens[:-1]]
         size = len(self.tokens)
         if name in ("bigram", "unigram"):
-            if self.party.counts is None:
+            if self.model_set.counts is None:
                 raise InvalidArgumentError(f"{name} needs pair counts")
-            counts = self.party.counts
+            counts = self.model_set.counts
             laws = np.array(
                 [
                     counts.bigram(token) if name == "bigram" else counts.unigram
                     for token in read[-size:]
                 ]
             )
-            target = self.party.target
+            target = self.model_set.target
             if laws.shape[1] > target.vocabulary:
                 raise InvalidArgumentError(
                     f"pair counts must be of at most {target.vocabulary} tokens, those that all "
@@ -128,7 +128,7 @@ class Source:
             logits = torch.full((size, target.vocabulary), -torch.inf)
             logits[:, : laws.shape[1]] = torch.from_numpy(np.log(laws))
             return logits.to(target.device)
-        model = self.party.target if name == "target" else self.party[name]
+        model = self.model_set.target if name == "target" else self.model_set[name]
         model.reset()
         return model.read(torch.tensor([read], device=model.device))[-size:]
 
@@ -158,7 +158,7 @@ class Source:
         UnsupportedError where the context has no room for any.
         """
         if (name, verifier) not in self._aside:
-            size, model = len(self.tokens), self.party[name]
+            size, model = len(self.tokens), self.model_set[name]
             own, verified = self.rows(name), self.rows(verifier)
             rejected = 1 - self.accepted(name, verifier) + _NEVER
             random = np.random.default_rng([ASIDE, size])
@@ -189,7 +189,7 @@ class Source:
         if (name, place) not in self._aside_at:
             if name not in self._chosen:
                 self._chosen[name] = self.rows(name).argmax(-1).tolist()
-            draws = generator(self.party[name].device, ASIDE, place)
+            draws = generator(self.model_set[name].device, ASIDE, place)
             written = self._written(name, place, self._chosen[name][place], draws)
             self._aside_at[name, place] = written
         return self._aside_at[name, place]
@@ -204,13 +204,13 @@ class Source:
 
     def _written(self, name: str, place: int, first: int, draws: torch.Generator) -> list[Source]:
         """The text of a model's own from a place and this token on; none without room for it."""
-        model, prompt = self.party[name], [*self.prompt, *self.tokens[:place]]
+        model, prompt = self.model_set[name], [*self.prompt, *self.tokens[:place]]
         limit = min(_ASIDE_TOKENS, model.context - len(prompt) - _ASIDE_TOKENS)
         if limit < 1:
             return []
         decoding = plain(model, [*prompt, first], limit - 1, self.sampling, draws)
         written = [first, *decoding.finish().tokens]
-        return [Source(prompt, written, limit, self.sampling, self.party)]
+        return [Source(prompt, written, limit, self.sampling, self.model_set)]
 
     def probe(self, drafter: Drafter, most: int) -> tuple[Floats, np.ndarray]:
         """How a drafter that is sure of its tokens agrees with the text, at every place of it.
@@ -229,7 +229,7 @@ class Source:
     @torch.inference_mode()
     def proposals(self, drafter: Drafter, most: int) -> tuple[list[list[int]], np.ndarray]:
         """What such a drafter proposes at every place: T lists of tokens, and their lengths."""
-        target = self.party.target
+        target = self.model_set.target
         for source in drafter.sources:
             source.prefill(self.prompt)
         capacity = len(self.prompt) + len(self.tokens) + most
@@ -248,7 +248,7 @@ class Source:
     @torch.inference_mode()
     def behind(self, place: int, proposed: Sequence[int]) -> torch.Tensor:
         """The target's logits for each of n tokens behind the text before ``place``; (n, V)."""
-        target = self.party.target
+        target = self.model_set.target
         prompt = [*self.prompt, *self.tokens[:place]]
         target.prefill(prompt)
         read = torch.tensor([[prompt[-1], *proposed[:-1]]], device=target.device)
@@ -264,7 +264,7 @@ class Source:
         seen: list[torch.Tensor] = []
         tokens = (
             plain(
-                self.party[name],
+                self.model_set[name],
                 self.prompt,
                 self.limit,
                 self.sampling,
@@ -310,7 +310,7 @@ class Setting(ABC):
     @abstractmethod
     def start(
         self,
-        party: Party,
+        model_set: ModelSet,
         prompt: Sequence[int],
         limit: int,
         random: torch.Generator,

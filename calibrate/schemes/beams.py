@@ -10,10 +10,10 @@ import torch
 
 from calibrate.decode.beam import Beams, beam_search, try_everywhere
 from calibrate.decode.engine import Decoding
-from calibrate.sampling import Sampling
-from calibrate.schemes.base import Party, Setting, Source
-from specsim.predict.cascade_replay import Expected, replay_blocks
-from specsim.predict.drafting import ByPlace
+from calibrate.models.sampling import Sampling
+from calibrate.schemes.base import ModelSet, Setting, Source
+from specsim.predict.replay.blocks import Expected, replay_blocks
+from specsim.predict.replay.drafters import ByPlace
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,24 @@ class BeamSetting(Setting):
 
     def start(
         self,
-        party: Party,
+        model_set: ModelSet,
         prompt: Sequence[int],
         limit: int,
         random: torch.Generator,
         end_of_text: int | None,
     ) -> Decoding:
-        draft = party[self.draft]
-        return beam_search(party.target, draft, prompt, self.beams, limit, end_of_text)
+        draft = model_set[self.draft]
+        return beam_search(model_set.target, draft, prompt, self.beams, limit, end_of_text)
 
     def expect(self, source: Source, random: torch.Generator, end_of_text: int | None) -> Expected:
-        party = source.party
+        model_set = source.model_set
         tokens, accepted = try_everywhere(
-            party.target, party[self.draft], source.prompt, self.beams, source.limit, end_of_text
+            model_set.target,
+            model_set[self.draft],
+            source.prompt,
+            self.beams,
+            source.limit,
+            end_of_text,
         )
         steps, gamma = len(accepted), self.beams.gamma
         agrees = np.arange(gamma) < np.array(accepted)[:, None]

@@ -2,7 +2,7 @@
 
 At every position such a scheme has a law m of what comes out, and for every token the part of it
 that comes from the draft.  A text drawn from m, read by nobody else, then predicts its blocks as
-the target's own text predicts lossless ones (``specsim.predict.cascade_replay``).
+the target's own text predicts lossless ones (``specsim.predict.replay.blocks``).
 
 What follows a full window of BiLD or a full token cascade is the target's, whatever the draft
 thinks of it.  A text is written with that, but replayed as if every token were of the law m:
@@ -22,11 +22,11 @@ from calibrate.decode.bild import Policy, bild
 from calibrate.decode.engine import CachedModel, Decoding
 from calibrate.decode.speculative import speculative
 from calibrate.decode.token_cascade import token_cascade
-from calibrate.sampling import Sampling
-from calibrate.schemes.base import Party, Setting, Source
+from calibrate.models.sampling import Sampling
+from calibrate.schemes.base import ModelSet, Setting, Source
 from specsim.checks import Floats
-from specsim.predict.cascade_replay import Expected, replay_blocks
-from specsim.predict.drafting import TokenByToken
+from specsim.predict.replay.blocks import Expected, replay_blocks
+from specsim.predict.replay.drafters import TokenByToken
 from specsim.rules import DecidingRule, Distributions, DraftDeferralRule, Rule
 
 # Rejections below this chance are not followed up.
@@ -97,7 +97,7 @@ class PositionWise(Setting):
     @torch.inference_mode()
     def write(self, source: Source, random: torch.Generator, end_of_text: int | None) -> Written:
         """A text of this setting's law behind the source's prompt."""
-        target, draft = source.party.target, source.party[self.draft]
+        target, draft = source.model_set.target, source.model_set[self.draft]
         for model in (target, draft):
             model.prefill(source.prompt)
         token = torch.tensor([[source.prompt[-1]]], device=target.device)
@@ -188,15 +188,15 @@ class Ruled(PositionWise):
 
     def start(
         self,
-        party: Party,
+        model_set: ModelSet,
         prompt: Sequence[int],
         limit: int,
         random: torch.Generator,
         end_of_text: int | None,
     ) -> Decoding:
         return speculative(
-            party.target,
-            party[self.draft],
+            model_set.target,
+            model_set[self.draft],
             prompt,
             self.most,
             limit,
@@ -232,15 +232,15 @@ class BigLittle(PositionWise):
 
     def start(
         self,
-        party: Party,
+        model_set: ModelSet,
         prompt: Sequence[int],
         limit: int,
         random: torch.Generator,
         end_of_text: int | None,
     ) -> Decoding:
         return bild(
-            party.target,
-            party[self.draft],
+            model_set.target,
+            model_set[self.draft],
             prompt,
             self.policy,
             limit,
@@ -275,15 +275,15 @@ class Sequential(PositionWise):
 
     def start(
         self,
-        party: Party,
+        model_set: ModelSet,
         prompt: Sequence[int],
         limit: int,
         random: torch.Generator,
         end_of_text: int | None,
     ) -> Decoding:
         return token_cascade(
-            party.target,
-            party[self.draft],
+            model_set.target,
+            model_set[self.draft],
             prompt,
             self.deferral,
             limit,

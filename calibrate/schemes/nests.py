@@ -27,12 +27,12 @@ from calibrate.decode.drafters.counts import PairCounts
 from calibrate.decode.engine import Decoding
 from calibrate.decode.specdec import MaskDrafter
 from calibrate.decode.speculative import speculative
-from calibrate.sampling import Sampling
-from calibrate.schemes.base import Party, Setting, Source
+from calibrate.models.sampling import Sampling
+from calibrate.schemes.base import ModelSet, Setting, Source
 from specsim.checks import InvalidArgumentError
-from specsim.predict.cascade_replay import Expected, replay_blocks
-from specsim.predict.drafting import ByPlace, Drafting, TokenByToken
-from specsim.predict.nested import InTurn, Reviewed
+from specsim.predict.replay.blocks import Expected, replay_blocks
+from specsim.predict.replay.cascades import HorizontalReplay, VerticalReplay
+from specsim.predict.replay.drafters import ByPlace, Drafting, TokenByToken
 
 
 class Nest(ABC):
@@ -54,7 +54,7 @@ class Nest(ABC):
         return frozenset()
 
     @abstractmethod
-    def drafter(self, party: Party) -> Drafter:
+    def drafter(self, model_set: ModelSet) -> Drafter:
         """For real."""
 
     @abstractmethod
@@ -73,8 +73,8 @@ class Model(Nest):
     def needs(self) -> frozenset[str]:
         return frozenset({self.name})
 
-    def drafter(self, party: Party) -> Drafter:
-        return Neural(party[self.name])
+    def drafter(self, model_set: ModelSet) -> Drafter:
+        return Neural(model_set[self.name])
 
     def drafting(self, source: Source, verifier: str = "target") -> Drafting:
         return TokenByToken(self.name, source.accepted(self.name, verifier), self.most)
@@ -91,9 +91,9 @@ class Counts(Nest):
     def needs(self) -> frozenset[str]:
         return frozenset({self.name})
 
-    def drafter(self, party: Party) -> Drafter:
+    def drafter(self, model_set: ModelSet) -> Drafter:
         kind = {"bigram": Bigram, "unigram": Unigram}[self.name]
-        return kind(_counts(party), self.name)
+        return kind(_counts(model_set), self.name)
 
     def drafting(self, source: Source, verifier: str = "target") -> Drafting:
         accepted = source.accepted(self.name, verifier)
@@ -111,21 +111,21 @@ class Sure(Nest):
     def needs(self) -> frozenset[str]:
         return frozenset({self.name})
 
-    def drafter(self, party: Party) -> Drafter:
+    def drafter(self, model_set: ModelSet) -> Drafter:
         # One drafter of a name in a party: it is counted under that name.
-        if self.name not in party.sure:
-            party.sure[self.name] = self._build(party)
-        return party.sure[self.name]
+        if self.name not in model_set.sure:
+            model_set.sure[self.name] = self._build(model_set)
+        return model_set.sure[self.name]
 
-    def _build(self, party: Party) -> Drafter:
+    def _build(self, model_set: ModelSet) -> Drafter:
         if self.name == "masks":
-            if party.mask is None:
+            if model_set.mask is None:
                 raise InvalidArgumentError("masks needs the token id of a mask")
-            return MaskDrafter(party["masks"], party.mask)
-        return PromptLookup() if self.name == "copy" else MaxGram(_counts(party))
+            return MaskDrafter(model_set["masks"], model_set.mask)
+        return PromptLookup() if self.name == "copy" else MaxGram(_counts(model_set))
 
     def drafting(self, source: Source, verifier: str = "target") -> Drafting:
-        agrees, lengths = source.probe(self.drafter(source.party), self.most)
+        agrees, lengths = source.probe(self.drafter(source.model_set), self.most)
         return ByPlace(self.name, agrees, lengths, reads_text=self.name == "masks")
 
 
@@ -149,11 +149,11 @@ class Review(Nest):
         # with a fixed number, whether the request has room for them.
         return self.needs
 
-    def drafter(self, party: Party) -> Drafter:
-        inner = self.inner.drafter(party)
+    def drafter(self, model_set: ModelSet) -> Drafter:
+        inner = self.inner.drafter(model_set)
         if self.steps is not None:
-            return Vertical(party[self.name], inner, self.steps, self.gamma)
-        return VerticalAtLeast(party[self.name], inner, self.at_least or 0, self.gamma)
+            return Vertical(model_set[self.name], inner, self.steps, self.gamma)
+        return VerticalAtLeast(model_set[self.name], inner, self.at_least or 0, self.gamma)
 
     def drafting(self, source: Source, verifier: str = "target") -> Drafting:
         @cache
@@ -166,7 +166,7 @@ class Review(Nest):
                     return aside(None)
             return [self.inner.drafting(text, self.name) for text in texts]
 
-        return Reviewed(
+        return VerticalReplay(
             self.name,
             source.accepted(self.name, verifier),
             self.inner.drafting(source, self.name),
@@ -192,11 +192,11 @@ class Row(Nest):
         # Parts behind one of free length have more or less room.
         return self.needs if any(part.approximate for part in self.parts) else frozenset()
 
-    def drafter(self, party: Party) -> Drafter:
-        return Horizontal([(part.drafter(party), part.most) for part in self.parts])
+    def drafter(self, model_set: ModelSet) -> Drafter:
+        return Horizontal([(part.drafter(model_set), part.most) for part in self.parts])
 
     def drafting(self, source: Source, verifier: str = "target") -> Drafting:
-        return InTurn(tuple(part.drafting(source, verifier) for part in self.parts))
+        return HorizontalReplay(tuple(part.drafting(source, verifier) for part in self.parts))
 
 
 def full_cascade(models: Sequence[str], lengths: Sequence[Sequence[int]]) -> Nest:
@@ -219,10 +219,10 @@ def full_cascade(models: Sequence[str], lengths: Sequence[Sequence[int]]) -> Nes
     return below(0)
 
 
-def _counts(party: Party) -> PairCounts:
-    if party.counts is None:
+def _counts(model_set: ModelSet) -> PairCounts:
+    if model_set.counts is None:
         raise InvalidArgumentError("drafters without a model need pair counts")
-    return party.counts
+    return model_set.counts
 
 
 @dataclass(frozen=True)
@@ -245,15 +245,15 @@ class Lossless(Setting):
 
     def start(
         self,
-        party: Party,
+        model_set: ModelSet,
         prompt: Sequence[int],
         limit: int,
         random: torch.Generator,
         end_of_text: int | None,
     ) -> Decoding:
-        drafter = self.nest.drafter(party)
+        drafter = self.nest.drafter(model_set)
         return speculative(
-            party.target,
+            model_set.target,
             drafter,
             prompt,
             self.nest.most,

@@ -11,13 +11,13 @@ import torch
 from calibrate.decode.engine import Decoding
 from calibrate.decode.sequence_cascade import sequence_cascade
 from calibrate.decode.specdec import MaskDrafter, specdec
-from calibrate.sampling import Sampling
-from calibrate.schemes.base import Party, Setting, Source
+from calibrate.models.sampling import Sampling
+from calibrate.schemes.base import ModelSet, Setting, Source
 from specsim.checks import InvalidArgumentError
 from specsim.laws import TARGET
-from specsim.predict.cascade_replay import Expected, replay_blocks
-from specsim.predict.drafting import ByPlace
-from specsim.predict.tally import Kind, Tally
+from specsim.predict.replay.blocks import Expected, replay_blocks
+from specsim.predict.replay.drafters import ByPlace
+from specsim.predict.replay.run_counts import RunCounts, RunKind
 from specsim.rules import Distributions, GreedyMatch, TopBeta
 from specsim.rules.executions import Confidence
 
@@ -52,19 +52,19 @@ class Masked(Setting):
 
     def start(
         self,
-        party: Party,
+        model_set: ModelSet,
         prompt: Sequence[int],
         limit: int,
         random: torch.Generator,
         end_of_text: int | None,
     ) -> Decoding:
-        drafter = self._drafter(party)
+        drafter = self._drafter(model_set)
         return specdec(
-            party.target, drafter, prompt, self.most, limit, self.top, random, end_of_text
+            model_set.target, drafter, prompt, self.most, limit, self.top, random, end_of_text
         )
 
     def expect(self, source: Source, random: torch.Generator, end_of_text: int | None) -> Expected:
-        proposed, lengths = source.proposals(self._drafter(source.party), self.most)
+        proposed, lengths = source.proposals(self._drafter(source.model_set), self.most)
         agrees = np.zeros((len(source.tokens), self.most))
         for place, tokens in enumerate(proposed):
             agrees[place, : self._accepted(source, place, tokens)] = 1.0
@@ -83,10 +83,10 @@ class Masked(Setting):
         kept = self.top.accepted_at(Distributions(rows, sure), drafts) > 0
         return int(kept.cumprod(0).sum())
 
-    def _drafter(self, party: Party) -> MaskDrafter:
-        if party.mask is None:
+    def _drafter(self, model_set: ModelSet) -> MaskDrafter:
+        if model_set.mask is None:
             raise InvalidArgumentError("masks needs the token id of a mask")
-        return MaskDrafter(party[self.draft], party.mask)
+        return MaskDrafter(model_set[self.draft], model_set.mask)
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,15 @@ class WholeSequence(Setting):
 
     def start(
         self,
-        party: Party,
+        model_set: ModelSet,
         prompt: Sequence[int],
         limit: int,
         random: torch.Generator,
         end_of_text: int | None,
     ) -> Decoding:
         return sequence_cascade(
-            party.target,
-            party[self.draft],
+            model_set.target,
+            model_set[self.draft],
             prompt,
             self.confidence,
             self.threshold,
@@ -128,10 +128,10 @@ class WholeSequence(Setting):
     def expect(self, source: Source, random: torch.Generator, end_of_text: int | None) -> Expected:
         response, logs = source.respond(self.draft, random, end_of_text)
         kept = self.confidence(logs) >= self.threshold
-        runs = Tally()
+        runs = RunCounts()
         written = float(len(response))
-        runs.add(Kind(self.draft, fresh=False), written, written)
+        runs.add(RunKind(self.draft, after_other_model=False), written, written)
         calls = 0.0 if kept else float(len(source.tokens))
         if not kept:
-            runs.add(Kind(TARGET, fresh=False), calls, calls)
+            runs.add(RunKind(TARGET, after_other_model=False), calls, calls)
         return Expected(len(response) if kept else len(source.tokens), calls, runs)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from calibrate.batch.forced import draw
 from calibrate.batch.ragged import RaggedModel
-from calibrate.sampling import Sampling
+from calibrate.batch.synthetic import draw
+from calibrate.measure.trace import statistics
+from calibrate.models.sampling import Sampling
 from calibrate.suite.plan import SEED, PairPlan
-from calibrate.trace import statistics
 
 # Natural logarithm that stands for a probability of zero, which JSON cannot say.
 _NEVER = -100.0

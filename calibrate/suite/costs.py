@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from calibrate.grid import GridSettings, measure_grid, room
-from calibrate.shapes import random_model
+from calibrate.measure.grid import GridSettings, measure_grid, room
+from calibrate.models.shapes import random_model
 from calibrate.suite.pair import forced_cell
 from calibrate.suite.plan import SEED, TEMPERATURES, CostPlan
 from calibrate.suite.raw import (

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from calibrate.batch.forced import Timed
-from calibrate.validate_load import Stretches, compare_cell
+from calibrate.batch.synthetic import Timed
+from calibrate.validate.batching import Stretches, compare_cell
 from specsim import profiles
+from specsim.batching.cost import CellUnavailableError, MeasuredLoadCost
+from specsim.batching.point import batch_point
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
-from specsim.load import at_load
-from specsim.load_cost import CellUnavailableError, MeasuredLoadCost
 
 Row = dict[str, Any]
 Raw = Mapping[str, Any]
@@ -189,7 +189,7 @@ def _best_predicted(cost: MeasuredLoadCost, alpha: float, batch: int, context: i
     gamma_max = cost.longest - 1
     curve = _curve(alpha, gamma_max)
     return max(
-        at_load(curve, cost, gamma, batch, context).speedup for gamma in range(1, gamma_max + 1)
+        batch_point(curve, cost, gamma, batch, context).speedup for gamma in range(1, gamma_max + 1)
     )
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from calibrate.measure import acceptance_rates
+from calibrate.measure.calibration import acceptance_rates
 from calibrate.suite.acceptance import accepted
 from calibrate.suite.judge import Raw, Row, profile_of
 from specsim import profiles
-from specsim.predict.replay import replay
+from specsim.predict.replay.fixed_gamma import replay
 from specsim.traces import Trace
 
 # Leviathan23 Table 3: GPT-like 97M on lm1b, by drafter and temperature.

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from calibrate.batch.forced import speculate
 from calibrate.batch.ragged import CompileError, RaggedModel
-from calibrate.grid import GridSettings, measure_grid
+from calibrate.batch.synthetic import speculate
+from calibrate.measure.grid import GridSettings, measure_grid
 from calibrate.suite.acceptance import held_out_prompts, survival, trace
 from calibrate.suite.plan import SEED, TEMPERATURES, PairPlan
 from calibrate.suite.raw import OUT_OF_TIME, Deadline, Raw, device_facts, freed, say
 from calibrate.suite.train import tokens, trained
-from calibrate.validate_load import decode_cell
+from calibrate.validate.batching import decode_cell
 
 # Shares of the part's time that training may take.
 _TARGET_SHARE, _DRAFT_SHARE = 4 / 9, 2 / 9

@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from calibrate.suite.plan import PairPlan
-from calibrate.training import encode
+from calibrate.train.loop import encode
 
 _HELD_OUT_SHARE = 10  # one file in so many
 # Files that are encoded at once; encodings take a hundred times the room of their tokens.

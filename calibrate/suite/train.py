@@ -13,7 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from calibrate.suite.plan import SEED, Gpt, PairPlan
 from calibrate.suite.raw import Raw, say
 from calibrate.suite.text import flat_tokens, sources, train_tokenizer
-from calibrate.training import half_precision
+from calibrate.train.loop import half_precision
 
 # Steps between two looks at the loss; every look waits for the device.
 _LOOK = 25

@@ -16,11 +16,11 @@ from specsim.commands._options import refuse_given, stack
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from specsim.batching.cost import LoadCost
+    from specsim.batching.point import BatchPoint
+    from specsim.batching.tokens_per_block import TokensPerBlock
     from specsim.checks import Floats
-    from specsim.gains import BlockGains
     from specsim.hardware import Shape
-    from specsim.load import AtLoad
-    from specsim.load_cost import LoadCost
     from specsim.profiles import Acceptance, Profile
 
 # Asked for where only contexts, or only batches, are.
@@ -62,7 +62,7 @@ class Load:
     """
 
     survival: Floats
-    replay: Callable[[], BlockGains]
+    replay: Callable[[], TokensPerBlock]
     cost: LoadCost
     gamma_max: int
     temperature: float | None = None
@@ -70,13 +70,13 @@ class Load:
     draft_name: str | None = None
 
     @cached_property
-    def gains(self) -> BlockGains:
+    def gains(self) -> TokensPerBlock:
         """By draft length, up to ``gamma_max``."""
         return self.replay()
 
-    def extrapolated(self, settings: Sequence[AtLoad]) -> list[AtLoad]:
+    def extrapolated(self, settings: Sequence[BatchPoint]) -> list[BatchPoint]:
         """Those outside what was measured."""
-        from specsim.load_cost import MeasuredLoadCost
+        from specsim.batching.cost import MeasuredLoadCost
 
         cost = self.cost
         if not isinstance(cost, MeasuredLoadCost):
@@ -85,14 +85,14 @@ class Load:
 
     def batches(self, asked: Sequence[int] | None) -> list[int]:
         """The batches asked for, or else those that were measured, or the usual ones."""
-        from specsim.load_cost import MeasuredLoadCost
+        from specsim.batching.cost import MeasuredLoadCost
 
         measured = self.cost.batches if isinstance(self.cost, MeasuredLoadCost) else _BATCHES
         return sorted(set(asked or measured))
 
     def contexts(self, asked: Sequence[int] | None) -> list[int]:
         """The contexts asked for, or else those that were measured, or the usual ones."""
-        from specsim.load_cost import MeasuredLoadCost
+        from specsim.batching.cost import MeasuredLoadCost
 
         limit = self.context
         if asked is None:
@@ -121,9 +121,9 @@ def loads(given: dict[str, Any]) -> list[Load]:
 
 
 def _from_shapes(given: dict[str, Any]) -> Load:
-    from specsim.gains import BlockGains
+    from specsim.batching.cost import RooflineLoadCost
+    from specsim.batching.tokens_per_block import TokensPerBlock
     from specsim.hardware import accelerator
-    from specsim.load_cost import RooflineLoadCost
 
     for name in ("target", "draft", "accelerator"):
         if given[name] is None:
@@ -136,7 +136,7 @@ def _from_shapes(given: dict[str, Any]) -> Load:
     survival = _survival(given["alpha"], gamma_max)
     return Load(
         survival=survival,
-        replay=partial(BlockGains.of_survival, survival),
+        replay=partial(TokensPerBlock.of_survival, survival),
         cost=RooflineLoadCost(
             _shape(given, "target"),
             _shape(given, "draft"),
@@ -150,8 +150,8 @@ def _from_shapes(given: dict[str, Any]) -> Load:
 def _measured(given: dict[str, Any]) -> list[Load]:
     import numpy as np
 
-    from specsim.gains import BlockGains
-    from specsim.load_cost import MeasuredLoadCost
+    from specsim.batching.cost import MeasuredLoadCost
+    from specsim.batching.tokens_per_block import TokensPerBlock
     from specsim.profiles import read_profile
 
     profile, wanted = read_profile(given["profile"]), given["temperature"]
@@ -163,7 +163,7 @@ def _measured(given: dict[str, Any]) -> list[Load]:
         if of_trace is None:
             gamma_max = _gamma_max(given, min(_GAMMA_MAX, reach))
             survival = _survival(given["alpha"], gamma_max)
-            replay = partial(BlockGains.of_survival, survival)
+            replay = partial(TokensPerBlock.of_survival, survival)
         else:
             survival = np.array([rate.best for rate in of_trace.survival])
             gamma_max = _gamma_max(given, min(_GAMMA_MAX, reach, survival.size))
@@ -183,10 +183,10 @@ def _measured(given: dict[str, Any]) -> list[Load]:
     return [load(each.sampling.temperature, each) for each in profile.sampled(wanted)]
 
 
-def _replayed(profile: Profile, path: Path, of_trace: Acceptance, gamma_max: int) -> BlockGains:
-    from specsim.gains import BlockGains
+def _replayed(profile: Profile, path: Path, of_trace: Acceptance, gamma_max: int) -> TokensPerBlock:
+    from specsim.batching.tokens_per_block import TokensPerBlock
 
-    return BlockGains.of_trace(profile.trace(path, of_trace), gamma_max)
+    return TokensPerBlock.of_trace(profile.trace(path, of_trace), gamma_max)
 
 
 def _gamma_max(given: dict[str, Any], usual: int) -> int:
@@ -242,12 +242,12 @@ def optimize_by_load(given: dict[str, Any], output_format: str) -> None:
 _TITLE = "best draft length by load"
 
 
-def _cells(load: Load, batches: Sequence[int], contexts: Sequence[int]) -> list[AtLoad]:
+def _cells(load: Load, batches: Sequence[int], contexts: Sequence[int]) -> list[BatchPoint]:
     """The best setting of every cell that can be priced; the others are named on stderr."""
-    from specsim.load import best_of_cell
-    from specsim.load_cost import CellUnavailableError
+    from specsim.batching.cost import CellUnavailableError
+    from specsim.batching.point import best_of_cell
 
-    found: list[AtLoad] = []
+    found: list[BatchPoint] = []
     missing: list[tuple[str, CellUnavailableError]] = []
     for context in contexts:
         for batch in batches:
@@ -262,7 +262,7 @@ def _cells(load: Load, batches: Sequence[int], contexts: Sequence[int]) -> list[
     return found
 
 
-def _rows(load: Load, cells: Sequence[AtLoad]) -> list[dict[str, Any]]:
+def _rows(load: Load, cells: Sequence[BatchPoint]) -> list[dict[str, Any]]:
     measured = {} if load.temperature is None else {"temperature": load.temperature}
     return [{**measured, **cell.row()} for cell in cells]
 
@@ -271,7 +271,7 @@ def _name(load: Load) -> str:
     return "" if load.temperature is None else f"temperature {load.temperature:g}"
 
 
-def _sentences(load: Load, cells: Sequence[AtLoad]) -> list[str]:
+def _sentences(load: Load, cells: Sequence[BatchPoint]) -> list[str]:
     """What the table does not say: where it stops to pay, and what to doubt."""
     lines = []
     for context in dict.fromkeys(cell.context for cell in cells):
@@ -288,9 +288,9 @@ def _sentences(load: Load, cells: Sequence[AtLoad]) -> list[str]:
     return lines
 
 
-def _until(load: Load, cells: Sequence[AtLoad]) -> str:
+def _until(load: Load, cells: Sequence[BatchPoint]) -> str:
     """Up to which batch it pays at the context of ``cells``."""
-    from specsim.load import stops_paying
+    from specsim.batching.point import stops_paying
 
     context, most = cells[0].context, max(cell.batch for cell in cells)
     stop = stops_paying(load.gains, load.cost, context, most, load.gamma_max)
@@ -301,7 +301,7 @@ def _until(load: Load, cells: Sequence[AtLoad]) -> str:
     return f"context {context:g}: {until}" + (f", but not at {off}" if off else "")
 
 
-def _listed(cells: Sequence[AtLoad]) -> str:
+def _listed(cells: Sequence[BatchPoint]) -> str:
     """``batch 65-100 at context 64, 128; batch 1, 2 at context 256``."""
     batches: dict[float, list[int]] = {}
     for cell in cells:

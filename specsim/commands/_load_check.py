@@ -16,7 +16,7 @@ from specsim.commands._models import load_measured, need_torch, progress_bar, re
 from specsim.files import write_atomically
 
 if TYPE_CHECKING:
-    from specsim.load_cost import MeasuredLoadCost
+    from specsim.batching.cost import MeasuredLoadCost
 
 # What a person reads; json and csv have every column.
 _FOR_PEOPLE = (
@@ -63,7 +63,7 @@ def run(
     found = loads({"profile": path, "temperature": temperature, "alpha": alpha, "mode": mode})
     work = [(load, *_cells(load, batch, context, gamma)) for load in found]
     target, draft = load_measured(profile, given)
-    from calibrate.validate_load import compare_cell, decode_cell
+    from calibrate.validate.batching import compare_cell, decode_cell
 
     asked = ["forced", batch, context, gamma, temperature, alpha, mode, turns, seed, given]
     rows: list[dict[str, Any]] = []
@@ -103,8 +103,8 @@ def _cells(
     gamma: tuple[int, ...] | None,
 ) -> tuple[MeasuredLoadCost, tuple[int, ...], list[tuple[int, int]]]:
     """The cost of one setting, the draft lengths, and every batch and context."""
-    from calibrate.grid import room
-    from specsim.load_cost import MeasuredLoadCost
+    from calibrate.measure.grid import room
+    from specsim.batching.cost import MeasuredLoadCost
 
     assert isinstance(load.cost, MeasuredLoadCost)
     assert load.context is not None, "a profile says what its models can read"

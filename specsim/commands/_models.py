@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from specsim.checks import InvalidArgumentError, SpecsimError
-from specsim.commands._options import Number, Numbers, Whole, WholeRange, stack
+from specsim.commands._options import Integer, IntegerRange, Number, Numbers, stack
 from specsim.files import file_digest, temporary_folder
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from calibrate.measure import Settings
-    from calibrate.models import Pair
+    from calibrate.measure.calibration import Settings
+    from calibrate.models.load import Pair
     from specsim.profiles import Model, Profile
 
 
@@ -52,7 +52,7 @@ pair_options = stack(
     ),
     click.option(
         "--threads",
-        type=Whole(1),
+        type=Integer(1),
         default=None,
         help="CPU threads. [default: 1 for the embedded family, torch's choice otherwise]",
     ),
@@ -79,45 +79,47 @@ measuring_options = stack(
         show_default=True,
         help="Temperatures.",
     ),
-    click.option("--top-k", type=Whole(1), help="Keep the k most probable tokens."),
+    click.option("--top-k", type=Integer(1), help="Keep the k most probable tokens."),
     click.option("--top-p", type=Number(0, 1), help="Keep the most probable tokens up to p."),
     click.option(
         "--requests",
-        type=WholeRange(1),
+        type=IntegerRange(1),
         default="32",
         show_default=True,
         help="Requests; one number, or one for each temperature.",
     ),
     click.option(
         "--prompt-tokens",
-        type=Whole(1),
+        type=Integer(1),
         default=64,
         show_default=True,
         help="Tokens of a prompt, at most.",
     ),
     click.option(
         "--max-new-tokens",
-        type=Whole(1),
+        type=Integer(1),
         default=128,
         show_default=True,
         help="Tokens to decode.",
     ),
-    click.option("--gamma-max", type=Whole(1), default=8, show_default=True, help="Longest draft."),
+    click.option(
+        "--gamma-max", type=Integer(1), default=8, show_default=True, help="Longest draft."
+    ),
     click.option(
         "--repeats",
-        type=Whole(1),
+        type=Integer(1),
         default=15,
         show_default=True,
         help="Turns of the run times.",
     ),
-    click.option("--seed", type=Whole(), default=0, show_default=True, help="Random seed."),
+    click.option("--seed", type=Integer(), default=0, show_default=True, help="Random seed."),
 )
 
 
 def load_models(given: dict[str, Any]) -> Pair:
     """The pair that the options name, on its device."""
     device, dtype = _place(given)
-    from calibrate.models import load_pair
+    from calibrate.models.load import load_pair
 
     return load_pair(
         given["target"],
@@ -131,7 +133,7 @@ def load_models(given: dict[str, Any]) -> Pair:
 def load_or_build(given: dict[str, Any]) -> list[tuple[Any, Model]]:
     """Target and draft, each a model or a shape, and what a profile says of them."""
     device, dtype = _place(given)
-    from calibrate.models import build, load
+    from calibrate.models.load import build, load
     from specsim.hardware import known_shapes
 
     found = []
@@ -154,8 +156,8 @@ def load_measured(profile: Profile, given: dict[str, Any]) -> tuple[Any, Any]:
             "threads": given["threads"] or profile.hardware.threads,
         }
     )
-    from calibrate.models import load
-    from calibrate.shapes import random_model
+    from calibrate.models.load import load
+    from calibrate.models.shapes import random_model
 
     models = []
     for measured in (profile.target, profile.draft):
@@ -212,9 +214,9 @@ def _device(name: str | None) -> Any:
 def prepare(given: dict[str, Any]) -> Prepared:
     """Load the pair, read the prompts, check that all fits."""
     pair = load_models(given)
-    from calibrate.measure import Settings
-    from calibrate.prompts import find_prompts
-    from calibrate.sampling import Sampling
+    from calibrate.measure.calibration import Settings
+    from calibrate.models.prompts import find_prompts
+    from calibrate.models.sampling import Sampling
 
     temperatures = given["temperature"]
     requests = given["requests"]

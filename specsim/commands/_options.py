@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from specsim.checks import InvalidArgumentError, number, numbers, whole
+from specsim.checks import InvalidArgumentError, integer, number, numbers
 
 if TYPE_CHECKING:
     from specsim.cost import VerifyCost
@@ -57,7 +57,7 @@ class Numbers(_Checked):
         return tuple(numbers(option, words, low=self.low, high=self.high).tolist())
 
 
-class Whole(_Checked):
+class Integer(_Checked):
     """One whole number >= low."""
 
     name = "whole number"
@@ -66,10 +66,10 @@ class Whole(_Checked):
         self.low = low
 
     def check(self, option: str, word: str) -> int:
-        return whole(option, word, low=self.low)
+        return integer(option, word, low=self.low)
 
 
-class WholeRange(_Checked):
+class IntegerRange(_Checked):
     """Whole numbers: ``4``, a comma list ``1,2,4``, a range ``1:16``, or both ``1:4,8``."""
 
     name = "n|n,n|first:last"
@@ -81,8 +81,8 @@ class WholeRange(_Checked):
         found: list[int] = []
         for part in word.split(","):
             first, colon, last = part.partition(":")
-            start = whole(option, first.strip(), low=self.low)
-            end = whole(option, last.strip(), low=self.low) if colon else start
+            start = integer(option, first.strip(), low=self.low)
+            end = integer(option, last.strip(), low=self.low) if colon else start
             if end < start:
                 raise InvalidArgumentError(f"{option} must be a range first:last, got {part}")
             found.extend(range(start, end + 1))
@@ -205,7 +205,7 @@ def from_numbers(given: dict[str, Any]) -> dict[str, Any]:
 
 def workloads(path: Path, temperature: float | None, given: dict[str, Any]) -> list[Any]:
     """The profile's settings; numbers beside a profile are refused rather than ignored."""
-    from specsim.predict.choice import Workload
+    from specsim.optimizers.workload import Workload
     from specsim.profiles import read_profile
 
     refuse_given(given, "and --profile exclude each other")

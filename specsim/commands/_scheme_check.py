@@ -28,9 +28,9 @@ _FOR_PEOPLE = (
     "accuracy",
     "agreement",
 )
-# Other models that settings may draft with (calibrate.schemes.parties).
+# Other models that settings may draft with (calibrate.models.pool).
 ROLES = ("middle", "masks", "aligned")
-# What --scheme takes; calibrate.schemes.listed has the settings of each.
+# What --scheme takes; calibrate.validate.catalogue has the settings of each.
 SCHEMES = (
     "beam",
     "bild",
@@ -59,7 +59,7 @@ def run(
 
     Requests that were decoded are kept until all are: a run that was killed goes on where it was.
     """
-    from specsim.predict.choice import Workload
+    from specsim.optimizers.workload import Workload
     from specsim.profiles import read_profile
 
     unknown = sorted(set(schemes) - {*SCHEMES, "all"})
@@ -79,29 +79,29 @@ def run(
             "threads": given["threads"] or profile.hardware.threads,
         }
     )
-    from calibrate.schemes.listed import settings
-    from calibrate.schemes.parties import load_parties
-    from calibrate.validate import Check, check_models
-    from calibrate.validate_schemes import validate_schemes
+    from calibrate.models.pool import load_pool
+    from calibrate.validate.catalogue import settings
+    from calibrate.validate.schemes import validate_schemes
+    from calibrate.validate.speedups import Check, check_models
 
     check_models(profile, pair)
-    parties = load_parties(pair, others, given["trust_remote_code"])
+    pool = load_pool(pair, others, given["trust_remote_code"])
     checks = []
     for workload in workloads:
         check = Check.find(workload, True, prompts, pair.target.tokenizer, requests)
         listed = settings(check.sampling)
         chosen = [each for each in listed if "all" in schemes or each.scheme in schemes]
-        lacking = sorted(set().union(*(each.needs for each in chosen)) - parties.names)
+        lacking = sorted(set().union(*(each.needs for each in chosen)) - pool.names)
         if lacking:
             click.echo(f"left out: settings that need {', '.join(lacking)}; see --with", err=True)
-        checks.append((check, [each for each in chosen if each.needs <= parties.names]))
+        checks.append((check, [each for each in chosen if each.needs <= pool.names]))
     if not any(chosen for _, chosen in checks):
         raise InvalidArgumentError(
             f"--scheme {','.join(schemes)}: nothing of it runs at these temperatures with the "
             "models at hand; see --with"
         )
     contexts = sorted({row.context for row in profile.run_times})
-    asked = ["schemes", schemes, parties.digests, temperature, requests, seed, given]
+    asked = ["schemes", schemes, pool.digests, temperature, requests, seed, given]
     with resumable(path, *asked) as folder, progress_bar() as progress:
         tasks = {
             "predicting": progress.add_task("predicting", total=sum(len(c) for _, c in checks)),
@@ -110,7 +110,7 @@ def run(
             ),
         }
         return validate_schemes(
-            parties,
+            pool,
             checks,
             contexts,
             pair.target.end_of_text,
@@ -154,7 +154,7 @@ def judge(
     rows: Sequence[Mapping[str, Any]], median_tolerance: float, tolerance: float | None
 ) -> list[str]:
     """What failed; says on stderr how close the predictions were."""
-    from calibrate.validate_schemes import contradictions
+    from calibrate.validate.schemes import contradictions
 
     errors = [abs(row["relative_error"]) for row in rows]
     kept = sum(row["counts_as_predicted"] for row in rows)

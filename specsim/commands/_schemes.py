@@ -16,9 +16,9 @@ import click
 
 from specsim.checks import InvalidArgumentError, SpecsimError, numbers
 from specsim.commands._options import (
+    IntegerRange,
     Number,
     Numbers,
-    WholeRange,
     format_option,
     read_verify,
     refuse_given,
@@ -164,7 +164,7 @@ class _FieldType(click.ParamType[Any]):
     def candidates(self, option: str, word: str) -> Candidates:
         match self.kind:
             case "int":
-                return list(WholeRange().check(option, word))
+                return list(IntegerRange().check(option, word))
             case "float":
                 return list(Numbers(float("-inf")).check(option, word))
             case "Acceptance":

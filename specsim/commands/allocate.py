@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from specsim.checks import InvalidArgumentError, number, probability
-from specsim.commands._options import Whole, format_option, read_verify, verify_options
+from specsim.commands._options import Integer, format_option, read_verify, verify_options
 
 
 @click.command(epilog="Example: specsim allocate --drafter base:0.8:0.04 --drafter small:0.75:0.02")
@@ -20,7 +20,7 @@ from specsim.commands._options import Whole, format_option, read_verify, verify_
 )
 @click.option(
     "--max-length",
-    type=Whole(),
+    type=Integer(),
     default=64,
     show_default=True,
     help="Most draft tokens per target call.",
@@ -38,7 +38,7 @@ def command(
 
     The best drafter goes first, cheaper ones behind it (Chen23).
     """
-    from specsim.allocation import allocate
+    from specsim.optimizers.allocation import allocate
     from specsim.report.tables import render
 
     found = allocate(
@@ -58,7 +58,7 @@ def command(
 
 
 def _drafter(word: str) -> Any:
-    from specsim.allocation import Drafter
+    from specsim.optimizers.allocation import Drafter
 
     parts = word.split(":")
     if len(parts) != 3 or not parts[0]:

@@ -15,10 +15,10 @@ from specsim.commands._models import (
     progress_bar,
     typed,
 )
-from specsim.commands._options import WholeRange, format_option, refuse_given
+from specsim.commands._options import IntegerRange, format_option, refuse_given
 
 if TYPE_CHECKING:
-    from calibrate.grid import GridSettings
+    from calibrate.measure.grid import GridSettings
     from specsim.profiles import Profile
 
 # What a batch is measured at where nothing is said, as engines record their graphs.
@@ -35,12 +35,12 @@ _OF_ACCEPTANCE = ("prompts", "requests", "prompt_tokens", "max_new_tokens", "top
 @measuring_options
 @click.option(
     "--batch",
-    type=WholeRange(1),
+    type=IntegerRange(1),
     help="Measure run times in batches too. [default with --context or --cost-only: 1,2,4,...,32]",
 )
 @click.option(
     "--context",
-    type=WholeRange(1),
+    type=IntegerRange(1),
     help="Tokens in the caches of a batch. [default: 512,4096, or what the models can read]",
 )
 @click.option(
@@ -94,8 +94,8 @@ def command(
         rows = _cost_rows(profile)
     else:
         prepared = prepare(given)
-        from calibrate.measure import calibrate
-        from specsim.predict.choice import Workload
+        from calibrate.measure.calibration import calibrate
+        from specsim.optimizers.workload import Workload
 
         grid = None
         if batch or context or compiled:
@@ -121,7 +121,7 @@ def _grid(
     longest: int,
     given: dict[str, Any],
 ) -> GridSettings:
-    from calibrate.grid import GridSettings, room, usual_contexts
+    from calibrate.measure.grid import GridSettings, room, usual_contexts
 
     gamma_max = given["gamma_max"]
     grid = GridSettings(
@@ -146,7 +146,7 @@ def _costs(
 ) -> Profile:
     """The profile of a pair of which each may be a shape."""
     models = load_or_build(given)
-    from calibrate.measure import calibrate_costs
+    from calibrate.measure.calibration import calibrate_costs
 
     longest = min(model.context for _, model in models)
     grid = _grid(batch, context, compiled, longest, given)
@@ -164,7 +164,7 @@ def _cost_rows(profile: Profile) -> list[dict[str, Any]]:
     """
     import numpy as np
 
-    from specsim.fitted import fits, kind_of, ratios
+    from specsim.hardware.run_time_fit import fits, kind_of, ratios
 
     rows = []
     for (mode, kind), times in fits(profile.grid).items():

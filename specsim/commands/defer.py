@@ -10,8 +10,8 @@ import click
 
 from specsim.checks import InvalidArgumentError, SpecsimError
 from specsim.commands._options import (
+    Integer,
     Number,
-    Whole,
     format_option,
     profile_options,
     read_verify,
@@ -66,7 +66,7 @@ class _Quality(Number):
 @click.option("--c", type=Number(0), help="Cost of a draft run, in target runs.")
 @verify_options
 @profile_options
-@click.option("--gamma", type=Whole(1), help="Draft tokens per target call. [default: the best]")
+@click.option("--gamma", type=Integer(1), help="Draft tokens per target call. [default: the best]")
 @click.option("--figure", type=click.Path(path_type=Path), help="Picture to write, a PNG.")
 @format_option
 def command(
@@ -149,7 +149,7 @@ def _prices(given: dict[str, Any], table: LabelledPositions) -> BlockPrices | No
         return BlockPrices.of_cost(
             Cost({DRAFT: given["c"]}, read_verify(given), given["overhead"]), gamma
         )
-    from specsim.predict.choice import Workload
+    from specsim.optimizers.workload import Workload
     from specsim.profiles import read_profile
 
     refuse_given(

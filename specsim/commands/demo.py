@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from specsim.commands._options import Whole, format_option
+from specsim.commands._options import Integer, format_option
 from specsim.files import make_folder
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _SHOWN = (
     help="Folder for the profile, its traces and the figure.",
 )
 @click.option("--draft", default="embedded/small", show_default=True, help="Member that drafts.")
-@click.option("--seed", type=Whole(), default=0, show_default=True, help="Random seed.")
+@click.option("--seed", type=Integer(), default=0, show_default=True, help="Random seed.")
 @format_option
 def command(out: Path, draft: str, seed: int, output_format: str) -> None:
     """Measure the embedded pair, predict the best draft length, and check it by real decoding.
@@ -52,7 +52,7 @@ def command(out: Path, draft: str, seed: int, output_format: str) -> None:
     """
     from specsim.commands._models import prepare, progress_bar, typed
     from specsim.commands.validate import run
-    from specsim.predict.choice import Workload
+    from specsim.optimizers.workload import Workload
     from specsim.report.plots import save, speedup_by_gamma
     from specsim.report.tables import render, to_json
 
@@ -79,7 +79,7 @@ def command(out: Path, draft: str, seed: int, output_format: str) -> None:
             "seed": seed,
         }
     )
-    from calibrate.measure import calibrate
+    from calibrate.measure.calibration import calibrate
 
     with progress_bar() as progress:
         profile = calibrate(prepared.pair, prepared.settings, path, typed(), progress)

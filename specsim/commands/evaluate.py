@@ -10,7 +10,7 @@ import click
 
 from specsim.checks import InvalidArgumentError
 from specsim.commands._options import (
-    Whole,
+    Integer,
     cost_options,
     format_option,
     from_numbers,
@@ -41,7 +41,7 @@ class _Evaluate(SchemeGroup):
 )
 @cost_options
 @profile_options
-@click.option("--gamma", type=Whole(), help="Draft tokens per target call.")
+@click.option("--gamma", type=Integer(), help="Draft tokens per target call.")
 @format_option
 @click.pass_context
 def command(
@@ -74,7 +74,7 @@ def command(
         click.echo(render(rows[0] if len(rows) == 1 else rows, output_format, title))
         return
     refuse_given(["temperature"], "needs --profile")
-    from specsim.decide import evaluate
+    from specsim.optimizers.gamma import evaluate
 
     result = evaluate(**from_numbers(numbers), gamma=gamma)
     click.echo(render(asdict(result), output_format, title))

@@ -8,11 +8,11 @@ import click
 
 from specsim.checks import InvalidArgumentError
 from specsim.commands._load import Load, load_options, loads
-from specsim.commands._options import Numbers, Whole, profile_options, refuse_given
+from specsim.commands._options import Integer, Numbers, profile_options, refuse_given
 from specsim.engines import ENGINES, Engine, Schedule, gamma_at, largest, merged
 
 if TYPE_CHECKING:
-    from specsim.load import AtLoad
+    from specsim.batching.point import BatchPoint
 
 
 @click.command(
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--context",
-    type=Whole(),
+    type=Integer(),
     help="Tokens in the cache of each request. [default: the smallest in the profile, or 512]",
 )
 @click.option(
-    "--most", type=Whole(1), default=256, show_default=True, help="Largest batch to plan for."
+    "--most", type=Integer(1), default=256, show_default=True, help="Largest batch to plan for."
 )
 @click.option(
     "--batch",
-    type=Whole(1),
+    type=Integer(1),
     default=1,
     show_default=True,
     help="Batch of the one draft length that sglang and llama.cpp take.",
 )
-@click.option("--gamma-max", type=Whole(1), help="Longest draft. [default: 16, or as measured]")
+@click.option("--gamma-max", type=Integer(1), help="Longest draft. [default: 16, or as measured]")
 @click.option(
     "--model", help="The draft's name or path for the engine. [default: as in the profile]"
 )
@@ -96,10 +96,10 @@ def _draft_name(engine: str, chosen: Engine, model: str | None, load: Load) -> s
 
 def _schedule(load: Load, context: int, most: int) -> Schedule:
     """The best gamma of every batch, as far as batches can be priced."""
-    from specsim.load import best_of_cell
-    from specsim.load_cost import CellUnavailableError
+    from specsim.batching.cost import CellUnavailableError
+    from specsim.batching.point import best_of_cell
 
-    cells: list[AtLoad] = []
+    cells: list[BatchPoint] = []
     for batch in range(1, most + 1):
         try:
             cells.append(best_of_cell(load.gains, load.cost, batch, context, load.gamma_max))

@@ -10,8 +10,8 @@ import click
 
 from specsim.commands._load import ONLY_BY_LOAD, load_options, optimize_by_load
 from specsim.commands._options import (
-    Whole,
-    WholeRange,
+    Integer,
+    IntegerRange,
     cost_options,
     format_option,
     from_numbers,
@@ -50,20 +50,20 @@ class _Optimize(SchemeGroup):
 @profile_options
 @click.option(
     "--batch",
-    type=WholeRange(1),
+    type=IntegerRange(1),
     help="Requests that share iterations: the best length of each. "
     "[default: as in the profile, or 1,2,4,...,256]",
 )
 @click.option(
     "--context",
-    type=WholeRange(),
+    type=IntegerRange(),
     help="Tokens in the cache of each request. [default: as in the profile, or 512,4096]",
 )
 @load_options
 @click.option("--figure", type=click.Path(path_type=Path), help="Heat map to write, a PNG.")
 @click.option(
     "--gamma-max",
-    type=Whole(),
+    type=Integer(),
     default=64,
     help="Longest draft to consider. [default: 64; by load 16, or as far as measured]",
 )
@@ -109,7 +109,7 @@ def command(
         click.echo(render(rows[0] if len(rows) == 1 else rows, output_format, "best draft length"))
         return
     refuse_given(["temperature"], "needs --profile")
-    from specsim.decide import optimize
+    from specsim.optimizers.gamma import optimize
 
     result = optimize(**from_numbers(numbers), gamma_max=gamma_max)
     click.echo(render(asdict(result), output_format, "best draft length"))

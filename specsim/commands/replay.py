@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from specsim.checks import InvalidArgumentError
-from specsim.commands._options import Number, WholeRange, format_option, read_verify, verify_options
+from specsim.commands._options import (
+    IntegerRange,
+    Number,
+    format_option,
+    read_verify,
+    verify_options,
+)
 
 if TYPE_CHECKING:
     from specsim.traces import Trace
@@ -23,7 +29,7 @@ _FIRST_GAMMA = 5
 )
 @click.argument("trace", type=click.Path(path_type=Path))
 @click.option(
-    "--gamma", type=WholeRange(), default="1:16", show_default=True, help="Draft lengths."
+    "--gamma", type=IntegerRange(), default="1:16", show_default=True, help="Draft lengths."
 )
 @click.option(
     "--greedy",
@@ -54,7 +60,7 @@ def command(
     The trace has one row per token of text drawn from the target (columns request, position,
     logp_target, logp_draft).  Calls are counted for requests exactly as long as the trace's.
     """
-    from specsim.predict.replay import replay
+    from specsim.predict.replay.fixed_gamma import replay
     from specsim.report.tables import render
     from specsim.traces import read_trace
 
@@ -83,7 +89,7 @@ def _adaptive_row(
     price: Callable[[int], float] | None,
 ) -> dict[str, Any]:
     """The row of a policy whose draft lengths stay in 1..gamma_max."""
-    from specsim.predict.policy_replay import replay_policy
+    from specsim.predict.replay.policy import replay_policy
     from specsim.schemes.adaptive import EstimateAlpha, GrowShrink
 
     if name == "estimate" and c is None:

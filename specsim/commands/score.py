@@ -9,7 +9,7 @@ import click
 
 from specsim.checks import InvalidArgumentError
 from specsim.commands._models import load_models, pair_options, progress_bar, typed
-from specsim.commands._options import Number, Whole, format_option
+from specsim.commands._options import Integer, Number, format_option
 
 
 @click.command(
@@ -23,11 +23,11 @@ from specsim.commands._options import Number, Whole, format_option
     help="Text to score: one a line, or .jsonl with the key prompt. [default: held-out modules]",
 )
 @click.option("--temperature", type=Number(0), default=1.0, show_default=True, help="Temperature.")
-@click.option("--top-k", type=Whole(1), help="Keep the k most probable tokens.")
+@click.option("--top-k", type=Integer(1), help="Keep the k most probable tokens.")
 @click.option("--top-p", type=Number(0, 1), help="Keep the most probable tokens up to p.")
-@click.option("--requests", type=Whole(1), default=128, show_default=True, help="Texts, at most.")
+@click.option("--requests", type=Integer(1), default=128, show_default=True, help="Texts, at most.")
 @click.option(
-    "--tokens", type=Whole(2), default=128, show_default=True, help="Tokens of a text, at most."
+    "--tokens", type=Integer(2), default=128, show_default=True, help="Tokens of a text, at most."
 )
 @click.option(
     "--out",
@@ -54,7 +54,7 @@ def command(
 
     From them every deferral rule (Chow, ChowLog, Diff, DiffLog, Opt, OptLog, BildStar) can be
     judged at every threshold afterwards.  Rules that cut single tokens (TokenV1, TokenV2,
-    TokenV3, TopBeta, Lossy, LossyStar; lenience l is Lossy with strictness 1 - l) are measured
+    TokenV3, TopBeta, Lossy, LossyStar; lenience l is Lossy with looseness 1 - l) are measured
     now, at a fixed grid of thresholds, deciding on probabilities at temperature 1.
     """
     from specsim.report.tables import render
@@ -64,9 +64,9 @@ def command(
     if not out.parent.is_dir():
         raise InvalidArgumentError(f"--out {out}: no such folder {out.parent}")
     pair = load_models(given)
-    from calibrate.prompts import find_prompts
-    from calibrate.sampling import Sampling
-    from calibrate.score import ScoreError, score, write_positions
+    from calibrate.measure.score import ScoreError, score, write_positions
+    from calibrate.models.prompts import find_prompts
+    from calibrate.models.sampling import Sampling
     from specsim.frontier import read_positions
 
     sampling = Sampling(temperature, top_k, top_p)

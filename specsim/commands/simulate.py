@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from specsim.commands._options import Whole
+from specsim.commands._options import Integer
 from specsim.commands._schemes import (
     SchemeGroup,
     build,
@@ -24,7 +24,7 @@ class _Simulate(SchemeGroup):
             0,
             click.Option(
                 ["--blocks"],
-                type=Whole(1),
+                type=Integer(1),
                 default=1_000_000,
                 show_default=True,
                 help="Blocks of the long run.",
@@ -33,14 +33,14 @@ class _Simulate(SchemeGroup):
         command.params.insert(
             1,
             click.Option(
-                ["--tokens"], type=Whole(1), help="Instead: requests of exactly so many tokens."
+                ["--tokens"], type=Integer(1), help="Instead: requests of exactly so many tokens."
             ),
         )
         command.params.insert(
             2,
             click.Option(
                 ["--requests"],
-                type=Whole(2),
+                type=Integer(2),
                 default=10_000,
                 show_default=True,
                 help="Requests, with --tokens.",
@@ -49,7 +49,7 @@ class _Simulate(SchemeGroup):
         command.params.insert(
             3,
             click.Option(
-                ["--seed"], type=Whole(), default=0, show_default=True, help="Random seed."
+                ["--seed"], type=Integer(), default=0, show_default=True, help="Random seed."
             ),
         )
         return command

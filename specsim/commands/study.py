@@ -41,14 +41,14 @@ def command(name: str, out: Path, profile: Path | None, measure: bool, output_fo
 
     from specsim.report.tables import render
     from studies import STUDIES
-    from studies.study import SHIPPED, Measured
-    from studies.write import write
+    from studies.common.study import SHIPPED, Measured
+    from studies.common.write import write
 
     if name not in (*STUDIES, "all"):
         raise InvalidArgumentError(f"NAME must be one of {', '.join(STUDIES)} or all, got {name}")
     make_folder(out)
     if measure:
-        from studies.measure import measure_all
+        from studies.common.measure import measure_all
 
         profile = measure_all(profile, out)
     measured = Measured.at(profile or SHIPPED)

@@ -13,10 +13,10 @@ from specsim.checks import InvalidArgumentError
 from specsim.commands import _load_check, _scheme_check
 from specsim.commands._models import load_models, progress_bar, resumable
 from specsim.commands._options import (
+    Integer,
+    IntegerRange,
     Number,
     Numbers,
-    Whole,
-    WholeRange,
     format_option,
     refuse_given,
 )
@@ -52,14 +52,14 @@ _MEDIAN, _WORST, _SCHEME_MEDIAN = 0.05, 0.12, 0.08
 @click.command(epilog="Example: specsim validate profile.json --gamma 1:8 --requests 12")
 @click.argument("profile", type=click.Path(path_type=Path))
 @click.option(
-    "--gamma", type=WholeRange(1), help="Draft lengths. [default: 1 to the profile's longest]"
+    "--gamma", type=IntegerRange(1), help="Draft lengths. [default: 1 to the profile's longest]"
 )
 @click.option(
     "--temperature", type=Number(0), help="One of the profile's temperatures. [default: all]"
 )
 @click.option(
     "--requests",
-    type=Whole(2),
+    type=Integer(2),
     help="Requests on each set of prompts, at most. [default: 12, with --scheme 6; with --forced "
     "turns of each cell, 8; draft lengths that are clearly slower have fewer]",
 )
@@ -103,10 +103,10 @@ _MEDIAN, _WORST, _SCHEME_MEDIAN = 0.05, 0.12, 0.08
     help="Check what batches cost instead: decode them with acceptance drawn, not tested.",
 )
 @click.option(
-    "--batch", type=WholeRange(1), help="Batches for --forced. [default: as in the profile]"
+    "--batch", type=IntegerRange(1), help="Batches for --forced. [default: as in the profile]"
 )
 @click.option(
-    "--context", type=WholeRange(1), help="Contexts for --forced. [default: as in the profile]"
+    "--context", type=IntegerRange(1), help="Contexts for --forced. [default: as in the profile]"
 )
 @click.option(
     "--alpha",
@@ -120,11 +120,11 @@ _MEDIAN, _WORST, _SCHEME_MEDIAN = 0.05, 0.12, 0.08
 )
 @click.option("--device", default=None, help="cpu, cuda, ... [default: the profile's]")
 @click.option(
-    "--threads", type=Whole(1), default=None, help="CPU threads. [default: the profile's]"
+    "--threads", type=Integer(1), default=None, help="CPU threads. [default: the profile's]"
 )
 @click.option("--trust-remote-code", is_flag=True, help="Run the code that comes with the models.")
 @click.option(
-    "--seed", type=Whole(), default=0, show_default=True, help="Random seed of the decoders."
+    "--seed", type=Integer(), default=0, show_default=True, help="Random seed of the decoders."
 )
 @format_option
 def command(
@@ -175,7 +175,7 @@ def command(
     if output_format in ("table", "markdown"):
         shown = [{name: row[name] for name in _FOR_PEOPLE} for row in rows]
     click.echo(render(shown, output_format, "predicted and measured"))
-    from calibrate.validate import check_counts
+    from calibrate.validate.speedups import check_counts
 
     judged = check_speedups(rows, _or(median_tolerance, _MEDIAN), _or(tolerance, _WORST))
     return _end([*check_counts(rows), *judged])
@@ -269,7 +269,7 @@ def run(
 
     Requests that were decoded are kept until all are: a run that was killed goes on where it was.
     """
-    from specsim.predict.choice import Workload
+    from specsim.optimizers.workload import Workload
     from specsim.profiles import read_profile
 
     profile = read_profile(path)
@@ -289,7 +289,7 @@ def run(
             "threads": given["threads"] or profile.hardware.threads,
         }
     )
-    from calibrate.validate import Check, validate
+    from calibrate.validate.speedups import Check, validate
 
     checks = [
         Check.find(workload, name == "calibration", prompts, pair.target.tokenizer, requests)

@@ -149,7 +149,7 @@ class Comparison:
             name: SweptRule(sweep, tv, draft, target)
             for name, sweep in sweeps(positions, decide_on).items()
         }
-        rules["SpecDecoding"] = FixedRule({"": Outcome(tv, target)})
+        rules["Lossless"] = FixedRule({"": Outcome(tv, target)})
         rules |= {name: FixedRule(settings) for name, settings in positions.fixed(loss).items()}
         best = SweptRule(optimum(tv, draft, target), tv, draft, target)
         return Comparison(positions, loss, rules, best, prices)

@@ -18,16 +18,16 @@ from specsim.checks import (
     Ints,
     InvalidArgumentError,
     UnsupportedError,
+    integer,
     numbers,
     probabilities,
-    whole,
 )
 from specsim.cost import Cost, MeasuredVerify
 from specsim.formulas import tokens_per_call
 from specsim.laws import Run
 
 if TYPE_CHECKING:
-    from specsim.predict.choice import Workload
+    from specsim.optimizers.workload import Workload
 
 DRAFT = "draft"
 
@@ -50,7 +50,7 @@ class BlockPrices:
                 f"block prices must be > 0, and 1 at gamma = 0, got {blocks.tolist()}"
             )
         object.__setattr__(self, "blocks", blocks)
-        needed = 1 if self.gamma is None else whole("gamma", self.gamma, low=1)
+        needed = 1 if self.gamma is None else integer("gamma", self.gamma, low=1)
         if needed >= blocks.size:
             raise UnsupportedError(
                 f"blocks are priced up to gamma = {blocks.size - 1}, {needed} asked for"
@@ -62,7 +62,7 @@ class BlockPrices:
 
         Up to ``gamma_max``, or as far as verification was measured, or just to ``gamma``.
         """
-        longest = whole("gamma_max", gamma_max) if gamma is None else whole("gamma", gamma)
+        longest = integer("gamma_max", gamma_max) if gamma is None else integer("gamma", gamma)
         if gamma is None and isinstance(cost.verify, MeasuredVerify):
             longest = min(longest, cost.verify.longest - 1)
         lengths = np.arange(longest + 1)

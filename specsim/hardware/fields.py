@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from specsim.checks import InvalidArgumentError, whole
+from specsim.checks import InvalidArgumentError, integer
 
 Config = Mapping[str, Any]
 
@@ -14,7 +14,7 @@ def count(config: Config, *names: str, default: int | None = None, low: int = 1)
     """The first of ``names`` that the config sets, a whole number; null counts as not set."""
     for name in names:
         if config.get(name) is not None:
-            return whole(f"config field {name}", config[name], low=low)
+            return integer(f"config field {name}", config[name], low=low)
     if default is None:
         model = config.get("model_type", "this model")
         raise InvalidArgumentError(f"the config of {model} has no field {' or '.join(names)}")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from specsim.checks import InvalidArgumentError, UnsupportedError, number, whole
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer, number
 from specsim.cost import Cost, MeasuredVerify
 from specsim.hardware.accelerators import Accelerator
 from specsim.hardware.shapes import Shape
@@ -76,9 +76,9 @@ def expected_experts(experts: int, experts_per_token: int, tokens: int) -> float
     neighbouring tokens choose alike; both touch fewer (1 - (1 - x)^m is concave in x), so this
     counts too much traffic rather than too little.
     """
-    experts = whole("experts", experts, low=1)
-    share = whole("experts per token", experts_per_token, high=experts) / experts
-    return experts * (1.0 - (1.0 - share) ** whole("tokens", tokens))
+    experts = integer("experts", experts, low=1)
+    share = integer("experts per token", experts_per_token, high=experts) / experts
+    return experts * (1.0 - (1.0 - share) ** integer("tokens", tokens))
 
 
 def roofline(
@@ -99,8 +99,8 @@ def roofline(
     The precision is the shape's (``Shape.at``).  Raises UnsupportedError where the accelerator
     has no units for its number type, or too little memory.
     """
-    new_tokens, batch = whole("new tokens", new_tokens, low=1), whole("batch", batch, low=1)
-    context = whole("context", context)
+    new_tokens, batch = integer("new tokens", new_tokens, low=1), integer("batch", batch, low=1)
+    context = integer("context", context)
     encoder_context = _encoder_context(shape, encoder_context)
     needed = memory_needed_bytes(shape, batch, context + new_tokens, encoder_context)
     if needed > accelerator.memory:
@@ -126,7 +126,7 @@ def memory_needed_bytes(
     shape: Shape, batch: int = 1, context: int = 0, encoder_context: int = 0
 ) -> float:
     """Bytes of the weights and of a KV cache with ``context`` tokens in each of its sequences."""
-    batch, context = whole("batch", batch, low=1), whole("context", context)
+    batch, context = integer("batch", batch, low=1), integer("context", context)
     encoder_context = _encoder_context(shape, encoder_context)
     precision = shape.precision
     layers = cache = 0.0
@@ -155,7 +155,7 @@ def roofline_cost(
     Each run is priced alone on the accelerator at the same batch and context; host time is
     unknown to a roofline, so the overheads are zero.
     """
-    longest = whole("longest", longest, low=1)
+    longest = integer("longest", longest, low=1)
 
     def seconds(model: Shape, new_tokens: int) -> float:
         return roofline(
@@ -197,4 +197,4 @@ def _encoder_context(shape: Shape, encoder_context: int) -> int:
             f"encoder_context must be 0 for {shape.model_type}, which has no encoder, "
             f"got {encoder_context}"
         )
-    return whole("encoder_context", encoder_context)
+    return integer("encoder_context", encoder_context)

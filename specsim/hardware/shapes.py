@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from specsim.checks import InvalidArgumentError, UnsupportedError, number, whole
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer, number
 
 NUMBER_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "fp8": 1.0, "int8": 1.0}
 _DTYPES = ("float32", "bfloat16", "float16")
@@ -128,7 +128,7 @@ class Layer:
     expert_weights: int = 0
 
     def __post_init__(self) -> None:
-        whole("experts per token", self.experts_per_token, high=self.experts)
+        integer("experts per token", self.experts_per_token, high=self.experts)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.checks import Floats, UnsupportedError
-from specsim.predict.replay import Replay, replay
-from specsim.predict.tally import Kind, Tally
-from specsim.profiles import Overhead, RunTime, Whom
+from specsim.predict.replay.fixed_gamma import Replay, replay
+from specsim.predict.replay.run_counts import RunCounts, RunKind
+from specsim.profiles import Overhead, Role, RunTime
 from specsim.traces import Trace
 
 _BOOTSTRAP_DRAWS = 1000
@@ -34,7 +34,7 @@ class RunTimes:
     seconds: Floats  # (N, C)
 
     @staticmethod
-    def of(run_times: Sequence[RunTime], model: Whom, follows: Whom | None = None) -> RunTimes:
+    def of(run_times: Sequence[RunTime], model: Role, follows: Role | None = None) -> RunTimes:
         """The table of one model's rows; with ``follows``, of its runs after that model's."""
         rows = [
             row
@@ -77,10 +77,10 @@ class RunPrices:
     flat_s : seconds a run of drafters without a model, whatever it reads
     """
 
-    tables: Mapping[Kind, RunTimes]
+    tables: Mapping[RunKind, RunTimes]
     flat_s: Mapping[str, float]
 
-    def seconds(self, runs: Tally, context: float) -> float:
+    def seconds(self, runs: RunCounts, context: float) -> float:
         """Expected seconds of all runs, at a mean number of tokens in the cache."""
         total = 0.0
         for kind, count in runs.counts.items():

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.random import Generator
 
 from specsim.acceptance import Acceptance
-from specsim.checks import Floats, number, whole
+from specsim.checks import Floats, integer, number
 from specsim.cost import Cost
 from specsim.laws import TARGET, BlockLaw, Run
 from specsim.predict import renewal
@@ -99,7 +99,7 @@ def simulate(
     An adaptive scheme runs in ``CHAINS`` chains, whose first quarter is dropped so that the start
     is forgotten; its blocks are those that remain.
     """
-    blocks = whole("blocks", blocks, low=1)
+    blocks = integer("blocks", blocks, low=1)
     if isinstance(source, BlockLaw):
         each = -(-blocks // REPLICATES)
         table = _by_outcome(source, cost, plain)
@@ -127,7 +127,7 @@ def simulate_requests(
     plain: BlockLaw = _PLAIN,
 ) -> Requests:
     """``requests`` requests of exactly ``tokens`` tokens each, block after block."""
-    tokens, requests = whole("tokens", tokens, low=1), whole("requests", requests, low=2)
+    tokens, requests = integer("tokens", tokens, low=1), integer("requests", requests, low=2)
     if isinstance(source, BlockLaw):
         draws = _law_blocks(source, cost, rng, requests, plain)
     else:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, whole
+from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, integer
 from specsim.cost import Cost
 from specsim.laws import TARGET, BlockLaw
 from specsim.schemes.plain import PlainDecoding
@@ -109,7 +109,7 @@ def expected_blocks(law: BlockLaw, tokens: int) -> float:
 
     u_j is the probability that a block starts after exactly j tokens.
     """
-    size = whole("tokens", tokens, low=1)
+    size = integer("tokens", tokens, low=1)
     backwards = _positive_token_law(law)[1:][::-1]
     starts = np.zeros(size)
     starts[0] = 1.0
@@ -124,7 +124,7 @@ def calls_law(law: BlockLaw, tokens: int) -> Floats:
 
     Raises UnsupportedError for a law whose blocks hold any other number of target runs than one.
     """
-    size = whole("tokens", tokens, low=1)
+    size = integer("tokens", tokens, low=1)
     step = _positive_token_law(law)
     if not (law.cost_by_outcome(lambda run: float(run.model == TARGET)) == 1).all():
         raise UnsupportedError("the law of calls needs one target run in every block")

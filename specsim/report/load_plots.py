@@ -17,7 +17,7 @@ from specsim.report.plots import BLACK, GREY, STYLE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from specsim.load import AtLoad
+    from specsim.batching.point import BatchPoint
 
 # Columns that have room for a number each; beyond, labels are thinned out and cells with the same
 # gamma share one number.
@@ -29,7 +29,7 @@ _COLOURS = "RdBu"
 _DARK = 0.85
 
 
-def best_by_load(panels: Mapping[str, Sequence[AtLoad]]) -> Figure:
+def best_by_load(panels: Mapping[str, Sequence[BatchPoint]]) -> Figure:
     """One panel a name: batch to the right, context upwards, colour the speedup.
 
     The best gamma stands in each cell, 0 where speculation is better off; cells that could not be
@@ -76,7 +76,7 @@ def best_by_load(panels: Mapping[str, Sequence[AtLoad]]) -> Figure:
 
 def _panel(
     axis: Any,
-    cells: Sequence[AtLoad],
+    cells: Sequence[BatchPoint],
     batches: Sequence[int],
     contexts: Sequence[float],
     norm: Normalize,
@@ -107,7 +107,7 @@ def _panel(
     axis.tick_params(length=0)
 
 
-def _runs(cells: Sequence[AtLoad], alone: bool) -> list[list[AtLoad]]:
+def _runs(cells: Sequence[BatchPoint], alone: bool) -> list[list[BatchPoint]]:
     """Neighbours of one context and gamma, which share a number; or every cell alone."""
     groups = groupby(cells, key=lambda c: (c.context, c.gamma, c.batch if alone else None))
     return [list(group) for _, group in groups]

@@ -23,16 +23,16 @@ from specsim.rules.lossy import (
     Lenient,
     LenientRedraw,
     LenientScaledResidual,
+    Lossless,
     Lossy,
     LossyStar,
-    SpecDecoding,
 )
 from specsim.rules.token import TokenV1, TokenV2, TokenV3
 
 RULES: dict[str, type[Rule]] = {
     rule.__name__: rule
     for rule in (
-        SpecDecoding,
+        Lossless,
         Lenient,
         LenientScaledResidual,
         LenientRedraw,
@@ -74,12 +74,12 @@ __all__ = [
     "Lenient",
     "LenientRedraw",
     "LenientScaledResidual",
+    "Lossless",
     "Lossy",
     "LossyStar",
     "Opt",
     "OptLog",
     "Rule",
-    "SpecDecoding",
     "TokenV1",
     "TokenV2",
     "TokenV3",

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from array_api_compat import array_namespace
 
-from specsim.checks import number, probability, whole
+from specsim.checks import integer, number, probability
 from specsim.rules.base import (
     Array,
     DecidingRule,
@@ -34,7 +34,7 @@ class GreedyMatch(Rule):
 
     bonus_needs_draft: ClassVar[bool] = False
 
-    def target(self, rows: Distributions) -> Array:
+    def pi(self, rows: Distributions) -> Array:
         return one_hot_top(rows.p)
 
     def accepted_at(self, rows: Distributions, tokens: Array) -> Array:
@@ -55,7 +55,7 @@ class _AcceptSetRule(DecidingRule):
     def acceptable_at(self, p: Array, tokens: Array) -> Array:
         """Are these tokens in A?  Shape (...), bool."""
 
-    def target(self, rows: Distributions) -> Array:
+    def pi(self, rows: Distributions) -> Array:
         xp = array_namespace(rows.p)
         p = self.decision_p(rows)
         kept = xp.where(self.acceptable(p), rows.q, 0.0)
@@ -106,7 +106,7 @@ class TopBeta(_AcceptSetRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "beta", whole("beta", self.beta, low=1))
+        object.__setattr__(self, "beta", integer("beta", self.beta, low=1))
         object.__setattr__(self, "tau", number("tau", self.tau, low=0.0))
 
     def acceptable(self, p: Array) -> Array:

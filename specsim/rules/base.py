@@ -129,13 +129,13 @@ class Rule(ABC):
     bonus_needs_draft: ClassVar[bool] = True
 
     @abstractmethod
-    def target(self, rows: Distributions) -> Array:
+    def pi(self, rows: Distributions) -> Array:
         """pi, shape (..., V); non-negative, and not always summing to one."""
 
     def accepted(self, rows: Distributions) -> Array:
         """min(q, pi), shape (..., V): P(the draft token is v, and accepted)."""
         xp = array_namespace(rows.p)
-        return xp.minimum(rows.q, self.target(rows))
+        return xp.minimum(rows.q, self.pi(rows))
 
     def accepted_at(self, rows: Distributions, tokens: Array) -> Array:
         """min(q, pi) at one token of each row, shape (...), without computing the others."""
@@ -150,7 +150,7 @@ class Rule(ABC):
     def excess(self, rows: Distributions) -> Array:
         """max(0, pi - q), shape (..., V): the residual before it is normalised."""
         xp = array_namespace(rows.p)
-        return xp.maximum(self.target(rows), rows.q) - rows.q
+        return xp.maximum(self.pi(rows), rows.q) - rows.q
 
     def residual(self, rows: Distributions) -> Array:
         """Law of the token that replaces a rejected one, shape (..., V); p where it is zero."""
@@ -171,7 +171,7 @@ class Rule(ABC):
         Algorithm 4 draws it from pi, which is no distribution under some rules.  There it is m,
         as everywhere else: so the law of a text does not depend on where its blocks ended.
         """
-        return self.target(rows) if self.sums_to_one else self.emitted(rows)
+        return self.pi(rows) if self.sums_to_one else self.emitted(rows)
 
     def replacement(self, rows: Distributions, whole: Array) -> Array:
         """Weights (..., V), not normalised, of the token after the accepted ones.
@@ -182,7 +182,7 @@ class Rule(ABC):
         if self.sums_to_one:
             # max(0, pi - q) with q = 0 is the bonus: one target for both.
             q = rows.q * xp.astype(~whole, rows.q.dtype)[..., None]
-            weights = xp.maximum(self.target(rows), q) - q
+            weights = xp.maximum(self.pi(rows), q) - q
         else:
             weights = xp.where(whole[..., None], self.bonus(rows), self.excess(rows))
         none = xp.sum(weights, axis=-1, keepdims=True) == 0

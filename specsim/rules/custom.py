@@ -33,7 +33,7 @@ class Custom(Rule):
         # The name, not the address in memory, which differs from run to run.
         return f"Custom({getattr(self.function, '__qualname__', type(self.function).__name__)})"
 
-    def target(self, rows: Distributions) -> Array:
+    def pi(self, rows: Distributions) -> Array:
         pi = self.function(rows.p, rows.q)
         shape = tuple(getattr(pi, "shape", ()))
         if shape != tuple(rows.p.shape):

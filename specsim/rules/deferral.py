@@ -46,7 +46,7 @@ class DeferralRule(DecidingRule):
     def defer(self, rows: Distributions) -> Array:
         """delta, shape (...), bool: take the target's row?"""
 
-    def target(self, rows: Distributions) -> Array:
+    def pi(self, rows: Distributions) -> Array:
         # As eq. 6 stands: exact for a delta of 0 or 1, and twice as fast as a choice by it.
         delta = array_namespace(rows.p).astype(self.defer(rows), rows.p.dtype)[..., None]
         return (1 - delta) * rows.q + delta * rows.p

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from specsim.checks import Floats, InvalidArgumentError, number, probability, whole
+from specsim.checks import Floats, InvalidArgumentError, integer, number, probability
 from specsim.rules.base import Distributions, Rule
 from specsim.rules.deferral import DeferralRule, DraftDeferralRule
 
@@ -64,7 +64,7 @@ def speculative(
     The law of the text is the product of the rule's emitted laws m along it, whatever gamma.  A
     last block that runs past the end is cut.
     """
-    gamma, length = whole("gamma", gamma), whole("length", length)
+    gamma, length = integer("gamma", gamma), integer("length", length)
     text, draft_runs, reads = prompt, 0, []
     while len(text) < len(prompt) + length:
         block, runs = speculative_block(rule, target, draft, text, gamma, choose)
@@ -111,7 +111,7 @@ def token_cascade(
     After ``window`` tokens of the draft in a row the next one comes from the target, unasked
     (E.1).  Each run of the target reads all that came since its last one.
     """
-    length, window = whole("length", length), whole("window", window)
+    length, window = integer("length", length), integer("window", window)
     text, draft_runs, reads = prompt, 0, []
     unread = 1
     while len(text) < len(prompt) + length:
@@ -140,7 +140,7 @@ def oracle_cascade(
 
     Slower than either model alone: it shows what a rule could do, not what it saves.
     """
-    length = whole("length", length)
+    length = integer("length", length)
     text = prompt
     for _ in range(length):
         rows = Distributions(target(text), draft(text))
@@ -161,7 +161,7 @@ def sequence_cascade(
 
     Narasimhan24 eq. 1 is the sum of log probabilities with threshold log(1 - t).
     """
-    length = whole("length", length, low=1)
+    length = integer("length", length, low=1)
     text = prompt
     logs = np.zeros(length)
     for position in range(length):

@@ -12,12 +12,12 @@ from specsim.rules.base import Array, Distributions, Rule, at
 
 
 @dataclass(frozen=True)
-class SpecDecoding(Rule):
+class Lossless(Rule):
     """pi = p: the output law is the target's own (Leviathan23 Algorithm 1 and A.1)."""
 
     bonus_needs_draft: ClassVar[bool] = False
 
-    def target(self, rows: Distributions) -> Array:
+    def pi(self, rows: Distributions) -> Array:
         return rows.p
 
     def accepted_at(self, rows: Distributions, tokens: Array) -> Array:
@@ -51,7 +51,7 @@ class Lenient(_LenientRule):
     m(x) <= p(x) / l for every x (Leviathan23 A.4).
     """
 
-    def target(self, rows: Distributions) -> Array:
+    def pi(self, rows: Distributions) -> Array:
         xp = array_namespace(rows.p)
         return xp.maximum(self.accepted(rows), rows.p)
 
@@ -63,7 +63,7 @@ class LenientScaledResidual(_LenientRule):
     pi = min(q, p / l) + max(0, p - l q), one of the many that give this residual.
     """
 
-    def target(self, rows: Distributions) -> Array:
+    def pi(self, rows: Distributions) -> Array:
         return self.accepted(rows) + self.excess(rows)
 
     def excess(self, rows: Distributions) -> Array:
@@ -80,7 +80,7 @@ class LenientRedraw(_LenientRule):
     ``target`` is the accepted part only, and its residual is p.
     """
 
-    def target(self, rows: Distributions) -> Array:
+    def pi(self, rows: Distributions) -> Array:
         return self.accepted(rows)
 
     def excess(self, rows: Distributions) -> Array:
@@ -91,27 +91,27 @@ class LenientRedraw(_LenientRule):
 class Lossy(Rule):
     """pi = max(min(q, p / (1 - a)), p / b), 0 <= a < 1, b >= 1 - a (Narasimhan24 Lemma 3).
 
-    strictness : a; the larger, the looser, whatever the word says
+    looseness : a; the larger, the looser, whatever the word says
     scale : b.  The usual heuristic b = 1 makes sum pi >= 1, so that m is neither pi nor
         norm(pi) (errata).  A large b leaves no residual although tokens are rejected: then p.
     """
 
     sums_to_one: ClassVar[bool] = False
-    strictness: float
+    looseness: float
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        strictness = _strictness(self.strictness)
-        object.__setattr__(self, "strictness", strictness)
-        object.__setattr__(self, "scale", number("scale", self.scale, low=1 - strictness))
+        looseness = _looseness(self.looseness)
+        object.__setattr__(self, "looseness", looseness)
+        object.__setattr__(self, "scale", number("scale", self.scale, low=1 - looseness))
 
-    def target(self, rows: Distributions) -> Array:
+    def pi(self, rows: Distributions) -> Array:
         xp = array_namespace(rows.p)
-        return xp.maximum(_capped(rows.p, rows.q, 1 - self.strictness), rows.p / self.scale)
+        return xp.maximum(_capped(rows.p, rows.q, 1 - self.looseness), rows.p / self.scale)
 
     def accepted_at(self, rows: Distributions, tokens: Array) -> Array:
         # p / b never decides here, since b >= 1 - a.
-        return _capped(at(rows.p, tokens), at(rows.q, tokens), 1 - self.strictness)
+        return _capped(at(rows.p, tokens), at(rows.q, tokens), 1 - self.looseness)
 
 
 @dataclass(frozen=True)
@@ -123,20 +123,20 @@ class LossyStar(Rule):
     rejected (R = 0) and q misses a token of p, b is infinite and pi = q.
     """
 
-    strictness: float
+    looseness: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "strictness", _strictness(self.strictness))
+        object.__setattr__(self, "looseness", _looseness(self.looseness))
 
-    def target(self, rows: Distributions) -> Array:
+    def pi(self, rows: Distributions) -> Array:
         xp = array_namespace(rows.p)
         return xp.maximum(
-            _capped(rows.p, rows.q, 1 - self.strictness),
+            _capped(rows.p, rows.q, 1 - self.looseness),
             rows.p * self.inverse_scale(rows)[..., None],
         )
 
     def accepted_at(self, rows: Distributions, tokens: Array) -> Array:
-        return _capped(at(rows.p, tokens), at(rows.q, tokens), 1 - self.strictness)
+        return _capped(at(rows.p, tokens), at(rows.q, tokens), 1 - self.looseness)
 
     def inverse_scale(self, rows: Distributions) -> Array:
         """1 / b in [0, 1], shape (...).
@@ -147,7 +147,7 @@ class LossyStar(Rule):
         """
         xp = array_namespace(rows.p)
         p, q = rows.p, rows.q
-        rejected = xp.sum(q - _capped(p, q, 1 - self.strictness), axis=-1, keepdims=True)
+        rejected = xp.sum(q - _capped(p, q, 1 - self.looseness), axis=-1, keepdims=True)
         # q / (p + q) sorts as q / p does, and never overflows.
         order = xp.argsort(q / _nonzero(p + q), axis=-1)
         mass_p, mass_q = (
@@ -160,11 +160,11 @@ class LossyStar(Rule):
         return xp.min(scales, axis=-1)
 
 
-def _strictness(value: float) -> float:
-    strictness = number("strictness", value, low=0.0)
-    if strictness >= 1:
-        raise InvalidArgumentError(f"strictness must be in [0, 1), got {strictness:g}")
-    return strictness
+def _looseness(value: float) -> float:
+    looseness = number("looseness", value, low=0.0)
+    if looseness >= 1:
+        raise InvalidArgumentError(f"looseness must be in [0, 1), got {looseness:g}")
+    return looseness
 
 
 def _capped(p: Array, q: Array, factor: float) -> Array:

@@ -55,7 +55,7 @@ class _TokenRule(DecidingRule):
         xp = array_namespace(rows.q)
         return xp.copysign(rows.q, self.score(rows) - self.bound(rows)[..., None])
 
-    def target(self, rows: Distributions) -> Array:
+    def pi(self, rows: Distributions) -> Array:
         xp = array_namespace(rows.p)
         deferred = (rows.q - self._signed(rows)) / 2
         return rows.q - deferred + xp.sum(deferred, axis=-1, keepdims=True) * rows.p

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array_api_compat import array_namespace
 
-from specsim.checks import InvalidArgumentError, number, probability, whole
+from specsim.checks import InvalidArgumentError, integer, number, probability
 from specsim.rules.base import Array, kth_largest, one_hot_top
 
 # Below this, logits over temperature leave the range of float32.
@@ -30,7 +30,7 @@ def probabilities(
     temperature = number("temperature", temperature, low=0.0)
     if 0 < temperature < _COLDEST:
         raise InvalidArgumentError(f"temperature must be 0 or >= {_COLDEST:g}, got {temperature:g}")
-    top_k = whole("top_k", top_k, low=1) if top_k is not None else None
+    top_k = integer("top_k", top_k, low=1) if top_k is not None else None
     top_p = probability("top_p", top_p) if top_p is not None else None
     if logits.dtype.itemsize < 4:
         logits = xp.astype(logits, xp.float32)

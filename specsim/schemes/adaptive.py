@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from specsim.acceptance import Acceptance
-from specsim.checks import Floats, UnsupportedError, number, probability, whole
+from specsim.checks import Floats, UnsupportedError, integer, number, probability
 from specsim.laws import BlockLaw, ProposalLaw, Run, verify
 from specsim.schemes import _fields
 
@@ -66,8 +66,8 @@ class GrowShrink:
     gamma_max: int = 64
 
     def __post_init__(self) -> None:
-        gamma_max = whole("gamma_max", self.gamma_max, low=1)
-        gamma_start = whole("gamma_start", self.gamma_start, low=1, high=gamma_max)
+        gamma_max = integer("gamma_max", self.gamma_max, low=1)
+        gamma_start = integer("gamma_start", self.gamma_start, low=1, high=gamma_max)
         _fields.settle(self, gamma_start=gamma_start, gamma_max=gamma_max)
 
     def start(self) -> tuple[State, int]:
@@ -103,7 +103,7 @@ class EstimateAlpha:
             c=number("c", self.c, low=0.0),
             prior=probability("prior", self.prior),
             weight=number("weight", self.weight, low=np.finfo(float).tiny),
-            gamma_max=whole("gamma_max", self.gamma_max, low=1),
+            gamma_max=integer("gamma_max", self.gamma_max, low=1),
         )
 
     def start(self) -> tuple[State, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.acceptance import Acceptance
-from specsim.checks import whole
+from specsim.checks import integer
 from specsim.laws import TARGET, BlockLaw, Run, draft, verify
 from specsim.schemes import _fields
 
@@ -36,12 +36,12 @@ class BeamSearch:
     def __post_init__(self) -> None:
         _fields.acceptance("acceptance", self.acceptance)
         _fields.drafters("drafter", (self.drafter,))
-        beam = whole("beam", self.beam, low=1)
+        beam = integer("beam", self.beam, low=1)
         _fields.settle(
             self,
-            gamma=whole("gamma", self.gamma),
+            gamma=integer("gamma", self.gamma),
             beam=beam,
-            draft_beam=whole("draft_beam", self.draft_beam, low=beam),
+            draft_beam=integer("draft_beam", self.draft_beam, low=beam),
         )
 
     def law(self) -> BlockLaw:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specsim.acceptance import ConstantAcceptance
-from specsim.checks import Floats, InvalidArgumentError, numbers, probability, whole
+from specsim.checks import Floats, InvalidArgumentError, integer, numbers, probability
 from specsim.laws import TARGET, BlockLaw, ProposalLaw, Run, verify
 from specsim.schemes import _fields
 
@@ -81,7 +81,7 @@ class BigLittle:
             self,
             fallback=probability("fallback", self.fallback),
             rollback=probability("rollback", self.rollback),
-            window=whole("window", self.window),
+            window=integer("window", self.window),
         )
 
     def law(self) -> BlockLaw:

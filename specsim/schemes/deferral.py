@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.acceptance import ConstantAcceptance
-from specsim.checks import probability, whole
+from specsim.checks import integer, probability
 from specsim.laws import TARGET, BlockLaw, Run, verify
 from specsim.schemes import _fields
 from specsim.schemes.bild import draft_until_fallback
@@ -40,7 +40,7 @@ class TokenCascade:
     def __post_init__(self) -> None:
         _fields.drafters("drafter", (self.drafter,))
         _fields.settle(
-            self, deferral=probability("deferral", self.deferral), cap=whole("cap", self.cap)
+            self, deferral=probability("deferral", self.deferral), cap=integer("cap", self.cap)
         )
 
     def law(self) -> BlockLaw:
@@ -70,7 +70,7 @@ class SequenceCascade:
         _fields.settle(
             self,
             deferral=probability("deferral", self.deferral),
-            length=whole("length", self.length, low=1),
+            length=integer("length", self.length, low=1),
         )
 
     def law(self) -> BlockLaw:

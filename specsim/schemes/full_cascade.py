@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specsim.acceptance import Acceptance
-from specsim.checks import whole
+from specsim.checks import integer
 from specsim.laws import TARGET, BlockLaw, ProposalLaw, concatenate, draft, propose_at_least, verify
 from specsim.schemes import _fields
 
@@ -49,7 +49,7 @@ class FullCascade:
         _fields.settle(
             self,
             drafters=names,
-            lengths=tuple(tuple(whole("lengths", n) for n in row) for row in self.lengths),
+            lengths=tuple(tuple(integer("lengths", n) for n in row) for row in self.lengths),
             acceptances=tuple(
                 tuple(_fields.acceptance("acceptances", a) for a in row) for row in self.acceptances
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specsim.acceptance import Acceptance
-from specsim.checks import whole
+from specsim.checks import integer
 from specsim.laws import BlockLaw, concatenate, draft, verify
 from specsim.schemes import _fields
 
@@ -15,7 +15,7 @@ class HorizontalCascade:
     """Drafters one after the other, each token by token.
 
     EWIF = (sum_{i=0..n} prod_{j<=i} alpha_j) / (1 + sum_i c_i) (Chen23 Thm 4.1); the best
-    allocation has the drafters in falling order of acceptance (see specsim.allocation).
+    allocation has the drafters in falling order of acceptance (see specsim.optimizers.allocation).
 
     drafters : model names in the order of their positions
     lengths : tokens of each drafter, >= 0; all zero is plain decoding
@@ -33,7 +33,7 @@ class HorizontalCascade:
         _fields.settle(
             self,
             drafters=names,
-            lengths=tuple(whole("lengths", length) for length in self.lengths),
+            lengths=tuple(integer("lengths", length) for length in self.lengths),
             acceptances=tuple(_fields.acceptance("acceptances", a) for a in self.acceptances),
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.acceptance import Acceptance, ConstantAcceptance
-from specsim.checks import whole
+from specsim.checks import integer
 from specsim.laws import BlockLaw, ProposalLaw, Run, verify
 from specsim.schemes import _fields
 
@@ -33,7 +33,7 @@ class OracleGamma:
     def __post_init__(self) -> None:
         _fields.acceptance("acceptance", self.acceptance)
         _fields.drafters("drafter", (self.drafter,))
-        _fields.settle(self, gamma_max=whole("gamma_max", self.gamma_max))
+        _fields.settle(self, gamma_max=integer("gamma_max", self.gamma_max))
 
     def law(self) -> BlockLaw:
         drafted = np.arange(self.gamma_max + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specsim.acceptance import Acceptance
-from specsim.checks import whole
+from specsim.checks import integer
 from specsim.laws import BlockLaw, draft, verify
 from specsim.schemes import _fields
 
@@ -34,7 +34,7 @@ class SpeculativeDecoding:
     def __post_init__(self) -> None:
         _fields.acceptance("acceptance", self.acceptance)
         _fields.drafters("drafter", (self.drafter,))
-        _fields.settle(self, gamma=whole("gamma", self.gamma))
+        _fields.settle(self, gamma=integer("gamma", self.gamma))
 
     def law(self) -> BlockLaw:
         proposal = draft(self.drafter, self.gamma, runs_per_token=not self.one_run)
@@ -63,7 +63,7 @@ class SpecDec:
     def __post_init__(self) -> None:
         _fields.acceptance("acceptance", self.acceptance)
         _fields.drafters("drafter", (self.drafter,))
-        _fields.settle(self, block_size=whole("block_size", self.block_size))
+        _fields.settle(self, block_size=integer("block_size", self.block_size))
 
     def law(self) -> BlockLaw:
         return SpeculativeDecoding(

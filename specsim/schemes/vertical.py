@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specsim.acceptance import Acceptance
-from specsim.checks import whole
+from specsim.checks import integer
 from specsim.laws import BlockLaw, ProposalLaw, draft, propose, propose_at_least, verify
 from specsim.schemes import _fields
 
@@ -92,8 +92,8 @@ def _check(cascade: _Cascade, name: str, counts: Sequence[int]) -> None:
     _fields.same_size("acceptances", cascade.acceptances, len(names), "one per drafter")
     _fields.same_size(name, counts, len(names) - 1, "one per drafter but the last")
     known = tuple(_fields.acceptance("acceptances", a) for a in cascade.acceptances)
-    checked = {name: tuple(whole(name, count) for count in counts)}
-    gamma = whole("gamma", cascade.gamma)
+    checked = {name: tuple(integer(name, count) for count in counts)}
+    gamma = integer("gamma", cascade.gamma)
     _fields.settle(cascade, drafters=names, acceptances=known, gamma=gamma, **checked)
 
 

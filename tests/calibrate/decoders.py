@@ -32,8 +32,8 @@ from calibrate.decode.sequence_cascade import sequence_cascade
 from calibrate.decode.specdec import MaskDrafter, specdec
 from calibrate.decode.speculative import speculative
 from calibrate.decode.token_cascade import token_cascade
-from calibrate.sampling import Sampling
-from calibrate.trace import generator
+from calibrate.measure.trace import generator
+from calibrate.models.sampling import Sampling
 from specsim import rules
 from specsim.rules.executions import sum_log_probability
 from tests.calibrate.imitations import CPU, GREEDY
@@ -192,7 +192,7 @@ def drafted_by(
         job.sampling,
         job.random,
         job.end,
-        rule or rules.SpecDecoding(),
+        rule or rules.Lossless(),
     )
 
 

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from transformers import LlamaConfig
 
 from calibrate.decode.engine import CachedModel
-from calibrate.sampling import Sampling
+from calibrate.models.sampling import Sampling
 from specsim.rules.executions import Model, Tokens
 
 GREEDY, ORDINARY = Sampling(0.0), Sampling(1.0)

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from transformers import AutoModelForCausalLM
 
 from calibrate.decode.engine import CachedModel
-from calibrate.sampling import Sampling
+from calibrate.models.sampling import Sampling
 
 
 def model_at(folder: Path, name: str = "draft") -> CachedModel:

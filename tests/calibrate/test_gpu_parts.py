@@ -17,7 +17,7 @@ from calibrate.suite.plan import FULL, TINY
 from calibrate.suite.text import sources
 from calibrate.suite.train import build
 from specsim import hardware, profiles
-from specsim.roofline_error import roofline_rows
+from specsim.hardware.roofline_fit import roofline_rows
 
 CPU = torch.device("cpu")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from specsim.acceptance import ConstantAcceptance
-from specsim.allocation import Drafter, allocate
 from specsim.cost import Cost
+from specsim.optimizers.allocation import Drafter, allocate
 from specsim.predict import renewal
 from specsim.schemes.full_cascade import FullCascade
 from specsim.schemes.horizontal import HorizontalCascade

@@ -13,9 +13,9 @@ import pytest
 from specsim import profiles
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.files import FileError
-from specsim.predict.choice import Workload
+from specsim.optimizers.workload import Workload
 from specsim.predict.measured import MeasuredCost, predict
-from specsim.predict.replay import replay
+from specsim.predict.replay.fixed_gamma import replay
 
 
 def rate(best: float) -> dict[str, float]:

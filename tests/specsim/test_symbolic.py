@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from specsim import formulas, optimum
+from specsim import formulas
+from specsim.optimizers import search as optimum
 
 a, c, x, b, o = sp.symbols("alpha c x b o", positive=True)
 g = sp.symbols("gamma", integer=True, positive=True)

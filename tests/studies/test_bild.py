@@ -14,9 +14,10 @@ from specsim.formulas import bild_runs_per_call, bild_speedup, bild_tokens_per_c
 from specsim.frontier import LabelledPositions
 from specsim.predict import renewal
 from specsim.predict.measured import MeasuredCost
-from studies import bild, bild_paper
-from studies.bild_chain import SMALL, Chain, Thresholds, chains
-from studies.study import Measured, Tables, reference
+from studies.bild import page as bild
+from studies.bild import paper as bild_paper
+from studies.bild.chain import SMALL, Chain, Thresholds, chains
+from studies.common.study import Measured, Tables, reference
 from tests.specsim.test_profiles import write
 from tests.studies.helpers import sentences
 

@@ -11,9 +11,11 @@ import pytest
 
 from specsim.frontier import Comparison, read_positions
 from specsim.rules import LossyStar, TokenV3
-from studies import cascades, cascades_rules, cascades_tables
-from studies.study import Measured, Tables, reference
-from tests.specsim.test_frontier_choice import frame
+from studies.cascades import page as cascades
+from studies.cascades import rules as cascades_rules
+from studies.cascades import tables as cascades_tables
+from studies.common.study import Measured, Tables, reference
+from tests.specsim.frontier.test_choice import frame
 from tests.specsim.test_profiles import write
 from tests.studies.helpers import sentences
 
@@ -62,7 +64,7 @@ def test_rules_emit_pi_exactly_where_pi_is_a_distribution() -> None:
     lossy = next(row for row in rows if row["rule"] == "Lossy")
     assert lossy["tv_to_pi"] == pytest.approx(apart.max())
     assert lossy["tv_to_target"] == pytest.approx((np.abs(emitted - given.p).sum(-1) / 2).mean())
-    (lossless,) = [row for row in rows if row["rule"] == "SpecDecoding"]
+    (lossless,) = [row for row in rows if row["rule"] == "Lossless"]
     assert lossless["tv_to_target"] == pytest.approx(0, abs=1e-12)
 
 
@@ -80,7 +82,7 @@ def test_scale_of_lossy_star_solves_its_equation() -> None:
     left = np.maximum(0, rows.q - rows.p / 0.7).sum(axis=-1)
     right = np.maximum(0, rows.p * inverse[:, None] - rows.q).sum(axis=-1)
     assert right == pytest.approx(left, abs=1e-12)
-    (row,) = [row for row in cascades_rules.lossy_star() if row["strictness"] == 0.3]
+    (row,) = [row for row in cascades_rules.lossy_star() if row["looseness"] == 0.3]
     assert row["share_b_above_1"] == pytest.approx((inverse < 1).mean())
 
 

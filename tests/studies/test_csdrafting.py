@@ -11,11 +11,10 @@ from specsim.acceptance import ConstantAcceptance
 from specsim.cost import Cost
 from specsim.laws import TARGET, draft, verify
 from specsim.predict import renewal
-from studies import csdrafting
-from studies import csdrafting_laws as laws
-from studies import csdrafting_paper as paper
-from studies.ours import costs_as_decoded
-from studies.study import Measured, Tables, reference
+from studies.common.measured_rows import costs_as_decoded
+from studies.common.study import Measured, Tables, reference
+from studies.csdrafting import laws, paper
+from studies.csdrafting import page as csdrafting
 from tests.specsim.test_profiles import write
 from tests.studies.helpers import sentences
 
@@ -111,7 +110,7 @@ def test_the_true_optimum_beats_every_allocation_of_table_1(papers: Tables) -> N
 
 
 def test_the_printed_length_is_the_best_inside_its_band_of_alpha(papers: Tables) -> None:
-    from specsim.decide import optimize
+    from specsim.optimizers.gamma import optimize
 
     bands = [row for row in papers["table2"] if row["alpha_low"] is not None]
     assert len(bands) == 8

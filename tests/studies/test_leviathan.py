@@ -7,16 +7,17 @@ import json
 import numpy as np
 import pytest
 
-from calibrate.sampling import Sampling
-from calibrate.schemes.listed import settings
+from calibrate.models.sampling import Sampling
 from calibrate.schemes.lossy import Ruled
+from calibrate.validate.catalogue import settings
 from specsim import evaluate
 from specsim.checks import Floats
 from specsim.frontier import LabelledPositions
 from specsim.rules import Distributions, Lenient
-from studies import leviathan, leviathan_tables
-from studies.ours import RULED_GAMMA
-from studies.study import Measured, Tables, reference
+from studies.common.measured_rows import RULED_GAMMA
+from studies.common.study import Measured, Tables, reference
+from studies.leviathan import page as leviathan
+from studies.leviathan import tables as leviathan_tables
 from tests.specsim.test_profiles import write
 from tests.studies.helpers import decoding, sentences
 
@@ -121,7 +122,7 @@ def test_lenience_on_scored_text() -> None:
     """At temperature 0 the draft's token needs l max p; above, acceptance is Lossy's at 1 - l."""
     columns = {
         "tv": np.array([0.4, 0.2]),
-        "Lossy(strictness=0.5).rejection": np.array([0.3, 0.1]),
+        "Lossy(looseness=0.5).rejection": np.array([0.3, 0.1]),
         # p of the draft's token is 0.5 and 0.2, the most probable has 0.5 and 0.5.
         "unscaled_bild_greedy": -np.log([0.5, 0.2]),
         "unscaled_target_max": np.array([0.5, 0.5]),

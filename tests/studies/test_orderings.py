@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from calibrate.sampling import Sampling
-from calibrate.schemes.listed import settings
-from studies.orderings import CLAIMS, ratios
+from calibrate.models.sampling import Sampling
+from calibrate.validate.catalogue import settings
+from studies.common.orderings import CLAIMS, ratios
 
 
 def row(scheme: str, setting: str, predicted: float, measured: float) -> dict[str, Any]:

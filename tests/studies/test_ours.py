@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from specsim import hardware
-from studies import fidelity_roofline
-from studies.ours import beyond, claim
-from studies.study import Measured
+from studies.common.measured_rows import beyond, claim
+from studies.common.study import Measured
+from studies.fidelity import roofline as fidelity_roofline
 from tests.specsim.test_profiles import write
 
 

@@ -11,15 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from calibrate.sampling import Sampling
-from calibrate.schemes.listed import settings
-from calibrate.schemes.whole import Masked
+from calibrate.models.sampling import Sampling
+from calibrate.schemes.integer import Masked
+from calibrate.validate.catalogue import settings
 from specsim import profiles
 from specsim.conversions import acceptance_length_from_alpha
 from specsim.rules import TopBeta
-from studies import specdec, specdec_devices
-from studies.specdec_tables import MASKS
-from studies.study import Measured, Tables, reference
+from studies.common.study import Measured, Tables, reference
+from studies.specdec import devices as specdec_devices
+from studies.specdec import page as specdec
+from studies.specdec.tables import MASKS
 from tests.specsim.test_profiles import write
 from tests.studies.helpers import decoding, sentences
 

@@ -13,9 +13,10 @@ import pytest
 
 from specsim import __version__
 from specsim.cli import main
-from studies import STUDIES, measure
-from studies.study import SCORED, Check, Measured, Tables
-from studies.write import load, write
+from studies import STUDIES
+from studies.common import measure
+from studies.common.study import SCORED, Check, Measured, Tables
+from studies.common.write import load, write
 from tests.specsim.test_profiles import write as write_profile
 from tests.studies.helpers import decoding, sentences
 
@@ -136,7 +137,7 @@ class Made:
 def test_what_differs_is_grouped_by_reason(
     bare: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("studies.write.load", lambda name: Made())
+    monkeypatch.setattr("studies.common.write.load", lambda name: Made())
     write("made", bare, tmp_path, "typed")
     text = (tmp_path / "made.md").read_text()
     counted = (
@@ -159,7 +160,7 @@ def test_an_unexplained_number_fails(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lost = Check("Table 9", "x", 1.0, 2.0, 0.1)
-    monkeypatch.setattr("studies.write.write", lambda *given: [lost])
+    monkeypatch.setattr("studies.common.write.write", lambda *given: [lost])
     words = ("study", "specdec", "--profile", str(bare.path), "--out", str(tmp_path))
     assert run(*words) == 1
     assert "failed: Table 9, x: printed 1, ours 2.0" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calibrate.decode.drafter import Drafter, Drawing, Rows
+from calibrate.decode.drafters.base import Drafter, Drawing, Rows
 from calibrate.decode.drafters.copying import MaxGram, PromptLookup
 from calibrate.decode.drafters.counts import Bigram, PairCounts, Unigram, read_pair_counts
 from calibrate.decode.drafters.full_cascade import full_cascade, standardized_improvement

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calibrate.decode.drafter import Drawing, Lookup, Rows
+from calibrate.decode.drafters.base import Drawing, Lookup, Rows
 from calibrate.decode.drafters.counts import Counting, PairCounts
-from specsim.checks import whole
+from specsim.checks import integer
 
 
 class PromptLookup(Lookup):
@@ -17,7 +17,7 @@ class PromptLookup(Lookup):
 
     def __init__(self, longest: int = 3, name: str = "copy") -> None:
         super().__init__(name)
-        self.longest = whole("longest", longest, low=1)
+        self.longest = integer("longest", longest, low=1)
 
     def propose(self, room: int, drawing: Drawing) -> Rows | None:
         if not room:

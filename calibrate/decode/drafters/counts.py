@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from calibrate.decode.drafter import Drawing, Lookup, Rows, join
+from calibrate.decode.drafters.base import Drawing, Lookup, Rows, join
 from calibrate.decode.text import Text
 from specsim.checks import Floats, InvalidArgumentError
 

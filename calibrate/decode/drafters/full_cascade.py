@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from calibrate.decode.drafter import Drafter
+from calibrate.decode.drafters.base import Drafter
 from calibrate.decode.drafters.horizontal import Horizontal
 from calibrate.decode.drafters.vertical import VerticalAtLeast
 from calibrate.decode.engine import CachedModel, Decoded
-from specsim.checks import InvalidArgumentError, number, whole
+from specsim.checks import InvalidArgumentError, integer, number
 
 
 def full_cascade(
@@ -32,7 +32,7 @@ def full_cascade(
     lenience : of every model towards the ones below it, l in [0, 1]; Chen23's is 1 / l.  The
         text is the target's whatever it is.
     """
-    rows = [[whole("lengths", length) for length in row] for row in lengths]
+    rows = [[integer("lengths", length) for length in row] for row in lengths]
     wanted = list(range(len(models) + 1, 0, -1))
     if [len(row) for row in rows] != wanted:
         raise InvalidArgumentError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calibrate.decode.drafter import Drafter, Drawing, Rows, join, sources
+from calibrate.decode.drafters.base import Drafter, Drawing, Rows, join, sources
 from calibrate.decode.text import Text
 
 

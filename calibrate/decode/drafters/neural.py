@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from calibrate.decode.drafter import Drafter, Drawing, Rows, join
+from calibrate.decode.drafters.base import Drafter, Drawing, Rows, join
 from calibrate.decode.engine import CachedModel
 from calibrate.decode.text import Text
-from specsim.checks import whole
+from specsim.checks import integer
 
 
 class Neural(Drafter):
@@ -39,7 +39,7 @@ def first_layers(model: Any, layers: int) -> Any:
     Shares the weights; a cache of its own comes with its own ``CachedModel``.
     """
     full = model.config.get_text_config().num_hidden_layers
-    layers = whole("layers", layers, low=1, high=full)
+    layers = integer("layers", layers, low=1, high=full)
     config = copy.deepcopy(model.config)
     text = config.get_text_config()
     text.num_hidden_layers = layers

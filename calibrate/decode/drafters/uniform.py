@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from calibrate.decode.drafter import Drawing, Lookup, Rows
+from calibrate.decode.drafters.base import Drawing, Lookup, Rows
 
 
 class Uniform(Lookup):

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from calibrate.decode.drafter import Drafter, Drawing, Rows, join, sources
+from calibrate.decode.drafters.base import Drafter, Drawing, Rows, join, sources
 from calibrate.decode.engine import CachedModel, DecodingError
 from calibrate.decode.text import Text
 from calibrate.decode.verification import drawing_for, emitted, lenient, verify_rows, verify_tokens
-from specsim.checks import probability, whole
+from specsim.checks import integer, probability
 
 
 class Reviewer(Drafter):
@@ -36,7 +36,7 @@ class Reviewer(Drafter):
         if model in inner.sources:
             raise DecodingError(f"{model.name} cannot review itself: it needs a cache of its own")
         self.model, self.inner = model, inner
-        self.gamma = None if gamma is None else whole("gamma", gamma)
+        self.gamma = None if gamma is None else integer("gamma", gamma)
         self.lenience = probability("lenience", lenience)
         self.sources = (model, *sources([inner]))
 
@@ -83,7 +83,7 @@ class Vertical(Reviewer):
         lenience: float = 1.0,
     ) -> None:
         super().__init__(model, inner, gamma, lenience)
-        self.steps = whole("steps", steps)
+        self.steps = integer("steps", steps)
 
     def more(self, steps: int, tokens: int) -> bool:
         return steps < self.steps
@@ -104,7 +104,7 @@ class VerticalAtLeast(Reviewer):
         lenience: float = 1.0,
     ) -> None:
         super().__init__(model, inner, gamma, lenience)
-        self.at_least = whole("at_least", at_least)
+        self.at_least = integer("at_least", at_least)
 
     def more(self, steps: int, tokens: int) -> bool:
         return tokens < self.at_least

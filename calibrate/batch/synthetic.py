@@ -1,0 +1,331 @@
+"""Speculative decoding of a batch: what a block costs at a forced acceptance, and real decoding.
+
+What a block costs depends on the shapes of the models and on how many tokens each row gains, and
+on no weights.  So the wall-clock of a pair that does not exist, or has not been trained, can be
+measured: every block is decoded for real (draft runs and draws, one target run, verification),
+and then the number of accepted tokens is drawn from a given survival curve instead.
+
+All rows go through a block together and each gains its own tokens, as in an engine with
+continuous batching.  Between blocks the target's cache of a row holds all but its last token.  So
+does the draft's, but of a row that accepted everything it lacks one more; if there is such a row,
+the first draft run of the next block reads two tokens of every row.  The other rows read their
+last but one again, in its place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from calibrate.batch.clock import Clock
+from calibrate.batch.ragged import RaggedModel
+from calibrate.decode.engine import wait
+from calibrate.models.sampling import Sampling
+from specsim.acceptance import SurvivalAcceptance
+from specsim.checks import InvalidArgumentError, integer
+
+# The tokens that every row gains in a block, given how many drafts the verification accepted.
+Gains = Callable[[list[int]], list[int]]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a stretch of decoding cost.
+
+    batch : rows decoded together
+    context : tokens in the longest cache at the start
+    gamma : draft tokens a row in each block, 0 in plain decoding
+    blocks : target runs
+    tokens : tokens that all rows gained together
+    seconds : wall-clock of the stretch
+    target_s, draft_s : seconds in the runs of the models
+    draft_runs : runs of the draft, those over two tokens included
+    wide_first_runs : draft runs over two tokens, each the first of its block
+    """
+
+    batch: int
+    context: int
+    gamma: int
+    blocks: int
+    tokens: int
+    seconds: float
+    target_s: float
+    draft_s: float
+    draft_runs: int
+    wide_first_runs: int
+
+    @property
+    def overhead_s(self) -> float:
+        """Seconds outside the runs: draws, verification, bookkeeping."""
+        return self.seconds - self.target_s - self.draft_s
+
+
+@torch.inference_mode()
+def forced(
+    target: RaggedModel,
+    draft: RaggedModel | None,
+    gamma: int,
+    survival: Sequence[float],
+    blocks: int,
+    temperature: float,
+    random: np.random.Generator,
+) -> Timed:
+    """Decode so many blocks from the caches as they are, with acceptance from a survival curve.
+
+    The stretch begins in the midst of a text: whether the draft lacks a token there follows from a
+    block drawn like the others.  The caches grow with the text; ``fill`` them anew before the next
+    stretch.
+
+    survival : S_1, S_2, ..., at least gamma of them; S_i is the chance that the first i draft
+        tokens of a block are all accepted.  Every row draws for itself
+    gamma : 0, or no draft, is plain decoding: a target run of one token and a draw
+    """
+    gamma = integer("gamma", gamma) if draft else 0
+    draft = draft if gamma else None
+    blocks = integer("blocks", blocks, low=1)
+    start = target.longest
+    _check(target, draft, start + blocks * (gamma + 1))
+    drawn = 1 + draw_accepted(survival, gamma, (blocks + 1, target.batch), random)
+    before, gains = drawn[0], drawn[1:]
+    longest = start + int(gains[:-1].sum(axis=0).max()) + gamma + 1
+    decoding = _Decoding(target, draft, gamma, Sampling(temperature), random)
+    if draft and gamma + 1 in before:
+        decoding.fall_behind()
+    target.prepare(gamma + 1, longest)
+    if draft:
+        for width in (1, 2):
+            draft.prepare(width, longest)
+    plan = iter(gains.tolist())
+    wait(target.device)
+    began = time.perf_counter()
+    for _ in range(blocks):
+        decoding.block(lambda _: next(plan))
+    wait(target.device)
+    seconds = time.perf_counter() - began
+    runs = decoding.runs()
+    return Timed(
+        batch=target.batch,
+        context=start,
+        gamma=gamma,
+        blocks=blocks,
+        tokens=int(gains.sum()),
+        seconds=seconds,
+        target_s=sum(took for model, took in runs if model is target),
+        draft_s=sum(took for model, took in runs if model is draft),
+        draft_runs=decoding.draft_runs,
+        wide_first_runs=decoding.wide_first_runs,
+    )
+
+
+@torch.inference_mode()
+def speculate(
+    target: RaggedModel,
+    draft: RaggedModel,
+    prompts: Sequence[Sequence[int]],
+    gamma: int,
+    max_new_tokens: int,
+    temperature: float,
+    random: np.random.Generator,
+) -> list[list[int]]:
+    """Decode a batch of prompts by the same blocks with real acceptance; the tokens of each row.
+
+    Lossless (Leviathan23 Thm 3.5): each row follows the target alone, whatever the others do.  A
+    row that has all its tokens is read on with the others and gains nothing.
+    """
+    gamma = integer("gamma", gamma)
+    wanted = integer("max_new_tokens", max_new_tokens)
+    target.prefill(prompts)
+    draft.prefill(prompts)
+    _check(target, draft, target.longest + wanted + gamma)
+    decoding = _Decoding(target, draft, gamma, Sampling(temperature), random)
+    decoding.begin(prompts)
+    texts: list[list[int]] = [[] for _ in prompts]
+
+    def gains(accepted: list[int]) -> list[int]:
+        return [
+            min(count + 1, wanted - len(text))
+            for count, text in zip(accepted, texts, strict=True)
+        ]  # fmt: skip
+
+    while min(map(len, texts)) < wanted:
+        for text, tokens in zip(texts, decoding.block(gains), strict=True):
+            text += tokens
+    return texts
+
+
+def verify(
+    logits: torch.Tensor,
+    drafts: torch.Tensor,
+    q: torch.Tensor | None,
+    sampling: Sampling,
+    random: torch.Generator,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """How many drafts each row accepts, (B,), and its recovered or bonus token, (B, 1).
+
+    Leviathan23 Alg 1 on all rows at once, without waiting for the device.
+
+    logits : the target's, (B, gamma + 1, V)
+    drafts : (B, gamma)
+    q : what they were drawn from, (B, gamma, V); not looked at when greedy or with gamma 0
+    """
+    length = drafts.shape[1]
+    if sampling.greedy:
+        choice = logits.argmax(dim=-1)
+        count = (choice[:, :length] == drafts).cumprod(dim=1).sum(dim=1)
+        return count, choice.gather(1, count[:, None])
+    p = sampling.probabilities(logits)
+    if q is None or not length:
+        return torch.zeros_like(drafts.sum(dim=1)), draw(p[:, 0], random)
+    ratio = (p[:, :length].gather(2, drafts[..., None]) / q.gather(2, drafts[..., None]))[..., 0]
+    coins = torch.rand(ratio.shape, generator=random, device=p.device)
+    count = (coins < ratio).cumprod(dim=1).sum(dim=1)
+    row = torch.arange(len(p), device=p.device)
+    last = p[row, count]
+    # After full acceptance there is nothing to subtract: the bonus token comes from p.
+    drafted = q[row, count.clamp(max=length - 1)] * (count < length)[:, None]
+    residual = (last - drafted).clamp_(min=0)
+    # p = q up to rounding leaves nothing to recover from; then p itself is the answer.
+    return count, draw(torch.where(residual.sum(dim=1, keepdim=True) > 0, residual, last), random)
+
+
+def draw(weights: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+    """One token for each row of weights (B, V), shape (B, 1): the first of V exponential clocks.
+
+    The same law as ``torch.multinomial``, which on CUDA makes the host wait to check its input.
+    """
+    clocks = torch.empty_like(weights).exponential_(generator=random)
+    clocks.clamp_(min=torch.finfo(clocks.dtype).tiny)
+    return (weights / clocks).argmax(dim=-1, keepdim=True)
+
+
+class _Decoding:
+    """A batch between blocks, and what its runs cost so far."""
+
+    def __init__(
+        self,
+        target: RaggedModel,
+        draft: RaggedModel | None,
+        gamma: int,
+        sampling: Sampling,
+        random: np.random.Generator,
+    ) -> None:
+        self.target, self.draft, self.gamma = target, draft, gamma
+        self.sampling = sampling
+        self.draft_runs = self.wide_first_runs = 0
+        device = target.device
+        # Marked before and after every run, of the models listed.
+        self._clock, self._ran = Clock(device), list[RaggedModel]()
+        self._random = torch.Generator(device).manual_seed(int(random.integers(2**63)))
+        # The last two tokens of each row, made up until ``begin`` says what they are.
+        self._last_two = torch.randint(
+            target.vocabulary, (target.batch, 2), generator=self._random, device=device
+        )
+        # Whether a draft cache lacks two tokens of its row; then all lack two.
+        self._behind = False
+
+    def begin(self, prompts: Sequence[Sequence[int]]) -> None:
+        """The rows end as these prompts do; the last token but one is not read in a first block."""
+        ends = [[prompt[-1]] * 2 for prompt in prompts]
+        self._last_two = torch.tensor(ends, device=self.target.device)
+
+    def fall_behind(self) -> None:
+        """As after a block that a row accepted all of."""
+        assert self.draft is not None
+        self.draft.rewind(1)
+        self._behind = True
+
+    def block(self, gains: Gains) -> list[list[int]]:
+        """One block; the tokens that each row gained."""
+        drafts, q = self._propose()
+        ids = torch.cat([self._last_two[:, 1:], drafts], dim=1)
+        logits = self._read(self.target, ids)
+        count, token = verify(logits, drafts, q, self.sampling, self._random)
+        # All that the host learns of a block, in one transfer.
+        rows = torch.cat([drafts, token, count[:, None]], dim=1).tolist()
+        accepted = [row[-1] for row in rows]
+        gained = gains(accepted)
+        self._settle(drafts, token, gained)
+        return [
+            [*row[:kept], row[self.gamma]][:gain]
+            for row, kept, gain in zip(rows, accepted, gained, strict=True)
+        ]
+
+    def _propose(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """gamma draft tokens of each row, (B, gamma), and what they were drawn from."""
+        drafts = [self._last_two[:, :0]]
+        laws = []
+        ids = self._last_two if self._behind else self._last_two[:, 1:]
+        if self.draft is None:
+            return drafts[0], None
+        for _ in range(self.gamma):
+            logits = self._read(self.draft, ids)
+            self.draft_runs += 1
+            self.wide_first_runs += ids.shape[1] - 1
+            if self.sampling.greedy:
+                ids = logits[:, -1].argmax(dim=-1, keepdim=True)
+            else:
+                laws.append(self.sampling.probabilities(logits[:, -1]))
+                ids = draw(laws[-1], self._random)
+            drafts.append(ids)
+        return torch.cat(drafts, dim=1), torch.stack(laws, dim=1) if laws else None
+
+    def runs(self) -> list[tuple[RaggedModel, float]]:
+        """Every run so far: of which model, and its seconds."""
+        # Between two runs lies an interval that is nobody's.
+        return list(zip(self._ran, self._clock.intervals()[::2], strict=True))
+
+    def _read(self, model: RaggedModel, ids: torch.Tensor) -> torch.Tensor:
+        """Logits of a run."""
+        self._clock.mark()
+        logits = model.read(ids)
+        self._clock.mark()
+        self._ran.append(model)
+        return logits
+
+    def _settle(self, drafts: torch.Tensor, token: torch.Tensor, gained: list[int]) -> None:
+        """Cut the caches back to what each row gained, 0..gamma + 1 tokens."""
+        gain = torch.tensor(gained)
+        self.target.rewind(self.gamma + 1 - gain)
+        if self.draft and self.gamma:
+            self._behind = self.gamma + 1 in gained
+            self.draft.rewind(self.gamma + self._behind - gain)
+        text = torch.cat([self._last_two, drafts], dim=1)
+        before = text.gather(1, gain[:, None].to(text.device))
+        self._last_two = torch.cat([before, token], dim=1)
+
+
+def draw_accepted(
+    survival: Sequence[float], gamma: int, shape: tuple[int, int], random: np.random.Generator
+) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """Numbers of accepted tokens J with P(J >= i) = S_i, i = 1..gamma, in an array of a shape."""
+    if not gamma:
+        return np.zeros(shape, dtype=np.int64)
+    curve = SurvivalAcceptance(tuple(survival)).survival(gamma)[1:]
+    reached: np.ndarray[tuple[int, ...], np.dtype[np.int64]] = (
+        random.random(shape)[..., None] < curve
+    ).sum(axis=-1)
+    return reached
+
+
+def _check(target: RaggedModel, draft: RaggedModel | None, needed: int) -> None:
+    """The models must go together, and their caches hold ``needed`` tokens a row."""
+    models = [target, draft] if draft else [target]
+    if draft:
+        if draft is target:
+            raise InvalidArgumentError("draft must have caches of its own, got the target itself")
+        for name in ("batch", "vocabulary", "known_lengths"):
+            mine, theirs = getattr(target, name), getattr(draft, name)
+            if mine != theirs:
+                raise InvalidArgumentError(
+                    f"draft must have the {name} of the target, {mine}, got {theirs}"
+                )
+    slots = min(model.slots for model in models)
+    if needed > slots:
+        raise InvalidArgumentError(
+            f"slots ({slots}) are too few for texts that may grow to {needed} tokens; make the "
+            "models with more, or decode fewer blocks"
+        )

@@ -1,0 +1,1 @@
+"""What a calibration measures: traces, run times, scores, and the profile that keeps them."""

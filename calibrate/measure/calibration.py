@@ -1,0 +1,328 @@
+"""The calibration: traces, run times and overhead of a pair, written as a profile.
+
+Every request of a trace is stored as soon as it is there and is a function of the settings and
+its number alone.  A calibration that was killed and is started again with the same settings goes
+on where it was and ends with the same trace; other settings have another work folder.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import io
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import torch
+import transformers
+from rich.progress import Progress
+
+from calibrate.decode.engine import CachedModel
+from calibrate.measure.grid import GridSettings, measure_grid, overhead_gammas
+from calibrate.measure.timing import time_overhead, time_runs
+from calibrate.measure.trace import TRACE, generator, record
+from calibrate.models.load import Pair
+from calibrate.models.machine import hardware, software
+from calibrate.models.sampling import Sampling
+from specsim import profiles
+from specsim.checks import Floats, InvalidArgumentError, integer
+from specsim.files import short_digest, write_atomically
+from specsim.traces import Trace, read_trace
+
+_BOOTSTRAP_DRAWS = 1000
+_OVERHEAD_REQUESTS = 4
+_OVERHEAD_TOKENS = 48
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured.
+
+    ``requests`` may differ between samplings: one number for each.  ``prompt_tokens`` is the most
+    that a prompt was allowed.
+    """
+
+    prompts: tuple[tuple[int, ...], ...]
+    samplings: tuple[Sampling, ...]
+    requests: tuple[int, ...]
+    prompt_tokens: int
+    max_new_tokens: int
+    gamma_max: int
+    repeats: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        integer("max_new_tokens", self.max_new_tokens, low=1)
+        integer("gamma_max", self.gamma_max, low=1)
+        integer("repeats", self.repeats, low=1)
+        integer("seed", self.seed)
+        for requests in self.requests:
+            # Intervals are over requests, so one request says nothing.
+            integer("requests", requests, low=2, high=len(self.prompts))
+        if self.max_new_tokens < self.gamma_max:
+            raise InvalidArgumentError(
+                f"max_new_tokens must be >= gamma_max ({self.gamma_max}), got {self.max_new_tokens}"
+            )
+
+    @property
+    def contexts(self) -> tuple[int, int]:
+        """Where run times are measured: the start and the end of a request."""
+        shortest = min(len(prompt) for prompt in self.prompts)
+        longest = max(len(prompt) for prompt in self.prompts)
+        return shortest, longest + self.max_new_tokens
+
+    def check_fits(self, context: int) -> None:
+        """Refuse requests that the models cannot read, before anything is measured."""
+        needed = self.contexts[1] + self.gamma_max + 2
+        if needed > context:
+            raise InvalidArgumentError(
+                f"prompt tokens + new tokens + gamma_max + 2 must be <= {context}, the context "
+                f"of the models, got {needed}"
+            )
+
+
+def calibrate(
+    pair: Pair,
+    settings: Settings,
+    out: Path,
+    command: str,
+    progress: Progress,
+    grid: GridSettings | None = None,
+) -> profiles.Profile:
+    """Measure and write the profile ``out``, with its traces beside it.
+
+    ``command`` is what was typed, for the record; ``grid`` is what is measured beyond one
+    sequence.
+    """
+    settings.check_fits(pair.context)
+    work = _work_folder(out, _decisive(pair, settings))
+    target, draft = pair.cached()
+    acceptance = [
+        _measure_acceptance(pair, target, draft, settings, index, work, out, progress)
+        for index in range(len(settings.samplings))
+    ]
+    turns = settings.repeats * len(settings.contexts)
+    task = progress.add_task("run times", total=turns)
+    run_times = time_runs(
+        target,
+        draft,
+        settings.contexts,
+        settings.gamma_max,
+        settings.repeats,
+        settings.seed,
+        lambda: progress.advance(task),
+    )
+    prompts = settings.prompts[:_OVERHEAD_REQUESTS]
+    turns = len(prompts) * len(settings.samplings) * len(overhead_gammas(settings.gamma_max))
+    task = progress.add_task("overhead", total=turns)
+    overhead = time_overhead(
+        target,
+        draft,
+        prompts,
+        min(_OVERHEAD_TOKENS, settings.max_new_tokens),
+        settings.samplings,
+        settings.gamma_max,
+        settings.seed,
+        lambda: progress.advance(task),
+    )
+    costs = _costs(pair.target.model, pair.draft.model, grid, work, progress) if grid else {}
+    profile = profiles.Profile(
+        schema=profiles.SCHEMA,
+        version=profiles.VERSION,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=command,
+        target=pair.target.description,
+        draft=pair.draft.description,
+        hardware=hardware(target.device),
+        software=software(next(pair.target.model.parameters()).dtype),
+        gamma_max=settings.gamma_max,
+        acceptance=acceptance,
+        run_times=run_times,
+        overhead=overhead,
+        notes=[
+            "acceptance: replay of text drawn from the target; intervals 95 %, bootstrap over "
+            f"requests, {_BOOTSTRAP_DRAWS} draws",
+            "run times: seconds, batch 1, timed in blocks of gamma draft runs and one target run; "
+            "median and quartiles",
+            "overhead: seconds of a block of real decoding outside the model runs",
+        ],
+        **costs,
+    )
+    profiles.write_profile(profile, out)
+    shutil.rmtree(work)
+    return profile
+
+
+def calibrate_costs(
+    target: tuple[Any, profiles.Model],
+    draft: tuple[Any, profiles.Model],
+    grid: GridSettings,
+    out: Path,
+    command: str,
+    progress: Progress,
+) -> profiles.Profile:
+    """Measure what runs cost, and nothing of acceptance; models may have random weights.
+
+    ``command`` is what was typed, for the record.
+    """
+    (model, described), (small, small_described) = target, draft
+    device, dtype = next(model.parameters()).device, next(model.parameters()).dtype
+    decisive = [described.sha256, small_described.sha256, str(dtype), str(device), asdict(grid)]
+    work = _work_folder(out, [*decisive, str(torch.__version__), transformers.__version__])
+    profile = profiles.Profile(
+        schema=profiles.SCHEMA,
+        version=profiles.VERSION,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=command,
+        target=described,
+        draft=small_described,
+        hardware=hardware(device),
+        software=software(dtype),
+        gamma_max=grid.gamma_max,
+        acceptance=[],
+        run_times=[],
+        overhead=[],
+        notes=[],
+        **_costs(model, small, grid, work, progress),
+    )
+    profiles.write_profile(profile, out)
+    shutil.rmtree(work)
+    return profile
+
+
+def _costs(
+    target: Any, draft: Any, grid: GridSettings, work: Path, progress: Progress
+) -> dict[str, Any]:
+    """The grid, as the profile's fields."""
+    task = progress.add_task("run times in a batch", total=len(grid.cells))
+    found = measure_grid(target, draft, grid, work, lambda: progress.advance(task))
+    return {
+        "grid": msgspec.convert(found.times, list[profiles.GridTime]),
+        "batch_overhead": msgspec.convert(found.overhead, list[profiles.BatchOverhead]),
+        "missing": msgspec.convert(found.missing, list[profiles.Missing]),
+    }
+
+
+def _work_folder(out: Path, decisive: list[Any]) -> Path:
+    key = short_digest([profiles.VERSION, *decisive])
+    work = out.parent / f".{out.name}.{key}.work"
+    try:
+        work.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InvalidArgumentError(f"--out {out}: cannot be written ({error.strerror})") from None
+    return work
+
+
+def _decisive(pair: Pair, settings: Settings) -> list[Any]:
+    """Everything that decides the trace."""
+    return [
+        pair.target.description.sha256,
+        pair.draft.description.sha256,
+        str(next(pair.target.model.parameters()).dtype),
+        str(target_device(pair)),
+        str(torch.__version__),
+        transformers.__version__,
+        {**asdict(settings), "repeats": None},
+    ]
+
+
+def target_device(pair: Pair) -> torch.device:
+    device: torch.device = next(pair.target.model.parameters()).device
+    return device
+
+
+def _measure_acceptance(
+    pair: Pair,
+    target: CachedModel,
+    draft: CachedModel,
+    settings: Settings,
+    index: int,
+    work: Path,
+    out: Path,
+    progress: Progress,
+) -> profiles.Acceptance:
+    sampling, requests = settings.samplings[index], settings.requests[index]
+    task = progress.add_task(f"trace at temperature {sampling.temperature:g}", total=requests)
+    frames = []
+    for request in range(requests):
+        part = work / f"{index}-{request}.parquet"
+        if not part.exists():
+            frame = record(
+                target,
+                draft,
+                request,
+                settings.prompts[request],
+                settings.max_new_tokens,
+                sampling,
+                generator(target.device, TRACE, settings.seed, index, request),
+                pair.target.end_of_text,
+            )
+            write_atomically(part, _parquet(frame))
+        # Read back even what was just written, so that resumed and fresh runs cannot differ.
+        frames.append(pd.read_parquet(part))
+        progress.advance(task)
+    content = _parquet(pd.concat(frames, ignore_index=True))
+    sha256 = hashlib.sha256(content).hexdigest()
+    file = out.with_name(f"{out.stem}.trace-{sha256[:12]}.parquet")
+    write_atomically(file, content)
+    trace = read_trace(file)
+    alpha, survival, conditional = acceptance_rates(trace, settings.gamma_max, settings.seed)
+    return profiles.Acceptance(
+        sampling=profiles.Sampling(sampling.temperature, sampling.top_k, sampling.top_p),
+        requests=requests,
+        prompt_tokens=settings.prompt_tokens,
+        prompts_sha256=profiles.prompts_digest(settings.prompts[:requests]),
+        max_new_tokens=settings.max_new_tokens,
+        tokens=trace.tokens,
+        seed=settings.seed,
+        alpha=alpha,
+        survival=survival,
+        conditional=conditional,
+        trace=profiles.FileReference(file.name, sha256),
+    )
+
+
+def _parquet(frame: pd.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+def acceptance_rates(
+    trace: Trace, gamma_max: int, seed: int
+) -> tuple[profiles.Rate, list[profiles.Rate], list[profiles.Rate]]:
+    """alpha, S_1..S_gamma_max and alpha_1..alpha_gamma_max with 95 % intervals.
+
+    S_i is the mean of a_t ... a_{t+i-1} over the positions t with gamma_max tokens left in their
+    request, alpha the mean of a_t over all positions.  A request is the unit of the bootstrap,
+    since its positions are not independent.
+    """
+    survived = trace.survived(gamma_max)
+    accepted = np.array([row.sum() for row in trace.rows()])
+    if not survived[:, 0].sum():
+        raise InvalidArgumentError(
+            f"no request of the trace has gamma_max = {gamma_max} tokens; "
+            "ask for more new tokens or a smaller gamma_max"
+        )
+    draws = np.random.default_rng(seed).integers(
+        trace.requests, size=(_BOOTSTRAP_DRAWS, trace.requests)
+    )
+    alphas = accepted[draws].sum(1) / trace.lengths[draws].sum(1)
+    totals = np.vstack([survived.sum(0), survived[draws].sum(1)])
+    with np.errstate(invalid="ignore"):
+        curves = totals[:, 1:] / totals[:, :1]
+        rates = np.nan_to_num(totals[:, 1:] / totals[:, :-1])
+    alpha = _rate(accepted.sum() / trace.tokens, alphas)
+    survival = [_rate(curve[0], curve[1:]) for curve in curves.T]
+    conditional = [_rate(rate[0], rate[1:]) for rate in rates.T]
+    return alpha, survival, conditional
+
+
+def _rate(best: float, draws: Floats) -> profiles.Rate:
+    low, high = np.nanquantile(draws, [0.025, 0.975]).tolist()
+    return profiles.Rate(low=low, best=float(best), high=high)

@@ -1,0 +1,339 @@
+"""What runs cost in a batch: a grid over new tokens, batch and context, in the rhythm of blocks.
+
+A cell is one batch and one context; all draft lengths are timed in it, in turns.  Machines drift
+by tens of percent within seconds, CPUs above all, so plain steps stand between the draft lengths
+and every run is kept with those beside it, and on a CPU the turns of a cell are spread over
+several passes through the grid.  A cell that was measured is kept in the work folder, so a grid
+that was killed goes on where it was; a cell that cannot be measured is left out with its reason,
+and the others are measured all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+
+from calibrate.batch.clock import Clock
+from calibrate.batch.ragged import CompileError, RaggedModel
+from calibrate.batch.synthetic import forced
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer
+from specsim.files import write_atomically
+
+# Model, the model that ran just before, and new tokens.
+Kind = tuple[str, str, int]
+
+# Blocks of one draft length, or plain steps, in a row; the first follows another rhythm and is
+# not counted.
+_STREAK = 3
+# Blocks of a stretch of decoding, which a cell has room for.
+BLOCKS = 6
+# Passes through the grid on a CPU, where nothing needs to be compiled anew for each.
+_PASSES = 4
+# Overhead is a small part of a block, so it is measured in so many times fewer turns.
+_FEWER = 4
+# Contexts where none are asked for, as far as the models can read them.
+_USUAL_CONTEXTS = (512, 4096)
+
+
+@dataclass(frozen=True)
+class GridSettings:
+    """What is measured.
+
+    repeats : turns of a cell; each gives two target runs of every width
+    """
+
+    batches: tuple[int, ...]
+    contexts: tuple[int, ...]
+    gamma_max: int
+    repeats: int
+    temperatures: tuple[float, ...]
+    modes: tuple[str, ...] = ("eager",)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, values in (("batch", self.batches), ("context", self.contexts)):
+            for value in values:
+                integer(name, value, low=1)
+        integer("gamma_max", self.gamma_max, low=1)
+        integer("repeats", self.repeats, low=1)
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Small ones first, so that what fails for want of memory fails late."""
+        return [
+            Cell(mode, batch, context)
+            for mode in self.modes
+            for batch in sorted(set(self.batches))
+            for context in sorted(set(self.contexts))
+        ]
+
+    def check_fits(self, context: int) -> None:
+        """Refuse contexts that the models cannot read."""
+        most = context - room(self.gamma_max)
+        for asked in self.contexts:
+            if asked > most:
+                raise InvalidArgumentError(
+                    f"context must be <= {most} with these models and gamma_max "
+                    f"{self.gamma_max}, got {asked}"
+                )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One batch and one context."""
+
+    mode: str
+    batch: int
+    context: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.mode}-{self.batch}-{self.context}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What came of it; rows have the fields of GridTime, BatchOverhead and Missing in
+    ``specsim.profiles``.
+    """
+
+    times: list[dict[str, Any]]
+    overhead: list[dict[str, Any]]
+    missing: list[dict[str, Any]]
+
+
+def measure_grid(
+    target: Any,
+    draft: Any,
+    settings: GridSettings,
+    work: Path,
+    advance: Callable[[], None] = lambda: None,
+    more_time: Callable[[], bool] = lambda: True,
+) -> Grid:
+    """Measure all cells that are not in ``work`` yet.
+
+    target, draft : models of transformers, on one device
+    advance : called once a cell, when its last turns are done
+    more_time : whether another cell may be begun
+    """
+    found: dict[Cell, list[dict[str, Any]]] = {cell: [] for cell in settings.cells}
+    reasons: dict[Cell, str] = {}
+    lost = ""
+    for turn, passes, cell in _plan(target, settings):
+        file = work / f"grid-{cell.name}-{turn}.json"
+        if file.is_file():
+            found[cell].append(json.loads(file.read_text()))
+        elif lost or not more_time():
+            reasons.setdefault(cell, lost or "out of time")
+        elif cell not in reasons:
+            part = replace(
+                settings,
+                repeats=math.ceil(settings.repeats / passes),
+                seed=settings.seed + turn,
+            )
+            measured = _attempt(target, draft, cell, part)
+            if "reason" in measured:
+                reasons[cell] = measured["reason"]
+                lost = measured["reason"] if measured.get("lost") else ""
+            else:
+                write_atomically(file, json.dumps(measured).encode())
+                found[cell].append(measured)
+        if turn == passes - 1:
+            advance()
+    return Grid(
+        times=joined([row for parts in found.values() for part in parts for row in part["times"]]),
+        overhead=joined(
+            [row for parts in found.values() for part in parts for row in part["overhead"]]
+        ),
+        # What one pass measured of a cell is a measurement.
+        missing=[{**asdict(cell), "reason": reasons[cell]} for cell in reasons if not found[cell]],
+    )
+
+
+def _plan(target: Any, settings: GridSettings) -> Iterator[tuple[int, int, Cell]]:
+    """Which pass of how many measures which cell, in order."""
+    on_cpu = next(target.parameters()).device.type == "cpu"
+    for mode in settings.modes:
+        cells = [cell for cell in settings.cells if cell.mode == mode]
+        passes = min(_PASSES, settings.repeats) if on_cpu and mode == "eager" else 1
+        for turn in range(passes):
+            for cell in cells:
+                yield turn, passes, cell
+
+
+def joined(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for everything but the lists of seconds, which come one after another."""
+    together: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        lists = {name: value for name, value in row.items() if isinstance(value, list)}
+        key = tuple(value for name, value in row.items() if name not in lists)
+        if key in together:
+            for name, value in lists.items():
+                together[key][name].extend(value)
+        else:
+            together[key] = {**row, **{name: list(value) for name, value in lists.items()}}
+    return list(together.values())
+
+
+def usual_contexts(context: int, room: int) -> tuple[int, ...]:
+    """Contexts to measure models at whose longest text is ``context``, ``room`` kept free."""
+    found = tuple(usual for usual in _USUAL_CONTEXTS if usual <= context - room)
+    return found or ((context - room) // 4, context - room)
+
+
+def room(gamma_max: int) -> int:
+    """Slots that a cell needs beyond its context."""
+    return BLOCKS * (gamma_max + 1) + 2
+
+
+def _attempt(target: Any, draft: Any, cell: Cell, settings: GridSettings) -> dict[str, Any]:
+    """The cell, or the reason why there is none."""
+    try:
+        return _measure_cell(target, draft, cell, settings)
+    except (CompileError, UnsupportedError) as error:
+        return {"reason": str(error)}
+    # torch raises its own kinds for memory and for devices, and plain RuntimeError for the host's.
+    except (RuntimeError, MemoryError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if _out_of_memory(error):
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            return {"reason": f"out of memory: {reason}"}
+        return {"reason": f"the device failed: {reason}", "lost": True}
+
+
+def _out_of_memory(error: Exception) -> bool:
+    kinds = (torch.OutOfMemoryError, MemoryError)
+    return isinstance(error, kinds) or "can't allocate memory" in str(error)
+
+
+def _measure_cell(target: Any, draft: Any, cell: Cell, settings: GridSettings) -> dict[str, Any]:
+    random = np.random.default_rng([settings.seed, cell.batch, cell.context])
+    device = next(target.parameters()).device
+    slots = cell.context + room(settings.gamma_max)
+    shared = min(model.config.get_text_config().vocab_size for model in (target, draft))
+    compiled = cell.mode == "compiled"
+    models = {
+        name: RaggedModel(model, cell.batch, slots, compiled=compiled, vocabulary=shared)
+        for name, model in (("target", target), ("draft", draft))
+    }
+    source = torch.Generator(device=device).manual_seed(settings.seed)
+    samples: dict[Kind, list[tuple[float, float]]] = defaultdict(list)
+    for model in models.values():
+        model.fill(cell.context, source)
+    for turn in range(settings.repeats + 1):
+        found = _turn(models, settings.gamma_max, random, source)
+        # The first turn compiles, chooses kernels and takes memory.
+        if turn:
+            for kind, seconds, plain in found:
+                samples[kind].append((seconds, plain))
+    where = {"batch": cell.batch, "context": cell.context, "mode": cell.mode}
+    times = [
+        {
+            "model": model,
+            "follows": follows,
+            "tokens": tokens,
+            **where,
+            # Clocks give nanoseconds; more digits are noise that profiles would have to carry.
+            "seconds": [round(seconds, 9) for seconds, _ in found],
+            "plain": [round(plain, 9) for _, plain in found],
+        }
+        for (model, follows, tokens), found in sorted(samples.items())
+    ]
+    return {"times": times, "overhead": _overhead(models, cell, settings, random, where)}
+
+
+def _turn(
+    models: Mapping[str, RaggedModel],
+    gamma_max: int,
+    random: np.random.Generator,
+    source: torch.Generator,
+) -> list[tuple[Kind, float, float]]:
+    """Blocks of every draft length in random order, and plain steps before, between and after.
+
+    What ran after what, its seconds, and the seconds of the plain steps beside it.
+    """
+    target, draft = models["target"], models["draft"]
+    shape = (target.batch, gamma_max + 1)
+    vocabulary = min(target.vocabulary, draft.vocabulary)
+    ids = torch.randint(vocabulary, shape, generator=source, device=target.device)
+    clock = Clock(target.device)
+    # What each interval was, and in which streak; plain steps and drafts take turns.
+    kinds: list[tuple[int, Kind] | None] = []
+
+    def run(streak: int, model: str, follows: str, width: int, counted: bool) -> None:
+        logits = models[model].read(ids[:, :width])
+        clock.mark()
+        kinds.append((streak, (model, follows, width)) if counted else None)
+        # What decoding does between runs, an interval of its own.
+        logits[:, -1].argmax(-1)
+        clock.mark()
+        kinds.append(None)
+
+    order = [0]
+    for gamma in random.permutation(range(1, gamma_max + 1)).tolist():
+        order += [gamma, 0]
+    clock.mark()
+    for streak, gamma in enumerate(order):
+        for block in range(_STREAK):
+            # After a bonus token the draft has two tokens to read first.
+            first = 1 + block % 2
+            for step in range(gamma):
+                before, width = ("draft", 1) if step else ("target", first)
+                run(streak, "draft", before, width, counted=block > 0)
+            run(streak, "target", "draft" if gamma else "target", gamma + 1, counted=block > 0)
+            if gamma:
+                draft.rewind(gamma - 1 + first)
+            target.rewind(gamma + 1)
+    found = [
+        (*what, took) for what, took in zip(kinds, clock.intervals(), strict=True) if what
+    ]  # fmt: skip
+    plain: dict[int, list[float]] = defaultdict(list)
+    for streak, _, took in found:
+        if not order[streak]:
+            plain[streak].append(took)
+    return [
+        # A plain step is compared with itself, a run with the mean, as decoding takes the mean.
+        (kind, took, fmean(plain[streak - 1] + plain[streak + 1]) if order[streak] else took)
+        for streak, kind, took in found
+    ]
+
+
+def overhead_gammas(gamma_max: int) -> list[int]:
+    """Where the overhead is measured; it is linear in gamma between them."""
+    return sorted({0, 1, (gamma_max + 1) // 2, gamma_max})
+
+
+def _overhead(
+    models: Mapping[str, RaggedModel],
+    cell: Cell,
+    settings: GridSettings,
+    random: np.random.Generator,
+    where: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """Seconds of a block outside the runs, from stretches of decoding with nothing accepted."""
+    rows = []
+    survival = [0.0] * settings.gamma_max
+    for temperature in settings.temperatures:
+        for gamma in overhead_gammas(settings.gamma_max):
+            seconds = []
+            for turn in range(1 + max(2, settings.repeats // _FEWER)):
+                for model in models.values():
+                    model.rewind(model.longest - cell.context)
+                found = forced(
+                    models["target"], models["draft"], gamma, survival, BLOCKS, temperature, random
+                )
+                if turn:
+                    # Where nothing lies between the runs, two clocks may differ by less than that.
+                    seconds.append(round(max(found.overhead_s, 0.0) / found.blocks, 9))
+            rows.append({"temperature": temperature, "gamma": gamma, **where, "seconds": seconds})
+    return rows

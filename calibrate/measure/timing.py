@@ -1,0 +1,229 @@
+"""Run times: warm, waited for, medians with quartiles, in the rhythm of real decoding.
+
+A model's run is slower right after another model has used the caches of the processor (by half,
+for a small draft), so runs are not timed in a tight loop of their own: they are timed in blocks of
+gamma draft runs and one target run, as decoding interleaves them, and the first draft run of a
+block is kept apart from the others.  Gammas take turns, so that a machine that slows down slows
+all of them alike.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from calibrate.decode.engine import CachedModel, Decoded
+from calibrate.decode.plain import plain
+from calibrate.decode.speculative import speculative
+from calibrate.measure.grid import overhead_gammas
+from calibrate.measure.trace import OVERHEAD, generator
+from calibrate.models.sampling import Sampling
+from specsim.laws import TARGET
+from specsim.predict.measured import RunTimes
+from specsim.predict.replay.run_counts import RunKind
+from specsim.profiles import Overhead, Role, RunTime
+
+# Blocks of one gamma in a row; the first follows another rhythm and is not counted.
+_STREAK = 3
+
+# Seconds by what was run; each function that samples says in which terms.
+Samples = defaultdict[tuple[Any, ...], list[float]]
+
+
+def time_runs(
+    target: CachedModel,
+    draft: CachedModel,
+    contexts: Sequence[int],
+    gamma_max: int,
+    repeats: int,
+    seed: int,
+    advance: Callable[[], None] = lambda: None,
+) -> list[RunTime]:
+    """Run times of both models on 1..gamma_max + 1 new tokens at each context."""
+    samples: Samples = defaultdict(list)
+    random = np.random.default_rng(seed)
+    for _ in range(repeats):
+        for context in contexts:
+            sample_runs(target, draft, context, gamma_max, random, samples)
+            advance()
+    return summarize_runs(samples)
+
+
+@torch.inference_mode()
+def sample_runs(
+    target: CachedModel,
+    draft: CachedModel,
+    context: int,
+    gamma_max: int,
+    random: np.random.Generator,
+    samples: Samples,
+) -> None:
+    """One turn of every gamma at one context.
+
+    Appends to ``samples``, by model, the model that ran before, new tokens, context.
+    """
+    text = random.integers(target.vocabulary, size=context + gamma_max + 2)
+    ids = torch.from_numpy(text)[None].to(target.device)
+    draws = generator(target.device, OVERHEAD)
+    for model in (target, draft):
+        model.prefill(text[: context + 1].tolist())
+    for gamma in random.permutation(gamma_max + 1).tolist():
+        for turn in range(_STREAK):
+            for step in range(gamma):
+                # After a bonus token the draft has two tokens to read: every other block's case.
+                width = 2 if step == 0 and turn % 2 else 1
+                took = _timed(draft, ids[:, context : context + width], draws)
+                if turn:
+                    samples["draft", "draft" if step else "target", width, context].append(took)
+            took = _timed(target, ids[:, context : context + gamma + 1], draws)
+            if turn:
+                before: Role = "draft" if gamma else "target"
+                samples["target", before, gamma + 1, context].append(took)
+            draft.forget(gamma + turn % 2 if gamma else 0)
+            target.forget(gamma + 1)
+    for width in range(3, gamma_max + 2):
+        for turn in range(_STREAK):
+            took = _timed(draft, ids[:, context : context + width], draws)
+            draft.forget(width)
+            if turn:
+                samples["draft", "draft", width, context].append(took)
+
+
+# Widths of the runs of a party, as far as they are needed.
+_WIDTHS = (1, 2, 3, 5, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+
+
+@torch.inference_mode()
+def sample_model_set(
+    models: Mapping[str, CachedModel],
+    context: int,
+    widest: float,
+    random: np.random.Generator,
+    samples: Samples,
+) -> None:
+    """Every model on every width at one context, after a run of another model and after its own.
+
+    Appends to ``samples``, by model, whether another one ran before, new tokens, context.
+
+    widest : the widest run that will have to be priced
+    models : the target under its name ``specsim.laws.TARGET``, and all that draft
+    """
+    draws = generator(next(iter(models.values())).device, OVERHEAD)
+    target = models[TARGET]
+    drafts = [model for name, model in models.items() if name != TARGET]
+    longest = min(model.context for model in models.values())
+    needed = next((width for width in _WIDTHS if width >= widest), _WIDTHS[-1])
+    widths = [width for width in _WIDTHS if width <= min(needed, longest - context)]
+    text = random.integers(target.vocabulary, size=context + max(widths) + 1)
+    ids = torch.from_numpy(text)[None].to(target.device)
+    for model in models.values():
+        model.prefill(text[: context + 1].tolist())
+    order = [(name, width) for name in models for width in widths]
+    for index in random.permutation(len(order)).tolist():
+        name, width = order[index]
+        model = models[name]
+        before = target
+        if name == TARGET and drafts:
+            before = drafts[int(random.integers(len(drafts)))]
+        _timed(before, ids[:, context : context + 1], draws)
+        before.forget(1)
+        for fresh in (True, False):
+            took = _timed(model, ids[:, context : context + width], draws)
+            model.forget(width)
+            samples[name, fresh, width, context].append(took)
+
+
+def price_runs(samples: Samples) -> dict[RunKind, RunTimes]:
+    """Medians by kind of run, of what ``sample_model_set`` found."""
+    tables = {}
+    for kind in {RunKind(*key[:2]) for key in samples}:
+        found = [key[2:] for key in samples if key[:2] == kind]
+        contexts = sorted({context for _, context in found})
+        # Near the end of a context the widest runs have no room: widths that all contexts have.
+        widths = [
+            width
+            for width in sorted({width for width, _ in found})
+            if all((width, context) in found for context in contexts)
+        ]
+        seconds = [
+            [np.median(samples[(*kind, width, context)]) for context in contexts]
+            for width in widths
+        ]
+        tables[kind] = RunTimes(
+            np.array(widths, float), np.array(contexts, float), np.array(seconds)
+        )
+    return tables
+
+
+def _timed(model: CachedModel, ids: torch.Tensor, random: torch.Generator) -> float:
+    """Seconds of a run, followed by the sampling that decoding does between runs, untimed."""
+    before = model.runs.seconds
+    Sampling(1.0).draw(model.read(ids), random)
+    return model.runs.seconds - before
+
+
+def summarize_runs(samples: Samples) -> list[RunTime]:
+    """Medians and quartiles of what ``sample_runs`` found."""
+    rows = []
+    for (model, follows, tokens, context), seconds in sorted(samples.items()):
+        low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
+        rows.append(
+            RunTime(
+                model,
+                follows,
+                tokens,
+                context,
+                batch=1,
+                repeats=len(seconds),
+                median_s=median,
+                low_s=low,
+                high_s=high,
+            )
+        )
+    return rows
+
+
+def time_overhead(
+    target: CachedModel,
+    draft: CachedModel,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
+    samplings: Sequence[Sampling],
+    gamma_max: int,
+    seed: int,
+    advance: Callable[[], None] = lambda: None,
+) -> list[Overhead]:
+    """Host seconds of a block outside the model runs, from real decoding of a few requests."""
+    samples: dict[tuple[float, int], list[Decoded]] = defaultdict(list)
+    for number, prompt in enumerate(prompts):
+        for sampling in samplings:
+            for gamma in overhead_gammas(gamma_max):
+                random = generator(target.device, OVERHEAD, seed, number, gamma)
+                decoding = (
+                    speculative(target, draft, prompt, gamma, max_new_tokens, sampling, random)
+                    if gamma
+                    else plain(target, prompt, max_new_tokens, sampling, random)
+                )
+                samples[sampling.temperature, gamma].append(decoding.finish())
+                advance()
+    rows = []
+    for (temperature, gamma), decodings in sorted(samples.items()):
+        per_block = [decoded.overhead_s / decoded.calls for decoded in decodings]
+        low, median, high = np.quantile(per_block, [0.25, 0.5, 0.75]).tolist()
+        blocks = sum(decoded.calls for decoded in decodings)
+        rows.append(
+            Overhead(
+                temperature,
+                gamma,
+                requests=len(decodings),
+                blocks=blocks,
+                median_s=median,
+                low_s=low,
+                high_s=high,
+            )
+        )
+    return rows

@@ -1,0 +1,85 @@
+"""Traces: text drawn from the target, and what target and draft thought of every token.
+
+One generation by the target and one parallel pass of the draft give everything the exact replay
+needs, for every gamma at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from calibrate.decode.engine import CachedModel
+from calibrate.decode.plain import plain
+from calibrate.models.sampling import Sampling
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# First word of every random key, so that no two purposes share random numbers.
+TRACE, DECODING, OVERHEAD, ASIDE, LOSSY = 1, 2, 3, 4, 5
+
+
+def generator(device: torch.device, *key: int) -> torch.Generator:
+    """A generator of its own for every request, so that any subset can be made in any order."""
+    state = np.random.SeedSequence(key).generate_state(1, np.uint64)[0]
+    return torch.Generator(device=device).manual_seed(int(state >> 1))
+
+
+@torch.inference_mode()
+def record(
+    target: CachedModel,
+    draft: CachedModel,
+    request: int,
+    prompt: Sequence[int],
+    max_new_tokens: int,
+    sampling: Sampling,
+    random: torch.Generator,
+    end_of_text: int | None,
+) -> pd.DataFrame:
+    """The trace rows of one request (columns of ``specsim.traces``)."""
+    import pandas as pd  # the rest of this module is used where there is none
+
+    seen: list[torch.Tensor] = []
+    decoded = plain(
+        target, prompt, max_new_tokens, sampling, random, end_of_text, observe=seen.append
+    ).finish()
+    tokens = torch.tensor(decoded.tokens, device=target.device)
+    target_logits = torch.cat(seen)
+    text = torch.tensor([[*prompt, *decoded.tokens[:-1]]], device=draft.device)
+    draft.reset()
+    draft_logits = draft.read(text)[-len(tokens) :]
+    return pd.DataFrame(
+        {
+            "request": request,
+            "position": np.arange(len(tokens)),
+            "context": len(prompt) + np.arange(len(tokens)),
+            "token": decoded.tokens,
+            **statistics(target_logits, draft_logits, tokens, sampling),
+        }
+    )
+
+
+def statistics(
+    target_logits: torch.Tensor,
+    draft_logits: torch.Tensor,
+    tokens: torch.Tensor,
+    sampling: Sampling,
+) -> dict[str, np.ndarray]:
+    """Per-position columns from logits of shape (T, V) and the emitted tokens (T,)."""
+    p, q = sampling.probabilities(target_logits), sampling.probabilities(draft_logits)
+    raw_p, raw_q = target_logits.float().softmax(-1), draft_logits.float().softmax(-1)
+    columns = {
+        "logp_target": p.gather(1, tokens[:, None])[:, 0].log().clamp(max=0),
+        "logp_draft": q.gather(1, tokens[:, None])[:, 0].log().clamp(max=0),
+        "beta": torch.minimum(p, q).sum(-1).clamp(max=1),
+        "target_top": raw_p.amax(-1),
+        "draft_top": raw_q.amax(-1),
+        "target_entropy": torch.special.entr(raw_p).sum(-1),
+        "draft_entropy": torch.special.entr(raw_q).sum(-1),
+        "argmax_equal": (target_logits.argmax(-1) == draft_logits.argmax(-1)).to(torch.int8),
+    }
+    return {name: column.cpu().numpy() for name, column in columns.items()}

@@ -1,0 +1,1 @@
+"""Real models: loading, shapes, sampling, prompts and the machine they run on."""

@@ -1,0 +1,171 @@
+"""Load a pair of models by name or path, and refuse pairs that cannot speculate together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from calibrate.decode.engine import CachedModel
+from calibrate.models.shapes import random_model
+from specsim.checks import SpecsimError
+from specsim.hardware import read_config
+from specsim.profiles import Model
+
+EMBEDDED = "embedded/"
+FAMILY = Path(__file__).parents[1] / "family"
+MEMBERS = ("target", "middle", "small", "masks", "aligned")
+
+
+class ModelError(SpecsimError):
+    """A model or a pair that cannot be used; the message says why."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model ready to run, its tokenizer, and what the profile says of it."""
+
+    model: Any
+    tokenizer: Any
+    description: Model
+
+    @property
+    def end_of_text(self) -> int | None:
+        token: int | None = self.tokenizer.eos_token_id
+        return token
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A target and a draft of one tokenizer."""
+
+    target: Loaded
+    draft: Loaded
+
+    def cached(self, timed: bool = True) -> tuple[CachedModel, CachedModel]:
+        """Target and draft with fresh caches, over the vocabulary that both have."""
+        models = self.target.model, self.draft.model
+        shared = min(model.config.get_text_config().vocab_size for model in models)
+        target, draft = (CachedModel(model, shared, timed) for model in models)
+        return target, draft
+
+    @property
+    def context(self) -> int:
+        """The longest text that both can read."""
+        return min(self.target.description.context, self.draft.description.context)
+
+
+def load_pair(
+    target: str,
+    draft: str,
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+    trust_remote_code: bool = False,
+) -> Pair:
+    """Load both models and check that their tokenizers are the same."""
+    pair = Pair(*(load(name, device, dtype, trust_remote_code) for name in (target, draft)))
+    difference = tokenizer_difference(pair.target.tokenizer, pair.draft.tokenizer)
+    if difference is not None:
+        raise ModelError(
+            f"target {target} and draft {draft} have different tokenizers ({difference}); "
+            "speculative decoding needs one tokenizer for both"
+        )
+    return pair
+
+
+def build(shape: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Model]:
+    """A model with random weights, which costs what a trained one does, and what a profile says.
+
+    shape : what ``specsim.hardware.read_config`` takes
+    """
+    config = read_config(shape)
+    model = random_model(config, device, dtype)
+    description = Model(
+        name=shape,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        context=model.config.get_text_config().max_position_embeddings,
+        sha256=hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest(),
+        config=config,
+    )
+    return model, description
+
+
+def load(
+    name: str, device: torch.device, dtype: torch.dtype, trust_remote_code: bool = False
+) -> Loaded:
+    """A model and its tokenizer: ``embedded/target``, a folder, or a Hugging Face Hub name."""
+    folder = resolve(name)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, use_safetensors=True, trust_remote_code=trust_remote_code
+        )
+    except (OSError, ValueError, SafetensorError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ModelError(f"model {name} cannot be loaded: {reason}") from None
+    model = model.to(device).eval()
+    description = Model(
+        name=name,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        context=model.config.get_text_config().max_position_embeddings,
+        sha256=digest(folder),
+    )
+    return Loaded(model, tokenizer, description)
+
+
+def resolve(name: str) -> Path:
+    """The folder of a model; a name that is no folder is fetched from the Hub."""
+    if name.startswith(EMBEDDED):
+        member = name.removeprefix(EMBEDDED)
+        if member not in MEMBERS:
+            known = ", ".join(EMBEDDED + known for known in MEMBERS)
+            raise ModelError(f"model {name} is not in the embedded family ({known})")
+        return FAMILY / member
+    if Path(name).is_dir():
+        return Path(name)
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise ModelError(f"model {name}: no such folder")
+    from huggingface_hub import snapshot_download
+
+    wanted = ["*.json", "*.safetensors", "*.model", "*.txt", "*.py"]
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except Exception as error:  # the Hub client raises many kinds, all meaning "not to be had"
+        raise ModelError(
+            f"model {name}: no such folder, and it cannot be fetched from the Hugging Face Hub "
+            f"({type(error).__name__})"
+        ) from None
+
+
+def digest(folder: Path) -> str:
+    """SHA-256 over the config and the weights."""
+    sha = hashlib.sha256()
+    for file in [folder / "config.json", *sorted(folder.glob("*.safetensors"))]:
+        with file.open("rb") as stream:
+            sha.update(hashlib.file_digest(stream, "sha256").digest())
+    return sha.hexdigest()
+
+
+def tokenizer_difference(first: Any, second: Any) -> str | None:
+    """What makes two tokenizers differ in the tokens that they give, or None.
+
+    Vocabulary sizes say too little (padded vocabularies) and too much: the model, the
+    normaliser, the pre-tokeniser and the added tokens decide.
+    """
+    if not all(hasattr(tokenizer, "backend_tokenizer") for tokenizer in (first, second)):
+        return "one of them is a slow tokenizer, which cannot be compared"
+    backends = [tokenizer.backend_tokenizer for tokenizer in (first, second)]
+    one, other = (json.loads(backend.to_str()) for backend in backends)
+    for part in ("model", "normalizer", "pre_tokenizer", "added_tokens"):
+        if one[part] != other[part]:
+            return f"their {part.replace('_', '-')} differs"
+    return None

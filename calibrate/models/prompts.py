@@ -1,0 +1,81 @@
+"""Prompts: from a file, or windows of the held-out modules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from calibrate.train import corpus
+from specsim.checks import SpecsimError
+
+
+class PromptError(SpecsimError):
+    """The prompts cannot be used; the message says which file and why."""
+
+
+def find_prompts(
+    path: Path | None, tokenizer: Any, tokens: int, count: int, skip: int = 0
+) -> list[list[int]]:
+    """``count`` prompts (fewer where the file has fewer), after the first ``skip``."""
+    if path is None:
+        return held_out_prompts(tokenizer, tokens, count, skip)
+    return read_prompts(path, tokenizer, tokens)[skip : skip + count]
+
+
+def read_prompts(path: Path, tokenizer: Any, tokens: int) -> list[list[int]]:
+    """Token ids of every prompt in a file, each cut to its last ``tokens`` tokens.
+
+    ``.jsonl``: one object a line with the key ``prompt``.  Any other name: one prompt a line.
+    """
+    try:
+        # Not splitlines: JSON strings may hold the other line ends that Unicode knows.
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PromptError(f"prompt file {path} cannot be read ({error})") from None
+    texts = [_text(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not texts:
+        raise PromptError(f"prompt file {path} is empty, expected one prompt a line")
+    return [tokenizer(text)["input_ids"][-tokens:] for text in texts]
+
+
+def _text(path: Path, number: int, line: str) -> str:
+    if path.suffix != ".jsonl":
+        return line
+    try:
+        prompt = json.loads(line)["prompt"]
+    except (ValueError, KeyError, TypeError):
+        prompt = None
+    if not isinstance(prompt, str) or not prompt:
+        raise PromptError(f'prompt file {path}, line {number}: expected {{"prompt": "text"}}')
+    return prompt
+
+
+def held_out_prompts(tokenizer: Any, tokens: int, count: int, skip: int = 0) -> list[list[int]]:
+    """``count`` windows of ``tokens`` tokens, module by module in turn, after ``skip`` of them.
+
+    Windows of one module start four times their length apart.
+    """
+    streams = [
+        _windows(tokenizer(text)["input_ids"], tokens) for text in corpus.held_out_texts().values()
+    ]
+    found: list[list[int]] = []
+    while streams and len(found) < skip + count:
+        for stream in list(streams):
+            window = next(stream, None)
+            if window is None:
+                streams.remove(stream)
+            else:
+                found.append(window)
+    if len(found) < skip + count:
+        raise PromptError(
+            f"the held-out modules give {len(found)} prompts of {tokens} tokens, "
+            f"{skip + count} are needed; ask for fewer requests or shorter prompts"
+        )
+    return found[skip : skip + count]
+
+
+def _windows(ids: list[int], tokens: int) -> Iterator[list[int]]:
+    for start in range(0, len(ids) - tokens + 1, 4 * tokens):
+        yield ids[start : start + tokens]

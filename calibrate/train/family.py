@@ -1,0 +1,326 @@
+"""Train the embedded family: tokenizer, target, distilled drafts and bigram counts.
+
+    python -m calibrate.train.family --out calibrate/family --work build/family
+
+Stages run in order and each is skipped when its result is in the work folder, so a killed run
+goes on where it was (the target resumes from its last checkpoint).  Data is the standard
+library of the Python that runs this (``calibrate.train.corpus``).
+
+1. tokenizer: byte-level BPE;
+2. target: cross-entropy, Muon for the matrices and AdamW for the rest, warm-up, constant rate,
+   linear decay over the second half; the last fifth of the steps on windows of full context;
+3. samples: text drawn from the target at temperature 1;
+4. drafts: both drafts in one loop against the target's full distributions, on corpus windows
+   and on the target's samples.  The loss is KL(p || q) + TV(p, q): TV(p, q) is one minus the
+   acceptance rate (Leviathan23 Cor 3.6), KL keeps gradients alive where TV is flat;
+5. sharpened: the same loop goes on for a while with TV alone, at a lower rate and with more of
+   the target's samples, since acceptance is measured on the target's text;
+6. export: float16 safetensors, bigram counts, and ``training.json`` with data, seed, steps,
+   losses, acceptance and time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from calibrate.train import corpus
+from calibrate.train.heldout_eval import HeldOut
+from calibrate.train.loop import (
+    CONTEXT,
+    Fit,
+    Progress,
+    Schedule,
+    Work,
+    circumstances,
+    continued,
+    draws,
+    encode,
+    half_precision,
+    ordinary,
+    training_data,
+)
+
+END_OF_TEXT = "<|endoftext|>"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A decoder-only member of the family."""
+
+    layers: int
+    width: int
+    heads: int
+    feed_forward: int
+
+    def build(self, vocabulary: int) -> LlamaForCausalLM:
+        return LlamaForCausalLM(
+            LlamaConfig(
+                vocab_size=vocabulary,
+                hidden_size=self.width,
+                intermediate_size=self.feed_forward,
+                num_hidden_layers=self.layers,
+                num_attention_heads=self.heads,
+                num_key_value_heads=self.heads,
+                max_position_embeddings=CONTEXT,
+                tie_word_embeddings=True,
+                bos_token_id=0,
+                eos_token_id=0,
+                pad_token_id=0,
+            )
+        )
+
+
+# Deep and thin: at this size a run costs its layers, so depth is what makes a draft cheap.
+SHAPES = {
+    "target": Shape(layers=12, width=192, heads=3, feed_forward=512),
+    "middle": Shape(layers=2, width=160, heads=5, feed_forward=432),
+    "small": Shape(layers=1, width=128, heads=4, feed_forward=352),
+}
+
+
+@dataclass(frozen=True)
+class Recipe(Schedule):
+    """Everything that decides what comes out, recorded beside the weights."""
+
+    vocabulary: int = 2048
+    target_steps: int = 2600
+    draft_steps: int = 1500
+    sample_requests: int = 1280
+    sample_tokens: int = 160
+    sample_share: float = 0.2
+    sharpen_steps: int = 420
+    sharpen_sample_share: float = 0.6
+    sharpen_rate: float = 0.3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the finished family")
+    parser.add_argument("--work", type=Path, required=True, help="folder of checkpoints")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--target-steps", type=int, default=Recipe.target_steps)
+    parser.add_argument("--draft-steps", type=int, default=Recipe.draft_steps)
+    arguments = parser.parse_args()
+    recipe = Recipe(target_steps=arguments.target_steps, draft_steps=arguments.draft_steps)
+    Training(recipe, arguments.work, torch.device(arguments.device)).run(arguments.out)
+
+
+class Training:
+    """The stages; each reads what the former left in the work folder."""
+
+    def __init__(self, recipe: Recipe, folder: Path, device: torch.device) -> None:
+        self.recipe, self.device = recipe, device
+        shapes = {name: asdict(shape) for name, shape in SHAPES.items()}
+        self.work = Work(folder, json.dumps([asdict(recipe), shapes]))
+        self.texts = corpus.training_texts()
+
+    def run(self, out: Path) -> None:
+        stage = self.work.stage
+        tokenizer = stage("tokenizer.json", self.train_tokenizer)
+        self.tokenizer = Tokenizer.from_file(str(tokenizer))
+        self.train_tokens = encode(self.tokenizer, self.texts)
+        self.held_out = HeldOut(self.tokenizer, self.device)
+        print(f"{self.train_tokens.numel():,} training tokens", flush=True)
+        target = torch.load(
+            stage("target.pt", self.train_target), weights_only=True, map_location=self.device
+        )
+        self.target = self.build("target", target)
+        self.samples = torch.load(stage("samples.pt", self.draw_samples), weights_only=True)
+        stage("drafts.pt", self.train_drafts)
+        sharpened = stage("sharpened.pt", self.sharpen_drafts)
+        states = torch.load(sharpened, weights_only=True, map_location=self.device)
+        drafts = {name: self.build(name, state) for name, state in states.items()}
+        self.export(out, {"target": self.target, **drafts})
+
+    # -- stage 1 ---------------------------------------------------------------------------
+
+    def train_tokenizer(self, path: Path) -> None:
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=self.recipe.vocabulary,
+            special_tokens=[END_OF_TEXT],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        )
+        tokenizer.train_from_iterator(self.texts.values(), trainer)
+        tokenizer.save(str(path))
+
+    # -- stage 2 ---------------------------------------------------------------------------
+
+    def train_target(self, path: Path) -> None:
+        torch.manual_seed(self.recipe.seed)
+        model = SHAPES["target"].build(self.recipe.vocabulary).to(self.device)
+        steps = self.recipe.target_steps
+        fit = Fit(model, self.recipe, steps)
+        checkpoint = path.with_suffix(".checkpoint")
+        progress = Progress("target", steps)
+        for step in range(fit.resume(checkpoint), steps):
+            ids = self.windows(self.train_tokens, step, 256 if step < 0.8 * steps else CONTEXT)
+            with half_precision(self.device):
+                logits = model(ids).logits
+            loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten())
+            fit.update(loss, step)
+            progress.show(step, loss=loss)
+            if (step + 1) % 200 == 0:
+                fit.save(checkpoint, step + 1)
+                self.work.keep_time()
+                if (step + 1) % 400 == 0:
+                    print(f"held-out loss {self.held_out.loss(model, 8):.4f}", flush=True)
+        torch.save(model.state_dict(), path)
+
+    # -- stage 3 ---------------------------------------------------------------------------
+
+    def draw_samples(self, path: Path) -> None:
+        """Continuations of random 32-token prompts by the target at temperature 1."""
+        generator = torch.Generator().manual_seed(self.recipe.seed + 1)
+        draw = partial(ordinary, random=generator)
+        batch, tokens, rows = 128, self.recipe.sample_tokens - 32, []
+        progress = Progress("samples", self.recipe.sample_requests // batch)
+        for turn in range(self.recipe.sample_requests // batch):
+            starts = torch.randint(len(self.train_tokens) - 32, (batch,), generator=generator)
+            ids = self.train_tokens[starts[:, None] + torch.arange(32)].to(self.device)
+            with half_precision(self.device):
+                rows.append(continued(self.target, ids, tokens, draw).cpu())
+            progress.show(turn)
+        torch.save(torch.cat(rows), path)
+
+    # -- stage 4 ---------------------------------------------------------------------------
+
+    def train_drafts(self, path: Path) -> None:
+        torch.manual_seed(self.recipe.seed + 2)
+        drafts = {
+            name: SHAPES[name].build(self.recipe.vocabulary).to(self.device)
+            for name in ("middle", "small")
+        }
+        recipe = self.recipe
+        self.distil("drafts", drafts, recipe.draft_steps, recipe.sample_share, 1.0, kl=True)
+        torch.save({name: model.state_dict() for name, model in drafts.items()}, path)
+
+    # -- stage 5 ---------------------------------------------------------------------------
+
+    def sharpen_drafts(self, path: Path) -> None:
+        file = self.work.folder / "drafts.pt"
+        states = torch.load(file, weights_only=True, map_location=self.device)
+        drafts = {name: self.build(name, state).train() for name, state in states.items()}
+        recipe = self.recipe
+        share, rate = recipe.sharpen_sample_share, recipe.sharpen_rate
+        self.distil("sharpened", drafts, recipe.sharpen_steps, share, rate, kl=False)
+        torch.save({name: model.state_dict() for name, model in drafts.items()}, path)
+
+    def distil(
+        self,
+        stage: str,
+        drafts: dict[str, LlamaForCausalLM],
+        steps: int,
+        sample_share: float,
+        rate: float,
+        kl: bool,
+    ) -> None:
+        """Bring the drafts' distributions near the target's, on its samples and on the corpus."""
+        fits = {name: Fit(model, self.recipe, steps, rate) for name, model in drafts.items()}
+        progress = Progress(stage, steps)
+        for step in range(steps):
+            # Sharpening draws other windows than the pass before it.
+            key = step if kl else step + self.recipe.draft_steps
+            if step % 10 < 10 * sample_share:
+                count = self.recipe.tokens_per_step // self.recipe.sample_tokens
+                rows = draws(len(self.samples), count, self.recipe.seed, key)
+                ids = self.samples[rows].to(self.device)
+            else:
+                ids = self.windows(self.train_tokens, key, 256 if step % 4 else CONTEXT)
+            with torch.no_grad(), half_precision(self.device):
+                log_p = F.log_softmax(self.target(ids).logits.float(), dim=-1)
+            shown = {}
+            for name, model in drafts.items():
+                with half_precision(self.device):
+                    logits = model(ids).logits
+                log_q = F.log_softmax(logits.float(), dim=-1)
+                p, q = log_p.exp(), log_q.exp()
+                variation = 0.5 * (p - q).abs().sum(-1).mean()
+                loss = variation + (p * (log_p - log_q)).sum(-1).mean() if kl else variation
+                fits[name].update(loss, step)
+                shown[name] = 1 - variation
+            progress.show(step, **shown)
+
+    # -- stage 6 ---------------------------------------------------------------------------
+
+    def export(self, out: Path, members: dict[str, LlamaForCausalLM]) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        fast = PreTrainedTokenizerFast(
+            tokenizer_object=self.tokenizer,
+            bos_token=END_OF_TEXT,
+            eos_token=END_OF_TEXT,
+            pad_token=END_OF_TEXT,
+            model_max_length=CONTEXT,
+        )
+        losses, acceptance = {}, {}
+        for name, model in members.items():
+            losses[name] = self.held_out.loss(model)
+            if name != "target":
+                acceptance[name] = self.held_out.acceptance(self.target, model)
+            model.to(torch.float16).save_pretrained(out / name)
+            fast.save_pretrained(out / name)
+        save_file(
+            bigram_counts(self.train_tokens.numpy(), self.recipe.vocabulary),
+            out / "bigram.safetensors",
+        )
+        record = {
+            "data": {
+                **training_data(self.texts, self.train_tokens),
+                "held_out_tokens": self.held_out.tokens,
+            },
+            "recipe": asdict(self.recipe),
+            "shapes": {name: asdict(shape) for name, shape in SHAPES.items()},
+            "parameters": {
+                name: sum(p.numel() for p in m.parameters()) for name, m in members.items()
+            },
+            "held_out_loss_nats": losses,
+            "held_out_acceptance": acceptance,
+            "seconds": self.work.seconds,
+            **circumstances(self.device),
+        }
+        (out / "training.json").write_text(json.dumps(record, indent=2) + "\n")
+        print(json.dumps(record, indent=2))
+
+    # -- shared ----------------------------------------------------------------------------
+
+    def build(self, name: str, state: dict[str, torch.Tensor]) -> LlamaForCausalLM:
+        model = SHAPES[name].build(self.recipe.vocabulary).to(self.device)
+        model.load_state_dict(state)
+        return model.eval()
+
+    def windows(self, tokens: torch.Tensor, step: int, length: int) -> torch.Tensor:
+        """Random windows of one step, a function of seed and step alone, so runs resume exactly."""
+        count = self.recipe.tokens_per_step // length
+        starts = draws(len(tokens) - length, count, self.recipe.seed, step)
+        return tokens[starts[:, None] + torch.arange(length)].to(self.device)
+
+
+def bigram_counts(
+    tokens: np.ndarray[Any, np.dtype[np.int64]], vocabulary: int
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Counts of (previous, next) token pairs, as compressed rows: row t is start[t]:start[t+1]."""
+    pairs, counts = np.unique(tokens[:-1] * vocabulary + tokens[1:], return_counts=True)
+    start = np.searchsorted(pairs, np.arange(vocabulary + 1) * vocabulary)
+    return {
+        "start": start.astype(np.int32),
+        "next": (pairs % vocabulary).astype(np.int16),
+        "count": counts.astype(np.int32),
+    }
+
+
+if __name__ == "__main__":
+    main()

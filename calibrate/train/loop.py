@@ -1,0 +1,220 @@
+"""What the training scripts share: stages in a work folder, and fits that resume.
+
+A stage is skipped when its result is in the work folder, so a killed run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from tokenizers import Tokenizer
+from transformers import LlamaForCausalLM
+
+from calibrate.train import corpus
+
+CONTEXT = 512
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Batch size and learning rates: Muon for the matrices and AdamW for the rest."""
+
+    seed: int = 20
+    tokens_per_step: int = 4096
+    matrix_rate: float = 0.02
+    other_rate: float = 4e-3
+    warm_up_steps: int = 100
+    weight_decay: float = 0.05
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """Share of the full learning rate: warm-up, constant, linear decay in the second half."""
+        return min(1.0, (step + 1) / self.warm_up_steps, 2.0 * (steps - step) / steps)
+
+
+class Work:
+    """A folder that holds the stages of one recipe, and how long each took."""
+
+    def __init__(self, folder: Path, recipe: str) -> None:
+        self.folder, self.seconds = folder, dict[str, float]()
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / "recipe.json"
+        if not file.exists():
+            file.write_text(recipe)
+        elif file.read_text() != recipe:
+            raise SystemExit(f"{folder} holds results of another recipe; choose another --work")
+
+    def stage(self, name: str, make: Callable[[Path], None]) -> Path:
+        """Make ``name`` in the folder unless it is there; written whole or not at all."""
+        path = self.folder / name
+        clock = self.folder / f"{name}.seconds"
+        if not path.exists():
+            partial = path.with_suffix(".partial")
+            self._clock, self._started = clock, time.monotonic()
+            make(partial)
+            self.keep_time()
+            partial.replace(path)
+        self.seconds[name] = float(clock.read_text())
+        return path
+
+    def keep_time(self) -> None:
+        """Add the time since the last call to the stage's clock, which survives a kill."""
+        now = time.monotonic()
+        before = float(self._clock.read_text()) if self._clock.exists() else 0.0
+        self._clock.write_text(str(before + now - self._started))
+        self._started = now
+
+
+class Fit:
+    """A model on its way through ``steps`` steps, each at ``rate`` times the schedule's rates."""
+
+    def __init__(
+        self, model: LlamaForCausalLM, schedule: Schedule, steps: int, rate: float = 1.0
+    ) -> None:
+        self.model, self.schedule, self.steps, self.rate = model, schedule, steps, rate
+        matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
+        others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
+        decay = schedule.weight_decay
+        self.optimizers: list[torch.optim.Optimizer] = [
+            torch.optim.Muon(matrices, lr=schedule.matrix_rate, momentum=0.95, weight_decay=decay),
+            torch.optim.AdamW(others, lr=schedule.other_rate, betas=(0.9, 0.95), weight_decay=0.0),
+        ]
+
+    def update(self, loss: torch.Tensor, step: int) -> None:
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        share = self.rate * self.schedule.rate_at(step, self.steps)
+        rates = (self.schedule.matrix_rate, self.schedule.other_rate)
+        for optimizer, full in zip(self.optimizers, rates, strict=True):
+            optimizer.param_groups[0]["lr"] = full * share
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+    def resume(self, checkpoint: Path) -> int:
+        """The step to go on at: that of the checkpoint, which is loaded, or 0."""
+        if not checkpoint.exists():
+            return 0
+        saved = torch.load(checkpoint, weights_only=True, map_location=self.model.device)
+        self.model.load_state_dict(saved["model"])
+        for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
+        step: int = saved["step"]
+        return step
+
+    def save(self, checkpoint: Path, step: int) -> None:
+        partial = checkpoint.with_suffix(".partial")
+        torch.save(
+            {
+                "step": step,
+                "model": self.model.state_dict(),
+                "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            },
+            partial,
+        )
+        partial.replace(checkpoint)
+
+
+class Progress:
+    """One line every 50 turns: where the stage is, what it averaged, how long it will take."""
+
+    def __init__(self, name: str, turns: int) -> None:
+        self.name, self.turns = name, turns
+        self.start, self.done = time.monotonic(), 0
+        self.sums: dict[str, float] = {}
+
+    def show(self, turn: int, **values: Any) -> None:
+        self.done += 1
+        for key, value in values.items():
+            self.sums[key] = self.sums.get(key, 0.0) + float(torch.as_tensor(value).detach())
+        if self.done % 50 == 0 or turn + 1 == self.turns:
+            span = self.done % 50 or 50
+            means = " ".join(f"{key} {total / span:.4f}" for key, total in self.sums.items())
+            left = (time.monotonic() - self.start) / self.done * (self.turns - turn - 1)
+            print(
+                f"{self.name} {turn + 1}/{self.turns} {means} {math.ceil(left / 60)} min left",
+                flush=True,
+            )
+            self.sums = {}
+
+
+def encode(tokenizer: Tokenizer, texts: dict[str, str]) -> torch.Tensor:
+    """All texts as one row of token ids, each opened by the end-of-text token."""
+    ids: list[int] = []
+    for encoding in tokenizer.encode_batch(list(texts.values())):
+        ids.append(0)
+        ids.extend(encoding.ids)
+    return torch.tensor(ids, dtype=torch.long)
+
+
+def draws(limit: int, count: int, *key: int) -> torch.Tensor:
+    """``count`` numbers below ``limit``, a function of the key alone, so runs resume exactly."""
+    return torch.from_numpy(np.random.default_rng(key).integers(limit, size=count))
+
+
+def half_precision(device: torch.device) -> torch.autocast:
+    return torch.autocast(device.type, torch.bfloat16)
+
+
+@torch.inference_mode()
+def continued(
+    model: LlamaForCausalLM,
+    prompts: torch.Tensor,
+    tokens: int,
+    draw: Callable[[torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
+    """Prompts (B, n) with so many tokens of the model behind them: (B, n + tokens).
+
+    draw : from logits (B, V) the next tokens (B, 1); end-of-text ends nothing
+    """
+    row = ids = prompts
+    cache = None
+    for _ in range(tokens):
+        output = model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        cache, ids = output.past_key_values, draw(output.logits[:, -1])
+        row = torch.cat([row, ids], dim=1)
+    return row
+
+
+def top(logits: torch.Tensor) -> torch.Tensor:
+    """The most probable tokens (B, 1), at temperature 0."""
+    return logits.argmax(-1, keepdim=True)
+
+
+def ordinary(logits: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+    """Tokens (B, 1) drawn at temperature 1, on the host, so that devices agree."""
+    p = logits.float().softmax(-1).cpu()
+    return torch.multinomial(p, 1, generator=random).to(logits.device)
+
+
+def training_data(texts: dict[str, str], tokens: torch.Tensor) -> dict[str, Any]:
+    """What was trained on, for the record beside the weights."""
+    return {
+        "what": "source files of the Python standard library",
+        "python": platform.python_version(),
+        "files": len(texts),
+        "bytes": sum(len(text.encode()) for text in texts.values()),
+        "sha256": corpus.digest(texts),
+        "tokens": tokens.numel(),
+        "held_out_modules": list(corpus.held_out_texts()),
+    }
+
+
+def circumstances(device: torch.device) -> dict[str, Any]:
+    """Machine and versions, for the record beside the weights."""
+    return {
+        "machine": {
+            "cores": os.cpu_count(),
+            "device": str(device),
+            "processor": platform.machine(),
+        },
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+    }

@@ -1,0 +1,1 @@
+"""Predicted beside measured: speedups, decoding schemes and batches."""

@@ -1,0 +1,206 @@
+"""Real decoding in turns, so that what is compared is measured side by side.
+
+Machines drift by tens of percent within minutes and are disturbed within a second, so nothing is
+compared across either.  A turn is one request, and turns go round all sets of requests.  All
+decoders go on side by side, a few tokens each in random order, until all have the whole text, and
+run times are measured again between these rounds.  What disturbs the machine hits all of them
+alike and leaves ratios alone.  Each turn is written down as soon as it is over.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from calibrate.decode.engine import Decoded, Decoding
+from calibrate.measure.timing import Samples
+from calibrate.measure.trace import DECODING, generator
+from specsim.checks import Floats
+from specsim.files import write_atomically
+from specsim.predict.error_decomposition import BlockTiming
+
+# What plain decoding is called among the decoders.
+PLAIN = 0
+_BOOTSTRAP_DRAWS = 1000
+# Tokens that one decoder emits before the next has its go: some tens of milliseconds.  With fewer,
+# reading its own keys and values back into the processor's caches after the others' would count.
+_SLICE = 8
+
+
+# Measures what runs take just then, in some random order, and appends that to the samples.
+Measurement = Callable[[np.random.Generator, Samples], None]
+
+# A decoder at the start of a request: from the prompt and a source of random numbers.
+Start = Callable[[Sequence[int], torch.Generator], Decoding]
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Prompts, and the decoders that all of them go through.
+
+    decoders : by gamma, or by name; ``PLAIN`` among them is what the others are compared with
+    """
+
+    prompts: Sequence[Sequence[int]]
+    decoders: Mapping[Hashable, Start]
+
+
+@dataclass(frozen=True)
+class Interleaved:
+    """What was decoded of one set of requests.
+
+    decoded : by decoder, one result a request
+    """
+
+    decoded: Mapping[Hashable, list[Decoded]]
+
+    def seconds(self, name: Hashable) -> Floats:
+        """Shape (R,)."""
+        return np.array([each.seconds for each in self.decoded[name]])
+
+    def lengths(self, name: Hashable) -> Floats:
+        """Tokens emitted, shape (R,)."""
+        return np.array([float(len(each.tokens)) for each in self.decoded[name]])
+
+    def calls(self, name: Hashable) -> Floats:
+        """Target calls, shape (R,)."""
+        return np.array([float(each.calls) for each in self.decoded[name]])
+
+    def speedup(
+        self, name: Hashable, expected: tuple[Floats, Floats] | None = None, seed: int = 0
+    ) -> tuple[float, float, float]:
+        """(low, best, high): plain over this time a token, 95 % by bootstrap over requests.
+
+        ``expected`` seconds of each request, plain and this: where the prediction is for
+        these very requests, how requests differ in it is no uncertainty of the measurement, so
+        the interval is that of measured over expected, times expected.
+        """
+        figures = [self.seconds(PLAIN), self.lengths(PLAIN), self.seconds(name), self.lengths(name)]
+        size = len(figures[0])
+        draws = np.random.default_rng(seed).integers(size, size=(_BOOTSTRAP_DRAWS, size))
+
+        def ratio(plain_s: Floats, plain: Floats, fast_s: Floats, fast: Floats) -> Floats:
+            return np.asarray(plain_s / plain / (fast_s / fast))
+
+        best = float(ratio(*(figure.sum() for figure in figures)))
+        drawn = ratio(*(figure[draws].sum(1) for figure in figures))
+        if expected is not None:
+            ordinary, fast = expected
+            drawn /= ordinary[draws].sum(1) / fast[draws].sum(1)
+            drawn *= ordinary.sum() / fast.sum()
+        low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
+        return low, best, high
+
+    def spent(self, name: Hashable) -> BlockTiming:
+        """What a block of this decoder yields, and where its time goes."""
+        plain, fast = self.decoded[PLAIN], self.decoded[name]
+        calls = self.calls(name).sum()
+        return BlockTiming(
+            tokens=float(self.lengths(name).sum() / calls),
+            draft_s=sum(each.draft.seconds for each in fast) / calls,
+            verify_s=sum(each.target.seconds for each in fast) / calls,
+            overhead_s=sum(each.overhead_s for each in fast) / calls,
+            plain_step_s=sum(each.seconds for each in plain) / float(self.lengths(PLAIN).sum()),
+        )
+
+    def same_text(self, name: Hashable) -> bool:
+        """Whether every request has the text of plain decoding; so it must be at temperature 0."""
+        pairs = zip(self.decoded[PLAIN], self.decoded[name], strict=True)
+        return all(plain.tokens == fast.tokens for plain, fast in pairs)
+
+
+def decode_interleaved(
+    sets: Sequence[Requests],
+    device: torch.device,
+    seed: int,
+    measurements: Sequence[Measurement],
+    every: int,
+    folder: Path,
+    advance: Callable[[], None] = lambda: None,
+) -> tuple[list[Interleaved], Samples]:
+    """Every request decoded with every decoder of its set, and what was measured meanwhile.
+
+    All decoders of a set are in mid-request at once, so each needs models with caches of its own.
+    All ``measurements`` are made before each turn, and the next of them after every so many rounds
+    of it: a single run may take half as long again as another, so medians of few are not enough.
+    Turns that are in the ``folder`` are not decoded again.
+    """
+    turns = [Interleaved({name: [] for name in each.decoders}) for each in sets]
+    samples: Samples = defaultdict(list)
+    gc.collect()
+    gc.freeze()  # long-lived models and modules: a collection in mid-turn need not walk them
+    for number, (index, request) in enumerate(_round_robin([len(each.prompts) for each in sets])):
+        chosen, file = sets[index], folder / f"{index}-{request}.json"
+        if not file.is_file():
+            starts = [
+                partial(
+                    start,
+                    chosen.prompts[request],
+                    generator(device, DECODING, seed, index, request, place),
+                )
+                for place, start in enumerate(chosen.decoders.values())
+            ]
+            first = number % len(measurements)
+            rotated = [*measurements[first:], *measurements[:first]]
+            order = np.random.default_rng([DECODING, seed, number])
+            done = _decode_side_by_side(starts, rotated, every, order)
+            write_atomically(file, msgspec.json.encode(done))
+        done = msgspec.json.decode(file.read_bytes(), type=_Done, dec_hook=_counter)
+        for name, decoded in zip(chosen.decoders, done.decoded, strict=True):
+            turns[index].decoded[name].append(decoded)
+        for what, seconds in done.samples:
+            samples[what] += seconds
+        advance()
+    gc.unfreeze()
+    return turns, samples
+
+
+@dataclass(frozen=True)
+class _Done:
+    """One turn, as it is written down: results in the order of the decoders, and the samples."""
+
+    decoded: list[Decoded]
+    samples: list[tuple[tuple[Any, ...], list[float]]]
+
+
+def _counter(kind: type, found: Any) -> Counter[int]:
+    """Widths of runs, as JSON has them."""
+    return Counter({int(width): count for width, count in found.items()})
+
+
+def _decode_side_by_side(
+    starts: Sequence[Callable[[], Decoding]],
+    measurements: Sequence[Measurement],
+    every: int,
+    order: np.random.Generator,
+) -> _Done:
+    """Decode all to the end, ``_SLICE`` tokens at a time, in a new order each round."""
+    samples: Samples = defaultdict(list)
+    for measure in measurements:
+        measure(order, samples)
+    rotation = cycle(measurements)
+    decodings = [start() for start in starts]
+    goal, unfinished = 0, list(range(len(decodings)))
+    while unfinished:
+        if goal and goal % (every * _SLICE) == 0:
+            next(rotation)(order, samples)
+        goal += _SLICE
+        shuffled = order.permutation(unfinished).tolist()
+        unfinished = sorted(number for number in shuffled if decodings[number].advance(goal))
+    return _Done([each.finish() for each in decodings], list(samples.items()))
+
+
+def _round_robin(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """(set, request) of every turn, each set's requests spread evenly over the whole time."""
+    turns = [(index, request) for index, size in enumerate(sizes) for request in range(size)]
+    return sorted(turns, key=lambda turn: ((turn[1] + 0.5) / sizes[turn[0]], turn[0]))

@@ -1,0 +1,286 @@
+"""Predicted beside measured: what a profile says, against decoding for real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from scipy.stats import t
+
+from calibrate.decode.engine import CachedModel, Decoding
+from calibrate.decode.plain import plain
+from calibrate.decode.speculative import speculative
+from calibrate.measure.timing import sample_runs, summarize_runs
+from calibrate.models.load import Pair
+from calibrate.models.prompts import PromptError, find_prompts
+from calibrate.models.sampling import Sampling
+from calibrate.validate.interleave import PLAIN, Interleaved, Requests, Start, decode_interleaved
+from specsim import formulas
+from specsim.checks import InvalidArgumentError
+from specsim.optimizers.workload import Workload
+from specsim.predict.error_decomposition import PARTS, BlockTiming, decompose_error
+from specsim.predict.measured import MeasuredCost, predict
+from specsim.predict.replay.fixed_gamma import Replay, replay
+from specsim.profiles import Overhead, Profile, RunTime, prompts_digest
+from specsim.traces import Trace
+
+# Chance that a correct run fails for its counts, over all rows of a table.
+_FALSE_ALARM = 1e-4
+# Rounds of decoding between two measurements of the run times.
+_ROUNDS = 2
+_NO_BUDGET = {f"budget_{part}": None for part in PARTS}
+
+
+@dataclass(frozen=True)
+class Check:
+    """A workload of the profile and the requests that its prediction is checked on.
+
+    ``paired``: these are requests of its trace, in order; otherwise the calibration never saw
+    them.
+    """
+
+    workload: Workload
+    paired: bool
+    prompts: Sequence[Sequence[int]]
+
+    @staticmethod
+    def find(
+        workload: Workload, paired: bool, path: Path | None, tokenizer: Any, requests: int
+    ) -> Check:
+        """At most ``requests`` prompts, from the file or from the held-out modules."""
+        measured = workload.measured
+        if paired:
+            own = find_prompts(path, tokenizer, measured.prompt_tokens, measured.requests)
+            if prompts_digest(own) != measured.prompts_sha256:
+                raise InvalidArgumentError(
+                    "the prompts are not those of the calibration: give the same --prompts, "
+                    "or use --only unseen"
+                )
+            return Check(workload, paired, own[:requests])
+        seen = max(each.requests for each in workload.profile.acceptance)
+        unseen = find_prompts(path, tokenizer, measured.prompt_tokens, requests, skip=seen)
+        if len(unseen) < 2:
+            raise PromptError(
+                f"--prompts {path} has fewer than two prompts that calibration did not see; "
+                "add some or use --only calibration"
+            )
+        return Check(workload, paired, unseen)
+
+    @property
+    def name(self) -> str:
+        return "calibration" if self.paired else "unseen"
+
+    @property
+    def trace(self) -> Trace:
+        """What the prediction replays."""
+        trace = self.workload.trace
+        return trace.take(np.arange(len(self.prompts))) if self.paired else trace
+
+    @property
+    def sampling(self) -> Sampling:
+        measured = self.workload.measured.sampling
+        return Sampling(measured.temperature, measured.top_k, measured.top_p)
+
+    @property
+    def max_new_tokens(self) -> int:
+        return self.workload.measured.max_new_tokens
+
+
+def check_models(profile: Profile, pair: Pair) -> None:
+    """Refuse models that are not the measured ones any more."""
+    for measured, loaded in ((profile.target, pair.target), (profile.draft, pair.draft)):
+        if measured.sha256 != loaded.description.sha256:
+            raise InvalidArgumentError(f"the model {measured.name} is not the one in the profile")
+
+
+def validate(
+    profile: Profile,
+    pair: Pair,
+    checks: Sequence[Check],
+    gammas: Sequence[int],
+    seed: int,
+    folder: Path,
+    advance: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """Rows of predicted beside measured, one per check and gamma; ``advance`` once a request.
+
+    folder : keeps the requests that were decoded, for a run that is killed and started again
+    """
+    check_models(profile, pair)
+    contexts = sorted({row.context for row in profile.run_times})
+    target, draft = pair.cached()
+    measurements = [
+        partial(sample_runs, target, draft, context, profile.gamma_max) for context in contexts
+    ]
+    caches = {gamma: pair.cached(timed=False) for gamma in (PLAIN, *gammas)}
+    sets = [
+        Requests(
+            each.prompts,
+            {
+                gamma: decoder(models, gamma, each.sampling, each.max_new_tokens, pair)
+                for gamma, models in caches.items()
+            },
+        )
+        for each in checks
+    ]
+    decoded, samples = decode_interleaved(
+        sets, target.device, seed, measurements, _ROUNDS, folder, advance
+    )
+    run_times = summarize_runs(samples)
+    rows: list[dict[str, Any]] = []
+    for each, turns in zip(checks, decoded, strict=True):
+        rows += compare(each, turns, run_times, waited=target.device.type == "cpu")
+    return rows
+
+
+def decoder(
+    models: tuple[CachedModel, CachedModel],
+    gamma: int,
+    sampling: Sampling,
+    limit: int,
+    pair: Pair,
+) -> Start:
+    """Speculative decoding of a request with so many draft tokens, or plain decoding with 0."""
+    target, draft = models
+    end = pair.target.end_of_text
+
+    def start(prompt: Sequence[int], random: torch.Generator) -> Decoding:
+        if gamma == PLAIN:
+            return plain(target, prompt, limit, sampling, random, end)
+        return speculative(target, draft, prompt, gamma, limit, sampling, random, end)
+
+    return start
+
+
+def interleaved_cost(workload: Workload, run_times: Sequence[RunTime]) -> MeasuredCost:
+    """The cost as measured while decoding.
+
+    The overhead is the profile's, scaled by how much faster or slower a plain target run is now.
+    """
+    before = MeasuredCost.of(
+        workload.profile.run_times,
+        workload.profile.overhead,
+        workload.measured.sampling.temperature,
+    )
+    overhead = workload.profile.overhead
+    now = MeasuredCost.of(run_times, overhead, workload.measured.sampling.temperature)
+    where = np.array([workload.context])
+    drift = float(now.target(1, where)[0] / before.target(1, where)[0])
+    scaled = [_scaled(row, drift) for row in overhead]
+    return MeasuredCost.of(run_times, scaled, workload.measured.sampling.temperature)
+
+
+def _scaled(row: Overhead, factor: float) -> Overhead:
+    return msgspec.structs.replace(
+        row,
+        median_s=row.median_s * factor,
+        low_s=row.low_s * factor,
+        high_s=row.high_s * factor,
+    )
+
+
+def compare(
+    check: Check, turns: Interleaved, run_times: Sequence[RunTime], waited: bool
+) -> list[dict[str, Any]]:
+    """Rows of predicted beside measured, one per gamma.
+
+    ``z`` tests predicted against counted calls per token, over requests; the ``budget`` columns
+    share out log(predicted / measured speedup), where every run was ``waited`` for: elsewhere the
+    seconds of the runs are not known apart, and they are absent.  ``exact`` says whether
+    greedy decoding did what it must, request by request: the text of plain decoding, and on the
+    trace's own prompts as many calls as replayed.  Both predictions, ours and the formula's, take
+    their acceptance from ``check.trace`` and their costs from ``run_times``, measured while
+    decoding.
+    """
+    workload, trace, paired = check.workload, check.trace, check.paired
+    gammas = sorted(gamma for gamma in turns.decoded if isinstance(gamma, int) and gamma != PLAIN)
+    cost = interleaved_cost(workload, run_times)
+    c, alpha = cost.draft_cost(workload.context), float(trace.acceptance.mean())
+    temperature = workload.measured.sampling.temperature
+    rows = []
+    predictions = predict(trace, cost, gammas, workload.measured.max_new_tokens)
+    for prediction, replayed in zip(predictions, replay(trace, gammas), strict=True):
+        gamma = prediction.gamma
+        parts = cost.parts(trace, replayed, workload.measured.max_new_tokens)
+        plain_s = cost.plain_seconds(trace)
+        low, measured, high = turns.speedup(gamma, (plain_s, parts.sum(0)) if paired else None)
+        draft_s, verify_s, overhead_s = (parts.sum(axis=1) / prediction.calls).tolist()
+        predicted = BlockTiming(
+            tokens=prediction.tokens_per_call,
+            draft_s=draft_s,
+            verify_s=verify_s,
+            overhead_s=overhead_s,
+            plain_step_s=float(plain_s.sum()) / trace.tokens,
+        )
+        tokens, calls = int(turns.lengths(gamma).sum()), int(turns.calls(gamma).sum())
+        acceptance = prediction.tokens_per_call / (tokens / calls)
+        exact = None
+        if temperature == 0:
+            as_replayed = not paired or bool((turns.calls(gamma) == replayed.calls).all())
+            exact = turns.same_text(gamma) and as_replayed
+        rows.append(
+            {
+                "temperature": temperature,
+                "prompts": check.name,
+                "gamma": gamma,
+                "requests": len(turns.decoded[gamma]),
+                "predicted_tokens_per_call": prediction.tokens_per_call,
+                "measured_tokens_per_call": tokens / calls,
+                "predicted_calls": prediction.calls * tokens / prediction.tokens,
+                "measured_calls": calls,
+                "exact": exact,
+                "z": _z(replayed, turns, paired),
+                "predicted_speedup": prediction.speedup,
+                "alpha": alpha,
+                "formula_speedup": float(formulas.speedup(alpha, c, gamma)),
+                "measured_speedup": measured,
+                "measured_low": low,
+                "measured_high": high,
+                "relative_error": prediction.speedup / measured - 1,
+                "acceptance_error": acceptance - 1,
+                "cost_error": prediction.speedup / measured / acceptance - 1,
+                **(decompose_error(predicted, turns.spent(gamma)) if waited else _NO_BUDGET),
+            }
+        )
+    return rows
+
+
+def _z(replayed: Replay, turns: Interleaved, paired: bool) -> float:
+    """Standard score of counted against replayed calls per token, over at least two requests."""
+    counted = turns.calls(replayed.gamma) / turns.lengths(replayed.gamma)
+    expected = replayed.calls / replayed.lengths
+    if paired:
+        gaps = counted - expected
+        error = gaps.std(ddof=1) / np.sqrt(len(gaps))
+        mean = gaps.mean()
+    else:
+        mean = counted.mean() - expected.mean()
+        error = np.sqrt(sum(values.var(ddof=1) / len(values) for values in (counted, expected)))
+    if error == 0:
+        return 0.0 if mean == 0 else float(np.copysign(np.inf, mean))
+    return float(mean / error)
+
+
+def check_counts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What contradicts the replay: exactly at temperature 0, statistically elsewhere."""
+    failures = [
+        f"temperature 0, {row['prompts']} prompts, gamma {row['gamma']}: text or number of calls "
+        "is not what it must be"
+        for row in rows
+        if row["exact"] is False
+    ]
+    for row in rows:
+        limit = float(t.isf(_FALSE_ALARM / (2 * len(rows)), df=row["requests"] - 1))
+        if abs(row["z"]) > limit:
+            failures.append(
+                f"temperature {row['temperature']:g}, {row['prompts']} prompts, gamma "
+                f"{row['gamma']}: counted calls contradict the replay, z {row['z']:.1f} where "
+                f"{limit:.1f} is allowed"
+            )
+    return failures

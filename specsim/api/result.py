@@ -1,0 +1,92 @@
+"""What every call returns: rows, a DataFrame, and one JSON form that says what it rests on."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from specsim import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Something that was asked for and has no answer.
+
+    what : as a person would name it, such as "batch 256, context 4096"
+    why : the reason in one line
+    """
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(ABC):
+    """Base of the results of all calls.
+
+    inputs : what was asked, as plain values
+    warnings : every warning that a terminal shows, one line each
+    left_out : what was asked for and has no answer
+    """
+
+    schema: ClassVar[str]
+    version: ClassVar[int] = 1
+
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+    @abstractmethod
+    def rows(self) -> list[Row]:
+        """One row per setting, for tables."""
+
+    def summary(self) -> Row:
+        """What the answer says as a whole, beside its rows; empty where the rows say it all."""
+        return {}
+
+    def frame(self) -> pd.DataFrame:
+        """The rows as a DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    def document(self) -> Row:
+        """The JSON form: schema, version, inputs, answer, what was left out, warnings."""
+        return {
+            "schema": self.schema,
+            "version": self.version,
+            "specsim": __version__,
+            "inputs": plain(self.inputs),
+            "answer": plain({**self.summary(), "rows": self.rows()}),
+            "left_out": [{"what": each.what, "why": each.why} for each in self.left_out],
+            "warnings": list(self.warnings),
+        }
+
+    def to_json(self) -> str:
+        """The document as text; infinities and nan become null."""
+        import msgspec
+
+        return msgspec.json.format(msgspec.json.encode(self.document()), indent=2).decode()
+
+
+def plain(value: Any) -> Any:
+    """Values that JSON has: arrays become lists, infinities and nan become null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)

@@ -1,0 +1,216 @@
+"""Seconds of everything that a batch does, from a data sheet or from measured run times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from specsim.checks import UnsupportedError
+from specsim.hardware.accelerators import Accelerator
+from specsim.hardware.roofline import PEAK, Efficiency, memory_needed_bytes, roofline
+from specsim.hardware.shapes import Shape
+
+if TYPE_CHECKING:
+    from specsim.hardware.run_time_fit import FittedRunTimes
+    from specsim.profiles import BatchOverhead, Mode, Profile, Role
+
+
+class CellUnavailableError(UnsupportedError):
+    """One batch and context cannot be priced, mostly for want of memory; smaller ones can."""
+
+
+class LoadCost(Protocol):
+    """Seconds of everything that a batch does."""
+
+    @property
+    def longest(self) -> int:
+        """The widest target run that can be priced: the largest gamma and one."""
+        ...
+
+    def run_s(
+        self, model: Role, tokens: int, batch: int, context: float, follows: Role = "draft"
+    ) -> float:
+        """One run over ``tokens`` new tokens of each of ``batch`` requests.
+
+        context : tokens that each request has in the cache before the run
+        follows : the model that ran just before, which may have left the processor's caches cold
+        """
+        ...
+
+    def overhead_s(self, gamma: int, batch: int) -> float:
+        """Host time of a block outside the runs; gamma 0 is a step of plain decoding."""
+        ...
+
+
+@dataclass(frozen=True)
+class RooflineLoadCost:
+    """From a data sheet, with nothing measured: no host time, and a bound where eta is one.
+
+    longest : widest target run, gamma + 1 of the largest gamma that will be asked for
+
+    Both models stay in memory, with caches up to the end of the longest block; a target run that
+    leaves no room for that raises CellUnavailableError.
+    """
+
+    target: Shape
+    draft: Shape
+    accelerator: Accelerator
+    longest: int
+    efficiency: Efficiency = PEAK
+
+    def run_s(
+        self, model: Role, tokens: int, batch: int, context: float, follows: Role = "draft"
+    ) -> float:
+        if model == "target":
+            self._check_memory(batch, int(np.ceil(context)) + self.longest)
+        shape = self.target if model == "target" else self.draft
+
+        def seconds(tokens_before: int) -> float:
+            return roofline(
+                shape, self.accelerator, tokens, batch, tokens_before, efficiency=self.efficiency
+            ).seconds
+
+        below = int(context)
+        share = context - below
+        if not share:
+            return seconds(below)
+        return (1 - share) * seconds(below) + share * seconds(below + 1)
+
+    def overhead_s(self, gamma: int, batch: int) -> float:
+        return 0.0
+
+    def _check_memory(self, batch: int, tokens: int) -> None:
+        needed = sum(
+            memory_needed_bytes(shape, batch, tokens) for shape in (self.target, self.draft)
+        )
+        if needed > self.accelerator.memory:
+            raise CellUnavailableError(
+                f"both models with batch {batch} and {tokens} tokens a request need "
+                f"{needed / 1e9:.1f} GB, {self.accelerator.name} has "
+                f"{self.accelerator.memory / 1e9:g} GB"
+            )
+
+
+@dataclass(frozen=True)
+class MeasuredLoadCost:
+    """From the batch grid of a profile.
+
+    target : run times of the target, fitted to the grid
+    first_draft, next_draft : of the draft right after the target, and right after itself
+    overhead : by batch, seconds of host time by gamma; linear between the measured ones and held
+        beyond them
+    missing : batch, context and reason of cells that could not be measured.  A cell as large as
+        one of these raises CellUnavailableError.
+    mode : how the models ran
+    """
+
+    target: FittedRunTimes
+    first_draft: FittedRunTimes
+    next_draft: FittedRunTimes
+    overhead: Mapping[int, Mapping[int, float]]
+    missing: tuple[tuple[int, int, str], ...] = ()
+    mode: Mode = "eager"
+
+    @staticmethod
+    def of(profile: Profile, temperature: float, mode: Mode | None = None) -> MeasuredLoadCost:
+        """The cost at one temperature, which the host time depends on.
+
+        mode : eager, or compiled, which is the default where it was measured
+        """
+        modes = sorted({row.mode for row in profile.grid})
+        if not modes:
+            raise UnsupportedError("the profile has no run times of batches (its grid is empty)")
+        if mode is None:
+            mode = modes[0]  # "compiled" sorts before "eager"
+        if mode not in modes:
+            raise UnsupportedError(
+                f"run times in mode {mode} are not in the profile (measured: {', '.join(modes)})"
+            )
+        from specsim.hardware.run_time_fit import fits  # loads scipy
+
+        found = fits(row for row in profile.grid if row.mode == mode)
+        for model, kind in (("target", "target"), ("draft", "first draft")):
+            if (mode, kind) not in found:
+                raise UnsupportedError(f"no run times were measured of the {model} in mode {mode}")
+        first = found[mode, "first draft"]
+        return MeasuredLoadCost(
+            target=found[mode, "target"],
+            first_draft=first,
+            next_draft=found.get((mode, "next draft"), first),  # gamma 1 has no later runs
+            overhead=_overhead(profile.batch_overhead, temperature, mode),
+            missing=tuple(
+                (cell.batch, cell.context, cell.reason)
+                for cell in profile.missing
+                if cell.mode == mode
+            ),
+            mode=mode,
+        )
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """Batches that were measured."""
+        return tuple(sorted({point.batch for point in self.target.points}))
+
+    @property
+    def contexts(self) -> tuple[int, ...]:
+        """Contexts that were measured."""
+        return tuple(sorted({point.context for point in self.target.points}))
+
+    @property
+    def longest(self) -> int:
+        return self.target.widest
+
+    def run_s(
+        self, model: Role, tokens: int, batch: int, context: float, follows: Role = "draft"
+    ) -> float:
+        if model == "draft":
+            times = self.first_draft if follows == "target" else self.next_draft
+            return times(tokens, batch, context)
+        # Judged by the target run alone, which has the context of the cell.
+        for least_batch, least_context, reason in self.missing:
+            if batch >= least_batch and context >= least_context:
+                raise CellUnavailableError(
+                    f"batch {least_batch} with context {least_context} could not be measured: "
+                    f"{reason}"
+                )
+        return self.target(tokens, batch, context)
+
+    def overhead_s(self, gamma: int, batch: int) -> float:
+        by_batch = [
+            np.interp(gamma, list(row), list(row.values())) for row in self.overhead.values()
+        ]
+        return float(np.interp(batch, list(self.overhead), by_batch))
+
+    def covers(self, batch: int, context: float) -> bool:
+        """Whether the cell lies between measured ones; beyond, the fit extrapolates."""
+        fits = (self.target, self.first_draft, self.next_draft)
+        return all(times.covers(1, batch, context) for times in fits)
+
+
+def _overhead(
+    rows: Sequence[BatchOverhead], temperature: float, mode: Mode
+) -> dict[int, dict[int, float]]:
+    """Median seconds by batch and gamma, both increasing; over all measured contexts."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for row in rows:
+        if (row.temperature, row.mode) == (temperature, mode):
+            found.setdefault((row.batch, row.gamma), []).extend(row.seconds)
+    if not found:
+        known = ", ".join(sorted({f"{row.temperature:g} {row.mode}" for row in rows})) or "none"
+        raise UnsupportedError(
+            f"the profile has no host time of batches at temperature {temperature:g} in mode "
+            f"{mode} (measured: {known})"
+        )
+    table: dict[int, dict[int, float]] = {}
+    for batch, gamma in sorted(found):
+        table.setdefault(batch, {})[gamma] = median(found[batch, gamma])
+    for batch, by_gamma in table.items():
+        if 0 not in by_gamma:
+            raise UnsupportedError(
+                f"the profile has no host time of plain decoding at batch {batch}"
+            )
+    return table

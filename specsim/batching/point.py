@@ -1,0 +1,204 @@
+"""Decisions by load: which draft length at which batch, and where speculation stops paying.
+
+B requests share every iteration, as in an engine with continuous batching.  A block of draft
+length gamma is gamma draft runs and one target run over gamma + 1 tokens of each request, all of
+them waiting for the slowest part, and each request gains its own tokens, E[N] in the mean::
+
+    block = first draft run + (gamma - 1) draft runs + target run over gamma + 1 + overhead
+    speedup = (target run over 1 + overhead of a plain step) E[N] / block
+
+which is Leviathan23 Theorem 3.8 with every cost taken at the batch.  A request that accepted
+everything, with probability b, left its draft one token behind, and the batch reads as wide as its
+widest request, so the first draft run reads two tokens with probability 1 - (1 - b)^B (requests
+independent).
+
+Left out: reading of prompts, requests that join or leave, and that contexts differ between
+requests.  What a batch costs is a ``LoadCost``: from a data sheet, or from measured run times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from specsim.batching.cost import LoadCost
+from specsim.batching.tokens_per_block import TokensPerBlock, TokensPerBlockLike
+from specsim.checks import UnsupportedError, integer, number
+from specsim.predict.error_decomposition import BlockTiming
+
+if TYPE_CHECKING:
+    from specsim.profiles import Role
+
+
+@dataclass(frozen=True)
+class BatchPoint:
+    """One draft length at one batch and context.
+
+    spent : E[N], and where the seconds of a block of the batch go
+    """
+
+    batch: int
+    context: float
+    gamma: int
+    spent: BlockTiming
+
+    @property
+    def tokens_per_call(self) -> float:
+        """E[N], tokens that one block yields for each request."""
+        return self.spent.tokens
+
+    @property
+    def block_s(self) -> float:
+        """Seconds of a block."""
+        return self.spent.draft_s + self.spent.verify_s + self.spent.overhead_s
+
+    @property
+    def plain_step_s(self) -> float:
+        """Seconds of a step of plain decoding."""
+        return self.spent.plain_step_s
+
+    @property
+    def speedup(self) -> float:
+        """Against plain decoding at the same batch and context."""
+        return self.spent.speedup
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Of all requests together."""
+        return self.batch * self.tokens_per_call / self.block_s
+
+    @property
+    def plain_tokens_per_s(self) -> float:
+        """The same without speculation."""
+        return self.batch / self.plain_step_s
+
+    def row(self) -> dict[str, Any]:
+        """The result row."""
+        names = ("batch", "context", "gamma", "speedup", "tokens_per_call", "tokens_per_s")
+        return {name: getattr(self, name) for name in (*names, "plain_tokens_per_s")}
+
+
+def batch_point(
+    acceptance: TokensPerBlockLike, cost: LoadCost, gamma: int, batch: int, context: float
+) -> BatchPoint:
+    """What drafting ``gamma`` tokens gives a batch.
+
+    Raises UnsupportedError for a gamma that the acceptance or the cost does not reach.
+    """
+    gains = _gains(acceptance, gamma, cost)
+    return _Cell.of(cost, batch, context).at(gains, gamma)
+
+
+def best_of_cell(
+    acceptance: TokensPerBlockLike,
+    cost: LoadCost,
+    batch: int,
+    context: float,
+    gamma_max: int,
+) -> BatchPoint:
+    """The gamma in 0..gamma_max with the best speedup, of equals the smaller; 0 is off.
+
+    All are tried: with measured costs the speedup may have several maxima.
+    """
+    gains = _gains(acceptance, gamma_max, cost)
+    cell = _Cell.of(cost, batch, context)
+    settings = (cell.at(gains, gamma) for gamma in range(gamma_max + 1))
+    return max(settings, key=lambda setting: (setting.speedup, -setting.gamma))
+
+
+def best_batch_points(
+    acceptance: TokensPerBlockLike,
+    cost: LoadCost,
+    batches: Sequence[int],
+    contexts: Sequence[float],
+    gamma_max: int,
+) -> list[BatchPoint]:
+    """``best_of_cell`` at every context and batch, batches running fastest."""
+    return [
+        best_of_cell(acceptance, cost, batch, context, gamma_max)
+        for context in contexts
+        for batch in batches
+    ]
+
+
+def stops_paying(
+    acceptance: TokensPerBlockLike,
+    cost: LoadCost,
+    context: float,
+    most: int,
+    gamma_max: int,
+) -> int | None:
+    """The smallest batch from which on no gamma pays, up to batch ``most``; None if ``most`` pays.
+
+    Every batch is tried from ``most`` downwards until one pays: whether speculation pays need not
+    be monotone in the batch (a mixture of experts reads more experts, then all of them; kernels
+    change with the width), so no bisection.
+    """
+    most = integer("most", most, low=1)
+    for batch in range(most, 0, -1):
+        if best_of_cell(acceptance, cost, batch, context, gamma_max).gamma:
+            return None if batch == most else batch + 1
+    return 1
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """One batch and context; ``run_s`` prices every run once."""
+
+    cost: LoadCost
+    batch: int
+    context: float
+    run_s: Callable[[Role, int, float, Role], float]
+
+    @staticmethod
+    def of(cost: LoadCost, batch: int, context: float) -> _Cell:
+        size = integer("batch", batch, low=1)
+
+        @cache
+        def run_s(model: Role, tokens: int, context: float, follows: Role) -> float:
+            return cost.run_s(model, tokens, size, context, follows)
+
+        return _Cell(cost, size, number("context", context, low=0.0), run_s)
+
+    def at(self, gains: TokensPerBlock, gamma: int) -> BatchPoint:
+        follows: Role = "draft" if gamma else "target"
+        plain_run_s = self.run_s("target", 1, self.context, "target")
+        spent = BlockTiming(
+            tokens=float(gains.tokens[gamma]),
+            draft_s=self._drafts_s(gains, gamma),
+            verify_s=self.run_s("target", gamma + 1, self.context, follows),
+            overhead_s=self.cost.overhead_s(gamma, self.batch),
+            plain_step_s=plain_run_s + self.cost.overhead_s(0, self.batch),
+        )
+        return BatchPoint(self.batch, self.context, gamma, spent)
+
+    def _drafts_s(self, gains: TokensPerBlock, gamma: int) -> float:
+        if not gamma:
+            return 0.0
+        one, two = (self.run_s("draft", tokens, self.context, "target") for tokens in (1, 2))
+        someone_is_behind = 1.0 - (1.0 - float(gains.bonus[gamma])) ** self.batch
+        seconds = one + someone_is_behind * (two - one)
+        if gamma > 1:
+            # Draft run i has i more tokens in the cache; from the second on that is gamma / 2 in
+            # the mean, and run times are taken as linear over so few tokens.
+            seconds += (gamma - 1) * self.run_s("draft", 1, self.context + gamma / 2, "draft")
+        return seconds
+
+
+def _gains(acceptance: TokensPerBlockLike, gamma: int, cost: LoadCost) -> TokensPerBlock:
+    """What a block gains, once that reaches ``gamma`` and the cost does."""
+    gamma = integer("gamma", gamma)
+    gains = TokensPerBlock.of(acceptance)
+    if gamma > gains.longest:
+        raise UnsupportedError(
+            f"acceptance is known up to gamma {gains.longest}, gamma {gamma} asked for; extend a "
+            "survival curve with specsim.extrapolate, or replay a trace further"
+        )
+    if gamma >= cost.longest:
+        raise UnsupportedError(
+            f"target runs can be priced up to {cost.longest} tokens, gamma {gamma} needs one of "
+            f"{gamma + 1}"
+        )
+    return gains

@@ -1,0 +1,88 @@
+"""A roofline held against a measured grid: how far off it is for each shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from specsim.checks import Floats, UnsupportedError
+from specsim.hardware import Accelerator, Efficiency, Roofline, Shape, roofline
+from specsim.hardware.run_time_fit import fits
+from specsim.profiles import Profile, Role
+
+
+def roofline_rows(
+    costs: Profile, accelerator: Accelerator, shapes: Mapping[Role, Shape]
+) -> list[dict[str, Any]]:
+    """The roofline of the target and of the draft against the profile's grid, one row per kind of
+    run and efficiency: at the peaks, and with efficiencies fitted to the grid.
+    """
+    rows: list[dict[str, Any]] = []
+    for (mode, kind), times in fits(costs.grid).items():
+        model = costs.target if kind == "target" else costs.draft
+        shape = shapes["target" if kind == "target" else "draft"]
+        try:
+            runs = [
+                roofline(shape, accelerator, point.tokens, point.batch, point.context)
+                for point in times.points
+            ]
+        except UnsupportedError as error:
+            rows.append({"model": model.name, "mode": mode, "kind": kind, "reason": str(error)})
+            continue
+        measured = np.array([point.seconds for point in times.points])
+        fitted = _fit_efficiency(runs, measured, len(shape.layers))
+        for name, efficiency in (("peak", Efficiency()), ("fitted", fitted)):
+            ratio = _roofline_s(runs, efficiency, len(shape.layers)) / measured
+            errors = np.abs(ratio - 1)
+            bound = [
+                run.memory_s / efficiency.memory >= run.compute_s / efficiency.compute
+                for run in runs
+            ]
+            # A share that decides no run is any number that the search began with.
+            row = {
+                "model": model.name,
+                "mode": mode,
+                "kind": kind,
+                "efficiency": name,
+                "compute": None if all(bound) else efficiency.compute,
+                "memory": efficiency.memory if any(bound) else None,
+                "layer_us": 1e6 * efficiency.layer_s,
+                "memory_bound": sum(bound),
+                "points": len(measured),
+                "median_error": float(np.median(errors)),
+                "worst_error": float(errors.max()),
+                "median_ratio": float(np.median(ratio)),
+            }
+            rows.append(row)
+    return rows
+
+
+def _roofline_s(runs: Sequence[Roofline], efficiency: Efficiency, layers: int) -> Floats:
+    """Seconds at an efficiency, of runs that were priced at the peaks."""
+    compute = np.array([run.compute_s for run in runs]) / efficiency.compute
+    memory = np.array([run.memory_s for run in runs]) / efficiency.memory
+    seconds: Floats = np.maximum(compute, memory) + layers * efficiency.layer_s
+    return seconds
+
+
+def _fit_efficiency(runs: Sequence[Roofline], measured: Floats, layers: int) -> Efficiency:
+    """The efficiencies with the least squares of log(roofline / measured)."""
+
+    def efficiency(x: Floats) -> Efficiency:
+        compute, memory, layer_s = np.exp(x)
+        return Efficiency(float(min(compute, 1.0)), float(min(memory, 1.0)), float(layer_s))
+
+    def misses(x: Floats) -> Floats:
+        return np.log(_roofline_s(runs, efficiency(x), layers) / measured)
+
+    # The maximum has kinks, so the search begins at several places.
+    low, high = np.log([1e-7, 1e-7, 1e-9]), np.log([1.0, 1.0, measured.max() / layers])
+    starts = [np.log([share, share, measured.min() / layers / 2]) for share in (0.7, 0.2, 1e-3)]
+    found = [
+        least_squares(misses, np.clip(start, low + 1e-6, high - 1e-6), bounds=(low, high))
+        for start in starts
+    ]
+    return efficiency(min(found, key=lambda fit: fit.cost).x)

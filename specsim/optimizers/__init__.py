@@ -1,0 +1,1 @@
+"""Which setting pays best: draft lengths, allocations and cascades."""

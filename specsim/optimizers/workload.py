@@ -1,0 +1,119 @@
+"""The decision from a profile: the best gamma by replay, beside what the papers' formula says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from specsim.checks import InvalidArgumentError
+from specsim.formulas import speedup
+from specsim.optimizers.gamma import Evaluation, optimize
+from specsim.predict.measured import MeasuredCost, MeasuredPrediction, predict
+from specsim.profiles import Acceptance, Profile
+from specsim.traces import Trace
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One sampling setting of a profile, ready to be asked."""
+
+    profile: Profile
+    measured: Acceptance
+    trace: Trace
+    cost: MeasuredCost
+
+    @staticmethod
+    def all_of(profile: Profile, path: Path, temperature: float | None) -> list[Workload]:
+        """The settings with this temperature, or all of them."""
+        return [
+            Workload(
+                profile=profile,
+                measured=measured,
+                trace=profile.trace(path, measured),
+                cost=MeasuredCost.of(
+                    profile.run_times, profile.overhead, measured.sampling.temperature
+                ),
+            )
+            for measured in profile.sampled(temperature)
+        ]
+
+    @property
+    def context(self) -> float:
+        """Mean tokens in the cache, where the papers' c is read off."""
+        return float(self.trace.columns["context"].mean()) - 1
+
+    @property
+    def draft_cost(self) -> float:
+        """The papers' c."""
+        return self.cost.draft_cost(self.context)
+
+    @property
+    def parameter_ratio(self) -> float:
+        """Draft over target: operations and bytes are about proportional to parameters."""
+        return self.profile.draft.parameters / self.profile.target.parameters
+
+    def predict(self, gammas: Sequence[int]) -> list[MeasuredPrediction]:
+        """By replay of the trace and the measured run times."""
+        limit = self.profile.gamma_max
+        if max(gammas) > limit:
+            raise InvalidArgumentError(
+                f"gamma must be in [0, {limit}] with this profile, got {max(gammas)}; "
+                "calibrate with a larger --gamma-max"
+            )
+        return predict(self.trace, self.cost, gammas, self.measured.max_new_tokens)
+
+    def best(self) -> MeasuredPrediction:
+        """The gamma with the highest predicted speedup; 0 is plain decoding."""
+        predictions = self.predict(range(self.profile.gamma_max + 1))
+        return max(predictions, key=lambda prediction: (prediction.speedup, -prediction.gamma))
+
+    def formula(self, gamma: int) -> float:
+        """Speedup by the papers' formula: the profile's alpha and c alone."""
+        return float(speedup(self.measured.alpha.best, self.draft_cost, gamma))
+
+    def formula_best(self) -> Evaluation:
+        """What the papers' formula would choose."""
+        return optimize(
+            alpha=self.measured.alpha.best, c=self.draft_cost, gamma_max=self.profile.gamma_max
+        )
+
+    def oracle_speedup(self) -> float:
+        """Speedup if each block drafted just what will be accepted, at most gamma_max tokens.
+
+        From the measured survival curve, block starts anywhere in the text alike; run times and
+        overhead as in the prediction, at the mean context.  A block that drafts J tokens has
+        P(J >= i) = S_i, so its expected cost is a sum over i of what the i-th token adds.
+        """
+        curve = np.array([rate.best for rate in self.measured.survival])
+        lengths = range(self.profile.gamma_max + 1)
+        blocks = np.array([self.cost.block(length, self.context) for length in lengths])
+        spent = blocks[0] + curve @ np.diff(blocks)
+        return float((1 + curve.sum()) * blocks[0] / spent)
+
+    def row(self, prediction: MeasuredPrediction) -> dict[str, object]:
+        """The result row of a prediction.
+
+        Operations and bytes read are taken to be proportional to parameters.
+        """
+        gamma, ratio = prediction.gamma, self.parameter_ratio
+        formula = self.formula_best()
+        return {
+            "temperature": self.measured.sampling.temperature,
+            "gamma": gamma,
+            "speedup": prediction.speedup,
+            "speedup_low": prediction.low,
+            "speedup_high": prediction.high,
+            "tokens_per_call": prediction.tokens_per_call,
+            "operations_factor": (gamma * (1 + ratio) + 1) / prediction.tokens_per_call,
+            "memory_factor": (gamma * ratio + 1) / prediction.tokens_per_call,
+            "oracle_speedup": self.oracle_speedup(),
+            "at_gamma_max": gamma == self.profile.gamma_max,
+            "alpha": self.measured.alpha.best,
+            "c": self.draft_cost,
+            "formula_speedup": self.formula(gamma),
+            "formula_gamma": formula.gamma,
+            "formula_best_speedup": formula.speedup,
+        }

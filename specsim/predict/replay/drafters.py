@@ -1,0 +1,238 @@
+"""A drafter on one text: what it proposes at each place, as who wrote the text verifies it.
+
+``specsim.predict.replay.blocks`` has the argument.  Here are drafters of one model or of none;
+``specsim.predict.replay.cascades`` has those that are made of others.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, integer
+from specsim.predict.replay.run_counts import RunCounts, RunKind
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a drafter proposes at one place of the text, as its verifier takes it.
+
+    rejected : {j: probability that the j-th token, from 0, is the first to be rejected}
+    complete : {j: probability that the proposal has j tokens, all accepted}
+    length : expected number of positions proposed, which is tokens but for beams
+    runs : expected runs of all drafters
+    unread : probability that it is complete and its drafter has not read its last token, so that
+        after a bonus token it has two tokens to read
+    ran : did a model run for it?
+    """
+
+    rejected: Mapping[int, float]
+    complete: Mapping[int, float]
+    length: float
+    runs: RunCounts
+    unread: float
+    ran: bool
+
+
+NOTHING = Proposal({}, {0: 1.0}, 0.0, RunCounts(), unread=0.0, ran=False)
+
+
+class Drafting(ABC):
+    """A drafter on one text of T tokens, verified by somebody who emitted that text."""
+
+    @property
+    @abstractmethod
+    def reach(self) -> int:
+        """The most tokens that it ever proposes."""
+
+    @property
+    def catching_up(self) -> tuple[str, ...]:
+        """Models whose first run in a block has one more token to read after a bonus token."""
+        return ()
+
+    @property
+    def text_readers(self) -> tuple[str, ...]:
+        """Models that read every token of the text once besides what they propose."""
+        return ()
+
+    def propose(self, start: int, room: int) -> Proposal:
+        """At the text before position ``start``, with at most ``room`` tokens to propose."""
+        room = min(room, self.reach)
+        if room <= 0:
+            return self._nothing
+        known = self._known.get((start, room))
+        if known is None:
+            known = self._known[start, room] = self._propose(start, room)
+        return known
+
+    @property
+    def _nothing(self) -> Proposal:
+        """Where there is no room."""
+        return NOTHING
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, int], Proposal]:
+        return {}
+
+    @abstractmethod
+    def _propose(self, start: int, room: int) -> Proposal:
+        """The same for 1 <= room <= reach."""
+
+    @abstractmethod
+    def expected_off_text(self, room: int) -> tuple[RunCounts, float]:
+        """Off the text: expected runs and tokens of a proposal there."""
+
+
+@dataclass(frozen=True, eq=False)
+class TokenByToken(Drafting):
+    """One run a token.
+
+    accepted : shape (T,), a_t
+    most : the most tokens of a proposal
+    unsure : shape (T,), bool: it gives up at the run that would write this token (Kim23)
+    then : shape (T,): tokens that it writes behind a rejected one at t before it gives up; only
+        with ``unsure``
+    row_for_bonus : one run more where all was accepted, since the bonus token depends on it
+    is_model : False for counts, which leave no trace in the processor's caches
+    """
+
+    name: str
+    accepted: Floats
+    most: int
+    unsure: np.ndarray | None = None
+    then: np.ndarray | None = None
+    row_for_bonus: bool = False
+    is_model: bool = True
+
+    def __post_init__(self) -> None:
+        integer("most", self.most)
+        if (self.unsure is None) != (self.then is None):
+            raise InvalidArgumentError("unsure and then must be given together")
+
+    @property
+    def reach(self) -> int:
+        return self.most
+
+    @property
+    def catching_up(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    @property
+    def _nothing(self) -> Proposal:
+        runs = self._tally(float(self.row_for_bonus))
+        return Proposal({}, {0: 1.0}, 0.0, runs, unread=0.0, ran=self.row_for_bonus)
+
+    def _propose(self, start: int, room: int) -> Proposal:
+        rejected, complete = {}, {}
+        alive, runs, length = 1.0, 0.0, 0.0
+        size = len(self.accepted)
+        for place in range(room):
+            here = start + place
+            # Behind the end of the text, a drafter that may give up has written end-of-text.
+            ended = here >= size
+            if self.unsure is not None and (ended or self.unsure[here]):
+                complete[place] = alive
+                runs += alive * (place + (not ended))
+                length, alive = length + alive * place, 0.0
+                break
+            rate = 0.0 if ended else float(self.accepted[here])
+            if rate < 1.0:
+                lost, rejected[place] = alive * (1 - rate), alive * (1 - rate)
+                left = room - place - 1
+                more = left
+                if self.then is not None:
+                    more = min(int(self.then[here]), left)
+                runs += lost * (place + 1 + more + (more < left))
+                length += lost * (place + 1 + more)
+                alive *= rate
+            if not alive:
+                break
+        if alive:
+            complete[room] = alive
+            runs += alive * (room + self.row_for_bonus)
+            length += alive * room
+        unread = 0.0 if self.row_for_bonus else alive
+        return Proposal(rejected, complete, length, self._tally(runs), unread, self.is_model)
+
+    def expected_off_text(self, room: int) -> tuple[RunCounts, float]:
+        if self.unsure is not None:
+            raise UnsupportedError(f"{self.name} gives up, so it cannot be part of a cascade")
+        room = min(room, self.most)
+        return self._tally(float(room)), float(room)
+
+    def _tally(self, runs: float) -> RunCounts:
+        tally = RunCounts()
+        first = min(runs, 1.0)
+        if first:
+            tally.add(RunKind(self.name, after_other_model=True), first, first)
+        if runs > first:
+            tally.add(RunKind(self.name, after_other_model=False), runs - first, runs - first)
+        return tally
+
+
+@dataclass(frozen=True, eq=False)
+class ByPlace(Drafting):
+    """Proposals that depend on where they are made: copies, masks (Xia22), beams.
+
+    agrees : shape (T, most): token i of a proposal made at t is accepted, given all before it
+    lengths : shape (T,): how many tokens it has to propose there
+    reads_text : does it read the text, besides what it proposes?
+    positions : positions read for each token of a proposal, by drafter and verifier alike; more
+        than one for beams
+    run_each : a run for each token, not one for all
+    """
+
+    name: str
+    agrees: Floats
+    lengths: np.ndarray
+    reads_text: bool = False
+    positions: int = 1
+    run_each: bool = False
+
+    @property
+    def reach(self) -> int:
+        return int(self.agrees.shape[1])
+
+    @property
+    def text_readers(self) -> tuple[str, ...]:
+        return (self.name,) if self.reads_text else ()
+
+    def _propose(self, start: int, room: int) -> Proposal:
+        tally = self._tally(room)
+        if start >= len(self.agrees):
+            read = float(room * self.positions)
+            return Proposal({0: 1.0}, {}, read, tally, unread=0.0, ran=self._is_model)
+        length = min(room, int(self.lengths[start]))
+        rejected, alive = {}, 1.0
+        for place in range(length):
+            rate = float(self.agrees[start, place])
+            if rate < 1.0:
+                rejected[place] = alive * (1 - rate)
+            alive *= rate
+        complete = {length: alive} if alive else {}
+        read = float(length * self.positions)
+        return Proposal(rejected, complete, read, tally, unread=0.0, ran=self._is_model)
+
+    @property
+    def _is_model(self) -> bool:
+        """Copies are looked up."""
+        return self.reads_text or self.run_each
+
+    def expected_off_text(self, room: int) -> tuple[RunCounts, float]:
+        room = min(room, self.reach)
+        if room <= 0:
+            return RunCounts(), 0.0
+        return self._tally(room), float(np.minimum(self.lengths, room).mean() * self.positions)
+
+    def _tally(self, room: int) -> RunCounts:
+        tally = RunCounts()
+        runs = room if self.run_each else 1
+        read = float(room * self.positions)
+        tally.add(RunKind(self.name, after_other_model=True), 1.0, read / runs)
+        if runs > 1:
+            tally.add(RunKind(self.name, after_other_model=False), runs - 1.0, read - read / runs)
+        return tally

@@ -1,0 +1,113 @@
+"""What drafts, described: names and numbers, nothing that runs.
+
+Three readers interpret a description: the law (``proposal_law`` in specsim.schemes.proposals, with
+acceptances), the replay (specsim.predict.replay, with recorded text) and the decoder
+(calibrate.decode.build, with models).  A drafter may be made of drafters: one that reviews another
+(vertical cascade, Chen23), or several one after the other (horizontal cascade, Chen23).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specsim.checks import InvalidArgumentError, integer
+
+
+@dataclass(frozen=True)
+class ModelDrafter:
+    """A model that drafts token by token.
+
+    name : of the model
+    tokens : most tokens of a proposal, >= 0
+    """
+
+    name: str
+    tokens: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", integer("tokens", self.tokens))
+
+
+@dataclass(frozen=True)
+class NgramDrafter:
+    """Counts that draft token by token without a model.
+
+    name : ``unigram`` or ``bigram``
+    tokens : most tokens of a proposal, >= 0
+    """
+
+    name: str
+    tokens: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", integer("tokens", self.tokens))
+
+
+@dataclass(frozen=True)
+class CopyDrafter:
+    """Copies from the context: all tokens of a proposal from one look-up, without a model.
+
+    name : ``copy`` (prompt lookup) or ``max-gram`` (Chen23)
+    tokens : most tokens of a proposal, >= 0
+    """
+
+    name: str
+    tokens: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", integer("tokens", self.tokens))
+
+
+@dataclass(frozen=True)
+class MaskDrafter:
+    """A model that fills in masks: all tokens of a proposal from one run (Xia22).
+
+    name : of the model
+    tokens : most tokens of a proposal, >= 0
+    """
+
+    name: str
+    tokens: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", integer("tokens", self.tokens))
+
+
+@dataclass(frozen=True)
+class VerticalDrafter:
+    """A model that drafts by reviewing an inner drafter, step by step (Chen23).
+
+    name : of the reviewing model
+    inner : proposes to it
+    gamma : most tokens that ``inner`` proposes in a step, >= 0; None for as many as it has
+    steps, at_least : so many steps a proposal, or until at least so many tokens are there, what
+        overshoots proposed too; one of them is None
+    """
+
+    name: str
+    inner: Drafter
+    gamma: int | None = None
+    steps: int | None = None
+    at_least: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.at_least is None):
+            raise InvalidArgumentError("give one of steps and at_least")
+        for name in ("gamma", "steps", "at_least"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, integer(name, value))
+
+
+@dataclass(frozen=True)
+class HorizontalDrafter:
+    """Drafters one after the other, verified by the same model (Chen23)."""
+
+    parts: tuple[Drafter, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.parts))
+
+
+SingleDrafter = ModelDrafter | NgramDrafter | CopyDrafter | MaskDrafter
+Drafter = SingleDrafter | VerticalDrafter | HorizontalDrafter

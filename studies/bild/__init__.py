@@ -1,0 +1,1 @@
+"""Kim23: a small model that may answer alone."""

@@ -1,0 +1,1 @@
+"""Narasimhan24: speculative cascades, quality against deferral."""

@@ -1,0 +1,1 @@
+"""What all studies share: the protocol, measurements, style and writing."""

@@ -1,0 +1,1 @@
+"""Chen23: cascades of drafts."""

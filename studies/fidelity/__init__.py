@@ -1,0 +1,1 @@
+"""Every prediction of specsim beside its measurement."""

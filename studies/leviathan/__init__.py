@@ -1,0 +1,1 @@
+"""Leviathan23: acceptance, cost and the best draft length."""

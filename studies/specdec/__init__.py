@@ -1,0 +1,1 @@
+"""Xia22: a drafter that fills in masks."""

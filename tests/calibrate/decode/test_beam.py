@@ -1,0 +1,174 @@
+"""Speculative beam search finds what transformers' own beam search finds."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from calibrate.decode.beam import Beams, beam_search
+from calibrate.decode.engine import CachedModel, DecodingError
+from calibrate.decode.plain import plain
+from calibrate.measure.trace import generator
+from specsim.checks import InvalidArgumentError, UnsupportedError
+from tests.calibrate.imitations import CPU, GREEDY, prompts, twin
+from tests.calibrate.sequences import model_at
+
+
+@pytest.fixture(scope="module")
+def models(tiny_family: dict[str, Path]) -> dict[str, CachedModel]:
+    return {name: model_at(folder) for name, folder in tiny_family.items()}
+
+
+def searched(
+    target: CachedModel, prompt: list[int], beams: Beams, wanted: int, end: int | None
+) -> list[int]:
+    """The text that transformers finds."""
+    model = target.model
+    model.generation_config.eos_token_id = end
+    model.generation_config.pad_token_id = 0
+    ids = torch.tensor([prompt])
+    found = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        num_beams=beams.width,
+        do_sample=False,
+        early_stopping=beams.early_stopping,
+        length_penalty=beams.length_penalty,
+        max_new_tokens=wanted,
+    )
+    tokens: list[int] = found[0, len(prompt) :].tolist()
+    return tokens
+
+
+def drafter(models: dict[str, CachedModel], name: str) -> CachedModel:
+    return twin(models["target"]) if name == "target" else models[name]
+
+
+@pytest.mark.parametrize("draft", ["draft", "stranger", "target"])
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_the_text_is_that_of_plain_beam_search(
+    models: dict[str, CachedModel], draft: str, width: int
+) -> None:
+    target = models["target"]
+    for number, prompt in enumerate(prompts(3, seed=width)):
+        text = searched(target, prompt, Beams(width, width, 0), 16, None)
+        assert len(text) == 16
+        for extra, gamma in ((0, 0), (0, 2), (1, 3), (4, 1), (4, 5))[number % 2 :: 2]:
+            beams = Beams(width, width + extra, gamma)
+            result = beam_search(target, drafter(models, draft), prompt, beams, 16).finish()
+            assert result.tokens == text
+            assert result.calls == len(result.accepted)
+            assert sum(result.accepted) + result.calls == 16
+
+
+@pytest.mark.parametrize(
+    ("early_stopping", "penalty"),
+    list(product([True, False, "never"], [1.0, 0.0, -1.0, 2.0])),
+)
+def test_texts_end_as_in_plain_beam_search(
+    models: dict[str, CachedModel], early_stopping: bool | str, penalty: float
+) -> None:
+    target = models["target"]
+    random = np.random.default_rng([int(10 * penalty) + 10, len(str(early_stopping))])
+    lengths = set()
+    for prompt in prompts(6, seed=7):
+        width, gamma = int(random.integers(1, 5)), int(random.integers(0, 5))
+        # A token that greedy decoding meets, so that texts end.
+        text = plain(target, prompt, 8, GREEDY, generator(CPU, 0)).finish().tokens
+        end = text[int(random.integers(1, 8))]
+        beams = Beams(width, width + 3, gamma, penalty, early_stopping)  # type: ignore[arg-type]
+        draft = drafter(models, "target" if random.random() < 0.5 else "draft")
+        result = beam_search(target, draft, prompt, beams, 20, end).finish()
+        assert result.tokens == searched(target, prompt, beams, 20, end)
+        lengths.add(len(result.tokens))
+    assert min(lengths) < 20
+
+
+def test_never_waits_for_longer_texts_where_false_gives_up(
+    models: dict[str, CachedModel],
+) -> None:
+    """With texts rewarded for length; a draft that is the target has every step accepted."""
+    target, ways = models["target"], []
+    for prompt in prompts(3, seed=7):
+        text = plain(target, prompt, 8, GREEDY, generator(CPU, 0)).finish().tokens
+        for end, width in product(sorted(set(text[1:])), (2, 3)):
+            found = []
+            for early_stopping in (False, "never"):
+                beams = Beams(width, width, 3, 2.0, early_stopping)  # type: ignore[arg-type]
+                result = beam_search(target, twin(target), prompt, beams, 20, end).finish()
+                assert result.accepted[:-1] == result.drafted[:-1]
+                found.append(result.tokens)
+            if found[0] != found[1]:
+                ways.append((prompt, end, width, found))
+    assert ways
+    for prompt, end, width, found in ways[:4]:
+        for early_stopping, text in zip((False, "never"), found, strict=True):
+            beams = Beams(width, width, 0, 2.0, early_stopping)  # type: ignore[arg-type]
+            assert text == searched(target, prompt, beams, 20, end)
+
+
+def test_one_beam_is_greedy_decoding_and_agreement_fills_every_block(
+    models: dict[str, CachedModel],
+) -> None:
+    target = models["target"]
+    text = plain(target, [5, 6], 25, GREEDY, generator(CPU, 0)).finish().tokens
+    result = beam_search(target, twin(target), [5, 6], Beams(1, 1, 4), 25).finish()
+    assert result.tokens == text
+    assert result.accepted == [4] * 5
+    assert result.target.widths == Counter({5: 5})
+    # After a bonus step the draft reads two tokens of each beam.
+    assert result.draft.widths == Counter({1: 16, 2: 4})
+
+
+@pytest.mark.parametrize(("width", "draft_width", "gamma"), [(2, 3, 2), (3, 5, 3)])
+def test_the_target_scores_its_beams_and_all_candidates(
+    models: dict[str, CachedModel], width: int, draft_width: int, gamma: int
+) -> None:
+    """w + u gamma positions in a run (Leviathan23 A.4); the first has one beam, the prompt."""
+    beams = Beams(width, draft_width, gamma)
+    result = beam_search(models["target"], models["draft"], [5, 6], beams, 30).finish()
+    full = [gamma == steps for steps in result.drafted]
+    widths = Counter({1 + draft_width * gamma: 1})
+    for steps in result.drafted[1:]:
+        widths[width + draft_width * steps] += 1
+    assert all(full[:3])
+    assert result.target.widths == widths
+    # A run of the draft for every step, and at gamma 0 none.
+    assert result.draft.count == sum(result.drafted)
+    alone = beam_search(models["target"], models["draft"], [5], Beams(width, width, 0), 10).finish()
+    assert alone.draft.count == 0
+    assert alone.target.widths == Counter({1: 1, width: 9})
+
+
+def test_a_target_that_drafts_for_itself_has_every_step_accepted(
+    models: dict[str, CachedModel],
+) -> None:
+    target = models["target"]
+    result = beam_search(target, twin(target), [5, 6], Beams(3, 3, 4), 25).finish()
+    assert result.accepted == result.drafted == [4] * 5
+
+
+def test_edges(models: dict[str, CachedModel]) -> None:
+    target, draft = models["target"], models["draft"]
+    for wanted in (0, 1, 2, 3, 127):
+        result = beam_search(target, draft, [7], Beams(2, 4, 6), wanted).finish()
+        assert len(result.tokens) == wanted
+        assert all(steps < max(wanted, 1) for steps in result.drafted)
+        if wanted:
+            assert result.tokens == searched(target, [7], Beams(2, 4, 6), wanted, None)
+    with pytest.raises(DecodingError, match="context"):
+        beam_search(target, draft, [7], Beams(2, 4, 6), 128)
+    with pytest.raises(InvalidArgumentError, match="draft_width"):
+        Beams(3, 2, 1)
+    with pytest.raises(InvalidArgumentError, match="early_stopping"):
+        Beams(1, 1, 1, early_stopping="soon")  # type: ignore[arg-type]
+    flash = copy.deepcopy(draft.model)
+    flash.config._attn_implementation = "flash_attention_2"
+    with pytest.raises(UnsupportedError, match="attention"):
+        beam_search(target, CachedModel(flash), [7], Beams(1, 1, 1), 4).finish()

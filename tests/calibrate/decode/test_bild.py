@@ -1,0 +1,320 @@
+"""The Big Little Decoder does what Algorithm 1 says, and its counts follow the law."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from calibrate.decode.bild import Policy, bild, fallbacks
+from calibrate.decode.drafters import first_layers
+from calibrate.decode.engine import CachedModel, Decoded
+from calibrate.decode.plain import plain
+from calibrate.measure.trace import generator
+from calibrate.models.sampling import Sampling
+from specsim.checks import InvalidArgumentError
+from specsim.laws import TARGET
+from specsim.rules.executions import Choose, Model, Tokens, law
+from specsim.schemes.bild import BigLittle, BigLittleJoint
+from tests.calibrate.imitations import (
+    CPU,
+    GREEDY,
+    ORDINARY,
+    TextModel,
+    assert_drawn_from,
+    coins,
+    drawn_from,
+    lawless,
+    peak,
+    prompts,
+    top,
+    twin,
+    uncached,
+)
+
+NUCLEUS = Sampling(1.0, top_p=0.8)
+
+
+@dataclass
+class Outcome:
+    tokens: Tokens
+    accepted: list[int]
+    drafted: list[int]
+    small_runs: int
+    large_widths: list[int]
+
+
+def algorithm(
+    large: Model,
+    small: Model,
+    prompt: Tokens,
+    policy: Policy,
+    length: int,
+    choose: Choose,
+    end: int | None = None,
+    large_draws: Model | None = None,
+    small_draws: Model | None = None,
+) -> Outcome:
+    """Algorithm 1 with the errata, the slow way: every row from the whole text.
+
+    ``large_draws``, ``small_draws`` : what tokens are drawn from, if not what decides
+    """
+    large_draws, small_draws = large_draws or large, small_draws or small
+    out = Outcome((), [], [], 0, [])
+    while len(out.tokens) < length and (end is None or end not in out.tokens):
+        y = prompt + out.tokens
+        written: Tokens = ()
+        while len(written) < policy.window and len(out.tokens) + len(written) < length - 1:
+            out.small_runs += 1
+            if small(y + written).max() < policy.fallback:
+                break
+            written += (choose(small_draws(y + written)),)
+            if written[-1] == end:
+                break
+        out.large_widths.append(len(written) + 1)
+        stands = len(written)
+        for m, token in enumerate(written):
+            row = large(y + written[:m])
+            if -math.log(row[token]) > policy.rollback and row.argmax() != token:
+                stands = m
+                break
+        if policy.rescore and stands < len(written):
+            out.large_widths.append(1)
+        kept = written[:stands]
+        out.tokens += (*kept, choose(large_draws(y + kept)))
+        out.accepted.append(stands)
+        out.drafted.append(len(written))
+    if end in out.tokens:
+        out.tokens = out.tokens[: out.tokens.index(end) + 1]
+    return out
+
+
+def assert_same(result: Decoded, expected: Outcome) -> None:
+    assert tuple(result.tokens) == expected.tokens
+    assert result.accepted == expected.accepted
+    assert result.drafted == expected.drafted
+    assert result.draft.count == expected.small_runs
+    assert result.target.widths == Counter(expected.large_widths)
+
+
+POLICIES = [
+    Policy(0.3, 2.0),
+    Policy(0.1, 0.0),
+    Policy(0.5, 3.0, window=3),
+    Policy(0.3, 2.0, rescore=True),
+    Policy(0.2, math.inf),
+    Policy(0.0, 1.0, window=4),
+    Policy(0.0, math.inf),
+    Policy(1.0, 1.0),
+    Policy(0.3, 2.0, window=0),
+]
+
+
+@pytest.mark.parametrize("draft", ["draft", "stranger", "target"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_greedy_is_the_algorithm(
+    models: dict[str, CachedModel], rows: dict[str, Model], draft: str, policy: Policy
+) -> None:
+    large = models["target"]
+    small = twin(large) if draft == "target" else models[draft]
+    for number, prompt in enumerate(prompts(2)):
+        # Every other request ends at a token that the small model is likely to write.
+        end = None if number % 2 else top(rows[draft]((*prompt, 5)))
+        result = bild(large, small, prompt, policy, 20, GREEDY, generator(CPU, 0), end).finish()
+        expected = algorithm(rows["target"], rows[draft], tuple(prompt), policy, 20, top, end)
+        assert_same(result, expected)
+        blocks = zip(expected.accepted, expected.drafted, strict=True)
+        assert result.rejections == sum(m < j for m, j in blocks)
+        assert fallbacks(result) == expected.small_runs - sum(expected.drafted)
+
+
+def test_without_rollback_everything_stands_and_without_fallback_the_window_fills(
+    models: dict[str, CachedModel],
+) -> None:
+    large, small = models["target"], models["stranger"]
+    no_rollback = bild(
+        large, small, [5, 6], Policy(0.2, math.inf), 40, GREEDY, generator(CPU, 0)
+    ).finish()
+    assert no_rollback.rejections == 0
+    assert no_rollback.accepted == no_rollback.drafted
+    no_fallback = bild(
+        large, small, [5, 6], Policy(0.0, 1.0, window=4), 40, GREEDY, generator(CPU, 0)
+    ).finish()
+    assert fallbacks(no_fallback) == 0
+    assert no_fallback.rejections > 0
+    room = 40 - np.cumsum([0, *(m + 1 for m in no_fallback.accepted)])[:-1]
+    assert no_fallback.drafted == np.minimum(4, room - 1).tolist()
+
+
+def test_rollback_threshold_zero_is_greedy_decoding_of_the_large_model(
+    models: dict[str, CachedModel],
+) -> None:
+    """Every distance is over it, so only the large model's top tokens stand."""
+    for prompt in prompts(3, seed=4):
+        text = plain(models["target"], prompt, 30, GREEDY, generator(CPU, 0)).finish().tokens
+        for name in ("draft", "stranger"):
+            result = bild(
+                models["target"], models[name], prompt, Policy(0.2, 0.0), 30, GREEDY,
+                generator(CPU, 0),
+            ).finish()  # fmt: skip
+            assert result.tokens == text
+
+
+@pytest.mark.parametrize("policy", [*POLICIES[:4], Policy(0.2, 0.0), Policy(0.2, 2.0, window=0)])
+def test_the_small_model_may_be_the_first_layers_of_the_large_one(
+    models: dict[str, CachedModel], rows: dict[str, Model], policy: Policy
+) -> None:
+    large = models["target"]
+    small = CachedModel(first_layers(large.model, 1), name="early exit")
+    written = uncached(small)
+    for prompt in prompts(2, seed=3):
+        result = bild(large, small, prompt, policy, 20, GREEDY, generator(CPU, 0)).finish()
+        assert_same(result, algorithm(rows["target"], written, tuple(prompt), policy, 20, top))
+        if not (policy.rollback and policy.window):
+            text = plain(large, prompt, 20, GREEDY, generator(CPU, 0)).finish().tokens
+            assert result.tokens == text
+
+
+def test_a_confident_end_of_text_is_verified() -> None:
+    """The small model writes 0 at its third token; the large one does not want it there."""
+    end = 0
+
+    def small(text: Tokens) -> np.ndarray:
+        return peak(8, end if len(text) == 4 else 3, 0.9)
+
+    def large(text: Tokens) -> np.ndarray:
+        return peak(8, end if len(text) == 7 else 3, 0.9)
+
+    models = [CachedModel(TextModel(row, 8)) for row in (large, small)]
+    result = bild(*models, [1, 2], Policy(0.5, 1.0), 20, GREEDY, generator(CPU, 0), end).finish()
+    # By hand: 3 3 0 is drafted and its 0 replaced by 3; then 3 ten times, the third of which the
+    # large model replaces by its own 0.
+    assert result.tokens == [3, 3, 3, 3, 3, 0]
+    assert result.drafted == [3, 10]
+    assert result.accepted == [2, 2]
+    assert result.target.widths == Counter({4: 1, 11: 1})
+    assert result.draft.widths == Counter({1: 13})
+    assert (fallbacks(result), result.rejections) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "sampling"),
+    [
+        (Policy(0.4, 1.2), ORDINARY),
+        (Policy(0.4, 1.0, window=2, rescore=True), ORDINARY),
+        (Policy(0.4, 1.2), NUCLEUS),
+    ],
+)
+def test_sampled_sequences_follow_the_algorithm(policy: Policy, sampling: Sampling) -> None:
+    large, small = rows = lawless(4, seed=5), lawless(4, seed=25)
+    drawn = drawn_from(large, sampling), drawn_from(small, sampling)
+
+    def execution(choose: Choose) -> tuple[Tokens, Tokens]:
+        out = algorithm(*rows, (1,), policy, 3, choose, large_draws=drawn[0], small_draws=drawn[1])
+        return out.tokens, (*out.accepted, *out.drafted, out.small_runs)
+
+    exact = law(execution)
+    assert len({counts for _, counts in exact}) > 3
+    models = [CachedModel(TextModel(row, 4)) for row in rows]
+    random, seen = generator(CPU, 1), []
+    for _ in range(1000):
+        result = bild(*models, [1], policy, 3, sampling, random).finish()
+        counts = (*result.accepted, *result.drafted, result.draft.count)
+        seen.append((tuple(result.tokens), counts))
+    # False-alarm chance 1e-4 for each of 3 settings.  Seeded.
+    assert_drawn_from(exact, seen, alarm=1e-4)
+
+
+VOCABULARY = 16
+
+
+def independent(fallback: float, rollback: float) -> list[CachedModel]:
+    """Models that fall back and roll back with these probabilities, at every text anew."""
+
+    def small(text: Tokens) -> np.ndarray:
+        token, unsure, _ = coins(text).random(3)
+        return peak(VOCABULARY, int(token * VOCABULARY), 0.3 if unsure < fallback else 0.9)
+
+    def large(text: Tokens) -> np.ndarray:
+        token, _, other = coins(text).random(3)
+        written = int(token * VOCABULARY)
+        return peak(VOCABULARY, (written + (other < rollback)) % VOCABULARY, 0.9)
+
+    return [CachedModel(TextModel(row, VOCABULARY)) for row in (large, small)]
+
+
+@pytest.mark.parametrize(
+    ("fallback", "rollback", "window"), [(0.2, 0.15, 10), (0.1, 0.4, 3), (0.6, 0.05, 5)]
+)
+def test_blocks_of_independent_models_follow_the_law(
+    fallback: float, rollback: float, window: int
+) -> None:
+    large, small = independent(fallback, rollback)
+    policy, length = Policy(0.5, 1.0, window), 160
+    seen: list[tuple[int, int]] = []
+    for number in range(20):
+        request = bild(
+            large, small, [number, 1], policy, length, GREEDY, generator(CPU, 0)
+        ).finish()
+        # So many blocks there are in any case, each with room for a whole window.
+        blocks = list(zip(request.accepted, request.drafted, strict=True))
+        seen += [(m + 1, j + 1) for m, j in blocks[: length // (window + 1)]]
+    block = BigLittle(fallback, rollback, window).law()
+    exact: Counter[tuple[int, int]] = Counter()
+    for outcome, (mass, tokens) in enumerate(zip(block.probability, block.tokens, strict=True)):
+        for run, count in block.runs.items():
+            if run.model == TARGET:
+                exact[int(tokens), run.positions] += mass * count[outcome]
+    # Tokens and the target's width of every block.  False-alarm chance 1e-4 for each of 3
+    # settings.  Seeded.
+    assert sum(exact.values()) == pytest.approx(1)
+    assert_drawn_from(exact, seen, alarm=1e-4)
+
+
+@pytest.mark.parametrize("rescore", [False, True])
+def test_runs_are_those_of_the_joint_law(models: dict[str, CachedModel], rescore: bool) -> None:
+    """The law of the counted table has the counted runs, but for the last block of a request."""
+    window = 4
+    table = [[0.0] * (drafted + 1) for drafted in range(window + 1)]
+    small_runs, widths, calls = 0, Counter[int](), 0
+    for prompt in prompts(4, seed=2):
+        policy = Policy(0.25, 1.5, window, rescore)
+        decoding = bild(
+            models["target"], models["draft"], prompt, policy, 40, GREEDY, generator(CPU, 0)
+        )
+        decoding.advance(30)  # not so far that a block lacks room for a window
+        result = decoding.request.result(0.0)
+        for m, j in zip(result.accepted, result.drafted, strict=True):
+            table[j][m] += 1
+        small_runs += result.draft.count
+        widths += result.target.widths
+        calls += len(result.accepted)
+    scheme = BigLittleJoint(tuple(map(tuple, table)), rescore=rescore)
+    block = scheme.law()
+    assert block.calls("small") * calls == pytest.approx(small_runs)
+    expected = block.expected_runs()
+    for width, count in widths.items():
+        found = sum(
+            mean for run, mean in expected.items() if (run.model, run.positions) == (TARGET, width)
+        )
+        assert found * calls == pytest.approx(count)
+
+
+def test_thresholds_are_checked() -> None:
+    with pytest.raises(InvalidArgumentError, match="fallback"):
+        Policy(1.5, 1.0)
+    with pytest.raises(InvalidArgumentError, match="rollback"):
+        Policy(0.5, -1.0)
+    with pytest.raises(InvalidArgumentError, match="window"):
+        Policy(0.5, 1.0, window=-1)
+
+
+def test_the_fallback_is_strict() -> None:
+    """A confidence equal to the threshold keeps the small model (errata)."""
+    policy = Policy(0.5, 1.0)
+    assert not policy.unsure(torch.tensor([[0.0, 0.0]]))
+    assert policy.unsure(torch.tensor([[0.0, 0.0, 0.0]]))

@@ -1,0 +1,319 @@
+"""calibrate and validate as a user types them, on models built here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from calibrate.decode.speculative import speculative
+from calibrate.measure.trace import generator
+from calibrate.validate import interleave as turns_module
+from specsim.profiles import read_profile
+from tests.conftest import build_model
+from tests.specsim.commands.test_cli import fail, run
+
+REQUESTS = 12
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    random = np.random.default_rng(3)
+    path = tmp_path_factory.mktemp("prompts") / "prompts.txt"
+    lines = (" ".join(f"w{word}" for word in random.integers(2, 64, 6)) for _ in range(40))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def words(family: dict[str, Path], prompts: Path, out: Path) -> list[str]:
+    return [
+        *("calibrate", "--target", str(family["target"]), "--draft", str(family["draft"])),
+        *("--prompts", str(prompts), "--requests", f"{REQUESTS}", "--max-new-tokens", "24"),
+        *("--gamma-max", "4", "--repeats", "2", "--device", "cpu", "--out", str(out)),
+    ]
+
+
+@pytest.fixture(scope="module")
+def profile(
+    tiny_family: dict[str, Path], prompts: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    out = tmp_path_factory.mktemp("profile") / "tiny.json"
+    subprocess.run(
+        [sys.executable, "-m", "specsim.cli", *words(tiny_family, prompts, out)],
+        check=True,
+        capture_output=True,
+    )
+    return out
+
+
+def test_profile_says_what_was_measured(profile: Path) -> None:
+    content = read_profile(profile)
+    assert [a.sampling.temperature for a in content.acceptance] == [0, 1]
+    for measured in content.acceptance:
+        curve = [rate.best for rate in measured.survival]
+        assert len(curve) == 4
+        assert curve == sorted(curve, reverse=True)
+        assert all(r.low <= r.best <= r.high for r in [measured.alpha, *measured.survival])
+        trace = content.trace(profile, measured)
+        assert trace.requests == REQUESTS
+        assert trace.acceptance.mean() == pytest.approx(measured.alpha.best)
+        assert (np.diff(trace.columns["context"][:5]) == 1).all()
+    widths = {(r.model, r.tokens) for r in content.run_times}
+    assert widths == {(m, n) for m in ("target", "draft") for n in range(1, 6)}
+    assert len({r.context for r in content.run_times}) == 2
+    assert not list(profile.parent.glob(".*"))
+
+
+def test_trace_rows_are_consistent(profile: Path) -> None:
+    content = read_profile(profile)
+    frame = pd.read_parquet(profile.parent / content.acceptance[1].trace.file)
+    # beta is at least the chance that the emitted token is drafted and accepted.
+    joint = np.exp(np.minimum(frame["logp_target"], frame["logp_draft"]))
+    assert (frame["beta"] >= joint - 1e-6).all()
+    assert (frame["beta"] <= 1).all()
+    assert (frame["target_top"] >= np.exp(frame["logp_target"]) - 1e-6).all()
+    assert frame["target_entropy"].between(0, np.log(64) + 1e-6).all()
+
+
+def test_validate_counts_what_the_replay_says(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path
+) -> None:
+    code, out, err = run(
+        capsys,
+        *("validate", str(profile), "--prompts", str(prompts), "--requests", "4"),
+        # Wall-clock is not judged here: tiny models on a busy machine.
+        *("--gamma", "1,3", "--tolerance", "100", "--median-tolerance", "100"),
+        *("--format", "json"),
+    )
+    rows = json.loads(out)
+    assert code == 0, err
+    assert {(r["temperature"], r["prompts"], r["gamma"]) for r in rows} == {
+        (t, p, g) for t in (0, 1) for p in ("calibration", "unseen") for g in (1, 3)
+    }
+    for row in rows:
+        if row["temperature"] == 0 and row["prompts"] == "calibration":
+            assert row["predicted_calls"] == row["measured_calls"]
+            assert row["z"] == 0
+        assert row["exact"] is (True if row["temperature"] == 0 else None)
+        budget = sum(value for name, value in row.items() if name.startswith("budget_"))
+        assert budget == pytest.approx(np.log1p(row["relative_error"]))
+        product = (1 + row["acceptance_error"]) * (1 + row["cost_error"])
+        assert product == pytest.approx(1 + row["relative_error"])
+    assert "relative error" in err
+
+
+def test_validate_predicts_every_scheme_that_the_pair_can_run(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path, tiny_family: dict[str, Path]
+) -> None:
+    code, out, err = run(
+        capsys,
+        *("validate", str(profile), "--prompts", str(prompts), "--requests", "3"),
+        *("--scheme", "speculative,vertical,bild,beam", "--temperature", "0"),
+        *("--with", f"middle={tiny_family['draft']}"),
+        # Wall-clock is not judged here: tiny models on a busy machine.
+        *("--median-tolerance", "100", "--format", "json"),
+    )
+    rows = json.loads(out)
+    assert code == 0, err
+    assert {row["scheme"] for row in rows} == {"speculative", "vertical", "bild", "beam"}
+    assert all(row["exact"] for row in rows)
+    assert all(row["agreement"] == 1 for row in rows if row["lossless"])
+    for row in rows:
+        assert row["predicted_runs"].keys() == row["measured_runs"].keys()
+        assert row["predicted_runs"]["target"] == pytest.approx(row["measured_runs"]["target"])
+    assert "left out: settings that need" in err
+    assert "every target call as predicted" in err
+
+
+def test_validate_refuses_what_does_not_go_with_schemes(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path, tmp_path: Path
+) -> None:
+    words = "validate", str(profile), "--prompts", str(prompts)
+    assert "got vertikal" in fail(capsys, *words, "--scheme", "vertikal")
+    assert "--only" in fail(capsys, *words, "--scheme", "all", "--only", "unseen")
+    assert "a role of" in fail(capsys, *words, "--scheme", "all", "--with", "draft=x")
+    assert "--scheme" in fail(capsys, *words, "--with", "middle=x")
+    text = "--temperature", "0", "--requests", "2"
+    assert "see --with" in run(capsys, *words, "--scheme", "specdec", *text)[2].splitlines()[-1]
+
+
+def test_validate_needs_the_text_of_a_trace(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    profile: Path,
+    prompts: Path,
+    tmp_path: Path,
+) -> None:
+    content = json.loads(profile.read_text())
+    for measured in content["acceptance"]:
+        frame = pd.read_parquet(profile.parent / measured["trace"]["file"])
+        file = tmp_path / measured["trace"]["file"]
+        frame.drop(columns="token").to_parquet(file, index=False)
+        measured["trace"]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(content))
+    words = "validate", str(path), "--prompts", str(prompts), "--scheme", "speculative"
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    code, out, err = run(capsys, *words, "--requests", "2")
+    assert (code, out) == (2, "")
+    assert "no column token" in err.splitlines()[-1]
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+def test_validate_refuses_other_prompts(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("\n".join(reversed(prompts.read_text().splitlines())))
+    words = ["validate", str(profile), "--prompts", str(other), "--only", "calibration"]
+    assert "the prompts are not those of the calibration" in fail(capsys, *words)
+
+
+def test_padded_vocabularies_are_one_tokenizer(
+    tiny_family: dict[str, Path], prompts: Path, tmp_path: Path
+) -> None:
+    """Models of one tokenizer may be padded to different sizes; only shared tokens are used."""
+    from transformers import AutoModelForCausalLM
+
+    from calibrate.measure.trace import record
+    from calibrate.models.load import load_pair
+    from calibrate.models.sampling import Sampling
+
+    padded = tmp_path / "padded"
+    shutil.copytree(tiny_family["draft"], padded)
+    model = AutoModelForCausalLM.from_pretrained(padded)
+    model.resize_token_embeddings(80)
+    model.save_pretrained(padded)
+    pair = load_pair(str(tiny_family["target"]), str(padded), torch.device("cpu"))
+    target, draft = pair.cached()
+    random = generator(torch.device("cpu"), 5)
+    frame = record(target, draft, 0, [3, 4], 20, Sampling(1.0), random, None)
+    assert len(frame) == 20
+    decoded = speculative(target, draft, [3, 4], 3, 20, Sampling(1.0), random).finish()
+    assert len(decoded.tokens) == 20
+    assert max(decoded.tokens) < 64
+
+
+@pytest.mark.parametrize("what", [["--only", "calibration"], ["--scheme", "speculative"]])
+def test_validate_goes_on_where_it_was_killed(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    profile: Path,
+    prompts: Path,
+    what: list[str],
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    decode, turns = turns_module._decode_side_by_side, list[int]()
+
+    def killed(*given: Any) -> Any:
+        if len(turns) == 3:
+            turns.clear()
+            raise KeyboardInterrupt
+        turns.append(1)
+        return decode(*given)
+
+    monkeypatch.setattr(turns_module, "_decode_side_by_side", killed)
+    words = ["validate", str(profile), "--prompts", str(prompts), "--temperature", "0", *what]
+    words += ["--requests", "4", "--tolerance", "100", "--median-tolerance", "100"]
+    assert run(capsys, *words)[0] == 130
+    code, _, err = run(capsys, *words)
+    assert code == 0
+    assert "going on with what was decoded before" in err
+    assert len(turns) == 4 - 3
+    assert not list(tmp_path.iterdir())
+
+
+def test_validate_out_of_tolerance_exits_1(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path
+) -> None:
+    code, _, _ = run(
+        capsys,
+        *("validate", str(profile), "--prompts", str(prompts), "--requests", "2"),
+        *("--gamma", "2", "--only", "calibration", "--temperature", "0", "--tolerance", "0"),
+    )
+    assert code == 1
+
+
+def test_killed_and_started_again_gives_the_same_trace(
+    tiny_family: dict[str, Path], prompts: Path, profile: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "tiny.json"
+    command = [sys.executable, "-m", "specsim.cli", *words(tiny_family, prompts, out)]
+    running = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(list(tmp_path.glob(".*.work/*.parquet"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.002)
+    running.send_signal(signal.SIGKILL)
+    assert running.wait() == -signal.SIGKILL
+    assert not out.exists()
+    (work,) = tmp_path.glob(".*.work")
+    for leftover in work.glob(".*"):
+        leftover.unlink()
+    copy = tmp_path / "copy"
+    shutil.copytree(work, copy / work.name)
+    subprocess.run(command, check=True, capture_output=True)
+    whole, resumed = read_profile(profile), read_profile(out)
+    assert [a.trace for a in resumed.acceptance] == [a.trace for a in whole.acceptance]
+    assert not list(tmp_path.glob(".*"))
+
+    # It went on where it was: a mark in a part that was there is in the trace at the end.
+    part = copy / work.name / "0-0.parquet"
+    pd.read_parquet(part).assign(beta=0.125).to_parquet(part, index=False)
+    subprocess.run([*command[:-1], str(copy / out.name)], check=True, capture_output=True)
+    marked = read_profile(copy / out.name)
+    frame = pd.read_parquet(copy / marked.acceptance[0].trace.file)
+    assert (frame.loc[frame["request"] == 0, "beta"] == 0.125).all()
+    assert (frame.loc[frame["request"] == 1, "beta"] != 0.125).any()
+
+
+def test_wrong_pairs_and_files_are_refused(
+    capsys: pytest.CaptureFixture[str], tiny_family: dict[str, Path], prompts: Path, tmp_path: Path
+) -> None:
+    usual = words(tiny_family, prompts, tmp_path / "p.json")
+
+    def change(option: str, value: str) -> list[str]:
+        at = usual.index(option) + 1
+        return [*usual[:at], value, *usual[at + 1 :]]
+
+    other = build_model(tmp_path / "other", layers=1, width=16, seed=0, words=65)
+    assert "different tokenizers" in fail(capsys, *change("--draft", str(other)))
+    assert "no such folder" in fail(capsys, *change("--target", str(tmp_path / "none")))
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n \n")
+    assert "is empty" in fail(capsys, *change("--prompts", str(empty)))
+    assert "cannot be read" in fail(capsys, *change("--prompts", str(tmp_path / "none.txt")))
+    assert "must be <= 128, the context" in fail(capsys, *change("--max-new-tokens", "120"))
+    assert "--gamma-max must be a whole number >= 1" in fail(capsys, *change("--gamma-max", "0"))
+    assert "no such folder" in fail(capsys, *change("--out", str(tmp_path / "none" / "p.json")))
+    assert "embedded/target" in fail(capsys, *change("--target", "embedded/giant"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.txt", "other"]
+
+
+def test_same_vocabulary_size_is_not_the_same_tokenizer(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    from calibrate.models.load import tokenizer_difference
+
+    folders = [build_model(tmp_path / name, 1, 16, 0) for name in ("a", "b")]
+    file = folders[1] / "tokenizer.json"
+    content = json.loads(file.read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["w2"], vocabulary["w3"] = vocabulary["w3"], vocabulary["w2"]
+    file.write_text(json.dumps(content))
+    first, second = (AutoTokenizer.from_pretrained(folder) for folder in folders)
+    assert tokenizer_difference(first, first) is None
+    assert tokenizer_difference(first, second) == "their model differs"

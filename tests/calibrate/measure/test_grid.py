@@ -1,0 +1,257 @@
+"""Run times of batches: what is measured, what is missing and why, and that a kill loses little."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from calibrate.batch.ragged import CompileError
+from calibrate.measure import grid
+from calibrate.measure.grid import Grid, GridSettings, measure_grid
+from specsim.checks import InvalidArgumentError
+from specsim.hardware.run_time_fit import fits
+from specsim.profiles import BatchOverhead, GridTime, Missing, read_profile
+from tests.specsim.commands.test_cli import fail, run
+
+SETTINGS = GridSettings(
+    batches=(1, 3), contexts=(8, 20), gamma_max=2, repeats=2, temperatures=(0.0, 1.0)
+)
+
+
+@pytest.fixture(scope="module")
+def pair(tiny_family: dict[str, Path]) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM
+
+    target, draft = (
+        AutoModelForCausalLM.from_pretrained(tiny_family[name]).eval()
+        for name in ("target", "draft")
+    )
+    return target, draft
+
+
+def measure(pair: tuple[Any, Any], work: Path, settings: GridSettings = SETTINGS) -> Grid:
+    return measure_grid(*pair, settings, work)
+
+
+def test_every_kind_of_run_is_timed_in_every_cell(pair: tuple[Any, Any], tmp_path: Path) -> None:
+    found = measure(pair, tmp_path)
+    assert found.missing == []
+    # Draft lengths 0, 1, 2: target runs over 1 token after its own, over 2 and 3 after the draft's.
+    kinds = {
+        ("target", "target", 1),
+        ("target", "draft", 2),
+        ("target", "draft", 3),
+        ("draft", "target", 1),
+        ("draft", "target", 2),
+        ("draft", "draft", 1),
+    }
+    cells = {(batch, context) for batch in (1, 3) for context in (8, 20)}
+    where = [
+        ((row["batch"], row["context"]), (row["model"], row["follows"], row["tokens"]))
+        for row in found.times
+    ]
+    assert sorted(where) == sorted((cell, kind) for cell in cells for kind in kinds)
+    for row in found.times:
+        # Of three blocks in a row two count; half of the first draft runs read two tokens.  Plain
+        # steps stand before, between and after the two draft lengths.
+        blocks = 1 if (row["model"], row["follows"]) == ("draft", "target") else 2
+        streaks = 2 if blocks == 1 else 3 if row["follows"] == "target" else 1
+        assert len(row["seconds"]) == SETTINGS.repeats * blocks * streaks
+        assert min(row["seconds"]) > 0
+        assert (row["seconds"] == row["plain"]) == (streaks == 3)
+    assert len(found.overhead) == len(cells) * 2 * 3
+
+
+def test_runs_are_kept_with_the_plain_steps_around_them(
+    pair: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a clock that slows down by one second an interval."""
+
+    class Slowing:
+        def __init__(self, device: torch.device) -> None:
+            self.marks = 0
+
+        def mark(self) -> None:
+            self.marks += 1
+
+        def intervals(self) -> list[float]:
+            return [float(interval) for interval in range(1, self.marks)]
+
+    monkeypatch.setattr(grid, "Clock", Slowing)
+    settings = GridSettings((1,), (8,), gamma_max=1, repeats=1, temperatures=())
+    rows = {
+        (row["model"], row["follows"], row["tokens"]): row
+        for row in measure(pair, tmp_path, settings).times
+    }
+    # Two intervals a run: three plain steps, three blocks of a draft run and a target run, and
+    # three plain steps again.  The first of three does not count.
+    assert rows["target", "target", 1]["seconds"] == [3, 5, 21, 23]
+    assert rows["draft", "target", 2]["seconds"] == [11]
+    assert rows["draft", "target", 1]["seconds"] == [15]
+    assert rows["target", "draft", 2]["seconds"] == [13, 17]
+    assert rows["target", "draft", 2]["plain"] == [13, 13]
+    assert rows["draft", "target", 1]["plain"] == [13]
+
+
+def test_a_grid_goes_on_where_it_was(pair: tuple[Any, Any], tmp_path: Path) -> None:
+    first = measure(pair, tmp_path)
+    kept = tmp_path / "grid-eager-3-20-1.json"
+    kept.unlink()
+    again = measure(pair, tmp_path)
+    other = [row for row in first.times if (row["batch"], row["context"]) != (3, 20)]
+    assert [row for row in again.times if (row["batch"], row["context"]) != (3, 20)] == other
+    assert json.loads(kept.read_text())["times"]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "missing"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried\nmore"), "out of memory: CUDA out", 1),
+        (MemoryError(), "out of memory: MemoryError", 1),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "out of memory", 1),
+        (CompileError("a run of 3 x 1 tokens cannot be compiled: no"), "cannot be compiled", 1),
+        # A device that has gone does not come back: what is left is not tried.
+        (RuntimeError("CUDA error: unspecified launch failure"), "the device failed", 2),
+    ],
+)
+def test_what_fails_is_named_and_the_rest_is_kept(
+    pair: tuple[Any, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    reason: str,
+    missing: int,
+) -> None:
+    measured = grid._measure_cell
+
+    def break_one(target: Any, draft: Any, cell: Any, settings: GridSettings) -> Any:
+        if (cell.batch, cell.context) == (3, 8):
+            raise error
+        return measured(target, draft, cell, settings)
+
+    monkeypatch.setattr(grid, "_measure_cell", break_one)
+    found = measure(pair, tmp_path)
+    assert [row["batch"] for row in found.missing] == [3] * missing
+    assert all(reason in row["reason"] for row in found.missing)
+    assert {(row["batch"], row["context"]) for row in found.times} >= {(1, 8), (1, 20)}
+    # What failed is tried again by the next run.
+    monkeypatch.setattr(grid, "_measure_cell", measured)
+    assert measure(pair, tmp_path).missing == []
+
+
+def test_time_that_runs_out_leaves_cells_out(pair: tuple[Any, Any], tmp_path: Path) -> None:
+    left = iter([True])
+    found = measure_grid(*pair, SETTINGS, tmp_path, more_time=lambda: next(left, False))
+    assert [row["reason"] for row in found.missing] == ["out of time"] * 3
+
+
+def test_contexts_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="context must be <= 12"):
+        SETTINGS.check_fits(32)
+
+
+def test_costs_alone_from_shapes(
+    tiny_family: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A config.json and a folder of weights; the profile has costs, and a fit of them."""
+    out = tmp_path / "costs.json"
+    config = tiny_family["target"] / "config.json"
+    code, printed, err = run(
+        capsys,
+        "calibrate",
+        "--cost-only",
+        *("--target", str(config), "--draft", str(tiny_family["draft"])),
+        *("--batch", "1,2", "--context", "8,16", "--gamma-max", "2", "--repeats", "1"),
+        *("--device", "cpu", "--threads", "1", "--out", str(out), "--format", "json"),
+    )
+    assert code == 0, err
+    assert {row["run"] for row in json.loads(printed)} == {"target", "first draft", "next draft"}
+    profile = read_profile(out)
+    assert profile.target.config == json.loads(config.read_text())
+    assert profile.draft.config is None
+    assert profile.acceptance == []
+    assert isinstance(profile.grid[0], GridTime)
+    assert isinstance(profile.batch_overhead[0], BatchOverhead)
+    assert fits(profile.grid)["eager", "target"](2, 2, 12) > 0
+    assert not list(tmp_path.glob(".costs*"))  # no work folder is left
+    # Without acceptance there is nothing to replay.
+    message = fail(capsys, "optimize", "--profile", str(out))
+    assert "no acceptance, only costs" in message
+
+
+def test_acceptance_and_batches_in_one_profile(
+    tiny_family: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("w5 w6 w7\nw8 w9\n")
+    out = tmp_path / "p.json"
+    code, _, err = run(
+        capsys,
+        "calibrate",
+        *("--target", str(tiny_family["target"]), "--draft", str(tiny_family["draft"])),
+        *("--prompts", str(prompts), "--requests", "2", "--max-new-tokens", "12"),
+        *("--batch", "1,3", "--context", "8,16", "--gamma-max", "2", "--repeats", "2"),
+        *("--device", "cpu", "--threads", "1", "--out", str(out)),
+    )
+    assert code == 0, err
+    profile = read_profile(out)
+    assert len(profile.acceptance) == 2
+    assert {(row.batch, row.context) for row in profile.grid} == {
+        (batch, context) for batch in (1, 3) for context in (8, 16)
+    }
+    _, printed, err = run(
+        capsys, "optimize", "--profile", str(out), "--batch", "1:3", "--format", "json"
+    )
+    rows = json.loads(printed)
+    cells = [(row["temperature"], row["context"], row["batch"]) for row in rows]
+    assert cells == [(t, c, b) for t in (0, 1) for c in (8, 16) for b in (1, 2, 3)]
+    assert "extrapolated" not in err
+
+
+def test_missing_cells_end_in_failure(
+    tiny_family: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def no_memory(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(grid, "_measure_cell", no_memory)
+    code, _, err = run(
+        capsys,
+        "calibrate",
+        "--cost-only",
+        *("--target", str(tiny_family["target"]), "--draft", str(tiny_family["draft"])),
+        *("--batch", "1", "--context", "8", "--gamma-max", "2", "--repeats", "1"),
+        *("--device", "cpu", "--out", str(tmp_path / "costs.json")),
+    )
+    assert code == 1
+    assert "missing: batch 1, context 8, eager: out of memory" in err
+    assert read_profile(tmp_path / "costs.json").missing == [
+        Missing(1, 8, "eager", "out of memory: MemoryError")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--target", "no-such-shape.json"], "neither a known shape"),
+        (["--requests", "4"], "--requests and --cost-only exclude each other"),
+        (["--context", "5000"], "context must be <="),
+    ],
+)
+def test_wrong_words_are_refused(
+    tiny_family: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    message: str,
+) -> None:
+    pair = ["--target", str(tiny_family["target"]), "--draft", str(tiny_family["draft"])]
+    out = ["--device", "cpu", "--out", str(tmp_path / "c.json")]
+    assert message in fail(capsys, "calibrate", "--cost-only", *pair, *out, *words)

@@ -1,0 +1,60 @@
+"""Temperature, top-k and top-p against transformers' own logits processors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+from calibrate.models.sampling import Sampling
+from specsim.checks import InvalidArgumentError
+
+
+@settings(max_examples=200)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.1, 0.5, 1.0, 1.7]),
+    st.one_of(st.none(), st.integers(1, 12)),
+    st.one_of(st.none(), st.floats(0.05, 1.0)),
+    st.booleans(),
+)
+def test_as_transformers_does(
+    seed: int, temperature: float, top_k: int | None, top_p: float | None, ties: bool
+) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.integers(-3, 3, size=(3, 10)) if ties else 3 * random.normal(size=(3, 10))
+    logits = torch.tensor(rows, dtype=torch.float32)
+    expected = TemperatureLogitsWarper(temperature)(None, logits)
+    if top_k is not None:
+        expected = TopKLogitsWarper(top_k)(None, expected)
+    if top_p is not None:
+        expected = TopPLogitsWarper(top_p)(None, expected)
+    found = Sampling(temperature, top_k, top_p).probabilities(logits)
+    torch.testing.assert_close(found, expected.softmax(-1))
+
+
+def test_greedy_is_one_hot_at_the_first_of_ties() -> None:
+    logits = torch.tensor([[0.0, 2.0, 2.0], [1.0, -1.0, 0.5]])
+    assert Sampling(0.0).probabilities(logits).tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
+def test_half_precision_rows_sum_to_one() -> None:
+    logits = torch.randn(4, 5000).to(torch.bfloat16)
+    assert Sampling(1.0).probabilities(logits).sum(-1) == pytest.approx(torch.ones(4), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"temperature": -1.0}, "temperature must be >= 0, got -1"),
+        ({"top_k": 0}, "top_k must be a whole number >= 1, got 0"),
+        ({"top_p": 0.0}, "top_p must be in"),
+        ({"top_p": 1.5}, "top_p must be in"),
+    ],
+)
+def test_bad_settings_are_refused(arguments: dict[str, float], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        Sampling(**arguments)  # type: ignore[arg-type]

@@ -1,0 +1,268 @@
+"""Batches at a forced acceptance, beside what was predicted of them."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from calibrate.batch.synthetic import Timed
+from calibrate.validate import batching as validate_load
+from calibrate.validate.batching import Stretches, compare_cell, decode_cell
+from specsim.batching.point import batch_point
+from specsim.profiles import Role, read_profile
+from tests.specsim.commands.test_cli import fail, run
+
+CURVE = [0.8, 0.6, 0.5, 0.4]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A made-up machine: seconds of everything, a draft run a twentieth of a target run."""
+
+    overhead: float = 0.01
+    longest: int = 5
+
+    def run_s(
+        self, model: Role, tokens: int, batch: int, context: float, follows: Role = "draft"
+    ) -> float:
+        return (1.0 if model == "target" else 0.05) * (1 + 0.02 * tokens * batch)
+
+    def overhead_s(self, gamma: int, batch: int) -> float:
+        return self.overhead
+
+
+def stretches(cost: Made, gamma: int, batch: int, slower: float = 1.0) -> Stretches:
+    """Three stretches of two blocks that took what ``cost`` says, everything times ``slower``."""
+    spent = batch_point(CURVE, cost, gamma, batch, 64).spent
+    target, draft = 2 * spent.verify_s * slower, 2 * spent.draft_s * slower
+    seconds = target + draft + 2 * spent.overhead_s * slower
+    one = Timed(batch, 64, gamma, 2, 2 * batch, seconds, target, draft, 2 * gamma, 0)
+    return Stretches((one, one, one), (batch_point(CURVE, cost, 0, batch, 64).block_s,) * 3)
+
+
+def test_a_machine_that_does_what_was_predicted_has_no_error() -> None:
+    cost = Made()
+    decoded = {gamma: stretches(cost, gamma, 4) for gamma in range(5)}
+    rows = compare_cell(decoded, cost, CURVE, 4, 64)
+    assert [row["gamma"] for row in rows] == [1, 2, 3, 4]
+    for row in rows:
+        assert row["relative_error"] == pytest.approx(0, abs=1e-12)
+        assert row["predicted_best"] == row["measured_best"]
+        assert row["loss"] == 0
+
+
+def test_what_was_mispriced_bears_the_error() -> None:
+    cost = Made()
+    decoded = {gamma: stretches(cost, gamma, 4) for gamma in range(5)}
+    rows = compare_cell(decoded, Made(overhead=0.3), CURVE, 4, 64)
+    for row in rows:
+        budget = sum(value for name, value in row.items() if name.startswith("budget_"))
+        assert budget == pytest.approx(np.log1p(row["relative_error"]))
+        assert row["relative_error"] > 0  # plain steps were overpriced most
+        assert row["budget_acceptance"] == 0
+
+
+def test_a_slow_draft_length_is_found_out() -> None:
+    """What is predicted best is decoded at half the speed: following it costs what it costs."""
+    cost = Made()
+    decoded = {gamma: stretches(cost, gamma, 1) for gamma in range(5)}
+    best = compare_cell(decoded, cost, CURVE, 1, 64)[0]["predicted_best"]
+    decoded[best] = stretches(cost, best, 1, slower=2.0)
+    rows = compare_cell(decoded, cost, CURVE, 1, 64)
+    speeds = {row["gamma"]: row["measured_speedup"] for row in rows} | {0: 1.0}
+    assert rows[0]["measured_best"] == max(speeds, key=lambda gamma: speeds[gamma]) != best
+    assert rows[0]["loss"] == pytest.approx(1 - speeds[best] / max(speeds.values()))
+    assert rows[0]["loss_low"] > 0
+
+
+def test_a_machine_that_slows_down_and_a_stretch_that_was_disturbed_change_nothing() -> None:
+    cost = Made()
+    decoded = {gamma: stretches(cost, gamma, 4) for gamma in range(5)}
+    slow = stretches(cost, 2, 4, slower=3.0)
+    right = decoded[2]
+    decoded[2] = Stretches(
+        # In order: as usual, all three times as slow, the stretch alone, its neighbours alone.
+        (right.timed[0], slow.timed[0], slow.timed[0], right.timed[0]),
+        (right.plain_s[0], 3 * right.plain_s[0], right.plain_s[0], 3 * right.plain_s[0]),
+    )
+    row = compare_cell(decoded, cost, CURVE, 4, 64)[1]
+    assert row["relative_error"] == pytest.approx(0, abs=1e-12)
+    assert row["measured_low"] < row["measured_speedup"] < row["measured_high"]
+
+
+class Slots:
+    """A model of which only the lengths are there."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.device, self.starts = torch.device("cpu"), list[int]()
+
+    def fill(self, context: int, source: torch.Generator) -> None: ...
+
+    def cut(self, length: int) -> None:
+        self.starts.append(length)
+
+
+def test_every_stretch_has_the_plain_ones_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every stretch takes a second longer than the one before."""
+    models: list[Slots] = []
+    gammas: list[int] = []
+
+    def ragged(*arguments: Any, **options: Any) -> Slots:
+        models.append(Slots())
+        return models[-1]
+
+    def forced(large: Any, small: Any, gamma: int, *_: Any) -> Timed:
+        gammas.append(gamma)
+        return Timed(1, 100, gamma, 6, 6, float(len(gammas)), 0.0, 0.0, 0, 0)
+
+    monkeypatch.setattr(validate_load, "RaggedModel", ragged)
+    monkeypatch.setattr(validate_load, "forced", forced)
+    config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=8))
+    model = SimpleNamespace(config=config)
+    found = decode_cell(model, model, 2, 100, [1, 3], [0.8, 0.6, 0.5], 0.0, 4, False, 0)
+    # A turn: plain, one length, plain, the other, plain.  The first turn is not kept.
+    for turn in range(5):
+        assert gammas[5 * turn :][:5:2] == [0, 0, 0]
+        assert sorted(gammas[5 * turn :][1:5:2]) == [1, 3]
+    for gamma in (1, 3):
+        assert len(found[gamma].timed) == 4
+        for timed, plain_s in zip(found[gamma].timed, found[gamma].plain_s, strict=True):
+            assert plain_s == pytest.approx(timed.seconds / 6)
+    assert len(found[0].timed) == 8
+    # In the middle of six blocks a text has the hundred tokens: plain ones begin 2 or 3 before.
+    starts = dict(zip(gammas, models[0].starts, strict=True))
+    assert starts == {0: 98, 1: round(100 - 2.5 * 1.8), 3: round(100 - 2.5 * 2.9)}
+    assert models[0].starts == models[1].starts
+
+
+def test_turns_go_to_draft_lengths_that_may_be_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that take up to a twentieth longer by chance: 1 and 2 are alike, 3 is far slower."""
+    chance = np.random.default_rng(1)
+    blocks = {0: 1.0, 1: 1.2, 2: 1.2 * 2.4 / 1.8, 3: 5.0}
+
+    def forced(large: Any, small: Any, gamma: int, *_: Any) -> Timed:
+        seconds = 6 * blocks[gamma] * (1 + 0.05 * chance.random())
+        return Timed(1, 100, gamma, 6, 6, seconds, seconds, 0.0, 0, 0)
+
+    monkeypatch.setattr(validate_load, "RaggedModel", Slots)
+    monkeypatch.setattr(validate_load, "forced", forced)
+    config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=8))
+    model = SimpleNamespace(config=config)
+    curve = [0.8, 0.6, 0.5]
+    found = decode_cell(model, model, 1, 100, [1, 2, 3], curve, 0.0, 20, False, 0)
+    # The slow one is decoded in the first eight turns, and in the sixteenth.
+    assert {gamma: len(found[gamma].timed) for gamma in (1, 2, 3)} == {1: 20, 2: 20, 3: 9}
+    # A length that is asked for alone has all its turns, however slow.
+    alone = decode_cell(model, model, 1, 100, [3], curve, 0.0, 20, False, 0)
+    assert len(alone[3].timed) == 20
+    rows = compare_cell(found, Made(), curve, 1, 100)
+    assert [row["turns"] for row in rows] == [20, 20, 9]
+    assert rows[0]["measured_best"] in (1, 2)
+    # Where plain decoding is faster than all of them, one alone goes on, now 1 and now 2.
+    blocks = {gamma: 2 * seconds if gamma else seconds for gamma, seconds in blocks.items()}
+    found = decode_cell(model, model, 1, 100, [1, 2, 3], curve, 0.0, 20, False, 0)
+    assert sum(len(found[gamma].timed) for gamma in (1, 2, 3)) == 3 * 9 + 11
+    assert len(found[3].timed) == 9
+
+
+@pytest.fixture(scope="module")
+def costs(tiny_family: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Costs of a shape and of a model."""
+    from specsim.cli import main
+
+    out = tmp_path_factory.mktemp("costs") / "costs.json"
+    with pytest.raises(SystemExit, match="0"):
+        main(
+            [
+                *(
+                    "calibrate",
+                    "--cost-only",
+                    "--target",
+                    str(tiny_family["target"] / "config.json"),
+                ),
+                *("--draft", str(tiny_family["draft"]), "--device", "cpu", "--threads", "1"),
+                *("--batch", "1,2", "--context", "8,16", "--gamma-max", "2", "--repeats", "2"),
+                *("--temperature", "0", "--out", str(out)),
+            ]
+        )
+    return out
+
+
+def test_validate_forced_as_it_is_typed(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["validate", str(costs), "--forced", "--alpha", "0.7", "--requests", "2"]
+    loose = ["--median-tolerance", "9", "--tolerance", "99", "--format", "json"]
+    code, out, err = run(capsys, *words, *loose)
+    rows = json.loads(out)
+    cells = [(row["context"], row["batch"], row["gamma"]) for row in rows]
+    assert cells == [(c, b, g) for c in (8, 16) for b in (1, 2) for g in (1, 2)]
+    for row in rows:
+        assert row["tokens_per_call"] == pytest.approx(1.7 if row["gamma"] == 1 else 2.19)
+        assert row["measured_low"] <= row["measured_speedup"] <= row["measured_high"]
+        assert 1 <= row["drawn_tokens_per_call"] <= row["gamma"] + 1
+    # Such small models are all noise: a cell may lose speed, which is then said.
+    assert code == int("failed: " in err)
+    assert "best draft length as predicted in" in err
+    assert read_profile(costs).target.config is not None
+
+
+def test_validate_forced_goes_on_where_it_was_killed(
+    costs: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cells: list[tuple[int, int]] = []
+
+    def decode(target: Any, draft: Any, batch: int, context: int, *rest: Any) -> Any:
+        if len(cells) == 3:
+            cells.clear()
+            raise KeyboardInterrupt
+        cells.append((context, batch))
+        return decode_cell(target, draft, batch, context, *rest)
+
+    monkeypatch.setattr(validate_load, "decode_cell", decode)
+    words = ["validate", str(costs), "--forced", "--alpha", "0.7", "--requests", "2"]
+    words += ["--median-tolerance", "9", "--format", "json"]
+    assert run(capsys, *words)[0] == 130
+    # Asked for anything else, everything is decoded anew.
+    run(capsys, *words, "--seed", "1", "--batch", "1", "--context", "8")
+    assert cells == [(8, 1)]
+    cells.clear()
+    rows = json.loads(run(capsys, *words)[1])
+    assert cells == [(16, 2)]
+    assert [(row["context"], row["batch"]) for row in rows[::2]] == [
+        (8, 1),
+        (8, 2),
+        (16, 1),
+        (16, 2),
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "--alpha is missing"),
+        (["--alpha", "0.5", "--gamma", "7"], "--gamma must be in [1, 2]"),
+        (["--alpha", "0.5", "--context", "120"], "--context must be <= "),
+        (["--alpha", "0.5", "--scheme", "all"], "do not go with --forced"),
+    ],
+)
+def test_wrong_words_are_refused(
+    costs: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    found = fail(capsys, "validate", str(costs), "--forced", *words)
+    assert message in found
+
+
+def test_options_of_forced_need_it(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--batch goes with --forced" in fail(capsys, "validate", str(costs), "--batch", "2")

@@ -1,0 +1,161 @@
+"""Decoding in turns: side by side is the same work as one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from calibrate.decode.engine import Decoded, Runs
+from calibrate.decode.plain import plain
+from calibrate.measure.timing import Samples
+from calibrate.measure.trace import DECODING, generator
+from calibrate.models.load import Pair, load_pair
+from calibrate.models.sampling import Sampling
+from calibrate.validate.interleave import (
+    PLAIN,
+    Interleaved,
+    Requests,
+    Start,
+    _round_robin,
+    decode_interleaved,
+)
+from calibrate.validate.speedups import check_counts, decoder
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def pair(tiny_family: dict[str, Path]) -> Pair:
+    return load_pair(str(tiny_family["target"]), str(tiny_family["draft"]), CPU)
+
+
+def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair, tmp_path: Path) -> None:
+    prompts, called = [[5, 6, 7], [8, 9]], list[str]()
+    gammas = (PLAIN, 1, 3)
+
+    def decoders(temperature: float) -> dict[Hashable, Start]:
+        sampling = Sampling(temperature)
+        return {gamma: decoder(pair.cached(), gamma, sampling, 30, pair) for gamma in gammas}
+
+    sets = [Requests(prompts, decoders(temperature)) for temperature in (0.0, 1.0)]
+
+    def measure(order: np.random.Generator, samples: Samples, name: str) -> None:
+        called.append(name)
+        samples[name, 1].append(float(len(called)))
+
+    measurements = [partial(measure, name=name) for name in "ab"]
+    turns, samples = decode_interleaved(sets, CPU, 4, measurements, every=2, folder=tmp_path)
+    # Thirty tokens are four rounds of eight: all before the first, and one after the second.
+    # The next turn begins with the next of them.
+    assert "".join(called) == "aba" + "bab" + "aba" + "bab"
+    assert samples == {("a", 1): [1, 3, 5, 7, 9, 11], ("b", 1): [2, 4, 6, 8, 10, 12]}
+    for index, decoded in enumerate(turns):
+        assert tuple(decoded.decoded) == gammas
+        assert decoded.lengths(3)[0] == 30
+        for number, (gamma, start) in enumerate(decoders(float(index)).items()):
+            for request in range(2):
+                random = generator(CPU, DECODING, 4, index, request, number)
+                alone = start(prompts[request], random).finish()
+                found = decoded.decoded[gamma][request]
+                assert (found.tokens, found.accepted) == (alone.tokens, alone.accepted)
+                assert found.target.widths == alone.target.widths
+                assert found.draft.widths == alone.draft.widths
+    assert turns[0].same_text(1)
+    assert turns[0].same_text(3)
+
+
+def test_a_turn_that_was_written_down_is_not_decoded_again(pair: Pair, tmp_path: Path) -> None:
+    """Killed in its third turn of four, and started again: the same texts, counts, samples."""
+    prompts = [[5, 6, 7], [8, 9], [3], [4, 3]]
+    counted = dict.fromkeys(range(len(prompts)), 0)
+
+    def decode(folder: Path, last: int) -> tuple[Interleaved, Samples]:
+        gammas: dict[Hashable, Start] = {
+            gamma: decoder(pair.cached(), gamma, Sampling(1.0), 20, pair) for gamma in (PLAIN, 2)
+        }
+
+        def measure(order: np.random.Generator, samples: Samples) -> None:
+            turn = len(list(folder.iterdir()))
+            if turn == last:
+                raise KeyboardInterrupt
+            counted[turn] += 1
+            samples["target", True, 1, 8].append(float(order.random()))
+
+        (turns,), samples = decode_interleaved(
+            [Requests(prompts, gammas)], CPU, 4, [measure], every=9, folder=folder
+        )
+        return turns, samples
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir()
+    killed.mkdir()
+    expected, samples = decode(whole, last=-1)
+    with pytest.raises(KeyboardInterrupt):
+        decode(killed, last=2)
+    found, again = decode(killed, last=-1)
+    assert list(counted.values()) == [2, 2, 2, 2]
+    assert again == samples
+    for name in (PLAIN, 2):
+        for one, other in zip(expected.decoded[name], found.decoded[name], strict=True):
+            assert (one.tokens, one.accepted, one.drafted) == (
+                other.tokens,
+                other.accepted,
+                other.drafted,
+            )
+            assert one.target.widths == other.target.widths
+            assert one.draft.widths == other.draft.widths
+
+
+def test_a_decoding_can_be_taken_up_again(pair: Pair) -> None:
+    target, _ = pair.cached()
+    whole = plain(target, [5, 6], 12, Sampling(1.0), generator(CPU, 1)).finish()
+    target, _ = pair.cached()
+    decoding = plain(target, [5, 6], 12, Sampling(1.0), generator(CPU, 1))
+    goals = [decoding.advance(goal) for goal in (4, 4, 8, 12)]
+    assert goals == [True, True, True, False]
+    assert decoding.finish().tokens == whole.tokens
+    assert decoding.finish().calls == 12
+
+
+def test_every_set_is_spread_over_the_whole_time() -> None:
+    order = _round_robin([2, 6])
+    assert sorted(order) == [(0, 0), (0, 1), *((1, request) for request in range(6))]
+    where = [place for place, (index, _) in enumerate(order) if index == 0]
+    assert where[0] < 4 <= where[1]
+    assert [request for index, request in order if index == 1] == list(range(6))
+
+
+def decoded(tokens: int, calls: int, seconds: float) -> Decoded:
+    runs = Runs()
+    runs.widths[1] = calls
+    return Decoded(list(range(tokens)), [0] * calls, [0] * calls, runs, Runs(), seconds)
+
+
+def test_speedup_is_of_time_per_token() -> None:
+    turns = Interleaved(
+        {
+            0: [decoded(10, 10, 1.0), decoded(5, 5, 0.5)],
+            2: [decoded(10, 4, 0.4), decoded(5, 3, 0.35)],
+        }
+    )
+    low, best, high = turns.speedup(2)
+    assert best == pytest.approx(1.5 / 0.75)
+    # Requests give 2.5 and 0.5 / 0.35; every draw lies between.
+    assert 0.5 / 0.35 - 1e-9 <= low <= best <= high <= 2.5 + 1e-9
+    # A prediction that is right about each request leaves no uncertainty.
+    expected = np.array([1.0, 0.5]), np.array([0.4, 0.35])
+    assert turns.speedup(2, expected) == pytest.approx((2.0, 2.0, 2.0))
+
+
+def test_counts_that_contradict_the_replay_are_named() -> None:
+    row = {"temperature": 0.0, "prompts": "unseen", "gamma": 3, "requests": 8, "exact": True}
+    assert check_counts([{**row, "z": 0.0}]) == []
+    (text,) = check_counts([{**row, "exact": False, "z": 0.0}])
+    assert "gamma 3: text or number of calls" in text
+    (text,) = check_counts([{**row, "temperature": 1.0, "exact": None, "z": -30.0}])
+    assert "z -30.0" in text

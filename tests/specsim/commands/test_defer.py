@@ -1,0 +1,111 @@
+"""``specsim defer`` as a user types it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.specsim.commands.test_cli import fail, run
+from tests.specsim.frontier.test_choice import frame
+from tests.specsim.test_profiles import write
+
+
+@pytest.fixture
+def positions(tmp_path: Path) -> str:
+    path = tmp_path / "positions.parquet"
+    given = frame()
+    given.attrs = {"draft": "small", "target": "large", "temperature": 1.0}
+    given.to_parquet(path)
+    return str(path)
+
+
+def test_regret_of_every_rule(capsys: pytest.CaptureFixture[str], positions: str) -> None:
+    code, out, _ = run(capsys, "defer", positions, "--format", "json")
+    result = json.loads(out)
+    assert code == 0
+    rows = result["rows"]
+    assert rows[0]["rule"] == "optimum"
+    assert {row["rule"] for row in rows[1:]} == {"Chow", "Diff", "Opt", "Lossy", "Lossless"}
+    regrets = [row["regret"] for row in rows]
+    assert regrets[1:] == sorted(regrets[1:])
+    assert set(rows[1]) >= {"regret_low", "regret_high", "quality_within_50%"}
+    assert result["draft_quality"] < result["target_quality"]
+    # The file has no tempered statistics, on which the lemmas' rule decides.
+    assert result["plug_in_regret"] is None
+
+
+def test_wish_for_the_targets_quality(capsys: pytest.CaptureFixture[str], positions: str) -> None:
+    words = ["defer", positions, "--quality", "target", "--c", "0.1", "--format", "json"]
+    _, out, _ = run(capsys, *words)
+    result = json.loads(out)
+    best, *rows = result["rows"]
+    granted = [row for row in rows if "rejection" in row]
+    assert [row["rejection"] for row in granted] == sorted(row["rejection"] for row in granted)
+    for row in granted:
+        assert row["quality"] >= result["target_quality"] - 1e-9
+        assert row["speedup_low"] <= row["speedup"] <= row["speedup_high"]
+        assert row["gamma"] >= 1
+    # Lossy is no deferral rule, and may beat them all.
+    assert best["rejection"] <= min(r["rejection"] for r in granted if r["rule"] != "Lossy")
+    chosen = next(row for row in granted if row["rule"] == "Lossless")
+    assert chosen["rejection"] == pytest.approx(result["target_rejection"])
+
+
+def test_wish_for_a_speed(capsys: pytest.CaptureFixture[str], positions: str) -> None:
+    words = ["defer", positions, "--speedup", "2", "--c", "0.1", "--verify-slope", "0.02"]
+    _, out, _ = run(capsys, *words, "--gamma", "4", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    granted = [row for row in rows if row["quality"]]
+    assert all(float(row["speedup"]) >= 2 - 1e-9 for row in granted)
+    assert {row["gamma"] for row in granted} == {"4"}
+    assert rows[0]["rule"] == "optimum"
+
+
+def test_profile_prices_blocks(
+    capsys: pytest.CaptureFixture[str], positions: str, tmp_path: Path
+) -> None:
+    """v(n) = 1 + 0.1 (n - 1); the first draft run costs 0.2, the others 0.1."""
+    words = ["--profile", str(write(tmp_path)), "--gamma", "3", "--format", "json"]
+    _, out, _ = run(capsys, "defer", positions, "--quality", "0", *words)
+    best = json.loads(out)["rows"][0]
+    assert best["rejection"] == 0
+    assert best["speedup"] == pytest.approx(4 / (0.2 + 2 * 0.1 + 1.3))
+
+
+def test_figure_and_table(
+    capsys: pytest.CaptureFixture[str], positions: str, tmp_path: Path
+) -> None:
+    figure = tmp_path / "frontier.png"
+    _, out, err = run(capsys, "defer", positions, "--c", "0.1", "--figure", str(figure))
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert "600 positions of 20 requests" in out
+    assert "Quality of the draft alone" in out
+    assert str(figure) in err
+
+
+def test_wrong_words(capsys: pytest.CaptureFixture[str], positions: str, tmp_path: Path) -> None:
+    wish = ["defer", positions, "--quality", "0.5"]
+    assert "exclude each other" in fail(capsys, *wish, "--speedup", "2")
+    assert "--quality must be a number" in fail(capsys, "defer", positions, "--quality", "good")
+    assert "needs a price" in fail(capsys, "defer", positions, "--speedup", "2")
+    assert "--gamma needs --c or --profile" in fail(capsys, *wish, "--gamma", "3")
+    assert "--gamma must be a whole number >= 1" in fail(
+        capsys, *wish, "--c", "0.1", "--gamma", "0"
+    )
+    assert "no rule reaches a quality of 1.5" in fail(
+        capsys, "defer", positions, "--quality", "1.5"
+    )
+    assert "no rule is 90 times as fast" in fail(
+        capsys, "defer", positions, "--speedup", "90", "--c", "0.1"
+    )
+    profile = ["--profile", str(write(tmp_path))]
+    assert "--c and --profile exclude" in fail(capsys, *wish, *profile, "--c", "0.1")
+    assert "temperature 0 is not in the profile" in fail(
+        capsys, *wish, *profile, "--temperature", "0"
+    )
+    assert "no such file" in fail(capsys, "defer", str(tmp_path / "none.parquet"))
+    assert "must be a .png" in fail(capsys, "defer", positions, "--figure", "a.pdf")

@@ -1,0 +1,135 @@
+"""What is refused and how it is said, and the table of accelerators."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specsim import hardware
+from specsim.checks import SpecsimError
+from tests.specsim.hardware.shapes import SMALL, VARIANTS
+
+
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
+    llama = VARIANTS["llama"]
+    unknown = {"quant_method": "hqq"}
+    for call, known in (
+        (lambda: hardware.accelerator("H1000"), hardware.known_accelerators()),
+        (lambda: hardware.shape("llama-9"), hardware.known_shapes()),
+        (
+            lambda: hardware.shape_from_config({**llama, "model_type": "mamba"}),
+            hardware.known_model_types(),
+        ),
+        (
+            lambda: hardware.shape_from_config({**llama, "quantization_config": unknown}),
+            hardware.known_quantisations(),
+        ),
+        (
+            lambda: hardware.roofline(SMALL[0], hardware.accelerator("TPU-v4")),
+            list(hardware.accelerator("TPU-v4").peak_flops),
+        ),
+        (lambda: hardware.Precision("float8"), ["float32", "bfloat16", "float16"]),
+    ):
+        with pytest.raises(SpecsimError) as refusal:
+            call()
+        message = str(refusal.value)
+        assert "\n" not in message
+        assert all(name in message for name in known)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden_size": None}, "the config of llama has no field hidden_size"),
+        ({"hidden_size": "wide"}, "config field hidden_size must be a number, got 'wide'"),
+        ({"num_attention_heads": 0}, "config field num_attention_heads must be a whole number"),
+        ({"torch_dtype": "float64"}, "dtype 'float64' is not known"),
+    ],
+)
+def test_broken_configs_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecsimError, match=message):
+        hardware.shape_from_config({**VARIANTS["llama"], **change})
+
+
+def test_layers_of_unknown_kinds_are_refused() -> None:
+    config = {**VARIANTS["qwen3"], "layer_types": ["linear_attention"] * 4}
+    with pytest.raises(SpecsimError, match="layer type 'linear_attention' is not known"):
+        hardware.shape_from_config(config)
+
+
+def test_a_model_that_does_not_fit_is_refused() -> None:
+    shape = hardware.shape("qwen3-32b")
+    with pytest.raises(SpecsimError, match=r"needs 65\.5 GB, L4 has 24 GB"):
+        hardware.roofline(shape, hardware.accelerator("L4"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"new_tokens": 0}, "new tokens must be a whole number >= 1, got 0"),
+        ({"batch": 0}, "batch must be a whole number >= 1, got 0"),
+        ({"context": -1}, "context must be a whole number >= 0, got -1"),
+        ({"encoder_context": 5}, "encoder_context must be 0 for llama"),
+    ],
+)
+def test_arguments_of_a_run(arguments: dict[str, int], message: str) -> None:
+    with pytest.raises(SpecsimError, match=message):
+        hardware.roofline(hardware.shape("llama-3.2-1b"), hardware.accelerator("H200"), **arguments)
+
+
+def test_efficiency_is_a_share() -> None:
+    for share in (0.0, 1.1, float("nan")):
+        with pytest.raises(SpecsimError, match="memory efficiency must be"):
+            hardware.Efficiency(memory=share)
+
+
+def test_files(tmp_path: Path) -> None:
+    text = json.dumps(hardware.read_config("qwen3-0.6b"))
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    shape = hardware.shape("qwen3-0.6b")
+    assert hardware.load_shape(tmp_path) == shape == hardware.load_shape(tmp_path / "config.json")
+    (tmp_path / "list.json").write_text("[]", encoding="utf-8")
+    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
+    for name, message in (
+        ("list.json", "must hold a JSON object"),
+        ("broken.json", "is not JSON"),
+        ("none.json", "cannot be read"),
+    ):
+        with pytest.raises(SpecsimError, match=message):
+            hardware.load_shape(tmp_path / name)
+
+
+# Vendors' data sheets, dense TFLOP/s and GB/s, written down apart from the table.
+@pytest.mark.parametrize(
+    ("name", "number_type", "tera", "giga"),
+    [
+        ("P100-PCIe-16GB", "float16", 18.7, 732),
+        ("P100-PCIe-16GB", "float32", 9.3, 732),
+        ("A100-80GB-SXM", "bfloat16", 312, 2039),
+        ("H100-SXM", "bfloat16", 989.4, 3350),
+        ("H200", "bfloat16", 989.4, 4800),
+        ("L40S", "bfloat16", 362, 864),
+        ("MI300X", "bfloat16", 1307.4, 5300),
+        ("TPU-v4", "bfloat16", 275, 1200),
+        ("TPU-v5e", "bfloat16", 197, 819),
+    ],
+)
+def test_data_sheets(name: str, number_type: str, tera: float, giga: float) -> None:
+    row = hardware.accelerator(name)
+    assert row.peak(number_type) == pytest.approx(tera * 1e12)
+    assert row.bandwidth == pytest.approx(giga * 1e9)
+
+
+def test_rows_are_complete() -> None:
+    for name, row in hardware.ACCELERATORS.items():
+        assert name == row.name
+        assert row.source.startswith("https://")
+        assert set(row.peak_flops) <= set(hardware.NUMBER_BYTES)
+        # Bytes and FLOPs per second are of the same kind on every card: a slip by 1000 shows.
+        assert 8e9 < row.memory < 3e11
+        # The P100 alone has no tensor units: 18.7 TFLOP/s for 732 GB/s.
+        least = 25 if name == "P100-PCIe-16GB" else 50
+        assert least < max(row.peak_flops.values()) / row.bandwidth < 1000

@@ -1,0 +1,397 @@
+"""``evaluate``, ``optimize`` and ``pareto_front``: the calls behind the commands."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import subprocess
+import sys
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import specsim
+from specsim import formulas
+from specsim.acceptance import (
+    BetaAcceptance,
+    ConstantAcceptance,
+    DecayingAcceptance,
+    PerPositionAcceptance,
+    SurvivalAcceptance,
+)
+from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
+from specsim.optimizers.gamma import Evaluation, evaluate, optimize, pareto_front
+
+FIELDS = [field.name for field in dataclasses.fields(Evaluation)]
+
+rates = st.floats(0.0, 1.0)
+prices = st.floats(0.0, 2.0)
+curves = st.lists(rates, min_size=1, max_size=10).map(lambda row: tuple(np.cumprod(row).tolist()))
+unhurried = settings(deadline=None)
+
+
+def same(left: Evaluation, right: Evaluation, rel: float = 1e-14) -> None:
+    for name in FIELDS:
+        assert getattr(left, name) == pytest.approx(getattr(right, name), rel=rel), name
+
+
+class TestEvaluate:
+    @unhurried
+    @given(rates, prices, st.integers(0, 60), prices, prices, prices, prices)
+    def test_is_the_formulas(self, alpha, c, gamma, c_ops, c_memory, slope, overhead) -> None:
+        costs = {"verify_slope": slope, "overhead": overhead}
+        found = evaluate(alpha, c, gamma, c_ops=c_ops, c_memory=c_memory, **costs)
+        wanted = Evaluation(
+            gamma,
+            formulas.speedup(alpha, c, gamma, **costs),
+            formulas.tokens_per_call(alpha, gamma),
+            formulas.operations_factor(alpha, gamma, c_ops),
+            formulas.memory_factor(alpha, gamma, c_memory),
+            formulas.oracle_speedup(alpha, c, **costs),
+            False,
+        )
+        same(found, wanted, rel=2e-15)
+
+    # The benchmark numerics_mpmath.py does the same on 100,000 points.
+    def test_50_digits(self) -> None:
+        rng = np.random.default_rng(51)
+        small = 10.0 ** rng.uniform(-15, 0, 400)
+        alpha = np.where(rng.random(400) < 0.5, 1.0 - small, small)
+        c = 10.0 ** rng.uniform(-15, 1, 400)
+        gamma = np.floor(10.0 ** rng.uniform(0, 6, 400)).astype(int)
+        found = evaluate(alpha, c, gamma, c_ops=0.3, c_memory=0.7, verify_slope=0.02, overhead=0.1)
+        worst = 0.0
+        with mpmath.workdps(50):
+            slope, extra = mpmath.mpf(0.02), mpmath.mpf(0.1)
+            for i in range(400):
+                a, x, g = mpmath.mpf(alpha[i]), mpmath.mpf(c[i]), int(gamma[i])
+                tokens = (1 - a ** (g + 1)) / (1 - a)
+                wanted = {
+                    "speedup": tokens / (1 + g * (x + slope) + extra),
+                    "tokens_per_call": tokens,
+                    "operations_factor": (g * mpmath.mpf(0.3) + g + 1) / tokens,
+                    "memory_factor": (1 + g * mpmath.mpf(0.7)) / tokens,
+                    "oracle_speedup": 1 / ((1 - a) * (1 + a * extra) + (x + slope) * a),
+                }
+                for name, value in wanted.items():
+                    worst = max(worst, float(abs(getattr(found, name)[i] / value - 1)))
+        assert worst < 2e-15
+
+    def test_scalars_in_scalars_out(self) -> None:
+        found = evaluate(alpha=0.8, c=0.05, gamma=5)
+        kinds = [type(getattr(found, name)) for name in FIELDS]
+        assert kinds == [int, float, float, float, float, float, bool]
+        assert not found.at_gamma_max
+        assert type(found) is Evaluation
+
+    def test_broadcasts(self) -> None:
+        alpha, c, gamma = np.array([0.5, 0.9])[:, None, None], np.array([[0.1], [0.2]]), [0, 3, 9]
+        found = evaluate(alpha, c, gamma, c_ops=0.1)
+        for name in FIELDS:
+            assert getattr(found, name).shape == (2, 2, 3)
+        for i, j, k in np.ndindex(2, 2, 3):
+            one = evaluate(alpha[i, 0, 0], c[j, 0], gamma[k], c_ops=0.1)
+            for name in FIELDS:
+                assert getattr(found, name)[i, j, k] == getattr(one, name)
+
+    def test_plain_decoding_is_exactly_one(self) -> None:
+        found = evaluate(np.linspace(0, 1, 101), 0.7, 0, overhead=0.5, verify_slope=0.3)
+        for name in ("speedup", "tokens_per_call", "operations_factor", "memory_factor"):
+            assert (getattr(found, name) == 1.0).all()
+        measured = evaluate(0.3, 0.7, 0, verify_cost=[1, 2], overhead=0.5)
+        assert measured.speedup == 1.0
+
+    @given(curves, prices, prices, prices)
+    def test_survival_curve(self, curve, c, slope, overhead) -> None:
+        """E[N] = S_0 + ... + S_gamma, at every gamma."""
+        gamma = np.arange(len(curve) + 1)
+        found = evaluate(
+            acceptance=SurvivalAcceptance(curve),
+            c=c,
+            gamma=gamma,
+            verify_slope=slope,
+            overhead=overhead,
+        )
+        tokens = np.array([1.0 + sum(curve[:g]) for g in gamma])
+        np.testing.assert_allclose(found.tokens_per_call, tokens, rtol=1e-14)
+        cost = 1 + gamma * (c + slope) + overhead * (gamma > 0)
+        np.testing.assert_allclose(found.speedup, tokens / cost, rtol=1e-14)
+        np.testing.assert_allclose(found.operations_factor, (gamma + 1) / tokens, rtol=1e-14)
+
+    @given(rates, st.integers(0, 40))
+    def test_constant_rates_are_alpha(self, alpha, gamma) -> None:
+        by_alpha = evaluate(alpha, 0.1, gamma, c_ops=0.1)
+        same(
+            evaluate(acceptance=ConstantAcceptance(alpha), c=0.1, gamma=gamma, c_ops=0.1), by_alpha
+        )
+        by_position = evaluate(
+            acceptance=PerPositionAcceptance((alpha,)), c=0.1, gamma=gamma, c_ops=0.1
+        )
+        for name in FIELDS:
+            if name != "oracle_speedup":  # of an oracle that drafts at most gamma tokens
+                assert getattr(by_position, name) == pytest.approx(
+                    getattr(by_alpha, name), rel=1e-13
+                )
+
+    @given(rates, st.lists(st.floats(0.5, 3), min_size=2, max_size=8), prices, prices)
+    def test_measured_verification(self, alpha, reads, c, overhead) -> None:
+        gamma = np.arange(len(reads))
+        found = evaluate(alpha, c, gamma, verify_cost=reads, overhead=overhead)
+        cost = gamma * c + np.array(reads) / reads[0] + overhead * (gamma > 0)
+        tokens = formulas.tokens_per_call(alpha, gamma)
+        np.testing.assert_allclose(found.speedup, tokens / cost, rtol=1e-14)
+
+    def test_a_million_draft_tokens(self) -> None:
+        """alpha within 1e-15 of 1, gamma = 10^6."""
+        found = evaluate(1 - 1e-15, 0.0, 10**6)
+        assert found.tokens_per_call == pytest.approx(1_000_001 * (1 - 0.5e-9), rel=1e-12)
+        by_position = evaluate(acceptance=PerPositionAcceptance((0.999,)), c=0.0, gamma=10**6)
+        assert by_position.tokens_per_call == pytest.approx(1000, rel=1e-11)
+
+
+class TestOracle:
+    @given(
+        curves,
+        st.lists(st.floats(1, 3), min_size=10, max_size=10),
+        prices,
+        prices,
+    )
+    def test_sums_over_first_rejections(self, curve, reads, c, overhead) -> None:
+        """J accepted tokens of at most K, at the cost of drafting and reading just those."""
+        verify = [1.0, *reads[: len(curve)]]
+        survival = np.array([1.0, *curve, 0.0])
+        cost, tokens = 0.0, 0.0
+        for accepted in range(len(curve) + 1):
+            chance = survival[accepted] - survival[accepted + 1]
+            extra = overhead if accepted else 0.0
+            cost += chance * (accepted * c + verify[accepted] + extra)
+            tokens += chance * (accepted + 1)
+        # The oracle goes as far as the curves do, whatever gamma is.
+        for gamma in (0, len(curve)):
+            found = evaluate(
+                acceptance=SurvivalAcceptance(curve),
+                c=c,
+                gamma=gamma,
+                verify_cost=verify,
+                overhead=overhead,
+            )
+            assert found.oracle_speedup == pytest.approx(tokens / cost, rel=1e-12)
+
+    def test_bounded_one_tends_to_the_closed_form(self) -> None:
+        """The same alpha known per position: beyond 2000 tokens nothing is left to accept."""
+        bounded = evaluate(
+            acceptance=PerPositionAcceptance((0.9,)), c=[0.1, 0.5], gamma=2000, overhead=0.2
+        )
+        closed = evaluate(0.9, [0.1, 0.5], 2000, overhead=0.2)
+        np.testing.assert_allclose(bounded.oracle_speedup, closed.oracle_speedup, rtol=1e-12)
+
+    def test_of_alpha_on_a_measured_curve(self) -> None:
+        alpha, curve = np.array([0.0, 0.5, 1.0]), [1.0, 1.0, 1.5]
+        found = evaluate(alpha, 0.1, 1, verify_cost=curve)
+        # J in {0, 1, 2} with chances 1 - a, a (1 - a), a^2.
+        a = alpha
+        cost = (1 - a) + a * (1 - a) * 1.1 + a**2 * 1.7
+        np.testing.assert_allclose(found.oracle_speedup, (1 + a + a**2) / cost, rtol=1e-14)
+
+    @unhurried
+    @given(curves, st.floats(0, 1), prices)
+    def test_no_fixed_gamma_beats_it(self, curve, c, overhead) -> None:
+        best = optimize(acceptance=SurvivalAcceptance(curve), c=c, overhead=overhead)
+        if best.gamma:
+            assert best.oracle_speedup >= best.speedup * (1 - 1e-14)
+
+
+class TestOptimize:
+    # alpha 0.8, c 0.05: argmax of Leviathan23 Thm 3.8 over gamma by hand.
+    def test_example(self) -> None:
+        found = specsim.optimize(0.8, 0.05)
+        assert found.gamma == 8
+        assert found.speedup == pytest.approx(3.0920795428571, rel=1e-13)
+        assert not found.at_gamma_max
+        same(found, evaluate(0.8, 0.05, 8), rel=1e-15)
+
+    @unhurried
+    @given(rates, prices, prices, prices, st.sampled_from([0, 1, 5, 30]))
+    def test_linear_costs(self, alpha, c, slope, overhead, gamma_max) -> None:
+        """As good as the best of all gammas, and never worse than plain decoding."""
+        costs = {"verify_slope": slope, "overhead": overhead}
+        found = optimize(alpha, c, gamma_max=gamma_max, **costs)
+        every = evaluate(alpha, c, np.arange(gamma_max + 1), **costs)
+        assert found.speedup >= every.speedup.max() * (1 - 1e-15)
+        assert found.speedup > 1 - 1e-15
+        assert found.at_gamma_max == (found.gamma == gamma_max)
+
+    @unhurried
+    @given(
+        curves,
+        st.lists(st.floats(0.3, 3), min_size=1, max_size=12),
+        prices,
+        prices,
+        st.integers(0, 12),
+    )
+    def test_measured_curves(self, curve, reads, c, overhead, gamma_max) -> None:
+        """The search ends with the shorter curve, and says so if the best is there."""
+        given = {"acceptance": SurvivalAcceptance(curve), "c": c, "overhead": overhead}
+        found = optimize(**given, verify_cost=reads, gamma_max=gamma_max)
+        longest = min(gamma_max, len(reads) - 1, len(curve))
+        every = evaluate(**given, verify_cost=reads, gamma=np.arange(longest + 1))
+        assert found.gamma == every.speedup.argmax()
+        assert found.speedup == pytest.approx(every.speedup.max(), rel=1e-15)
+        assert found.at_gamma_max == (found.gamma == longest)
+
+    def test_alpha_on_a_measured_curve(self) -> None:
+        rng = np.random.default_rng(52)
+        alpha, c, reads = rng.random((40, 1)), rng.random(30) / 5, [1, 1, 1.1, 1.1, 1.9, 1.2, 1.3]
+        found = optimize(alpha, c, verify_cost=reads, overhead=0.05)
+        every = evaluate(
+            alpha[..., None], c[:, None], np.arange(7), verify_cost=reads, overhead=0.05
+        )
+        np.testing.assert_array_equal(found.gamma, every.speedup.argmax(axis=-1))
+        np.testing.assert_allclose(found.speedup, every.speedup.max(axis=-1), rtol=1e-15)
+
+    @pytest.mark.parametrize(
+        "acceptance",
+        [
+            PerPositionAcceptance((0.9, 0.8, 0.4)),
+            BetaAcceptance(3.0, 1.0),
+            DecayingAcceptance(0.95, 0.7, 0.2),
+        ],
+    )
+    def test_other_acceptance(self, acceptance) -> None:
+        found = optimize(acceptance=acceptance, c=[0.01, 0.1, 0.6], gamma_max=40)
+        every = evaluate(acceptance=acceptance, c=[[0.01], [0.1], [0.6]], gamma=np.arange(41))
+        np.testing.assert_array_equal(found.gamma, every.speedup.argmax(axis=1))
+
+    def test_overhead_can_make_plain_decoding_the_best(self) -> None:
+        # (1 + a)/(1 + c + o) = 1.5/1.6 at gamma = 1, and more tokens do not repay 0.5 either.
+        assert optimize(0.5, 0.1, overhead=0.1).gamma > 0
+        found = optimize(0.5, 0.1, overhead=0.9)
+        assert (found.gamma, found.speedup) == (0, 1.0)
+
+    def test_unbounded_gain_says_so(self) -> None:
+        found = optimize([0.5, 0.5, 1.0], [0.0, 0.1, 0.5])
+        np.testing.assert_array_equal(found.gamma, [64, 2, 64])
+        np.testing.assert_array_equal(found.at_gamma_max, [True, False, True])
+
+    def test_figures_wait_but_inputs_are_kept(self) -> None:
+        alpha, c = np.full(4, 0.8), np.full(4, 0.05)
+        found = optimize(alpha, c)
+        alpha[:], c[:] = 0.1, 0.9
+        wanted = optimize(0.8, 0.05)
+        for name in FIELDS:
+            assert (getattr(found, name) == getattr(wanted, name)).all()
+
+    def test_array_results_are_ordinary(self) -> None:
+        found = optimize([0.8, 0.9], 0.05)
+        assert isinstance(found, Evaluation)
+        assert "speedup=array" in repr(optimize([0.8, 0.9], 0.05))
+        row = dataclasses.asdict(found)
+        assert list(row) == FIELDS
+        for other in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+            np.testing.assert_array_equal(other.oracle_speedup, found.oracle_speedup)
+        with pytest.raises(AttributeError, match="speed_up"):
+            _ = found.speed_up
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            found.gamma = 3
+
+
+class TestParetoFront:
+    def test_is_what_nothing_beats(self) -> None:
+        """Leviathan23 Figure 4: over gamma, more speed for more operations, up to the optimum."""
+        every = evaluate(0.8, 0.05, np.arange(65), c_ops=0.1)
+        front = pareto_front(every)
+        pairs = list(zip(every.speedup, every.operations_factor, strict=True))
+        kept = [
+            gamma
+            for gamma, (speed, cost) in enumerate(pairs)
+            if not any(s >= speed and o <= cost and (s, o) != (speed, cost) for s, o in pairs)
+        ]
+        np.testing.assert_array_equal(front.gamma, kept)
+        np.testing.assert_array_equal(front.gamma, np.arange(optimize(0.8, 0.05).gamma + 1))
+        assert (np.diff(front.speedup) > 0).all()
+        assert (np.diff(front.operations_factor) > 0).all()
+        same(evaluate(0.8, 0.05, front.gamma, c_ops=0.1), front)
+
+    def test_of_several_drafts(self) -> None:
+        """A draft that is both slower and worse is nowhere on the front."""
+        every = evaluate([[0.8], [0.6]], [[0.05], [0.06]], np.arange(20), c_ops=0.05)
+        front = pareto_front(every)
+        only = pareto_front(evaluate(0.8, 0.05, np.arange(20), c_ops=0.05))
+        np.testing.assert_array_equal(front.gamma, only.gamma)
+        np.testing.assert_array_equal(front.speedup, only.speedup)
+
+    def test_free_operations_leave_one_point(self) -> None:
+        front = pareto_front(evaluate(1.0, 0.0, np.arange(11)))
+        np.testing.assert_array_equal(front.gamma, [10])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: optimize(c=0.1), "give one of alpha and acceptance, got neither"),
+        (
+            lambda: optimize(0.5, 0.1, acceptance=ConstantAcceptance(0.5)),
+            "give one of alpha and acceptance, got both",
+        ),
+        (lambda: optimize(0.5), "c must be given"),
+        (lambda: evaluate(0.5, 0.1), "gamma must be given"),
+        (lambda: optimize(1.5, 0.1), r"alpha must be in \[0, 1\], got 1.5"),
+        (lambda: optimize("high", 0.1), "alpha must be a number, got 'high'"),
+        (lambda: optimize(0.5, -0.1), "c must be >= 0, got -0.1"),
+        (lambda: optimize(0.5, np.inf), "c must be >= 0, got inf"),
+        (lambda: optimize([], 0.1), "alpha is empty"),
+        (lambda: evaluate(0.5, 0.1, 1.5), "gamma must be a whole number"),
+        (lambda: evaluate(0.5, 0.1, -1), "gamma must be a whole number"),
+        (lambda: evaluate(0.5, 0.1, 1e300), "gamma must be a whole number"),
+        (lambda: optimize(0.5, 0.1, gamma_max=-1), "gamma_max must be a whole number"),
+        (lambda: optimize(0.5, 0.1, c_ops=-1), "c_ops must be >= 0, got -1"),
+        (lambda: optimize(0.5, 0.1, c_memory=np.nan), "c_memory must be >= 0, got nan"),
+        (lambda: optimize(0.5, 0.1, verify_slope=-1), "verify slope must be >= 0, got -1"),
+        (lambda: optimize(0.5, 0.1, overhead=-1), "overhead must be >= 0, got -1"),
+        (lambda: optimize(0.5, 0.1, verify_cost=[0, 1]), "verify cost of one token must be > 0"),
+        (
+            lambda: optimize(0.5, 0.1, verify_cost=[1, 1], verify_slope=0.1),
+            "give one of verify_slope and verify_cost, got both",
+        ),
+    ],
+)
+def test_errors_name_the_argument(call, message) -> None:
+    with pytest.raises(InvalidArgumentError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "beyond",
+    [
+        {"alpha": 0.5, "verify_cost": [1, 1, 1]},
+        {"alpha": np.full(3, 0.5), "verify_cost": [1, 1, 1]},
+        {"acceptance": SurvivalAcceptance((0.9, 0.5))},
+        {"acceptance": SurvivalAcceptance((0.9, 0.5)), "verify_cost": [1, 1, 1]},
+    ],
+)
+def test_beyond_what_was_measured_is_unsupported(beyond) -> None:
+    """At once, also where the figures would wait."""
+    evaluate(**beyond, c=0.1, gamma=2)
+    with pytest.raises(UnsupportedError):
+        evaluate(**beyond, c=0.1, gamma=3)
+
+
+def test_import_is_light() -> None:
+    """The command that decides pays for numpy and nothing else that is heavy."""
+    heavy = ["scipy", "pandas", "matplotlib", "sympy", "torch", "numba"]
+    code = (
+        "import sys, specsim; specsim.optimize(0.8, 0.05); "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_errors_are_of_one_family() -> None:
+    assert issubclass(InvalidArgumentError, SpecsimError)
+    assert issubclass(UnsupportedError, SpecsimError)

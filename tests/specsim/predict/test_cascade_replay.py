@@ -1,0 +1,212 @@
+"""Replay of cascades: equal to a walk over every outcome of every acceptance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specsim.checks import InvalidArgumentError
+from specsim.predict.replay.blocks import replay_blocks
+from specsim.predict.replay.cascades import HorizontalReplay, VerticalReplay
+from specsim.predict.replay.drafters import ByPlace, Drafting, TokenByToken
+from specsim.predict.replay.fixed_gamma import replay
+from specsim.traces import Trace
+
+SIZE = 5
+rates = st.lists(st.sampled_from([0.0, 0.3, 0.5, 0.8, 1.0]), min_size=SIZE, max_size=SIZE).map(
+    np.array
+)
+# Whether a token is accepted, by place.
+Coins = tuple[bool, ...]
+
+
+def outcomes(chances: np.ndarray) -> Iterator[tuple[Coins, float]]:
+    """Every outcome of independent coins, and its probability."""
+    for coins in product((False, True), repeat=len(chances)):
+        mass = float(np.prod(np.where(coins, chances, 1 - chances)))
+        if mass:
+            yield coins, mass
+
+
+def walk(propose: Callable[[int, int], tuple[int, bool]], limit: int) -> int:
+    """Target calls of a request; ``propose(start, room)`` gives (tokens accepted, all of them)."""
+    place = calls = 0
+    while place < limit:
+        accepted, _ = propose(place, limit - place - 1)
+        place += accepted + 1
+        calls += 1
+    return calls
+
+
+def run_of(coins: Coins, start: int, most: int) -> int:
+    """How many tokens from ``start`` on are accepted, at most so many."""
+    count = 0
+    while count < most and coins[start + count]:
+        count += 1
+    return count
+
+
+@given(rates, st.integers(0, 6))
+def test_one_model_is_the_replay_of_a_trace(accepted: np.ndarray, gamma: int) -> None:
+    expected = replay_blocks(TokenByToken("draft", accepted, gamma), SIZE, SIZE)
+    (whole,) = replay(Trace(accepted, np.array([0, SIZE])), [gamma])
+    assert expected.calls == pytest.approx(whole.total_calls, rel=1e-12)
+    # A block never drafts past the request.
+    drafted = sum(start * min(gamma, SIZE - 1 - s) for s, start in enumerate(whole.starts))
+    assert expected.runs.runs("draft") == pytest.approx(drafted, rel=1e-12, abs=1e-12)
+    assert expected.runs.runs("target") == pytest.approx(expected.calls)
+
+
+@given(rates, rates, st.integers(0, 3), st.integers(0, 3))
+def test_drafters_in_turn(first: np.ndarray, second: np.ndarray, a: int, b: int) -> None:
+    drafting = HorizontalReplay((TokenByToken("a", first, a), TokenByToken("b", second, b)))
+    calls = 0.0
+    for one, mass in outcomes(first):
+        for other, share in outcomes(second):
+
+            def propose(
+                start: int, room: int, one: Coins = one, other: Coins = other
+            ) -> tuple[int, bool]:
+                most = min(a, room)
+                kept = run_of(one, start, most)
+                if kept < most:
+                    return kept, False
+                rest = min(b, room - most)
+                behind = run_of(other, start + most, rest)
+                return most + behind, behind == rest
+
+            calls += mass * share * walk(propose, SIZE)
+    assert replay_blocks(drafting, SIZE, SIZE).calls == pytest.approx(calls, rel=1e-12)
+
+
+def reviewed(
+    outer: np.ndarray, inner: np.ndarray, gamma: int, steps: int | None, at_least: int | None
+) -> VerticalReplay:
+    below = TokenByToken("inner", inner, gamma)
+    return VerticalReplay("reviewer", outer, below, lambda place: [below], gamma, steps, at_least)
+
+
+@given(
+    rates,
+    rates,
+    st.integers(0, 2),
+    st.one_of(st.tuples(st.integers(0, 3), st.none()), st.tuples(st.none(), st.integers(0, 4))),
+)
+def test_a_model_that_reviews_another(
+    outer: np.ndarray, inner: np.ndarray, gamma: int, form: tuple[int | None, int | None]
+) -> None:
+    steps, at_least = form
+    enough = at_least or 0
+    calls = 0.0
+    for one, mass in outcomes(outer):
+        for other, share in outcomes(inner):
+
+            def propose(
+                start: int, room: int, one: Coins = one, other: Coins = other
+            ) -> tuple[int, bool]:
+                tokens = taken = 0
+                while tokens < room and (tokens < enough if steps is None else taken < steps):
+                    most = min(gamma, room - tokens - 1)
+                    # The inner drafter's accepted tokens, and one of the reviewer's own.
+                    pushed = run_of(other, start + tokens, most) + 1
+                    kept = run_of(one, start + tokens, pushed)
+                    if kept < pushed:
+                        return tokens + kept, False
+                    tokens, taken = tokens + pushed, taken + 1
+                return tokens, True
+
+            calls += mass * share * walk(propose, SIZE)
+    expected = replay_blocks(reviewed(outer, inner, gamma, steps, at_least), SIZE, SIZE)
+    assert expected.calls == pytest.approx(calls, rel=1e-12)
+
+
+def test_copies_depend_on_where_they_start() -> None:
+    agrees = np.array([[1, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]], float)
+    lengths = np.array([3, 0, 2, 0, 0])
+    expected = replay_blocks(ByPlace("copy", agrees, lengths), 5, 5)
+    # Two accepted and one recovered; then nothing is proposed, twice.
+    assert expected.calls == 3
+    assert expected.runs.runs("copy") == 2  # the last block has no room
+    assert (expected.runs.read("copy"), expected.runs.read("target")) == (3 + 1, 4 + 1 + 1)
+
+
+def test_a_drafter_that_gives_up() -> None:
+    # Sure of tokens 0 and 1, unsure of 2, sure of 3 and 4; 3 is rejected.
+    drafting = TokenByToken(
+        "small",
+        np.array([1.0, 1.0, 1.0, 0.0, 1.0]),
+        most=10,
+        unsure=np.array([False, False, True, False, False]),
+        then=np.array([0, 0, 0, 5, 0]),
+    )
+    expected = replay_blocks(drafting, 5, 8)
+    # 0, 1 and the target's 2: three draft runs.  Then 3 is replaced: its run and those behind it,
+    # as many as there is room for (8 - 3 - 1).  Then 4 ends the text, and the draft stops there.
+    assert expected.calls == 3
+    assert expected.runs.runs("small") == 3 + 4 + 1
+    assert expected.runs.positions[
+        next(k for k in expected.runs.counts if k.model == "target")
+    ] == (3 + 5 + 2)
+
+
+def test_a_sequential_cascade_may_end_without_the_target() -> None:
+    sure = TokenByToken("small", np.ones(4), 3, np.zeros(4, bool), np.zeros(4, int))
+    # Three of the draft, one of the target, which is the last.
+    assert replay_blocks(sure, 4, 4, verdict=False).calls == 1
+    assert replay_blocks(sure, 3, 3, verdict=False).calls == 0
+
+
+def test_a_row_for_the_bonus_is_a_run_more() -> None:
+    drafting = TokenByToken("draft", np.ones(4), 1, row_for_bonus=True)
+    expected = replay_blocks(drafting, 4, 4)
+    assert expected.calls == 2
+    assert expected.runs.runs("draft") == 4
+    # A block without room for a draft draws its only token with a row of the draft too.
+    assert replay_blocks(drafting, 3, 3).runs.runs("draft") == 3
+
+
+def test_steps_of_a_reviewer_are_counted_off_the_text() -> None:
+    never, always = np.zeros(SIZE), np.ones(SIZE)
+    # The target rejects the first token of every proposal, and both steps are run all the same.
+    expected = replay_blocks(reviewed(never, always, 1, 2, None), 1, 100)
+    assert expected.runs.runs("reviewer") == pytest.approx(2)
+    assert expected.runs.runs("inner") == pytest.approx(2)
+    # Steps of two tokens, until there are three.
+    expected = replay_blocks(reviewed(never, always, 1, None, 3), 1, 100)
+    assert expected.runs.runs("reviewer") == pytest.approx(2)
+    assert expected.runs.positions[
+        next(k for k in expected.runs.counts if k.model == "target")
+    ] == (pytest.approx(5))
+
+
+def test_a_reviewer_goes_on_in_the_text_that_it_writes_at_that_place() -> None:
+    never, always = (TokenByToken("inner", np.full(SIZE, rate), 1) for rate in (0.0, 1.0))
+    # The target rejects both tokens of the text.  Behind the first the inner drafter is right, so
+    # two steps give four tokens; behind the second it is wrong: four steps of a token.
+    drafting = VerticalReplay(
+        "reviewer", np.zeros(2), never, lambda place: [(always, never)[place or 0]], 1, at_least=4
+    )
+    assert replay_blocks(drafting, 2, 100).runs.runs("reviewer") == pytest.approx(2 + 4)
+    # One text of two: four steps or two, where four steps of the mean law would be three or less.
+    both = VerticalReplay(
+        "reviewer", np.zeros(1), never, lambda place: [always, never], 1, at_least=4
+    )
+    assert replay_blocks(both, 1, 100).runs.runs("reviewer") == pytest.approx(3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TokenByToken("d", np.ones(2), -1), "most"),
+        (lambda: TokenByToken("d", np.ones(2), 1, unsure=np.zeros(2, bool)), "together"),
+        (lambda: reviewed(np.ones(2), np.ones(2), 1, 1, 1), "either steps or at_least"),
+    ],
+)
+def test_refusals(make: Callable[[], Drafting], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        make()

@@ -1,0 +1,104 @@
+"""The replay against its obvious slow twin, and against facts that hold by definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specsim.predict.replay import fixed_gamma as module
+from specsim.predict.replay.fixed_gamma import calls_law, replay
+from specsim.traces import Trace
+
+
+def trace_of(*requests: list[float]) -> Trace:
+    starts = np.concatenate([[0], np.cumsum([len(request) for request in requests])])
+    return Trace(np.concatenate([np.asarray(r, dtype=float) for r in requests]), starts)
+
+
+def slow_calls(acceptance: list[float], gamma: int) -> float:
+    """The recursion of theory section 3, written as it stands there."""
+    size = len(acceptance)
+    start = [0.0] * (size + gamma + 2)
+    start[0] = 1.0
+    for s in range(size):
+        alive = start[s]
+        for n in range(gamma):
+            if s + n >= size:
+                break
+            start[s + n + 1] += alive * (1 - acceptance[s + n])
+            alive *= acceptance[s + n]
+        else:
+            start[s + gamma + 1] += alive
+    return sum(start[:size])
+
+
+rates = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0]))
+requests = st.lists(st.lists(rates, min_size=1, max_size=25), min_size=1, max_size=6)
+
+
+@given(requests, st.lists(st.integers(0, 30), min_size=1, max_size=4), st.integers(1, 40))
+def test_equals_slow_twin_whatever_the_chunks(
+    texts: list[list[float]], gammas: list[int], chunk: int
+) -> None:
+    usual = module._CHUNK_TOKENS
+    module._CHUNK_TOKENS = chunk
+    try:
+        results = replay(trace_of(*texts), gammas)
+    finally:
+        module._CHUNK_TOKENS = usual
+    assert [result.gamma for result in results] == gammas
+    for result in results:
+        expected = [slow_calls(text, result.gamma) for text in texts]
+        assert result.calls == pytest.approx(expected, rel=1e-12)
+
+
+@given(st.lists(rates, min_size=1, max_size=30), st.integers(0, 35))
+def test_law_of_calls_has_the_replayed_mean(text: list[float], gamma: int) -> None:
+    law = calls_law(np.array(text), gamma)
+    assert law.sum() == pytest.approx(1, abs=1e-12)
+    mean = law @ np.arange(len(law))
+    assert mean == pytest.approx(slow_calls(text, gamma), rel=1e-11)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60), st.integers(0, 9))
+def test_greedy_text_replays_as_counting_does(agree: list[bool], gamma: int) -> None:
+    calls, at = 0, 0
+    while at < len(agree):
+        accepted = 0
+        while accepted < gamma and at + accepted < len(agree) and agree[at + accepted]:
+            accepted += 1
+        at += accepted + 1
+        calls += 1
+    result = replay(trace_of([float(a) for a in agree]), [gamma])[0]
+    assert result.calls[0] == calls
+    assert calls_law(np.array(agree, dtype=float), gamma)[calls] == 1
+
+
+def test_limits() -> None:
+    never, always = trace_of([0.0] * 10), trace_of([1.0] * 10)
+    assert [r.total_calls for r in replay(never, [0, 1, 5])] == [10, 10, 10]
+    assert [r.total_calls for r in replay(always, [0, 1, 4, 9, 1000])] == [10, 5, 2, 1, 1]
+
+
+def test_bonus_blocks_are_those_after_full_acceptance() -> None:
+    result = replay(trace_of([1, 1, 1, 0, 1, 1, 1]), [2])[0]
+    # Blocks: [0 1 bonus 2], [3 rejected], [4 5 bonus 6].
+    assert result.starts.tolist() == [1, 0, 0, 1, 1, 0, 0]
+    assert result.bonus.tolist() == [0, 0, 0, 1, 0, 0, 0]
+
+
+def test_random_acceptance_averages_to_the_closed_form() -> None:
+    alpha, gamma, length = 0.7, 4, 4000
+    text = np.full(length, alpha)
+    calls = replay(Trace(text, np.array([0, length])), [gamma])[0].total_calls
+    # Leviathan23 eq. (1); the cut-off last block moves the ratio by at most gamma / length.
+    expected = (1 - alpha ** (gamma + 1)) / (1 - alpha)
+    assert length / calls == pytest.approx(expected, rel=gamma / length)
+
+
+def test_duplicate_and_unsorted_gammas_keep_their_order() -> None:
+    results = replay(trace_of([0.5] * 20), [3, 1, 3])
+    assert [result.gamma for result in results] == [3, 1, 3]
+    assert results[0].total_calls == results[2].total_calls
