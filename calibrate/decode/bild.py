@@ -32,7 +32,7 @@ class Policy:
     fallback : the small model goes on while its top probability is at least this, in [0, 1];
         0 never falls back before the window is full
     rollback : in nats, >= 0; a token stands if its distance is at most this, or if it is the
-        large model's top token, which it could only replace by itself (errata).  Infinity
+        large model's top token, which it could only replace by itself (errata Kim23 4).  Infinity
         never rolls back
     window : most tokens of the small model in a block, >= 0; 0 is plain decoding
     rescore : after a rollback, run the large model once more on the last token that stands, and
@@ -74,7 +74,7 @@ def bild(
     """Decode one request.
 
     The text always ends with a verdict of the large model: an end-of-text of the small one is
-    verified first (errata), and the last token of ``max_new_tokens`` is the large model's.
+    verified first (errata Kim23 3), and the last token of ``max_new_tokens`` is the large model's.
     """
     request = Request(prompt, max_new_tokens, end_of_text, target, draft)
     text = Text(prompt, len(prompt) + max_new_tokens, target.vocabulary, target.device)

@@ -72,7 +72,7 @@ class _AcceptSetRule(DecidingRule):
 class GreedyLenient(_AcceptSetRule):
     """A = {v: p(v) >= l max p}, l in [0, 1]: lenience at temperature 0 (Leviathan23 A.4).
 
-    The paper prints <= (errata).  Everything is accepted at l = 0.
+    The paper prints <= (errata Leviathan23 1).  Everything is accepted at l = 0.
     """
 
     lenience: float
@@ -93,7 +93,7 @@ class GreedyLenient(_AcceptSetRule):
 
 @dataclass(frozen=True)
 class TopBeta(_AcceptSetRule):
-    """SpecDec++ (Xia22 eq. 6 and 7), read with the target's probabilities (errata).
+    """SpecDec++ (Xia22 eq. 6 and 7), read with the target's probabilities (errata Xia22 1).
 
     A = {v: p(v) >= the beta-th largest of p, and log max p - log p(v) <= tau}.
 

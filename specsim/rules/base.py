@@ -40,7 +40,7 @@ class Distributions:
 
     p, q : shape (..., V), of the target and of the draft, after temperature, top-k and top-p
     unscaled_p, unscaled_q : the same rows at temperature 1 without filters, where decisions are
-        made on those (errata: Narasimhan24's code decides on them)
+        made on those (as the authors' code does: errata Narasimhan24 7)
 
     Rows kept in less than 32 bits become float32 rows that sum to one.  Only shapes and types are
     checked here, because reading values would stall a GPU; ``Distributions.checked`` reads them.

@@ -93,7 +93,8 @@ class Lossy(Rule):
 
     looseness : a; the larger, the looser, whatever the word says
     scale : b.  The usual heuristic b = 1 makes sum pi >= 1, so that m is neither pi nor
-        norm(pi) (errata).  A large b leaves no residual although tokens are rejected: then p.
+        norm(pi) (errata Narasimhan24 2).  A large b leaves no residual although tokens are
+        rejected: then p.
     """
 
     sums_to_one: ClassVar[bool] = False

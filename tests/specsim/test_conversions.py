@@ -23,7 +23,7 @@ histogram = st.lists(st.integers(0, 1000), min_size=2, max_size=9).filter(sum)
 
 @pytest.mark.parametrize(("block", "published"), [(3, 0.65), (8, 0.42)])
 def test_published_acceptance_rates(block: int, published: float) -> None:
-    # reference errata, "Definitions that users and tools mix up": alpha = .8 is not the
+    # docs/errata.md, "Words that are mixed up": alpha = .8 is not the
     # draft acceptance rate, which is .65 for gamma = 3 and .42 for gamma = 8.
     assert round(convert.acceptance_rate_from_alpha(0.8, block), 2) == published
     found = convert.acceptance_rate_from_alpha(0.8, block)

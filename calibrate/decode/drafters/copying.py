@@ -30,7 +30,7 @@ class PromptLookup(Lookup):
 
 
 class MaxGram(Counting):
-    """Max-Gram (Chen23, as coded by its authors; errata): copy, and fill up with a bigram.
+    """Max-Gram (Chen23, as coded by its authors; errata Chen23 6): copy, and fill up with a bigram.
 
     The longest match of the text's end, of any length, at its leftmost occurrence in prompt and
     generation; where fewer tokens follow it than wanted, the most probable bigrams go on.

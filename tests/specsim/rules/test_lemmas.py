@@ -230,7 +230,7 @@ def test_lossy_star_without_looseness_is_lossless(pair: Pair) -> None:
 
 
 def test_erratum_lossy_with_unit_scale_emits_neither_pi_nor_its_norm() -> None:
-    # reference/errata.md, Narasimhan24 entry 1.
+    # docs/errata.md, Narasimhan24 1.
     rows = Distributions(np.array([0.3, 0.4, 0.3]), np.array([0.5, 0.3, 0.2]))
     rule = rules.Lossy(0.3)
     pi, m = rule.pi(rows), rule.emitted(rows)
