@@ -88,7 +88,8 @@ class TokenV2(_TokenRule):
 class TokenV3(_TokenRule):
     """r(v) = 1[p(v) < (1 - t) max p], t in [0, 1] (Narasimhan24 eq. 15).
 
-    pi = q at t = 1.  Not lossless at t = 0: pi of the target's top token exceeds p (errata Narasimhan24 3).
+    pi = q at t = 1.  Not lossless at t = 0, where pi of the target's top token exceeds p
+    (errata Narasimhan24 3).
     """
 
     allowed: ClassVar[tuple[float, float]] = (0.0, 1.0)
