@@ -1,6 +1,6 @@
 """specsim: will speculative decoding pay, with which draft, how many tokens, and how sure is that?
 
-The Python calls behind the commands are here and load on first use::
+The calls behind the commands are here, each from frozen inputs to a frozen result::
 
     >>> import specsim
     >>> specsim.optimize(alpha=0.8, c=0.05).gamma
@@ -9,25 +9,36 @@ The Python calls behind the commands are here and load on first use::
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from specsim.extrapolation import extrapolate
-    from specsim.optimizers.gamma import Evaluation, evaluate, optimize
+import importlib
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["Evaluation", "evaluate", "extrapolate", "optimize"]
 
-_HOME = {
-    "Evaluation": "specsim.optimizers.gamma",
-    "evaluate": "specsim.optimizers.gamma",
-    "optimize": "specsim.optimizers.gamma",
-    "extrapolate": "specsim.extrapolation",
+if TYPE_CHECKING:
+    from specsim.extrapolation import Extrapolation as Extrapolation
+    from specsim.extrapolation import extrapolate as extrapolate
+    from specsim.optimizers.gamma import Evaluation as Evaluation
+    from specsim.optimizers.gamma import evaluate as evaluate
+    from specsim.optimizers.gamma import optimize as optimize
+
+# Where each public name lives.  It is imported when it is first asked for, so that
+# ``import specsim`` costs next to nothing; the imports above say the same to type checkers.
+_HOMES = {
+    "specsim.extrapolation": ["Extrapolation", "extrapolate"],
+    "specsim.optimizers.gamma": ["Evaluation", "evaluate", "optimize"],
 }
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module 'specsim' has no attribute {name!r}")
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'specsim' has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
