@@ -82,7 +82,7 @@ def laws() -> list[dict[str, Any]]:
 
 
 def _law(rule: Rule, says: str, rows: Distributions) -> dict[str, Any]:
-    pi, emitted = np.asarray(rule.target(rows)), np.asarray(rule.emitted(rows))
+    pi, emitted = np.asarray(rule.pi(rows)), np.asarray(rule.emitted(rows))
     total = pi.sum(axis=-1)
     apart = np.abs(emitted - pi / total[:, None]).sum(axis=-1) / 2
     from_target = np.abs(emitted - rows.p).sum(axis=-1) / 2
@@ -104,7 +104,7 @@ def _law(rule: Rule, says: str, rows: Distributions) -> dict[str, Any]:
 def example() -> list[dict[str, Any]]:
     """Lossy with b = 1 on three tokens: pi, pi over its sum, and what is emitted."""
     rows = Distributions.checked(np.array(EXAMPLE_P), np.array(EXAMPLE_Q))
-    pi, emitted = (np.asarray(part) for part in (Lossy(0.3).target(rows), Lossy(0.3).emitted(rows)))
+    pi, emitted = (np.asarray(part) for part in (Lossy(0.3).pi(rows), Lossy(0.3).emitted(rows)))
     columns = zip(EXAMPLE_Q, EXAMPLE_P, pi, pi / pi.sum(), emitted, strict=True)
     return [
         {

@@ -95,7 +95,7 @@ def test_token_v3_is_not_lossless_at_zero() -> None:
     assert rows[0.0]["p_top_times_rest"] > 0.05
     assert rows[1.0]["rejection"] == pytest.approx(0, abs=1e-12)
     same = cascades_rules.pairs()
-    top = TokenV3(0.0).target(same)[np.arange(len(same.p)), same.p.argmax(axis=-1)]
+    top = TokenV3(0.0).pi(same)[np.arange(len(same.p)), same.p.argmax(axis=-1)]
     assert (top >= same.p.max(axis=-1) - 1e-12).all()
 
 
