@@ -52,6 +52,10 @@ class Result(ABC):
         """What the answer says as a whole, beside its rows; empty where the rows say it all."""
         return {}
 
+    def sentences(self) -> list[str]:
+        """What the answer says as a whole, for people: one line each, beside the rows."""
+        return []
+
     def frame(self) -> pd.DataFrame:
         """The rows as a DataFrame."""
         import pandas as pd

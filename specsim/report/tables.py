@@ -1,16 +1,47 @@
-"""Result rows as a table for people, JSON, CSV or Markdown."""
+"""Results on the terminal: a table for people, JSON, CSV or Markdown, and what to know beside."""
 
 from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from specsim.api.result import Result, plain
 
 FORMATS = ("table", "json", "csv", "markdown")
 
 Row = Mapping[str, Any]
+
+# Lines beside a result that a person reads; the JSON has all of them.
+_MOST_NOTES = 20
+
+
+def show(result: Result, output_format: str, title: str | None = None) -> None:
+    """The answer on stdout; on stderr its sentences, warnings and what was left out.
+
+    A table shows the rows; the JSON is the whole document.
+    """
+    import click
+
+    if output_format == "json":
+        click.echo(result.to_json())
+    else:
+        click.echo(render(result.rows(), output_format, title))
+    show_notes(result)
+
+
+def show_notes(result: Result) -> None:
+    """On stderr what a table does not say, in at most 20 lines."""
+    import click
+
+    lines = [*result.sentences(), *result.warnings]
+    lines += [f"{each.what} is left out: {each.why}" for each in result.left_out]
+    if len(lines) > _MOST_NOTES:
+        rest = len(lines) - _MOST_NOTES + 1
+        lines = [*lines[: _MOST_NOTES - 1], f"and {rest} lines more, all in --format json"]
+    for line in lines:
+        click.echo(line, err=True)
 
 
 def render(result: Row | Sequence[Row], output_format: str, title: str | None = None) -> str:
@@ -29,19 +60,7 @@ def to_json(result: Any) -> str:
     """JSON with numbers that JSON has: infinities and nan become null."""
     import msgspec
 
-    return msgspec.json.format(msgspec.json.encode(_plain(result)), indent=2).decode()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return msgspec.json.format(msgspec.json.encode(plain(result)), indent=2).decode()
 
 
 def _columns(rows: Sequence[Row]) -> list[str]:
@@ -52,7 +71,7 @@ def _csv(rows: Sequence[Row]) -> str:
     stream = io.StringIO()
     writer = csv.DictWriter(stream, _columns(rows), lineterminator="\n")
     writer.writeheader()
-    writer.writerows([_plain(row) for row in rows])
+    writer.writerows([plain(row) for row in rows])
     return stream.getvalue().rstrip("\n")
 
 
