@@ -171,7 +171,7 @@ class GridTime(_Part, frozen=True):
 class BatchOverhead(_Part, frozen=True):
     """Host seconds of a block of ``batch`` requests outside the model runs.
 
-    Every stretch of blocks that was decoded gives its mean; gamma 0 is a step of plain decoding.
+    Every segment of blocks that was decoded gives its mean; gamma 0 is a step of plain decoding.
     """
 
     temperature: Temperature

@@ -1,4 +1,5 @@
-"""Speculative decoding of a batch: what a block costs at a forced acceptance, and real decoding.
+"""Speculative decoding of a batch: what a block costs at a synthetic acceptance, and real
+decoding.
 
 What a block costs depends on the shapes of the models and on how many tokens each row gains, and
 on no weights.  So the wall-clock of a pair that does not exist, or has not been trained, can be
@@ -34,14 +35,14 @@ Gains = Callable[[list[int]], list[int]]
 
 @dataclass(frozen=True)
 class Timed:
-    """What a stretch of decoding cost.
+    """What a segment of decoding cost: a number of blocks, one after another.
 
     batch : rows decoded together
     context : tokens in the longest cache at the start
     gamma : draft tokens a row in each block, 0 in plain decoding
     blocks : target runs
     tokens : tokens that all rows gained together
-    seconds : wall-clock of the stretch
+    seconds : wall-clock of the segment
     target_s, draft_s : seconds in the runs of the models
     draft_runs : runs of the draft, those over two tokens included
     wide_first_runs : draft runs over two tokens, each the first of its block
@@ -65,7 +66,7 @@ class Timed:
 
 
 @torch.inference_mode()
-def forced(
+def decode_synthetic(
     target: RaggedModel,
     draft: RaggedModel | None,
     gamma: int,
@@ -76,9 +77,9 @@ def forced(
 ) -> Timed:
     """Decode so many blocks from the caches as they are, with acceptance from a survival curve.
 
-    The stretch begins in the midst of a text: whether the draft lacks a token there follows from a
+    The segment begins in the midst of a text: whether the draft lacks a token there follows from a
     block drawn like the others.  The caches grow with the text; ``fill`` them anew before the next
-    stretch.
+    segment.
 
     survival : S_1, S_2, ..., at least gamma of them; S_i is the chance that the first i draft
         tokens of a block are all accepted.  Every row draws for itself

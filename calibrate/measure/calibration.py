@@ -106,8 +106,8 @@ def calibrate(
         _measure_acceptance(pair, target, draft, settings, index, work, out, progress)
         for index in range(len(settings.samplings))
     ]
-    turns = settings.repeats * len(settings.contexts)
-    task = progress.add_task("run times", total=turns)
+    repeats = settings.repeats * len(settings.contexts)
+    task = progress.add_task("run times", total=repeats)
     run_times = time_runs(
         target,
         draft,
@@ -118,8 +118,8 @@ def calibrate(
         lambda: progress.advance(task),
     )
     prompts = settings.prompts[:_OVERHEAD_REQUESTS]
-    turns = len(prompts) * len(settings.samplings) * len(overhead_gammas(settings.gamma_max))
-    task = progress.add_task("overhead", total=turns)
+    decodings = len(prompts) * len(settings.samplings) * len(overhead_gammas(settings.gamma_max))
+    task = progress.add_task("overhead", total=decodings)
     overhead = time_overhead(
         target,
         draft,

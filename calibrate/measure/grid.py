@@ -1,8 +1,8 @@
 """What runs cost in a batch: a grid over new tokens, batch and context, in the rhythm of blocks.
 
-A cell is one batch and one context; all draft lengths are timed in it, in turns.  Machines drift
+A cell is one batch and one context; all draft lengths are timed in it, interleaved.  Machines drift
 by tens of percent within seconds, CPUs above all, so plain steps stand between the draft lengths
-and every run is kept with those beside it, and on a CPU the turns of a cell are spread over
+and every run is kept with those beside it, and on a CPU the repeats of a cell are spread over
 several passes through the grid.  A cell that was measured is kept in the work folder, so a grid
 that was killed goes on where it was; a cell that cannot be measured is left out with its reason,
 and the others are measured all the same.
@@ -24,21 +24,21 @@ import torch
 
 from calibrate.batch.clock import Clock
 from calibrate.batch.ragged import CompileError, RaggedModel
-from calibrate.batch.synthetic import forced
+from calibrate.batch.synthetic import decode_synthetic
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer
 from specsim.files import write_atomically
 
 # Model, the model that ran just before, and new tokens.
 Kind = tuple[str, str, int]
 
-# Blocks of one draft length, or plain steps, in a row; the first follows another rhythm and is
-# not counted.
-_STREAK = 3
-# Blocks of a stretch of decoding, which a cell has room for.
+# Blocks of one draft length, or plain steps, that are timed in a row; the first is the warm block,
+# which follows another rhythm and is not counted.
+_TIMED_BLOCKS = 3
+# Blocks of a segment of decoding, which a cell has room for.
 BLOCKS = 6
 # Passes through the grid on a CPU, where nothing needs to be compiled anew for each.
 _PASSES = 4
-# Overhead is a small part of a block, so it is measured in so many times fewer turns.
+# Overhead is a small part of a block, so it is measured with so many times fewer repeats.
 _FEWER = 4
 # Contexts where none are asked for, as far as the models can read them.
 _USUAL_CONTEXTS = (512, 4096)
@@ -48,7 +48,7 @@ _USUAL_CONTEXTS = (512, 4096)
 class GridSettings:
     """What is measured.
 
-    repeats : turns of a cell; each gives two target runs of every width
+    repeats : times that a cell is measured; each gives two target runs of every width
     """
 
     batches: tuple[int, ...]
@@ -122,14 +122,14 @@ def measure_grid(
     """Measure all cells that are not in ``work`` yet.
 
     target, draft : models of transformers, on one device
-    advance : called once a cell, when its last turns are done
+    advance : called once a cell, when its last repeats are done
     more_time : whether another cell may be begun
     """
     found: dict[Cell, list[dict[str, Any]]] = {cell: [] for cell in settings.cells}
     reasons: dict[Cell, str] = {}
     lost = ""
-    for turn, passes, cell in _plan(target, settings):
-        file = work / f"grid-{cell.name}-{turn}.json"
+    for number, passes, cell in _plan(target, settings):
+        file = work / f"grid-{cell.name}-{number}.json"
         if file.is_file():
             found[cell].append(json.loads(file.read_text()))
         elif lost or not more_time():
@@ -138,7 +138,7 @@ def measure_grid(
             part = replace(
                 settings,
                 repeats=math.ceil(settings.repeats / passes),
-                seed=settings.seed + turn,
+                seed=settings.seed + number,
             )
             measured = _attempt(target, draft, cell, part)
             if "reason" in measured:
@@ -147,7 +147,7 @@ def measure_grid(
             else:
                 write_atomically(file, json.dumps(measured).encode())
                 found[cell].append(measured)
-        if turn == passes - 1:
+        if number == passes - 1:
             advance()
     return Grid(
         times=joined([row for parts in found.values() for part in parts for row in part["times"]]),
@@ -165,9 +165,9 @@ def _plan(target: Any, settings: GridSettings) -> Iterator[tuple[int, int, Cell]
     for mode in settings.modes:
         cells = [cell for cell in settings.cells if cell.mode == mode]
         passes = min(_PASSES, settings.repeats) if on_cpu and mode == "eager" else 1
-        for turn in range(passes):
+        for number in range(passes):
             for cell in cells:
-                yield turn, passes, cell
+                yield number, passes, cell
 
 
 def joined(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -230,10 +230,10 @@ def _measure_cell(target: Any, draft: Any, cell: Cell, settings: GridSettings) -
     samples: dict[Kind, list[tuple[float, float]]] = defaultdict(list)
     for model in models.values():
         model.fill(cell.context, source)
-    for turn in range(settings.repeats + 1):
-        found = _turn(models, settings.gamma_max, random, source)
-        # The first turn compiles, chooses kernels and takes memory.
-        if turn:
+    for repeat in range(settings.repeats + 1):
+        found = _time_once(models, settings.gamma_max, random, source)
+        # The first time compiles, chooses kernels and takes memory.
+        if repeat:
             for kind, seconds, plain in found:
                 samples[kind].append((seconds, plain))
     where = {"batch": cell.batch, "context": cell.context, "mode": cell.mode}
@@ -252,7 +252,7 @@ def _measure_cell(target: Any, draft: Any, cell: Cell, settings: GridSettings) -
     return {"times": times, "overhead": _overhead(models, cell, settings, random, where)}
 
 
-def _turn(
+def _time_once(
     models: Mapping[str, RaggedModel],
     gamma_max: int,
     random: np.random.Generator,
@@ -267,13 +267,13 @@ def _turn(
     vocabulary = min(target.vocabulary, draft.vocabulary)
     ids = torch.randint(vocabulary, shape, generator=source, device=target.device)
     clock = Clock(target.device)
-    # What each interval was, and in which streak; plain steps and drafts take turns.
+    # What each interval was, and in which segment; plain steps and drafts alternate.
     kinds: list[tuple[int, Kind] | None] = []
 
-    def run(streak: int, model: str, follows: str, width: int, counted: bool) -> None:
+    def run(segment: int, model: str, follows: str, width: int, counted: bool) -> None:
         logits = models[model].read(ids[:, :width])
         clock.mark()
-        kinds.append((streak, (model, follows, width)) if counted else None)
+        kinds.append((segment, (model, follows, width)) if counted else None)
         # What decoding does between runs, an interval of its own.
         logits[:, -1].argmax(-1)
         clock.mark()
@@ -283,14 +283,14 @@ def _turn(
     for gamma in random.permutation(range(1, gamma_max + 1)).tolist():
         order += [gamma, 0]
     clock.mark()
-    for streak, gamma in enumerate(order):
-        for block in range(_STREAK):
+    for segment, gamma in enumerate(order):
+        for block in range(_TIMED_BLOCKS):
             # After a bonus token the draft has two tokens to read first.
             first = 1 + block % 2
             for step in range(gamma):
                 before, width = ("draft", 1) if step else ("target", first)
-                run(streak, "draft", before, width, counted=block > 0)
-            run(streak, "target", "draft" if gamma else "target", gamma + 1, counted=block > 0)
+                run(segment, "draft", before, width, counted=block > 0)
+            run(segment, "target", "draft" if gamma else "target", gamma + 1, counted=block > 0)
             if gamma:
                 draft.rewind(gamma - 1 + first)
             target.rewind(gamma + 1)
@@ -298,13 +298,13 @@ def _turn(
         (*what, took) for what, took in zip(kinds, clock.intervals(), strict=True) if what
     ]  # fmt: skip
     plain: dict[int, list[float]] = defaultdict(list)
-    for streak, _, took in found:
-        if not order[streak]:
-            plain[streak].append(took)
+    for segment, _, took in found:
+        if not order[segment]:
+            plain[segment].append(took)
     return [
         # A plain step is compared with itself, a run with the mean, as decoding takes the mean.
-        (kind, took, fmean(plain[streak - 1] + plain[streak + 1]) if order[streak] else took)
-        for streak, kind, took in found
+        (kind, took, fmean(plain[segment - 1] + plain[segment + 1]) if order[segment] else took)
+        for segment, kind, took in found
     ]
 
 
@@ -320,19 +320,19 @@ def _overhead(
     random: np.random.Generator,
     where: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """Seconds of a block outside the runs, from stretches of decoding with nothing accepted."""
+    """Seconds of a block outside the runs, from segments of decoding with nothing accepted."""
     rows = []
     survival = [0.0] * settings.gamma_max
     for temperature in settings.temperatures:
         for gamma in overhead_gammas(settings.gamma_max):
             seconds = []
-            for turn in range(1 + max(2, settings.repeats // _FEWER)):
+            for repeat in range(1 + max(2, settings.repeats // _FEWER)):
                 for model in models.values():
                     model.rewind(model.longest - cell.context)
-                found = forced(
+                found = decode_synthetic(
                     models["target"], models["draft"], gamma, survival, BLOCKS, temperature, random
                 )
-                if turn:
+                if repeat:
                     # Where nothing lies between the runs, two clocks may differ by less than that.
                     seconds.append(round(max(found.overhead_s, 0.0) / found.blocks, 9))
             rows.append({"temperature": temperature, "gamma": gamma, **where, "seconds": seconds})

@@ -3,8 +3,8 @@
 A model's run is slower right after another model has used the caches of the processor (by half,
 for a small draft), so runs are not timed in a tight loop of their own: they are timed in blocks of
 gamma draft runs and one target run, as decoding interleaves them, and the first draft run of a
-block is kept apart from the others.  Gammas take turns, so that a machine that slows down slows
-all of them alike.
+block is kept apart from the others.  Gammas are interleaved, so that a machine that slows
+down slows all of them alike.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from specsim.predict.measured import RunTimes
 from specsim.predict.replay.run_counts import RunKind
 from specsim.profiles import Overhead, Role, RunTime
 
-# Blocks of one gamma in a row; the first follows another rhythm and is not counted.
-_STREAK = 3
+# Blocks of one gamma in a row; the first is the warm block, which follows another rhythm and is not
+# counted.
+_TIMED_BLOCKS = 3
 
 # Seconds by what was run; each function that samples says in which terms.
 Samples = defaultdict[tuple[Any, ...], list[float]]
@@ -62,7 +63,7 @@ def sample_runs(
     random: np.random.Generator,
     samples: Samples,
 ) -> None:
-    """One turn of every gamma at one context.
+    """Every gamma once at one context.
 
     Appends to ``samples``, by model, the model that ran before, new tokens, context.
     """
@@ -72,24 +73,24 @@ def sample_runs(
     for model in (target, draft):
         model.prefill(text[: context + 1].tolist())
     for gamma in random.permutation(gamma_max + 1).tolist():
-        for turn in range(_STREAK):
+        for block in range(_TIMED_BLOCKS):
             for step in range(gamma):
                 # After a bonus token the draft has two tokens to read: every other block's case.
-                width = 2 if step == 0 and turn % 2 else 1
+                width = 2 if step == 0 and block % 2 else 1
                 took = _timed(draft, ids[:, context : context + width], draws)
-                if turn:
+                if block:
                     samples["draft", "draft" if step else "target", width, context].append(took)
             took = _timed(target, ids[:, context : context + gamma + 1], draws)
-            if turn:
+            if block:
                 before: Role = "draft" if gamma else "target"
                 samples["target", before, gamma + 1, context].append(took)
-            draft.forget(gamma + turn % 2 if gamma else 0)
+            draft.forget(gamma + block % 2 if gamma else 0)
             target.forget(gamma + 1)
     for width in range(3, gamma_max + 2):
-        for turn in range(_STREAK):
+        for block in range(_TIMED_BLOCKS):
             took = _timed(draft, ids[:, context : context + width], draws)
             draft.forget(width)
-            if turn:
+            if block:
                 samples["draft", "draft", width, context].append(took)
 
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from calibrate.batch.synthetic import Timed
-from calibrate.validate.batching import Stretches, compare_cell
+from calibrate.validate.batching import Segments, compare_cell
 from specsim import profiles
 from specsim.batching.cost import CellUnavailableError, MeasuredLoadCost
 from specsim.batching.point import batch_point
@@ -73,13 +73,13 @@ def profile_of(
 
 
 def forced_rows(costs: profiles.Profile, cells: Mapping[str, Any]) -> list[Row]:
-    """Wall-clock at a forced acceptance, predicted from the grid alone (``compare_cell``)."""
+    """Wall-clock at a synthetic acceptance, predicted from the grid alone (``compare_cell``)."""
     rows = []
     for cell in _decoded(cells):
         try:
             cost = MeasuredLoadCost.of(costs, cell["temperature"], cell["mode"])
             where = cell["survival"], cell["batch"], cell["context"]
-            found = compare_cell(_stretches(cell), cost, *where)
+            found = compare_cell(_segments(cell), cost, *where)
         except UnsupportedError:  # a part of the grid that this needs is missing
             continue
         rows += [{"mode": cell["mode"], "temperature": cell["temperature"], **row} for row in found]
@@ -143,15 +143,15 @@ def overhead_rows(costs: profiles.Profile, cells: Mapping[str, Any]) -> list[Row
         for row in costs.batch_overhead
     ]
     for cell in _decoded(cells):
-        for gamma, stretches in sorted(_stretches(cell).items()):
-            share = stretches.part("overhead_s")
+        for gamma, segments in sorted(_segments(cell).items()):
+            share = segments.part("overhead_s")
             rows.append(
                 {
                     "source": "forced",
                     **{key: cell[key] for key in ("mode", "temperature", "batch", "context")},
                     "gamma": gamma,
-                    "overhead_ms": 1e3 * share * median(stretches.plain_s),
-                    "share_of_block": share / stretches.part("seconds"),
+                    "overhead_ms": 1e3 * share * median(segments.plain_s),
+                    "share_of_block": share / segments.part("seconds"),
                 }
             )
     return rows
@@ -161,9 +161,9 @@ def _decoded(cells: Mapping[str, Any]) -> list[Raw]:
     return [cell for cell in cells.values() if "timed" in cell]
 
 
-def _stretches(cell: Raw) -> dict[int, Stretches]:
+def _segments(cell: Raw) -> dict[int, Segments]:
     return {
-        int(gamma): Stretches(
+        int(gamma): Segments(
             tuple(Timed(**each) for each in found["timed"]), tuple(found["plain_s"])
         )
         for gamma, found in cell["timed"].items()
@@ -176,7 +176,7 @@ def _curve(alpha: float, gamma_max: int) -> Floats:
 
 def _best_measured(cell: Raw, alpha: float) -> float:
     """The largest speedup of any draft length, of the measured seconds of a block."""
-    decoded = _stretches(cell)
+    decoded = _segments(cell)
     curve = _curve(alpha, max(decoded))
     return max(
         (1 + float(curve[:gamma].sum())) / decoded[gamma].part("seconds")

@@ -1,10 +1,10 @@
-"""Real decoding in turns, so that what is compared is measured side by side.
+"""Real decoding, interleaved, so that what is compared is measured side by side.
 
 Machines drift by tens of percent within minutes and are disturbed within a second, so nothing is
-compared across either.  A turn is one request, and turns go round all sets of requests.  All
-decoders go on side by side, a few tokens each in random order, until all have the whole text, and
-run times are measured again between these rounds.  What disturbs the machine hits all of them
-alike and leaves ratios alone.  Each turn is written down as soon as it is over.
+compared across either.  Requests come one after another, from all sets of them alike.  All decoders
+go on with a request side by side, a few tokens each in random order, until all have the whole text,
+and run times are measured again between these rounds.  What disturbs the machine hits all of them
+alike and leaves ratios alone.  Each request is written down as soon as all have decoded it.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Interleaved:
         low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
         return low, best, high
 
-    def spent(self, name: Hashable) -> BlockTiming:
+    def block_timing(self, name: Hashable) -> BlockTiming:
         """What a block of this decoder yields, and where its time goes."""
         plain, fast = self.decoded[PLAIN], self.decoded[name]
         calls = self.calls(name).sum()
@@ -131,14 +131,14 @@ def decode_interleaved(
     """Every request decoded with every decoder of its set, and what was measured meanwhile.
 
     All decoders of a set are in mid-request at once, so each needs models with caches of its own.
-    All ``measurements`` are made before each turn, and the next of them after every so many rounds
-    of it: a single run may take half as long again as another, so medians of few are not enough.
-    Turns that are in the ``folder`` are not decoded again.
+    All ``measurements`` are made before each request, and the next of them after every so many
+    rounds of it: a single run may take half as long again as another, so medians of few are not
+    enough.  Requests that are in the ``folder`` are not decoded again.
     """
-    turns = [Interleaved({name: [] for name in each.decoders}) for each in sets]
+    interleaved = [Interleaved({name: [] for name in each.decoders}) for each in sets]
     samples: Samples = defaultdict(list)
     gc.collect()
-    gc.freeze()  # long-lived models and modules: a collection in mid-turn need not walk them
+    gc.freeze()  # long-lived models and modules: a collection in mid-request need not walk them
     for number, (index, request) in enumerate(_round_robin([len(each.prompts) for each in sets])):
         chosen, file = sets[index], folder / f"{index}-{request}.json"
         if not file.is_file():
@@ -157,17 +157,17 @@ def decode_interleaved(
             write_atomically(file, msgspec.json.encode(done))
         done = msgspec.json.decode(file.read_bytes(), type=_Done, dec_hook=_counter)
         for name, decoded in zip(chosen.decoders, done.decoded, strict=True):
-            turns[index].decoded[name].append(decoded)
+            interleaved[index].decoded[name].append(decoded)
         for what, seconds in done.samples:
             samples[what] += seconds
         advance()
     gc.unfreeze()
-    return turns, samples
+    return interleaved, samples
 
 
 @dataclass(frozen=True)
 class _Done:
-    """One turn, as it is written down: results in the order of the decoders, and the samples."""
+    """One request, as it is written down: results in the order of the decoders, and the samples."""
 
     decoded: list[Decoded]
     samples: list[tuple[tuple[Any, ...], list[float]]]
@@ -201,6 +201,6 @@ def _decode_side_by_side(
 
 
 def _round_robin(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """(set, request) of every turn, each set's requests spread evenly over the whole time."""
-    turns = [(index, request) for index, size in enumerate(sizes) for request in range(size)]
-    return sorted(turns, key=lambda turn: ((turn[1] + 0.5) / sizes[turn[0]], turn[0]))
+    """(set, request) in order, each set's requests spread evenly over the whole time."""
+    pairs = [(index, request) for index, size in enumerate(sizes) for request in range(size)]
+    return sorted(pairs, key=lambda pair: ((pair[1] + 0.5) / sizes[pair[0]], pair[0]))

@@ -34,7 +34,7 @@ from specsim.traces import Trace
 _FALSE_ALARM = 1e-4
 # Rounds of decoding between two measurements of the run times.
 _ROUNDS = 2
-_NO_BUDGET = {f"budget_{part}": None for part in PARTS}
+_NOT_DECOMPOSED = {f"error_{part}": None for part in PARTS}
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,8 @@ def validate(
     )
     run_times = summarize_runs(samples)
     rows: list[dict[str, Any]] = []
-    for each, turns in zip(checks, decoded, strict=True):
-        rows += compare(each, turns, run_times, waited=target.device.type == "cpu")
+    for each, interleaved in zip(checks, decoded, strict=True):
+        rows += compare(each, interleaved, run_times, waited=target.device.type == "cpu")
     return rows
 
 
@@ -186,20 +186,22 @@ def _scaled(row: Overhead, factor: float) -> Overhead:
 
 
 def compare(
-    check: Check, turns: Interleaved, run_times: Sequence[RunTime], waited: bool
+    check: Check, interleaved: Interleaved, run_times: Sequence[RunTime], waited: bool
 ) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, one per gamma.
 
-    ``z`` tests predicted against counted calls per token, over requests; the ``budget`` columns
-    share out log(predicted / measured speedup), where every run was ``waited`` for: elsewhere the
-    seconds of the runs are not known apart, and they are absent.  ``exact`` says whether
-    greedy decoding did what it must, request by request: the text of plain decoding, and on the
-    trace's own prompts as many calls as replayed.  Both predictions, ours and the formula's, take
-    their acceptance from ``check.trace`` and their costs from ``run_times``, measured while
-    decoding.
+    ``z`` tests predicted against counted calls per token, over requests; the columns of
+    ``decompose_error`` share out log(predicted / measured speedup), where every run was
+    ``waited`` for: elsewhere the seconds of the runs are not known apart, and they are absent.
+    ``exact`` says whether greedy decoding did what it must, request by request: the text of plain
+    decoding, and on the trace's own prompts as many calls as replayed.  Both predictions, ours and
+    the formula's, take their acceptance from ``check.trace`` and their costs from ``run_times``,
+    measured while decoding.
     """
     workload, trace, paired = check.workload, check.trace, check.paired
-    gammas = sorted(gamma for gamma in turns.decoded if isinstance(gamma, int) and gamma != PLAIN)
+    gammas = sorted(
+        gamma for gamma in interleaved.decoded if isinstance(gamma, int) and gamma != PLAIN
+    )
     cost = interleaved_cost(workload, run_times)
     c, alpha = cost.draft_cost(workload.context), float(trace.acceptance.mean())
     temperature = workload.measured.sampling.temperature
@@ -209,7 +211,9 @@ def compare(
         gamma = prediction.gamma
         parts = cost.parts(trace, replayed, workload.measured.max_new_tokens)
         plain_s = cost.plain_seconds(trace)
-        low, measured, high = turns.speedup(gamma, (plain_s, parts.sum(0)) if paired else None)
+        low, measured, high = interleaved.speedup(
+            gamma, (plain_s, parts.sum(0)) if paired else None
+        )
         draft_s, verify_s, overhead_s = (parts.sum(axis=1) / prediction.calls).tolist()
         predicted = BlockTiming(
             tokens=prediction.tokens_per_call,
@@ -218,24 +222,24 @@ def compare(
             overhead_s=overhead_s,
             plain_step_s=float(plain_s.sum()) / trace.tokens,
         )
-        tokens, calls = int(turns.lengths(gamma).sum()), int(turns.calls(gamma).sum())
+        tokens, calls = int(interleaved.lengths(gamma).sum()), int(interleaved.calls(gamma).sum())
         acceptance = prediction.tokens_per_call / (tokens / calls)
         exact = None
         if temperature == 0:
-            as_replayed = not paired or bool((turns.calls(gamma) == replayed.calls).all())
-            exact = turns.same_text(gamma) and as_replayed
+            as_replayed = not paired or bool((interleaved.calls(gamma) == replayed.calls).all())
+            exact = interleaved.same_text(gamma) and as_replayed
         rows.append(
             {
                 "temperature": temperature,
                 "prompts": check.name,
                 "gamma": gamma,
-                "requests": len(turns.decoded[gamma]),
+                "requests": len(interleaved.decoded[gamma]),
                 "predicted_tokens_per_call": prediction.tokens_per_call,
                 "measured_tokens_per_call": tokens / calls,
                 "predicted_calls": prediction.calls * tokens / prediction.tokens,
                 "measured_calls": calls,
                 "exact": exact,
-                "z": _z(replayed, turns, paired),
+                "z": _z(replayed, interleaved, paired),
                 "predicted_speedup": prediction.speedup,
                 "alpha": alpha,
                 "formula_speedup": float(formulas.speedup(alpha, c, gamma)),
@@ -245,15 +249,19 @@ def compare(
                 "relative_error": prediction.speedup / measured - 1,
                 "acceptance_error": acceptance - 1,
                 "cost_error": prediction.speedup / measured / acceptance - 1,
-                **(decompose_error(predicted, turns.spent(gamma)) if waited else _NO_BUDGET),
+                **(
+                    decompose_error(predicted, interleaved.block_timing(gamma))
+                    if waited
+                    else _NOT_DECOMPOSED
+                ),
             }
         )
     return rows
 
 
-def _z(replayed: Replay, turns: Interleaved, paired: bool) -> float:
+def _z(replayed: Replay, interleaved: Interleaved, paired: bool) -> float:
     """Standard score of counted against replayed calls per token, over at least two requests."""
-    counted = turns.calls(replayed.gamma) / turns.lengths(replayed.gamma)
+    counted = interleaved.calls(replayed.gamma) / interleaved.lengths(replayed.gamma)
     expected = replayed.calls / replayed.lengths
     if paired:
         gaps = counted - expected

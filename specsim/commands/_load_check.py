@@ -1,4 +1,4 @@
-"""``specsim validate --forced``: batches decoded at a forced acceptance, and the prices judged."""
+"""``specsim validate --synthetic``: prices tested by batches at a drawn acceptance."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _FOR_PEOPLE = (
     "measured_low",
     "measured_high",
     "relative_error",
-    "budget_draft",
-    "budget_verify",
-    "budget_overhead",
+    "error_draft",
+    "error_verify",
+    "error_overhead",
     "predicted_best",
     "measured_best",
     "loss",
@@ -65,7 +65,7 @@ def run(
     target, draft = load_measured(profile, given)
     from calibrate.validate.batching import compare_cell, decode_cell
 
-    asked = ["forced", batch, context, gamma, temperature, alpha, mode, turns, seed, given]
+    asked = ["synthetic", batch, context, gamma, temperature, alpha, mode, turns, seed, given]
     rows: list[dict[str, Any]] = []
     with resumable(path, *asked) as folder, progress_bar() as progress:
         task = progress.add_task("decoding", total=sum(len(cells) for *_, cells in work))
@@ -130,7 +130,7 @@ def show(rows: Sequence[Mapping[str, Any]], output_format: str) -> None:
         several = len({row["temperature"] for row in rows}) > 1
         columns = ("temperature", *_FOR_PEOPLE) if several else _FOR_PEOPLE
         rows = [{name: row[name] for name in columns} for row in rows]
-    click.echo(render(rows, output_format, "forced acceptance, predicted and measured"))
+    click.echo(render(rows, output_format, "synthetic acceptance, predicted and measured"))
 
 
 def judge(

@@ -34,10 +34,10 @@ _FOR_PEOPLE = (
     "formula_speedup",
     "measured_speedup",
     "relative_error",
-    "budget_acceptance",
-    "budget_draft",
-    "budget_verify",
-    "budget_overhead",
+    "error_acceptance",
+    "error_draft",
+    "error_verify",
+    "error_overhead",
 )
 
 
@@ -60,8 +60,8 @@ _MEDIAN, _WORST, _SCHEME_MEDIAN = 0.05, 0.12, 0.08
 @click.option(
     "--requests",
     type=Integer(2),
-    help="Requests on each set of prompts, at most. [default: 12, with --scheme 6; with --forced "
-    "turns of each cell, 8; draft lengths that are clearly slower have fewer]",
+    help="Requests on each set of prompts, at most. [default: 12, with --scheme 6; with "
+    "--synthetic segments of each cell, 8; draft lengths that are clearly slower have fewer]",
 )
 @click.option(
     "--prompts",
@@ -98,25 +98,25 @@ _MEDIAN, _WORST, _SCHEME_MEDIAN = 0.05, 0.12, 0.08
     "[default: the embedded family's, for its target]",
 )
 @click.option(
-    "--forced",
+    "--synthetic",
     is_flag=True,
     help="Check what batches cost instead: decode them with acceptance drawn, not tested.",
 )
 @click.option(
-    "--batch", type=IntegerRange(1), help="Batches for --forced. [default: as in the profile]"
+    "--batch", type=IntegerRange(1), help="Batches for --synthetic. [default: as in the profile]"
 )
 @click.option(
-    "--context", type=IntegerRange(1), help="Contexts for --forced. [default: as in the profile]"
+    "--context", type=IntegerRange(1), help="Contexts for --synthetic. [default: as in the profile]"
 )
 @click.option(
     "--alpha",
     type=Numbers(0, 1),
-    help="Acceptance for --forced, one rate or one by position. [default: as in the profile]",
+    help="Acceptance for --synthetic, one rate or one by position. [default: as in the profile]",
 )
 @click.option(
     "--mode",
     type=click.Choice(["eager", "compiled"]),
-    help="How models run with --forced. [default: compiled, if measured]",
+    help="How models run with --synthetic. [default: compiled, if measured]",
 )
 @click.option("--device", default=None, help="cpu, cuda, ... [default: the profile's]")
 @click.option(
@@ -134,10 +134,10 @@ def command(
     tolerance: float | None,
     schemes: str | None,
     others: tuple[str, ...],
-    forced: bool,
+    synthetic: bool,
     **given: Any,
 ) -> int:
-    """Decode plainly and speculatively, in turns, and print predicted beside measured.
+    """Decode plainly and speculatively, interleaved, and print predicted beside measured.
 
     Predictions come from the profile's traces; run times are measured again meanwhile,
     since machines drift.  Exits 1 when speedups are further off than the tolerances, or counted
@@ -148,7 +148,7 @@ def command(
     predicted from the profile's text: runs of every model, speedup, and quality where it is not
     the target's.
 
-    With --forced, batches decode with so many tokens accepted as the profile's acceptance (or
+    With --synthetic, batches decode with so many tokens accepted as the profile's acceptance (or
     --alpha) says, which judges the run times alone; the profile must have a grid of them
     (specsim calibrate --batch).  Then --requests is how often each cell is decoded at most.
 
@@ -156,11 +156,11 @@ def command(
     """
     from specsim.report.tables import render
 
-    if forced:
+    if synthetic:
         rows = _check_load(profile, schemes, others, **given)
         _load_check.show(rows, output_format)
         return _end(_load_check.judge(rows, _or(median_tolerance, _MEDIAN), _or(tolerance, _WORST)))
-    refuse_given(["batch", "context", "alpha", "mode"], "goes with --forced")
+    refuse_given(["batch", "context", "alpha", "mode"], "goes with --synthetic")
     for name in ("batch", "context", "alpha", "mode"):
         del given[name]
     if schemes is not None:
@@ -203,7 +203,9 @@ def _check_load(
 ) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, one per batch, context and draft length."""
     if schemes or others or prompts or only:
-        raise InvalidArgumentError("--scheme, --with, --prompts and --only do not go with --forced")
+        raise InvalidArgumentError(
+            "--scheme, --with, --prompts and --only do not go with --synthetic"
+        )
     return _load_check.run(path, turns=requests or _TURNS, **given)
 
 

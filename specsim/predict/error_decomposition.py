@@ -48,6 +48,6 @@ def decompose_error(predicted: BlockTiming, measured: BlockTiming) -> dict[str, 
     block = measured.tokens / measured.speedup
     rate = whole / gap if abs(gap) > 1e-9 * block else -1.0 / block
     return {
-        "budget_acceptance": acceptance,
-        **{f"budget_{name}": value * rate for name, value in gaps.items()},
+        "error_acceptance": acceptance,
+        **{f"error_{name}": value * rate for name, value in gaps.items()},
     }

@@ -41,7 +41,7 @@ def measure_all(profile: Path | None, out: Path) -> Path:
     measured = Measured.at(path)
     if measured.profile.grid:
         # Before the rest: it rests on run times of the calibration, and machines drift.
-        _keep(measured.beside("forced"), _forced, path)
+        _keep(measured.beside("synthetic"), _synthetic, path)
     for temperature in SCORED:
         file = measured.positions_file(temperature)
         if not file.is_file():
@@ -86,7 +86,7 @@ def _speedups(path: Path) -> list[dict[str, Any]]:
     return validate.run(path, None, None, _REQUESTS, None, None, _SEED, **_AS_THE_PROFILE_SAYS)
 
 
-def _forced(path: Path) -> list[dict[str, Any]]:
+def _synthetic(path: Path) -> list[dict[str, Any]]:
     from specsim.commands import _load_check
 
     # Runs cost the same at every temperature; the host's draws are dearest at the highest.

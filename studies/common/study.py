@@ -4,7 +4,7 @@ Beside ``profile.json`` may lie
 
     profile.decoders.json        specsim validate profile.json --scheme all --format json
     profile.speedups.json        specsim validate profile.json --format json
-    profile.forced.json          specsim validate profile.json --forced --format json
+    profile.synthetic.json       specsim validate profile.json --synthetic --format json
     profile.positions-T.parquet  specsim score --temperature T
 
 A study says what it can without the ones that are not there, and which command makes them.
@@ -72,9 +72,9 @@ class Measured:
         return self._rows("speedups")
 
     @cached_property
-    def forced(self) -> list[dict[str, Any]]:
-        """Decoding in a batch with forced acceptance, predicted beside measured."""
-        return self._rows("forced")
+    def synthetic(self) -> list[dict[str, Any]]:
+        """Decoding in a batch at a synthetic acceptance, predicted beside measured."""
+        return self._rows("synthetic")
 
     @cached_property
     def positions(self) -> dict[float, LabelledPositions]:

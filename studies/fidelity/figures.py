@@ -12,12 +12,12 @@ from specsim.report.frontier_plots import GREEN
 from specsim.report.plots import BLACK, BLUE, GREY, ORANGE, STYLE
 from studies.common.study import Row, Tables
 from studies.common.style import COLORS, error_bars, legend_right
-from studies.fidelity.formula import BAND, FORCED, SCHEMES, SPECULATIVE, SPEEDUP, TOKENS
+from studies.fidelity.formula import BAND, SCHEMES, SPECULATIVE, SPEEDUP, SYNTHETIC, TOKENS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MARKS = {SCHEMES: (BLUE, "o"), SPECULATIVE: (BLACK, "s"), FORCED: (GREEN, "^")}
+_MARKS = {SCHEMES: (BLUE, "o"), SPECULATIVE: (BLACK, "s"), SYNTHETIC: (GREEN, "^")}
 
 
 def draw(tables: Tables) -> dict[str, Figure]:

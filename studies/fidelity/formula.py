@@ -12,7 +12,11 @@ from studies.common.study import Measured, Row
 TOKENS, SPEEDUP = "tokens per call", "speedup"
 # What a prediction should stay within; the band of the figures.
 BAND = 0.05
-SCHEMES, SPECULATIVE, FORCED = "all decoders", "speculative decoding", "batched, forced acceptance"
+SCHEMES, SPECULATIVE, SYNTHETIC = (
+    "all decoders",
+    "speculative decoding",
+    "batched, synthetic acceptance",
+)
 
 
 def formula_rows(measured: Measured) -> Iterator[dict[str, Any]]:
@@ -70,8 +74,8 @@ def decisions(measured: Measured) -> Iterator[dict[str, Any]]:
     for row in measured.speedups:
         case = f"temperature {row['temperature']:g}, {row['prompts']} prompts"
         groups[SPECULATIVE, case].append(row)
-    for row in measured.forced:
-        groups[FORCED, f"batch {row['batch']}, context {row['context']}"].append(row)
+    for row in measured.synthetic:
+        groups[SYNTHETIC, f"batch {row['batch']}, context {row['context']}"].append(row)
     for (measurement, case), rows in groups.items():
         found = {row["gamma"]: row["measured_speedup"] for row in rows} | {0: 1.0}
         best = max(found, key=lambda gamma: (found[gamma], -gamma))

@@ -1,7 +1,7 @@
 """Our own study: every prediction that specsim makes beside every measurement there is.
 
 Ours are decoders run beside the profile (``specsim validate``, plainly, with ``--scheme all`` and
-with ``--forced``); other people's are in ``studies.fidelity.public``.  A relative error
+with ``--synthetic``); other people's are in ``studies.fidelity.public``.  A relative error
 is predicted over measured, less one.
 """
 
@@ -19,10 +19,10 @@ from studies.fidelity import roofline as fidelity_roofline
 from studies.fidelity.figures import draw
 from studies.fidelity.formula import (
     BAND,
-    FORCED,
     SCHEMES,
     SPECULATIVE,
     SPEEDUP,
+    SYNTHETIC,
     TOKENS,
     decisions,
     formula_rows,
@@ -134,9 +134,9 @@ def _points(measured: Measured) -> Iterator[dict[str, Any]]:
         yield from _pairs(SCHEMES, f"{row['scheme']}: {row['setting']}", row)
     for row in measured.speedups:
         yield from _pairs(SPECULATIVE, f"gamma {row['gamma']}, {row['prompts']} prompts", row)
-    for row in measured.forced:
+    for row in measured.synthetic:
         setting = f"batch {row['batch']}, context {row['context']}, gamma {row['gamma']}"
-        yield from _pairs(FORCED, setting, row)
+        yield from _pairs(SYNTHETIC, setting, row)
 
 
 def _pairs(measurement: str, setting: str, row: Row) -> Iterator[dict[str, Any]]:
@@ -189,7 +189,7 @@ def _budget(measured: Measured) -> list[dict[str, Any]]:
     """Parts of the speedup's error, each as what the speedup is off by for it alone.
 
     Acceptance: tokens per call, predicted over counted.  Cost: what is left, run times and the
-    host.  Forced acceptance tells draft, verification and host apart, as shares of the error's
+    host.  Synthetic acceptance tells draft, verification and host apart, as shares of the error's
     logarithm (``specsim.predict.error_decomposition``).
     """
     parts: dict[tuple[str, str, Any], list[float]] = defaultdict(list)
@@ -201,10 +201,10 @@ def _budget(measured: Measured) -> list[dict[str, Any]]:
     for row in measured.speedups:
         for part in ("acceptance", "cost"):
             parts[SPECULATIVE, part, row["temperature"]].append(row[f"{part}_error"])
-    for row in measured.forced:
+    for row in measured.synthetic:
         for part in _BUDGET:
-            if row.get(f"budget_{part}") is not None:
-                parts[FORCED, part, row.get("temperature")].append(row[f"budget_{part}"])
+            if row.get(f"error_{part}") is not None:
+                parts[SYNTHETIC, part, row.get("temperature")].append(row[f"error_{part}"])
     return [
         {
             "measurement": measurement,

@@ -55,15 +55,15 @@ SPEEDUPS: list[dict[str, Any]] = [
     }
     for gamma, predicted, measured in ((1, 1.1, 1.1), (2, 1.3, 1.25), (3, 1.2, 1.0))
 ]
-FORCED: list[dict[str, Any]] = [
+SYNTHETIC: list[dict[str, Any]] = [
     {
         "batch": 8,
         "context": 512,
         "gamma": 3,
         "predicted_speedup": 1.1,
         "measured_speedup": 0.9,
-        "budget_draft": 0.05,
-        "budget_verify": 0.15,
+        "error_draft": 0.05,
+        "error_verify": 0.15,
     }
 ]
 
@@ -71,7 +71,7 @@ FORCED: list[dict[str, Any]] = [
 @pytest.fixture
 def measured(tmp_path: Path) -> Measured:
     path = write(tmp_path)
-    for name, rows in (("decoders", DECODED), ("speedups", SPEEDUPS), ("forced", FORCED)):
+    for name, rows in (("decoders", DECODED), ("speedups", SPEEDUPS), ("synthetic", SYNTHETIC)):
         path.with_name(f"p.{name}.json").write_text(json.dumps(rows))
     return Measured.at(path)
 
@@ -82,7 +82,7 @@ def tables(measured: Measured) -> Tables:
 
 
 def test_every_pair_of_numbers_is_a_point(tables: Tables) -> None:
-    # Tokens and speedup of two decoders and three lengths, speedup alone where they are forced.
+    # Tokens and speedup of two decoders and three lengths, speedup alone where they are synthetic.
     assert len(tables["points"]) == 2 * 2 + 3 * 2 + 1
     for row in tables["points"]:
         assert row["relative_error"] == pytest.approx(row["predicted"] / row["measured"] - 1)
@@ -95,8 +95,8 @@ def test_errors_by_measurement(tables: Tables) -> None:
     assert decoders["worst_error"] == pytest.approx(-0.2)
     assert decoders["worst_setting"] == "speculative: draft 4"
     assert (decoders["within_5%"], decoders["inside_95%_interval"]) == (0, 1)
-    forced = rows["batched, forced acceptance", "speedup"]
-    assert (forced["settings"], forced["inside_95%_interval"]) == (1, None)
+    synthetic = rows["batched, synthetic acceptance", "speedup"]
+    assert (synthetic["settings"], synthetic["inside_95%_interval"]) == (1, None)
 
 
 def test_budget_multiplies_up_to_the_error(tables: Tables) -> None:
@@ -105,19 +105,19 @@ def test_budget_multiplies_up_to_the_error(tables: Tables) -> None:
     assert rows["all decoders", "acceptance"]["worst_error"] == pytest.approx(0.1)
     assert rows["all decoders", "cost"]["worst_error"] == pytest.approx(-0.2)
     assert rows["all decoders", "cost"]["median_error"] == pytest.approx((0 - 0.2) / 2)
-    assert rows["batched, forced acceptance", "verify"]["worst_error"] == 0.15
-    assert ("batched, forced acceptance", "overhead") not in rows
+    assert rows["batched, synthetic acceptance", "verify"]["worst_error"] == 0.15
+    assert ("batched, synthetic acceptance", "overhead") not in rows
 
 
 def test_a_choice_loses_what_was_measured(tables: Tables) -> None:
-    speculative, forced = tables["decisions"]
+    speculative, synthetic = tables["decisions"]
     # The prediction takes 2, which is best at 1.25; the formula takes 3, measured at 1.
     assert speculative["predicted_best"] == speculative["measured_best"] == 2
     assert speculative["formula_best"] == 3
     assert speculative["formula_loss"] == pytest.approx(0.2)
-    assert (forced["predicted_best"], forced["measured_best"]) == (3, 0)
-    assert forced["predicted_loss"] == pytest.approx(0.1)
-    assert "formula_best" not in forced
+    assert (synthetic["predicted_best"], synthetic["measured_best"]) == (3, 0)
+    assert synthetic["predicted_loss"] == pytest.approx(0.1)
+    assert "formula_best" not in synthetic
 
 
 def test_replay_column_is_the_packages_prediction(measured: Measured, tables: Tables) -> None:

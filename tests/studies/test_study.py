@@ -203,7 +203,7 @@ def test_measuring_makes_what_is_missing(
     path = write_profile(tmp_path, **({"grid": [cell]} if grid else {}))
     made: list[tuple[str, ...]] = []
     monkeypatch.setattr(measure, "_run", lambda command, words: made.append((command, *words)))
-    for what in ("decoders", "speedups", "forced"):
+    for what in ("decoders", "speedups", "synthetic"):
         rows = [decoding("draft 4", 2.0, 1.3)]
         monkeypatch.setattr(measure, f"_{what}", lambda path, what=what, rows=rows: rows)
     kept = Measured.at(path).beside("speedups")
@@ -214,4 +214,4 @@ def test_measuring_makes_what_is_missing(
     measured = Measured.at(path)
     assert json.loads(kept.read_text()) == []
     assert [row["setting"] for row in measured.decoded] == ["draft 4"]
-    assert bool(measured.forced) is grid
+    assert bool(measured.synthetic) is grid

@@ -1,4 +1,4 @@
-"""Batches: every row is read and decoded as it would be alone, and forced blocks count right."""
+"""Batches: every row is read and decoded as it would be alone, and synthetic blocks count right."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import transformers
 from scipy.stats import chisquare
 
 from calibrate.batch.ragged import CompileError, RaggedModel
-from calibrate.batch.synthetic import Timed, draw_accepted, forced, speculate, verify
+from calibrate.batch.synthetic import Timed, decode_synthetic, draw_accepted, speculate, verify
 from calibrate.decode.engine import CachedModel
 from calibrate.decode.plain import plain
 from calibrate.measure.trace import generator
@@ -203,7 +203,11 @@ def stretch(
 ) -> tuple[Timed, RaggedModel, RaggedModel]:
     target, draft = pair(batch)
     random = np.random.default_rng(5)
-    return forced(target, draft, gamma, survival, blocks, temperature, random), target, draft
+    return (
+        decode_synthetic(target, draft, gamma, survival, blocks, temperature, random),
+        target,
+        draft,
+    )
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -242,7 +246,7 @@ def test_all_or_nothing_is_accepted(batch: int) -> None:
 
 def test_plain_decoding_needs_no_draft() -> None:
     target, _ = pair(2)
-    spent = forced(target, None, 4, [], 7, 0.0, np.random.default_rng(0))
+    spent = decode_synthetic(target, None, 4, [], 7, 0.0, np.random.default_rng(0))
     assert (spent.gamma, spent.tokens, spent.draft_runs, spent.draft_s) == (0, 14, 0, 0.0)
     assert 0 < spent.target_s < spent.seconds
 
@@ -264,22 +268,22 @@ def test_acceptance_follows_the_survival_curve() -> None:
     assert abs(spent.tokens - 160 * (1 + mean)) < 5 * deviation
 
 
-def test_what_cannot_be_forced_is_refused() -> None:
+def test_what_cannot_be_decoded_is_refused() -> None:
     target, draft = pair(2, slots=40)
     random = np.random.default_rng(0)
     # Texts of 3 tokens become texts of 15.
-    assert forced(target, draft, 2, [0.0, 0.0], 12, 0.0, random).tokens == 24
+    assert decode_synthetic(target, draft, 2, [0.0, 0.0], 12, 0.0, random).tokens == 24
     with pytest.raises(InvalidArgumentError, match=r"slots \(40\) .* may grow to 42 tokens"):
-        forced(target, draft, 2, [0.5, 0.4], 9, 0.0, random)
+        decode_synthetic(target, draft, 2, [0.5, 0.4], 9, 0.0, random)
     with pytest.raises(InvalidArgumentError, match="survival must be non-increasing"):
-        forced(target, draft, 2, [0.5, 0.6], 2, 0.0, random)
+        decode_synthetic(target, draft, 2, [0.5, 0.6], 2, 0.0, random)
     with pytest.raises(UnsupportedError, match="ends at position 1"):
-        forced(target, draft, 2, [0.5], 2, 0.0, random)
+        decode_synthetic(target, draft, 2, [0.5], 2, 0.0, random)
     with pytest.raises(InvalidArgumentError, match="caches of its own"):
-        forced(target, target, 2, [0.5, 0.4], 2, 0.0, random)
+        decode_synthetic(target, target, 2, [0.5, 0.4], 2, 0.0, random)
     draft.rewind(1)
     with pytest.raises(InvalidArgumentError, match="draft must have the known_lengths"):
-        forced(target, draft, 2, [0.5, 0.4], 2, 0.0, random)
+        decode_synthetic(target, draft, 2, [0.5, 0.4], 2, 0.0, random)
 
 
 def test_a_batch_is_verified_by_the_law() -> None:

@@ -20,7 +20,7 @@ import torch
 
 from calibrate.decode.speculative import speculative
 from calibrate.measure.trace import generator
-from calibrate.validate import interleave as turns_module
+from calibrate.validate import interleave
 from specsim.profiles import read_profile
 from tests.conftest import build_model
 from tests.specsim.commands.test_cli import fail, run
@@ -107,8 +107,8 @@ def test_validate_counts_what_the_replay_says(
             assert row["predicted_calls"] == row["measured_calls"]
             assert row["z"] == 0
         assert row["exact"] is (True if row["temperature"] == 0 else None)
-        budget = sum(value for name, value in row.items() if name.startswith("budget_"))
-        assert budget == pytest.approx(np.log1p(row["relative_error"]))
+        parts = sum(value for name, value in row.items() if name.startswith("error_"))
+        assert parts == pytest.approx(np.log1p(row["relative_error"]))
         product = (1 + row["acceptance_error"]) * (1 + row["cost_error"])
         assert product == pytest.approx(1 + row["relative_error"])
     assert "relative error" in err
@@ -217,23 +217,23 @@ def test_validate_goes_on_where_it_was_killed(
     what: list[str],
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    decode, turns = turns_module._decode_side_by_side, list[int]()
+    decode, decoded = interleave._decode_side_by_side, list[int]()
 
     def killed(*given: Any) -> Any:
-        if len(turns) == 3:
-            turns.clear()
+        if len(decoded) == 3:
+            decoded.clear()
             raise KeyboardInterrupt
-        turns.append(1)
+        decoded.append(1)
         return decode(*given)
 
-    monkeypatch.setattr(turns_module, "_decode_side_by_side", killed)
+    monkeypatch.setattr(interleave, "_decode_side_by_side", killed)
     words = ["validate", str(profile), "--prompts", str(prompts), "--temperature", "0", *what]
     words += ["--requests", "4", "--tolerance", "100", "--median-tolerance", "100"]
     assert run(capsys, *words)[0] == 130
     code, _, err = run(capsys, *words)
     assert code == 0
     assert "going on with what was decoded before" in err
-    assert len(turns) == 4 - 3
+    assert len(decoded) == 4 - 3
     assert not list(tmp_path.iterdir())
 
 

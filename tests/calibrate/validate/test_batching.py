@@ -1,4 +1,4 @@
-"""Batches at a forced acceptance, beside what was predicted of them."""
+"""Batches at a synthetic acceptance, beside what was predicted of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 
 from calibrate.batch.synthetic import Timed
 from calibrate.validate import batching as validate_load
-from calibrate.validate.batching import Stretches, compare_cell, decode_cell
+from calibrate.validate.batching import Segments, compare_cell, decode_cell
 from specsim.batching.point import batch_point
 from specsim.profiles import Role, read_profile
 from tests.specsim.commands.test_cli import fail, run
@@ -39,18 +39,18 @@ class Made:
         return self.overhead
 
 
-def stretches(cost: Made, gamma: int, batch: int, slower: float = 1.0) -> Stretches:
-    """Three stretches of two blocks that took what ``cost`` says, everything times ``slower``."""
+def segments(cost: Made, gamma: int, batch: int, slower: float = 1.0) -> Segments:
+    """Three segments of two blocks that took what ``cost`` says, everything times ``slower``."""
     spent = batch_point(CURVE, cost, gamma, batch, 64).spent
     target, draft = 2 * spent.verify_s * slower, 2 * spent.draft_s * slower
     seconds = target + draft + 2 * spent.overhead_s * slower
     one = Timed(batch, 64, gamma, 2, 2 * batch, seconds, target, draft, 2 * gamma, 0)
-    return Stretches((one, one, one), (batch_point(CURVE, cost, 0, batch, 64).block_s,) * 3)
+    return Segments((one, one, one), (batch_point(CURVE, cost, 0, batch, 64).block_s,) * 3)
 
 
 def test_a_machine_that_does_what_was_predicted_has_no_error() -> None:
     cost = Made()
-    decoded = {gamma: stretches(cost, gamma, 4) for gamma in range(5)}
+    decoded = {gamma: segments(cost, gamma, 4) for gamma in range(5)}
     rows = compare_cell(decoded, cost, CURVE, 4, 64)
     assert [row["gamma"] for row in rows] == [1, 2, 3, 4]
     for row in rows:
@@ -61,21 +61,21 @@ def test_a_machine_that_does_what_was_predicted_has_no_error() -> None:
 
 def test_what_was_mispriced_bears_the_error() -> None:
     cost = Made()
-    decoded = {gamma: stretches(cost, gamma, 4) for gamma in range(5)}
+    decoded = {gamma: segments(cost, gamma, 4) for gamma in range(5)}
     rows = compare_cell(decoded, Made(overhead=0.3), CURVE, 4, 64)
     for row in rows:
-        budget = sum(value for name, value in row.items() if name.startswith("budget_"))
-        assert budget == pytest.approx(np.log1p(row["relative_error"]))
+        parts = sum(value for name, value in row.items() if name.startswith("error_"))
+        assert parts == pytest.approx(np.log1p(row["relative_error"]))
         assert row["relative_error"] > 0  # plain steps were overpriced most
-        assert row["budget_acceptance"] == 0
+        assert row["error_acceptance"] == 0
 
 
 def test_a_slow_draft_length_is_found_out() -> None:
     """What is predicted best is decoded at half the speed: following it costs what it costs."""
     cost = Made()
-    decoded = {gamma: stretches(cost, gamma, 1) for gamma in range(5)}
+    decoded = {gamma: segments(cost, gamma, 1) for gamma in range(5)}
     best = compare_cell(decoded, cost, CURVE, 1, 64)[0]["predicted_best"]
-    decoded[best] = stretches(cost, best, 1, slower=2.0)
+    decoded[best] = segments(cost, best, 1, slower=2.0)
     rows = compare_cell(decoded, cost, CURVE, 1, 64)
     speeds = {row["gamma"]: row["measured_speedup"] for row in rows} | {0: 1.0}
     assert rows[0]["measured_best"] == max(speeds, key=lambda gamma: speeds[gamma]) != best
@@ -83,13 +83,13 @@ def test_a_slow_draft_length_is_found_out() -> None:
     assert rows[0]["loss_low"] > 0
 
 
-def test_a_machine_that_slows_down_and_a_stretch_that_was_disturbed_change_nothing() -> None:
+def test_a_machine_that_slows_down_and_a_segment_that_was_disturbed_change_nothing() -> None:
     cost = Made()
-    decoded = {gamma: stretches(cost, gamma, 4) for gamma in range(5)}
-    slow = stretches(cost, 2, 4, slower=3.0)
+    decoded = {gamma: segments(cost, gamma, 4) for gamma in range(5)}
+    slow = segments(cost, 2, 4, slower=3.0)
     right = decoded[2]
-    decoded[2] = Stretches(
-        # In order: as usual, all three times as slow, the stretch alone, its neighbours alone.
+    decoded[2] = Segments(
+        # In order: as usual, all three times as slow, the segment alone, its neighbours alone.
         (right.timed[0], slow.timed[0], slow.timed[0], right.timed[0]),
         (right.plain_s[0], 3 * right.plain_s[0], right.plain_s[0], 3 * right.plain_s[0]),
     )
@@ -110,8 +110,8 @@ class Slots:
         self.starts.append(length)
 
 
-def test_every_stretch_has_the_plain_ones_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every stretch takes a second longer than the one before."""
+def test_every_segment_has_the_plain_ones_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every segment takes a second longer than the one before."""
     models: list[Slots] = []
     gammas: list[int] = []
 
@@ -119,19 +119,19 @@ def test_every_stretch_has_the_plain_ones_around_it(monkeypatch: pytest.MonkeyPa
         models.append(Slots())
         return models[-1]
 
-    def forced(large: Any, small: Any, gamma: int, *_: Any) -> Timed:
+    def decode_synthetic(large: Any, small: Any, gamma: int, *_: Any) -> Timed:
         gammas.append(gamma)
         return Timed(1, 100, gamma, 6, 6, float(len(gammas)), 0.0, 0.0, 0, 0)
 
     monkeypatch.setattr(validate_load, "RaggedModel", ragged)
-    monkeypatch.setattr(validate_load, "forced", forced)
+    monkeypatch.setattr(validate_load, "decode_synthetic", decode_synthetic)
     config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=8))
     model = SimpleNamespace(config=config)
     found = decode_cell(model, model, 2, 100, [1, 3], [0.8, 0.6, 0.5], 0.0, 4, False, 0)
-    # A turn: plain, one length, plain, the other, plain.  The first turn is not kept.
-    for turn in range(5):
-        assert gammas[5 * turn :][:5:2] == [0, 0, 0]
-        assert sorted(gammas[5 * turn :][1:5:2]) == [1, 3]
+    # A round: plain, one length, plain, the other, plain.  The first round is not kept.
+    for number in range(5):
+        assert gammas[5 * number :][:5:2] == [0, 0, 0]
+        assert sorted(gammas[5 * number :][1:5:2]) == [1, 3]
     for gamma in (1, 3):
         assert len(found[gamma].timed) == 4
         for timed, plain_s in zip(found[gamma].timed, found[gamma].plain_s, strict=True):
@@ -143,28 +143,28 @@ def test_every_stretch_has_the_plain_ones_around_it(monkeypatch: pytest.MonkeyPa
     assert models[0].starts == models[1].starts
 
 
-def test_turns_go_to_draft_lengths_that_may_be_best(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_go_to_draft_lengths_that_may_be_best(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that take up to a twentieth longer by chance: 1 and 2 are alike, 3 is far slower."""
     chance = np.random.default_rng(1)
     blocks = {0: 1.0, 1: 1.2, 2: 1.2 * 2.4 / 1.8, 3: 5.0}
 
-    def forced(large: Any, small: Any, gamma: int, *_: Any) -> Timed:
+    def decode_synthetic(large: Any, small: Any, gamma: int, *_: Any) -> Timed:
         seconds = 6 * blocks[gamma] * (1 + 0.05 * chance.random())
         return Timed(1, 100, gamma, 6, 6, seconds, seconds, 0.0, 0, 0)
 
     monkeypatch.setattr(validate_load, "RaggedModel", Slots)
-    monkeypatch.setattr(validate_load, "forced", forced)
+    monkeypatch.setattr(validate_load, "decode_synthetic", decode_synthetic)
     config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=8))
     model = SimpleNamespace(config=config)
     curve = [0.8, 0.6, 0.5]
     found = decode_cell(model, model, 1, 100, [1, 2, 3], curve, 0.0, 20, False, 0)
-    # The slow one is decoded in the first eight turns, and in the sixteenth.
+    # The slow one is decoded in the first eight rounds, and in the sixteenth.
     assert {gamma: len(found[gamma].timed) for gamma in (1, 2, 3)} == {1: 20, 2: 20, 3: 9}
-    # A length that is asked for alone has all its turns, however slow.
+    # A length that is asked for alone has all its rounds, however slow.
     alone = decode_cell(model, model, 1, 100, [3], curve, 0.0, 20, False, 0)
     assert len(alone[3].timed) == 20
     rows = compare_cell(found, Made(), curve, 1, 100)
-    assert [row["turns"] for row in rows] == [20, 20, 9]
+    assert [row["segments"] for row in rows] == [20, 20, 9]
     assert rows[0]["measured_best"] in (1, 2)
     # Where plain decoding is faster than all of them, one alone goes on, now 1 and now 2.
     blocks = {gamma: 2 * seconds if gamma else seconds for gamma, seconds in blocks.items()}
@@ -196,8 +196,8 @@ def costs(tiny_family: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
     return out
 
 
-def test_validate_forced_as_it_is_typed(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["validate", str(costs), "--forced", "--alpha", "0.7", "--requests", "2"]
+def test_validate_synthetic_as_it_is_typed(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["validate", str(costs), "--synthetic", "--alpha", "0.7", "--requests", "2"]
     loose = ["--median-tolerance", "9", "--tolerance", "99", "--format", "json"]
     code, out, err = run(capsys, *words, *loose)
     rows = json.loads(out)
@@ -213,7 +213,7 @@ def test_validate_forced_as_it_is_typed(costs: Path, capsys: pytest.CaptureFixtu
     assert read_profile(costs).target.config is not None
 
 
-def test_validate_forced_goes_on_where_it_was_killed(
+def test_validate_synthetic_goes_on_where_it_was_killed(
     costs: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -230,7 +230,7 @@ def test_validate_forced_goes_on_where_it_was_killed(
         return decode_cell(target, draft, batch, context, *rest)
 
     monkeypatch.setattr(validate_load, "decode_cell", decode)
-    words = ["validate", str(costs), "--forced", "--alpha", "0.7", "--requests", "2"]
+    words = ["validate", str(costs), "--synthetic", "--alpha", "0.7", "--requests", "2"]
     words += ["--median-tolerance", "9", "--format", "json"]
     assert run(capsys, *words)[0] == 130
     # Asked for anything else, everything is decoded anew.
@@ -254,15 +254,15 @@ def test_validate_forced_goes_on_where_it_was_killed(
         ([], "--alpha is missing"),
         (["--alpha", "0.5", "--gamma", "7"], "--gamma must be in [1, 2]"),
         (["--alpha", "0.5", "--context", "120"], "--context must be <= "),
-        (["--alpha", "0.5", "--scheme", "all"], "do not go with --forced"),
+        (["--alpha", "0.5", "--scheme", "all"], "do not go with --synthetic"),
     ],
 )
 def test_wrong_words_are_refused(
     costs: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
-    found = fail(capsys, "validate", str(costs), "--forced", *words)
+    found = fail(capsys, "validate", str(costs), "--synthetic", *words)
     assert message in found
 
 
-def test_options_of_forced_need_it(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "--batch goes with --forced" in fail(capsys, "validate", str(costs), "--batch", "2")
+def test_options_of_synthetic_need_it(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--batch goes with --synthetic" in fail(capsys, "validate", str(costs), "--batch", "2")

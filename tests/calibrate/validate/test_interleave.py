@@ -1,4 +1,4 @@
-"""Decoding in turns: side by side is the same work as one after the other."""
+"""Interleaved decoding: side by side is the same work as one after the other."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair, tmp_path: Path
         samples[name, 1].append(float(len(called)))
 
     measurements = [partial(measure, name=name) for name in "ab"]
-    turns, samples = decode_interleaved(sets, CPU, 4, measurements, every=2, folder=tmp_path)
+    interleaved, samples = decode_interleaved(sets, CPU, 4, measurements, every=2, folder=tmp_path)
     # Thirty tokens are four rounds of eight: all before the first, and one after the second.
-    # The next turn begins with the next of them.
+    # The next request begins with the next of them.
     assert "".join(called) == "aba" + "bab" + "aba" + "bab"
     assert samples == {("a", 1): [1, 3, 5, 7, 9, 11], ("b", 1): [2, 4, 6, 8, 10, 12]}
-    for index, decoded in enumerate(turns):
+    for index, decoded in enumerate(interleaved):
         assert tuple(decoded.decoded) == gammas
         assert decoded.lengths(3)[0] == 30
         for number, (gamma, start) in enumerate(decoders(float(index)).items()):
@@ -65,12 +65,12 @@ def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair, tmp_path: Path
                 assert (found.tokens, found.accepted) == (alone.tokens, alone.accepted)
                 assert found.target.widths == alone.target.widths
                 assert found.draft.widths == alone.draft.widths
-    assert turns[0].same_text(1)
-    assert turns[0].same_text(3)
+    assert interleaved[0].same_text(1)
+    assert interleaved[0].same_text(3)
 
 
-def test_a_turn_that_was_written_down_is_not_decoded_again(pair: Pair, tmp_path: Path) -> None:
-    """Killed in its third turn of four, and started again: the same texts, counts, samples."""
+def test_a_request_that_was_written_down_is_not_decoded_again(pair: Pair, tmp_path: Path) -> None:
+    """Killed in its third request of four, and started again: the same texts, counts, samples."""
     prompts = [[5, 6, 7], [8, 9], [3], [4, 3]]
     counted = dict.fromkeys(range(len(prompts)), 0)
 
@@ -80,16 +80,16 @@ def test_a_turn_that_was_written_down_is_not_decoded_again(pair: Pair, tmp_path:
         }
 
         def measure(order: np.random.Generator, samples: Samples) -> None:
-            turn = len(list(folder.iterdir()))
-            if turn == last:
+            request = len(list(folder.iterdir()))
+            if request == last:
                 raise KeyboardInterrupt
-            counted[turn] += 1
+            counted[request] += 1
             samples["target", True, 1, 8].append(float(order.random()))
 
-        (turns,), samples = decode_interleaved(
+        (found,), samples = decode_interleaved(
             [Requests(prompts, gammas)], CPU, 4, [measure], every=9, folder=folder
         )
-        return turns, samples
+        return found, samples
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
@@ -137,19 +137,19 @@ def decoded(tokens: int, calls: int, seconds: float) -> Decoded:
 
 
 def test_speedup_is_of_time_per_token() -> None:
-    turns = Interleaved(
+    found = Interleaved(
         {
             0: [decoded(10, 10, 1.0), decoded(5, 5, 0.5)],
             2: [decoded(10, 4, 0.4), decoded(5, 3, 0.35)],
         }
     )
-    low, best, high = turns.speedup(2)
+    low, best, high = found.speedup(2)
     assert best == pytest.approx(1.5 / 0.75)
     # Requests give 2.5 and 0.5 / 0.35; every draw lies between.
     assert 0.5 / 0.35 - 1e-9 <= low <= best <= high <= 2.5 + 1e-9
     # A prediction that is right about each request leaves no uncertainty.
     expected = np.array([1.0, 0.5]), np.array([0.4, 0.35])
-    assert turns.speedup(2, expected) == pytest.approx((2.0, 2.0, 2.0))
+    assert found.speedup(2, expected) == pytest.approx((2.0, 2.0, 2.0))
 
 
 def test_counts_that_contradict_the_replay_are_named() -> None:

@@ -26,9 +26,9 @@ def test_the_shares_add_up(predicted: BlockTiming, measured: BlockTiming) -> Non
 )
 def test_one_wrong_part_bears_all_of_it(part: str, value: float) -> None:
     measured = BlockTiming(2.5, 0.4, 1.2, 0.1, 1.0)
-    budget = decompose_error(replace(measured, **{part: value}), measured)
-    guilty = "budget_" + {"tokens": "acceptance"}.get(part, part.removesuffix("_s"))
-    assert all((share != 0) == (name == guilty) for name, share in budget.items())
+    shares = decompose_error(replace(measured, **{part: value}), measured)
+    guilty = "error_" + {"tokens": "acceptance"}.get(part, part.removesuffix("_s"))
+    assert all((share != 0) == (name == guilty) for name, share in shares.items())
 
 
 def test_a_slower_machine_is_no_error() -> None:
