@@ -14,13 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from specsim.checks import Floats, Ints, SpecsimError
 from specsim.files import read_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 REQUIRED_COLUMNS = ("request", "position", "logp_target", "logp_draft")
 OPTIONAL_COLUMNS = (
@@ -115,6 +117,8 @@ class Trace:
 
 def read_trace(path: Path, greedy: bool = False) -> Trace:
     """Load and check a trace file.  ``greedy``: the column ``argmax_equal`` decides acceptance."""
+    import pandas as pd  # only files need it
+
     frame = read_frame(path, "trace", TraceError)
     _check(path, frame)
     frame = frame.assign(request=pd.factorize(frame["request"])[0])
@@ -143,6 +147,8 @@ def read_trace(path: Path, greedy: bool = False) -> Trace:
 
 
 def _check(path: Path, frame: pd.DataFrame) -> None:
+    import pandas as pd
+
     missing = [name for name in REQUIRED_COLUMNS if name not in frame]
     if missing:
         raise TraceError(

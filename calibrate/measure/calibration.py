@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import io
 import shutil
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 import torch
 import transformers
 from rich.progress import Progress
@@ -31,8 +30,11 @@ from calibrate.models.machine import hardware, software
 from calibrate.models.sampling import Sampling
 from specsim import profiles
 from specsim.checks import Floats, InvalidArgumentError, integer
-from specsim.files import short_digest, write_atomically
-from specsim.traces import Trace, read_trace
+from specsim.files import read_frame, short_digest, write_atomically
+from specsim.traces import Trace, TraceError, read_trace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _BOOTSTRAP_DRAWS = 1000
 _OVERHEAD_REQUESTS = 4
@@ -246,11 +248,15 @@ def _measure_acceptance(
     out: Path,
     progress: Progress,
 ) -> profiles.Acceptance:
+    import pandas as pd  # what runs cost is measured where there is none, too
+
     sampling, requests = settings.samplings[index], settings.requests[index]
     task = progress.add_task(f"trace at temperature {sampling.temperature:g}", total=requests)
+    # A machine that is lent for measuring may have no pyarrow; the reader takes both.
+    suffix = ".parquet" if find_spec("pyarrow") else ".csv"
     frames = []
     for request in range(requests):
-        part = work / f"{index}-{request}.parquet"
+        part = work / f"{index}-{request}{suffix}"
         if not part.exists():
             frame = record(
                 target,
@@ -262,13 +268,13 @@ def _measure_acceptance(
                 generator(target.device, TRACE, settings.seed, index, request),
                 pair.target.end_of_text,
             )
-            write_atomically(part, _parquet(frame))
+            write_atomically(part, _written(frame, suffix))
         # Read back even what was just written, so that resumed and fresh runs cannot differ.
-        frames.append(pd.read_parquet(part))
+        frames.append(read_frame(part, "trace", TraceError))
         progress.advance(task)
-    content = _parquet(pd.concat(frames, ignore_index=True))
+    content = _written(pd.concat(frames, ignore_index=True), suffix)
     sha256 = hashlib.sha256(content).hexdigest()
-    file = out.with_name(f"{out.stem}.trace-{sha256[:12]}.parquet")
+    file = out.with_name(f"{out.stem}.trace-{sha256[:12]}{suffix}")
     write_atomically(file, content)
     trace = read_trace(file)
     alpha, survival, conditional = acceptance_rates(trace, settings.gamma_max, settings.seed)
@@ -287,10 +293,11 @@ def _measure_acceptance(
     )
 
 
-def _parquet(frame: pd.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    frame.to_parquet(buffer, index=False)
-    return buffer.getvalue()
+def _written(frame: pd.DataFrame, suffix: str) -> bytes:
+    """The table as the content of a file of this kind."""
+    if suffix == ".csv":
+        return bytes(frame.to_csv(index=False).encode())
+    return bytes(frame.to_parquet(index=False))
 
 
 def acceptance_rates(
