@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from calibrate.models.sampling import Sampling
-from calibrate.schemes.integer import Masked
+from calibrate.schemes.whole import Masked
 from calibrate.validate.catalogue import settings
 from specsim import profiles
 from specsim.conversions import acceptance_length_from_alpha

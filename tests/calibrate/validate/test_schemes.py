@@ -16,9 +16,9 @@ from calibrate.decode.plain import plain
 from calibrate.measure.trace import DECODING, LOSSY, TRACE, generator
 from calibrate.models.sampling import Sampling
 from calibrate.schemes import ModelPool, Setting, Source
-from calibrate.schemes.integer import Masked
 from calibrate.schemes.lossy import PositionWise
 from calibrate.schemes.nests import Lossless, Model, Review
+from calibrate.schemes.whole import Masked
 from calibrate.validate.catalogue import settings
 from calibrate.validate.schemes import _compare, contradictions
 from specsim.checks import UnsupportedError

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim.predict.replay import fixed_gamma as module
-from specsim.predict.replay.fixed_gamma import calls_law, replay
+from specsim.predict.replay.fixed_gamma import replay, replay_calls_law
 from specsim.traces import Trace
 
 
@@ -56,7 +56,7 @@ def test_equals_slow_twin_whatever_the_chunks(
 
 @given(st.lists(rates, min_size=1, max_size=30), st.integers(0, 35))
 def test_law_of_calls_has_the_replayed_mean(text: list[float], gamma: int) -> None:
-    law = calls_law(np.array(text), gamma)
+    law = replay_calls_law(np.array(text), gamma)
     assert law.sum() == pytest.approx(1, abs=1e-12)
     mean = law @ np.arange(len(law))
     assert mean == pytest.approx(slow_calls(text, gamma), rel=1e-11)
@@ -73,7 +73,7 @@ def test_greedy_text_replays_as_counting_does(agree: list[bool], gamma: int) -> 
         calls += 1
     result = replay(trace_of([float(a) for a in agree]), [gamma])[0]
     assert result.calls[0] == calls
-    assert calls_law(np.array(agree, dtype=float), gamma)[calls] == 1
+    assert replay_calls_law(np.array(agree, dtype=float), gamma)[calls] == 1
 
 
 def test_limits() -> None:

@@ -160,7 +160,7 @@ def test_accepted_at_one_token_equals_the_whole_row(
 def test_torch_and_numpy_agree_for_any_leading_shape(case: Case) -> None:
     p, q = (rows[:16].reshape(2, 4, 2, -1) for rows in adversarial())
     ours, theirs = Distributions(p, q), Distributions(torch.tensor(p), torch.tensor(q))
-    for name in ("target", "accepted", "acceptance", "residual", "emitted", "bonus"):
+    for name in ("pi", "accepted", "acceptance", "residual", "emitted", "bonus"):
         expected = getattr(case.rule, name)(ours)
         found = getattr(case.rule, name)(theirs)
         assert isinstance(found, torch.Tensor)

@@ -385,7 +385,7 @@ class TestFormulas:
 
 
 def test_every_name_has_a_contract() -> None:
-    from tests.specsim import test_cascades  # noqa: F401  its contracts are counted too
+    from tests.specsim.schemes import test_cascades  # noqa: F401  its contracts are counted too
 
     tested = {type(contract.example) for contract in SchemeContract.__subclasses__()}
     assert tested | {AdaptiveHeuristic, AdaptiveEstimate} == set(SCHEMES.values())
