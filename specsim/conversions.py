@@ -13,16 +13,11 @@ Four names for the same block, kept apart here:
 Per position, the *marginal* rate S_i is the share of all blocks whose first i drafts are all
 accepted (engines export this one) and the *conditional* rate is alpha_i = S_i / S_{i-1}.  With
 N - 1 accepted tokens in a block, E[N] = 1 + sum_i S_i holds with no model at all.
-
-Intervals are Wilson's (Wilson 1927, score test inverted): close to their level on average, inside
-[0, 1], and exact at 0 and at 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,23 +32,7 @@ from specsim.checks import (
     probabilities,
     probability,
 )
-
-
-class Estimate(NamedTuple):
-    """A measured rate with its interval."""
-
-    low: float
-    best: float
-    high: float
-
-
-class CurveEstimate(NamedTuple):
-    """A measured curve with pointwise intervals, each of shape (gamma,)."""
-
-    low: Floats
-    best: Floats
-    high: Floats
-
+from specsim.intervals import Interval, normal_quantile, wilson_interval
 
 # --- acceptance length, accepted tokens, acceptance rate: no model needed ----------------------
 
@@ -208,25 +187,23 @@ def _survivors(histogram: npt.ArrayLike) -> Floats:
 # --- counts to intervals -----------------------------------------------------------------------
 
 
-def rate_from_counts(successes: int, trials: int, level: float = 0.95) -> Estimate:
+def rate_from_counts(successes: int, trials: int, level: float = 0.95) -> Interval[float]:
     """successes / trials with its Wilson interval, for independent trials."""
     trials = integer("trials", trials, low=1)
     successes = integer("successes", successes, high=trials)
     rate = successes / trials
-    low, high = wilson_interval(np.array(rate), np.array(trials), level)
-    return Estimate(float(low), rate, float(high))
+    found = wilson_interval(np.array(rate), np.array(trials), level)
+    return Interval(float(found.low), rate, float(found.high))
 
 
 def marginal_estimate_from_histogram(
     histogram: npt.ArrayLike, level: float = 0.95
-) -> CurveEstimate:
+) -> Interval[Floats]:
     """S_1..S_gamma with pointwise Wilson intervals: each S_i is a rate over all the blocks."""
-    marginal = marginal_from_histogram(histogram)
-    low, high = wilson_interval(marginal, _survivors(histogram)[0], level)
-    return CurveEstimate(low, marginal, high)
+    return wilson_interval(marginal_from_histogram(histogram), _survivors(histogram)[0], level)
 
 
-def alpha_from_histogram(histogram: npt.ArrayLike, level: float = 0.95) -> Estimate:
+def alpha_from_histogram(histogram: npt.ArrayLike, level: float = 0.95) -> Interval[float]:
     """alpha under i.i.d. acceptance, by maximum likelihood, with its Wilson interval.
 
     A block examines its accepted drafts and, unless all gamma were accepted, one rejected draft:
@@ -239,7 +216,9 @@ def alpha_from_histogram(histogram: npt.ArrayLike, level: float = 0.95) -> Estim
     return rate_from_counts(int(survivors[1:].sum()), int(survivors[:-1].sum()), level)
 
 
-def alpha_from_counts(accepted: int, drafted: int, gamma: int, level: float = 0.95) -> Estimate:
+def alpha_from_counts(
+    accepted: int, drafted: int, gamma: int, level: float = 0.95
+) -> Interval[float]:
     """alpha under i.i.d. acceptance from n_accepted and n_drafted at a fixed ``gamma``.
 
     Drafts of one block are not independent trials, so this is not the interval of a rate:
@@ -259,7 +238,7 @@ def alpha_from_counts(accepted: int, drafted: int, gamma: int, level: float = 0.
         return bool(away <= width * _accepted_spread(alpha, gamma))
 
     best = _solve_alpha(mean, gamma)
-    return Estimate(_edge(inside, best, 0.0), best, _edge(inside, best, 1.0))
+    return Interval(_edge(inside, best, 0.0), best, _edge(inside, best, 1.0))
 
 
 def _accepted_spread(alpha: float, gamma: int) -> float:
@@ -277,24 +256,3 @@ def _edge(inside: Callable[[float], bool], within: float, beyond: float) -> floa
         else:
             beyond = middle
     return within
-
-
-def normal_quantile(level: float) -> float:
-    """z with P(|normal| <= z) = level, level inside (0, 1)."""
-    if not 0 < number("level", level) < 1:
-        raise InvalidArgumentError(f"level must be inside (0, 1), got {level:g}")
-    return NormalDist().inv_cdf((1 + level) / 2)
-
-
-def wilson_interval(rate: Floats, trials: Floats, level: float) -> tuple[Floats, Floats]:
-    """Low and high of measured rates over independent trials; the two broadcast.
-
-    The roots p of (rate - p)^2 = z^2 p (1 - p) / trials, in the form without cancellation: the
-    low end is exactly 0 at rate 0, the high end exactly 1 at rate 1.
-    """
-    z = normal_quantile(level)
-    shift = z * z / (2 * trials)
-    half = z * np.sqrt(rate * (1 - rate) / trials + (z / (2 * trials)) ** 2)
-    low = rate**2 / (rate + shift + half)
-    high = 1 - (1 - rate) ** 2 / (1 - rate + shift + half)
-    return low, high

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specsim.checks import Floats, InvalidArgumentError, integer, numbers
-from specsim.conversions import normal_quantile, wilson_interval
+from specsim.intervals import normal_quantile, wilson_interval
 
 # The constants come from tests/reference/acceptance_curves.csv; extrapolation_accuracy.py in
 # benchmarks/ prints them again, with the errors of the models that were not chosen.
@@ -107,8 +107,8 @@ def extrapolate(
     k = integer("k", k)
     trials = _trials(counts, rates.size)
     curve = _clean(rates, trials)
-    low, high = wilson_interval(curve, trials, LEVEL)
-    low, high = np.minimum.accumulate(low), np.minimum.accumulate(high)
+    found = wilson_interval(curve, trials, LEVEL)
+    low, high = np.minimum.accumulate(found.low), np.minimum.accumulate(found.high)
     ahead = k - curve.size
     if ahead <= 0:
         return Extrapolation(curve[:k], low[:k], high[:k], "measured")

@@ -29,14 +29,14 @@ from calibrate.models.load import Pair
 from calibrate.models.machine import hardware, software
 from calibrate.models.sampling import Sampling
 from specsim import profiles
-from specsim.checks import Floats, InvalidArgumentError, integer
+from specsim.checks import InvalidArgumentError, integer
 from specsim.files import read_frame, short_digest, write_atomically
+from specsim.intervals import DRAWS, Bootstrap, Interval, around
 from specsim.traces import Trace, TraceError, read_trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_BOOTSTRAP_DRAWS = 1000
 _OVERHEAD_REQUESTS = 4
 _OVERHEAD_TOKENS = 48
 
@@ -148,7 +148,7 @@ def calibrate(
         overhead=overhead,
         notes=[
             "acceptance: replay of text drawn from the target; intervals 95 %, bootstrap over "
-            f"requests, {_BOOTSTRAP_DRAWS} draws",
+            f"requests, {DRAWS} draws",
             "run times: seconds, batch 1, timed in blocks of gamma draft runs and one target run; "
             "median and quartiles",
             "overhead: seconds of a block of real decoding outside the model runs",
@@ -316,20 +316,17 @@ def acceptance_rates(
             f"no request of the trace has gamma_max = {gamma_max} tokens; "
             "ask for more new tokens or a smaller gamma_max"
         )
-    draws = np.random.default_rng(seed).integers(
-        trace.requests, size=(_BOOTSTRAP_DRAWS, trace.requests)
-    )
-    alphas = accepted[draws].sum(1) / trace.lengths[draws].sum(1)
-    totals = np.vstack([survived.sum(0), survived[draws].sum(1)])
+    bootstrap = Bootstrap(trace.requests, seed)
+    totals = np.vstack([survived.sum(0), bootstrap.sums(survived)])
     with np.errstate(invalid="ignore"):
         curves = totals[:, 1:] / totals[:, :1]
         rates = np.nan_to_num(totals[:, 1:] / totals[:, :-1])
-    alpha = _rate(accepted.sum() / trace.tokens, alphas)
-    survival = [_rate(curve[0], curve[1:]) for curve in curves.T]
-    conditional = [_rate(rate[0], rate[1:]) for rate in rates.T]
+    alpha = _rate(bootstrap.ratio(accepted, trace.lengths))
+    survival = [_rate(around(curve[0], curve[1:])) for curve in curves.T]
+    conditional = [_rate(around(rate[0], rate[1:])) for rate in rates.T]
     return alpha, survival, conditional
 
 
-def _rate(best: float, draws: Floats) -> profiles.Rate:
-    low, high = np.nanquantile(draws, [0.025, 0.975]).tolist()
-    return profiles.Rate(low=low, best=float(best), high=high)
+def _rate(found: Interval[float]) -> profiles.Rate:
+    """As the profile has it."""
+    return profiles.Rate(found.low, found.best, found.high)

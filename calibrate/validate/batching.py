@@ -22,9 +22,9 @@ from calibrate.batch.synthetic import Timed, decode_synthetic
 from calibrate.measure.grid import BLOCKS, room
 from specsim.batching.cost import LoadCost
 from specsim.batching.point import batch_point
+from specsim.intervals import DRAWS, Bootstrap, around
 from specsim.predict.error_decomposition import BlockTiming, decompose_error
 
-_BOOTSTRAP_DRAWS = 1000
 # Every so many rounds, draft lengths that are slower beyond doubt are found; until then they sit
 # out all rounds but the last.  So most rounds go to those that the best is among.
 _ROUNDS = 8
@@ -162,12 +162,14 @@ def compare_cell(
     expected = {gamma: batch_point(survival, cost, gamma, batch, context) for gamma in [0, *gammas]}
     predicted_best = max(expected, key=lambda gamma: (expected[gamma].speedup, -gamma))
     drawn = {gamma: _drawn_speeds(decoded, survival, gamma, seed) for gamma in [0, *gammas]}
-    loss = 1 - drawn[predicted_best] / drawn[measured_best]
-    loss_low, loss_high = np.quantile(loss, [0.025, 0.975]).tolist()
+    loss = around(
+        1 - speed[predicted_best] / speed[measured_best],
+        1 - drawn[predicted_best] / drawn[measured_best],
+    )
     rows = []
     for gamma in gammas:
         each, segments = expected[gamma], decoded[gamma]
-        low, high = np.quantile(drawn[gamma], [0.025, 0.975]).tolist()
+        found = around(speed[gamma], drawn[gamma])
         measured = BlockTiming(
             tokens=each.tokens_per_call,
             draft_s=plain_step_s * segments.part("draft_s"),
@@ -185,18 +187,18 @@ def compare_cell(
                 "tokens_per_call": each.tokens_per_call,
                 "drawn_tokens_per_call": sum(t.tokens for t in segments.timed) / blocks / batch,
                 "predicted_speedup": each.speedup,
-                "measured_speedup": speed[gamma],
-                "measured_low": low,
-                "measured_high": high,
-                "relative_error": each.speedup / speed[gamma] - 1,
+                "measured_speedup": found.best,
+                "measured_low": found.low,
+                "measured_high": found.high,
+                "relative_error": each.speedup / found.best - 1,
                 "predicted_block_s": each.block_s,
                 "measured_block_s": plain_step_s * segments.part("seconds"),
                 **decompose_error(each.spent, measured),
                 "predicted_best": predicted_best,
                 "measured_best": measured_best,
-                "loss": 1 - speed[predicted_best] / speed[measured_best],
-                "loss_low": loss_low,
-                "loss_high": loss_high,
+                "loss": loss.best,
+                "loss_low": loss.low,
+                "loss_high": loss.high,
             }
         )
     return rows
@@ -210,10 +212,10 @@ def _drawn_speeds(
     Draft lengths with the same number of segments have the same ones drawn, so that they compare.
     """
     if not gamma:
-        return np.ones(_BOOTSTRAP_DRAWS)
+        return np.ones(DRAWS)
     count = len(decoded[gamma].timed)
-    draws = np.random.default_rng(seed).integers(count, size=(_BOOTSTRAP_DRAWS, count))
-    blocks = np.sort(decoded[gamma].plain_steps[draws], axis=1)[:, _middle(count)].mean(axis=1)
+    drawn = decoded[gamma].plain_steps[Bootstrap(count, seed).drawn]
+    blocks = np.sort(drawn, axis=1)[:, _middle(count)].mean(axis=1)
     speeds: Floats = (1.0 + sum(survival[:gamma])) / blocks
     return speeds
 

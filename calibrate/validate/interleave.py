@@ -27,11 +27,11 @@ from calibrate.measure.timing import Samples
 from calibrate.measure.trace import DECODING, generator
 from specsim.checks import Floats
 from specsim.files import write_atomically
+from specsim.intervals import Bootstrap, Interval, around
 from specsim.predict.error_decomposition import BlockTiming
 
 # What plain decoding is called among the decoders.
 PLAIN = 0
-_BOOTSTRAP_DRAWS = 1000
 # Tokens that one decoder emits before the next has its go: some tens of milliseconds.  With fewer,
 # reading its own keys and values back into the processor's caches after the others' would count.
 _SLICE = 8
@@ -78,28 +78,26 @@ class Interleaved:
 
     def speedup(
         self, name: Hashable, expected: tuple[Floats, Floats] | None = None, seed: int = 0
-    ) -> tuple[float, float, float]:
-        """(low, best, high): plain over this time a token, 95 % by bootstrap over requests.
+    ) -> Interval[float]:
+        """Plain over this time a token, 95 % by bootstrap over requests.
 
         ``expected`` seconds of each request, plain and this: where the prediction is for
         these very requests, how requests differ in it is no uncertainty of the measurement, so
         the interval is that of measured over expected, times expected.
         """
         figures = [self.seconds(PLAIN), self.lengths(PLAIN), self.seconds(name), self.lengths(name)]
-        size = len(figures[0])
-        draws = np.random.default_rng(seed).integers(size, size=(_BOOTSTRAP_DRAWS, size))
+        bootstrap = Bootstrap(len(figures[0]), seed)
 
         def ratio(plain_s: Floats, plain: Floats, fast_s: Floats, fast: Floats) -> Floats:
             return np.asarray(plain_s / plain / (fast_s / fast))
 
         best = float(ratio(*(figure.sum() for figure in figures)))
-        drawn = ratio(*(figure[draws].sum(1) for figure in figures))
+        drawn = ratio(*(bootstrap.sums(figure) for figure in figures))
         if expected is not None:
             ordinary, fast = expected
-            drawn /= ordinary[draws].sum(1) / fast[draws].sum(1)
+            drawn /= bootstrap.ratios(ordinary, fast)
             drawn *= ordinary.sum() / fast.sum()
-        low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
-        return low, best, high
+        return around(best, drawn)
 
     def block_timing(self, name: Hashable) -> BlockTiming:
         """What a block of this decoder yields, and where its time goes."""

@@ -239,7 +239,7 @@ def _row(
         exact = bool((np.abs(calls - turns.calls(name)) < _ROUNDING * calls.clip(1)).all())
         if setting.lossless:
             exact = exact and turns.same_text(name)
-    low, measured, high = turns.speedup(name)
+    measured = turns.speedup(name)
     calls_expected = sum(each.calls for each in predicted.requests)
     measured_calls = float(turns.calls(name).sum())
     return {
@@ -260,10 +260,10 @@ def _row(
         "approximate": sorted(setting.approximate),
         "counts_as_predicted": all(_as_predicted(*each) for each in figures.values()),
         "predicted_speedup": speedup,
-        "measured_speedup": measured,
-        "measured_low": low,
-        "measured_high": high,
-        "relative_error": speedup / measured - 1,
+        "measured_speedup": measured.best,
+        "measured_low": measured.low,
+        "measured_high": measured.high,
+        "relative_error": speedup / measured.best - 1,
         "log_loss": good.log_loss if good else None,
         "accuracy": good.accuracy if good else None,
         "agreement": _agreement(turns, name) if setting.sampling.greedy else None,

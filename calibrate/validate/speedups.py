@@ -211,9 +211,7 @@ def compare(
         gamma = prediction.gamma
         parts = cost.parts(trace, replayed, workload.measured.max_new_tokens)
         plain_s = cost.plain_seconds(trace)
-        low, measured, high = interleaved.speedup(
-            gamma, (plain_s, parts.sum(0)) if paired else None
-        )
+        measured = interleaved.speedup(gamma, (plain_s, parts.sum(0)) if paired else None)
         draft_s, verify_s, overhead_s = (parts.sum(axis=1) / prediction.calls).tolist()
         predicted = BlockTiming(
             tokens=prediction.tokens_per_call,
@@ -243,12 +241,12 @@ def compare(
                 "predicted_speedup": prediction.speedup,
                 "alpha": alpha,
                 "formula_speedup": float(formulas.speedup(alpha, c, gamma)),
-                "measured_speedup": measured,
-                "measured_low": low,
-                "measured_high": high,
-                "relative_error": prediction.speedup / measured - 1,
+                "measured_speedup": measured.best,
+                "measured_low": measured.low,
+                "measured_high": measured.high,
+                "relative_error": prediction.speedup / measured.best - 1,
                 "acceptance_error": acceptance - 1,
-                "cost_error": prediction.speedup / measured / acceptance - 1,
+                "cost_error": prediction.speedup / measured.best / acceptance - 1,
                 **(
                     decompose_error(predicted, interleaved.block_timing(gamma))
                     if waited

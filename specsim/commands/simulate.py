@@ -99,6 +99,6 @@ def simulate(
             row[f"cost_p{percent}"] = float(np.quantile(drawn.cost, percent / 100))
     for figure in ("speedup", "tokens_per_call"):
         estimate = getattr(drawn, figure)
-        row[figure] = estimate.value
+        row[figure] = estimate.best
         row[f"{figure}_low"], row[f"{figure}_high"] = estimate.low, estimate.high
     click.echo(render(row, output_format, f"Monte Carlo, {drawn.level:.0%} intervals"))

@@ -18,7 +18,7 @@ from specsim.frontier.bounds import (
     least_risk,
     plug_in_regret,
 )
-from specsim.frontier.choice import OPTIMUM, Choice, Comparison, Interval, Summary
+from specsim.frontier.choice import OPTIMUM, Choice, Comparison, Summary
 from specsim.frontier.latency import BlockPrices
 from specsim.frontier.positions import LOSSES, LabelledPositions, PositionsError, read_positions
 from specsim.frontier.sweep import (
@@ -41,7 +41,6 @@ __all__ = [
     "Choice",
     "Comparison",
     "Curve",
-    "Interval",
     "LabelledPositions",
     "PlugInRegret",
     "PositionsError",

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from specsim.checks import Floats, Ints, InvalidArgumentError, UnsupportedError
+from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
 from specsim.frontier.latency import BlockPrices
 from specsim.frontier.positions import LabelledPositions, Loss, Outcome
 from specsim.frontier.sweep import (
@@ -23,11 +23,11 @@ from specsim.frontier.sweep import (
     optimum,
     sweeps,
 )
+from specsim.intervals import DRAWS, Bootstrap, Interval, around
 from specsim.rules import DecideOn
 
 OPTIMUM = "optimum"
 
-_DRAWS = 1000
 # A curve is summed up anew in every draw, over all positions.
 _CURVE_DRAWS = 200
 # A running sum and a mean of the same numbers differ by rounding, and a wish for just the
@@ -87,15 +87,6 @@ class FixedRule:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A figure and its 95 % interval."""
-
-    best: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Choice:
     """One rule at one setting.
 
@@ -106,9 +97,9 @@ class Choice:
 
     rule: str
     setting: float | str
-    quality: Interval
-    rejection: Interval
-    speedup: Interval | None
+    quality: Interval[float]
+    rejection: Interval[float]
+    speedup: Interval[float] | None
     gamma: int | None
 
 
@@ -121,8 +112,8 @@ class Summary:
     within : best quality within each budget that was asked for
     """
 
-    regret: Interval
-    within: tuple[Interval, ...]
+    regret: Interval[float]
+    within: tuple[Interval[float], ...]
 
 
 @dataclass(frozen=True)
@@ -201,23 +192,23 @@ class Comparison:
         """Rule ``name`` at setting number ``at`` of its curve, with intervals."""
         rule = self.rules[name]
         outcome = rule.outcome(at)
-        sizes = np.diff(self.positions.starts)
-        draws = self._draws(_DRAWS)
-        both = np.stack([outcome.rejection, outcome.loss])
-        sums = self.positions.by_request(both)[:, draws].sum(axis=-1)
-        rejection, loss = sums / sizes[draws].sum(axis=-1)
-        mean_rejection, mean_loss = both.mean(axis=1)
+        sizes, bootstrap = np.diff(self.positions.starts), self._bootstrap()
+        rejection, loss = (
+            bootstrap.ratios(self.positions.by_request(values), sizes)
+            for values in (outcome.rejection, outcome.loss)
+        )
+        mean_rejection, mean_loss = outcome.rejection.mean(), outcome.loss.mean()
         setting = rule.curve().setting[at].item()
         speedup, gamma = None, None
         if self.prices is not None:
             mean_speed, gammas = self.prices.speedup(_rate(mean_rejection))
-            speedup = _interval(mean_speed, self.prices.speedup(_rate(rejection))[0])
+            speedup = around(mean_speed, self.prices.speedup(_rate(rejection))[0])
             gamma = int(gammas)
         return Choice(
             rule=name,
             setting=setting,
-            quality=_interval(self.quality(mean_loss), self.quality(loss)),
-            rejection=_interval(mean_rejection, rejection),
+            quality=around(self.quality(mean_loss), self.quality(loss)),
+            rejection=around(mean_rejection, rejection),
             speedup=speedup,
             gamma=gamma,
         )
@@ -241,14 +232,12 @@ class Comparison:
         shares : budgets, as shares of the target's own rejection (mean TV)
         """
         sizes = np.diff(self.positions.starts)
-        drawn = []
-        for draw in self._draws(_CURVE_DRAWS):
-            counts = np.bincount(draw, minlength=self.positions.requests)
-            drawn.append(self._summary(np.repeat(counts.astype(float), sizes), shares))
+        draws = self._bootstrap(_CURVE_DRAWS).weights(sizes)
+        drawn = [self._summary(weights, shares) for weights in draws]
         result = {}
         for name, best in self._summary(None, shares).items():
             values = np.array([figures[name] for figures in drawn])
-            regret, *within = [_interval(*pair) for pair in zip(best, values.T, strict=True)]
+            regret, *within = [around(*pair) for pair in zip(best, values.T, strict=True)]
             result[name] = Summary(regret, tuple(within))
         return result
 
@@ -265,19 +254,14 @@ class Comparison:
             found[name] = [mean_regret(curve, best, start, widest), *within]
         return found
 
-    def _draws(self, draws: int) -> Ints:
-        """Numbers of the requests in each draw, shape (draws, R); the same on every call."""
+    def _bootstrap(self, draws: int = DRAWS) -> Bootstrap:
+        """Over requests; the same draws on every call."""
         requests = self.positions.requests
         if requests < 2:
             raise UnsupportedError("intervals are over requests: at least two are needed, got 1")
-        return np.random.default_rng(0).integers(requests, size=(draws, requests))
+        return Bootstrap(requests, draws=draws)
 
 
 def _rate(rejection: Floats | float) -> Floats:
     """A mean of probabilities, rounding cut off."""
     return np.clip(rejection, 0.0, 1.0)
-
-
-def _interval(best: Floats | float, draws: Floats) -> Interval:
-    low, high = np.quantile(draws, [0.025, 0.975]).tolist()
-    return Interval(float(best), low, high)

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.checks import Floats, UnsupportedError
+from specsim.intervals import Bootstrap
 from specsim.predict.replay.fixed_gamma import Replay, replay
 from specsim.predict.replay.run_counts import RunCounts, RunKind
 from specsim.profiles import Overhead, Role, RunTime
 from specsim.traces import Trace
-
-_BOOTSTRAP_DRAWS = 1000
 
 
 @dataclass(frozen=True)
@@ -207,22 +206,20 @@ def predict(
 ) -> list[MeasuredPrediction]:
     """Tokens per call and speedup against plain decoding of the same requests."""
     plain = cost.plain_seconds(trace)
-    draws = np.random.default_rng(seed).integers(
-        trace.requests, size=(_BOOTSTRAP_DRAWS, trace.requests)
-    )
+    bootstrap = Bootstrap(trace.requests, seed)
     predictions = []
     for replayed in replay(trace, gammas):
         seconds = cost.seconds(trace, replayed, max_new_tokens) if replayed.gamma else plain
-        low, high = np.quantile(plain[draws].sum(1) / seconds[draws].sum(1), [0.025, 0.975])
+        speedup = bootstrap.ratio(plain, seconds)
         predictions.append(
             MeasuredPrediction(
                 gamma=replayed.gamma,
                 tokens=trace.tokens,
                 calls=replayed.total_calls,
                 tokens_per_call=replayed.tokens_per_call,
-                speedup=float(plain.sum() / seconds.sum()),
-                low=float(low),
-                high=float(high),
+                speedup=speedup.best,
+                low=speedup.low,
+                high=speedup.high,
             )
         )
     return predictions

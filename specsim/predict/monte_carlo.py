@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -23,6 +23,7 @@ from numpy.random import Generator
 from specsim.acceptance import Acceptance
 from specsim.checks import Floats, integer, number
 from specsim.cost import Cost
+from specsim.intervals import Interval
 from specsim.laws import TARGET, BlockLaw, Run
 from specsim.predict import renewal
 from specsim.schemes.adaptive import GammaPolicy
@@ -46,14 +47,6 @@ class Adaptive(Protocol):
     def policy(self) -> GammaPolicy: ...
 
 
-class Estimate(NamedTuple):
-    """A value with its interval; low = high = value where nothing varies."""
-
-    value: float
-    low: float
-    high: float
-
-
 @dataclass(frozen=True)
 class Simulation:
     """A long run (stationary).
@@ -63,8 +56,8 @@ class Simulation:
     level : of the intervals; ``METHOD`` says how they are made
     """
 
-    speedup: Estimate
-    tokens_per_call: Estimate
+    speedup: Interval[float]
+    tokens_per_call: Interval[float]
     blocks: int
     level: float
 
@@ -79,8 +72,8 @@ class Requests:
     level : of the intervals; ``METHOD`` says how they are made
     """
 
-    speedup: Estimate
-    tokens_per_call: Estimate
+    speedup: Interval[float]
+    tokens_per_call: Interval[float]
     calls: Floats
     cost: Floats
     level: float
@@ -204,15 +197,15 @@ def _step(cost: Cost, plain: BlockLaw) -> float:
     return renewal.cost_per_block(plain, cost, plain)
 
 
-def _ratio(above: Floats, below: Floats, level: float) -> Estimate:
+def _ratio(above: Floats, below: Floats, level: float) -> Interval[float]:
     """Total over total, with the interval of the module's docstring; inf over nothing."""
     from scipy.special import stdtrit
 
     level = number("level", level, low=0.0, high=1.0)
     if not below.any():
-        return Estimate(np.inf, np.inf, np.inf)
+        return Interval(np.inf, np.inf, np.inf)
     units, total = len(below), float(below.sum())
     value = float(above.sum()) / total
     spread = np.sqrt(units / (units - 1) * np.square(above - value * below).sum())
     reach = float(stdtrit(units - 1, (1 + level) / 2) * spread) / total
-    return Estimate(value, value - reach, value + reach)
+    return Interval(value - reach, value, value + reach)

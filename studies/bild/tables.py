@@ -10,6 +10,7 @@ import numpy as np
 
 from specsim.checks import Floats
 from specsim.frontier import LabelledPositions, Sweep
+from specsim.intervals import Bootstrap, around
 from specsim.laws import TARGET
 from specsim.optimizers.workload import Workload
 from specsim.predict.operations import operations as law_operations
@@ -22,7 +23,6 @@ from studies.common.measured_rows import (
     costs_as_decoded,
     family_file,
     greedy,
-    resampled,
 )
 from studies.common.study import Measured, Row
 
@@ -57,7 +57,8 @@ def engagement(measured: Measured, temperature: float) -> Iterator[dict[str, Any
         "fallback": positions.columns.get("unscaled_draft_max"),
     }
     ones = np.ones(positions.positions)
-    draws = _request_weights(positions)
+    bootstrap = Bootstrap(positions.requests, draws=_DRAWS)
+    draws = list(bootstrap.weights(np.diff(positions.starts)))
     for rule, score in scores.items():
         if score is None:
             continue
@@ -104,14 +105,6 @@ def _qualities(
     }
 
 
-def _request_weights(positions: LabelledPositions) -> list[Floats]:
-    """Bootstrap over requests, as weights of positions."""
-    requests = positions.requests
-    sizes = np.diff(positions.starts)
-    drawn = resampled(requests, _DRAWS)
-    return [np.repeat(np.bincount(draw, minlength=requests).astype(float), sizes) for draw in drawn]
-
-
 # --- quality and speed ---------------------------------------------------------------------------
 
 
@@ -137,11 +130,11 @@ def latency(measured: Measured) -> tuple[list[dict[str, Any]], list[Chain]]:
     small, large = (1.0 - loss for loss in positions.losses("0-1"))
     agrees = 1.0 - positions.tv
     sizes = np.diff(positions.starts)
-    draws = resampled(positions.requests, _DRAWS)
+    bootstrap = Bootstrap(positions.requests, draws=_DRAWS)
 
     def row(name: str, right: Floats, same: Floats, speedup: float, **about: Any) -> dict[str, Any]:
-        sums = positions.by_request(right - large)[draws].sum(axis=1)
-        low, high = np.quantile(sums / sizes[draws].sum(axis=1), [0.025, 0.975]).tolist()
+        drawn = bootstrap.ratios(positions.by_request(right - large), sizes)
+        above = around(float((right - large).mean()), drawn)
         return {
             "policy": name,
             "fallback": about.get("fallback"),
@@ -149,9 +142,9 @@ def latency(measured: Measured) -> tuple[list[dict[str, Any]], list[Chain]]:
             "window": about.get("window"),
             "large_share": about.get("share"),
             "accuracy": float(right.mean()),
-            "above_large": float((right - large).mean()),
-            "above_large_low": low,
-            "above_large_high": high,
+            "above_large": above.best,
+            "above_large_low": above.low,
+            "above_large_high": above.high,
             "agreement": float(same.mean()),
             "tokens_per_call": about.get("tokens_per_call", 1.0),
             "speedup": speedup,

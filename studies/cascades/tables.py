@@ -26,10 +26,10 @@ from specsim.frontier import (
 )
 from specsim.frontier.choice import SweptRule
 from specsim.frontier.positions import Loss, Outcome
+from specsim.intervals import Bootstrap
 from specsim.laws import Run
 from specsim.optimizers.workload import Workload
 from specsim.schemes.deferral import CAP, TokenCascade
-from studies.common.measured_rows import resampled
 
 # Block size of the paper's Figures 1 and 2.
 GAMMA = 5
@@ -140,15 +140,13 @@ def token_against_deferral(comparison: Comparison) -> Iterator[dict[str, Any]]:
 
 
 def _ratio(positions: LabelledPositions, first: Outcome, second: Outcome) -> dict[str, float]:
-    sums = positions.by_request(np.stack([first.rejection, second.rejection]))
-    requests = positions.requests
-    drawn = sums[:, resampled(requests)].sum(axis=-1)
-    some = drawn[1] > 0  # a draw of requests that the other rule never rejects has no ratio
-    low, high = np.quantile(drawn[0][some] / drawn[1][some], [0.025, 0.975]).tolist()
+    above, below = (positions.by_request(rule.rejection) for rule in (first, second))
+    # A draw of requests that the other rule never rejects has no ratio, and does not count.
+    found = Bootstrap(positions.requests).ratio(above, below)
     return {
-        "rejection_ratio": float(sums[0].sum() / sums[1].sum()),
-        "ratio_low": low,
-        "ratio_high": high,
+        "rejection_ratio": found.best,
+        "ratio_low": found.low,
+        "ratio_high": found.high,
     }
 
 

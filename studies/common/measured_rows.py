@@ -12,6 +12,7 @@ import numpy as np
 
 import calibrate
 from specsim.checks import Floats, Ints
+from specsim.intervals import Bootstrap, Interval, around
 from specsim.laws import TARGET
 from specsim.optimizers.workload import Workload
 from studies.common.study import Measured, Row
@@ -21,7 +22,6 @@ from studies.common.study import Measured, Row
 RULED_GAMMA = 4
 LOSSLESS = ("speculative", f"draft {RULED_GAMMA}")
 _DRAFTER = re.compile(r"(?P<drafter>.+) (?P<gamma>\d+)")
-_DRAWS = 1000
 
 
 # --- the profile ---------------------------------------------------------------------------------
@@ -97,17 +97,10 @@ def costs_as_decoded(decoded: Sequence[Row]) -> dict[str, float]:
 # --- intervals, and what holds -------------------------------------------------------------------
 
 
-def resampled(requests: int, draws: int = _DRAWS) -> Ints:
-    """Requests drawn with replacement, (draws, requests): the bootstrap of all studies."""
-    return np.random.default_rng(0).integers(requests, size=(draws, requests))
-
-
-def interval(values: Floats, starts: Ints) -> tuple[float, float]:
-    """95 % of a mean over positions, by bootstrap over requests."""
+def mean_over_positions(values: Floats, starts: Ints) -> Interval[float]:
+    """The mean with its 95 % interval, by bootstrap over the requests that begin at ``starts``."""
     sums, counts = np.add.reduceat(values, starts[:-1]), np.diff(starts)
-    draws = resampled(len(sums))
-    low, high = np.quantile(sums[draws].sum(1) / counts[draws].sum(1), [0.025, 0.975])
-    return float(low), float(high)
+    return around(float(values.mean()), Bootstrap(len(sums)).ratios(sums, counts))
 
 
 def beyond(low: float, high: float, mark: float) -> bool | None:

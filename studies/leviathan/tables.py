@@ -20,7 +20,13 @@ from specsim.frontier import LabelledPositions
 from specsim.optimizers.workload import Workload
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.traces import TraceError
-from studies.common.measured_rows import LOSSLESS, RULED_GAMMA, drafters, interval, verify_curve
+from studies.common.measured_rows import (
+    LOSSLESS,
+    RULED_GAMMA,
+    drafters,
+    mean_over_positions,
+    verify_curve,
+)
 from studies.common.study import Measured, Row
 
 LENIENCES = (1.0, 0.5, 0.3, 0.1)
@@ -153,14 +159,14 @@ def lenience(measured: Measured, workloads: Sequence[Workload]) -> Iterator[dict
                 starts = positions.starts
                 accepted.append(("held-out text", temperature, lenience, held_out, starts))
     for where, temperature, lenience, values, starts in sorted(accepted, key=lambda each: each[:2]):
-        low, high = interval(values, starts)
+        found = mean_over_positions(values, starts)
         yield {
             **names,
             "temperature": temperature,
             "lenience": lenience,
-            "alpha": float(values.mean()),
-            "low": low,
-            "high": high,
+            "alpha": found.best,
+            "low": found.low,
+            "high": found.high,
             "from": where,
         }
     for row in measured.decoded:

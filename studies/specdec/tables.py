@@ -16,7 +16,13 @@ from specsim.cost import Cost, MeasuredVerify
 from specsim.optimizers.workload import Workload
 from specsim.predict import renewal
 from specsim.schemes.speculative import SpecDec
-from studies.common.measured_rows import RULED_GAMMA, drafters, greedy, interval, verify_curve
+from studies.common.measured_rows import (
+    RULED_GAMMA,
+    drafters,
+    greedy,
+    mean_over_positions,
+    verify_curve,
+)
 from studies.common.study import Measured, Row
 from studies.specdec.devices import BLOCK, WIDEST, tokens_per_call
 
@@ -122,7 +128,7 @@ def grid(measured: Measured) -> Iterator[dict[str, Any]]:
             cells.append((None, tau, near.astype(float), np.where(near, draft, target)))
     for number, tau, accepted, right in cells:
         alpha = float(accepted.mean())
-        low, high = interval(100 * (right - target), scored.starts)
+        gain = mean_over_positions(100 * (right - target), scored.starts)
         yield {
             "source": measured.source,
             "from": "scored text",
@@ -133,6 +139,6 @@ def grid(measured: Measured) -> Iterator[dict[str, Any]]:
             "accepted_of_25": tokens_per_call(alpha, BLOCK) - 1,
             "accuracy": float(right.mean()),
             "gain": 100 * float((right - target).mean()),
-            "low": low,
-            "high": high,
+            "low": gain.low,
+            "high": gain.high,
         }

@@ -143,13 +143,14 @@ def test_speedup_is_of_time_per_token() -> None:
             2: [decoded(10, 4, 0.4), decoded(5, 3, 0.35)],
         }
     )
-    low, best, high = found.speedup(2)
-    assert best == pytest.approx(1.5 / 0.75)
+    speedup = found.speedup(2)
+    assert speedup.best == pytest.approx(1.5 / 0.75)
     # Requests give 2.5 and 0.5 / 0.35; every draw lies between.
-    assert 0.5 / 0.35 - 1e-9 <= low <= best <= high <= 2.5 + 1e-9
+    assert 0.5 / 0.35 - 1e-9 <= speedup.low <= speedup.best <= speedup.high <= 2.5 + 1e-9
     # A prediction that is right about each request leaves no uncertainty.
     expected = np.array([1.0, 0.5]), np.array([0.4, 0.35])
-    assert found.speedup(2, expected) == pytest.approx((2.0, 2.0, 2.0))
+    speedup = found.speedup(2, expected)
+    assert (speedup.low, speedup.best, speedup.high) == pytest.approx((2.0, 2.0, 2.0))
 
 
 def test_counts_that_contradict_the_replay_are_named() -> None:

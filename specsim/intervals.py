@@ -1,0 +1,99 @@
+"""One interval for everything that was measured, and the two ways in which intervals are made here.
+
+* A rate over independent trials has Wilson's interval (Wilson 1927, score test inverted): close
+  to its level on average, inside [0, 1], and exact at 0 and at 1.
+* What is summed over requests has a bootstrap over requests (Efron 1979, percentiles): positions
+  of one request are not independent, requests are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from specsim.checks import Floats, Ints, InvalidArgumentError, number
+
+Figure = TypeVar("Figure", float, Floats)
+
+# Draws of a bootstrap: the ends of a 95 % interval then move by a twentieth of its width or so.
+DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class Interval(Generic[Figure]):
+    """A figure and its interval: numbers, or curves of one shape with pointwise intervals."""
+
+    low: Figure
+    best: Figure
+    high: Figure
+
+
+def around(best: float | Floats, drawn: Floats) -> Interval[float]:
+    """95 % of the draws of a bootstrap, shape (D,); draws that have no value (nan) are left out."""
+    low, high = np.nanquantile(drawn, [0.025, 0.975]).tolist()
+    return Interval(low, float(best), high)
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Requests (or other independent units) drawn with replacement, as many as there are.
+
+    All figures of one bootstrap, and of others of as many units and the same seed, see the same
+    draws, so that they compare.
+    """
+
+    units: int
+    seed: int = 0
+    draws: int = DRAWS
+
+    @cached_property
+    def drawn(self) -> Ints:
+        """Numbers of the units in each draw, shape (D, U)."""
+        return np.random.default_rng(self.seed).integers(self.units, size=(self.draws, self.units))
+
+    def sums(self, values: Floats | Ints) -> Floats:
+        """Sums over the units of each draw, shape (D, ...), of values by unit, shape (U, ...)."""
+        return np.asarray(values[self.drawn].sum(axis=1))
+
+    def ratios(self, above: Floats | Ints, below: Floats | Ints) -> Floats:
+        """Total over total in each draw, shape (D,), of values (U,); nan over nothing."""
+        totals = self.sums(below)
+        nothing = np.full(self.draws, np.nan)
+        found: Floats = np.divide(self.sums(above), totals, out=nothing, where=totals > 0)
+        return found
+
+    def ratio(self, above: Floats | Ints, below: Floats | Ints) -> Interval[float]:
+        """Total over total, such as a mean over the positions of requests, with its interval."""
+        return around(float(above.sum() / below.sum()), self.ratios(above, below))
+
+    def weights(self, sizes: Ints) -> Iterator[Floats]:
+        """How often each position counts in each draw, shape (T,), for units of so many each."""
+        for chosen in self.drawn:
+            counts = np.bincount(chosen, minlength=self.units)
+            yield np.repeat(counts.astype(float), sizes)
+
+
+def normal_quantile(level: float) -> float:
+    """z with P(|normal| <= z) = level, level inside (0, 1)."""
+    if not 0 < number("level", level) < 1:
+        raise InvalidArgumentError(f"level must be inside (0, 1), got {level:g}")
+    return NormalDist().inv_cdf((1 + level) / 2)
+
+
+def wilson_interval(rate: Floats, trials: Floats, level: float) -> Interval[Floats]:
+    """Measured rates over independent trials with their intervals; the two broadcast.
+
+    The roots p of (rate - p)^2 = z^2 p (1 - p) / trials, in the form without cancellation: the
+    low end is exactly 0 at rate 0, the high end exactly 1 at rate 1.
+    """
+    z = normal_quantile(level)
+    shift = z * z / (2 * trials)
+    half = z * np.sqrt(rate * (1 - rate) / trials + (z / (2 * trials)) ** 2)
+    low = rate**2 / (rate + shift + half)
+    high = 1 - (1 - rate) ** 2 / (1 - rate + shift + half)
+    return Interval(low, rate, high)
