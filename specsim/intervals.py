@@ -39,6 +39,12 @@ def around(best: float | Floats, drawn: Floats) -> Interval[float]:
     return Interval(low, float(best), high)
 
 
+def over(above: Floats, below: Floats) -> Floats:
+    """above / below, nan where ``below`` is nothing; the two of one shape."""
+    found: Floats = np.divide(above, below, out=np.full(np.shape(below), np.nan), where=below > 0)
+    return found
+
+
 @dataclass(frozen=True)
 class Bootstrap:
     """Requests (or other independent units) drawn with replacement, as many as there are.
@@ -62,10 +68,7 @@ class Bootstrap:
 
     def ratios(self, above: Floats | Ints, below: Floats | Ints) -> Floats:
         """Total over total in each draw, shape (D,), of values (U,); nan over nothing."""
-        totals = self.sums(below)
-        nothing = np.full(self.draws, np.nan)
-        found: Floats = np.divide(self.sums(above), totals, out=nothing, where=totals > 0)
-        return found
+        return over(self.sums(above), self.sums(below))
 
     def ratio(self, above: Floats | Ints, below: Floats | Ints) -> Interval[float]:
         """Total over total, such as a mean over the positions of requests, with its interval."""

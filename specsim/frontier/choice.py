@@ -193,10 +193,8 @@ class Comparison:
         rule = self.rules[name]
         outcome = rule.outcome(at)
         sizes, bootstrap = np.diff(self.positions.starts), self._bootstrap()
-        rejection, loss = (
-            bootstrap.ratios(self.positions.by_request(values), sizes)
-            for values in (outcome.rejection, outcome.loss)
-        )
+        both = self.positions.by_request(np.stack([outcome.rejection, outcome.loss]))
+        rejection, loss = bootstrap.sums(both.T).T / bootstrap.sums(sizes)
         mean_rejection, mean_loss = outcome.rejection.mean(), outcome.loss.mean()
         setting = rule.curve().setting[at].item()
         speedup, gamma = None, None

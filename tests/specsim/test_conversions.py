@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import astuple
 from itertools import product
 
 import mpmath  # type: ignore[import-untyped]
@@ -189,7 +190,7 @@ def test_alpha_from_counts_is_wilson_at_gamma_one(
     accepted = min(accepted, drafted)
     found = convert.alpha_from_counts(accepted, drafted, 1, level)
     expected = convert.rate_from_counts(accepted, drafted, level)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(astuple(found), astuple(expected), rtol=1e-9, atol=1e-9)
 
 
 @given(st.integers(1, 40), st.integers(1, 8), st.data())
@@ -224,12 +225,12 @@ def test_alpha_from_histogram_counts_examined_drafts() -> None:
 def test_marginal_intervals(blocks: list[int], level: float) -> None:
     curve = convert.marginal_estimate_from_histogram(blocks, level)
     assert curve.best.shape == (len(blocks) - 1,)
-    for low, best, high in zip(*curve, strict=True):
+    for low, best, high in zip(*astuple(curve), strict=True):
         assert 0 <= low <= best <= high <= 1
-    for bound in curve:
+    for bound in astuple(curve):
         assert (np.diff(bound) <= 0).all()
     first = convert.rate_from_counts(sum(blocks[1:]), sum(blocks), level)
-    assert (curve.low[0], curve.best[0], curve.high[0]) == pytest.approx(first)
+    assert (curve.low[0], curve.best[0], curve.high[0]) == pytest.approx(astuple(first))
 
 
 # --- what is refused ---------------------------------------------------------------------------

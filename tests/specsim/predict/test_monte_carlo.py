@@ -8,6 +8,7 @@ import pytest
 from specsim.acceptance import ConstantAcceptance, DecayingAcceptance
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.cost import Cost, LinearVerify, MeasuredVerify
+from specsim.intervals import Interval
 from specsim.predict import monte_carlo, renewal
 from specsim.schemes.adaptive import AdaptiveEstimate, AdaptiveHeuristic
 from specsim.schemes.bild import BigLittle
@@ -83,15 +84,15 @@ def test_nothing_varies_where_nothing_can() -> None:
     law = SpeculativeDecoding(ConstantAcceptance(1.0), 3).law()
     drawn = monte_carlo.simulate(law, COST, rng(), 1000)
     wanted = pytest.approx(renewal.speedup(law, COST))
-    assert drawn.speedup == (wanted, wanted, wanted)
-    assert drawn.tokens_per_call == (4, 4, 4)
+    assert drawn.speedup == Interval(wanted, wanted, wanted)
+    assert drawn.tokens_per_call == Interval(4, 4, 4)
     plain = SpeculativeDecoding(ConstantAcceptance(0.5), 0).law()
-    assert monte_carlo.simulate(plain, COST, rng(), 1000).speedup == (1, 1, 1)
+    assert monte_carlo.simulate(plain, COST, rng(), 1000).speedup == Interval(1, 1, 1)
 
 
 def test_no_target_run_is_infinitely_many_tokens_per_call() -> None:
     drawn = monte_carlo.simulate(SequenceCascade(0.0, 5).law(), COST, rng(), 1000)
-    assert drawn.tokens_per_call == (np.inf, np.inf, np.inf)
+    assert drawn.tokens_per_call == Interval(np.inf, np.inf, np.inf)
 
 
 def test_a_million_blocks_or_a_million_million() -> None:
