@@ -10,6 +10,7 @@ rarely change; they are what a recorded or compiled run is kept by.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -233,6 +234,16 @@ class RaggedModel:
             raise CompileError(
                 f"a run of {self.batch} x {ids.shape[1]} tokens cannot be compiled: {reason}"
             ) from error
+
+
+def release_unused(device: torch.device) -> None:
+    """Give the device the memory of models that nobody uses any more.
+
+    A recorded run and its model refer to each other, so they stay until somebody looks for them.
+    """
+    if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 class _Recorded:

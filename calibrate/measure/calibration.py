@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +23,7 @@ import transformers
 from rich.progress import Progress
 
 from calibrate.decode.engine import CachedModel
-from calibrate.measure.grid import GridSettings, measure_grid, overhead_gammas
+from calibrate.measure.grid import OUT_OF_TIME, GridSettings, measure_grid, overhead_gammas
 from calibrate.measure.timing import time_overhead, time_runs
 from calibrate.measure.trace import TRACE, generator, record
 from calibrate.models.load import Pair
@@ -167,10 +168,13 @@ def calibrate_costs(
     out: Path,
     command: str,
     progress: Progress,
+    more_time: Callable[[], bool] = lambda: True,
 ) -> profiles.Profile:
     """Measure what runs cost, and nothing of acceptance; models may have random weights.
 
-    ``command`` is what was typed, for the record.
+    command : what was typed, for the record
+    more_time : whether another cell may be begun; the profile names those that were not, and
+        another call with the same settings goes on with them
     """
     (model, described), (small, small_described) = target, draft
     device, dtype = next(model.parameters()).device, next(model.parameters()).dtype
@@ -190,19 +194,25 @@ def calibrate_costs(
         run_times=[],
         overhead=[],
         notes=[],
-        **_costs(model, small, grid, work, progress),
+        **_costs(model, small, grid, work, progress, more_time),
     )
     profiles.write_profile(profile, out)
-    shutil.rmtree(work)
+    if all(cell.reason != OUT_OF_TIME for cell in profile.missing):
+        shutil.rmtree(work)
     return profile
 
 
 def _costs(
-    target: Any, draft: Any, grid: GridSettings, work: Path, progress: Progress
+    target: Any,
+    draft: Any,
+    grid: GridSettings,
+    work: Path,
+    progress: Progress,
+    more_time: Callable[[], bool] = lambda: True,
 ) -> dict[str, Any]:
     """The grid, as the profile's fields."""
     task = progress.add_task("run times in a batch", total=len(grid.cells))
-    found = measure_grid(target, draft, grid, work, lambda: progress.advance(task))
+    found = measure_grid(target, draft, grid, work, lambda: progress.advance(task), more_time)
     return {
         "grid": msgspec.convert(found.times, list[profiles.GridTime]),
         "batch_overhead": msgspec.convert(found.overhead, list[profiles.BatchOverhead]),

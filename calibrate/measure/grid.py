@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from calibrate.batch.clock import Clock
-from calibrate.batch.ragged import CompileError, RaggedModel
+from calibrate.batch.ragged import CompileError, RaggedModel, release_unused
 from calibrate.batch.synthetic import decode_synthetic
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer
 from specsim.files import write_atomically
@@ -42,6 +42,8 @@ _PASSES = 4
 _FEWER = 4
 # Contexts where none are asked for, as far as the models can read them.
 _USUAL_CONTEXTS = (512, 4096)
+# Why a cell is missing that another run with the same settings would measure.
+OUT_OF_TIME = "out of time"
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def measure_grid(
         if file.is_file():
             found[cell].append(json.loads(file.read_text()))
         elif lost or not more_time():
-            reasons.setdefault(cell, lost or "out of time")
+            reasons.setdefault(cell, lost or OUT_OF_TIME)
         elif cell not in reasons:
             part = replace(
                 settings,
@@ -197,10 +199,16 @@ def room(gamma_max: int) -> int:
 
 def _attempt(target: Any, draft: Any, cell: Cell, settings: GridSettings) -> dict[str, Any]:
     """The cell, or the reason why there is none."""
+    device = next(target.parameters()).device
     try:
+        release_unused(device)
         return _measure_cell(target, draft, cell, settings)
-    except (CompileError, UnsupportedError) as error:
+    except UnsupportedError as error:
         return {"reason": str(error)}
+    except CompileError as error:
+        # A recording that fails leaves the allocator, the stream and the random numbers of the
+        # device in a state that nothing after it can rely on.
+        return {"reason": str(error), "lost": device.type == "cuda"}
     # torch raises its own kinds for memory and for devices, and plain RuntimeError for the host's.
     except (RuntimeError, MemoryError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from calibrate.batch.cache import BUCKET
-from calibrate.batch.ragged import RaggedModel
+from calibrate.batch.ragged import RaggedModel, release_unused
 from calibrate.batch.synthetic import Timed, decode_synthetic
 from calibrate.measure.grid import BLOCKS, room
 from specsim.batching.cost import LoadCost
@@ -80,6 +80,7 @@ def decode_cell(
     """
     shared = min(model.config.get_text_config().vocab_size for model in (target, draft))
     slots = context + room(max(gammas))
+    release_unused(next(target.parameters()).device)
     models = large, small = [
         RaggedModel(model, batch, slots, compiled=compiled, vocabulary=shared)
         for model in (target, draft)
