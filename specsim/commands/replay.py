@@ -90,7 +90,7 @@ def _adaptive_row(
 ) -> dict[str, Any]:
     """The row of a policy whose draft lengths stay in 1..gamma_max."""
     from specsim.predict.replay.policy import replay_policy
-    from specsim.schemes.adaptive import EstimateAlpha, GrowShrink
+    from specsim.schemes.policies import EstimateAlpha, GrowShrink
 
     if name == "estimate" and c is None:
         raise InvalidArgumentError("--policy estimate needs --c, the cost of a draft run")

@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from specsim.acceptance import Acceptance
 from specsim.checks import InvalidArgumentError
 from specsim.cost import Cost
 from specsim.predict import renewal
 from specsim.schemes.full_cascade import FullCascade
+from specsim.schemes.known import Acceptances
 
 EXHAUSTIVE = 4096  # candidates; one to a few milliseconds each
 SURVIVORS = 64  # of the coarsest grid
 
-AcceptanceTable = tuple[tuple[Acceptance, ...], ...]
 _Point = tuple[int, ...]
 
 
@@ -30,7 +29,7 @@ _Point = tuple[int, ...]
 class FoundCascade:
     """The best cascade met.
 
-    scheme : with its lengths and the acceptances of its lenience
+    scheme : with its lengths
     lenience : the one chosen
     speedup : stationary; it is SWI where the cost has draft costs and nothing else
     candidates : how many the grid holds
@@ -48,7 +47,7 @@ class FoundCascade:
 
 def search(
     drafters: Sequence[str],
-    acceptances: Mapping[float, AcceptanceTable],
+    acceptances: Mapping[float, Acceptances],
     lengths: Sequence[Sequence[Sequence[int]]],
     cost: Cost,
     exhaustive: int = EXHAUSTIVE,
@@ -56,7 +55,7 @@ def search(
     """The fastest cascade of a grid.
 
     drafters : as in FullCascade, best first, the copying one last
-    acceptances : for each lenience to try, the table of acceptances under it
+    acceptances : for each lenience to try, those under it, in the order of FullCascade.pairs
     lengths : in the shape of FullCascade.lengths, for each entry the values to try
     cost : prices; Cost(drafts=...) makes the speedup SWI
     exhaustive : most candidates that are all evaluated
@@ -76,7 +75,7 @@ class _Grid:
     def __init__(
         self,
         drafters: tuple[str, ...],
-        acceptances: dict[float, AcceptanceTable],
+        acceptances: dict[float, Acceptances],
         lengths: Sequence[Sequence[Sequence[int]]],
         cost: Cost,
     ) -> None:
@@ -108,11 +107,12 @@ class _Grid:
         flat = iter([values[i] for values, i in zip(self.values, indices, strict=True)])
         lengths = tuple(tuple(next(flat) for _ in range(size)) for size in self.rows)
         lenience = self.leniences[chosen]
-        return FullCascade(self.drafters, lengths, self.acceptances[lenience]), lenience
+        return FullCascade(self.drafters, lengths), lenience
 
     def score(self, point: _Point) -> float:
         if point not in self.scores:
-            self.scores[point] = renewal.speedup(self.scheme(point)[0].law(), self.cost)
+            scheme, lenience = self.scheme(point)
+            self.scores[point] = renewal.speedup(scheme.law(self.acceptances[lenience]), self.cost)
         return self.scores[point]
 
 

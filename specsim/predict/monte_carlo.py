@@ -15,36 +15,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.random import Generator
 
-from specsim.acceptance import Acceptance
 from specsim.checks import Floats, integer, number
 from specsim.cost import Cost
 from specsim.intervals import Interval
 from specsim.laws import TARGET, BlockLaw, Run
 from specsim.predict import renewal
-from specsim.schemes.adaptive import GammaPolicy
-from specsim.schemes.plain import PlainDecoding
+from specsim.schemes.base import plain_decoding
+from specsim.schemes.policies import AdaptiveDraft
 
 METHOD = "ratio of totals; linearised variance between independent units; Student's t"
 REPLICATES = 32
 CHAINS = 256
-_PLAIN = PlainDecoding().law()
-
-
-class Adaptive(Protocol):
-    """A scheme that carries state across blocks: a policy and what it acts on."""
-
-    @property
-    def acceptance(self) -> Acceptance: ...
-
-    @property
-    def drafter(self) -> str: ...
-
-    def policy(self) -> GammaPolicy: ...
+_PLAIN = plain_decoding()
 
 
 @dataclass(frozen=True)
@@ -80,16 +66,16 @@ class Requests:
 
 
 def simulate(
-    source: BlockLaw | Adaptive,
+    source: BlockLaw | AdaptiveDraft,
     cost: Cost,
     rng: Generator,
     blocks: int = 1_000_000,
     level: float = 0.95,
     plain: BlockLaw = _PLAIN,
 ) -> Simulation:
-    """A long run of ``blocks`` blocks (rounded up to whole replicates) of a law or adaptive scheme.
+    """A long run of ``blocks`` blocks (rounded up to whole replicates) of a law or a policy.
 
-    An adaptive scheme runs in ``CHAINS`` chains, whose first quarter is dropped so that the start
+    A policy runs in ``CHAINS`` chains, whose first quarter is dropped so that the start
     is forgotten; its blocks are those that remain.
     """
     blocks = integer("blocks", blocks, low=1)
@@ -111,7 +97,7 @@ def simulate(
 
 
 def simulate_requests(
-    source: BlockLaw | Adaptive,
+    source: BlockLaw | AdaptiveDraft,
     cost: Cost,
     rng: Generator,
     tokens: int,
@@ -160,12 +146,12 @@ def _law_blocks(
 
 
 def _policy_blocks(
-    scheme: Adaptive, cost: Cost, rng: Generator, units: int, plain: BlockLaw
+    source: AdaptiveDraft, cost: Cost, rng: Generator, units: int, plain: BlockLaw
 ) -> Iterator[Floats]:
-    """The same for an adaptive scheme."""
-    policy = scheme.policy()
-    falling = -scheme.acceptance.survival(policy.gamma_max)[1:]
-    prices = _cost_by_gamma(scheme.drafter, policy.gamma_max, cost, plain)
+    """The same for a policy that adapts gamma."""
+    policy = source.policy
+    falling = -source.acceptance.survival(policy.gamma_max)[1:]
+    prices = _cost_by_gamma(source.draft, policy.gamma_max, cost, plain)
     state, first = policy.start()
     state = tuple(np.full(units, part) for part in state)
     gamma = np.full(units, first)
@@ -176,10 +162,10 @@ def _policy_blocks(
         state, gamma = policy.next_gamma(state, accepted, gamma)
 
 
-def _cost_by_gamma(drafter: str, gamma_max: int, cost: Cost, plain: BlockLaw) -> Floats:
+def _cost_by_gamma(draft: str, gamma_max: int, cost: Cost, plain: BlockLaw) -> Floats:
     prices = np.full(gamma_max + 1, _step(cost, plain))
     for gamma in range(1, gamma_max + 1):
-        drafts = gamma * cost.price(Run(drafter, 1))
+        drafts = gamma * cost.price(Run(draft, 1))
         prices[gamma] = drafts + cost.price(Run(TARGET, gamma + 1)) + cost.overhead
     return prices
 

@@ -17,9 +17,9 @@ import numpy as np
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, integer
 from specsim.cost import Cost
 from specsim.laws import TARGET, BlockLaw
-from specsim.schemes.plain import PlainDecoding
+from specsim.schemes.base import plain_decoding
 
-_PLAIN = PlainDecoding().law()
+_PLAIN = plain_decoding()
 
 
 @dataclass(frozen=True)

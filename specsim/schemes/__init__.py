@@ -1,52 +1,77 @@
 """Decoding schemes: what a block may do, as frozen descriptions.
 
-A scheme is a frozen dataclass with ``law() -> BlockLaw``.  It knows how often tokens are accepted
-and nothing of time; readers (specsim.predict, the optimisers) take its law.  A new scheme is one
-file here and one line in ``SCHEMES``; docs/law-of-a-block.md walks through one.
-
-A scheme that carries state across blocks has no law of one block: its ``law()`` raises
-UnsupportedError, it has ``policy()`` for replay and Monte Carlo, and ``stationary_law()`` where the
-long run is exactly known.
+A scheme (specsim.schemes.base) says structure and numbers; what its law must know beside them is
+in specsim.schemes.known.  Readers (specsim.predict, the optimisers) take its law.  A new scheme is
+one file here and one line in ``SCHEMES``; docs/law-of-a-block.md walks through one.
 """
 
 from __future__ import annotations
 
-from specsim.laws import BlockLaw
 from specsim.schemes.adaptive import AdaptiveEstimate, AdaptiveHeuristic
+from specsim.schemes.base import Scheme
 from specsim.schemes.beam import BeamSearch
-from specsim.schemes.bild import BigLittle, BigLittleJoint
+from specsim.schemes.bild import BigLittle
 from specsim.schemes.deferral import SequenceCascade, TokenCascade
 from specsim.schemes.full_cascade import FullCascade
 from specsim.schemes.horizontal import HorizontalCascade
+from specsim.schemes.known import (
+    Acceptances,
+    Deferral,
+    DraftedAccepted,
+    FallbackRollback,
+    Known,
+)
 from specsim.schemes.oracle import OracleGamma
 from specsim.schemes.plain import PlainDecoding
-from specsim.schemes.speculative import SpecDec, SpeculativeDecoding
-from specsim.schemes.vertical import VerticalCascade, VerticalCascadeAtLeast
+from specsim.schemes.specdec import SpecDec
+from specsim.schemes.speculative import SpeculativeCascade, SpeculativeDecoding
+from specsim.schemes.vertical import VerticalCascade
 
-SCHEMES: dict[str, type] = {
+__all__ = [
+    "SCHEMES",
+    "Acceptances",
+    "AdaptiveEstimate",
+    "AdaptiveHeuristic",
+    "BeamSearch",
+    "BigLittle",
+    "Deferral",
+    "DraftedAccepted",
+    "FallbackRollback",
+    "FullCascade",
+    "HorizontalCascade",
+    "Known",
+    "OracleGamma",
+    "PlainDecoding",
+    "Scheme",
+    "SequenceCascade",
+    "SpecDec",
+    "SpeculativeCascade",
+    "SpeculativeDecoding",
+    "TokenCascade",
+    "VerticalCascade",
+    "scheme_name",
+]
+
+SCHEMES: dict[str, type[Scheme]] = {
     "plain": PlainDecoding,
     "speculative": SpeculativeDecoding,
     "specdec": SpecDec,
     "oracle": OracleGamma,
     "bild": BigLittle,
-    "bild-joint": BigLittleJoint,
     "horizontal-cascade": HorizontalCascade,
     "vertical-cascade": VerticalCascade,
-    "vertical-cascade-at-least": VerticalCascadeAtLeast,
     "full-cascade": FullCascade,
     "token-cascade": TokenCascade,
     "sequence-cascade": SequenceCascade,
+    "speculative-cascade": SpeculativeCascade,
     "beam-search": BeamSearch,
     "adaptive-heuristic": AdaptiveHeuristic,
     "adaptive-estimate": AdaptiveEstimate,
 }
 
 
-def stationary_law(scheme: object) -> BlockLaw:
-    """The law of a block in a long run: ``law()``, or ``stationary_law()`` where state is carried.
-
-    Raises UnsupportedError, naming the scheme, where neither is known.
-    """
-    known = getattr(scheme, "stationary_law", None) or scheme.law  # type: ignore[attr-defined]
-    law: BlockLaw = known()
-    return law
+def scheme_name(scheme: Scheme | type[Scheme]) -> str:
+    """What commands call a scheme; the name of its class where it is not in the dict."""
+    kind = scheme if isinstance(scheme, type) else type(scheme)
+    names = (name for name, known in SCHEMES.items() if known is kind)
+    return next(names, kind.__name__)

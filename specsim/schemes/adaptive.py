@@ -1,225 +1,122 @@
-"""Adaptive gamma: the next block's gamma follows from what was accepted so far.
+"""Speculative decoding with an adaptive gamma (specsim.schemes.policies has the policies).
 
-State runs across blocks, so there is no single law of one block.  A policy says the rule and
-nothing else; replay and Monte Carlo take any policy, and a rule whose only state is gamma has an
-exact stationary law under independent blocks, by the Markov chain over gamma.
-
-The whole protocol (``GammaPolicy``): ``start()`` gives the state and gamma of a request's first
-block; ``next_gamma(state, accepted, gamma)`` the state and gamma of the block after one that
-drafted ``gamma`` tokens of which ``accepted`` stood.  gamma stays in 0..``gamma_max``.  A state is
-a tuple of numbers (maybe empty), equal states are equal futures, and ``next_gamma`` is elementwise:
-it takes numbers or arrays alike, so one call serves many requests.
+State runs across blocks, so there is no single law of one block.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
 from specsim.acceptance import Acceptance
-from specsim.checks import Floats, UnsupportedError, integer, number, probability
-from specsim.laws import BlockLaw, ProposalLaw, Run, verify
-from specsim.schemes import _fields
-
-State = tuple[Any, ...]
-
-
-class GammaPolicy(Protocol):
-    """How gamma follows from past acceptances; see the module's docstring."""
-
-    @property
-    def gamma_max(self) -> int: ...
-
-    def start(self) -> tuple[State, int]: ...
-
-    def next_gamma(self, state: State, accepted: Any, gamma: Any) -> tuple[State, Any]: ...
+from specsim.checks import UnsupportedError
+from specsim.laws import TARGET, BlockLaw, ProposalLaw, Run, verify
+from specsim.schemes.base import Scheme
+from specsim.schemes.fields import INTEGER, NAME, NUMBER, described, model_names, settle
+from specsim.schemes.known import Acceptances, Pair
+from specsim.schemes.policies import AdaptiveDraft, EstimateAlpha, GrowShrink, stationary_gamma
 
 
-@dataclass(frozen=True)
-class FixedGamma:
-    """The null policy: always the same gamma."""
+class _Adaptive(Scheme):
+    """Base: one draft model, and a policy that sets gamma."""
 
-    gamma: int
+    draft: str
+    gamma_max: int
 
     @property
-    def gamma_max(self) -> int:
-        return self.gamma
+    def pairs(self) -> tuple[Pair, ...]:
+        return ((self.draft, TARGET),)
 
-    def start(self) -> tuple[State, int]:
-        return (), self.gamma
-
-    def next_gamma(self, state: State, accepted: Any, gamma: Any) -> tuple[State, Any]:
-        return state, gamma
-
-
-@dataclass(frozen=True)
-class GrowShrink:
-    """The heuristic of transformers: gamma + 2 after a block accepted whole, else gamma - 1.
-
-    gamma_start : gamma of a request's first block, in 1..gamma_max
-    gamma_max : cap; transformers has none, a stationary law needs one
-    """
-
-    gamma_start: int = 20
-    gamma_max: int = 64
-
-    def __post_init__(self) -> None:
-        gamma_max = integer("gamma_max", self.gamma_max, low=1)
-        gamma_start = integer("gamma_start", self.gamma_start, low=1, high=gamma_max)
-        _fields.settle(self, gamma_start=gamma_start, gamma_max=gamma_max)
-
-    def start(self) -> tuple[State, int]:
-        return (), self.gamma_start
-
-    def next_gamma(self, state: State, accepted: Any, gamma: Any) -> tuple[State, Any]:
-        grown, shrunk = np.minimum(gamma + 2, self.gamma_max), np.maximum(gamma - 1, 1)
-        return state, np.where(np.equal(accepted, gamma), grown, shrunk)[()]
-
-
-@dataclass(frozen=True)
-class EstimateAlpha:
-    """The best gamma for alpha as estimated from all blocks so far; at least 1, to keep learning.
-
-    alpha = (weight prior + accepted) / (weight + tested), where a block tests the tokens that it
-    accepts and the one that it rejects; gamma maximises
-    (1 + alpha + ... + alpha^gamma) / (1 + gamma c) (Leviathan23 Thm 3.8), ties to the smaller.
-
-    c : cost of one draft run in target runs, >= 0
-    prior : alpha before anything was seen
-    weight : how many tested tokens the prior is worth, > 0
-    gamma_max : cap, >= 1
-    """
-
-    c: float
-    prior: float = 0.7
-    weight: float = 4.0
-    gamma_max: int = 64
-
-    def __post_init__(self) -> None:
-        _fields.settle(
-            self,
-            c=number("c", self.c, low=0.0),
-            prior=probability("prior", self.prior),
-            weight=number("weight", self.weight, low=np.finfo(float).tiny),
-            gamma_max=integer("gamma_max", self.gamma_max, low=1),
+    def law(self, known: Any) -> BlockLaw:
+        raise UnsupportedError(
+            f"{type(self).__name__} carries state across blocks and has no law of one block: "
+            "use its policy() with replay or Monte Carlo"
         )
 
-    def start(self) -> tuple[State, int]:
-        return (0, 0), int(self._best(np.float64(self.prior)))
+    def stationary_law(self, known: Any) -> BlockLaw:
+        return self.law(known)
 
-    def next_gamma(self, state: State, accepted: Any, gamma: Any) -> tuple[State, Any]:
-        seen, tested = state
-        seen, tested = seen + accepted, tested + np.minimum(accepted + 1, gamma)
-        alpha = (self.weight * self.prior + seen) / (self.weight + tested)
-        return (seen, tested), self._best(alpha)
+    def source(self, known: Any) -> AdaptiveDraft:
+        return AdaptiveDraft(self.policy(), self._acceptance(known), self.draft)
 
-    def _best(self, alpha: Any) -> Any:
-        gammas = np.arange(1, self.gamma_max + 1)
-        tokens = 1 + np.cumsum(np.power(np.asarray(alpha)[..., None], gammas), axis=-1)
-        return np.argmax(tokens / (1 + gammas * self.c), axis=-1) + 1
+    def _acceptance(self, known: Any) -> Acceptance:
+        return Acceptances.of(known).by_pair(self.pairs)[self.draft, TARGET]
+
+    def row_fields(self) -> dict[str, Any]:
+        return {"drafters": self.draft, "gamma": f"1..{self.gamma_max}"}
 
 
 @dataclass(frozen=True)
-class AdaptiveHeuristic:
-    """Speculative decoding under the +2/-1 heuristic of transformers.
+class AdaptiveHeuristic(_Adaptive):
+    """Speculative decoding under the +2/-1 heuristic of transformers."""
 
-    acceptance : of the drafter's tokens by the target
-    gamma_start : gamma of a request's first block, in 1..gamma_max
-    gamma_max : cap on gamma
-    drafter : name of the draft model, whose runs the cost prices
-    """
+    example: ClassVar[str] = "--alpha 0.8 --c 0.05"
 
-    acceptance: Acceptance
-    gamma_start: int = 20
-    gamma_max: int = 64
-    drafter: str = "draft"
+    gamma_start: int = described(
+        "gamma of a request's first block, in 1..gamma_max.", INTEGER, default=20
+    )
+    gamma_max: int = described("Cap on gamma.", INTEGER, default=64)
+    draft: str = described(
+        "Name of the draft model, whose runs the cost prices.", NAME, default="draft"
+    )
 
     def __post_init__(self) -> None:
-        _fields.acceptance("acceptance", self.acceptance)
-        _fields.drafters("drafter", (self.drafter,))
+        model_names("draft", (self.draft,))
         policy = self.policy()
-        _fields.settle(self, gamma_start=policy.gamma_start, gamma_max=policy.gamma_max)
+        settle(self, gamma_start=policy.gamma_start, gamma_max=policy.gamma_max)
 
     def policy(self) -> GrowShrink:
         return GrowShrink(self.gamma_start, self.gamma_max)
 
-    def law(self) -> BlockLaw:
-        raise UnsupportedError(_NO_LAW.format("AdaptiveHeuristic", "stationary_law() or "))
-
-    def stationary_law(self) -> BlockLaw:
+    def stationary_law(self, known: Any) -> BlockLaw:
         """The law of a block picked at random from a long run, when blocks accept independently.
 
         Exact for long-run ratios.  Neighbouring blocks are dependent, so nothing about a finite
         generation follows from it.
         """
-        weight = stationary_gamma(self.policy(), self.acceptance.survival(self.gamma_max))
+        acceptance = self._acceptance(known)
+        weight = stationary_gamma(self.policy(), acceptance.survival(self.gamma_max))
         gammas = np.flatnonzero(weight)
         proposal = ProposalLaw(
             probability=weight[gammas],
             lengths=gammas[:, None],
-            producers=(self.drafter,),
-            runs={Run(self.drafter, 1): gammas.astype(np.float64)},
+            producers=(self.draft,),
+            runs={Run(self.draft, 1): gammas.astype(np.float64)},
         )
-        return verify(proposal, {self.drafter: self.acceptance})
+        return verify(proposal, {self.draft: acceptance})
+
+    @property
+    def label(self) -> str:
+        return f"{self.draft} {self.gamma_start}, grown and shrunk up to {self.gamma_max}"
 
 
 @dataclass(frozen=True)
-class AdaptiveEstimate:
-    """Speculative decoding at the best gamma for alpha as estimated on the way.
+class AdaptiveEstimate(_Adaptive):
+    """Speculative decoding at the best gamma for alpha as estimated on the way."""
 
-    acceptance : of the drafter's tokens by the target
-    c : what the policy takes a draft run to cost, in target runs, >= 0
-    prior : alpha before anything was seen
-    weight : how many tested tokens the prior is worth, > 0
-    gamma_max : cap on gamma, >= 1
-    drafter : name of the draft model, whose runs the cost prices
-    """
+    example: ClassVar[str] = "--alpha 0.8 --c 0.05"
 
-    acceptance: Acceptance
-    c: float
-    prior: float = 0.7
-    weight: float = 4.0
-    gamma_max: int = 64
-    drafter: str = "draft"
+    c: float = described("Cost of a draft run in target runs, also to the policy.", NUMBER)
+    prior: float = described("alpha before anything was seen.", NUMBER, default=0.7)
+    weight: float = described(
+        "How many tested tokens the prior is worth, > 0.", NUMBER, default=4.0
+    )
+    gamma_max: int = described("Cap on gamma, >= 1.", INTEGER, default=64)
+    draft: str = described(
+        "Name of the draft model, whose runs the cost prices.", NAME, default="draft"
+    )
 
     def __post_init__(self) -> None:
-        _fields.acceptance("acceptance", self.acceptance)
-        _fields.drafters("drafter", (self.drafter,))
+        model_names("draft", (self.draft,))
         policy = self.policy()
-        _fields.settle(self, c=policy.c, prior=policy.prior, weight=policy.weight)
-        _fields.settle(self, gamma_max=policy.gamma_max)
+        settle(self, c=policy.c, prior=policy.prior, weight=policy.weight)
+        settle(self, gamma_max=policy.gamma_max)
 
     def policy(self) -> EstimateAlpha:
         return EstimateAlpha(self.c, self.prior, self.weight, self.gamma_max)
 
-    def law(self) -> BlockLaw:
-        raise UnsupportedError(_NO_LAW.format("AdaptiveEstimate", ""))
-
-
-_NO_LAW = (
-    "{} carries state across blocks and has no law of one block: "
-    "use {}its policy() with replay or monte_carlo"
-)
-
-
-def stationary_gamma(policy: GrowShrink, survival: Floats) -> Floats:
-    """Long-run share of blocks at each gamma, shape (gamma_max + 1,).
-
-    A block at gamma is accepted whole with probability S_gamma; the chain has one recurrent
-    class, because every state can reach the lowest gamma that may fail.
-    """
-    size = policy.gamma_max
-    gammas = np.arange(1, size + 1)
-    whole_blocks = survival[1:]
-    step = np.zeros((size, size))
-    for accepted, chance in ((gammas, whole_blocks), (np.zeros_like(gammas), 1 - whole_blocks)):
-        _, following = policy.next_gamma((), accepted, gammas)
-        np.add.at(step, (gammas - 1, following - 1), chance)
-    # pi (step - 1) = 0 with one redundant equation replaced by the total.
-    system = step.T - np.eye(size)
-    system[-1] = 1.0
-    share = np.linalg.solve(system, np.append(np.zeros(size - 1), 1.0))
-    share = np.maximum(share, 0.0)  # rounding leaves -1e-17 where the chain never is
-    return np.append(0.0, share / share.sum())
+    @property
+    def label(self) -> str:
+        return f"{self.draft}, the best gamma up to {self.gamma_max} by estimate"

@@ -3,61 +3,80 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from specsim.acceptance import Acceptance
 from specsim.checks import integer
-from specsim.laws import TARGET, BlockLaw, Run, draft, verify
-from specsim.schemes import _fields
+from specsim.laws import TARGET, BlockLaw, Run, verify
+from specsim.laws import draft as drafted
+from specsim.schemes.base import Scheme
+from specsim.schemes.fields import INTEGER, NAME, described, model_names, settle
+from specsim.schemes.known import Acceptances, Pair
 
 
 @dataclass(frozen=True)
-class BeamSearch:
+class BeamSearch(Scheme):
     """The drafter's wider beam runs ahead for gamma steps; the target scores all of it in one run.
 
     A step stands while the target's w best continuations are among the drafter's u, and the
     result is plain beam search by the target.  N is in steps of the search: every beam grows by N
-    tokens.  The target scores w + u gamma positions, the drafter u at each step.
-
-    acceptance : of a step, given that those before it stood
-    gamma : steps that the drafter runs ahead, >= 0; 0 is plain beam search
-    beam : w, the beam width, >= 1
-    draft_beam : u, the drafter's beam width, >= w
-    drafter : name of the draft model, whose runs the cost prices
+    tokens.  The target scores w + u gamma positions, the drafter u at each step.  alpha is the
+    acceptance of a step, given that those before it stood.
     """
 
-    acceptance: Acceptance
-    gamma: int
-    beam: int
-    draft_beam: int
-    drafter: str = "draft"
+    example: ClassVar[str] = "--alpha 0.7 --gamma 4 --beams 4 --draft-beam 8 --c 0.05"
+
+    gamma: int = described(
+        "Steps that the drafter runs ahead, >= 0; 0 is plain beam search.", INTEGER
+    )
+    beams: int = described("w, the beam width, >= 1.", INTEGER)
+    draft_beam: int = described("u, the drafter's beam width, >= w.", INTEGER)
+    draft: str = described(
+        "Name of the draft model, whose runs the cost prices.", NAME, default="draft"
+    )
 
     def __post_init__(self) -> None:
-        _fields.acceptance("acceptance", self.acceptance)
-        _fields.drafters("drafter", (self.drafter,))
-        beam = integer("beam", self.beam, low=1)
-        _fields.settle(
+        model_names("draft", (self.draft,))
+        beams = integer("beams", self.beams, low=1)
+        settle(
             self,
             gamma=integer("gamma", self.gamma),
-            beam=beam,
-            draft_beam=integer("draft_beam", self.draft_beam, low=beam),
+            beams=beams,
+            draft_beam=integer("draft_beam", self.draft_beam, low=beams),
         )
 
-    def law(self) -> BlockLaw:
-        block = verify(draft(self.drafter, self.gamma), {self.drafter: self.acceptance})
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return ((self.draft, TARGET),)
+
+    def law(self, known: Any) -> BlockLaw:
+        acceptance = Acceptances.of(known).by_pair(self.pairs)[self.draft, TARGET]
+        block = verify(drafted(self.draft, self.gamma), {self.draft: acceptance})
         always = np.ones_like(block.probability)
         return BlockLaw(
             block.probability,
             block.tokens,
             {
-                Run(self.drafter, self.draft_beam): self.gamma * always,
-                Run(TARGET, self.beam + self.draft_beam * self.gamma): always,
+                Run(self.draft, self.draft_beam): self.gamma * always,
+                Run(TARGET, self.beams + self.draft_beam * self.gamma): always,
             },
         )
 
-    def plain(self) -> BlockLaw:
-        """Plain beam search by the target, which a speedup is measured against."""
+    def baseline(self) -> BlockLaw:
+        """Plain beam search by the target."""
         return BlockLaw(
-            np.ones(1), np.ones(1, dtype=np.int64), {Run(TARGET, self.beam): np.ones(1)}
+            np.ones(1), np.ones(1, dtype=np.int64), {Run(TARGET, self.beams): np.ones(1)}
         )
+
+    @property
+    def label(self) -> str:
+        return f"{self.beams} beams, {self.draft} {self.gamma} steps of {self.draft_beam}"
+
+    def row_fields(self) -> dict[str, Any]:
+        return {
+            "drafters": self.draft,
+            "gamma": self.gamma,
+            "beams": self.beams,
+            "draft_beam": self.draft_beam,
+        }

@@ -9,16 +9,20 @@ positions.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from specsim.acceptance import ConstantAcceptance
-from specsim.checks import Floats, InvalidArgumentError, integer, numbers, probability
+from specsim.checks import Floats, InvalidArgumentError, integer, number, probability
 from specsim.laws import TARGET, BlockLaw, ProposalLaw, Run, verify
-from specsim.schemes import _fields
+from specsim.schemes.base import Scheme
+from specsim.schemes.fields import INTEGER, NAME, SWITCH, described, model_names, settle
+from specsim.schemes.known import DraftedAccepted, FallbackRollback, Known, Pair
 
 WINDOW = 10  # the paper's longest draft
 
@@ -54,91 +58,119 @@ def _small_runs(drafted: npt.NDArray[np.int64], window: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class BigLittle:
-    """BiLD with fallback and rollback independent of one another and of the position.
+class BigLittle(Scheme):
+    """BiLD; its law takes chances of fallback and rollback, or a table of what was counted.
 
-    With f = fallback, r = rollback, u = 1 - f, s = 1 - r, W = window:
+    With f = fallback and r = rollback independent of one another and of the position, u = 1 - f,
+    s = 1 - r, W = window:
     E[N] = (1 - E[s^(J+1)]) / r = sum_{i=0..W} (s u)^i, since the first i drafted tokens are there
     and stand with probability (s u)^i; and (1 - u^W) / f small runs per block.
 
-    fallback : probability that the small model gives way at a step, in [0, 1]
-    rollback : probability that a drafted token is replaced, given that those before stand
-    window : most drafted tokens per block, >= 0; 0 is plain decoding
-    drafter : name of the small model, whose runs the cost prices
-    rescore : whether a rollback costs a second target run, on one token, that emits nothing new
-        (the authors' code re-scores the replaced position; their Algorithm 1 does not)
+    The thresholds are the decoder's; how often they are met is what the law must know.
     """
 
-    fallback: float
-    rollback: float
-    window: int = WINDOW
-    drafter: str = "small"
-    rescore: bool = False
+    example: ClassVar[str] = "--fallback 0.2 --rollback 0.05 --c 0.1"
+    knows: ClassVar[tuple[type[Known], ...]] = (FallbackRollback, DraftedAccepted)
+
+    window: int = described(
+        "Most drafted tokens per block, >= 0; 0 is plain decoding.", INTEGER, default=WINDOW
+    )
+    draft: str = described(
+        "Name of the small model, whose runs the cost prices.", NAME, default="small"
+    )
+    rescore: bool = described(
+        "Whether a rollback costs a second target run, on one token, that emits nothing new (the "
+        "authors' code re-scores the replaced position; their Algorithm 1 does not).",
+        SWITCH,
+        default=False,
+    )
+    fallback_threshold: float = described(
+        "The small model goes on while its top probability is at least this, in [0, 1]; 0 never "
+        "falls back before the window is full.",
+        default=0.4,
+    )
+    rollback_threshold: float = described(
+        "A drafted token stands if -log p of it by the target is at most this, in nats, >= 0; "
+        "infinity never rolls back.",
+        default=2.0,
+    )
 
     def __post_init__(self) -> None:
-        _fields.drafters("drafter", (self.drafter,))
-        _fields.settle(
+        model_names("draft", (self.draft,))
+        settle(
             self,
-            fallback=probability("fallback", self.fallback),
-            rollback=probability("rollback", self.rollback),
             window=integer("window", self.window),
+            fallback_threshold=probability("fallback_threshold", self.fallback_threshold),
         )
+        if self.rollback_threshold != math.inf:
+            threshold = number("rollback_threshold", self.rollback_threshold, low=0.0)
+            settle(self, rollback_threshold=threshold)
 
-    def law(self) -> BlockLaw:
-        return _with_rescoring(self._block()) if self.rescore else self._block()
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return ((self.draft, TARGET),)
 
-    def fractions(self) -> Fractions:
-        return _fractions(self._block())
+    def law(self, known: FallbackRollback | DraftedAccepted) -> BlockLaw:
+        block = self._block(known)
+        if not self.rescore:
+            return block
+        again = Run(TARGET, 1)
+        runs = {**block.runs, again: block.runs.get(again, 0.0) + _rolled_back(block)}
+        return BlockLaw(block.probability, block.tokens, runs)
 
-    def _block(self) -> BlockLaw:
-        proposal = draft_until_fallback(self.drafter, self.fallback, self.window)
-        return verify(proposal, {self.drafter: ConstantAcceptance(1 - self.rollback)})
+    @classmethod
+    def implied_by(cls, known: Any) -> Mapping[str, Any]:
+        """A table has one row for each length of a draft, so it tells the window."""
+        return {"window": known.window} if isinstance(known, DraftedAccepted) else {}
 
+    def fractions(self, known: FallbackRollback | DraftedAccepted) -> Fractions:
+        """How often the small model gives way and is overruled, per emitted token."""
+        block = self._block(known)
+        rollbacks = float(block.probability @ _rolled_back(block))
+        return Fractions(1 / block.tokens_per_call, rollbacks / block.tokens_per_call)
 
-@dataclass(frozen=True)
-class BigLittleJoint:
-    """BiLD as it was measured: how often j tokens were drafted and the first m of them stood.
+    def _block(self, known: FallbackRollback | DraftedAccepted) -> BlockLaw:
+        """Without rescoring."""
+        if isinstance(known, DraftedAccepted):
+            return self._counted(known)
+        proposal = draft_until_fallback(self.draft, known.fallback, self.window)
+        return verify(proposal, {self.draft: ConstantAcceptance(1 - known.rollback)})
 
-    Low confidence predicts rejection, so fallback and rollback depend on one another; this table
-    holds any dependence.  Counts serve as well as probabilities.
-
-    table : row j = 0..W for j drafted tokens, with entries m = 0..j: its weight, >= 0; the
-        window W is the number of rows less one
-    drafter : name of the small model, whose runs the cost prices
-    rescore : whether a rollback costs a second target run (see BigLittle)
-    """
-
-    table: tuple[tuple[float, ...], ...]
-    drafter: str = "small"
-    rescore: bool = False
-
-    def __post_init__(self) -> None:
-        _fields.drafters("drafter", (self.drafter,))
-        rows = tuple(
-            tuple(np.atleast_1d(numbers("table", row, low=0.0)).tolist()) for row in self.table
-        )
-        for drafted, row in enumerate(rows):
-            _fields.same_size(f"table row {drafted}", row, drafted + 1, "one for each m = 0..j")
-        if not sum(map(sum, rows)) > 0:
-            raise InvalidArgumentError("table must have a weight > 0, all are zero")
-        _fields.settle(self, table=rows)
-
-    def law(self) -> BlockLaw:
-        return _with_rescoring(self._block()) if self.rescore else self._block()
-
-    def fractions(self) -> Fractions:
-        return _fractions(self._block())
-
-    def _block(self) -> BlockLaw:
-        window = len(self.table) - 1
-        weight = np.concatenate([np.array(row) for row in self.table])
-        drafted, accepted = np.tril_indices(window + 1)
+    def _counted(self, known: DraftedAccepted) -> BlockLaw:
+        if known.window != self.window:
+            raise InvalidArgumentError(
+                f"table must have window + 1 = {self.window + 1} rows, got {known.window + 1}: "
+                f"was it counted with the window {known.window}?"
+            )
+        weight = np.concatenate([np.array(row) for row in known.table])
+        drafted, accepted = np.tril_indices(self.window + 1)
         kept = weight > 0
         weight, drafted, accepted = weight[kept], drafted[kept], accepted[kept]
-        runs = {Run(self.drafter, 1): _small_runs(drafted, window)}
+        runs = {Run(self.draft, 1): _small_runs(drafted, self.window)}
         for length in np.unique(drafted).tolist():
             runs[Run(TARGET, length + 1)] = (drafted == length).astype(np.float64)
         return BlockLaw(weight / weight.sum(), accepted + 1, runs)
+
+    @property
+    def label(self) -> str:
+        rollback = (
+            "no rollback"
+            if self.rollback_threshold == math.inf
+            else f"rollback {self.rollback_threshold:g}"
+        )
+        rescored = ", rescored" if self.rescore else ""
+        return (
+            f"{self.draft} up to {self.window}, fallback {self.fallback_threshold:g}, "
+            f"{rollback}{rescored}"
+        )
+
+    def row_fields(self) -> dict[str, Any]:
+        return {
+            "drafters": self.draft,
+            "gamma": self.window,
+            "fallback_threshold": self.fallback_threshold,
+            "rollback_threshold": self.rollback_threshold,
+        }
 
 
 def _rolled_back(block: BlockLaw) -> Floats:
@@ -148,14 +180,3 @@ def _rolled_back(block: BlockLaw) -> Floats:
         if run.model == TARGET:
             read += run.positions * count
     return (block.tokens < read).astype(np.float64)
-
-
-def _with_rescoring(block: BlockLaw) -> BlockLaw:
-    again = Run(TARGET, 1)
-    runs = {**block.runs, again: block.runs.get(again, 0.0) + _rolled_back(block)}
-    return BlockLaw(block.probability, block.tokens, runs)
-
-
-def _fractions(block: BlockLaw) -> Fractions:
-    rollbacks = float(block.probability @ _rolled_back(block))
-    return Fractions(1 / block.tokens_per_call, rollbacks / block.tokens_per_call)

@@ -1,85 +1,140 @@
 """Sequential cascades (Narasimhan24): the small model writes, and defers now and then.
 
-The cost laws given how often the small model defers; which rule decides, and what it does to
-quality, is in specsim.rules.
+The laws are of the cost, given how often the small model defers; which rule decides, and what it
+does to quality, is in specsim.rules.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from specsim.acceptance import ConstantAcceptance
-from specsim.checks import integer, probability
+from specsim.checks import InvalidArgumentError, integer
 from specsim.laws import TARGET, BlockLaw, Run, verify
-from specsim.schemes import _fields
+from specsim.schemes.base import Scheme, rule_fields, rule_label
 from specsim.schemes.bild import draft_until_fallback
+from specsim.schemes.fields import INTEGER, NAME, described, model_names, settle
+from specsim.schemes.known import Deferral, Known, Pair
+
+if TYPE_CHECKING:
+    from specsim.rules import DraftDeferralRule
 
 CAP = 10  # Narasimhan24 E.1
+# Of the log probabilities of a response's tokens.
+Confidence = Literal["sum", "mean"]
+
+
+class _Cascade(Scheme):
+    """Base: one small model, and how often it defers."""
+
+    knows: ClassVar[tuple[type[Known], ...]] = (Deferral,)
+    draft: str
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return ((self.draft, TARGET),)
+
+
+def _chow() -> DraftDeferralRule:
+    from specsim.rules import Chow
+
+    return Chow(0.6, decide_on="unscaled")
 
 
 @dataclass(frozen=True)
-class TokenCascade:
+class TokenCascade(_Cascade):
     """Token-level cascade (Narasimhan24 Algorithm 2) by a rule that looks at q only.
 
     A block is up to and including a target run: the small model writes J tokens, the target reads
     the J + 1 that it has not seen and writes the next one; nothing is ever taken back.  The step
     at which the small model defers is a small run without a token.  With d = deferral, u = 1 - d:
     E[N] = 1 + u (1 - u^cap) / d.
-
-    deferral : probability that the small model defers at a token, in [0, 1]
-    cap : most tokens that the small model writes before the target is called anyway, >= 0
-    drafter : name of the small model, whose runs the cost prices
     """
 
-    deferral: float
-    cap: int = CAP
-    drafter: str = "small"
+    example: ClassVar[str] = "--deferral 0.3 --c 0.1"
+
+    cap: int = described(
+        "Most tokens that the small model writes before the target is called anyway, >= 0.",
+        INTEGER,
+        default=CAP,
+    )
+    draft: str = described(
+        "Name of the small model, whose runs the cost prices.", NAME, default="small"
+    )
+    rule: DraftDeferralRule = described(
+        "When the small model defers, in specsim.rules.", default_factory=_chow
+    )
 
     def __post_init__(self) -> None:
-        _fields.drafters("drafter", (self.drafter,))
-        _fields.settle(
-            self, deferral=probability("deferral", self.deferral), cap=integer("cap", self.cap)
-        )
+        model_names("draft", (self.draft,))
+        settle(self, cap=integer("cap", self.cap))
 
-    def law(self) -> BlockLaw:
-        proposal = draft_until_fallback(self.drafter, self.deferral, self.cap)
-        return verify(proposal, {self.drafter: ConstantAcceptance(1.0)})
+    def law(self, known: Any) -> BlockLaw:
+        proposal = draft_until_fallback(self.draft, Deferral.of(known).deferral, self.cap)
+        return verify(proposal, {self.draft: ConstantAcceptance(1.0)})
+
+    @property
+    def label(self) -> str:
+        return f"{self.draft} up to {self.cap}, {rule_label(self.rule)}"
+
+    def row_fields(self) -> dict[str, Any]:
+        return {"drafters": self.draft, "gamma": self.cap, **rule_fields(self.rule)}
 
 
 @dataclass(frozen=True)
-class SequenceCascade:
+class SequenceCascade(_Cascade):
     """Sequence-level cascade (Narasimhan24 eq. 1): the whole response is deferred or kept.
 
-    A block is one response: the small model writes it, and with probability d the target writes
-    it again by plain decoding.  Speed = 1 / (c + d).  A block holds length or no target runs, and
-    is charged one overhead, not one for each of its steps.
-
-    deferral : d, probability that a response is deferred, in [0, 1]
-    length : tokens of a response, the same from either model, >= 1
-    drafter : name of the small model, whose runs the cost prices
+    A block is one response: the small model writes it, and with probability d = deferral the
+    target writes it again by plain decoding.  Speed = 1 / (c + d).  A block holds length or no
+    target runs, and is charged one overhead, not one for each of its steps.
     """
 
-    deferral: float
-    length: int = 1
-    drafter: str = "small"
+    example: ClassVar[str] = "--deferral 0.3 --length 64 --c 0.1"
+
+    length: int = described(
+        "Tokens of a response, the same from either model, >= 1.", INTEGER, default=1
+    )
+    draft: str = described(
+        "Name of the small model, whose runs the cost prices.", NAME, default="small"
+    )
+    confidence: Confidence = described(
+        "Confidence in a response: the sum of its tokens' log q (eq. 1), or the mean, which does "
+        "not punish length.",
+        default="mean",
+    )
+    threshold: float = described(
+        "A response is kept where the confidence is at least this, in nats.", default=-1.0
+    )
 
     def __post_init__(self) -> None:
-        _fields.drafters("drafter", (self.drafter,))
-        _fields.settle(
-            self,
-            deferral=probability("deferral", self.deferral),
-            length=integer("length", self.length, low=1),
-        )
+        model_names("draft", (self.draft,))
+        settle(self, length=integer("length", self.length, low=1))
+        if self.confidence not in get_args(Confidence):
+            raise InvalidArgumentError(
+                f"confidence must be one of {', '.join(get_args(Confidence))}, "
+                f"got {self.confidence!r}"
+            )
 
-    def law(self) -> BlockLaw:
+    def law(self, known: Any) -> BlockLaw:
+        deferral = Deferral.of(known).deferral
         tokens = np.array([self.length, self.length])
         return BlockLaw(
-            probability=np.array([1 - self.deferral, self.deferral]),
+            probability=np.array([1 - deferral, deferral]),
             tokens=tokens,
             runs={
-                Run(self.drafter, 1): tokens.astype(np.float64),
+                Run(self.draft, 1): tokens.astype(np.float64),
                 Run(TARGET, 1): np.array([0.0, self.length]),
             },
         )
+
+    @property
+    def label(self) -> str:
+        return f"{self.draft}, {self.confidence} log q >= {self.threshold:g}"
+
+    def row_fields(self) -> dict[str, Any]:
+        rule = f"{self.confidence} log q"
+        return {"drafters": self.draft, "rule": rule, "threshold": self.threshold}

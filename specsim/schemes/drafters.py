@@ -14,10 +14,10 @@ from specsim.checks import InvalidArgumentError, integer
 
 
 @dataclass(frozen=True)
-class ModelDrafter:
-    """A model that drafts token by token.
+class _Single:
+    """One model or other source of tokens.
 
-    name : of the model
+    name : of the model, or of what drafts without one
     tokens : most tokens of a proposal, >= 0
     """
 
@@ -27,50 +27,32 @@ class ModelDrafter:
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", integer("tokens", self.tokens))
 
-
-@dataclass(frozen=True)
-class NgramDrafter:
-    """Counts that draft token by token without a model.
-
-    name : ``unigram`` or ``bigram``
-    tokens : most tokens of a proposal, >= 0
-    """
-
-    name: str
-    tokens: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tokens", integer("tokens", self.tokens))
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.tokens}"
 
 
 @dataclass(frozen=True)
-class CopyDrafter:
+class ModelDrafter(_Single):
+    """A model that drafts token by token."""
+
+
+@dataclass(frozen=True)
+class NgramDrafter(_Single):
+    """Counts that draft token by token without a model: ``unigram`` or ``bigram``."""
+
+
+@dataclass(frozen=True)
+class CopyDrafter(_Single):
     """Copies from the context: all tokens of a proposal from one look-up, without a model.
 
-    name : ``copy`` (prompt lookup) or ``max-gram`` (Chen23)
-    tokens : most tokens of a proposal, >= 0
+    ``copy`` (prompt lookup) or ``max-gram`` (Chen23).
     """
-
-    name: str
-    tokens: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tokens", integer("tokens", self.tokens))
 
 
 @dataclass(frozen=True)
-class MaskDrafter:
-    """A model that fills in masks: all tokens of a proposal from one run (Xia22).
-
-    name : of the model
-    tokens : most tokens of a proposal, >= 0
-    """
-
-    name: str
-    tokens: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tokens", integer("tokens", self.tokens))
+class MaskDrafter(_Single):
+    """A model that fills in masks: all tokens of a proposal from one run (Xia22)."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +80,11 @@ class VerticalDrafter:
             if value is not None:
                 object.__setattr__(self, name, integer(name, value))
 
+    @property
+    def label(self) -> str:
+        many = f"{self.steps} steps" if self.steps is not None else f">= {self.at_least}"
+        return f"{self.name} reviews {_grouped(self.inner)}, {many}"
+
 
 @dataclass(frozen=True)
 class HorizontalDrafter:
@@ -108,6 +95,31 @@ class HorizontalDrafter:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
 
+    @property
+    def label(self) -> str:
+        return ", ".join(_grouped(part) for part in self.parts)
+
 
 SingleDrafter = ModelDrafter | NgramDrafter | CopyDrafter | MaskDrafter
 Drafter = SingleDrafter | VerticalDrafter | HorizontalDrafter
+
+# Drafters without a model, by the names that are reserved for them.
+_RESERVED: dict[str, type[SingleDrafter]] = {
+    "unigram": NgramDrafter,
+    "bigram": NgramDrafter,
+    "copy": CopyDrafter,
+    "max-gram": CopyDrafter,
+}
+
+
+def single_drafter(name: str, tokens: int, one_run: bool = False) -> SingleDrafter:
+    """The drafter of a name: without a model where the name is reserved, else a model.
+
+    one_run : whether the model drafts all tokens in one run
+    """
+    return _RESERVED.get(name, MaskDrafter if one_run else ModelDrafter)(name, tokens)
+
+
+def _grouped(drafter: Drafter) -> str:
+    """Its label, in brackets where it is of several words."""
+    return f"({drafter.label})" if "," in drafter.label else drafter.label

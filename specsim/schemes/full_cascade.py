@@ -12,15 +12,18 @@ SWI = tokens / sum_i c_i calls_i, with c = 1 for the target, is the stationary s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from specsim.acceptance import Acceptance
 from specsim.checks import integer
-from specsim.laws import TARGET, BlockLaw, ProposalLaw, concatenate, draft, propose_at_least, verify
-from specsim.schemes import _fields
+from specsim.laws import TARGET
+from specsim.schemes.base import DraftingScheme
+from specsim.schemes.drafters import CopyDrafter, Drafter, HorizontalDrafter, VerticalDrafter
+from specsim.schemes.fields import NAMES, ROWS, described, model_names, same_size, settle
+from specsim.schemes.known import Pair
 
 
 @dataclass(frozen=True)
-class FullCascade:
+class FullCascade(DraftingScheme):
     """The triangular matrix of lengths, row by reviewer and column by drafter.
 
     With drafters d_1..d_n, row 0 is the target's: its entries are the shares of d_1..d_n.  Row i
@@ -28,50 +31,68 @@ class FullCascade:
     of two neural drafters and Max-Gram are lengths[0][0], lengths[0][1] and lengths[1][0]; the
     last entry of each row is Max-Gram's (10 in the paper, where it serves).
 
-    drafters : model names d_1..d_n, best first, the copying one last
-    lengths : n rows of n, n - 1, ..., 1 tokens, >= 0: at least so many from a neural drafter,
-        exactly so many from the last one; a first row of zeros is plain decoding
-    acceptances : in the same shape: of that drafter's tokens by that row's reviewer, read at the
-        position in the reviewer's block.  Lenience between drafters changes rows 1 and on, and
-        through d_i's emitted tokens the rows above too.
+    Acceptances are in the same order: of each drafter's tokens by that row's reviewer, read at
+    the position in the reviewer's block.  Lenience between drafters changes rows 1 and on, and
+    through d_i's emitted tokens the rows above too.
     """
 
-    drafters: tuple[str, ...]
-    lengths: tuple[tuple[int, ...], ...]
-    acceptances: tuple[tuple[Acceptance, ...], ...]
+    example: ClassVar[str] = (
+        "--drafters base,small,copy --lengths 5,3,10/3,10/10 "
+        "--alpha 0.73/0.65/0.2/0.8/0.3/0.3 --cost base=0.02 --cost small=0.005 --c 0"
+    )
+
+    drafters: tuple[str, ...] = described(
+        "Model names d_1..d_n, best first, the copying one last.", NAMES
+    )
+    lengths: tuple[tuple[int, ...], ...] = described(
+        "n rows of n, n - 1, ..., 1 tokens, >= 0: at least so many from a neural drafter, exactly "
+        "so many from the last one; a first row of zeros is plain decoding.",
+        ROWS,
+    )
 
     def __post_init__(self) -> None:
-        names = _fields.drafters("drafters", self.drafters)
-        for name, table in (("lengths", self.lengths), ("acceptances", self.acceptances)):
-            _fields.same_size(name, table, len(names), "one row per reviewer")
-            for i, row in enumerate(table):
-                _fields.same_size(f"{name} row {i}", row, len(names) - i, "one per drafter below")
-        _fields.settle(
-            self,
-            drafters=names,
-            lengths=tuple(tuple(integer("lengths", n) for n in row) for row in self.lengths),
-            acceptances=tuple(
-                tuple(_fields.acceptance("acceptances", a) for a in row) for row in self.acceptances
-            ),
+        names = model_names("drafters", self.drafters)
+        same_size("lengths", self.lengths, len(names), "one row per reviewer")
+        for i, row in enumerate(self.lengths):
+            same_size(f"lengths row {i}", row, len(names) - i, "one per drafter below")
+        lengths = tuple(tuple(integer("lengths", n) for n in row) for row in self.lengths)
+        settle(self, drafters=names, lengths=lengths)
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Row by row, those of shares that are zero too."""
+        verifiers = (TARGET, *self.drafters[:-1])
+        return tuple(
+            (drafter, verifier)
+            for row, verifier in enumerate(verifiers)
+            for drafter in self.drafters[row:]
         )
 
-    def law(self) -> BlockLaw:
-        return self._block(0)
+    @property
+    def drafter(self) -> HorizontalDrafter:
+        return self._serving(0)
 
-    def _block(self, row: int) -> BlockLaw:
-        """One step of the reviewer of ``row``: the target for row 0, else the drafter row - 1."""
-        below = self.drafters[row:]
-        shares = [
-            self._share(row + i, length) for i, length in enumerate(self.lengths[row]) if length
+    def _serving(self, row: int) -> HorizontalDrafter:
+        """What proposes to the reviewer of a row: the target for row 0, else the drafter row - 1.
+
+        A neural drafter without a share is left out: it never runs.
+        """
+        *shares, last = self.lengths[row]
+        parts: list[Drafter] = [
+            VerticalDrafter(name, self._serving(drafter + 1), at_least=share)
+            for drafter, (name, share) in enumerate(
+                zip(self.drafters[row:-1], shares, strict=True), start=row
+            )
+            if share
         ]
-        return verify(
-            concatenate(shares or [draft(self.drafters[-1], 0)]),
-            dict(zip(below, self.acceptances[row], strict=True)),
-            verifier=self.drafters[row - 1] if row else TARGET,
-        )
+        return HorizontalDrafter((*parts, CopyDrafter(self.drafters[-1], last)))
 
-    def _share(self, drafter: int, length: int) -> ProposalLaw:
-        name = self.drafters[drafter]
-        if drafter == len(self.drafters) - 1:
-            return draft(name, length, runs_per_token=False)
-        return propose_at_least(self._block(drafter + 1), name, length)
+    @property
+    def label(self) -> str:
+        return f"{', '.join(self.drafters)}: {self._matrix()}"
+
+    def row_fields(self) -> dict[str, Any]:
+        return {"drafters": ", ".join(self.drafters), "gamma": self._matrix()}
+
+    def _matrix(self) -> str:
+        return " / ".join(" ".join(map(str, row)) for row in self.lengths)

@@ -3,42 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from specsim.acceptance import Acceptance
 from specsim.checks import integer
-from specsim.laws import BlockLaw, concatenate, draft, verify
-from specsim.schemes import _fields
+from specsim.schemes.base import DraftingScheme
+from specsim.schemes.drafters import HorizontalDrafter, single_drafter
+from specsim.schemes.fields import INTEGERS, NAMES, described, model_names, same_size, settle
 
 
 @dataclass(frozen=True)
-class HorizontalCascade:
+class HorizontalCascade(DraftingScheme):
     """Drafters one after the other, each token by token.
 
     EWIF = (sum_{i=0..n} prod_{j<=i} alpha_j) / (1 + sum_i c_i) (Chen23 Thm 4.1); the best
     allocation has the drafters in falling order of acceptance (see specsim.optimizers.allocation).
-
-    drafters : model names in the order of their positions
-    lengths : tokens of each drafter, >= 0; all zero is plain decoding
-    acceptances : of each drafter's tokens by the target, read at the position in the block
+    The acceptance of a drafter is read at the position in the block.
     """
 
-    drafters: tuple[str, ...]
-    lengths: tuple[int, ...]
-    acceptances: tuple[Acceptance, ...]
+    example: ClassVar[str] = (
+        "--drafters base,small --lengths 5,3 --alpha 0.73/0.65 "
+        "--cost base=0.022 --cost small=0.0068"
+    )
+
+    drafters: tuple[str, ...] = described(
+        "Model names in the order of their positions; unigram, bigram, copy and max-gram are "
+        "drafters without a model.",
+        NAMES,
+    )
+    lengths: tuple[int, ...] = described(
+        "Tokens of each drafter, >= 0; all zero is plain decoding.", INTEGERS
+    )
 
     def __post_init__(self) -> None:
-        names = _fields.drafters("drafters", self.drafters)
-        _fields.same_size("lengths", self.lengths, len(names), "one per drafter")
-        _fields.same_size("acceptances", self.acceptances, len(names), "one per drafter")
-        _fields.settle(
-            self,
-            drafters=names,
-            lengths=tuple(integer("lengths", length) for length in self.lengths),
-            acceptances=tuple(_fields.acceptance("acceptances", a) for a in self.acceptances),
-        )
+        names = model_names("drafters", self.drafters)
+        same_size("lengths", self.lengths, len(names), "one per drafter")
+        lengths = tuple(integer("lengths", length) for length in self.lengths)
+        settle(self, drafters=names, lengths=lengths)
 
-    def law(self) -> BlockLaw:
-        proposals = [draft(d, n) for d, n in zip(self.drafters, self.lengths, strict=True)]
-        return verify(
-            concatenate(proposals), dict(zip(self.drafters, self.acceptances, strict=True))
-        )
+    @property
+    def drafter(self) -> HorizontalDrafter:
+        pairs = zip(self.drafters, self.lengths, strict=True)
+        return HorizontalDrafter(tuple(single_drafter(name, tokens) for name, tokens in pairs))
+
+    def row_fields(self) -> dict[str, Any]:
+        return {"drafters": ", ".join(self.drafters), "gamma": ", ".join(map(str, self.lengths))}

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-import numpy as np
-
-from specsim.laws import TARGET, BlockLaw, Run
+from specsim.laws import BlockLaw
+from specsim.schemes.base import Scheme, plain_decoding
+from specsim.schemes.known import Known, Pair
 
 
 @dataclass(frozen=True)
-class PlainDecoding:
+class PlainDecoding(Scheme):
     """One target run on one token emits one token."""
 
-    def law(self) -> BlockLaw:
-        return BlockLaw(np.ones(1), np.ones(1, dtype=np.int64), {Run(TARGET, 1): np.ones(1)})
+    example: ClassVar[str] = ""
+    knows: ClassVar[tuple[type[Known], ...]] = ()
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return ()
+
+    def law(self, known: Any = None) -> BlockLaw:
+        return plain_decoding()
+
+    @property
+    def label(self) -> str:
+        return "plain decoding"
+
+    def row_fields(self) -> dict[str, Any]:
+        return {"drafters": ""}

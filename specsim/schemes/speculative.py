@@ -1,71 +1,96 @@
-"""Speculative decoding (Leviathan23 Algorithm 1) and its non-autoregressive form (Xia22)."""
+"""Speculative decoding (Leviathan23 Algorithm 1), and with a rule that changes what is emitted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from specsim.acceptance import Acceptance
+import numpy as np
+
 from specsim.checks import integer
-from specsim.laws import BlockLaw, draft, verify
-from specsim.schemes import _fields
+from specsim.laws import BlockLaw, Run
+from specsim.schemes.base import DraftingScheme, rule_fields, rule_label
+from specsim.schemes.drafters import SingleDrafter, single_drafter
+from specsim.schemes.fields import INTEGER, NAME, SWITCH, described, model_names, settle
+
+if TYPE_CHECKING:
+    from specsim.rules import Rule
 
 
 @dataclass(frozen=True)
-class SpeculativeDecoding:
+class SpeculativeDecoding(DraftingScheme):
     """One drafter proposes gamma tokens, the target reads them in one run.
 
     P(N = n) = S_{n-1} (1 - alpha_n) for n <= gamma and P(N = gamma + 1) = S_gamma;
     E[N] = sum_{i=0..gamma} S_i, which is (1 - alpha^(gamma+1)) / (1 - alpha) under i.i.d.
     acceptance (Leviathan23 eq. 1).  Lenience (A.4) changes the acceptance and nothing else.
 
-    acceptance : of the drafter's tokens by the target
-    gamma : draft tokens per target call, >= 0; 0 is plain decoding
-    drafter : name of the draft model, whose runs the cost prices
-    bonus : whether a block accepted whole earns one more token
-    one_run : whether one draft run yields all gamma tokens, instead of one run per token
+    Under a rule whose bonus token depends on the draft's distribution, a block accepted whole has
+    one more draft run (Narasimhan24 Algorithm 4).
     """
 
-    acceptance: Acceptance
-    gamma: int
-    drafter: str = "draft"
-    bonus: bool = True
-    one_run: bool = False
+    example: ClassVar[str] = "--alpha 0.8 --gamma 5 --c 0.05"
+
+    gamma: int = described("Draft tokens per target call, >= 0; 0 is plain decoding.", INTEGER)
+    draft: str = described(
+        "Name of the draft model, whose runs the cost prices; unigram, bigram, copy and max-gram "
+        "are drafters without a model.",
+        NAME,
+        default="draft",
+    )
+    bonus: bool = described(
+        "Whether a block accepted whole earns one more token.", SWITCH, default=True
+    )
+    one_run: bool = described(
+        "Whether one draft run yields all gamma tokens, instead of one run per token.",
+        SWITCH,
+        default=False,
+    )
+    rule: Rule | None = described(
+        "What drafts are verified against, in specsim.rules; None is lossless.", default=None
+    )
 
     def __post_init__(self) -> None:
-        _fields.acceptance("acceptance", self.acceptance)
-        _fields.drafters("drafter", (self.drafter,))
-        _fields.settle(self, gamma=integer("gamma", self.gamma))
+        model_names("draft", (self.draft,))
+        settle(self, gamma=integer("gamma", self.gamma))
 
-    def law(self) -> BlockLaw:
-        proposal = draft(self.drafter, self.gamma, runs_per_token=not self.one_run)
-        return verify(proposal, {self.drafter: self.acceptance}, bonus=self.bonus)
+    @property
+    def drafter(self) -> SingleDrafter:
+        return single_drafter(self.draft, self.gamma, self.one_run)
+
+    def law(self, known: Any) -> BlockLaw:
+        block = super().law(known)
+        if self.rule is None or not self.rule.bonus_needs_draft or not self.gamma:
+            return block
+        again, accepted_whole = Run(self.draft, 1), block.tokens == self.gamma + 1
+        runs = block.runs.get(again, 0.0) + accepted_whole.astype(np.float64)
+        return BlockLaw(block.probability, block.tokens, {**block.runs, again: runs})
+
+    @property
+    def label(self) -> str:
+        parts = [self.drafter.label]
+        parts += [rule_label(self.rule)] if self.rule else []
+        parts += [] if self.bonus else ["no bonus"]
+        return ", ".join(parts)
+
+    def row_fields(self) -> dict[str, Any]:
+        named = rule_fields(self.rule) if self.rule else {}
+        return {"drafters": self.draft, "gamma": self.gamma, **named}
+
+
+def _opt() -> Rule:
+    from specsim.rules import Opt
+
+    return Opt(0.1)
 
 
 @dataclass(frozen=True)
-class SpecDec:
-    """SpecDec and SpecDec++ (Xia22): a non-autoregressive drafter emits the block in one run.
+class SpeculativeCascade(SpeculativeDecoding):
+    """Speculative decoding under a rule that changes the law (Narasimhan24 Algorithm 4).
 
-    E[N] = sum_{i=0..k-1} S_i without the bonus token, one term more with it.  SpecDec++ accepts
-    a draft token that is near the target's best one, so it is the same law with another
-    acceptance.
-
-    acceptance : of the drafter's tokens by the target, a property of the decoding rule too
-    block_size : k, tokens per draft run, >= 0; the paper's value is 25
-    drafter : name of the draft model, whose runs the cost prices
-    bonus : whether a block accepted whole earns one more token (the paper's text: no; code: yes)
+    alpha is how often drafts stand under the rule, 1 - E[D_TV(pi, q)].
     """
 
-    acceptance: Acceptance
-    block_size: int = 25
-    drafter: str = "draft"
-    bonus: bool = True
-
-    def __post_init__(self) -> None:
-        _fields.acceptance("acceptance", self.acceptance)
-        _fields.drafters("drafter", (self.drafter,))
-        _fields.settle(self, block_size=integer("block_size", self.block_size))
-
-    def law(self) -> BlockLaw:
-        return SpeculativeDecoding(
-            self.acceptance, self.block_size, self.drafter, self.bonus, one_run=True
-        ).law()
+    rule: Rule = described(
+        "What drafts are verified against, in specsim.rules.", default_factory=_opt
+    )

@@ -19,7 +19,7 @@ from specsim.checks import Floats
 from specsim.traces import Trace
 
 if TYPE_CHECKING:
-    from specsim.schemes.adaptive import GammaPolicy
+    from specsim.schemes.policies import GammaPolicy
 
 _Place = tuple[Any, int]
 

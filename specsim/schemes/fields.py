@@ -1,0 +1,108 @@
+"""Fields of the descriptions: what each means, how words are read into it, and shared checks.
+
+A field says itself what the command line needs of it, in its metadata: ``described`` puts a help
+text there, and ``Words`` to read its value with.  A field without ``Words`` is no option: rules
+and thresholds that a decoder needs and no law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from itertools import product
+from typing import Any
+
+from specsim.checks import InvalidArgumentError, integer, numbers
+from specsim.laws import TARGET
+
+
+@dataclass(frozen=True)
+class Words:
+    """How the words of an option are read.
+
+    metavar : what stands for them in a help text; empty for a switch, which has none
+    candidates : the values that these words of this option name, several where a search is meant
+    """
+
+    metavar: str
+    candidates: Callable[[str, str], list[Any]]
+
+
+def described(help_text: str, words: Words | None = None, **given: Any) -> Any:
+    """A field with its help text and, where it is an option, how to read it.
+
+    given : ``default`` and other arguments of ``dataclasses.field``
+    """
+    return field(metadata={"help": help_text, "words": words}, **given)
+
+
+def options(kind: type) -> Mapping[str, Field[Any]]:
+    """The fields of a description that are options, by name."""
+    return {each.name: each for each in fields(kind) if each.metadata.get("words") is not None}
+
+
+def required(each: Field[Any]) -> bool:
+    """Whether a field has no default."""
+    return each.default is MISSING and each.default_factory is MISSING
+
+
+def integer_range(option: str, words: str, low: int = 0) -> list[int]:
+    """Whole numbers: ``4``, a comma list ``1,2,4``, a range ``1:16``, or both ``1:4,8``."""
+    found: list[int] = []
+    for part in words.split(","):
+        first, colon, last = part.partition(":")
+        start = integer(option, first.strip(), low=low)
+        end = integer(option, last.strip(), low=low) if colon else start
+        if end < start:
+            raise InvalidArgumentError(f"{option} must be a range first:last, got {part}")
+        found.extend(range(start, end + 1))
+    return found
+
+
+def _tuples(separator: str, entry: Words, metavar: str) -> Words:
+    """Words of tuples: every combination of the candidates of each entry."""
+
+    def candidates(option: str, words: str) -> list[Any]:
+        parts = [entry.candidates(option, part) for part in words.split(separator)]
+        return list(product(*parts))
+
+    return Words(metavar, candidates)
+
+
+SWITCH = Words("", lambda _, given: [given])
+INTEGER = Words("n|first:last", integer_range)
+NUMBER = Words(
+    "number[,number...]", lambda option, words: numbers(option, words.split(",")).tolist()
+)
+NAME = Words("name", lambda _, words: [words.strip()])
+NAMES = Words("name,name", lambda _, words: [tuple(part.strip() for part in words.split(","))])
+INTEGERS = _tuples(",", INTEGER, "n,first:last")
+ROWS = _tuples("/", INTEGERS, "n,n/n")
+TABLE = Words(
+    "x/x,x",
+    lambda option, words: [
+        tuple(tuple(numbers(option, row.split(",")).tolist()) for row in words.split("/"))
+    ],
+)
+
+
+def settle(instance: object, **values: Any) -> None:
+    """Set checked values on a frozen dataclass, from its ``__post_init__``."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
+
+
+def model_names(name: str, value: Sequence[str]) -> tuple[str, ...]:
+    """At least one model name, all different, none of them the target's."""
+    names = tuple(value)
+    if not names or len(set(names)) < len(names) or TARGET in names:
+        raise InvalidArgumentError(
+            f"{name} must be different model names, at least one and not {TARGET!r}, got {names}"
+        )
+    return names
+
+
+def same_size(name: str, value: Sequence[Any], size: int, what: str) -> None:
+    """One entry of ``value`` for each of ``size`` things."""
+    if len(value) != size:
+        raise InvalidArgumentError(f"{name} must have {size} entries, {what}, got {len(value)}")

@@ -1,0 +1,57 @@
+"""SpecDec and SpecDec++ (Xia22): a non-autoregressive drafter emits the block in one run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from specsim.checks import integer
+from specsim.schemes.base import DraftingScheme, rule_fields, rule_label
+from specsim.schemes.drafters import MaskDrafter
+from specsim.schemes.fields import INTEGER, NAME, SWITCH, described, model_names, settle
+
+if TYPE_CHECKING:
+    from specsim.rules import GreedyMatch, TopBeta
+
+
+@dataclass(frozen=True)
+class SpecDec(DraftingScheme):
+    """One run of the drafter fills in k masks, the target reads them in one run.
+
+    E[N] = sum_{i=0..k-1} S_i without the bonus token, one term more with it.  SpecDec++ accepts
+    a draft token that is near the target's best one, so it is the same law with another
+    acceptance, which is a property of the rule too.
+    """
+
+    example: ClassVar[str] = "--alpha 0.9 --block-size 25 --c 0.3"
+
+    block_size: int = described("k, tokens per draft run, >= 0; Xia22: 25.", INTEGER, default=25)
+    draft: str = described(
+        "Name of the draft model, whose runs the cost prices.", NAME, default="draft"
+    )
+    bonus: bool = described(
+        "Whether a block accepted whole earns one more token (Xia22's text: no; code: yes).",
+        SWITCH,
+        default=True,
+    )
+    rule: GreedyMatch | TopBeta | None = described(
+        "Which draft tokens stand, in specsim.rules; None is the target's best one.", default=None
+    )
+
+    def __post_init__(self) -> None:
+        model_names("draft", (self.draft,))
+        settle(self, block_size=integer("block_size", self.block_size))
+
+    @property
+    def drafter(self) -> MaskDrafter:
+        return MaskDrafter(self.draft, self.block_size)
+
+    @property
+    def label(self) -> str:
+        parts = [self.drafter.label]
+        parts += [rule_label(self.rule)] if self.rule else []
+        return ", ".join([*parts, *([] if self.bonus else ["no bonus"])])
+
+    def row_fields(self) -> dict[str, Any]:
+        named = rule_fields(self.rule) if self.rule else {}
+        return {"drafters": self.draft, "gamma": self.block_size, **named}
