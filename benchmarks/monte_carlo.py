@@ -16,13 +16,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from specsim.acceptance import ConstantAcceptance
 from specsim.cost import Cost
 from specsim.predict import monte_carlo
-from specsim.schemes.adaptive import AdaptiveHeuristic
-from specsim.schemes.bild import BigLittle
-from specsim.schemes.speculative import SpeculativeDecoding
-from specsim.schemes.vertical import VerticalCascade
+from specsim.schemes import (
+    Acceptances,
+    AdaptiveHeuristic,
+    BigLittle,
+    FallbackRollback,
+    SpeculativeDecoding,
+    VerticalCascade,
+)
 
 COST = Cost({"draft": 0.05, "small": 0.05, "outer": 0.1, "inner": 0.02})
 BLOCKS = 10_000_000
@@ -53,12 +56,11 @@ def python_loop(blocks: int) -> int:
 
 
 def main() -> None:
-    known = ConstantAcceptance(0.8)
-    cascade = VerticalCascade(("outer", "inner"), (known, ConstantAcceptance(0.7)), (2,), 4)
+    cascade = VerticalCascade(("outer", "inner"), 4, steps=(2,))
     laws = {
-        "speculative": SpeculativeDecoding(known, 5).law(),
-        "bild": BigLittle(0.1, 0.05).law(),
-        "two-level cascade": cascade.law(),
+        "speculative": SpeculativeDecoding(5).law(0.8),
+        "bild": BigLittle().law(FallbackRollback(0.1, 0.05)),
+        "two-level cascade": cascade.law(Acceptances.of_pairs(0.8, 0.7)),
     }
     loop = 200_000 / seconds(lambda: python_loop(200_000))
     print(f"{'':20}{'Mblocks/s':>12}{'promised':>10}{'x Python loop':>15}")
@@ -71,7 +73,7 @@ def main() -> None:
         )
         report(name, rate, loop, PROMISED[name])
     print(f"{REQUESTS:,} requests of {TOKENS} tokens, block by block")
-    sources = {**laws, "adaptive heuristic": AdaptiveHeuristic(known)}
+    sources = {**laws, "adaptive heuristic": AdaptiveHeuristic().source(0.8)}
     for name, source in sources.items():
         calls = monte_carlo.simulate_requests(
             source, COST, np.random.default_rng(0), TOKENS, REQUESTS

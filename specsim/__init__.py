@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from specsim.api.schemes import SchemeEvaluation as SchemeEvaluation
+    from specsim.api.schemes import SchemeOptimum as SchemeOptimum
+    from specsim.api.schemes import SchemeSimulation as SchemeSimulation
+    from specsim.api.schemes import simulate as simulate
     from specsim.extrapolation import Extrapolation as Extrapolation
     from specsim.extrapolation import extrapolate as extrapolate
     from specsim.optimizers.gamma import Evaluation as Evaluation
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 # Where each public name lives.  It is imported when it is first asked for, so that
 # ``import specsim`` costs next to nothing; the imports above say the same to type checkers.
 _HOMES = {
+    "specsim.api.schemes": ["SchemeEvaluation", "SchemeOptimum", "SchemeSimulation", "simulate"],
     "specsim.extrapolation": ["Extrapolation", "extrapolate"],
     "specsim.optimizers.gamma": ["Evaluation", "evaluate", "optimize"],
 }

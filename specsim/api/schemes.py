@@ -253,9 +253,7 @@ def scheme_cost(
     unknown = [name for name in named if name not in models]
     if unknown:
         known = ", ".join(models) or "none"
-        raise InvalidArgumentError(
-            f"costs name {unknown[0]!r}, the scheme's drafters are: {known}"
-        )
+        raise InvalidArgumentError(f"costs name {unknown[0]!r}, the scheme's drafters are: {known}")
     missing = [name for name in models if name not in named]
     if missing and c is None:
         raise InvalidArgumentError(

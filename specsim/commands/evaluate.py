@@ -18,12 +18,12 @@ from specsim.commands._options import (
     refuse_given,
 )
 from specsim.commands._schemes import (
+    Candidates,
     SchemeGroup,
-    build,
     only,
+    read_cost,
     refuse_mixture,
     scheme_command,
-    scheme_row,
 )
 
 
@@ -81,10 +81,12 @@ def command(
 
 
 def evaluate_scheme(
-    name: str, candidates: dict[str, Any], output_format: str, **given: Any
+    kind: Any, candidates: Candidates, knowns: list[Any], output_format: str, **given: Any
 ) -> None:
-    """The renewal figures of one scheme."""
-    from specsim.report.tables import render
+    """The long-run figures of one scheme."""
+    from specsim.api import schemes
+    from specsim.report.tables import show
 
-    row = scheme_row(name, build(name, only(candidates)), given)
-    click.echo(render(row, output_format, "stationary"))
+    scheme, known = only(kind, candidates, knowns)
+    found = schemes.evaluate_scheme(scheme, known, read_cost(scheme, given))
+    show(found, output_format, "stationary")

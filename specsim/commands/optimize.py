@@ -19,17 +19,13 @@ from specsim.commands._options import (
     refuse_given,
 )
 from specsim.commands._schemes import (
+    Candidates,
     SchemeGroup,
-    build,
-    grid,
+    first,
+    read_cost,
     refuse_mixture,
     scheme_command,
-    scheme_row,
-    varied,
 )
-
-# Candidates of a search over a scheme's parameters; a few milliseconds each at worst.
-_MOST_CANDIDATES = 20_000
 
 
 class _Optimize(SchemeGroup):
@@ -121,16 +117,13 @@ def command(
 
 
 def optimize_scheme(
-    name: str, candidates: dict[str, Any], output_format: str, **given: Any
+    kind: Any, candidates: Candidates, knowns: list[Any], output_format: str, **given: Any
 ) -> None:
-    """The fastest of all combinations; of equals the first, which has the smaller numbers."""
-    from specsim.report.tables import render
+    """The fastest of all combinations."""
+    from specsim.api import schemes
+    from specsim.report.tables import show
 
-    best: dict[str, Any] | None = None
-    searched = varied(candidates)
-    for values in grid(candidates, _MOST_CANDIDATES):
-        row = scheme_row(name, build(name, values), given)
-        row = {"scheme": name, **{field: values[field] for field in searched}, **row}
-        if best is None or row["speedup"] > best["speedup"]:
-            best = row
-    click.echo(render(best or {}, output_format, "fastest, stationary"))
+    cost = read_cost(first(kind, candidates), given)
+    known = knowns if len(knowns) > 1 else knowns[0]
+    found = schemes.optimize_scheme(kind, candidates, known, cost)
+    show(found, output_format, "fastest, stationary")

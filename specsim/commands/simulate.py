@@ -6,53 +6,32 @@ from typing import Any
 
 import click
 
-from specsim.commands._options import Integer
-from specsim.commands._schemes import (
-    SchemeGroup,
-    build,
-    draft_models,
-    only,
-    read_cost,
-    scheme_command,
+from specsim.commands._options import Integer, read_verify
+from specsim.commands._schemes import Candidates, SchemeGroup, only, read_costs, scheme_command
+
+_OPTIONS = (
+    click.option(
+        "--blocks",
+        type=Integer(1),
+        default=1_000_000,
+        show_default=True,
+        help="Blocks of the long run.",
+    ),
+    click.option("--tokens", type=Integer(1), help="Instead: requests of exactly so many tokens."),
+    click.option(
+        "--requests",
+        type=Integer(2),
+        default=10_000,
+        show_default=True,
+        help="Requests, with --tokens.",
+    ),
+    click.option("--seed", type=Integer(), default=0, show_default=True, help="Random seed."),
 )
 
 
 class _Simulate(SchemeGroup):
     def make(self, name: str) -> click.Command:
-        command = scheme_command("simulate", name, simulate)
-        command.params.insert(
-            0,
-            click.Option(
-                ["--blocks"],
-                type=Integer(1),
-                default=1_000_000,
-                show_default=True,
-                help="Blocks of the long run.",
-            ),
-        )
-        command.params.insert(
-            1,
-            click.Option(
-                ["--tokens"], type=Integer(1), help="Instead: requests of exactly so many tokens."
-            ),
-        )
-        command.params.insert(
-            2,
-            click.Option(
-                ["--requests"],
-                type=Integer(2),
-                default=10_000,
-                show_default=True,
-                help="Requests, with --tokens.",
-            ),
-        )
-        command.params.insert(
-            3,
-            click.Option(
-                ["--seed"], type=Integer(), default=0, show_default=True, help="Random seed."
-            ),
-        )
-        return command
+        return scheme_command("simulate", name, _simulate, _OPTIONS)
 
 
 @click.command(
@@ -66,9 +45,10 @@ def command() -> None:
     """
 
 
-def simulate(
-    name: str,
-    candidates: dict[str, Any],
+def _simulate(
+    kind: Any,
+    candidates: Candidates,
+    knowns: list[Any],
     blocks: int,
     tokens: int | None,
     requests: int,
@@ -76,29 +56,20 @@ def simulate(
     output_format: str,
     **given: Any,
 ) -> None:
-    import numpy as np
+    from specsim.api.schemes import simulate
+    from specsim.report.tables import show
 
-    from specsim.predict import monte_carlo
-    from specsim.report.tables import render
-
-    scheme = build(name, only(candidates))
-    adaptive = hasattr(scheme, "policy")
-    source = scheme if adaptive else scheme.law()
-    cost = read_cost({scheme.drafter} if adaptive else draft_models(source), given)
-    plain = {"plain": scheme.plain()} if hasattr(scheme, "plain") else {}
-    random = np.random.default_rng(seed)
-    row: dict[str, Any] = {"scheme": name}
-    drawn: monte_carlo.Simulation | monte_carlo.Requests
-    if tokens is None:
-        drawn = monte_carlo.simulate(source, cost, random, blocks, **plain)
-        row["blocks"] = drawn.blocks
-    else:
-        drawn = monte_carlo.simulate_requests(source, cost, random, tokens, requests, **plain)
-        row.update(requests=requests, tokens=tokens)
-        for percent in (50, 95, 99):
-            row[f"cost_p{percent}"] = float(np.quantile(drawn.cost, percent / 100))
-    for figure in ("speedup", "tokens_per_call"):
-        estimate = getattr(drawn, figure)
-        row[figure] = estimate.best
-        row[f"{figure}_low"], row[f"{figure}_high"] = estimate.low, estimate.high
-    click.echo(render(row, output_format, f"Monte Carlo, {drawn.level:.0%} intervals"))
+    scheme, known = only(kind, candidates, knowns)
+    drawn = simulate(
+        scheme,
+        known=known,
+        c=given["c"],
+        costs=read_costs(given),
+        verify=read_verify(given),
+        overhead=given["overhead"],
+        blocks=blocks,
+        tokens=tokens,
+        requests=requests,
+        seed=seed,
+    )
+    show(drawn, output_format, f"Monte Carlo, {drawn.drawn.level:.0%} intervals")

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from specsim.checks import Floats
 from specsim.frontier import LabelledPositions
 from specsim.predict.measured import MeasuredCost
-from specsim.schemes.bild import BigLittleJoint
+from specsim.schemes.bild import BigLittle
+from specsim.schemes.known import DraftedAccepted
 
 SMALL = "small"
 
@@ -52,9 +53,14 @@ class Chain:
     by_large: npt.NDArray[np.bool_]
 
     @property
-    def scheme(self) -> BigLittleJoint:
+    def scheme(self) -> BigLittle:
+        return BigLittle(len(self.table) - 1, SMALL)
+
+    @property
+    def counted(self) -> DraftedAccepted:
+        """The table as the law of the scheme takes it."""
         rows = (tuple(row[: j + 1].tolist()) for j, row in enumerate(self.table))
-        return BigLittleJoint(tuple(rows), SMALL)
+        return DraftedAccepted(tuple(rows))
 
     @property
     def blocks(self) -> int:

@@ -18,6 +18,7 @@ from specsim.conversions import alpha_from_acceptance_length
 from specsim.formulas import bild_speedup
 from specsim.predict.operations import Operations, operations
 from specsim.schemes.bild import WINDOW, BigLittle
+from specsim.schemes.known import FallbackRollback
 from studies.common.study import Check, Row, Tables, reference
 
 # "approximately a factor of 20" between large and small (section 4.1).
@@ -95,8 +96,8 @@ def _bild(row: Mapping[str, str], c: float) -> dict[str, float]:
     stays = alpha_from_acceptance_length(100 / float(row["fallback_percent"]), WINDOW)
 
     def surplus(rollback: float) -> float:
-        scheme = BigLittle(1 - stays / (1 - rollback), rollback)
-        return 100 * scheme.fractions().rollback - float(row["rollback_percent"])
+        known = FallbackRollback(1 - stays / (1 - rollback), rollback)
+        return 100 * BigLittle().fractions(known).rollback - float(row["rollback_percent"])
 
     rollback = float(brentq(surplus, 0.0, (1 - stays) * (1 - 1e-12)))
     fallback = 1 - stays / (1 - rollback)
@@ -132,7 +133,7 @@ def figure8() -> list[dict[str, Any]]:
 
 
 def _without_rollback(fallback: float) -> Operations:
-    law = BigLittle(fallback, 0.0).law()
+    law = BigLittle().law(FallbackRollback(fallback, 0.0))
     return operations(law, {"small": _RATIO}, {"small": _RATIO})
 
 

@@ -240,7 +240,7 @@ def fractions(measured: Measured, chosen: Sequence[Chain]) -> list[dict[str, Any
         name = f"lossless, gamma {gamma}, temperature {temperature:g}"
         rows.append(row(name, "target's text", found.total_calls / tokens, rejected / tokens))
     for chain in chosen:
-        policy, shares = chain.thresholds, chain.scheme.fractions()
+        policy, shares = chain.thresholds, chain.scheme.fractions(chain.counted)
         name = f"BiLD {policy.fallback:g}, {policy.rollback:g}, temperature 0"
         rows.append(row(name, "real text", shares.fallback, shares.rollback))
     followers = family_file(measured, "followers.json")
@@ -263,7 +263,7 @@ def operations(measured: Measured, chosen: Sequence[Chain]) -> list[dict[str, An
     rows = figure8()
     for chain in chosen:
         assert workload is not None  # chains need it
-        found = law_operations(chain.scheme.law(), {SMALL: ratio}, {SMALL: ratio})
+        found = law_operations(chain.scheme.law(chain.counted), {SMALL: ratio}, {SMALL: ratio})
         each = chain.thresholds
         rows.append(
             {

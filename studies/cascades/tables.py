@@ -276,7 +276,7 @@ def _token_cascade(
     deferred = chow.sweep.deferred / comparison.positions.positions
     curve = chow.curve()
     for place in _points(deferred):
-        law = TokenCascade(float(deferred[place]), cap, "draft").law()
+        law = TokenCascade(cap, "draft").law(float(deferred[place]))
         drafted = law.tokens - 1
         # The run at which the draft defers proposes nothing.
         unused = law.runs[Run("draft", 1)] - drafted

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specsim.acceptance import ConstantAcceptance
 from specsim.conversions import alpha_from_acceptance_length
-from specsim.laws import TARGET, BlockLaw, concatenate, draft, propose_at_least, verify
-from specsim.optimizers.cascade import AcceptanceTable
-from specsim.schemes.full_cascade import FullCascade
-from specsim.schemes.horizontal import HorizontalCascade
-from specsim.schemes.speculative import SpeculativeDecoding
-from specsim.schemes.vertical import VerticalCascade, VerticalCascadeAtLeast
+from specsim.laws import TARGET, BlockLaw, draft, propose_at_least, verify
+from specsim.schemes import (
+    Acceptances,
+    FullCascade,
+    HorizontalCascade,
+    Scheme,
+    SpeculativeDecoding,
+    VerticalCascade,
+)
 from studies.common.measured_rows import by_temperature
 from studies.common.study import Row
 
@@ -97,74 +100,38 @@ def rates(acceptances: Sequence[Row], temperature: float) -> Rates:
     }
 
 
-def acceptance_table(known: Rates) -> AcceptanceTable:
-    """In the shape of ``FullCascade.acceptances`` for middle, draft and Max-Gram."""
-    models = ("middle", "draft", GRAM)
-    return tuple(
-        tuple(ConstantAcceptance(known[verifier, drafter]) for drafter in models[row:])
-        for row, verifier in enumerate((TARGET, "middle", "draft"))
+def known_acceptances(known: Rates) -> Acceptances:
+    """As laws take them."""
+    return Acceptances(
+        {
+            (drafter, verifier): ConstantAcceptance(alpha)
+            for (verifier, drafter), alpha in known.items()
+        }
     )
 
 
 def law_of(setting: str, known: Rates) -> BlockLaw | None:
     """The law of a decoded setting; None where it has none here, or an acceptance is unknown."""
-    if setting not in _LAWS:
+    scheme = _SCHEMES.get(setting)
+    if scheme is None or any(
+        (verifier, drafter) not in known for drafter, verifier in scheme.pairs
+    ):
         return None
-    try:
-        return _LAWS[setting](known)
-    except KeyError:
-        return None
+    return scheme.law(known_acceptances(known))
 
 
-def _speculative(model: str, gamma: int, one_run: bool = False) -> Callable[[Rates], BlockLaw]:
-    def law(known: Rates) -> BlockLaw:
-        alpha = ConstantAcceptance(known[TARGET, model])
-        return SpeculativeDecoding(alpha, gamma, model, one_run=one_run).law()
-
-    return law
-
-
-def _vertical(
-    reviewer: str, inner: str, gamma: int, steps: int | None = None, at_least: int = 0
-) -> Callable[[Rates], BlockLaw]:
-    def law(known: Rates) -> BlockLaw:
-        alphas = tuple(
-            ConstantAcceptance(known[pair]) for pair in ((TARGET, reviewer), (reviewer, inner))
-        )
-        names, once = (reviewer, inner), inner == GRAM
-        if steps is None:
-            return VerticalCascadeAtLeast(names, alphas, (at_least,), gamma, once).law()
-        return VerticalCascade(names, alphas, (steps,), gamma, once).law()
-
-    return law
-
-
-def _two_models(known: Rates) -> BlockLaw:
-    alphas = tuple(ConstantAcceptance(known[TARGET, model]) for model in ("middle", "draft"))
-    return HorizontalCascade(("middle", "draft"), (3, 3), alphas).law()
-
-
-def _model_then_copies(known: Rates) -> BlockLaw:
-    proposal = concatenate([draft("middle", 3), draft(GRAM, 5, runs_per_token=False)])
-    alphas = {model: ConstantAcceptance(known[TARGET, model]) for model in ("middle", GRAM)}
-    return verify(proposal, alphas)
-
-
-def _full(known: Rates) -> BlockLaw:
-    return FullCascade(("middle", "draft", GRAM), DECODED_FULL, acceptance_table(known)).law()
-
-
-_LAWS: dict[str, Callable[[Rates], BlockLaw]] = {
-    "draft 2": _speculative("draft", 2),
-    "draft 4": _speculative("draft", 4),
-    "draft 8": _speculative("draft", 8),
-    "middle 4": _speculative("middle", 4),
-    "Max-Gram 10": _speculative(GRAM, 10, one_run=True),
-    "middle 3, draft 3": _two_models,
-    "middle 3, Max-Gram 5": _model_then_copies,
-    "middle reviews draft 2, twice": _vertical("middle", "draft", 2, steps=2),
-    "middle reviews draft 2, >= 4": _vertical("middle", "draft", 2, at_least=4),
-    "middle reviews Max-Gram 5, >= 4": _vertical("middle", GRAM, 5, at_least=4),
-    "draft reviews Max-Gram 5, >= 4": _vertical("draft", GRAM, 5, at_least=4),
-    "middle, draft, Max-Gram": _full,
+_BOTH, _GRAM = ("middle", "draft"), ("middle", GRAM)
+_SCHEMES: dict[str, Scheme] = {
+    "draft 2": SpeculativeDecoding(2),
+    "draft 4": SpeculativeDecoding(4),
+    "draft 8": SpeculativeDecoding(8),
+    "middle 4": SpeculativeDecoding(4, "middle"),
+    "Max-Gram 10": SpeculativeDecoding(10, GRAM),
+    "middle 3, draft 3": HorizontalCascade(_BOTH, (3, 3)),
+    "middle 3, Max-Gram 5": HorizontalCascade(_GRAM, (3, 5)),
+    "middle reviews draft 2, twice": VerticalCascade(_BOTH, 2, steps=(2,)),
+    "middle reviews draft 2, >= 4": VerticalCascade(_BOTH, 2, at_least=(4,)),
+    "middle reviews Max-Gram 5, >= 4": VerticalCascade(_GRAM, 5, at_least=(4,)),
+    "draft reviews Max-Gram 5, >= 4": VerticalCascade(("draft", GRAM), 5, at_least=(4,)),
+    "middle, draft, Max-Gram": FullCascade((*_BOTH, GRAM), DECODED_FULL),
 }

@@ -218,9 +218,9 @@ def _search(costs: Sequence[Row], acceptances: Sequence[Row], source: str) -> li
             if not {"middle", "draft", "max-gram"} <= prices.keys():
                 continue
             cost = Cost({model: prices[model] for model in ("middle", "draft", "max-gram")})
-            table = laws.acceptance_table(known)
-            found = search(("middle", "draft", "max-gram"), {1.0: table}, _LENGTHS, cost)
-            decoded = FullCascade(found.scheme.drafters, laws.DECODED_FULL, table)
+            accepted = laws.known_acceptances(known)
+            found = search(("middle", "draft", "max-gram"), {1.0: accepted}, _LENGTHS, cost)
+            decoded = FullCascade(found.scheme.drafters, laws.DECODED_FULL)
             single = [
                 optimize(alpha=known["target", model], c=prices[model], gamma_max=30)
                 for model in ("middle", "draft")
@@ -240,7 +240,7 @@ def _search(costs: Sequence[Row], acceptances: Sequence[Row], source: str) -> li
                     "horizontal_lengths": paper.named(horizontal.allocation),
                     "best_full": found.speedup,
                     "full_lengths": _matrix(found.scheme.lengths),
-                    "decoded_full": renewal.speedup(decoded.law(), cost),
+                    "decoded_full": renewal.speedup(decoded.law(accepted), cost),
                     "decoded_lengths": _matrix(laws.DECODED_FULL),
                     "candidates": found.candidates,
                     "evaluated": found.evaluated,

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from specsim.acceptance import ConstantAcceptance
 from specsim.cost import Cost
 from specsim.formulas import horizontal_speedup
 from specsim.optimizers.allocation import Drafter, allocate
@@ -98,9 +97,8 @@ def table2_row(row: Mapping[str, str]) -> dict[str, Any]:
             }
     elif row["swi"]:
         lengths = ((int(row["k11"]), int(row["k12"]), 0), (int(row["k22"]), 0), (10,))
-        sure = tuple(tuple(ConstantAcceptance(1.0) for _ in each) for each in lengths)
         drafts = {"base": cost["T5-base"], "small": cost["T5-small"], "maxgram": 0.0}
-        law = FullCascade(tuple(drafts), lengths, sure).law()
+        law = FullCascade(tuple(drafts), lengths).law(1.0)
         # With every token accepted: all that the printed lengths say.
         result["swi_high"] = renewal.speedup(law, Cost(drafts))
     result["source"] = "Chen23 Table 2"

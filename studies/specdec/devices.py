@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from specsim import hardware
-from specsim.acceptance import ConstantAcceptance
-from specsim.schemes.speculative import SpecDec
+from specsim.schemes.specdec import SpecDec
 from studies.common.study import reference
 
 # The paper's block size, and the widest in its text.
@@ -45,7 +44,7 @@ DEVICES = (
 
 def tokens_per_call(alpha: float, k: int, bonus: bool = True) -> float:
     """E[N] of k masks at one alpha for all positions."""
-    return SpecDec(ConstantAcceptance(alpha), k, bonus=bonus).law().tokens_per_call
+    return SpecDec(k, bonus=bonus).law(alpha).tokens_per_call
 
 
 def _seconds(

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from specsim.acceptance import ConstantAcceptance
 from specsim.checks import Floats
 from specsim.conversions import alpha_from_acceptance_length
 from specsim.cost import Cost, MeasuredVerify
 from specsim.optimizers.workload import Workload
 from specsim.predict import renewal
-from specsim.schemes.speculative import SpecDec
+from specsim.schemes.specdec import SpecDec
 from studies.common.measured_rows import (
     RULED_GAMMA,
     drafters,
@@ -81,7 +80,7 @@ def law(measured: Measured, masks: Sequence[Row]) -> Iterator[dict[str, Any]]:
     drafts = {"draft": max(mean(beside), 0.0)} if beside else {}
     cost = Cost(drafts, MeasuredVerify(tuple(curve)), plain_overhead=_plain_overhead(workload))
     for k in range(1, WIDEST + 1):
-        block = SpecDec(ConstantAcceptance(alpha), k).law()
+        block = SpecDec(k).law(alpha)
         yield {
             "source": measured.source,
             "block_size": k,

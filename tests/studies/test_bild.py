@@ -81,7 +81,7 @@ def test_every_printed_row_is_checked(tables: Tables) -> None:
 
 
 def test_the_law_of_table_4_has_the_printed_shares() -> None:
-    from specsim.schemes.bild import BigLittle
+    from specsim.schemes import BigLittle, FallbackRollback
 
     for row in bild_paper.table4():
         if row["fallback"] is None:
@@ -91,7 +91,7 @@ def test_the_law_of_table_4_has_the_printed_shares() -> None:
             shares = 100 / tokens, 100 * (1 - alpha**gamma) / tokens
             assert tokens / (1 + gamma * row["c"]) == pytest.approx(row["speedup"])
         else:
-            found = BigLittle(row["fallback"], row["rollback"]).fractions()
+            found = BigLittle().fractions(FallbackRollback(row["fallback"], row["rollback"]))
             shares = 100 * found.fallback, 100 * found.rollback
         assert shares == pytest.approx((row["fallback_percent"], row["rollback_percent"]))
 
@@ -125,7 +125,7 @@ def test_the_chain_is_the_slow_one(measured: Measured, policy: tuple[float, floa
     assert (table == chain.table).all()
     assert chain.blocks == len(blocks)
     assert chain.tokens == sum(standing + 1 for _, standing in blocks)
-    law = chain.scheme.law()
+    law = chain.scheme.law(chain.counted)
     assert law.tokens_per_call == pytest.approx(chain.tokens / chain.blocks)
     runs = sum(min(drafted + 1, policy[2]) for drafted, _ in blocks) / len(blocks)
     assert law.calls(SMALL) == pytest.approx(runs)
@@ -144,7 +144,7 @@ def test_speed_of_a_chain_is_the_formula_where_the_formula_holds(measured: Measu
     cost: MeasuredCost = measured.workloads[0].cost
     exact = bild_speedup(fallback, rollback, window, 0.1, verify_slope=0.1, overhead=0.1)
     assert chain.speedup(cost, 30.0) == pytest.approx(float(exact), rel=1e-6)
-    law = chain.scheme.law()
+    law = chain.scheme.law(chain.counted)
     tokens = bild_tokens_per_call(fallback, rollback, window)
     assert renewal.tokens_per_call(law) == pytest.approx(float(tokens), rel=1e-6)
     assert law.calls(SMALL) == pytest.approx(float(bild_runs_per_call(fallback, window)), rel=1e-6)

@@ -90,7 +90,7 @@ class Vertical(Reviewer):
 
 
 class VerticalAtLeast(Reviewer):
-    """Inner steps until at least so many tokens are there (specsim.schemes.VerticalCascadeAtLeast).
+    """Inner steps until at least so many tokens are there (specsim.schemes.VerticalCascade).
 
     What the last step has too many is proposed too.
     """
