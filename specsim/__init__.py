@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from specsim.api.schemes import simulate as simulate
     from specsim.extrapolation import Extrapolation as Extrapolation
     from specsim.extrapolation import extrapolate as extrapolate
-    from specsim.optimizers.gamma import Evaluation as Evaluation
+    from specsim.optimizers.evaluation import Evaluation as Evaluation
     from specsim.optimizers.gamma import evaluate as evaluate
     from specsim.optimizers.gamma import optimize as optimize
 
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "specsim.api.schemes": ["SchemeEvaluation", "SchemeOptimum", "SchemeSimulation", "simulate"],
     "specsim.extrapolation": ["Extrapolation", "extrapolate"],
-    "specsim.optimizers.gamma": ["Evaluation", "evaluate", "optimize"],
+    "specsim.optimizers.evaluation": ["Evaluation"],
+    "specsim.optimizers.gamma": ["evaluate", "optimize"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

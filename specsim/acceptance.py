@@ -8,9 +8,10 @@ acceptance S_i = alpha^i (theory: Leviathan23 Def 3.1 and Thm 3.8).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from specsim.checks import (
     Floats,
@@ -22,6 +23,7 @@ from specsim.checks import (
 )
 
 
+@runtime_checkable
 class Acceptance(Protocol):
     """What every kind of knowledge about acceptance answers."""
 
@@ -160,3 +162,31 @@ class DecayingAcceptance:
 
     def conditional(self, length: int) -> Floats:
         return self.floor + (self.alpha - self.floor) * self.decay ** np.arange(length, dtype=float)
+
+
+# What the argument ``alpha`` of every call takes.
+AlphaLike = Acceptance | npt.ArrayLike
+
+
+def acceptance_of(alpha: AlphaLike) -> Acceptance:
+    """What ``alpha`` says of acceptance, as on the command line.
+
+    A number is one rate at every position; a list or tuple is one rate for each position (the
+    last one holds on); a curve of ``extrapolate`` is known as far as it goes; an ``Acceptance`` is
+    itself.  A numpy array stands for several settings and is refused.
+    """
+    from specsim.extrapolation import Extrapolation
+
+    if isinstance(alpha, Acceptance):
+        return alpha
+    if isinstance(alpha, Extrapolation):
+        return SurvivalAcceptance(tuple(alpha.survival.tolist()))
+    rates = probabilities("alpha", alpha)
+    if rates.ndim and (rates.ndim > 1 or not isinstance(alpha, (list, tuple))):
+        raise InvalidArgumentError(
+            "alpha must be one acceptance here, a number or a list by position, got an array of "
+            f"shape {rates.shape}"
+        )
+    if rates.size == 1:
+        return ConstantAcceptance(rates.item())
+    return PerPositionAcceptance(tuple(rates.tolist()))

@@ -46,7 +46,8 @@ def numbers(
     if not (low <= lowest and highest <= high and np.isfinite(lowest) and np.isfinite(highest)):
         bad = ~(np.isfinite(array) & (array >= low) & (array <= high))
         found = array[bad].flat[0]
-        raise InvalidArgumentError(f"{name} must be {_range(low, high)}, got {found:g}")
+        allowed = "finite" if np.isinf(found) and low <= found <= high else _range(low, high)
+        raise InvalidArgumentError(f"{name} must be {allowed}, got {found:g}")
     return array
 
 

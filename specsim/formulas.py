@@ -161,7 +161,8 @@ def oracle_speedup(
 
     1/(1 - alpha + c alpha), with v(n) = 1 + b (n - 1) and an overhead o on blocks that draft at
     all: 1/((1 - alpha)(1 + alpha o) + (c + b) alpha).  Infinite at alpha = 1, c = b = 0.  Below
-    one where a drafted token costs more than a target run: this oracle drafts all the same.
+    one where a drafted token costs more than a target run: this oracle drafts all the same, the
+    one of ``specsim.optimize`` then drafts nothing.
     """
     alpha, c = probabilities("alpha", alpha), numbers("c", c, low=0.0)
     slope = numbers("verify slope", verify_slope, low=0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from specsim import __version__
@@ -82,7 +82,10 @@ class Result(ABC):
 
 
 def plain(value: Any) -> Any:
-    """Values that JSON has: arrays become lists, infinities and nan become null."""
+    """Values that JSON has: arrays become lists, infinities and nan null, descriptions objects."""
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {each.name: getattr(value, each.name) for each in fields(value)}
+        return {"kind": type(value).__name__, **plain(named)}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -193,13 +193,6 @@ def from_numbers(given: dict[str, Any]) -> dict[str, Any]:
         if given[name] is None:
             raise InvalidArgumentError(f"--{name} is missing; give --alpha and --c, or --profile")
     read_verify(given)
-    alphas = given.pop("alpha")
-    if len(alphas) == 1:
-        given["alpha"] = alphas[0]
-    else:
-        from specsim.acceptance import PerPositionAcceptance
-
-        given["acceptance"] = PerPositionAcceptance(alphas)
     return {name: value for name, value in given.items() if value is not None}
 
 

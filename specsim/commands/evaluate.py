@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +74,10 @@ def command(
         return
     refuse_given(["temperature"], "needs --profile")
     from specsim.optimizers.gamma import evaluate
+    from specsim.report.tables import show
 
     result = evaluate(**from_numbers(numbers), gamma=gamma)
-    click.echo(render(asdict(result), output_format, title))
+    show(result, output_format, title)
 
 
 def evaluate_scheme(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -106,14 +105,10 @@ def command(
         return
     refuse_given(["temperature"], "needs --profile")
     from specsim.optimizers.gamma import optimize
+    from specsim.report.tables import show
 
     result = optimize(**from_numbers(numbers), gamma_max=gamma_max)
-    click.echo(render(asdict(result), output_format, "best draft length"))
-    if result.at_gamma_max and output_format == "table":
-        click.echo(
-            f"gamma is bounded by --gamma-max {gamma_max} only: a longer draft may pay more.",
-            err=True,
-        )
+    show(result, output_format, "best draft length")
 
 
 def optimize_scheme(

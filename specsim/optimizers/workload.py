@@ -10,7 +10,8 @@ import numpy as np
 
 from specsim.checks import InvalidArgumentError
 from specsim.formulas import speedup
-from specsim.optimizers.gamma import Evaluation, optimize
+from specsim.optimizers.evaluation import Evaluation
+from specsim.optimizers.gamma import optimize
 from specsim.predict.measured import MeasuredCost, MeasuredPrediction, predict
 from specsim.profiles import Acceptance, Profile
 from specsim.traces import Trace
@@ -85,13 +86,14 @@ class Workload:
 
         From the measured survival curve, block starts anywhere in the text alike; run times and
         overhead as in the prediction, at the mean context.  A block that drafts J tokens has
-        P(J >= i) = S_i, so its expected cost is a sum over i of what the i-th token adds.
+        P(J >= i) = S_i, so its expected cost is a sum over i of what the i-th token adds.  Where
+        that does not pay it drafts nothing, a speedup of one.
         """
         curve = np.array([rate.best for rate in self.measured.survival])
         lengths = range(self.profile.gamma_max + 1)
         blocks = np.array([self.cost.block(length, self.context) for length in lengths])
         spent = blocks[0] + curve @ np.diff(blocks)
-        return float((1 + curve.sum()) * blocks[0] / spent)
+        return max(1.0, float((1 + curve.sum()) * blocks[0] / spent))
 
     def row(self, prediction: MeasuredPrediction) -> dict[str, object]:
         """The result row of a prediction.

@@ -24,9 +24,8 @@ from specsim.acceptance import (
     SurvivalAcceptance,
 )
 from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
-from specsim.optimizers.gamma import Evaluation, evaluate, optimize, pareto_front
-
-FIELDS = [field.name for field in dataclasses.fields(Evaluation)]
+from specsim.optimizers.evaluation import FIGURES, Evaluation
+from specsim.optimizers.gamma import evaluate, optimize, pareto_front
 
 rates = st.floats(0.0, 1.0)
 prices = st.floats(0.0, 2.0)
@@ -35,7 +34,7 @@ unhurried = settings(deadline=None)
 
 
 def same(left: Evaluation, right: Evaluation, rel: float = 1e-14) -> None:
-    for name in FIELDS:
+    for name in FIGURES:
         assert getattr(left, name) == pytest.approx(getattr(right, name), rel=rel), name
 
 
@@ -51,7 +50,7 @@ class TestEvaluate:
             formulas.tokens_per_call(alpha, gamma),
             formulas.operations_factor(alpha, gamma, c_ops),
             formulas.memory_factor(alpha, gamma, c_memory),
-            formulas.oracle_speedup(alpha, c, **costs),
+            np.maximum(1.0, formulas.oracle_speedup(alpha, c, **costs)),
             False,
         )
         same(found, wanted, rel=2e-15)
@@ -75,7 +74,7 @@ class TestEvaluate:
                     "tokens_per_call": tokens,
                     "operations_factor": (g * mpmath.mpf(0.3) + g + 1) / tokens,
                     "memory_factor": (1 + g * mpmath.mpf(0.7)) / tokens,
-                    "oracle_speedup": 1 / ((1 - a) * (1 + a * extra) + (x + slope) * a),
+                    "oracle_speedup": max(1, 1 / ((1 - a) * (1 + a * extra) + (x + slope) * a)),
                 }
                 for name, value in wanted.items():
                     worst = max(worst, float(abs(getattr(found, name)[i] / value - 1)))
@@ -83,7 +82,7 @@ class TestEvaluate:
 
     def test_scalars_in_scalars_out(self) -> None:
         found = evaluate(alpha=0.8, c=0.05, gamma=5)
-        kinds = [type(getattr(found, name)) for name in FIELDS]
+        kinds = [type(getattr(found, name)) for name in FIGURES]
         assert kinds == [int, float, float, float, float, float, bool]
         assert not found.at_gamma_max
         assert type(found) is Evaluation
@@ -91,12 +90,40 @@ class TestEvaluate:
     def test_broadcasts(self) -> None:
         alpha, c, gamma = np.array([0.5, 0.9])[:, None, None], np.array([[0.1], [0.2]]), [0, 3, 9]
         found = evaluate(alpha, c, gamma, c_ops=0.1)
-        for name in FIELDS:
+        for name in FIGURES:
             assert getattr(found, name).shape == (2, 2, 3)
         for i, j, k in np.ndindex(2, 2, 3):
             one = evaluate(alpha[i, 0, 0], c[j, 0], gamma[k], c_ops=0.1)
-            for name in FIELDS:
+            for name in FIGURES:
                 assert getattr(found, name)[i, j, k] == getattr(one, name)
+
+    def test_operations_and_memory_broadcast_too(self) -> None:
+        c_ops, c_memory = np.array([0.1, 0.3])[:, None], np.array([0.2, 0.4, 0.6])
+        found = evaluate(0.8, 0.05, 4, c_ops=c_ops, c_memory=c_memory)
+        best = optimize(0.8, 0.05, c_ops=c_ops, c_memory=c_memory)
+        assert best.gamma.tolist() == [[8] * 3] * 2
+        for name in FIGURES:
+            assert getattr(found, name).shape == getattr(best, name).shape == (2, 3)
+        for i, j in np.ndindex(2, 3):
+            one = evaluate(0.8, 0.05, 4, c_ops=c_ops[i, 0], c_memory=c_memory[j])
+            for name in FIGURES:
+                assert getattr(found, name)[i, j] == getattr(one, name)
+
+    def test_a_list_is_one_acceptance_by_position(self) -> None:
+        rates = (0.9, 0.5, 0.4)
+        wanted = evaluate(PerPositionAcceptance(rates), 0.1, 5)
+        for alpha in (rates, list(rates)):
+            same(evaluate(alpha, 0.1, 5), wanted, rel=1e-15)
+        same(evaluate([0.9], 0.1, 5), evaluate(0.9, 0.1, 5), rel=1e-15)
+        assert evaluate(np.array(rates), 0.1, 5).speedup.shape == (3,)
+
+    def test_an_extrapolated_curve_is_taken_as_far_as_it_goes(self) -> None:
+        curve = specsim.extrapolate([0.8, 0.6, 0.4], 6)
+        found = optimize(curve, 0.01)
+        assert found.gamma == 6
+        assert found.tokens_per_call == pytest.approx(curve.tokens_per_call, rel=1e-14)
+        with pytest.raises(UnsupportedError, match="ends at position 6, 7 asked for"):
+            evaluate(curve, 0.01, 7)
 
     def test_plain_decoding_is_exactly_one(self) -> None:
         found = evaluate(np.linspace(0, 1, 101), 0.7, 0, overhead=0.5, verify_slope=0.3)
@@ -110,7 +137,7 @@ class TestEvaluate:
         """E[N] = S_0 + ... + S_gamma, at every gamma."""
         gamma = np.arange(len(curve) + 1)
         found = evaluate(
-            acceptance=SurvivalAcceptance(curve),
+            alpha=SurvivalAcceptance(curve),
             c=c,
             gamma=gamma,
             verify_slope=slope,
@@ -125,13 +152,9 @@ class TestEvaluate:
     @given(rates, st.integers(0, 40))
     def test_constant_rates_are_alpha(self, alpha, gamma) -> None:
         by_alpha = evaluate(alpha, 0.1, gamma, c_ops=0.1)
-        same(
-            evaluate(acceptance=ConstantAcceptance(alpha), c=0.1, gamma=gamma, c_ops=0.1), by_alpha
-        )
-        by_position = evaluate(
-            acceptance=PerPositionAcceptance((alpha,)), c=0.1, gamma=gamma, c_ops=0.1
-        )
-        for name in FIELDS:
+        same(evaluate(alpha=ConstantAcceptance(alpha), c=0.1, gamma=gamma, c_ops=0.1), by_alpha)
+        by_position = evaluate(alpha=PerPositionAcceptance((alpha,)), c=0.1, gamma=gamma, c_ops=0.1)
+        for name in FIGURES:
             if name != "oracle_speedup":  # of an oracle that drafts at most gamma tokens
                 assert getattr(by_position, name) == pytest.approx(
                     getattr(by_alpha, name), rel=1e-13
@@ -149,7 +172,7 @@ class TestEvaluate:
         """alpha within 1e-15 of 1, gamma = 10^6."""
         found = evaluate(1 - 1e-15, 0.0, 10**6)
         assert found.tokens_per_call == pytest.approx(1_000_001 * (1 - 0.5e-9), rel=1e-12)
-        by_position = evaluate(acceptance=PerPositionAcceptance((0.999,)), c=0.0, gamma=10**6)
+        by_position = evaluate(alpha=PerPositionAcceptance((0.999,)), c=0.0, gamma=10**6)
         assert by_position.tokens_per_call == pytest.approx(1000, rel=1e-11)
 
 
@@ -173,18 +196,23 @@ class TestOracle:
         # The oracle goes as far as the curves do, whatever gamma is.
         for gamma in (0, len(curve)):
             found = evaluate(
-                acceptance=SurvivalAcceptance(curve),
+                alpha=SurvivalAcceptance(curve),
                 c=c,
                 gamma=gamma,
                 verify_cost=verify,
                 overhead=overhead,
             )
-            assert found.oracle_speedup == pytest.approx(tokens / cost, rel=1e-12)
+            assert found.oracle_speedup == pytest.approx(max(tokens / cost, 1.0), rel=1e-12)
+
+    def test_drafts_nothing_where_that_is_faster(self) -> None:
+        assert optimize(0.8, 5.0).oracle_speedup == 1.0
+        assert optimize([0.8, 0.7], 5.0).oracle_speedup == 1.0
+        assert optimize(0.8, 0.1, overhead=9.0).oracle_speedup == 1.0
 
     def test_bounded_one_tends_to_the_closed_form(self) -> None:
         """The same alpha known per position: beyond 2000 tokens nothing is left to accept."""
         bounded = evaluate(
-            acceptance=PerPositionAcceptance((0.9,)), c=[0.1, 0.5], gamma=2000, overhead=0.2
+            alpha=PerPositionAcceptance((0.9,)), c=[0.1, 0.5], gamma=2000, overhead=0.2
         )
         closed = evaluate(0.9, [0.1, 0.5], 2000, overhead=0.2)
         np.testing.assert_allclose(bounded.oracle_speedup, closed.oracle_speedup, rtol=1e-12)
@@ -200,7 +228,7 @@ class TestOracle:
     @unhurried
     @given(curves, st.floats(0, 1), prices)
     def test_no_fixed_gamma_beats_it(self, curve, c, overhead) -> None:
-        best = optimize(acceptance=SurvivalAcceptance(curve), c=c, overhead=overhead)
+        best = optimize(alpha=SurvivalAcceptance(curve), c=c, overhead=overhead)
         if best.gamma:
             assert best.oracle_speedup >= best.speedup * (1 - 1e-14)
 
@@ -235,7 +263,7 @@ class TestOptimize:
     )
     def test_measured_curves(self, curve, reads, c, overhead, gamma_max) -> None:
         """The search ends with the shorter curve, and says so if the best is there."""
-        given = {"acceptance": SurvivalAcceptance(curve), "c": c, "overhead": overhead}
+        given = {"alpha": SurvivalAcceptance(curve), "c": c, "overhead": overhead}
         found = optimize(**given, verify_cost=reads, gamma_max=gamma_max)
         longest = min(gamma_max, len(reads) - 1, len(curve))
         every = evaluate(**given, verify_cost=reads, gamma=np.arange(longest + 1))
@@ -262,8 +290,8 @@ class TestOptimize:
         ],
     )
     def test_other_acceptance(self, acceptance) -> None:
-        found = optimize(acceptance=acceptance, c=[0.01, 0.1, 0.6], gamma_max=40)
-        every = evaluate(acceptance=acceptance, c=[[0.01], [0.1], [0.6]], gamma=np.arange(41))
+        found = optimize(alpha=acceptance, c=[0.01, 0.1, 0.6], gamma_max=40)
+        every = evaluate(alpha=acceptance, c=[[0.01], [0.1], [0.6]], gamma=np.arange(41))
         np.testing.assert_array_equal(found.gamma, every.speedup.argmax(axis=1))
 
     def test_overhead_can_make_plain_decoding_the_best(self) -> None:
@@ -273,7 +301,7 @@ class TestOptimize:
         assert (found.gamma, found.speedup) == (0, 1.0)
 
     def test_unbounded_gain_says_so(self) -> None:
-        found = optimize([0.5, 0.5, 1.0], [0.0, 0.1, 0.5])
+        found = optimize(np.array([0.5, 0.5, 1.0]), [0.0, 0.1, 0.5])
         np.testing.assert_array_equal(found.gamma, [64, 2, 64])
         np.testing.assert_array_equal(found.at_gamma_max, [True, False, True])
 
@@ -282,15 +310,17 @@ class TestOptimize:
         found = optimize(alpha, c)
         alpha[:], c[:] = 0.1, 0.9
         wanted = optimize(0.8, 0.05)
-        for name in FIELDS:
+        for name in FIGURES:
             assert (getattr(found, name) == getattr(wanted, name)).all()
 
     def test_array_results_are_ordinary(self) -> None:
-        found = optimize([0.8, 0.9], 0.05)
+        alpha = np.array([0.8, 0.9])
+        found = optimize(alpha, 0.05)
         assert isinstance(found, Evaluation)
-        assert "speedup=array" in repr(optimize([0.8, 0.9], 0.05))
-        row = dataclasses.asdict(found)
-        assert list(row) == FIELDS
+        assert "speedup=array" in repr(optimize(alpha, 0.05))
+        assert set(FIGURES) < set(dataclasses.asdict(found))
+        assert [row["alpha"] for row in found.rows()] == [0.8, 0.9]
+        assert found.frame()["gamma"].tolist() == found.gamma.tolist()
         for other in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
             np.testing.assert_array_equal(other.oracle_speedup, found.oracle_speedup)
         with pytest.raises(AttributeError, match="speed_up"):
@@ -318,7 +348,8 @@ class TestParetoFront:
 
     def test_of_several_drafts(self) -> None:
         """A draft that is both slower and worse is nowhere on the front."""
-        every = evaluate([[0.8], [0.6]], [[0.05], [0.06]], np.arange(20), c_ops=0.05)
+        alpha = np.array([[0.8], [0.6]])
+        every = evaluate(alpha, [[0.05], [0.06]], np.arange(20), c_ops=0.05)
         front = pareto_front(every)
         only = pareto_front(evaluate(0.8, 0.05, np.arange(20), c_ops=0.05))
         np.testing.assert_array_equal(front.gamma, only.gamma)
@@ -332,17 +363,14 @@ class TestParetoFront:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: optimize(c=0.1), "give one of alpha and acceptance, got neither"),
-        (
-            lambda: optimize(0.5, 0.1, acceptance=ConstantAcceptance(0.5)),
-            "give one of alpha and acceptance, got both",
-        ),
-        (lambda: optimize(0.5), "c must be given"),
-        (lambda: evaluate(0.5, 0.1), "gamma must be given"),
+        (lambda: optimize(c=0.1), "alpha is missing"),
+        (lambda: optimize([[0.5]], 0.1), "alpha must be one acceptance here"),
+        (lambda: optimize(0.5), "c is missing"),
+        (lambda: evaluate(0.5, 0.1), "gamma is missing"),
         (lambda: optimize(1.5, 0.1), r"alpha must be in \[0, 1\], got 1.5"),
         (lambda: optimize("high", 0.1), "alpha must be a number, got 'high'"),
         (lambda: optimize(0.5, -0.1), "c must be >= 0, got -0.1"),
-        (lambda: optimize(0.5, np.inf), "c must be >= 0, got inf"),
+        (lambda: optimize(0.5, np.inf), "c must be finite, got inf"),
         (lambda: optimize([], 0.1), "alpha is empty"),
         (lambda: evaluate(0.5, 0.1, 1.5), "gamma must be a whole number"),
         (lambda: evaluate(0.5, 0.1, -1), "gamma must be a whole number"),
@@ -355,7 +383,7 @@ class TestParetoFront:
         (lambda: optimize(0.5, 0.1, verify_cost=[0, 1]), "verify cost of one token must be > 0"),
         (
             lambda: optimize(0.5, 0.1, verify_cost=[1, 1], verify_slope=0.1),
-            "give one of verify_slope and verify_cost, got both",
+            "verify_slope and verify_cost exclude each other",
         ),
     ],
 )
@@ -370,8 +398,8 @@ def test_errors_name_the_argument(call, message) -> None:
     [
         {"alpha": 0.5, "verify_cost": [1, 1, 1]},
         {"alpha": np.full(3, 0.5), "verify_cost": [1, 1, 1]},
-        {"acceptance": SurvivalAcceptance((0.9, 0.5))},
-        {"acceptance": SurvivalAcceptance((0.9, 0.5)), "verify_cost": [1, 1, 1]},
+        {"alpha": SurvivalAcceptance((0.9, 0.5))},
+        {"alpha": SurvivalAcceptance((0.9, 0.5)), "verify_cost": [1, 1, 1]},
     ],
 )
 def test_beyond_what_was_measured_is_unsupported(beyond) -> None:
