@@ -74,6 +74,24 @@ def verify_cost_of(slope: float | None, curve: npt.ArrayLike | None) -> VerifyCo
     return MeasuredVerify(tuple(np.ravel(numbers("verify cost", curve)).tolist()))
 
 
+def block_cost(
+    gamma: npt.NDArray[np.number],
+    c: float | Floats,
+    verify: VerifyCost = LinearVerify(),
+    overhead: float = 0.0,
+    plain_overhead: float = 0.0,
+) -> Floats:
+    """gamma c + v(gamma + 1) + o, the cost of a block; a step of plain decoding at gamma = 0.
+
+    gamma and c broadcast; ``gamma`` alone where c is one number.  Unchecked: this is a hot path.
+    """
+    cost: Floats = np.multiply(gamma, c, dtype=np.float64)
+    cost += verify(gamma + 1)
+    if overhead or plain_overhead:
+        cost += np.where(gamma > 0, overhead, plain_overhead)
+    return cost
+
+
 @dataclass(frozen=True)
 class Cost:
     """Prices in target runs on one token.
@@ -104,7 +122,8 @@ class Cost:
             raise UnsupportedError(f"no cost is known for the model {run.model!r} (known: {known})")
         return self.drafts[run.model]
 
-    @property
-    def plain_step(self) -> float:
-        """Cost of one token of plain decoding."""
-        return 1.0 + self.plain_overhead
+    def blocks(self, gamma_max: int, drafter: str = "draft") -> Floats:
+        """Cost of a block of 0..gamma_max drafts, shape (gamma_max + 1,); 0 is plain decoding."""
+        c = self.price(Run(drafter, 1))
+        gammas = np.arange(gamma_max + 1)
+        return block_cost(gammas, c, self.verify, self.overhead, self.plain_overhead)

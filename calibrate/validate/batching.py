@@ -23,6 +23,7 @@ from calibrate.measure.grid import BLOCKS, room
 from specsim.batching.cost import LoadCost
 from specsim.batching.point import batch_point
 from specsim.intervals import DRAWS, Bootstrap, around
+from specsim.optimizers.search import fastest
 from specsim.predict.error_decomposition import BlockTiming, decompose_error
 
 # Every so many rounds, draft lengths that are slower beyond doubt are found; until then they sit
@@ -159,9 +160,9 @@ def compare_cell(
     tokens = 1.0 + np.cumsum([0.0, *survival])
     speed = {gamma: float(tokens[gamma] / decoded[gamma].part("seconds")) for gamma in gammas}
     speed[0] = 1.0
-    measured_best = max(speed, key=lambda gamma: (speed[gamma], -gamma))
+    measured_best = fastest(speed)
     expected = {gamma: batch_point(survival, cost, gamma, batch, context) for gamma in [0, *gammas]}
-    predicted_best = max(expected, key=lambda gamma: (expected[gamma].speedup, -gamma))
+    predicted_best = fastest({gamma: each.speedup for gamma, each in expected.items()})
     drawn = {gamma: _drawn_speeds(decoded, survival, gamma, seed) for gamma in [0, *gammas]}
     loss = around(
         1 - speed[predicted_best] / speed[measured_best],

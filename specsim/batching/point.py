@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from specsim.batching.cost import LoadCost
 from specsim.batching.tokens_per_block import TokensPerBlock, TokensPerBlockLike
 from specsim.checks import UnsupportedError, integer, number
+from specsim.optimizers.search import fastest
 from specsim.predict.error_decomposition import BlockTiming
 
 if TYPE_CHECKING:
@@ -104,8 +105,8 @@ def best_of_cell(
     """
     gains = _gains(acceptance, gamma_max, cost)
     cell = _Cell.of(cost, batch, context)
-    settings = (cell.at(gains, gamma) for gamma in range(gamma_max + 1))
-    return max(settings, key=lambda setting: (setting.speedup, -setting.gamma))
+    points = [cell.at(gains, gamma) for gamma in range(gamma_max + 1)]
+    return points[fastest({point.gamma: point.speedup for point in points})]
 
 
 def best_batch_points(

@@ -115,7 +115,6 @@ def _adaptive_row(
 def _price(given: dict[str, Any]) -> Callable[[int], float] | None:
     """Cost of a whole block by gamma, or None where no cost is given; gamma 0 costs 1."""
     from specsim.cost import Cost
-    from specsim.laws import TARGET, Run
 
     if given["c"] is None:
         for name, value in given.items():
@@ -125,10 +124,4 @@ def _price(given: dict[str, Any]) -> Callable[[int], float] | None:
         return None
     c: float = given["c"]
     cost = Cost({"draft": c}, read_verify(given), given["overhead"])
-
-    def block(gamma: int) -> float:
-        if gamma == 0:
-            return cost.plain_step
-        return gamma * c + cost.price(Run(TARGET, gamma + 1)) + cost.overhead
-
-    return block
+    return lambda gamma: float(cost.blocks(gamma)[gamma])

@@ -24,7 +24,6 @@ from specsim.checks import (
 )
 from specsim.cost import Cost, MeasuredVerify
 from specsim.formulas import tokens_per_call
-from specsim.laws import Run
 
 if TYPE_CHECKING:
     from specsim.optimizers.workload import Workload
@@ -65,12 +64,8 @@ class BlockPrices:
         longest = integer("gamma_max", gamma_max) if gamma is None else integer("gamma", gamma)
         if gamma is None and isinstance(cost.verify, MeasuredVerify):
             longest = min(longest, cost.verify.longest - 1)
-        lengths = np.arange(longest + 1)
-        c = cost.price(Run(DRAFT, 1))
-        blocks = lengths * c + cost.verify(lengths + 1) + cost.overhead
-        blocks /= cost.plain_step
-        blocks[0] = 1.0
-        return BlockPrices(blocks, gamma)
+        blocks = cost.blocks(longest, DRAFT)
+        return BlockPrices(blocks / blocks[0], gamma)
 
     @staticmethod
     def of_workload(workload: Workload, gamma: int | None = None) -> BlockPrices:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from specsim.checks import InvalidArgumentError, integer, number, probability
-from specsim.cost import LinearVerify, VerifyCost
+from specsim.cost import LinearVerify, VerifyCost, block_cost
 
 # Speeds nearer than this, relatively, are equal: the sums hold a few hundred rounded terms.
 _EQUAL = 1e-13
@@ -179,9 +179,8 @@ def _below(left: _Plan, middle: _Plan, right: _Plan) -> bool:
 def _fixed_costs(max_length: int, verify: VerifyCost, overhead: float) -> list[float]:
     """v(n + 1) + o for n = 1..max_length; plain decoding, n = 0, costs 1."""
     overhead = number("overhead", overhead, low=0.0)
-    lengths = np.arange(1, max_length + 1)
-    later = verify(lengths + 1) + overhead if max_length else np.zeros(0)
-    return [1.0, *later.tolist()]
+    fixed: list[float] = block_cost(np.arange(max_length + 1), 0.0, verify, overhead).tolist()
+    return fixed
 
 
 def _best(

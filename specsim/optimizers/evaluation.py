@@ -15,7 +15,7 @@ import numpy as np
 from specsim import formulas
 from specsim.api.result import Result, Row
 from specsim.checks import Floats, Ints
-from specsim.cost import LinearVerify, VerifyCost
+from specsim.cost import LinearVerify, VerifyCost, block_cost
 from specsim.optimizers.search import blockwise
 
 FIGURES = (
@@ -118,12 +118,8 @@ class Setting:
         return np.asarray(np.cumsum(self.survival)[gamma])
 
     def cost(self, c: Floats, gamma: Ints) -> Floats:
-        """gamma c + v(gamma + 1) + o; one for plain decoding."""
-        cost = gamma * c
-        cost += self.verify(gamma + 1)
-        if self.overhead:
-            cost += self.overhead * (gamma > 0)
-        return np.asarray(cost)
+        """Of a block, in target runs."""
+        return block_cost(gamma, c, self.verify, self.overhead)
 
     def oracle(self, alpha: Floats, c: Floats) -> Floats:
         """The oracle's speedup: it drafts J tokens, with P(J >= i) = S_i."""

@@ -27,7 +27,7 @@ from specsim.checks import (
     numbers,
     probabilities,
 )
-from specsim.cost import MeasuredVerify, VerifyCost, verify_cost_of
+from specsim.cost import MeasuredVerify, VerifyCost, block_cost, verify_cost_of
 from specsim.optimizers.evaluation import FIGURES, Evaluation, Setting
 from specsim.optimizers.search import blockwise, closed_form, effective_cost, search
 
@@ -174,13 +174,15 @@ def _scalar(array: Floats | Ints) -> Any:
 
 def _best_gamma(setting: Setting) -> Ints:
     if setting.survival is not None or isinstance(setting.verify, MeasuredVerify):
-        reads = setting.verify(np.arange(1, setting.longest + 2))
+        undrafted = block_cost(
+            np.arange(setting.longest + 1), 0.0, setting.verify, setting.overhead
+        )
 
         def best(alpha: Floats, c: Floats) -> Ints:
             def tokens(gamma: Ints) -> Floats:
                 return setting.tokens(alpha, gamma[:, None])
 
-            return search(tokens, c, reads, setting.overhead)
+            return search(tokens, c, undrafted)
 
         return blockwise(best, setting.alpha, setting.c, dtype=np.int64)
     slope, overhead = setting.verify.slope, setting.overhead

@@ -17,7 +17,7 @@ A verify slope b and an overhead o make the cost of a call 1 + o + g (c + b), wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -186,21 +186,24 @@ def _neighbour(alpha: Any, c: Any, *, steps: int) -> tuple[AnyFloats, AnyFloats]
     return n, tokens
 
 
-def search(
-    tokens: Callable[[Ints], Floats], c: Floats, verify: Floats, overhead: float = 0.0
-) -> Ints:
-    """The best gamma in 0..len(verify) - 1 for any survival curve and any verify curve.
+def fastest(speedups: Mapping[int, float]) -> int:
+    """The gamma of the best speedup, of equals the smaller."""
+    return max(speedups, key=lambda gamma: (speedups[gamma], -gamma))
+
+
+def search(tokens: Callable[[Ints], Floats], c: Floats, undrafted: Floats) -> Ints:
+    """The best gamma in 0..len(undrafted) - 1 for any survival curve and any verify curve.
 
     ``tokens(gamma)`` is E[N], shape (G, n) or (G, 1) for gamma of shape (G,); ``c`` has shape (n,)
-    and so has the result; ``verify[gamma]`` is v(gamma + 1).  Exhaustive, because EWIF may have
-    several local maxima; of equals the smaller; gamma = 0 is worth one.
+    and so has the result; ``undrafted[gamma]`` is the cost of a block but for its drafts.
+    Exhaustive, because EWIF may have several local maxima; of equals the smaller; gamma = 0 is
+    worth one.
     """
     best, gamma = np.ones(c.shape), np.zeros(c.shape, dtype=np.int64)
     at_once = max(1, BLOCK // c.size)
-    for first in range(1, len(verify), at_once):
-        lengths = np.arange(first, min(first + at_once, len(verify)))
-        fixed = (verify[lengths] + overhead)[:, None]
-        value = tokens(lengths) / (lengths[:, None] * c + fixed)
+    for first in range(1, len(undrafted), at_once):
+        lengths = np.arange(first, min(first + at_once, len(undrafted)))
+        value = tokens(lengths) / (lengths[:, None] * c + undrafted[lengths, None])
         winner = np.argmax(value, axis=0)
         top = np.take_along_axis(value, winner[None, :], axis=0)[0]
         gamma = np.where(top > best, lengths[winner], gamma)

@@ -12,6 +12,7 @@ from specsim.checks import InvalidArgumentError
 from specsim.formulas import speedup
 from specsim.optimizers.evaluation import Evaluation
 from specsim.optimizers.gamma import optimize
+from specsim.optimizers.search import fastest
 from specsim.predict.measured import MeasuredCost, MeasuredPrediction, predict
 from specsim.profiles import Acceptance, Profile
 from specsim.traces import Trace
@@ -69,7 +70,7 @@ class Workload:
     def best(self) -> MeasuredPrediction:
         """The gamma with the highest predicted speedup; 0 is plain decoding."""
         predictions = self.predict(range(self.profile.gamma_max + 1))
-        return max(predictions, key=lambda prediction: (prediction.speedup, -prediction.gamma))
+        return predictions[fastest({each.gamma: each.speedup for each in predictions})]
 
     def formula(self, gamma: int) -> float:
         """Speedup by the papers' formula: the profile's alpha and c alone."""

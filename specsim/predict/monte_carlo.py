@@ -22,7 +22,7 @@ from numpy.random import Generator
 from specsim.checks import Floats, integer, number
 from specsim.cost import Cost
 from specsim.intervals import Interval
-from specsim.laws import TARGET, BlockLaw, Run
+from specsim.laws import TARGET, BlockLaw
 from specsim.predict import renewal
 from specsim.schemes.base import plain_decoding
 from specsim.schemes.policies import AdaptiveDraft
@@ -86,7 +86,7 @@ def simulate(
         totals = rng.multinomial(each, chances, size=REPLICATES) @ table
     else:
         each = -(-blocks // CHAINS)
-        totals = _sum_chains(_policy_blocks(source, cost, rng, CHAINS, plain), each)
+        totals = _sum_chains(_policy_blocks(source, cost, rng, CHAINS), each)
     tokens, calls, spent = totals.T
     return Simulation(
         speedup=_ratio(tokens * _step(cost, plain), spent, level),
@@ -110,7 +110,7 @@ def simulate_requests(
     if isinstance(source, BlockLaw):
         draws = _law_blocks(source, cost, rng, requests, plain)
     else:
-        draws = _policy_blocks(source, cost, rng, requests, plain)
+        draws = _policy_blocks(source, cost, rng, requests)
     totals = np.zeros((requests, 3))
     for block in draws:
         running = totals[:, 0] < tokens
@@ -146,12 +146,12 @@ def _law_blocks(
 
 
 def _policy_blocks(
-    source: AdaptiveDraft, cost: Cost, rng: Generator, units: int, plain: BlockLaw
+    source: AdaptiveDraft, cost: Cost, rng: Generator, units: int
 ) -> Iterator[Floats]:
     """The same for a policy that adapts gamma."""
     policy = source.policy
     falling = -source.acceptance.survival(policy.gamma_max)[1:]
-    prices = _cost_by_gamma(source.draft, policy.gamma_max, cost, plain)
+    prices = cost.blocks(policy.gamma_max, source.draft)
     state, first = policy.start()
     state = tuple(np.full(units, part) for part in state)
     gamma = np.full(units, first)
@@ -160,14 +160,6 @@ def _policy_blocks(
         accepted = np.minimum(np.searchsorted(falling, -rng.random(units)), gamma)
         yield np.stack([accepted + 1.0, np.ones(units), prices[gamma]], axis=1)
         state, gamma = policy.next_gamma(state, accepted, gamma)
-
-
-def _cost_by_gamma(draft: str, gamma_max: int, cost: Cost, plain: BlockLaw) -> Floats:
-    prices = np.full(gamma_max + 1, _step(cost, plain))
-    for gamma in range(1, gamma_max + 1):
-        drafts = gamma * cost.price(Run(draft, 1))
-        prices[gamma] = drafts + cost.price(Run(TARGET, gamma + 1)) + cost.overhead
-    return prices
 
 
 def _sum_chains(draws: Iterator[Floats], each: int) -> Floats:

@@ -20,6 +20,7 @@ import numpy as np
 
 from specsim.acceptance import Acceptance
 from specsim.checks import Floats, integer, number, probability
+from specsim.cost import block_cost
 from specsim.schemes.fields import settle
 
 State = tuple[Any, ...]
@@ -117,7 +118,7 @@ class EstimateAlpha:
     def _best(self, alpha: Any) -> Any:
         gammas = np.arange(1, self.gamma_max + 1)
         tokens = 1 + np.cumsum(np.power(np.asarray(alpha)[..., None], gammas), axis=-1)
-        return np.argmax(tokens / (1 + gammas * self.c), axis=-1) + 1
+        return np.argmax(tokens / block_cost(gammas, self.c), axis=-1) + 1
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from specsim import formulas
+from specsim.optimizers.search import fastest
 from studies.common.study import Measured, Row
 
 TOKENS, SPEEDUP = "tokens per call", "speedup"
@@ -78,12 +79,12 @@ def decisions(measured: Measured) -> Iterator[dict[str, Any]]:
         groups[SYNTHETIC, f"batch {row['batch']}, context {row['context']}"].append(row)
     for (measurement, case), rows in groups.items():
         found = {row["gamma"]: row["measured_speedup"] for row in rows} | {0: 1.0}
-        best = max(found, key=lambda gamma: (found[gamma], -gamma))
+        best = fastest(found)
         chosen: dict[str, Any] = {"measured_best": best, "measured_speedup": found[best]}
         for name in ("predicted", "formula"):
             if any(row.get(f"{name}_speedup") is None for row in rows):
                 continue
             said = {row["gamma"]: row[f"{name}_speedup"] for row in rows} | {0: 1.0}
-            choice = max(said, key=lambda gamma: (said[gamma], -gamma))
+            choice = fastest(said)
             chosen |= {f"{name}_best": choice, f"{name}_loss": 1 - found[choice] / found[best]}
         yield {"measurement": measurement, "case": case, **chosen}

@@ -227,7 +227,7 @@ class TestSearch:
                 best, wanted = value, gamma
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(optimum, "BLOCK", block)
-            found = search(lambda g: tokens[g][:, None], np.array([c, c]), read, overhead)
+            found = search(lambda g: tokens[g][:, None], np.array([c, c]), read + overhead)
         np.testing.assert_array_equal(found, [wanted, wanted])
 
     def test_finds_the_second_of_two_maxima(self) -> None:
