@@ -16,10 +16,9 @@ import numpy as np
 from specsim.acceptance import (
     Acceptance,
     BetaAcceptance,
-    ConstantAcceptance,
     DecayingAcceptance,
-    PerPositionAcceptance,
     SurvivalAcceptance,
+    acceptance_of,
 )
 from specsim.checks import InvalidArgumentError, numbers, probability
 from specsim.schemes.fields import NUMBER, TABLE, Words, described, same_size, settle
@@ -28,30 +27,11 @@ from specsim.schemes.fields import NUMBER, TABLE, Words, described, same_size, s
 Pair = tuple[str, str]
 
 
-def acceptance(name: str, value: Any) -> Acceptance:
-    """A number is one rate, a list one rate per position (the last one holds on).
-
-    What answers ``conditional``, as everything in specsim.acceptance does, is taken as it is.
-    """
-    if callable(getattr(value, "conditional", None)):
-        known: Acceptance = value
-        return known
-    if isinstance(value, Real):
-        return ConstantAcceptance(probability(name, value))
-    if isinstance(value, (list, tuple)):
-        return PerPositionAcceptance(tuple(value))
-    raise InvalidArgumentError(
-        f"{name} must be a rate, a list of rates by position, or an acceptance such as "
-        f"BetaAcceptance(8, 2), got {value!r}"
-    )
-
-
 def acceptance_from_words(option: str, words: str) -> Acceptance:
     """``0.8``; ``0.9,0.8`` by position; ``beta:a,b``; ``decay:alpha,rate``; ``survival:S1,S2``."""
     kind, colon, rest = words.partition(":")
     if not colon:
-        rates = numbers(option, words.split(","), low=0, high=1).tolist()
-        return acceptance(option, rates[0] if len(rates) == 1 else rates)
+        return acceptance_of(numbers(option, words.split(","), low=0, high=1).tolist())
     values = numbers(option, rest.split(",")).tolist()
     makers: dict[str, Callable[..., Acceptance]] = {
         "beta": BetaAcceptance,
@@ -100,18 +80,17 @@ class Acceptances(Known):
     def __post_init__(self) -> None:
         given: Any = self.alpha
         if isinstance(given, Mapping):
-            settle(self, alpha={pair: acceptance("alpha", each) for pair, each in given.items()})
+            settle(self, alpha={pair: acceptance_of(each) for pair, each in given.items()})
             return
         several = isinstance(given, (list, tuple)) and not all(
             isinstance(each, Real) for each in given
         )
-        found = given if several else [given]
-        settle(self, alpha=tuple(acceptance("alpha", each) for each in found))
+        settle(self, alpha=tuple(map(acceptance_of, given if several else [given])))
 
     @classmethod
     def of_pairs(cls, *alphas: Any) -> Acceptances:
         """One for each pair, in the order of ``Scheme.pairs``; each a rate, a list, or made."""
-        return cls(tuple(acceptance("alpha", each) for each in alphas))
+        return cls(tuple(map(acceptance_of, alphas)))
 
     @classmethod
     def of(cls, known: Any) -> Acceptances:

@@ -21,9 +21,9 @@ from specsim.acceptance import (
 )
 from specsim.checks import UnsupportedError
 from specsim.cost import Cost, LinearVerify, MeasuredVerify
-from specsim.laws import TARGET, Run
+from specsim.laws import TARGET, BlockLaw, Run
 from specsim.predict import monte_carlo, renewal
-from specsim.schemes import SCHEMES
+from specsim.schemes import SCHEMES, Scheme
 from tests.specsim.mechanisms import histories, play, random_coin
 
 mp.mp.dps = 50
@@ -84,8 +84,8 @@ def close(found: float, wanted: mp.mpf | float, tolerance: float = 1e-12) -> boo
     return abs(found - wanted) <= tolerance * abs(wanted)
 
 
-def check_closed(scheme: object, cost: Cost, closed: Closed) -> None:
-    law = scheme.law()
+def check_closed(scheme: Scheme, known: object, cost: Cost, closed: Closed) -> None:
+    law = scheme.law(known)
     tokens, price = closed
     if {run for run, count in law.expected_runs().items() if count} == {Run(TARGET, 1)}:
         tokens, price = mp.mpf(1), 1 + mp.mpf(cost.plain_overhead)
@@ -95,9 +95,9 @@ def check_closed(scheme: object, cost: Cost, closed: Closed) -> None:
     assert close(renewal.speedup(law, cost), tokens * (1 + mp.mpf(cost.plain_overhead)) / price)
 
 
-def check_histories(scheme: object) -> None:
+def check_histories(scheme: Scheme, known: object) -> None:
     """The law against the exact law of all histories: P(N = n) and E[runs; N = n]."""
-    law, exact = scheme.law(), histories(scheme)
+    law, exact = scheme.law(known), histories(scheme, known)
     assert sum(exact.values()) == 1
     tokens = np.zeros(law.token_law().size)
     runs: dict[Run, np.ndarray] = {}
@@ -120,15 +120,22 @@ class SchemeContract:
     """What every scheme with a law of one block must show.  A subclass fills in the scheme.
 
     example : with lengths of everyday size
+    known : what is known of it
     plain : the setting that is plain decoding, or None
-    huge : the setting with a length of 10**6, or None
+    huge : the setting with a length of 10**6, or None; ``huge_known`` where other chances are meant
     models : draft models that the law runs
     """
 
-    example: object
-    plain: object | None = None
-    huge: object | None = None
+    example: Scheme
+    known: object = None
+    plain: Scheme | None = None
+    huge: Scheme | None = None
+    huge_known: object = None
     models: tuple[str, ...] = ()
+
+    @property
+    def law(self) -> BlockLaw:
+        return self.example.law(self.known)
 
     def cost(self, slope: float = 0.02) -> Cost:
         drafts = {model: 0.1 / (i + 1) for i, model in enumerate(self.models)}
@@ -138,22 +145,30 @@ class SchemeContract:
         assert type(self.example) in SCHEMES.values()
 
     def test_law_is_a_law(self) -> None:
-        law = self.example.law()
+        law = self.law
         assert abs(law.probability.sum() - 1) < 1e-12
         assert law.tokens.min() >= 1
         assert {run.model for run in law.runs} <= {TARGET, *self.models}
+        assert self.example.models == self.models
 
     def test_fields_are_documented(self) -> None:
         for field in dataclasses.fields(self.example):
-            assert f"\n    {field.name} : " in type(self.example).__doc__
+            assert field.metadata["help"].endswith(".")
+        assert type(self.example).__doc__
+
+    def test_its_settings_have_different_labels(self) -> None:
+        settings = [each for each in (self.example, self.plain, self.huge) if each is not None]
+        assert len({each.label for each in settings}) == len(set(settings))
+        for each in settings:
+            assert each.row_fields()["drafters"] == ", ".join(self.models)
 
     def test_plain_decoding_has_speedup_one(self) -> None:
         if self.plain is None:
             pytest.skip("never plain decoding")
-        figures = renewal.stationary(self.plain.law(), self.cost())
+        figures = renewal.stationary(self.plain.law(self.known), self.cost())
         assert figures.speedup == 1
         assert figures.tokens_per_call == 1
-        finite = renewal.finite(self.plain.law(), self.cost(), 7)
+        finite = renewal.finite(self.plain.law(self.known), self.cost(), 7)
         assert (finite.calls, finite.speedup) == (7, 1)
 
     def test_a_length_of_a_million(self) -> None:
@@ -161,7 +176,7 @@ class SchemeContract:
         if self.huge is None:
             pytest.skip("no length")
         try:
-            law = self.huge.law()
+            law = self.huge.law(self.huge_known or self.known)
         except UnsupportedError as error:
             assert "too large" in str(error)  # noqa: PT017
             return
@@ -172,19 +187,19 @@ class SchemeContract:
         if not self.models:
             pytest.skip("no drafter")
         with pytest.raises(UnsupportedError, match=f"'({'|'.join(self.models)})'"):
-            renewal.speedup(self.example.law(), Cost())
+            renewal.speedup(self.law, Cost())
 
     def test_a_verify_curve_that_is_too_short_is_named(self) -> None:
-        if all(run.positions == 1 for run in self.example.law().runs if run.model == TARGET):
+        if all(run.positions == 1 for run in self.law.runs if run.model == TARGET):
             pytest.skip("the target reads one token at a time")
         cost = Cost(self.cost().drafts, MeasuredVerify((1.0,)))
         with pytest.raises(UnsupportedError, match=r"verify cost is known for 1\.\.1 tokens"):
-            renewal.speedup(self.example.law(), cost)
+            renewal.speedup(self.law, cost)
 
     def test_monte_carlo_agrees(self) -> None:
         # Two intervals at level 1 - 1e-6 each: a false alarm in 5e5 runs, were the seed random.
         rng = np.random.default_rng(1)
-        law = self.example.law()
+        law = self.law
         drawn = monte_carlo.simulate(law, self.cost(), rng, blocks=200_000, level=1 - 1e-6)
         wanted = renewal.stationary(law, self.cost())
         for estimate, value in (
@@ -196,8 +211,8 @@ class SchemeContract:
 
     def test_token_by_token_simulation_agrees(self) -> None:
         """4,000 blocks of the mechanism itself; would see a mean that is off by about 5 %."""
-        law, coin, blocks = self.example.law(), random_coin(2), 4_000
-        played = [play(self.example, coin) for _ in range(blocks)]
+        law, coin, blocks = self.law, random_coin(2), 4_000
+        played = [play(self.example, self.known, coin) for _ in range(blocks)]
         tokens = np.array([n for n, _ in played])
         # Each |z| < 5.5: a false alarm in 2.6e7 draws per mean, at most 60 means here.
         assert_mean(tokens, law.tokens_per_call)

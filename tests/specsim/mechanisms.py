@@ -1,7 +1,7 @@
 """The slow, obvious twins: one block of each scheme, token by token, on a coin that is passed in.
 
-``play(scheme, coin)`` gives the emitted tokens and the runs of one block.  With a random coin it
-is a simulation; ``histories`` tosses every possible sequence and gives the exact law.
+``play(scheme, known, coin)`` gives the emitted tokens and the runs of one block.  With a random
+coin it is a simulation; ``histories`` tosses every possible sequence and gives the exact law.
 """
 
 from __future__ import annotations
@@ -11,18 +11,29 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import singledispatch
+from typing import Any
 
 from specsim.acceptance import Acceptance
 from specsim.laws import TARGET, Run
-from specsim.schemes.beam import BeamSearch
-from specsim.schemes.bild import BigLittle, BigLittleJoint
-from specsim.schemes.deferral import SequenceCascade, TokenCascade
-from specsim.schemes.full_cascade import FullCascade
-from specsim.schemes.horizontal import HorizontalCascade
-from specsim.schemes.oracle import OracleGamma
-from specsim.schemes.plain import PlainDecoding
-from specsim.schemes.speculative import SpecDec, SpeculativeDecoding
-from specsim.schemes.vertical import VerticalCascade, VerticalCascadeAtLeast
+from specsim.schemes import (
+    Acceptances,
+    BeamSearch,
+    BigLittle,
+    Deferral,
+    DraftedAccepted,
+    FallbackRollback,
+    FullCascade,
+    HorizontalCascade,
+    OracleGamma,
+    PlainDecoding,
+    Scheme,
+    SequenceCascade,
+    SpecDec,
+    SpeculativeCascade,
+    SpeculativeDecoding,
+    TokenCascade,
+    VerticalCascade,
+)
 
 Coin = Callable[[float], bool]
 Runs = Counter[Run]
@@ -55,13 +66,13 @@ class Script:
         return heads
 
 
-def histories(scheme: object) -> Exact:
+def histories(scheme: Scheme, known: Any) -> Exact:
     """Exact probability of every (tokens, runs) of one block, by tossing all sequences."""
     law: Exact = defaultdict(Fraction)
     waiting: list[list[bool]] = [[]]
     while waiting:
         coin = Script(waiting.pop())
-        tokens, runs = play(scheme, coin)
+        tokens, runs = play(scheme, known, coin)
         law[tokens, frozenset((run, n) for run, n in runs.items() if n)] += coin.weight
         waiting += coin.not_taken
     return law
@@ -84,67 +95,79 @@ def read(
 
 
 @singledispatch
-def play(scheme: object, coin: Coin) -> Block:
+def play(scheme: Scheme, known: Any, coin: Coin) -> Block:
     raise NotImplementedError(type(scheme))
 
 
 @play.register
-def _(scheme: PlainDecoding, coin: Coin) -> Block:
+def _(scheme: PlainDecoding, known: Acceptances, coin: Coin) -> Block:
     return 1, Counter({Run(TARGET, 1): 1})
 
 
 @play.register
-def _(scheme: SpeculativeDecoding, coin: Coin) -> Block:
+def _(scheme: SpeculativeDecoding, known: Acceptances, coin: Coin) -> Block:
     runs: Runs = Counter()
     proposal = []
     for _ in range(scheme.gamma):
-        proposal.append(scheme.drafter)
+        proposal.append(scheme.draft)
         if not scheme.one_run:
-            runs[Run(scheme.drafter, 1)] += 1
+            runs[Run(scheme.draft, 1)] += 1
     if scheme.one_run and proposal:
-        runs[Run(scheme.drafter, scheme.gamma)] += 1
-    rates = {scheme.drafter: scheme.acceptance}
+        runs[Run(scheme.draft, scheme.gamma)] += 1
+    rates = {scheme.draft: known.alpha[0]}
     return read(proposal, rates, TARGET, coin, runs, scheme.bonus), runs
 
 
 @play.register
-def _(scheme: SpecDec, coin: Coin) -> Block:
-    runs: Runs = Counter({Run(scheme.drafter, scheme.block_size): 1} if scheme.block_size else {})
-    proposal = [scheme.drafter] * scheme.block_size
-    rates = {scheme.drafter: scheme.acceptance}
+def _(scheme: SpeculativeCascade, known: Acceptances, coin: Coin) -> Block:
+    runs: Runs = Counter({Run(scheme.draft, 1): scheme.gamma})
+    rates = {scheme.draft: known.alpha[0]}
+    tokens = read([scheme.draft] * scheme.gamma, rates, TARGET, coin, runs)
+    # The bonus token depends on what the draft thinks of its place.
+    if scheme.gamma and tokens == scheme.gamma + 1:
+        runs[Run(scheme.draft, 1)] += 1
+    return tokens, runs
+
+
+@play.register
+def _(scheme: SpecDec, known: Acceptances, coin: Coin) -> Block:
+    runs: Runs = Counter({Run(scheme.draft, scheme.block_size): 1} if scheme.block_size else {})
+    proposal = [scheme.draft] * scheme.block_size
+    rates = {scheme.draft: known.alpha[0]}
     return read(proposal, rates, TARGET, coin, runs, scheme.bonus), runs
 
 
 @play.register
-def _(scheme: OracleGamma, coin: Coin) -> Block:
-    rates = scheme.acceptance.conditional(scheme.gamma_max)
+def _(scheme: OracleGamma, known: Acceptances, coin: Coin) -> Block:
+    rates = known.alpha[0].conditional(scheme.gamma_max)
     drafted = 0
     while drafted < scheme.gamma_max and coin(float(rates[drafted])):
         drafted += 1
-    return drafted + 1, Counter({Run(scheme.drafter, 1): drafted, Run(TARGET, drafted + 1): 1})
+    return drafted + 1, Counter({Run(scheme.draft, 1): drafted, Run(TARGET, drafted + 1): 1})
 
 
 @play.register
-def _(scheme: BigLittle, coin: Coin) -> Block:
+def _(scheme: BigLittle, known: FallbackRollback | DraftedAccepted, coin: Coin) -> Block:
+    if isinstance(known, DraftedAccepted):
+        return _counted(scheme, known, coin)
     runs: Runs = Counter()
     drafted = 0
     while drafted < scheme.window:
-        runs[Run(scheme.drafter, 1)] += 1
-        if coin(scheme.fallback):
+        runs[Run(scheme.draft, 1)] += 1
+        if coin(known.fallback):
             break
         drafted += 1
     runs[Run(TARGET, drafted + 1)] += 1
     for position in range(drafted):
-        if not coin(1 - scheme.rollback):
+        if not coin(1 - known.rollback):
             if scheme.rescore:
                 runs[Run(TARGET, 1)] += 1
             return position + 1, runs
     return drafted + 1, runs
 
 
-@play.register
-def _(scheme: BigLittleJoint, coin: Coin) -> Block:
-    cells = [(j, m, weight) for j, row in enumerate(scheme.table) for m, weight in enumerate(row)]
+def _counted(scheme: BigLittle, known: DraftedAccepted, coin: Coin) -> Block:
+    cells = [(j, m, weight) for j, row in enumerate(known.table) for m, weight in enumerate(row)]
     left = sum(weight for _, _, weight in cells)
     cell = iter(cells)
     j, m, weight = next(cell)
@@ -152,30 +175,29 @@ def _(scheme: BigLittleJoint, coin: Coin) -> Block:
         left -= weight
         j, m, weight = next(cell)
     runs: Runs = Counter({Run(TARGET, j + 1): 1})
-    window = len(scheme.table) - 1
-    runs[Run(scheme.drafter, 1)] += j + 1 if j < window else window
+    window = len(known.table) - 1
+    runs[Run(scheme.draft, 1)] += j + 1 if j < window else window
     if scheme.rescore and m < j:
         runs[Run(TARGET, 1)] += 1
     return m + 1, runs
 
 
 @play.register
-def _(scheme: HorizontalCascade, coin: Coin) -> Block:
+def _(scheme: HorizontalCascade, known: Acceptances, coin: Coin) -> Block:
     runs: Runs = Counter()
     proposal = []
     for drafter, length in zip(scheme.drafters, scheme.lengths, strict=True):
         for _ in range(length):
             proposal.append(drafter)
             runs[Run(drafter, 1)] += 1
-    rates = dict(zip(scheme.drafters, scheme.acceptances, strict=True))
+    rates = dict(zip(scheme.drafters, known.alpha, strict=True))
     return read(proposal, rates, TARGET, coin, runs), runs
 
 
-@play.register(VerticalCascade)
-@play.register(VerticalCascadeAtLeast)
-def _(scheme: VerticalCascade | VerticalCascadeAtLeast, coin: Coin) -> Block:
+@play.register
+def _(scheme: VerticalCascade, known: Acceptances, coin: Coin) -> Block:
     runs: Runs = Counter()
-    rates = dict(zip(scheme.drafters, scheme.acceptances, strict=True))
+    rates = dict(zip(scheme.drafters, known.alpha, strict=True))
 
     def proposal(level: int) -> list[str]:
         drafter = scheme.drafters[level]
@@ -188,7 +210,7 @@ def _(scheme: VerticalCascade | VerticalCascadeAtLeast, coin: Coin) -> Block:
         written = steps = 0
         while (
             steps < scheme.steps[level]
-            if isinstance(scheme, VerticalCascade)
+            if scheme.steps is not None
             else written < scheme.at_least[level]
         ):
             written += read(proposal(level + 1), rates, drafter, coin, runs)
@@ -199,8 +221,10 @@ def _(scheme: VerticalCascade | VerticalCascadeAtLeast, coin: Coin) -> Block:
 
 
 @play.register
-def _(scheme: FullCascade, coin: Coin) -> Block:
+def _(scheme: FullCascade, known: Acceptances, coin: Coin) -> Block:
     runs: Runs = Counter()
+    given, size = iter(known.alpha), len(scheme.drafters)
+    table = [[next(given) for _ in range(size - row)] for row in range(size)]
 
     def step(row: int) -> int:
         """Tokens of one step of the reviewer of ``row``: the target, then the drafters."""
@@ -217,19 +241,19 @@ def _(scheme: FullCascade, coin: Coin) -> Block:
             while written < length:
                 written += step(row + i + 1)
             proposal += [drafter] * written
-        rates = dict(zip(below, scheme.acceptances[row], strict=True))
+        rates = dict(zip(below, table[row], strict=True))
         return read(proposal, rates, scheme.drafters[row - 1] if row else TARGET, coin, runs)
 
     return step(0), runs
 
 
 @play.register
-def _(scheme: TokenCascade, coin: Coin) -> Block:
+def _(scheme: TokenCascade, known: Deferral, coin: Coin) -> Block:
     runs: Runs = Counter()
     unread = 1  # the token that the target itself wrote last
     while unread - 1 < scheme.cap:
-        runs[Run(scheme.drafter, 1)] += 1
-        if coin(scheme.deferral):
+        runs[Run(scheme.draft, 1)] += 1
+        if coin(known.deferral):
             break
         unread += 1
     runs[Run(TARGET, unread)] += 1
@@ -237,23 +261,23 @@ def _(scheme: TokenCascade, coin: Coin) -> Block:
 
 
 @play.register
-def _(scheme: SequenceCascade, coin: Coin) -> Block:
-    runs: Runs = Counter({Run(scheme.drafter, 1): scheme.length})
-    if coin(scheme.deferral):
+def _(scheme: SequenceCascade, known: Deferral, coin: Coin) -> Block:
+    runs: Runs = Counter({Run(scheme.draft, 1): scheme.length})
+    if coin(known.deferral):
         runs[Run(TARGET, 1)] += scheme.length
     return scheme.length, runs
 
 
 @play.register
-def _(scheme: BeamSearch, coin: Coin) -> Block:
-    rates = scheme.acceptance.conditional(scheme.gamma)
+def _(scheme: BeamSearch, known: Acceptances, coin: Coin) -> Block:
+    rates = known.alpha[0].conditional(scheme.gamma)
     stood = 0
     while stood < scheme.gamma and coin(float(rates[stood])):
         stood += 1
     runs = Counter(
         {
-            Run(scheme.drafter, scheme.draft_beam): scheme.gamma,
-            Run(TARGET, scheme.beam + scheme.draft_beam * scheme.gamma): 1,
+            Run(scheme.draft, scheme.draft_beam): scheme.gamma,
+            Run(TARGET, scheme.beams + scheme.draft_beam * scheme.gamma): 1,
         }
     )
     return stood + 1, runs

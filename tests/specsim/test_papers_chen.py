@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from specsim.acceptance import ConstantAcceptance
 from specsim.cost import Cost
 from specsim.optimizers.allocation import Drafter, allocate
 from specsim.predict import renewal
-from specsim.schemes.full_cascade import FullCascade
-from specsim.schemes.horizontal import HorizontalCascade
+from specsim.schemes import Acceptances, FullCascade, HorizontalCascade
 
 REFERENCE = Path(__file__).parents[2] / "studies" / "reference"
 # Leviathan23 Table 3 at temperature 0, target T5-XXL.
@@ -30,8 +28,8 @@ def rows(name: str) -> list[dict[str, str]]:
 
 
 def speed(dataset: str, shares: dict[str, int]) -> float:
-    known = tuple(ConstantAcceptance(ALPHA[dataset][name]) for name in shares)
-    law = HorizontalCascade(tuple(shares), tuple(shares.values()), known).law()
+    known = Acceptances.of_pairs(*(ALPHA[dataset][name] for name in shares))
+    law = HorizontalCascade(tuple(shares), tuple(shares.values())).law(known)
     return renewal.speedup(law, COST)
 
 
@@ -76,9 +74,8 @@ def test_table_2_is_within_reach(row) -> None:
     lengths = ((int(row["k11"]), int(row["k12"]), 0), (int(row["k22"]), 0), (10,))
     speeds = []
     for alpha in (0.5, 0.8, 0.9, 1.0):
-        known = [ConstantAcceptance(a) for a in (alpha, alpha - 0.1, 0.2, alpha, 0.3, 0.4)]
-        table = (tuple(known[:3]), tuple(known[3:5]), (known[5],))
-        law = FullCascade(("base", "small", "maxgram"), lengths, table).law()
+        known = Acceptances.of_pairs(alpha, alpha - 0.1, 0.2, alpha, 0.3, 0.4)
+        law = FullCascade(("base", "small", "maxgram"), lengths).law(known)
         cost = Cost({"base": base, "small": small, "maxgram": 0.0})
         speeds.append(renewal.speedup(law, cost))
     assert speeds == sorted(speeds)

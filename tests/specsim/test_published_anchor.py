@@ -26,7 +26,6 @@ from __future__ import annotations
 import pytest
 
 from specsim import conversions, evaluate
-from specsim.acceptance import ConstantAcceptance
 from specsim.cost import Cost, MeasuredVerify
 from specsim.laws import BlockLaw
 from specsim.predict.renewal import speedup
@@ -40,7 +39,7 @@ MEASURED = 1.68
 
 
 def law(alpha: float) -> BlockLaw:
-    return SpeculativeDecoding(ConstantAcceptance(alpha), GAMMA).law()
+    return SpeculativeDecoding(GAMMA).law(alpha)
 
 
 def cost(overhead: float = 0.0) -> Cost:

@@ -19,7 +19,7 @@ from calibrate.models.sampling import Sampling
 from specsim.checks import InvalidArgumentError
 from specsim.laws import TARGET
 from specsim.rules.executions import Choose, Model, Tokens, law
-from specsim.schemes.bild import BigLittle, BigLittleJoint
+from specsim.schemes import BigLittle, DraftedAccepted, FallbackRollback
 from tests.calibrate.imitations import (
     CPU,
     GREEDY,
@@ -263,7 +263,7 @@ def test_blocks_of_independent_models_follow_the_law(
         # So many blocks there are in any case, each with room for a whole window.
         blocks = list(zip(request.accepted, request.drafted, strict=True))
         seen += [(m + 1, j + 1) for m, j in blocks[: length // (window + 1)]]
-    block = BigLittle(fallback, rollback, window).law()
+    block = BigLittle(window).law(FallbackRollback(fallback, rollback))
     exact: Counter[tuple[int, int]] = Counter()
     for outcome, (mass, tokens) in enumerate(zip(block.probability, block.tokens, strict=True)):
         for run, count in block.runs.items():
@@ -293,8 +293,7 @@ def test_runs_are_those_of_the_joint_law(models: dict[str, CachedModel], rescore
         small_runs += result.draft.count
         widths += result.target.widths
         calls += len(result.accepted)
-    scheme = BigLittleJoint(tuple(map(tuple, table)), rescore=rescore)
-    block = scheme.law()
+    block = BigLittle(window, rescore=rescore).law(DraftedAccepted(tuple(map(tuple, table))))
     assert block.calls("small") * calls == pytest.approx(small_runs)
     expected = block.expected_runs()
     for width, count in widths.items():

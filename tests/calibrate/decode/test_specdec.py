@@ -15,12 +15,11 @@ from calibrate.decode.engine import CachedModel
 from calibrate.decode.plain import plain
 from calibrate.decode.specdec import MaskDrafter, specdec
 from calibrate.measure.trace import generator
-from specsim.acceptance import ConstantAcceptance
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.laws import TARGET
 from specsim.rules import GreedyMatch, TopBeta
 from specsim.rules.executions import Model, Tokens
-from specsim.schemes.speculative import SpecDec
+from specsim.schemes import SpecDec
 from tests.calibrate.imitations import (
     CPU,
     GREEDY,
@@ -184,7 +183,7 @@ def test_blocks_of_an_independent_drafter_follow_the_law(
             min(accepted + 1, gamma + bonus)
             for accepted in result.accepted[: length // (gamma + 1)]
         ]
-    block = SpecDec(ConstantAcceptance(alpha), gamma, bonus=bonus).law()
+    block = SpecDec(gamma, bonus=bonus).law(alpha)
     widths = {run.positions for run in block.runs if run.model == TARGET}
     assert widths == {gamma + bonus}
     assert widths == {result.target.widths.most_common(1)[0][0]}

@@ -127,7 +127,7 @@ def test_blocks_of_an_independent_model_follow_the_law(deferral: float, cap: int
         ).finish()
         # So many blocks there are in any case, each with room for all that may be written.
         seen += result.drafted[: length // (cap + 1)]
-    block = TokenCascade(deferral, cap).law()
+    block = TokenCascade(cap).law(deferral)
     exact = {
         run.positions - 1: mean
         for run, mean in block.expected_runs().items()

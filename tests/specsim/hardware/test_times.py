@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim import hardware
-from specsim.acceptance import ConstantAcceptance
 from specsim.predict.renewal import speedup
 from specsim.schemes.speculative import SpeculativeDecoding
 from tests.specsim.hardware.shapes import ROOMY, SMALL
@@ -166,7 +165,7 @@ def test_a_roofline_cost_feeds_the_predictor() -> None:
     assert cost[1].drafts["draft"] == pytest.approx(
         draft.active_parameters / target.active_parameters, rel=0.01
     )
-    law = SpeculativeDecoding(ConstantAcceptance(0.8), gamma=4).law()
+    law = SpeculativeDecoding(gamma=4).law(0.8)
     # Alone it pays; with the arithmetic units busy it does not.
     assert speedup(law, cost[1]) > 1.8
     assert speedup(law, cost[512]) < 1.0

@@ -13,7 +13,7 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.cost import Cost, LinearVerify, MeasuredVerify
 from specsim.optimizers.allocation import Allocation, Drafter, allocate, allocate_exhaustively
 from specsim.predict import renewal
-from specsim.schemes.horizontal import HorizontalCascade
+from specsim.schemes import Acceptances, HorizontalCascade
 
 # Grids make ties and equal drafters likely; the rest is anything.
 rates = st.one_of(st.sampled_from([0.0, 0.5, 0.8, 1.0]), st.floats(0, 1, allow_subnormal=False))
@@ -36,7 +36,7 @@ def by_law(found: Allocation, drafters: list[Drafter], cost: Cost) -> float:
     team = {drafter.name: drafter for drafter in drafters}
     names, lengths = zip(*found.allocation, strict=True)
     known = tuple(ConstantAcceptance(team[name].alpha) for name in names)
-    law = HorizontalCascade(names, lengths, known).law()
+    law = HorizontalCascade(names, lengths).law(Acceptances(known))
     assert law.tokens_per_call == pytest.approx(found.tokens_per_call, rel=1e-12)
     return renewal.speedup(law, cost)
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specsim.acceptance import ConstantAcceptance, DecayingAcceptance
+from specsim.acceptance import DecayingAcceptance
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.cost import Cost, LinearVerify, MeasuredVerify
 from specsim.intervals import Interval
 from specsim.predict import monte_carlo, renewal
-from specsim.schemes.adaptive import AdaptiveEstimate, AdaptiveHeuristic
-from specsim.schemes.bild import BigLittle
-from specsim.schemes.deferral import SequenceCascade
-from specsim.schemes.speculative import SpeculativeDecoding
+from specsim.schemes import (
+    AdaptiveEstimate,
+    AdaptiveHeuristic,
+    BigLittle,
+    FallbackRollback,
+    SequenceCascade,
+    SpeculativeDecoding,
+)
 
 COST = Cost({"draft": 0.1, "small": 0.1}, LinearVerify(0.02), 0.03, 0.01)
-LAW = SpeculativeDecoding(ConstantAcceptance(0.8), 5).law()
+LAW = SpeculativeDecoding(5).law(0.8)
+BILD = BigLittle().law(FallbackRollback(0.1, 0.05))
 # One interval in a million misses; a test that looks at n of them gives a false alarm in 1e6 / n.
 SURE = 1 - 1e-6
 
@@ -26,7 +31,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 @pytest.mark.parametrize("tokens", [1, 7, 100])
-@pytest.mark.parametrize("law", [LAW, BigLittle(0.1, 0.05).law()], ids=["speculative", "bild"])
+@pytest.mark.parametrize("law", [LAW, BILD], ids=["speculative", "bild"])
 def test_requests_agree_with_renewal(law, tokens) -> None:
     drawn = monte_carlo.simulate_requests(law, COST, rng(), tokens, 20_000, level=SURE)
     wanted = renewal.finite(law, COST, tokens)
@@ -69,8 +74,8 @@ def test_same_seed_same_result() -> None:
     )
     assert first == again
     assert first.speedup != other.speedup
-    scheme = AdaptiveHeuristic(ConstantAcceptance(0.7))
-    a, b = (monte_carlo.simulate_requests(scheme, COST, rng(3), 50, 100) for _ in range(2))
+    source = AdaptiveHeuristic().source(0.7)
+    a, b = (monte_carlo.simulate_requests(source, COST, rng(3), 50, 100) for _ in range(2))
     np.testing.assert_array_equal(a.cost, b.cost)
     assert a.speedup == b.speedup
 
@@ -81,17 +86,17 @@ def test_blocks_are_rounded_up_to_whole_replicates() -> None:
 
 
 def test_nothing_varies_where_nothing_can() -> None:
-    law = SpeculativeDecoding(ConstantAcceptance(1.0), 3).law()
+    law = SpeculativeDecoding(3).law(1.0)
     drawn = monte_carlo.simulate(law, COST, rng(), 1000)
     wanted = pytest.approx(renewal.speedup(law, COST))
     assert drawn.speedup == Interval(wanted, wanted, wanted)
     assert drawn.tokens_per_call == Interval(4, 4, 4)
-    plain = SpeculativeDecoding(ConstantAcceptance(0.5), 0).law()
+    plain = SpeculativeDecoding(0).law(0.5)
     assert monte_carlo.simulate(plain, COST, rng(), 1000).speedup == Interval(1, 1, 1)
 
 
 def test_no_target_run_is_infinitely_many_tokens_per_call() -> None:
-    drawn = monte_carlo.simulate(SequenceCascade(0.0, 5).law(), COST, rng(), 1000)
+    drawn = monte_carlo.simulate(SequenceCascade(5).law(0.0), COST, rng(), 1000)
     assert drawn.tokens_per_call == Interval(np.inf, np.inf, np.inf)
 
 
@@ -107,17 +112,17 @@ class TestAdaptive:
     """Against one request at a time, token by token, in plain Python."""
 
     @pytest.mark.parametrize(
-        "scheme",
+        "source",
         [
-            AdaptiveHeuristic(DecayingAcceptance(0.9, 0.9), gamma_start=5, gamma_max=12),
-            AdaptiveEstimate(ConstantAcceptance(0.75), 0.1, gamma_max=12),
+            AdaptiveHeuristic(gamma_start=5, gamma_max=12).source(DecayingAcceptance(0.9, 0.9)),
+            AdaptiveEstimate(0.1, gamma_max=12).source(0.75),
         ],
         ids=["heuristic", "estimate"],
     )
-    def test_requests(self, scheme) -> None:
+    def test_requests(self, source) -> None:
         generator, tokens, requests = rng(5), 60, 1500
-        rates = scheme.acceptance.conditional(scheme.gamma_max)
-        policy = scheme.policy()
+        policy = source.policy
+        rates = source.acceptance.conditional(policy.gamma_max)
         calls, cost = np.zeros(requests), np.zeros(requests)
         for request in range(requests):
             written, (state, gamma) = 0, policy.start()
@@ -129,7 +134,7 @@ class TestAdaptive:
                 calls[request] += 1
                 cost[request] += 0.1 * gamma + 1 + 0.02 * gamma + 0.03
                 state, gamma = policy.next_gamma(state, accepted, gamma)
-        drawn = monte_carlo.simulate_requests(scheme, COST, rng(6), tokens, 5000)
+        drawn = monte_carlo.simulate_requests(source, COST, rng(6), tokens, 5000)
         # Two-sample z below 5.5 for each of two means: a false alarm in 1.3e7.
         for slow, fast in ((calls, drawn.calls), (cost, drawn.cost)):
             error = np.sqrt(slow.var() / slow.size + fast.var() / fast.size)
@@ -137,22 +142,20 @@ class TestAdaptive:
 
     def test_the_estimate_comes_near_the_best_fixed_gamma(self) -> None:
         """After its start, the estimate is within 1 % of the best fixed gamma, and not above it."""
-        acceptance, cost = ConstantAcceptance(0.8), Cost({"draft": 0.05})
-        drawn = monte_carlo.simulate(
-            AdaptiveEstimate(acceptance, 0.05, gamma_max=20), cost, rng(7), 200_000, level=SURE
-        )
+        cost = Cost({"draft": 0.05})
+        source = AdaptiveEstimate(0.05, gamma_max=20).source(0.8)
+        drawn = monte_carlo.simulate(source, cost, rng(7), 200_000, level=SURE)
         best = max(
-            renewal.speedup(SpeculativeDecoding(acceptance, gamma).law(), cost)
-            for gamma in range(21)
+            renewal.speedup(SpeculativeDecoding(gamma).law(0.8), cost) for gamma in range(21)
         )
         assert 0.99 * best < drawn.speedup.best
         assert drawn.speedup.low < best
 
     def test_a_curve_that_is_too_short_is_named(self) -> None:
-        scheme = AdaptiveHeuristic(ConstantAcceptance(0.8), 2, 4)
+        source = AdaptiveHeuristic(2, 4).source(0.8)
         cost = Cost({"draft": 0.1}, MeasuredVerify((1.0, 1.0, 1.1)))
         with pytest.raises(UnsupportedError, match="verify cost is known for"):
-            monte_carlo.simulate(scheme, cost, rng())
+            monte_carlo.simulate(source, cost, rng())
 
 
 def test_what_is_refused() -> None:

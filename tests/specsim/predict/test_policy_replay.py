@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.acceptance import ConstantAcceptance
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.predict.replay.policy import replay_policy
-from specsim.schemes.adaptive import EstimateAlpha, FixedGamma, GrowShrink
+from specsim.schemes.policies import EstimateAlpha, FixedGamma, GrowShrink
 from specsim.traces import Trace
 
 
@@ -51,9 +50,9 @@ def test_greedy_text_replays_as_counting_does(policy: object, agree: list[bool])
 def test_long_text_approaches_the_stationary_law() -> None:
     from specsim.schemes.adaptive import AdaptiveHeuristic
 
-    scheme = AdaptiveHeuristic(ConstantAcceptance(0.7), gamma_start=4, gamma_max=16)
+    scheme = AdaptiveHeuristic(gamma_start=4, gamma_max=16)
     result = replay_policy(trace_of([0.7] * 3000), scheme.policy())
     # The start and the cut-off last block move the ratio by about 16 tokens in 3000.
     assert result.tokens_per_call == pytest.approx(
-        scheme.stationary_law().tokens_per_call, rel=16 / 3000
+        scheme.stationary_law(0.7).tokens_per_call, rel=16 / 3000
     )

@@ -9,23 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.acceptance import ConstantAcceptance
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.cost import Cost, LinearVerify
 from specsim.laws import BlockLaw, Run
 from specsim.predict import renewal
-from specsim.schemes.bild import BigLittle
-from specsim.schemes.deferral import SequenceCascade
-from specsim.schemes.oracle import OracleGamma
-from specsim.schemes.plain import PlainDecoding
-from specsim.schemes.speculative import SpeculativeDecoding
+from specsim.schemes import (
+    BigLittle,
+    FallbackRollback,
+    OracleGamma,
+    PlainDecoding,
+    SequenceCascade,
+    SpeculativeDecoding,
+)
 
 COST = Cost({"draft": 0.1, "small": 0.1}, LinearVerify(0.02), 0.03, 0.01)
 chances = st.one_of(st.sampled_from([0.0, 1 - 1e-15, 1.0]), st.floats(0, 1, allow_subnormal=False))
 
 
 def speculative(alpha: float, gamma: int) -> BlockLaw:
-    return SpeculativeDecoding(ConstantAcceptance(alpha), gamma).law()
+    return SpeculativeDecoding(gamma).law(alpha)
 
 
 @given(chances, st.integers(0, 6), st.integers(1, 40))
@@ -95,7 +97,7 @@ def test_a_request_shorter_than_a_block() -> None:
 
 
 def test_a_block_that_drafts_nothing_has_the_overhead_of_a_plain_step() -> None:
-    law = OracleGamma(ConstantAcceptance(0.5), 1).law()
+    law = OracleGamma(1).law(0.5)
     # Half the blocks draft nothing: 1.01; half draft one token: 0.1 + v(2) + 0.03.
     assert renewal.cost_per_block(law, COST) == pytest.approx((1.01 + 0.1 + 1.02 + 0.03) / 2)
     assert renewal.speedup(speculative(0.8, 0), COST) == 1
@@ -104,10 +106,10 @@ def test_a_block_that_drafts_nothing_has_the_overhead_of_a_plain_step() -> None:
 
 
 def test_tokens_per_call_is_per_target_run() -> None:
-    law = BigLittle(0.1, 0.2, rescore=True).law()
+    law = BigLittle(rescore=True).law(FallbackRollback(0.1, 0.2))
     assert renewal.tokens_per_call(law) < law.tokens_per_call
-    assert renewal.tokens_per_call(SequenceCascade(0.25, 8).law()) == 4
-    assert renewal.tokens_per_call(SequenceCascade(0.0, 8).law()) == np.inf
+    assert renewal.tokens_per_call(SequenceCascade(8).law(0.25)) == 4
+    assert renewal.tokens_per_call(SequenceCascade(8).law(0.0)) == np.inf
     with pytest.raises(UnsupportedError, match="one target run in every block"):
         renewal.calls_law(law, 5)
 

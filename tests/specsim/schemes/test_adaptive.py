@@ -5,22 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specsim.acceptance import (
-    ConstantAcceptance,
-)
 from specsim.checks import UnsupportedError
 from specsim.cost import Cost, LinearVerify
 from specsim.laws import TARGET
 from specsim.predict import monte_carlo, renewal
-from specsim.schemes import SCHEMES, stationary_law
-from specsim.schemes.adaptive import (
-    AdaptiveEstimate,
-    AdaptiveHeuristic,
-    EstimateAlpha,
-    FixedGamma,
-    GrowShrink,
-)
-from specsim.schemes.speculative import SpeculativeDecoding
+from specsim.schemes import SCHEMES, AdaptiveEstimate, AdaptiveHeuristic, SpeculativeDecoding
+from specsim.schemes.policies import EstimateAlpha, FixedGamma, GrowShrink
 from tests.specsim.contract import (
     EDGES,
     geometric,
@@ -32,8 +22,7 @@ class TestAdaptive:
     @pytest.mark.parametrize("gamma_max", [1, 2, 3, 64])
     def test_stationary_law(self, alpha, gamma_max) -> None:
         """The share of each gamma against a long walk of its exact distribution."""
-        scheme = AdaptiveHeuristic(ConstantAcceptance(alpha), 1, gamma_max)
-        law = scheme.stationary_law()
+        law = AdaptiveHeuristic(1, gamma_max).stationary_law(alpha)
         share = np.zeros(gamma_max + 1)
         for run, count in law.expected_runs().items():
             if run.model == TARGET:
@@ -53,23 +42,23 @@ class TestAdaptive:
         # Four intervals at level 1 - 1e-6: a false alarm in 2.5e5 runs, were the seed random.
         cost = Cost({"draft": 0.05}, LinearVerify(0.01), 0.02, 0.01)
         for alpha in (0.6, 0.85):
-            scheme = AdaptiveHeuristic(ConstantAcceptance(alpha))
+            scheme = AdaptiveHeuristic()
             rng = np.random.default_rng(5)
-            drawn = monte_carlo.simulate(scheme, cost, rng, 300_000, level=1 - 1e-6)
-            wanted = renewal.stationary(stationary_law(scheme), cost)
+            drawn = monte_carlo.simulate(scheme.source(alpha), cost, rng, 300_000, level=1 - 1e-6)
+            wanted = renewal.stationary(scheme.stationary_law(alpha), cost)
             assert drawn.speedup.low < wanted.speedup < drawn.speedup.high
             tokens = drawn.tokens_per_call
             assert tokens.low < wanted.tokens_per_call < tokens.high
 
     def test_there_is_no_law_of_one_block(self) -> None:
-        known = ConstantAcceptance(0.8)
-        for scheme in (AdaptiveHeuristic(known), AdaptiveEstimate(known, 0.1)):
+        for scheme in (AdaptiveHeuristic(), AdaptiveEstimate(0.1)):
             with pytest.raises(UnsupportedError, match=type(scheme).__name__):
-                scheme.law()
+                scheme.law(0.8)
         with pytest.raises(UnsupportedError, match="AdaptiveEstimate"):
-            stationary_law(AdaptiveEstimate(known, 0.1))
-        law = SpeculativeDecoding(known, 3).law()
-        assert stationary_law(SpeculativeDecoding(known, 3)).tokens_per_call == law.tokens_per_call
+            AdaptiveEstimate(0.1).stationary_law(0.8)
+        scheme = SpeculativeDecoding(3)
+        law = scheme.law(0.8)
+        assert scheme.stationary_law(0.8).tokens_per_call == law.tokens_per_call
         assert {AdaptiveHeuristic, AdaptiveEstimate} < set(SCHEMES.values())
 
     @pytest.mark.parametrize("policy", [FixedGamma(4), GrowShrink(), EstimateAlpha(0.1)])

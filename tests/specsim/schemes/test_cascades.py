@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 
 import mpmath as mp
 import numpy as np
@@ -13,17 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specsim.acceptance import (
-    ConstantAcceptance,
     PerPositionAcceptance,
 )
 from specsim.checks import InvalidArgumentError
 from specsim.cost import Cost
 from specsim.laws import TARGET
 from specsim.predict import renewal
-from specsim.schemes.full_cascade import FullCascade
-from specsim.schemes.horizontal import HorizontalCascade
-from specsim.schemes.speculative import SpeculativeDecoding
-from specsim.schemes.vertical import VerticalCascade, VerticalCascadeAtLeast
+from specsim.schemes import (
+    Acceptances,
+    FullCascade,
+    HorizontalCascade,
+    SpeculativeDecoding,
+    VerticalCascade,
+)
 from tests.specsim.contract import (
     SchemeContract,
     acceptances,
@@ -44,11 +45,11 @@ from tests.specsim.contract import (
 
 
 class TestHorizontal(SchemeContract):
-    example = HorizontalCascade(("a", "b"), (3, 4), (ConstantAcceptance(0.8),) * 2)
-    plain = HorizontalCascade(("a", "b"), (0, 0), (ConstantAcceptance(0.8),) * 2)
-    huge = HorizontalCascade(
-        ("a", "b"), (3, 10**6), (ConstantAcceptance(0.8), ConstantAcceptance(0.999999))
-    )
+    example = HorizontalCascade(("a", "b"), (3, 4))
+    known = Acceptances.of_pairs(0.8, 0.8)
+    plain = HorizontalCascade(("a", "b"), (0, 0))
+    huge = HorizontalCascade(("a", "b"), (3, 10**6))
+    huge_known = Acceptances.of_pairs(0.8, 0.999999)
     models = ("a", "b")
 
     @given(st.tuples(acceptances, acceptances), st.tuples(sizes, sizes), costs(["a", "b"]))
@@ -58,15 +59,15 @@ class TestHorizontal(SchemeContract):
         rates += known[1].conditional(sum(lengths))[lengths[0] :].tolist()
         drafts = lengths[0] * mp.mpf(cost.drafts["a"]) + lengths[1] * mp.mpf(cost.drafts["b"])
         price = drafts + read_cost(cost, mp.mpf(1 + sum(lengths)))
-        scheme = HorizontalCascade(("a", "b"), lengths, known)
-        check_closed(scheme, cost, (survival_sum(rates), price))
+        scheme = HorizontalCascade(("a", "b"), lengths)
+        check_closed(scheme, Acceptances(known), cost, (survival_sum(rates), price))
 
     @given(
         st.tuples(coin_acceptances, coin_acceptances, coin_acceptances),
         st.tuples(small, small, small),
     )
     def test_histories(self, known, lengths) -> None:
-        check_histories(HorizontalCascade(("a", "b", "c"), lengths, known))
+        check_histories(HorizontalCascade(("a", "b", "c"), lengths), Acceptances(known))
 
     @given(st.data())
     def test_mixing_two_drafters_never_helps(self, data) -> None:
@@ -80,7 +81,7 @@ class TestHorizontal(SchemeContract):
 
         def speed(rate: float, price: float) -> float:
             known = PerPositionAcceptance((*rates[:i], rate, *rates[i + 1 :]))
-            law = SpeculativeDecoding(known, gamma).law()
+            law = SpeculativeDecoding(gamma).law(known)
             return law.tokens_per_call / (1 + price + 0.1 * (gamma - 1))
 
         mixed = speed(mix * alpha + (1 - mix) * alpha_2, mix * c + (1 - mix) * c_2)
@@ -88,9 +89,8 @@ class TestHorizontal(SchemeContract):
 
 
 class TestVertical(SchemeContract):
-    example = VerticalCascade(
-        ("a", "b"), (ConstantAcceptance(0.8), ConstantAcceptance(0.6)), (2,), 3
-    )
+    example = VerticalCascade(("a", "b"), 3, steps=(2,))
+    known = Acceptances.of_pairs(0.8, 0.6)
     plain = dataclasses.replace(example, steps=(0,))
     huge = dataclasses.replace(example, gamma=10**6)
     models = ("a", "b")
@@ -104,13 +104,14 @@ class TestVertical(SchemeContract):
             tokens = (1 - a * phi**n) / (1 - a) if a != 1 else 1 + n * geometric(b, k)
             c1, c2 = (mp.mpf(cost.drafts[d]) for d in "ab")
             price = n * c1 + n * k * c2 + read_cost(cost, 1 + n * geometric(b, k))
-        known = (ConstantAcceptance(alpha), ConstantAcceptance(inner))
-        check_closed(VerticalCascade(("a", "b"), known, (n,), k), cost, (tokens, price))
+        known = Acceptances.of_pairs(alpha, inner)
+        check_closed(VerticalCascade(("a", "b"), k, steps=(n,)), known, cost, (tokens, price))
 
     @settings(max_examples=30)
     @given(st.tuples(coin_acceptances, coin_acceptances), small, st.integers(0, 2), st.booleans())
     def test_histories(self, known, n, k, one_run) -> None:
-        check_histories(VerticalCascade(("a", "b"), known, (n,), k, one_run))
+        scheme = VerticalCascade(("a", "b"), k, steps=(n,), one_run=one_run)
+        check_histories(scheme, Acceptances(known))
 
     @settings(max_examples=15)
     @given(
@@ -118,7 +119,7 @@ class TestVertical(SchemeContract):
         st.tuples(*[st.integers(0, 2)] * 2),
     )
     def test_histories_of_three_levels(self, known, steps) -> None:
-        check_histories(VerticalCascade(("a", "b", "c"), known, steps, 1))
+        check_histories(VerticalCascade(("a", "b", "c"), 1, steps=steps), Acceptances(known))
 
     def test_the_assumption_of_independence_is_one(self) -> None:
         """Real tokens of three toy models: E[N] is a few percent off, as the module says.
@@ -142,24 +143,23 @@ class TestVertical(SchemeContract):
                     proposal.append(rng.choice(3, p=q1))
             stands = rng.random(len(proposal)) < (p / q1)[proposal]
             tokens.append(1 + int(np.cumprod(stands).sum()))
-        known = tuple(ConstantAcceptance(np.minimum(*pair).sum()) for pair in ((p, q1), (q1, q2)))
-        predicted = VerticalCascade(("a", "b"), known, (2,), 4).law().tokens_per_call
+        known = Acceptances.of_pairs(*(np.minimum(*pair).sum() for pair in ((p, q1), (q1, q2))))
+        predicted = VerticalCascade(("a", "b"), 4, steps=(2,)).law(known).tokens_per_call
         error = np.std(tokens) / math.sqrt(len(tokens))
         assert 5 * error < abs(np.mean(tokens) - predicted) < 0.1 * predicted
 
     def test_no_inner_drafts_is_speculative_decoding(self) -> None:
         """With k = 0 the reviewer decodes plainly: n steps are n draft tokens."""
         scheme = dataclasses.replace(self.example, gamma=0, steps=(4,))
-        law, wanted = scheme.law(), SpeculativeDecoding(ConstantAcceptance(0.8), 4, "a").law()
+        law, wanted = scheme.law(self.known), SpeculativeDecoding(4, "a").law(0.8)
         np.testing.assert_allclose(law.token_law(), wanted.token_law())
         assert law.calls("a") == pytest.approx(4)
         assert law.calls("b") == 0
 
 
 class TestVerticalAtLeast(SchemeContract):
-    example = VerticalCascadeAtLeast(
-        ("a", "b"), (ConstantAcceptance(0.8), ConstantAcceptance(0.6)), (5,), 3
-    )
+    example = VerticalCascade(("a", "b"), 3, at_least=(5,))
+    known = Acceptances.of_pairs(0.8, 0.6)
     plain = dataclasses.replace(example, at_least=(0,))
     huge = dataclasses.replace(example, gamma=10**6)
     models = ("a", "b")
@@ -172,7 +172,8 @@ class TestVerticalAtLeast(SchemeContract):
         st.booleans(),
     )
     def test_histories(self, known, at_least, k, one_run) -> None:
-        check_histories(VerticalCascadeAtLeast(("a", "b"), known, (at_least,), k, one_run))
+        scheme = VerticalCascade(("a", "b"), k, at_least=(at_least,), one_run=one_run)
+        check_histories(scheme, Acceptances(known))
 
     @settings(max_examples=15)
     @given(
@@ -180,30 +181,28 @@ class TestVerticalAtLeast(SchemeContract):
         st.tuples(*[st.integers(0, 2)] * 2),
     )
     def test_histories_of_three_levels(self, known, at_least) -> None:
-        check_histories(VerticalCascadeAtLeast(("a", "b", "c"), known, at_least, 1))
+        scheme = VerticalCascade(("a", "b", "c"), 1, at_least=at_least)
+        check_histories(scheme, Acceptances(known))
 
     @given(constant, constant, st.integers(0, 8))
     def test_one_token_is_one_step(self, outer, inner, k) -> None:
         """At least one token is exactly one step: the two families meet there."""
-        known = (outer, inner)
-        found = VerticalCascadeAtLeast(("a", "b"), known, (1,), k).law()
-        wanted = VerticalCascade(("a", "b"), known, (1,), k).law()
+        known = Acceptances((outer, inner))
+        found = VerticalCascade(("a", "b"), k, at_least=(1,)).law(known)
+        wanted = VerticalCascade(("a", "b"), k, steps=(1,)).law(known)
         np.testing.assert_allclose(found.token_law(), wanted.token_law(), atol=1e-14)
         assert found.expected_runs() == pytest.approx(wanted.expected_runs())
 
 
-def full_cascade(
-    lengths: tuple[tuple[int, ...], ...], rates: Sequence[float] = (0.8, 0.65, 0.2, 0.7, 0.3, 0.4)
-) -> FullCascade:
-    known = [ConstantAcceptance(rate) for rate in rates]
-    table = (tuple(known[:3]), tuple(known[3:5]), (known[5],))
-    return FullCascade(("a", "b", "m"), lengths, table)
+def full_cascade(*lengths: tuple[int, ...]) -> FullCascade:
+    return FullCascade(("a", "b", "m"), lengths)
 
 
 class TestFullCascade(SchemeContract):
-    example = full_cascade(((3, 2, 3), (1, 4), (4,)))
-    plain = full_cascade(((0, 0, 0), (1, 4), (4,)))
-    huge = full_cascade(((0, 0, 10**6), (1, 4), (4,)))
+    example = full_cascade((3, 2, 3), (1, 4), (4,))
+    known = Acceptances.of_pairs(0.8, 0.65, 0.2, 0.7, 0.3, 0.4)
+    plain = full_cascade((0, 0, 0), (1, 4), (4,))
+    huge = full_cascade((0, 0, 10**6), (1, 4), (4,))
     models = ("a", "b", "m")
 
     @settings(max_examples=25)
@@ -214,23 +213,24 @@ class TestFullCascade(SchemeContract):
         st.lists(coins, min_size=6, max_size=6),
     )
     def test_histories(self, first, second, third, rates) -> None:
-        check_histories(full_cascade((*first, second, (third,)), rates))
+        check_histories(full_cascade(*first, second, (third,)), Acceptances.of_pairs(*rates))
 
     @given(st.lists(chances, min_size=6, max_size=6), st.integers(0, 6), st.integers(0, 6))
     def test_one_neural_drafter_is_a_vertical_cascade(self, rates, at_least, k) -> None:
-        known = (ConstantAcceptance(rates[0]), ConstantAcceptance(rates[4]))
-        found = full_cascade(((at_least, 0, 0), (0, k), (4,)), rates).law()
-        wanted = VerticalCascadeAtLeast(("a", "m"), known, (at_least,), k, one_run=True).law()
+        cascade = full_cascade((at_least, 0, 0), (0, k), (4,))
+        found = cascade.law(Acceptances.of_pairs(*rates))
+        scheme = VerticalCascade(("a", "m"), k, at_least=(at_least,), one_run=True)
+        wanted = scheme.law(Acceptances.of_pairs(rates[0], rates[4]))
         np.testing.assert_allclose(found.token_law(), wanted.token_law(), atol=1e-13)
         assert found.calls("a") == pytest.approx(wanted.calls("a"))
         assert found.calls("m") == pytest.approx(wanted.calls("m"))
 
     def test_swi_is_the_speedup_under_draft_costs_alone(self) -> None:
         # Chen23 section 5: tokens over the sum of c_i calls_i.
-        law, drafts = self.example.law(), {"a": 0.0195, "b": 0.0053, "m": 0.0}
+        law, drafts = self.law, {"a": 0.0195, "b": 0.0053, "m": 0.0}
         calls = sum(c * law.calls(model) for model, c in {**drafts, TARGET: 1.0}.items())
         assert close(renewal.speedup(law, Cost(drafts)), law.tokens_per_call / calls)
 
     def test_what_is_refused(self) -> None:
         with pytest.raises(InvalidArgumentError, match="lengths row 1 must have 2 entries"):
-            full_cascade(((1, 1, 1), (1,), (1,)))
+            full_cascade((1, 1, 1), (1,), (1,))

@@ -13,26 +13,33 @@ from hypothesis import strategies as st
 from specsim import formulas
 from specsim.acceptance import (
     BetaAcceptance,
-    ConstantAcceptance,
     SurvivalAcceptance,
 )
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.cost import Cost, LinearVerify
 from specsim.laws import TARGET, BlockLaw, Run
 from specsim.predict import operations, renewal
-from specsim.schemes import SCHEMES
-from specsim.schemes.adaptive import (
+from specsim.rules import Lossless, Opt
+from specsim.schemes import (
+    SCHEMES,
+    Acceptances,
     AdaptiveEstimate,
     AdaptiveHeuristic,
+    BeamSearch,
+    BigLittle,
+    Deferral,
+    DraftedAccepted,
+    FallbackRollback,
+    HorizontalCascade,
+    OracleGamma,
+    PlainDecoding,
+    SequenceCascade,
+    SpecDec,
+    SpeculativeCascade,
+    SpeculativeDecoding,
+    TokenCascade,
+    VerticalCascade,
 )
-from specsim.schemes.beam import BeamSearch
-from specsim.schemes.bild import BigLittle, BigLittleJoint
-from specsim.schemes.deferral import SequenceCascade, TokenCascade
-from specsim.schemes.horizontal import HorizontalCascade
-from specsim.schemes.oracle import OracleGamma
-from specsim.schemes.plain import PlainDecoding
-from specsim.schemes.speculative import SpecDec, SpeculativeDecoding
-from specsim.schemes.vertical import VerticalCascade
 from tests.specsim.contract import (
     EDGES,
     SchemeContract,
@@ -59,23 +66,26 @@ class TestPlain(SchemeContract):
 
 
 class TestSpeculative(SchemeContract):
-    example = SpeculativeDecoding(ConstantAcceptance(0.8), 5)
-    plain = SpeculativeDecoding(ConstantAcceptance(0.8), 0)
-    huge = SpeculativeDecoding(ConstantAcceptance(1 - 1e-6), 10**6)
+    example = SpeculativeDecoding(5)
+    known = Acceptances(0.8)
+    plain = SpeculativeDecoding(0)
+    huge = SpeculativeDecoding(10**6)
+    huge_known = Acceptances(1 - 1e-6)
     models = ("draft",)
 
     @given(acceptances, sizes, st.booleans(), st.booleans(), costs(["draft"]))
     def test_closed_form(self, acceptance, gamma, bonus, one_run, cost) -> None:
-        scheme = SpeculativeDecoding(acceptance, gamma, bonus=bonus, one_run=one_run)
+        scheme = SpeculativeDecoding(gamma, bonus=bonus, one_run=one_run)
         last = gamma if bonus else max(gamma - 1, 0)
         tokens = survival_sum(acceptance.conditional(last))
         runs = min(gamma, 1) if one_run else gamma
         read = read_cost(cost, mp.mpf(last + 1))
-        check_closed(scheme, cost, (tokens, runs * mp.mpf(cost.drafts["draft"]) + read))
+        check_closed(scheme, acceptance, cost, (tokens, runs * mp.mpf(cost.drafts["draft"]) + read))
 
     @given(coin_acceptances, small, st.booleans(), st.booleans())
     def test_histories(self, acceptance, gamma, bonus, one_run) -> None:
-        check_histories(SpeculativeDecoding(acceptance, gamma, bonus=bonus, one_run=one_run))
+        scheme = SpeculativeDecoding(gamma, bonus=bonus, one_run=one_run)
+        check_histories(scheme, Acceptances(acceptance))
 
     @pytest.mark.parametrize("alpha", EDGES)
     @pytest.mark.parametrize("c", [0.0, 0.3])
@@ -83,18 +93,14 @@ class TestSpeculative(SchemeContract):
     def test_limits(self, alpha, c, gamma) -> None:
         """alpha 0 and 1 and within 1e-15 of 1, c 0, gamma up to a million."""
         closed = (geometric(alpha, gamma), 1 + gamma * mp.mpf(c))
-        check_closed(
-            SpeculativeDecoding(ConstantAcceptance(alpha), gamma), Cost({"draft": c}), closed
-        )
+        check_closed(SpeculativeDecoding(gamma), alpha, Cost({"draft": c}), closed)
 
     @settings(max_examples=15)
     @given(st.floats(-15, -1), st.floats(0, 6))
     def test_long_blocks_near_one(self, log_gap, log_gamma) -> None:
         alpha, gamma = 1 - 10**log_gap, int(10**log_gamma)
         closed = (geometric(alpha, gamma), 1 + gamma * mp.mpf(0.1))
-        check_closed(
-            SpeculativeDecoding(ConstantAcceptance(alpha), gamma), Cost({"draft": 0.1}), closed
-        )
+        check_closed(SpeculativeDecoding(gamma), alpha, Cost({"draft": 0.1}), closed)
 
     def test_real_tokens_of_two_toy_models(self) -> None:
         """Speculative sampling on real distributions: alpha = sum min(p, q) gives the law.
@@ -107,34 +113,74 @@ class TestSpeculative(SchemeContract):
         drafts = rng.choice(4, size=(blocks, gamma), p=q)
         stands = rng.random((blocks, gamma)) < np.minimum(1, p / q)[drafts]
         tokens = 1 + np.cumprod(stands, axis=1).sum(axis=1)
-        law = SpeculativeDecoding(ConstantAcceptance(alpha), gamma).law().token_law()[1:]
+        law = SpeculativeDecoding(gamma).law(alpha).token_law()[1:]
         seen = np.bincount(tokens, minlength=gamma + 2)[1:]
         assert ((seen - blocks * law) ** 2 / (blocks * law)).sum() < 36
 
     def test_what_is_refused(self) -> None:
-        with pytest.raises(InvalidArgumentError, match=r"acceptance must be .*got 0.8"):
-            SpeculativeDecoding(0.8, 5)
+        with pytest.raises(InvalidArgumentError, match="alpha must be a number, got 'high'"):
+            SpeculativeDecoding(5).law("high")
+        with pytest.raises(InvalidArgumentError, match=r"alpha must be in \[0, 1\], got 1.2"):
+            SpeculativeDecoding(5).law(1.2)
+        with pytest.raises(InvalidArgumentError, match="alpha must have 1 entries, one or one"):
+            SpeculativeDecoding(5).law(Acceptances.of_pairs(0.8, 0.7))
+        with pytest.raises(InvalidArgumentError, match="the acceptance of 'draft' by 'target'"):
+            SpeculativeDecoding(5).law({("draft", "middle"): 0.8})
+        with pytest.raises(UnsupportedError, match="SpeculativeDecoding carries no state"):
+            SpeculativeDecoding(5).policy()
         with pytest.raises(InvalidArgumentError, match="gamma must be a whole number >= 0, got -1"):
-            SpeculativeDecoding(ConstantAcceptance(0.8), -1)
+            SpeculativeDecoding(-1)
         with pytest.raises(InvalidArgumentError, match="not 'target'"):
-            SpeculativeDecoding(ConstantAcceptance(0.8), 1, drafter="target")
+            SpeculativeDecoding(1, draft="target")
         curve = SurvivalAcceptance((0.8, 0.6))
-        assert SpeculativeDecoding(curve, 2).law().tokens_per_call == pytest.approx(2.4)
+        assert SpeculativeDecoding(2).law(curve).tokens_per_call == pytest.approx(2.4)
         with pytest.raises(UnsupportedError, match="survival curve ends at position 2, 3 asked"):
-            SpeculativeDecoding(curve, 3).law()
+            SpeculativeDecoding(3).law(curve)
 
     @given(st.floats(0.1, 50), st.floats(0.1, 50), sizes)
     def test_a_mixed_workload_yields_more(self, a, b, gamma) -> None:
         """Jensen: at the same mean rate a mixture of requests yields more tokens per call."""
-        mixed = SpeculativeDecoding(BetaAcceptance(a, b), gamma).law()
-        uniform = SpeculativeDecoding(ConstantAcceptance(a / (a + b)), gamma).law()
+        mixed = SpeculativeDecoding(gamma).law(BetaAcceptance(a, b))
+        uniform = SpeculativeDecoding(gamma).law(a / (a + b))
         assert mixed.tokens_per_call >= uniform.tokens_per_call * (1 - 1e-12)
 
 
+class TestSpeculativeCascade(SchemeContract):
+    example = SpeculativeCascade(4)
+    known = Acceptances(0.8)
+    plain = SpeculativeCascade(0)
+    huge = SpeculativeCascade(10**6)
+    huge_known = Acceptances(1 - 1e-6)
+    models = ("draft",)
+
+    @given(acceptances, sizes, costs(["draft"]))
+    def test_closed_form(self, acceptance, gamma, cost) -> None:
+        """One draft run more with probability S_gamma (Narasimhan24 Algorithm 4)."""
+        tokens = survival_sum(acceptance.conditional(gamma))
+        whole = survival_sum(acceptance.conditional(gamma)) - survival_sum(
+            acceptance.conditional(gamma)[:-1]
+        )
+        runs = gamma + (whole if gamma else 0)
+        price = runs * mp.mpf(cost.drafts["draft"]) + read_cost(cost, mp.mpf(gamma + 1))
+        check_closed(SpeculativeCascade(gamma), acceptance, cost, (tokens, price))
+
+    @given(coin_acceptances, small)
+    def test_histories(self, acceptance, gamma) -> None:
+        check_histories(SpeculativeCascade(gamma), Acceptances(acceptance))
+
+    @given(acceptances, sizes)
+    def test_a_lossless_rule_is_speculative_decoding(self, acceptance, gamma) -> None:
+        found = SpeculativeDecoding(gamma, rule=Lossless()).law(acceptance)
+        wanted = SpeculativeDecoding(gamma).law(acceptance)
+        assert found.expected_runs() == wanted.expected_runs()
+        assert SpeculativeDecoding(gamma, rule=Opt(0.1)) != SpeculativeCascade(gamma)
+
+
 class TestSpecDec(SchemeContract):
-    example = SpecDec(ConstantAcceptance(0.9))
-    plain = SpecDec(ConstantAcceptance(0.9), 0)
-    huge = SpecDec(ConstantAcceptance(0.9), 10**6)
+    example = SpecDec()
+    known = Acceptances(0.9)
+    plain = SpecDec(0)
+    huge = SpecDec(10**6)
     models = ("draft",)
 
     @given(acceptances, sizes, st.booleans(), costs(["draft"]))
@@ -143,17 +189,19 @@ class TestSpecDec(SchemeContract):
         last = k if bonus else max(k - 1, 0)
         tokens = survival_sum(acceptance.conditional(last))
         price = mp.mpf(cost.drafts["draft"]) + read_cost(cost, mp.mpf(last + 1))
-        check_closed(SpecDec(acceptance, k, bonus=bonus), cost, (tokens, price))
+        check_closed(SpecDec(k, bonus=bonus), acceptance, cost, (tokens, price))
 
     @given(coin_acceptances, small, st.booleans())
     def test_histories(self, acceptance, k, bonus) -> None:
-        check_histories(SpecDec(acceptance, k, bonus=bonus))
+        check_histories(SpecDec(k, bonus=bonus), Acceptances(acceptance))
 
 
 class TestOracle(SchemeContract):
-    example = OracleGamma(ConstantAcceptance(0.8), 20)
-    plain = OracleGamma(ConstantAcceptance(0.8), 0)
-    huge = OracleGamma(ConstantAcceptance(0.999), 10**6)
+    example = OracleGamma(20)
+    known = Acceptances(0.8)
+    plain = OracleGamma(0)
+    huge = OracleGamma(10**6)
+    huge_known = Acceptances(0.999)
     models = ("draft",)
 
     @given(chances, sizes, costs(["draft"]))
@@ -163,28 +211,28 @@ class TestOracle(SchemeContract):
         # A block that drafts nothing is a plain step.
         nothing = 1 - mp.mpf(alpha)
         price += nothing * (mp.mpf(cost.plain_overhead) - mp.mpf(cost.overhead))
-        check_closed(OracleGamma(ConstantAcceptance(alpha), gamma_max), cost, (tokens, price))
+        check_closed(OracleGamma(gamma_max), alpha, cost, (tokens, price))
 
     @given(coin_acceptances, small)
     def test_histories(self, acceptance, gamma_max) -> None:
-        check_histories(OracleGamma(acceptance, gamma_max))
+        check_histories(OracleGamma(gamma_max), Acceptances(acceptance))
 
     # (alpha, c, oracle over the best fixed gamma): theory, section 2; Leviathan23 3.5.
     @pytest.mark.parametrize(("alpha", "c", "gain"), [(0.9, 0.1, 1.534), (0.8, 0.05, 1.348)])
     def test_gain_over_the_best_fixed_gamma(self, alpha, c, gain) -> None:
-        acceptance, cost = ConstantAcceptance(alpha), Cost({"draft": c})
-        oracle = renewal.speedup(OracleGamma(acceptance, 400).law(), cost)
+        cost = Cost({"draft": c})
+        oracle = renewal.speedup(OracleGamma(400).law(alpha), cost)
         assert close(oracle, 1 / (1 - alpha + c * alpha))
-        fixed = max(
-            renewal.speedup(SpeculativeDecoding(acceptance, g).law(), cost) for g in range(30)
-        )
+        fixed = max(renewal.speedup(SpeculativeDecoding(g).law(alpha), cost) for g in range(30))
         assert abs(oracle / fixed - gain) < 5e-4
 
 
 class TestBigLittle(SchemeContract):
-    example = BigLittle(0.15, 0.05)
-    plain = BigLittle(0.15, 0.05, 0)
-    huge = BigLittle(1e-5, 0.05, 10**6)
+    example = BigLittle()
+    known = FallbackRollback(0.15, 0.05)
+    plain = BigLittle(0)
+    huge = BigLittle(10**6)
+    huge_known = FallbackRollback(1e-5, 0.05)
     models = ("small",)
 
     @given(chances, chances, sizes, st.booleans(), costs(["small"]))
@@ -200,21 +248,22 @@ class TestBigLittle(SchemeContract):
         if rescore:
             price += 1 - stands
         # The law takes 1 - f and 1 - r rounded, as any code must.
-        check_closed(BigLittle(f, r, window, rescore=rescore), cost, (tokens, price))
+        known = FallbackRollback(f, r)
+        check_closed(BigLittle(window, rescore=rescore), known, cost, (tokens, price))
 
     @given(coins, coins, small, st.booleans())
     def test_histories(self, f, r, window, rescore) -> None:
-        check_histories(BigLittle(f, r, window, rescore=rescore))
+        check_histories(BigLittle(window, rescore=rescore), FallbackRollback(f, r))
 
     def test_fractions_are_per_emitted_token(self) -> None:
         coin = random_coin(4)
-        scheme = BigLittle(0.15, 0.05, rescore=True)
-        played = [play(scheme, coin) for _ in range(20_000)]
+        scheme = BigLittle(rescore=True)
+        played = [play(scheme, self.known, coin) for _ in range(20_000)]
         tokens = sum(n for n, _ in played)
         rollbacks = sum(runs.total() - runs[Run("small", 1)] > 1 for _, runs in played)
         # Each is within 5.5 standard errors (about 1.5 %): a false alarm in 1e7.
-        assert close(scheme.fractions().fallback, len(played) / tokens, 0.03)
-        assert close(scheme.fractions().rollback, rollbacks / tokens, 0.08)
+        assert close(scheme.fractions(self.known).fallback, len(played) / tokens, 0.03)
+        assert close(scheme.fractions(self.known).rollback, rollbacks / tokens, 0.08)
 
     def test_figure_8_is_a_law_of_this_family(self) -> None:
         """Kim23 Figure 8, CNN/DM: operations 1.11, memory operations about 1/5, speed 1.85.
@@ -226,7 +275,7 @@ class TestBigLittle(SchemeContract):
         hits = []
         for f in np.linspace(0, 0.3, 31):
             for r in np.linspace(0, 0.1, 21):
-                law = BigLittle(f, r).law()
+                law = BigLittle().law(FallbackRollback(f, r))
                 found = operations.operations(law, {"small": ratio}, {"small": ratio})
                 if abs(found.operations - 1.11) < 0.02 and abs(1 / found.memory - 5) < 0.5:
                     assert close(found.intensity, found.operations / found.memory)
@@ -235,9 +284,9 @@ class TestBigLittle(SchemeContract):
         assert all(bound > 1.85 for *_, bound in hits)
 
 
-class TestBigLittleJoint(SchemeContract):
-    example = BigLittleJoint(((3.0,), (1.0, 4.0), (0.5, 0.5, 6.0)))
-    plain = BigLittleJoint(((2.0,),))
+class TestBigLittleCounted(SchemeContract):
+    example = BigLittle(2)
+    known = DraftedAccepted(((3.0,), (1.0, 4.0), (0.5, 0.5, 6.0)))
     models = ("small",)
 
     @given(chances, chances, st.integers(0, 6), st.booleans())
@@ -248,29 +297,36 @@ class TestBigLittleJoint(SchemeContract):
             drafted = (1 - f) ** j * (f if j < window else 1)
             row = [(1 - r) ** m * r for m in range(j)] + [(1 - r) ** j]
             table.append(tuple(drafted * weight for weight in row))
-        joint = BigLittleJoint(tuple(table), rescore=rescore)
-        single = BigLittle(f, r, window, rescore=rescore)
-        found, wanted = joint.law(), single.law()
+        scheme = BigLittle(window, rescore=rescore)
+        joint, single = DraftedAccepted(tuple(table)), FallbackRollback(f, r)
+        found, wanted = scheme.law(joint), scheme.law(single)
         np.testing.assert_allclose(found.token_law(), wanted.token_law(), atol=1e-13)
         for run, count in wanted.expected_runs().items():
             assert found.expected_runs().get(run, 0.0) == pytest.approx(count, abs=1e-12)
-        assert joint.fractions() == pytest.approx(single.fractions(), abs=1e-12)
+        assert scheme.fractions(joint) == pytest.approx(scheme.fractions(single), abs=1e-12)
 
     def test_histories(self) -> None:
-        check_histories(self.example)
-        check_histories(dataclasses.replace(self.example, rescore=True))
+        check_histories(self.example, self.known)
+        check_histories(dataclasses.replace(self.example, rescore=True), self.known)
+
+    def test_a_window_of_nothing_is_plain_decoding(self) -> None:
+        assert renewal.speedup(BigLittle(0).law(DraftedAccepted(((2.0,),))), self.cost()) == 1
 
     def test_what_is_refused(self) -> None:
         with pytest.raises(InvalidArgumentError, match="table row 1 must have 2 entries"):
-            BigLittleJoint(((1.0,), (1.0,)))
+            DraftedAccepted(((1.0,), (1.0,)))
         with pytest.raises(InvalidArgumentError, match="weight > 0"):
-            BigLittleJoint(((0.0,),))
+            DraftedAccepted(((0.0,),))
+        with pytest.raises(InvalidArgumentError, match=r"window \+ 1 = 11 rows, got 3"):
+            BigLittle().law(self.known)
 
 
 class TestTokenCascade(SchemeContract):
-    example = TokenCascade(0.2)
-    plain = TokenCascade(0.2, 0)
-    huge = TokenCascade(1e-5, 10**6)
+    example = TokenCascade()
+    known = Deferral(0.2)
+    plain = TokenCascade(0)
+    huge = TokenCascade(10**6)
+    huge_known = Deferral(1e-5)
     models = ("small",)
 
     @given(chances, sizes, costs(["small"]))
@@ -278,51 +334,53 @@ class TestTokenCascade(SchemeContract):
         u = 1 - mp.mpf(d)
         drafted, runs = geometric(u, cap) - 1, geometric(u, cap - 1)
         price = runs * mp.mpf(cost.drafts["small"]) + read_cost(cost, 1 + drafted)
-        check_closed(TokenCascade(d, cap), cost, (1 + drafted, price))
+        check_closed(TokenCascade(cap), d, cost, (1 + drafted, price))
 
     @given(coins, small)
     def test_histories(self, d, cap) -> None:
-        check_histories(TokenCascade(d, cap))
+        check_histories(TokenCascade(cap), Deferral(d))
 
 
 class TestSequenceCascade(SchemeContract):
-    example = SequenceCascade(0.3, 12)
+    example = SequenceCascade(12)
+    known = Deferral(0.3)
     models = ("small",)
 
     @given(chances, st.integers(1, 50), st.floats(0.001, 2))
     def test_closed_form(self, d, length, c) -> None:
-        law = SequenceCascade(d, length).law()
+        law = SequenceCascade(length).law(d)
         assert close(renewal.speedup(law, Cost({"small": c})), 1 / (c + mp.mpf(d)))
         calls = renewal.tokens_per_call(law)
         assert calls == np.inf if d == 0 else close(calls, 1 / mp.mpf(d))
-        check_histories(SequenceCascade(d, length))
+        check_histories(SequenceCascade(length), Deferral(d))
 
 
 class TestBeamSearch(SchemeContract):
-    example = BeamSearch(ConstantAcceptance(0.7), 3, beam=4, draft_beam=8)
-    plain = BeamSearch(ConstantAcceptance(0.7), 0, beam=1, draft_beam=1)
-    huge = BeamSearch(ConstantAcceptance(0.7), 10**6, beam=4, draft_beam=8)
+    example = BeamSearch(3, beams=4, draft_beam=8)
+    known = Acceptances(0.7)
+    plain = BeamSearch(0, beams=1, draft_beam=1)
+    huge = BeamSearch(10**6, beams=4, draft_beam=8)
     models = ("draft",)
 
     @given(acceptances, sizes, st.integers(1, 8), st.integers(0, 8))
     def test_closed_form(self, acceptance, gamma, beam, wider) -> None:
         """Leviathan23 A.4: the target scores w + u gamma positions."""
-        law = BeamSearch(acceptance, gamma, beam, beam + wider).law()
+        law = BeamSearch(gamma, beam, beam + wider).law(acceptance)
         assert close(law.tokens_per_call, survival_sum(acceptance.conditional(gamma)))
         assert close(law.positions(TARGET), beam + (beam + wider) * gamma)
         assert close(law.calls(TARGET), 1)
 
     @given(coin_acceptances, small)
     def test_histories(self, acceptance, gamma) -> None:
-        check_histories(BeamSearch(acceptance, gamma, 2, 3))
+        check_histories(BeamSearch(gamma, 2, 3), Acceptances(acceptance))
 
     def test_plain_beam_search_has_speedup_one(self) -> None:
         plain = dataclasses.replace(self.example, gamma=0)
-        assert renewal.speedup(plain.law(), self.cost(0.3), plain.plain()) == 1
+        assert renewal.speedup(plain.law(self.known), self.cost(0.3), plain.baseline()) == 1
 
     def test_a_narrow_draft_beam_is_refused(self) -> None:
         with pytest.raises(InvalidArgumentError, match="draft_beam must be a whole number >= 4"):
-            BeamSearch(ConstantAcceptance(0.7), 3, beam=4, draft_beam=3)
+            BeamSearch(3, beams=4, draft_beam=3)
 
 
 class TestFormulas:
@@ -330,8 +388,8 @@ class TestFormulas:
 
     @given(chances, sizes, st.booleans(), st.booleans(), costs(["draft"]))
     def test_speculative(self, alpha, gamma, bonus, one_run, cost) -> None:
-        scheme = SpeculativeDecoding(ConstantAcceptance(alpha), gamma, "draft", bonus, one_run)
-        law, cost = scheme.law(), dataclasses.replace(cost, plain_overhead=0.0)
+        scheme = SpeculativeDecoding(gamma, "draft", bonus, one_run)
+        law, cost = scheme.law(alpha), dataclasses.replace(cost, plain_overhead=0.0)
         assert close(law.tokens_per_call, formulas.tokens_per_call(alpha, gamma, bonus=bonus))
         wanted = formulas.speedup(
             alpha,
@@ -346,7 +404,8 @@ class TestFormulas:
 
     @given(chances, chances, st.integers(1, 30), costs(["small"]))
     def test_bild(self, f, r, window, cost) -> None:
-        law, cost = BigLittle(f, r, window).law(), dataclasses.replace(cost, plain_overhead=0.0)
+        law = BigLittle(window).law(FallbackRollback(f, r))
+        cost = dataclasses.replace(cost, plain_overhead=0.0)
         assert close(law.tokens_per_call, formulas.bild_tokens_per_call(f, r, window))
         assert close(law.calls("small"), formulas.bild_runs_per_call(f, window))
         c, slope = cost.drafts["small"], cost.verify.slope
@@ -356,8 +415,8 @@ class TestFormulas:
     @given(st.lists(st.tuples(chances, st.integers(0, 8), chances), min_size=1, max_size=3))
     def test_horizontal(self, drafters) -> None:
         names = tuple("abc"[: len(drafters)])
-        known = tuple(ConstantAcceptance(alpha) for alpha, _, _ in drafters)
-        law = HorizontalCascade(names, tuple(n for _, n, _ in drafters), known).law()
+        known = Acceptances.of_pairs(*(alpha for alpha, _, _ in drafters))
+        law = HorizontalCascade(names, tuple(n for _, n, _ in drafters)).law(known)
         cost = Cost({name: c for name, (_, _, c) in zip(names, drafters, strict=True)})
         rates = [alpha for alpha, n, _ in drafters for _ in range(n)]
         prices = [c for _, n, c in drafters for _ in range(n)]
@@ -365,21 +424,21 @@ class TestFormulas:
 
     @given(chances, chances, st.integers(0, 5), st.integers(0, 8), chances, chances)
     def test_vertical(self, alpha, inner, n, k, c1, c2) -> None:
-        known = (ConstantAcceptance(alpha), ConstantAcceptance(inner))
-        law = VerticalCascade(("a", "b"), known, (n,), k).law()
+        known = Acceptances.of_pairs(alpha, inner)
+        law = VerticalCascade(("a", "b"), k, steps=(n,)).law(known)
         wanted = formulas.vertical_speedup(alpha, inner, n, k, c1, c2)
         assert close(renewal.speedup(law, Cost({"a": c1, "b": c2})), wanted)
 
     @given(st.floats(0, 0.9), chances)
     def test_oracle(self, alpha, c) -> None:
-        law = OracleGamma(ConstantAcceptance(alpha), 400).law()
+        law = OracleGamma(400).law(alpha)
         cost = Cost({"draft": c}, LinearVerify(0.05), overhead=0.2)
         wanted = formulas.oracle_speedup(alpha, c, verify_slope=0.05, overhead=0.2)
         assert close(renewal.speedup(law, cost), wanted)
 
     @given(chances, sizes, st.integers(1, 60))
     def test_finite(self, alpha, gamma, tokens) -> None:
-        law = SpeculativeDecoding(ConstantAcceptance(alpha), gamma).law()
+        law = SpeculativeDecoding(gamma).law(alpha)
         found = renewal.finite(law, Cost({"draft": 0.0}), tokens)
         assert close(found.calls, formulas.calls_for(tokens, alpha, gamma))
 
