@@ -9,11 +9,12 @@ from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
+from specsim.acceptance import AlphaLike
 from specsim.api.result import Result, Row
 from specsim.checks import InvalidArgumentError
-from specsim.cost import Cost, LinearVerify, VerifyCost
-from specsim.laws import BlockLaw
+from specsim.cost import Cost, VerifyCost, verify_cost_of
 from specsim.predict import monte_carlo, renewal
 from specsim.schemes import SCHEMES, Acceptances, Known, Scheme, scheme_name
 
@@ -73,7 +74,7 @@ class SchemeOptimum(Result):
     schema: ClassVar[str] = "specsim.optimize_scheme"
 
     best: SchemeEvaluation
-    known: Any
+    known: Known | None
     searched: Mapping[str, Any]
     candidates: int
 
@@ -122,83 +123,98 @@ class SchemeSimulation(Result):
         return [{**row, "level": drawn.level}]
 
 
-def evaluate_scheme(scheme: Scheme, known: Any, cost: Cost) -> SchemeEvaluation:
+def evaluate_scheme(
+    scheme: Scheme,
+    alpha: AlphaLike | None = None,
+    *,
+    known: Known | None = None,
+    c: float | None = None,
+    costs: Mapping[str, float] | None = None,
+    verify_slope: float = 0.0,
+    verify_cost: npt.ArrayLike | None = None,
+    overhead: float = 0.0,
+) -> SchemeEvaluation:
     """The long-run figures of a scheme.
 
-    known : as ``Scheme.law`` takes it: a rate, a list of rates by position, an acceptance, or one
-        of the dataclasses of specsim.schemes.known
-    cost : prices of the runs of its models; ``scheme_cost`` makes one
+    alpha : acceptance of its drafters' tokens, the same for all: a rate, a list of rates by
+        position, an acceptance
+    known : instead, where that differs between drafters (``Acceptances``), or where the law must
+        know something else (``FallbackRollback``, ``DraftedAccepted``, ``Deferral``)
+    c, costs : cost of a draft run in target runs: of every model, and of models by name
+    verify_slope : v(n) = 1 + verify_slope (n - 1); or ``verify_cost``, v(1), v(2), ... as measured
+    overhead : host time of a block, in target runs
 
-    Raises UnsupportedError where the scheme has no law in the long run, or a model has no price.
+    Raises UnsupportedError where the scheme has no law in the long run.
     """
-    law = scheme.stationary_law(known)
-    return SchemeEvaluation(
-        scheme=scheme,
-        figures=renewal.stationary(law, cost, scheme.baseline()),
-        runs=_runs(law),
-        inputs=_inputs(scheme, known, cost),
-    )
+    known = _stated(type(scheme), alpha, known)
+    verify = verify_cost_of(verify_slope, verify_cost)
+    return _evaluate(scheme, known, _cost(scheme, c, costs, verify, overhead))
 
 
 def optimize_scheme(
-    kind: str | type[Scheme], candidates: Mapping[str, Any], known: Any, cost: Cost
+    kind: str | type[Scheme],
+    candidates: Mapping[str, Any],
+    alpha: AlphaLike | None = None,
+    *,
+    known: Known | Sequence[Known | None] | None = None,
+    c: float | None = None,
+    costs: Mapping[str, float] | None = None,
+    verify_slope: float = 0.0,
+    verify_cost: npt.ArrayLike | None = None,
+    overhead: float = 0.0,
 ) -> SchemeOptimum:
-    """The fastest of all combinations of the candidates of a scheme's fields.
+    """The fastest of all combinations of candidates for a scheme's fields.
 
     kind : a name in ``SCHEMES``, or the class
     candidates : for each field one value, or a list or range of values to try
-    known : as in ``evaluate_scheme``, or a list of such dataclasses to try
+    known : as in ``evaluate_scheme``, or a list to try
 
-    Raises InvalidArgumentError for a search of more than ``MOST_CANDIDATES``.
+    The other arguments are those of ``evaluate_scheme``.  Raises InvalidArgumentError for a search
+    of more than ``MOST_CANDIDATES``.
     """
-    if isinstance(kind, str):
-        kind = named_scheme(kind)
+    kind = named_scheme(kind) if isinstance(kind, str) else kind
     lists = {name: _to_try(values) for name, values in candidates.items()}
-    several = isinstance(known, list) and all(isinstance(each, Known) for each in known)
-    knowns = known if several else [known]
+    knowns = known if isinstance(known, Sequence) else [_stated(kind, alpha, known)]
     size = prod(map(len, lists.values())) * len(knowns)
     if not 0 < size <= MOST_CANDIDATES:
         raise InvalidArgumentError(
             f"the search has {size:,} candidates, 1 to {MOST_CANDIDATES:,} are tried; "
             f"{'narrow it' if size else 'give every field a value'}"
         )
-    best: tuple[SchemeEvaluation, Any] | None = None
+    verify = verify_cost_of(verify_slope, verify_cost)
+    best: tuple[SchemeEvaluation, Known | None] | None = None
     for scheme in _grid(kind, lists):
+        cost = _cost(scheme, c, costs, verify, overhead)
         for each in knowns:
-            found = evaluate_scheme(scheme, each, cost)
+            found = _evaluate(scheme, each, cost)
             if best is None or found.speedup > best[0].speedup:
                 best = found, each
     assert best is not None
     evaluation, best_known = best
     searched = {n: getattr(evaluation.scheme, n) for n, values in lists.items() if len(values) > 1}
-    if several:
-        searched |= {
-            each.name: getattr(best_known, each.name)
-            for each in fields(best_known)
-            if len({getattr(tried, each.name) for tried in knowns}) > 1
-        }
     return SchemeOptimum(
         best=evaluation,
         known=best_known,
-        searched=searched,
+        searched={**searched, **_differing(best_known, knowns)},
         candidates=size,
         inputs={
             "scheme": scheme_name(kind),
-            **lists,
-            "known": [_known_fields(each) for each in knowns],
-            **_cost_fields(cost),
+            "candidates": lists,
+            "known": knowns,
+            "cost": evaluation.inputs["cost"],
         },
     )
 
 
 def simulate(
     scheme: Scheme,
-    alpha: Any = None,
+    alpha: AlphaLike | None = None,
     *,
-    known: Any = None,
+    known: Known | None = None,
     c: float | None = None,
     costs: Mapping[str, float] | None = None,
-    verify: VerifyCost | None = None,
+    verify_slope: float = 0.0,
+    verify_cost: npt.ArrayLike | None = None,
     overhead: float = 0.0,
     blocks: int = 1_000_000,
     tokens: int | None = None,
@@ -208,19 +224,15 @@ def simulate(
 ) -> SchemeSimulation:
     """Draw blocks of a scheme: speedup and tokens per call, each with its interval.
 
-    alpha : acceptance of its drafters' tokens: a rate, a list of rates by position, an acceptance
-    known : instead, for schemes whose law must know something else (specsim.schemes.known)
-    c, costs : cost of a draft run in target runs, of every model, and of models by name
-    verify : v(n) (specsim.cost); free by default, as in the papers
-    overhead : host time of a block, in target runs
     blocks : of one long run; or, with ``tokens``, so many ``requests`` of exactly so many tokens
     level : of the intervals
+
+    What is known and what runs cost are as in ``evaluate_scheme``.
     """
-    given = alpha if known is None else known
-    if known is not None and alpha is not None:
-        raise InvalidArgumentError("alpha and known exclude each other")
-    cost = scheme_cost(scheme, c, costs, verify, overhead)
-    source, plain = scheme.source(given), scheme.baseline()
+    known = _stated(type(scheme), alpha, known)
+    verify = verify_cost_of(verify_slope, verify_cost)
+    cost = _cost(scheme, c, costs, verify, overhead)
+    source, plain = scheme.source(known), scheme.baseline()
     random = np.random.default_rng(seed)
     drawn: monte_carlo.Simulation | monte_carlo.Requests
     asked: dict[str, Any] = {"seed": seed, "level": level}
@@ -231,24 +243,50 @@ def simulate(
         asked |= {"tokens": tokens, "requests": requests}
         drawn = monte_carlo.simulate_requests(source, cost, random, tokens, requests, level, plain)
     return SchemeSimulation(
-        scheme=scheme, drawn=drawn, inputs={**_inputs(scheme, given, cost), **asked}
+        scheme=scheme, drawn=drawn, inputs={**_inputs(scheme, known, cost), **asked}
     )
 
 
-def scheme_cost(
+def named_scheme(name: str) -> type[Scheme]:
+    """The class of a scheme's name; raises InvalidArgumentError where there is none."""
+    if name not in SCHEMES:
+        raise InvalidArgumentError(f"no scheme is named {name!r} (known: {', '.join(SCHEMES)})")
+    return SCHEMES[name]
+
+
+def _evaluate(scheme: Scheme, known: Known | None, cost: Cost) -> SchemeEvaluation:
+    law = scheme.stationary_law(known)
+    models = dict.fromkeys(run.model for run in law.runs)
+    return SchemeEvaluation(
+        scheme=scheme,
+        figures=renewal.stationary(law, cost, scheme.baseline()),
+        runs={model: law.calls(model) for model in models},
+        inputs=_inputs(scheme, known, cost),
+    )
+
+
+def _stated(kind: type[Scheme], alpha: AlphaLike | None, known: Known | None) -> Known | None:
+    """What is known, of a kind that the scheme's law takes."""
+    if alpha is not None and known is not None:
+        raise InvalidArgumentError("alpha and known exclude each other")
+    found = known if alpha is None else Acceptances.of(alpha)
+    if kind.knows and not isinstance(found, kind.knows):
+        wanted = " or ".join(each.__name__ for each in kind.knows)
+        raise InvalidArgumentError(
+            f"{'alpha' if Acceptances in kind.knows else 'known'} must say what the law of "
+            f"{kind.__name__} takes, {wanted}, got {found!r}"
+        )
+    return found
+
+
+def _cost(
     scheme: Scheme,
-    c: float | None = None,
-    costs: Mapping[str, float] | None = None,
-    verify: VerifyCost | None = None,
-    overhead: float = 0.0,
+    c: float | None,
+    costs: Mapping[str, float] | None,
+    verify: VerifyCost,
+    overhead: float,
 ) -> Cost:
-    """The cost of the runs of a scheme's models, in target runs.
-
-    c : of every model that ``costs`` does not name; may be left out where it names all
-    costs : of models by name
-
-    Raises InvalidArgumentError for a name that the scheme does not run, or a model without a cost.
-    """
+    """Prices of the models of a scheme, and of no others."""
     named, models = dict(costs or {}), scheme.models
     unknown = [name for name in named if name not in models]
     if unknown:
@@ -259,15 +297,7 @@ def scheme_cost(
         raise InvalidArgumentError(
             f"c is missing: the cost of a run of {', '.join(missing)}, in target runs"
         )
-    drafts = {**dict.fromkeys(missing, c or 0.0), **named}
-    return Cost(drafts, LinearVerify() if verify is None else verify, overhead)
-
-
-def named_scheme(name: str) -> type[Scheme]:
-    """The class of a scheme's name; raises InvalidArgumentError where there is none."""
-    if name not in SCHEMES:
-        raise InvalidArgumentError(f"no scheme is named {name!r} (known: {', '.join(SCHEMES)})")
-    return SCHEMES[name]
+    return Cost({**dict.fromkeys(missing, c or 0.0), **named}, verify, overhead)
 
 
 def _to_try(values: Any) -> Sequence[Any]:
@@ -279,27 +309,22 @@ def _grid(kind: type[Scheme], lists: Mapping[str, Sequence[Any]]) -> Iterator[Sc
         yield kind(**dict(zip(lists, combination, strict=True)))
 
 
-def _runs(law: BlockLaw) -> dict[str, float]:
-    return {model: law.calls(model) for model in dict.fromkeys(run.model for run in law.runs)}
-
-
-def _inputs(scheme: Scheme, known: Any, cost: Cost) -> dict[str, Any]:
-    """What was asked, as plain values."""
-    own = {each.name: getattr(scheme, each.name) for each in fields(scheme)}  # type: ignore[arg-type]
+def _differing(known: Any, knowns: Sequence[Any]) -> dict[str, Any]:
+    """The fields of what is known in which the candidates differ."""
+    if len(knowns) == 1:
+        return {}
+    named = {each.name: getattr(known, each.name) for each in fields(known)}
     return {
-        "scheme": scheme_name(scheme),
-        **own,
-        "known": _known_fields(known),
-        **_cost_fields(cost),
+        name: value
+        for name, value in named.items()
+        if any(getattr(other, name, None) != value for other in knowns)
     }
 
 
-def _known_fields(known: Any) -> dict[str, Any]:
-    if known is None:
-        return {}
-    stated: Any = known if isinstance(known, Known) else Acceptances(known)
-    return {each.name: getattr(stated, each.name) for each in fields(stated)}
-
-
-def _cost_fields(cost: Cost) -> dict[str, Any]:
-    return {"costs": cost.drafts, "verify": cost.verify, "overhead": cost.overhead}
+def _inputs(scheme: Scheme, known: Known | None, cost: Cost) -> dict[str, Any]:
+    return {
+        "scheme": scheme_name(scheme),
+        "description": scheme,
+        "known": known,
+        "cost": cost,
+    }

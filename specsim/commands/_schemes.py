@@ -17,14 +17,12 @@ from specsim.checks import InvalidArgumentError
 from specsim.commands._options import (
     Number,
     format_option,
-    read_verify,
     refuse_given,
     stack,
     verify_options,
 )
 
 if TYPE_CHECKING:
-    from specsim.cost import Cost
     from specsim.schemes import Known, Scheme
     from specsim.schemes.fields import Words
 
@@ -60,7 +58,7 @@ def scheme_command(
     """The sub-command of one scheme.
 
     run : gets the class of the scheme, the candidates of its fields, those of what is known, and
-        all other options by name
+        all other options by name, those of cost as ``specsim.evaluate`` has them
     own : options of the command itself
     """
     from specsim.schemes import SCHEMES
@@ -76,7 +74,8 @@ def scheme_command(
             given["c"] = candidates["c"][0]
         for field, value in kind.implied_by(knowns[0]).items():
             candidates.setdefault(field, [value])
-        run(kind, candidates, knowns, **given)
+        _refuse_missing(kind, candidates)
+        run(kind, candidates, knowns, **_read_costs(given))
 
     price = _COST_OPTIONS[1:] if "c" in options(kind) else _COST_OPTIONS
     made = [_option(field) for field in {**options(kind), **knows}.values()]
@@ -151,7 +150,6 @@ def _refuse_missing(kind: type, typed: Candidates) -> None:
 
 def only(kind: type[Scheme], candidates: Candidates, knowns: Sequence[Any]) -> tuple[Scheme, Any]:
     """The scheme of the one value of every field, and the one thing known."""
-    _refuse_missing(kind, candidates)
     if len(knowns) > 1:
         raise InvalidArgumentError(
             f"what is known must be one value here, got {len(knowns)}; specsim optimize searches"
@@ -162,13 +160,7 @@ def only(kind: type[Scheme], candidates: Candidates, knowns: Sequence[Any]) -> t
             raise InvalidArgumentError(
                 f"{option} must be one value here, got {len(values)}; specsim optimize searches"
             )
-    return first(kind, candidates), knowns[0]
-
-
-def first(kind: type[Scheme], candidates: Candidates) -> Scheme:
-    """The scheme of the first value of every field."""
-    _refuse_missing(kind, candidates)
-    return kind(**{name: values[0] for name, values in candidates.items()})
+    return kind(**{name: values[0] for name, values in candidates.items()}), knowns[0]
 
 
 _COST_OPTIONS = (
@@ -187,23 +179,16 @@ _COST_OPTIONS = (
 )
 
 
-def read_costs(given: dict[str, Any]) -> dict[str, float]:
-    """Costs by name, as ``--cost`` says them."""
+def _read_costs(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of the calls that the options of cost say."""
     costs: dict[str, float] = {}
-    for pair in given["cost"]:
+    for pair in given.pop("cost"):
         name, equals, value = pair.partition("=")
         if not equals:
             raise InvalidArgumentError(f"--cost must be NAME=C, got {pair}")
         costs[name] = Number(0).check(f"--cost {name}", value)
-    return costs
-
-
-def read_cost(scheme: Scheme, given: dict[str, Any]) -> Cost:
-    """The cost that the options say, for the models of a scheme."""
-    from specsim.api.schemes import scheme_cost
-
-    verify = read_verify(given)
-    return scheme_cost(scheme, given["c"], read_costs(given), verify, given["overhead"])
+    slope = given.pop("verify_slope")
+    return {**given, "costs": costs, "verify_slope": 0.0 if slope is None else slope}
 
 
 def refuse_mixture(context: click.Context) -> None:

@@ -20,7 +20,6 @@ from specsim.commands._schemes import (
     Candidates,
     SchemeGroup,
     only,
-    read_cost,
     refuse_mixture,
     scheme_command,
 )
@@ -88,5 +87,4 @@ def evaluate_scheme(
     from specsim.report.tables import show
 
     scheme, known = only(kind, candidates, knowns)
-    found = schemes.evaluate_scheme(scheme, known, read_cost(scheme, given))
-    show(found, output_format, "stationary")
+    show(schemes.evaluate_scheme(scheme, known=known, **given), output_format, "stationary")

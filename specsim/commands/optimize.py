@@ -20,8 +20,6 @@ from specsim.commands._options import (
 from specsim.commands._schemes import (
     Candidates,
     SchemeGroup,
-    first,
-    read_cost,
     refuse_mixture,
     scheme_command,
 )
@@ -118,7 +116,5 @@ def optimize_scheme(
     from specsim.api import schemes
     from specsim.report.tables import show
 
-    cost = read_cost(first(kind, candidates), given)
-    known = knowns if len(knowns) > 1 else knowns[0]
-    found = schemes.optimize_scheme(kind, candidates, known, cost)
+    found = schemes.optimize_scheme(kind, candidates, known=knowns, **given)
     show(found, output_format, "fastest, stationary")

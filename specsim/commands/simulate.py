@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from specsim.commands._options import Integer, read_verify
-from specsim.commands._schemes import Candidates, SchemeGroup, only, read_costs, scheme_command
+from specsim.commands._options import Integer
+from specsim.commands._schemes import Candidates, SchemeGroup, only, scheme_command
 
 _OPTIONS = (
     click.option(
@@ -46,30 +46,11 @@ def command() -> None:
 
 
 def _simulate(
-    kind: Any,
-    candidates: Candidates,
-    knowns: list[Any],
-    blocks: int,
-    tokens: int | None,
-    requests: int,
-    seed: int,
-    output_format: str,
-    **given: Any,
+    kind: Any, candidates: Candidates, knowns: list[Any], output_format: str, **given: Any
 ) -> None:
     from specsim.api.schemes import simulate
     from specsim.report.tables import show
 
     scheme, known = only(kind, candidates, knowns)
-    drawn = simulate(
-        scheme,
-        known=known,
-        c=given["c"],
-        costs=read_costs(given),
-        verify=read_verify(given),
-        overhead=given["overhead"],
-        blocks=blocks,
-        tokens=tokens,
-        requests=requests,
-        seed=seed,
-    )
-    show(drawn, output_format, f"Monte Carlo, {drawn.drawn.level:.0%} intervals")
+    result = simulate(scheme, known=known, **given)
+    show(result, output_format, f"Monte Carlo, {result.drawn.level:.0%} intervals")
