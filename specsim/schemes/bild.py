@@ -61,8 +61,9 @@ def _small_runs(drafted: npt.NDArray[np.int64], window: int) -> Floats:
 class BigLittle(Scheme):
     """The Big Little Decoder: a small model drafts while it is confident (Kim23).
 
-    The law takes chances of fallback and rollback, or a table of what was counted.  With f = fallback and r = rollback independent of one another and of the position, u = 1 - f,
-    s = 1 - r, W = window:
+    The law takes chances of fallback and rollback, or a table of what was counted.  With f =
+    fallback and r = rollback independent of one another and of the position, u = 1 - f,
+    s = 1 - r and W = window:
     E[N] = (1 - E[s^(J+1)]) / r = sum_{i=0..W} (s u)^i, since the first i drafted tokens are there
     and stand with probability (s u)^i; and (1 - u^W) / f small runs per block.
 

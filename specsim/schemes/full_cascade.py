@@ -26,10 +26,11 @@ from specsim.schemes.known import Pair
 class FullCascade(DraftingScheme):
     """Every reviewer is served by all drafters below it: Cascade Speculative Drafting.
 
-    Lengths are a triangular matrix, row by reviewer and column by drafter.  With drafters d_1..d_n, row 0 is the target's: its entries are the shares of d_1..d_n.  Row i
-    is d_i's, with the shares of d_{i+1}..d_n in each of its steps.  The paper's k11, k12 and k22
-    of two neural drafters and Max-Gram are lengths[0][0], lengths[0][1] and lengths[1][0]; the
-    last entry of each row is Max-Gram's (10 in the paper, where it serves).
+    Lengths are a triangular matrix, row by reviewer and column by drafter.  With drafters
+    d_1..d_n, row 0 is the target's: its entries are the shares of d_1..d_n.  Row i is d_i's, with
+    the shares of d_{i+1}..d_n in each of its steps.  The paper's k11, k12 and k22 of two neural
+    drafters and Max-Gram are lengths[0][0], lengths[0][1] and lengths[1][0]; the last entry of
+    each row is Max-Gram's (10 in the paper, where it serves).
 
     Acceptances are in the same order: of each drafter's tokens by that row's reviewer, read at
     the position in the reviewer's block.  Lenience between drafters changes rows 1 and on, and
