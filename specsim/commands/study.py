@@ -41,8 +41,8 @@ def command(name: str, out: Path, profile: Path | None, measure: bool, output_fo
 
     from specsim.report.tables import render
     from studies import STUDIES
-    from studies.common.study import SHIPPED, Measured
-    from studies.common.write import write
+    from studies.common.measured import SHIPPED, Measured
+    from studies.common.write import counts, write
 
     if name not in (*STUDIES, "all"):
         raise InvalidArgumentError(f"NAME must be one of {', '.join(STUDIES)} or all, got {name}")
@@ -59,15 +59,8 @@ def command(name: str, out: Path, profile: Path | None, measure: bool, output_fo
         with threadpool_limits(1):
             checks = write(study, measured, out, typed())
         unexplained += [each for each in checks if not each.matches and not each.reason]
-        rows.append(
-            {
-                "study": study,
-                "page": str(out / f"{study}.md"),
-                "numbers_of_the_paper": len(checks),
-                "reproduced": sum(each.matches and not each.printed_twice for each in checks),
-            }
-        )
-    click.echo(render(rows, output_format, "studies"))
+        rows.append({"study": study, **counts(checks), "page": str(out / f"{study}.md")})
+    click.echo(render(rows, output_format, "numbers that the papers print, and ours"))
     for each in unexplained:
         click.echo(
             f"failed: {each.where}, {each.item}: printed {each.printed:g}, ours {each.ours}",

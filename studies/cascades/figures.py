@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt  # plots.py, imported below, chose its backend
+from matplotlib.figure import Figure
 
 from specsim.frontier import OPTIMUM
 from specsim.report.frontier_plots import AMBER, GREEN, PURPLE, SKY
-from specsim.report.plots import BLACK, BLUE, GREY, ORANGE, STYLE
-from studies.common.study import Row, Tables
-from studies.common.style import error_bars, legend_right
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from specsim.report.plots import BLACK, BLUE, GREY, ORANGE
+from studies.common.decoded import by_temperature
+from studies.common.figures import legend_right, panels, points
+from studies.common.study import Row
 
 # Colour is the family, dashes the log variant; rules of fixed thresholds are dots.
 _LINES = {
@@ -53,88 +52,6 @@ _NAMES = {
 _QUALITY = "quality: mean probability\nof the text's own token"
 
 
-def draw(tables: Tables) -> dict[str, Figure]:
-    if not tables["frontier"]:
-        return {}
-    drawn = {
-        "deferral": _deferral(tables["deferral"]),
-        "rejection": _frontier(tables["frontier"], ["rejection"]),
-    }
-    latencies = [name for name in tables["frontier"][0] if name.startswith("latency_")]
-    if latencies:
-        drawn["latency"] = _frontier(tables["frontier"], latencies)
-    if any(row["rejection_ratio"] is not None for row in tables["token_against_deferral"]):
-        drawn["token_rules"] = _pairs(tables["token_against_deferral"])
-    return drawn
-
-
-def _temperatures(rows: Sequence[Row]) -> list[float]:
-    return sorted({row["temperature"] for row in rows})
-
-
-def _frontier(rows: Sequence[Row], columns: Sequence[str]) -> Figure:
-    """A column of panels per temperature, a row per thing on the x axis."""
-    temperatures = _temperatures(rows)
-    width, height = 3.7 * len(temperatures) + 2.3, 3.1 * len(columns) + 0.5
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(
-            len(columns),
-            len(temperatures),
-            figsize=(width, height),
-            sharex="row",
-            sharey="col",
-            squeeze=False,
-        )
-        for column, line in zip(columns, axes, strict=True):
-            for temperature, axis in zip(temperatures, line, strict=True):
-                here = [row for row in rows if row["temperature"] == temperature]
-                _curves(axis, [row for row in here if row[column] is not None], column)
-                axis.set_xlabel(_label(column))
-                if column.startswith("latency"):
-                    axis.axvline(1.0, color=GREY, linewidth=0.8, linestyle=":")
-            line[0].set_ylabel(_QUALITY)
-        for temperature, axis in zip(temperatures, axes[0], strict=True):
-            axis.set_title(f"temperature {temperature:g}", fontsize=10)
-        legend_right(figure, axes.flat, 2.2)
-    return figure
-
-
-def _label(column: str) -> str:
-    if column == "rejection":
-        return "mean probability that\na draft token is rejected"
-    return f"time per token over plain decoding\n(times), gamma = {column.rsplit('_', 1)[1]}"
-
-
-def _curves(axis: Any, rows: Sequence[Row], column: str) -> None:
-    def of(rule: str) -> tuple[list[float], list[float]]:
-        found = [row for row in rows if row["rule"] == rule]
-        return [row[column] for row in found], [row["quality"] for row in found]
-
-    for rule, (color, dash, width) in _LINES.items():
-        x, y = of(rule)
-        if x:
-            label = _NAMES.get(rule, rule)
-            axis.plot(x, y, dash, color=color, linewidth=width, label=label)
-    for rule, (marker, face, edge) in _DOTS.items():
-        x, y = of(rule)
-        if x:
-            axis.plot(
-                x,
-                y,
-                marker,
-                markerfacecolor=face,
-                markeredgecolor=edge,
-                markersize=4.5,
-                linewidth=0,
-                label=_NAMES.get(rule, rule),
-            )
-    for row in rows:
-        if row["rule"] == "Lossless":
-            axis.axhline(row["quality"], color=GREY, linewidth=1, linestyle=":")
-            interval = (row["quality_low"], row["quality_high"])
-            axis.plot([row[column]] * 2, interval, color=GREY, linewidth=1)
-
-
 _EXECUTIONS = {
     (OPTIMUM, "token by token"): (BLACK, "-", "optimum (knows the text),\ntoken by token"),
     ("Diff", "token by token"): (GREEN, "-", "Diff, token by token"),
@@ -150,64 +67,88 @@ _EXECUTIONS = {
 }
 
 
-def _deferral(rows: Sequence[Row]) -> Figure:
-    temperatures = _temperatures(rows)
-    width = 3.5 * len(temperatures) + 2.3
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(1, len(temperatures), figsize=(width, 3.7), squeeze=False)
-        for temperature, axis in zip(temperatures, axes[0], strict=True):
-            here = [row for row in rows if row["temperature"] == temperature]
-            for (rule, execution), (color, mark, label) in _EXECUTIONS.items():
-                found = [
-                    row for row in here if (row["rule"], row["execution"]) == (rule, execution)
-                ]
-                if found:
-                    x = [row["calls_per_token"] for row in found]
-                    y = [row["quality"] for row in found]
-                    axis.plot(x, y, mark, color=color, markersize=6, label=label)
-            axis.set_title(f"temperature {temperature:g}", fontsize=10)
-            axis.set_xlabel("target calls per token")
-            axis.set_xlim(0, 1.03)
-        axes[0][0].set_ylabel(_QUALITY)
-        legend_right(figure, axes[0], 2.2)
+def rejection(rows: Sequence[Row]) -> Figure:
+    return _curves(rows, ["rejection"])
+
+
+def latency(rows: Sequence[Row]) -> Figure:
+    return _curves(rows, [name for name in rows[0] if name.startswith("latency_")])
+
+
+def _curves(rows: Sequence[Row], columns: Sequence[str]) -> Figure:
+    """A column of panels per temperature, a row per thing on the x axis."""
+    found = by_temperature(rows)
+    size = (3.7 * len(found) + 2.3, 3.1 * len(columns) + 0.5)
+    figure, axes = plt.subplots(
+        len(columns), len(found), figsize=size, sharex="row", sharey="col", squeeze=False
+    )
+    for column, line in zip(columns, axes, strict=True):
+        for (_, here), axis in zip(found, line, strict=True):
+            _rules(axis, [row for row in here if row[column] is not None], column)
+            axis.set_xlabel(_label(column))
+            if column.startswith("latency"):
+                axis.axvline(1.0, color=GREY, linewidth=0.8, linestyle=":")
+        line[0].set_ylabel(_QUALITY)
+    for (temperature, _), axis in zip(found, axes[0], strict=True):
+        axis.set_title(f"temperature {temperature:g}", fontsize=10)
+    legend_right(figure, axes.flat, 2.2)
     return figure
 
 
-def _pairs(rows: Sequence[Row]) -> Figure:
+def _label(column: str) -> str:
+    if column == "rejection":
+        return "mean probability that\na draft token is rejected"
+    return f"time per token over plain decoding\n(times), gamma = {column.rsplit('_', 1)[1]}"
+
+
+def _rules(axis: Any, rows: Sequence[Row], column: str) -> None:
+    def draw(rule: str, mark: str, **look: Any) -> None:
+        found = [row for row in rows if row["rule"] == rule]
+        points(axis, found, column, "quality", mark, label=_NAMES.get(rule, rule), **look)
+
+    for rule, (color, dash, width) in _LINES.items():
+        draw(rule, dash, color=color, linewidth=width)
+    for rule, (mark, face, edge) in _DOTS.items():
+        look = {"markerfacecolor": face, "markeredgecolor": edge, "markersize": 4.5}
+        draw(rule, mark, linewidth=0, **look)
+    for row in rows:
+        if row["rule"] == "Lossless":
+            axis.axhline(row["quality"], color=GREY, linewidth=1, linestyle=":")
+            interval = (row["quality_low"], row["quality_high"])
+            axis.plot([row[column]] * 2, interval, color=GREY, linewidth=1)
+
+
+def deferral(rows: Sequence[Row]) -> Figure:
+    figure, found = panels(rows, 3.5, 3.7, beside=2.3, sharey=False)
+    for axis, here in found:
+        for (rule, execution), (color, mark, label) in _EXECUTIONS.items():
+            shown = [row for row in here if (row["rule"], row["execution"]) == (rule, execution)]
+            look: Any = {"color": color, "markersize": 6, "label": label}
+            points(axis, shown, "calls_per_token", "quality", mark, **look)
+        axis.set_xlabel("target calls per token")
+        axis.set_xlim(0, 1.03)
+    found[0][0].set_ylabel(_QUALITY)
+    legend_right(figure, [found[0][0]], 2.2)
+    return figure
+
+
+def token_rules(rows: Sequence[Row]) -> Figure | None:
     """Rejections of the token rules over Diff's, by quality; below 1 the token rule is better."""
-    temperatures = _temperatures(rows)
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(
-            1,
-            len(temperatures),
-            figsize=(3.6 * len(temperatures) + 1.4, 3.7),
-            sharey=True,
-            squeeze=False,
-        )
-        for temperature, axis in zip(temperatures, axes[0], strict=True):
-            axis.axhline(1.0, color=GREY, linewidth=1)
-            for rule, color in (("TokenV1", BLUE), ("TokenV2", GREEN), ("TokenV3", ORANGE)):
-                found = [
-                    row
-                    for row in rows
-                    if (row["temperature"], row["rule"], row["against"])
-                    == (temperature, rule, "Diff")
-                    and row["rejection_ratio"] is not None
-                ]
-                if not found:
-                    continue
-                axis.errorbar(
-                    [row["quality"] for row in found],
-                    [row["rejection_ratio"] for row in found],
-                    yerr=error_bars(found, "rejection_ratio", "ratio_low", "ratio_high"),
-                    fmt="o",
-                    color=color,
-                    markersize=4,
-                    capsize=2,
-                    label=rule,
-                )
-            axis.set_title(f"temperature {temperature:g}", fontsize=10)
-            axis.set_xlabel(_QUALITY)
-        axes[0][0].set_ylabel("rejections over those of Diff\nat the same quality (ratio)")
-        legend_right(figure, axes[0], 1.1)
+    if all(row["rejection_ratio"] is None for row in rows):
+        return None
+    figure, found = panels(rows, 3.6, 3.7, beside=1.4)
+    for axis, here in found:
+        axis.axhline(1.0, color=GREY, linewidth=1)
+        for rule, color in (("TokenV1", BLUE), ("TokenV2", GREEN), ("TokenV3", ORANGE)):
+            shown = [
+                row
+                for row in here
+                if (row["rule"], row["against"]) == (rule, "Diff")
+                and row["rejection_ratio"] is not None
+            ]
+            points(axis, shown, "quality", "rejection_ratio", "o", "ratio_low", "ratio_high",
+                   color=color, linewidth=0, elinewidth=1, label=rule)  # fmt: skip
+        axis.set_xlabel(_QUALITY)
+    found[0][0].set_ylabel("rejections over those of Diff\nat the same quality (ratio)")
+    legend_right(figure, [found[0][0]], 1.1)
     return figure

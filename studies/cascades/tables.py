@@ -30,6 +30,9 @@ from specsim.intervals import Bootstrap, around, over
 from specsim.laws import Run
 from specsim.optimizers.workload import Workload
 from specsim.schemes.deferral import CAP, TokenCascade
+from studies.common.decoded import LOSSLESS
+from studies.common.measured import Measured, temperature_of
+from studies.common.study import Row
 
 # Block size of the paper's Figures 1 and 2.
 GAMMA = 5
@@ -41,6 +44,23 @@ DEFERRAL_RULES = ("Diff", "Opt")
 _POINTS = 25
 # A running sum and a mean of the same numbers differ by rounding.
 _ROUNDING = 1e-9
+
+_SCHEMES = ("cascade", "token-cascade", "sequence-cascade")
+_EXECUTIONS = (
+    *("temperature", "scheme", "setting"),
+    *("predicted_tokens_per_call", "measured_tokens_per_call"),
+    *("predicted_speedup", "measured_speedup", "measured_low", "measured_high"),
+    *("accuracy", "log_loss", "agreement"),
+)
+
+
+def executions(measured: Measured) -> list[Row]:
+    """Rows of the decoders that run a rule, beside plain speculative decoding."""
+    return [
+        {name: row.get(name) for name in _EXECUTIONS}
+        for row in measured.decoded
+        if row["scheme"] in _SCHEMES or (row["scheme"], row["setting"]) == LOSSLESS
+    ]
 
 
 def equal_quality(
@@ -208,7 +228,7 @@ def deferral(
                 yield row(name, "speculative", calls, float(curve.loss[at]))
     lossless = 1 / float(tokens_per_call(1 - comparison.positions.tv.mean(), GAMMA))
     yield row("Lossless", "speculative", lossless, comparison.target_loss)
-    same = workload.measured.sampling.temperature == temperature
+    same = temperature_of(workload) == temperature
     if same and workload.profile.gamma_max >= GAMMA:
         (replayed,) = workload.predict([GAMMA])
         calls = 1 / replayed.tokens_per_call

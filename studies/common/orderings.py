@@ -15,9 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from studies.common import measured_rows as ours
-from studies.common.study import Measured, Row
+from studies.common.decoded import LOSSLESS, by_temperature, setting_of
+from studies.common.measured import Measured
+from studies.common.study import Row
 
+CAPTION = (
+    "Who beats whom according to the papers. Ratios of the speedup of the one said to be faster to "
+    "the other's."
+)
 # Chooses the row of a setting among those of one temperature.
 Choice = Callable[[Sequence[Row]], Row]
 
@@ -43,7 +48,7 @@ def named(scheme: str, setting: str) -> Choice:
     """The setting of that name."""
 
     def choose(rows: Sequence[Row]) -> Row:
-        row = ours.setting(rows, scheme, setting)
+        row = setting_of(rows, scheme, setting)
         if row is None:
             raise KeyError(f"{scheme} {setting}")
         return row
@@ -132,7 +137,7 @@ CLAIMS = (
         "Narasimhan24 Figure 3",
         "the token rule V3 beats lossless speculation",
         named("cascade", "TokenV3 0.7"),
-        named(*ours.LOSSLESS),
+        named(*LOSSLESS),
         _EQUAL_QUALITY,
     ),
     Claim(
@@ -147,16 +152,12 @@ CLAIMS = (
 
 def compute(measured: Measured, paper: str = "") -> list[dict[str, Any]]:
     """One row per claim, of one paper or of all, and temperature at which both were decoded."""
-    return [
-        {**row, "source": measured.source}
-        for row in ratios(measured.decoded)
-        if row["claimed_in"].startswith(paper)
-    ]
+    return [row for row in ratios(measured.decoded) if row["claimed_in"].startswith(paper)]
 
 
 def ratios(decoded: Sequence[Row]) -> list[dict[str, Any]]:
     """Of every claim for which both settings were decoded, by temperature."""
-    return [row for _, rows in ours.by_temperature(decoded) for row in _at(rows)]
+    return [row for _, rows in by_temperature(decoded) for row in _at(rows)]
 
 
 def _at(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:

@@ -1,97 +1,31 @@
-"""What a study is, and what it reads: a profile and the measurements beside it.
-
-Beside ``profile.json`` may lie
-
-    profile.decoders.json        specsim validate profile.json --scheme all --format json
-    profile.speedups.json        specsim validate profile.json --format json
-    profile.synthetic.json       specsim validate profile.json --synthetic --format json
-    profile.positions-T.parquet  specsim score --temperature T
-
-A study says what it can without the ones that are not there, and which command makes them.
-"""
+"""What a study is: a paper's printed numbers, tables, pictures and the sentences over them."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-import msgspec
-
-from specsim.files import file_digest
-from specsim.frontier import LabelledPositions, read_positions
-from specsim.optimizers.workload import Workload
-from specsim.profiles import Profile, read_profile
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from studies.common.measured import Measured
 
 Row = Mapping[str, Any]
 # By name; every table is written as CSV, and those with a caption stand on the page too.
 Tables = dict[str, list[dict[str, Any]]]
 
 REFERENCE = Path(__file__).parents[1] / "reference"
-# What is shipped: the embedded family, on two CPU cores.
-SHIPPED = Path(__file__).parents[1] / "measured" / "embedded-cpu" / "profile.json"
-# The temperatures that ``specsim score`` is run at.
-SCORED = (0.0, 0.5, 1.0)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A profile and what lies beside it."""
-
-    path: Path
-    profile: Profile
-
-    @staticmethod
-    def at(path: Path) -> Measured:
-        return Measured(path, read_profile(path))
-
-    @cached_property
-    def source(self) -> str:
-        """How rows that rest on these measurements name them."""
-        return f"profile {file_digest(self.path)[:8]}"
-
-    @cached_property
-    def workloads(self) -> list[Workload]:
-        """The profile's sampling settings, with their traces."""
-        return Workload.all_of(self.profile, self.path, None)
-
-    @cached_property
-    def decoded(self) -> list[dict[str, Any]]:
-        """Every decoder, predicted beside measured; empty if none was decoded."""
-        return self._rows("decoders")
-
-    @cached_property
-    def speedups(self) -> list[dict[str, Any]]:
-        """Speculative decoding at every draft length, predicted beside measured."""
-        return self._rows("speedups")
-
-    @cached_property
-    def synthetic(self) -> list[dict[str, Any]]:
-        """Decoding in a batch at a synthetic acceptance, predicted beside measured."""
-        return self._rows("synthetic")
-
-    @cached_property
-    def positions(self) -> dict[float, LabelledPositions]:
-        """Scored text by temperature, as far as it is there."""
-        files = {temperature: self.positions_file(temperature) for temperature in SCORED}
-        return {at: read_positions(file) for at, file in files.items() if file.is_file()}
-
-    def beside(self, what: str) -> Path:
-        """The file of rows of that name."""
-        return self.path.with_name(f"{self.path.stem}.{what}.json")
-
-    def positions_file(self, temperature: float) -> Path:
-        return self.path.with_name(f"{self.path.stem}.positions-{temperature:g}.parquet")
-
-    def _rows(self, what: str) -> list[dict[str, Any]]:
-        file = self.beside(what)
-        return msgspec.json.decode(file.read_bytes()) if file.is_file() else []
+NOT_DECODED = (
+    "Nothing was decoded beside this profile (`specsim validate`), so no prediction is held "
+    "against a measurement."
+)
+NOT_SCORED = (
+    "No text was scored beside this profile (`specsim score`), so the quality of our own models is "
+    "not shown."
+)
 
 
 @dataclass(frozen=True)
@@ -118,30 +52,66 @@ class Check:
         return self.ours is not None and abs(self.ours - self.printed) <= self.tolerance
 
 
-class Study(Protocol):
-    """What the modules of this package are.
+@dataclass(frozen=True)
+class Picture:
+    """A figure of a page.
 
-    CAPTIONS : by table that stands on the page; the first sentence is its heading and names the
-        paper's table where rows come from there.  Other tables are the figures' points
-    FIGURES : by figure, the line under it
-    compute : all tables; a row of a paper says so in its column ``source``, a row of ours names
-        the profile (``Measured.source``)
-    opening : three sentences: what the paper claims, what we find, where we differ and why
-    draw : figures by name, from the tables alone; what was not measured has none
+    draw : from the rows of ``tables``; None where they have nothing to show.  It is not called
+        where the first table is empty, which is what was not measured
+    """
+
+    caption: str
+    draw: Callable[..., Figure | None]
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A paper, or our own question, as tables, pictures and sentences.
+
+    captions : by table that stands on the page; the first sentence is its heading and names the
+        paper's table where rows come from there.  Other tables are the pictures' points
+    compute : all tables; a row of a paper, or one computed without a measurement, says so in its
+        column ``source``
+    opening : three paragraphs: what the paper claims, what we find, where we differ and why
     checks : the paper's printed numbers against ours
     """
 
-    TITLE: str
-    CAPTIONS: Mapping[str, str]
-    FIGURES: Mapping[str, str]
+    title: str
+    captions: Mapping[str, str]
+    pictures: Mapping[str, Picture]
+    compute: Callable[[Measured], Mapping[str, Sequence[Row]]]
+    opening: Callable[[Tables], Sequence[str]]
+    checks: Callable[[Tables], Sequence[Check]]
 
-    def compute(self, measured: Measured) -> Tables: ...
-    def opening(self, tables: Tables) -> str: ...
-    def draw(self, tables: Tables) -> dict[str, Figure]: ...
-    def checks(self, tables: Tables) -> Sequence[Check]: ...
+    def tables(self, measured: Measured) -> Tables:
+        """All tables; rows that rest on the measurements name them as their source."""
+        return {
+            name: [{"source": measured.source, **row} for row in rows]
+            for name, rows in self.compute(measured).items()
+        }
+
+    def draw(self, tables: Tables) -> dict[str, Figure]:
+        """The pictures of what was measured, by name."""
+        import matplotlib.pyplot as plt
+
+        from specsim.report.plots import STYLE
+
+        with plt.rc_context(STYLE):
+            drawn = {
+                name: picture.draw(*(tables[table] for table in picture.tables))
+                for name, picture in self.pictures.items()
+                if tables[picture.tables[0]]
+            }
+        return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
 def reference(name: str) -> list[dict[str, str]]:
     """A table of a paper, as printed."""
     with (REFERENCE / f"{name}.csv").open(newline="") as stream:
         return list(csv.DictReader(stream))
+
+
+def listed(words: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

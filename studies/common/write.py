@@ -6,16 +6,16 @@ import os
 import subprocess
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import cast
 
 from specsim import __version__
 from specsim.files import write_atomically
 from specsim.report.plots import save
 from specsim.report.tables import render
-from studies import STUDIES
-from studies.common.study import Check, Measured, Row, Study, Tables
+from studies.common.measured import Measured
+from studies.common.study import Check, Row, Study, Tables
 
 # A page shows the first rows of a long table, and the first items of many that share a reason;
 # the CSV has all.
@@ -23,35 +23,59 @@ _SHOWN, _ITEMS = 60, 12
 
 
 def load(name: str) -> Study:
-    return cast(Study, import_module(f"studies.{name}.page"))
+    found = import_module(f"studies.{name}.page").STUDY
+    assert isinstance(found, Study)
+    return found
 
 
 def write(name: str, measured: Measured, out: Path, command: str) -> list[Check]:
     """Compute one study and write it to ``out``; the paper's numbers against ours."""
     study = load(name)
-    tables = study.compute(measured)
+    tables = study.tables(measured)
     checks = list(study.checks(tables))
     figures = study.draw(tables)
     for figure, drawn in figures.items():
         save(drawn, out / f"{name}-{figure}.png")
-    shown = {table: _source_last(rows) for table, rows in tables.items()}
+    shown: Tables = {table: _source_last(rows) for table, rows in tables.items()}
     everything: Tables = {**shown, "checks": [_check_row(check) for check in checks]}
     for table, rows in everything.items():
         write_atomically(out / f"{name}-{table}.csv", (render(rows, "csv") + "\n").encode())
-    parts = [f"# {study.TITLE}", study.opening(tables), _header(measured, command)]
+    parts = [f"# {study.title}", *study.opening(tables), _header(measured, command)]
     parts += [
-        f"![{figure}]({name}-{figure}.png)\n\n*{study.FIGURES[figure]}*" for figure in figures
+        f"![{figure}]({name}-{figure}.png)\n\n*{study.pictures[figure].caption}*"
+        for figure in figures
     ]
     parts += [
         _section(caption, f"{name}-{table}.csv", shown[table])
-        for table, caption in study.CAPTIONS.items()
+        for table, caption in study.captions.items()
     ]
-    points = [f"`{name}-{table}.csv`" for table in shown if table not in study.CAPTIONS]
+    points = [f"`{name}-{table}.csv`" for table in shown if table not in study.captions]
     if points:
         parts.append(f"## Behind the figures\n\nTheir points: {', '.join(points)}.")
     parts.append(_differences(checks, f"{name}-checks.csv"))
     write_atomically(out / f"{name}.md", ("\n\n".join(parts) + "\n").encode())
     return checks
+
+
+def counts(checks: Sequence[Check]) -> dict[str, int]:
+    """How a paper's printed numbers stand against ours.
+
+    printed : those that are checked
+    computable : those that follow from what the paper prints
+    matching : of those, within the rounding of what is printed
+    differ_with_reason : of those, further off for a reason that the page states
+    unexplained : of those, further off for no known reason; also without a value and a reason
+    """
+    computable = [check for check in checks if check.ours is not None]
+    unexplained = sum(not check.matches and not check.reason for check in checks)
+    differ = sum(not check.matches and bool(check.reason) for check in computable)
+    return {
+        "printed": len(checks),
+        "computable": len(computable),
+        "matching": sum(check.matches for check in computable),
+        "differ_with_reason": differ,
+        "unexplained": unexplained,
+    }
 
 
 def _source_last(rows: Sequence[Row]) -> list[dict[str, object]]:
@@ -66,26 +90,16 @@ def _section(caption: str, file: str, rows: Sequence[Row]) -> str:
     parts = [f"## {heading}"]
     if more:
         parts.append(_sentence(more))
-    if rows:
-        parts.append(render(rows[:_SHOWN], "markdown"))
-    else:
-        parts.append("Not measured with this profile.")
+    parts.append(render(rows[:_SHOWN], "markdown") if rows else "Not measured with this profile.")
     if len(rows) > _SHOWN:
         parts.append(f"The first {_SHOWN} of {len(rows)} rows; all are in `{file}`.")
     return "\n\n".join(parts)
 
 
 def _check_row(check: Check) -> dict[str, object]:
-    return {
-        "where": check.where,
-        "item": check.item,
-        "printed": check.printed,
-        "ours": check.ours,
-        "tolerance": check.tolerance,
-        "matches": check.matches,
-        "printed_twice": check.printed_twice,
-        "reason": check.reason,
-    }
+    row = {**asdict(check), "matches": check.matches}
+    order = ("where", "item", "printed", "ours", "tolerance", "matches", "printed_twice", "reason")
+    return {name: row[name] for name in order}
 
 
 def _differences(checks: Sequence[Check], file: str) -> str:
@@ -93,16 +107,18 @@ def _differences(checks: Sequence[Check], file: str) -> str:
     heading = "## The paper's numbers"
     if not checks:
         return f"{heading}\n\nThe paper prints none that can be computed."
-    missing = [check for check in checks if check.ours is None]
-    off = [check for check in checks if check.ours is not None and not check.matches]
+    counted = counts(checks)
     twice = sum(check.matches and check.printed_twice for check in checks)
     parts = [
         heading,
-        f"Of {len(checks)} printed numbers {sum(check.matches for check in checks) - twice} are "
-        f"reproduced within their tolerance, {twice} more agree with other numbers of the paper, "
-        f"{len(off)} differ, and {len(missing)} cannot be computed from what is printed. All are "
-        f"in `{file}`.",
+        f"The paper prints {counted['printed']} numbers that are checked here. "
+        f"{counted['computable']} of them can be computed from what it prints: "
+        f"{counted['matching']} of those match within their rounding ({twice} of them against other "
+        f"printed numbers alone) and {counted['differ_with_reason']} differ for the reasons below. All are in "
+        f"`{file}`.",
     ]
+    missing = [check for check in checks if check.ours is None]
+    off = [check for check in checks if check.ours is not None and not check.matches]
     for title, listed in (("Different (printed, ours)", off), ("Not computed", missing)):
         if listed:
             parts.append(f"### {title}\n\n{_by_reason(listed)}")
@@ -161,6 +177,3 @@ def _commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown (not a checkout)"
     return found.stdout.strip()
-
-
-__all__ = ["STUDIES", "load", "write"]

@@ -16,7 +16,7 @@ from specsim.schemes import (
     SpeculativeDecoding,
     VerticalCascade,
 )
-from studies.common.measured_rows import by_temperature
+from studies.common.decoded import by_temperature
 from studies.common.study import Row
 
 GRAM = "max-gram"
@@ -37,7 +37,7 @@ _BEFORE_REVIEWER = {
 PAIRS = (*((TARGET, model) for model in _BEFORE_TARGET), *_BEFORE_REVIEWER)
 
 
-def acceptances(decoded: Sequence[Row], source: str) -> list[dict[str, Any]]:
+def acceptances(decoded: Sequence[Row]) -> list[dict[str, Any]]:
     """The constant acceptance of each pair that gives what was counted, by temperature."""
     return [
         {
@@ -46,7 +46,6 @@ def acceptances(decoded: Sequence[Row], source: str) -> list[dict[str, Any]]:
             "drafter": drafter,
             "alpha": alpha,
             "from": setting,
-            "source": source,
         }
         for temperature, rows in by_temperature(decoded)
         for verifier, drafter, alpha, setting in _found({row["setting"]: row for row in rows})

@@ -64,6 +64,12 @@ def named(shares: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{name} {count}" for name, count in shares)
 
 
+def shares_of(allocation: str) -> dict[str, int]:
+    """Tokens by drafter, of an allocation in words."""
+    pairs = (share.rsplit(" ", 1) for share in allocation.split(", "))
+    return {name: int(count) for name, count in pairs}
+
+
 def t5_speed(
     dataset: str, shares: Mapping[str, int], cost: Mapping[str, float] = T5_COST, shift: float = 0
 ) -> float:
@@ -123,7 +129,7 @@ def _table1_checks(rows: Sequence[Row]) -> list[Check]:
     for row in rows:
         item = f"{row['dataset']}, {row['allocation']}"
         found.append(Check("Chen23 Table 1", f"EWIF, {item}", row["printed"], row["ewif"], PRINTED))
-        printed, best = _counts(row["allocation"]), _counts(row["best_allocation"])
+        printed, best = shares_of(row["allocation"]), shares_of(row["best_allocation"])
         for name, count in printed.items():
             differs = best.get(name, 0) != count
             reason = (
@@ -141,11 +147,6 @@ def _table1_checks(rows: Sequence[Row]) -> list[Check]:
                 )
             )
     return found
-
-
-def _counts(allocation: str) -> dict[str, int]:
-    pairs = (share.rsplit(" ", 1) for share in allocation.split(", "))
-    return {name: int(count) for name, count in pairs}
 
 
 def _table2_check(row: Row) -> Check:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise, product
 from typing import Any
 
-from studies.common.measured_rows import beyond, claim
+from studies.common.claims import beyond, claim
 from studies.common.study import Row
 
 
@@ -105,7 +105,7 @@ def claims(
             (
                 (each["gain_percent"] < 65, f"{each['what']}: {each['gain_percent']:.0f} %")
                 for each in oracle
-                if each["source"] != "computed"
+                if each.get("source") != "computed"
             ),
         ),
     ]

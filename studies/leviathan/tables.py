@@ -20,14 +20,10 @@ from specsim.frontier import LabelledPositions
 from specsim.optimizers.workload import Workload
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.traces import TraceError
-from studies.common.measured_rows import (
-    LOSSLESS,
-    RULED_GAMMA,
-    drafters,
-    mean_over_positions,
-    verify_curve,
-)
-from studies.common.study import Measured, Row
+from studies.common.claims import mean_over_positions
+from studies.common.decoded import LOSSLESS, RULED_GAMMA, drafters
+from studies.common.measured import Measured, temperature_of, verify_curve
+from studies.common.study import Row
 
 LENIENCES = (1.0, 0.5, 0.3, 0.1)
 # Drafters without a model: what they cost is a look into a table.
@@ -56,11 +52,11 @@ def _logs(workload: Workload, measured: Measured) -> tuple[Floats, Floats]:
     return target, draft
 
 
-def pairs(measured: Measured, workloads: Sequence[Workload]) -> Iterator[dict[str, Any]]:
+def pairs(measured: Measured) -> Iterator[dict[str, Any]]:
     decoded = list(drafters(measured.decoded))
-    names = {"target": measured.profile.target.name, "source": measured.source}
-    for workload in workloads:
-        temperature = workload.measured.sampling.temperature
+    names = {"target": measured.profile.target.name}
+    for workload in measured.workloads:
+        temperature = temperature_of(workload)
         rate, c = workload.measured.alpha.best, workload.draft_cost
         lengths = range(1, measured.profile.gamma_max + 1)
         replays = replay(workload.trace, lengths)
@@ -68,9 +64,7 @@ def pairs(measured: Measured, workloads: Sequence[Workload]) -> Iterator[dict[st
             at = ("draft", found.gamma, temperature)
             # The calibration's own prompts come first among the rows of ``specsim validate``.
             rows: list[Row] = [
-                row
-                for row in measured.speedups
-                if ("draft", row["gamma"], row["temperature"]) == at
+                row for row in measured.speedups if ("draft", row["gamma"], row["temperature"]) == at
             ]
             rows += [row for *who, row in decoded if (*who, row["temperature"]) == at]
             yield {
@@ -119,14 +113,14 @@ def _decoding(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def table3(measured: Measured, workloads: Sequence[Workload]) -> Iterator[dict[str, Any]]:
-    names = {"source": measured.source, "target": measured.profile.target.name}
-    for workload in workloads:
+def table3(measured: Measured) -> Iterator[dict[str, Any]]:
+    names = {"target": measured.profile.target.name}
+    for workload in measured.workloads:
         rate = workload.measured.alpha
         yield {
             **names,
             "draft": measured.profile.draft.name,
-            "temperature": workload.measured.sampling.temperature,
+            "temperature": temperature_of(workload),
             "alpha": rate.best,
             "low": rate.low,
             "high": rate.high,
@@ -143,12 +137,12 @@ def table3(measured: Measured, workloads: Sequence[Workload]) -> Iterator[dict[s
         }
 
 
-def lenience(measured: Measured, workloads: Sequence[Workload]) -> Iterator[dict[str, Any]]:
-    names = {"source": measured.source, "draft": measured.profile.draft.name}
+def lenience(measured: Measured) -> Iterator[dict[str, Any]]:
+    names = {"draft": measured.profile.draft.name}
     accepted: list[tuple[str, float, float, Floats, Any]] = []
     for lenience in LENIENCES:
-        for workload in workloads:
-            temperature = workload.measured.sampling.temperature
+        for workload in measured.workloads:
+            temperature = temperature_of(workload)
             if temperature > 0:
                 values = lenient_acceptance(*_logs(workload, measured), lenience)
                 starts = workload.trace.starts
@@ -202,12 +196,12 @@ def scored_acceptance(
     return np.asarray(np.exp(-drafted) >= lenience * top * (1 - 1e-6), dtype=float)
 
 
-def cheap(measured: Measured, workloads: Sequence[Workload]) -> Iterator[dict[str, Any]]:
-    tokens = [w.trace.columns["token"] for w in workloads if "token" in w.trace.columns]
+def cheap(measured: Measured) -> Iterator[dict[str, Any]]:
+    tokens = [w.trace.columns["token"] for w in measured.workloads if "token" in w.trace.columns]
     # The profile does not say V: at least the largest token seen + 1.
     size = max((int(each.max()) + 1 for each in tokens), default=None)
-    for workload in workloads:
-        temperature = workload.measured.sampling.temperature
+    for workload in measured.workloads:
+        temperature = temperature_of(workload)
         curve = verify_curve(workload)
         found: list[tuple[str, int, float, list[Row]]] = []
         for name, gamma, row in drafters(measured.decoded):
@@ -223,7 +217,6 @@ def cheap(measured: Measured, workloads: Sequence[Workload]) -> Iterator[dict[st
             free = evaluate(alpha, 0.0, gamma).speedup
             v = curve[gamma] if gamma < len(curve) else None
             yield {
-                "source": measured.source,
                 "draft": name,
                 "temperature": temperature,
                 "gamma": gamma,
@@ -236,7 +229,7 @@ def cheap(measured: Measured, workloads: Sequence[Workload]) -> Iterator[dict[st
             }
 
 
-def oracle(measured: Measured, workloads: Sequence[Workload]) -> Iterator[dict[str, Any]]:
+def oracle(measured: Measured) -> Iterator[dict[str, Any]]:
     # The largest gain on the grid, and two plain settings beside it.
     alpha, c = np.meshgrid(np.arange(1, 100) / 100, np.geomspace(0.001, 1, 121), indexing="ij")
     best = optimize(alpha, c, gamma_max=1000)
@@ -248,13 +241,13 @@ def oracle(measured: Measured, workloads: Sequence[Workload]) -> Iterator[dict[s
     ]
     for note, rate, cost in points:
         fixed = optimize(rate, cost, gamma_max=1000)
-        yield _gain("computed", note, rate, cost, fixed.gamma, fixed.speedup, fixed.oracle_speedup)
-    for workload in workloads:
+        found = _gain(note, rate, cost, fixed.gamma, fixed.speedup, fixed.oracle_speedup)
+        yield {**found, "source": "computed"}
+    for workload in measured.workloads:
         chosen = workload.best()
         yield _gain(
-            measured.source,
             f"{measured.profile.draft.name}, temperature "
-            f"{workload.measured.sampling.temperature:g}, oracle at most "
+            f"{temperature_of(workload):g}, oracle at most "
             f"{measured.profile.gamma_max} tokens",
             workload.measured.alpha.best,
             workload.draft_cost,
@@ -265,10 +258,9 @@ def oracle(measured: Measured, workloads: Sequence[Workload]) -> Iterator[dict[s
 
 
 def _gain(
-    source: str, what: str, alpha: float, c: float, gamma: int, best: float, oracle: float
+    what: str, alpha: float, c: float, gamma: int, best: float, oracle: float
 ) -> dict[str, Any]:
     return {
-        "source": source,
         "what": what,
         "alpha": alpha,
         "c": c,

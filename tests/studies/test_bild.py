@@ -17,7 +17,7 @@ from specsim.predict.measured import MeasuredCost
 from studies.bild import page as bild
 from studies.bild import paper as bild_paper
 from studies.bild.chain import SMALL, Chain, Thresholds, chains
-from studies.common.study import Measured, Tables, reference
+from studies.common.study import Tables, reference
 from tests.specsim.test_profiles import write
 from tests.studies.helpers import sentences
 

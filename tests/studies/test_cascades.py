@@ -14,7 +14,7 @@ from specsim.rules import LossyStar, TokenV3
 from studies.cascades import page as cascades
 from studies.cascades import rules as cascades_rules
 from studies.cascades import tables as cascades_tables
-from studies.common.study import Measured, Tables, reference
+from studies.common.study import Tables, reference
 from tests.specsim.frontier.test_choice import frame
 from tests.specsim.test_profiles import write
 from tests.studies.helpers import sentences

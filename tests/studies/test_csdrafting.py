@@ -12,7 +12,7 @@ from specsim.cost import Cost
 from specsim.laws import TARGET, draft, verify
 from specsim.predict import renewal
 from studies.common.measured_rows import costs_as_decoded
-from studies.common.study import Measured, Tables, reference
+from studies.common.study import Tables, reference
 from studies.csdrafting import laws, paper
 from studies.csdrafting import page as csdrafting
 from tests.specsim.test_profiles import write

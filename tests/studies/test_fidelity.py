@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from specsim import conversions, formulas
-from studies.common.study import Measured, Tables, reference
+from studies.common.study import Tables, reference
 from studies.fidelity import page as fidelity
 from studies.fidelity import public
 from tests.specsim.test_profiles import write

@@ -14,8 +14,8 @@ from specsim import evaluate
 from specsim.checks import Floats
 from specsim.frontier import LabelledPositions
 from specsim.rules import Distributions, Lenient
-from studies.common.measured_rows import RULED_GAMMA
-from studies.common.study import Measured, Tables, reference
+from studies.common.decoded import RULED_GAMMA
+from studies.common.study import Tables, reference
 from studies.leviathan import page as leviathan
 from studies.leviathan import tables as leviathan_tables
 from tests.specsim.test_profiles import write

@@ -17,7 +17,7 @@ from calibrate.validate.catalogue import settings
 from specsim import profiles
 from specsim.conversions import acceptance_length_from_alpha
 from specsim.rules import TopBeta
-from studies.common.study import Measured, Tables, reference
+from studies.common.study import Tables, reference
 from studies.specdec import devices as specdec_devices
 from studies.specdec import page as specdec
 from studies.specdec.tables import MASKS
