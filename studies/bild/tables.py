@@ -17,14 +17,9 @@ from specsim.predict.operations import operations as law_operations
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.schemes.bild import WINDOW
 from studies.bild.chain import SMALL, Chain, Thresholds, chains
-from studies.bild.paper import figure8
-from studies.common.measured_rows import (
-    by_temperature,
-    costs_as_decoded,
-    family_file,
-    greedy,
-)
-from studies.common.study import Measured, Row
+from studies.common.decoded import by_temperature, costs_as_decoded
+from studies.common.measured import Measured, temperature_of
+from studies.common.study import Row
 
 _SHARES = np.linspace(0, 1, 21)
 _FALLBACKS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -33,6 +28,7 @@ _WINDOWS = range(3, WINDOW + 1)  # section 4.3
 _LOSSES = (0.0, 0.01)  # of accuracy; the paper's two rows, its point being of BLEU
 _DRAWS = 200
 _ALIGNED, _EARLY = "the same, aligned draft", "the same, early exit"
+_POLICIES = ("both", "no rollback", "no fallback")
 _LARGE_ALONE = "large model alone"
 _OF_DECODED = (
     *("temperature", "scheme", "setting", "lossless"),
@@ -87,7 +83,6 @@ def engagement(measured: Measured, temperature: float) -> Iterator[dict[str, Any
                     "above_large": float(mean[i] - mean[-1]),
                     "above_large_low": float(low[i]),
                     "above_large_high": float(high[i]),
-                    "source": measured.source,
                 }
 
 
@@ -112,7 +107,7 @@ def _scored_greedy(measured: Measured) -> Workload | None:
     """Run times at temperature 0, where text was scored at it too."""
     scored = measured.positions.get(0.0)
     names = {"unscaled_draft_max", "unscaled_bild_greedy"}
-    return greedy(measured) if scored and names <= scored.columns.keys() else None
+    return measured.greedy if scored and names <= scored.columns.keys() else None
 
 
 def latency(measured: Measured) -> tuple[list[dict[str, Any]], list[Chain]]:
@@ -148,7 +143,6 @@ def latency(measured: Measured) -> tuple[list[dict[str, Any]], list[Chain]]:
             "agreement": float(same.mean()),
             "tokens_per_call": about.get("tokens_per_call", 1.0),
             "speedup": speedup,
-            "source": measured.source,
         }
 
     rows = [row(_LARGE_ALONE, large, np.ones_like(large), 1.0)]
@@ -176,24 +170,18 @@ def latency(measured: Measured) -> tuple[list[dict[str, Any]], list[Chain]]:
     return rows, chosen
 
 
-def fastest(latency: Sequence[Row]) -> list[dict[str, Any]]:
-    rows = []
-    for allowed in _LOSSES:
-        for policy in ("both", "no rollback", "no fallback"):
-            fine = [
-                row
-                for row in latency
-                if row["policy"] == policy and row["above_large"] >= -allowed - 1e-12
-            ]
-            best = max(fine, key=lambda row: row["speedup"], default=None)
-            if latency:
-                kept = ("fallback", "rollback", "window", "accuracy", "speedup")
-                rows.append(
-                    {"accuracy_lost_at_most": allowed, "policy": policy}
-                    | {key: best[key] if best else None for key in kept}
-                    | {"source": latency[0]["source"]}
-                )
-    return rows
+def fastest(latency: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """Of every policy, the thresholds that lose no more accuracy than that."""
+    kept = ("fallback", "rollback", "window", "accuracy", "speedup")
+    for allowed, policy in product(_LOSSES, _POLICIES if latency else ()):
+        fine = [
+            row
+            for row in latency
+            if row["policy"] == policy and row["above_large"] >= -allowed - 1e-12
+        ]
+        best: Row = max(fine, key=lambda row: row["speedup"], default={})
+        found = {key: best.get(key) for key in kept}
+        yield {"accuracy_lost_at_most": allowed, "policy": policy, **found}
 
 
 # --- decoded -------------------------------------------------------------------------------------
@@ -207,120 +195,100 @@ def decoded(measured: Measured) -> list[dict[str, Any]]:
         ]
         best = max(fixed, key=lambda row: row["predicted_speedup"], default=None)
         for row in [each for each in here if each["scheme"] == "bild"] + ([best] if best else []):
-            small = [name for name in row["measured_runs"] if name != TARGET]
-            rows.append(
-                {key: row[key] for key in _OF_DECODED}
-                | {
-                    "target_runs_per_100": row["measured_runs"][TARGET],
-                    "small_runs_per_100": sum(row["measured_runs"][name] for name in small),
-                    "source": measured.source,
-                }
-            )
+            runs = dict(row["measured_runs"])
+            of_target = runs.pop(TARGET)
+            counted = {"target_runs_per_100": of_target, "small_runs_per_100": sum(runs.values())}
+            rows.append({**{key: row[key] for key in _OF_DECODED}, **counted})
     return rows
 
 
-def fractions(measured: Measured, chosen: Sequence[Chain]) -> list[dict[str, Any]]:
+def fractions(measured: Measured, chosen: Sequence[Chain]) -> Iterator[dict[str, Any]]:
     def row(what: str, text: str, fallback: float, rollback: float | None) -> dict[str, Any]:
         return {
             "method": what,
             "on": text,
             "fallback_percent": 100 * fallback,
             "rollback_percent": None if rollback is None else 100 * rollback,
-            "source": measured.source,
         }
 
-    rows = []
     for workload in measured.workloads:
-        temperature = workload.measured.sampling.temperature
         gamma = max(workload.best().gamma, 1)
         (found,) = replay(workload.trace, [gamma])
         # A block that ends in a bonus token was accepted whole; a request's last one may be, too.
         rejected = found.total_calls - float(found.bonus.sum()) - workload.trace.requests
         tokens = workload.trace.tokens
-        name = f"lossless, gamma {gamma}, temperature {temperature:g}"
-        rows.append(row(name, "target's text", found.total_calls / tokens, rejected / tokens))
+        name = f"lossless, gamma {gamma}, temperature {temperature_of(workload):g}"
+        yield row(name, "target's text", found.total_calls / tokens, rejected / tokens)
     for chain in chosen:
         policy, shares = chain.thresholds, chain.scheme.fractions(chain.counted)
         name = f"BiLD {policy.fallback:g}, {policy.rollback:g}, temperature 0"
-        rows.append(row(name, "real text", shares.fallback, shares.rollback))
-    followers = family_file(measured, "followers.json")
+        yield row(name, "real text", shares.fallback, shares.rollback)
+    followers = measured.family_file("followers.json")
     for model in ("small", "aligned"):
         for each in followers.get(model, {}).get("bild", []):
             name = f"BiLD {each['fallback']:g}, {each['rollback']:g}, temperature 0, {model}"
             counted = each["target_runs_per_token"], each["rollbacks_per_token"]
-            rows.append(row(name, "as counted when the family was trained", *counted))
+            yield row(name, "as counted when the family was trained", *counted)
     for each in measured.decoded:
         if each["scheme"] == "bild":
             name = f"BiLD {each['setting']}, temperature {each['temperature']:g}"
-            rows.append(row(name, "decoded", each["measured_runs"][TARGET] / 100, None))
-    return rows
+            yield row(name, "decoded", each["measured_runs"][TARGET] / 100, None)
 
 
-def operations(measured: Measured, chosen: Sequence[Chain]) -> list[dict[str, Any]]:
+def operations(measured: Measured, chosen: Sequence[Chain]) -> Iterator[dict[str, Any]]:
     """Operations and bytes of a run go with the parameters that it reads."""
     ratio = measured.profile.draft.parameters / measured.profile.target.parameters
     workload = _scored_greedy(measured)
-    rows = figure8()
     for chain in chosen:
         assert workload is not None  # chains need it
         found = law_operations(chain.scheme.law(chain.counted), {SMALL: ratio}, {SMALL: ratio})
         each = chain.thresholds
-        rows.append(
-            {
-                "method": f"BiLD {each.fallback:g}, {each.rollback:g}, on real text",
-                "operations": found.operations,
-                "memory_operations": found.memory,
-                "intensity": found.intensity,
-                "speedup": chain.speedup(workload.cost, workload.context),
-                "source": measured.source,
-            }
-        )
-    return rows
+        yield {
+            "method": f"BiLD {each.fallback:g}, {each.rollback:g}, on real text",
+            "operations": found.operations,
+            "memory_operations": found.memory,
+            "intensity": found.intensity,
+            "speedup": chain.speedup(workload.cost, workload.context),
+        }
 
 
-def alignment(measured: Measured, decoded: Sequence[Row]) -> list[dict[str, Any]]:
-    def row(what: str, before: float, after: float) -> dict[str, Any]:
-        return {"what": what, "before": before, "after": after, "source": measured.source}
-
-    followers = family_file(measured, "followers.json")
-    rows = []
+def alignment(measured: Measured, decoded: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    followers = measured.family_file("followers.json")
     if followers:
         before, after = followers["small"], followers["aligned"]
         for text, name in (("own_text", "the target's text"), ("held_out", "real text")):
             for key in sorted(before[f"{text}_acceptance"]):
-                at = key.replace("_", " ")
                 rates = (each[f"{text}_acceptance"][key] for each in (before, after))
-                rows.append(row(f"acceptance on {name}, {at}", *rates))
+                yield _aligned(f"acceptance on {name}, {key.replace('_', ' ')}", *rates)
         for first, second in zip(before["bild"], after["bild"], strict=True):
             name = f"target runs per token, BiLD {first['fallback']:g}, {first['rollback']:g}"
-            rows.append(row(name, first["target_runs_per_token"], second["target_runs_per_token"]))
+            yield _aligned(name, first["target_runs_per_token"], second["target_runs_per_token"])
     for before, after in _pairs(decoded, _ALIGNED):
         for key in ("measured_tokens_per_call", "measured_speedup", "accuracy"):
             name = f"decoded, temperature {before['temperature']:g}: {key.replace('_', ' ')}"
-            rows.append(row(name, before[key], after[key]))
-    return rows
+            yield _aligned(name, before[key], after[key])
 
 
-def early(measured: Measured, decoded: Sequence[Row]) -> list[dict[str, Any]]:
+def _aligned(what: str, before: float, after: float) -> dict[str, Any]:
+    return {"what": what, "before": before, "after": after}
+
+
+def early(measured: Measured, decoded: Sequence[Row]) -> Iterator[dict[str, Any]]:
     costs = costs_as_decoded(measured.decoded)
-    return [
-        {
-            "temperature": each["temperature"],
-            "small_model": name,
-            "tokens_per_call": each["measured_tokens_per_call"],
-            "small_runs_per_100": each["small_runs_per_100"],
-            "c_as_decoded": costs.get(model),
-            "predicted_speedup": each["predicted_speedup"],
-            "measured_speedup": each["measured_speedup"],
-            "measured_low": each["measured_low"],
-            "measured_high": each["measured_high"],
-            "source": measured.source,
-        }
-        for pair in _pairs(decoded, _EARLY)
-        for each, name, model in zip(
-            pair, ("draft", "first third of the target's layers"), ("draft", "early"), strict=True
-        )
-    ]
+    models = {"draft": "draft", "first third of the target's layers": "early"}
+    for pair in _pairs(decoded, _EARLY):
+        for each, (name, model) in zip(pair, models.items(), strict=True):
+            yield {
+                "temperature": each["temperature"],
+                "small_model": name,
+                "tokens_per_call": each["measured_tokens_per_call"],
+                "small_runs_per_100": each["small_runs_per_100"],
+                "c_as_decoded": costs.get(model),
+                "predicted_speedup": each["predicted_speedup"],
+                "measured_speedup": each["measured_speedup"],
+                "measured_low": each["measured_low"],
+                "measured_high": each["measured_high"],
+            }
 
 
 def _pairs(decoded: Sequence[Row], other: str) -> Iterator[tuple[Row, Row]]:
