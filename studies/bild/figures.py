@@ -35,7 +35,9 @@ def engagement(rows: Sequence[Row]) -> Figure:
     for spare in axes.flat[len(shown) :]:
         spare.set_visible(False)
     for axis, (temperature, quality) in zip(axes.flat, shown, strict=False):
-        here = [row for row in rows if (row["temperature"], row["quality"]) == (temperature, quality)]
+        here = [
+            row for row in rows if (row["temperature"], row["quality"]) == (temperature, quality)
+        ]
         for rule, (color, label) in _RULES.items():
             _share(axis, [row for row in here if row["decided_by"] == rule], color, label)
         axis.axvline(20, color=GREY, linewidth=1)
@@ -73,9 +75,7 @@ def latency(rows: Sequence[Row]) -> Figure:
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.4, 4.6), sharex=True, sharey=True)
     widest = max(row["window"] or 0 for row in rows)
     both = [
-        row
-        for row in rows
-        if row["policy"] in ("both", "no rollback") and row["window"] == widest
+        row for row in rows if row["policy"] in ("both", "no rollback") and row["window"] == widest
     ]
     for color, rollback in zip(_CURVES, sorted(set(values(both, "rollback"))), strict=False):
         curve = [row for row in both if row["rollback"] == rollback]

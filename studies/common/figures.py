@@ -68,7 +68,9 @@ def points(
 
 def error_bars(rows: Sequence[Row], best: Sequence[float], low: str, high: str) -> Any:
     """How far the interval reaches below and above the best estimate, (2, rows), none below 0."""
-    middle, below, above = (np.array(each) for each in (best, values(rows, low), values(rows, high)))
+    middle, below, above = (
+        np.array(each) for each in (best, values(rows, low), values(rows, high))
+    )
     return np.maximum([middle - below, above - middle], 0.0)
 
 

@@ -14,7 +14,7 @@ from specsim.checks import SpecsimError
 from specsim.files import write_atomically
 from specsim.profiles import Profile, read_profile
 from specsim.report.tables import to_json
-from studies.common.study import SCORED, Measured
+from studies.common.measured import SCORED, Measured
 
 # The embedded family, batches included: 448 tokens of context are what it can read.
 _CALIBRATED = (

@@ -113,9 +113,9 @@ def _differences(checks: Sequence[Check], file: str) -> str:
         heading,
         f"The paper prints {counted['printed']} numbers that are checked here. "
         f"{counted['computable']} of them can be computed from what it prints: "
-        f"{counted['matching']} of those match within their rounding ({twice} of them against other "
-        f"printed numbers alone) and {counted['differ_with_reason']} differ for the reasons below. All are in "
-        f"`{file}`.",
+        f"{counted['matching']} of those match within their rounding ({twice} of them against "
+        f"other printed numbers alone) and {counted['differ_with_reason']} differ for the reasons "
+        f"below. All are in `{file}`.",
     ]
     missing = [check for check in checks if check.ours is None]
     off = [check for check in checks if check.ours is not None and not check.matches]

@@ -1,4 +1,4 @@
-"""Chen23, Cascade Speculative Drafting: Tables 1 and 2, Figure 1, and both cascades on our models."""
+"""Chen23, Cascade Speculative Drafting: its tables, Figure 1, and both cascades on our models."""
 
 from __future__ import annotations
 
@@ -93,7 +93,10 @@ def _found(found: Tables) -> str:
     )
     missed = [row for row in rows if row["allocation"] != row["best_allocation"]]
     better = listed(
-        [f"{row['best_allocation']} on {row['dataset']} (not {row['allocation']})" for row in missed]
+        [
+            f"{row['best_allocation']} on {row['dataset']} (not {row['allocation']})"
+            for row in missed
+        ]
     )
     lengths = [check for check in paper.checks(found) if check.item.endswith(paper.FROM_OTHER)]
     return (

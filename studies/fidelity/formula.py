@@ -8,7 +8,8 @@ from typing import Any
 
 from specsim import formulas
 from specsim.optimizers.search import fastest
-from studies.common.study import Measured, Row
+from studies.common.measured import Measured, temperature_of
+from studies.common.study import Row
 
 TOKENS, SPEEDUP = "tokens per call", "speedup"
 # What a prediction should stay within; the band of the figures.
@@ -54,7 +55,7 @@ def iid_rows(measured: Measured) -> Iterator[dict[str, Any]]:
             tokens = float(formulas.tokens_per_call(alpha, gamma))
             speedup = load.formula(gamma)
             yield {
-                "temperature": load.measured.sampling.temperature,
+                "temperature": temperature_of(load),
                 "gamma": gamma,
                 "alpha": alpha,
                 "formula_tokens_per_call": tokens,

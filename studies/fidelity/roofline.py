@@ -8,8 +8,7 @@ from typing import Any
 from specsim.hardware import Accelerator, Precision, Shape, shape_from_config
 from specsim.hardware.roofline_fit import roofline_rows
 from specsim.profiles import Role
-from studies.common.measured_rows import family_file
-from studies.common.study import Measured
+from studies.common.measured import Measured
 
 # A core has no data sheet of its share of the memory, so both rates are fitted: as shares of these,
 # which no core reaches.
@@ -48,7 +47,7 @@ def _shapes(measured: Measured) -> dict[Role, Shape]:
     found: dict[Role, Shape] = {}
     for whom, model in (("target", measured.profile.target), ("draft", measured.profile.draft)):
         name = model.name.removeprefix("embedded/")
-        config = model.config or family_file(measured, f"{name}/config.json")
+        config = model.config or measured.family_file(f"{name}/config.json")
         if config:
             shape = shape_from_config(config)
             found[whom] = shape.at(Precision(measured.profile.software.dtype))

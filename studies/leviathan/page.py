@@ -121,8 +121,8 @@ def _found(found: Tables, own: Sequence[Row]) -> str:
     rates = listed([f"{first[at]:.2f} at temperature {at:g}" for at in sorted(first)])
     best = max(own, key=lambda row: row["replay"])
     return (
-        f"Of its {len(checks)} printed numbers {len(computed)} can be computed from what it prints, "
-        f"and {sum(each.matches for each in computed)} of those agree. Our draft costs "
+        f"Of its {len(checks)} printed numbers {len(computed)} can be computed from what it "
+        f"prints, and {sum(each.matches for each in computed)} of those agree. Our draft costs "
         f"c = {best['c']:.2f} and has an alpha of {rates}. Over the whole trace the replay expects "
         f"most of gamma {best['gamma']} at temperature {best['temperature']:g}: "
         f"{best['replay']:.2f} times plain decoding, where the formula says {best['formula']:.2f}."

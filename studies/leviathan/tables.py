@@ -64,7 +64,9 @@ def pairs(measured: Measured) -> Iterator[dict[str, Any]]:
             at = ("draft", found.gamma, temperature)
             # The calibration's own prompts come first among the rows of ``specsim validate``.
             rows: list[Row] = [
-                row for row in measured.speedups if ("draft", row["gamma"], row["temperature"]) == at
+                row
+                for row in measured.speedups
+                if ("draft", row["gamma"], row["temperature"]) == at
             ]
             rows += [row for *who, row in decoded if (*who, row["temperature"]) == at]
             yield {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from studies.common.measured_rows import beyond, claim
+from studies.common.claims import beyond, claim
 from studies.common.study import Row
 from studies.specdec.devices import BATCHES
 

@@ -15,14 +15,10 @@ from specsim.cost import Cost, MeasuredVerify
 from specsim.optimizers.workload import Workload
 from specsim.predict import renewal
 from specsim.schemes.specdec import SpecDec
-from studies.common.measured_rows import (
-    RULED_GAMMA,
-    drafters,
-    greedy,
-    mean_over_positions,
-    verify_curve,
-)
-from studies.common.study import Measured, Row
+from studies.common.claims import mean_over_positions
+from studies.common.decoded import RULED_GAMMA, drafters
+from studies.common.measured import Measured, verify_curve
+from studies.common.study import Row
 from studies.specdec.devices import BLOCK, WIDEST, tokens_per_call
 
 TAUS = (0.5, 1.0, 2.0, 3.0, 5.0)
@@ -38,7 +34,7 @@ def _plain_overhead(workload: Workload) -> float:
 
 
 def blocks(measured: Measured) -> Iterator[dict[str, Any]]:
-    workload = greedy(measured)
+    workload = measured.greedy
     if workload is None:
         return
     curve, step = verify_curve(workload), 1 + _plain_overhead(workload)
@@ -48,7 +44,6 @@ def blocks(measured: Measured) -> Iterator[dict[str, Any]]:
             cost = step * tokens / row["measured_speedup"]
             v = curve[k] if k < len(curve) else None
             yield {
-                "source": measured.source,
                 "drafter": name,
                 "block_size": k,
                 "tokens_per_call": tokens,
@@ -71,7 +66,7 @@ def mask_alpha(masks: Sequence[Row]) -> float | None:
 
 
 def law(measured: Measured, masks: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    alpha, workload = mask_alpha(masks), greedy(measured)
+    alpha, workload = mask_alpha(masks), measured.greedy
     if alpha is None or workload is None:
         return
     curve = verify_curve(workload)
@@ -82,7 +77,6 @@ def law(measured: Measured, masks: Sequence[Row]) -> Iterator[dict[str, Any]]:
     for k in range(1, WIDEST + 1):
         block = SpecDec(k).law(alpha)
         yield {
-            "source": measured.source,
             "block_size": k,
             "alpha": alpha,
             "tokens_per_call": block.tokens_per_call,
@@ -100,7 +94,6 @@ def grid(measured: Measured) -> Iterator[dict[str, Any]]:
             continue
         strict = match["beta"] is None
         yield {
-            "source": measured.source,
             "from": f"decoding, masks {match['k']}" if masks else f"decoding, draft {RULED_GAMMA}",
             "beta": 1 if strict else int(match["beta"]),
             "tau": 0.0 if strict else float(match["tau"]),
@@ -129,7 +122,6 @@ def grid(measured: Measured) -> Iterator[dict[str, Any]]:
         alpha = float(accepted.mean())
         gain = mean_over_positions(100 * (right - target), scored.starts)
         yield {
-            "source": measured.source,
             "from": "scored text",
             "beta": number,
             "tau": tau,

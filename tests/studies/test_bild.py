@@ -14,12 +14,12 @@ from specsim.formulas import bild_runs_per_call, bild_speedup, bild_tokens_per_c
 from specsim.frontier import LabelledPositions
 from specsim.predict import renewal
 from specsim.predict.measured import MeasuredCost
-from studies.bild import page as bild
 from studies.bild import paper as bild_paper
 from studies.bild.chain import SMALL, Chain, Thresholds, chains
+from studies.bild.page import STUDY
+from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from tests.specsim.test_profiles import write
-from tests.studies.helpers import sentences
 
 
 def scored(seed: int = 3, requests: int = 12, length: int = 60) -> pd.DataFrame:
@@ -58,11 +58,11 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
 
 @pytest.fixture(scope="module")
 def tables(measured: Measured) -> Tables:
-    return bild.compute(measured)
+    return STUDY.tables(measured)
 
 
 def test_every_printed_row_is_checked(tables: Tables) -> None:
-    items = [(check.where, check.item, check.printed) for check in bild.checks(tables)]
+    items = [(check.where, check.item, check.printed) for check in STUDY.checks(tables)]
     assert len(set(items)) == len(items)
     for row in reference("kim23_table1"):
         about = f"{row['row']}, {row['dataset']}"
@@ -186,13 +186,13 @@ def test_operations_rise_and_memory_falls_with_drafting(tables: Tables) -> None:
 
 
 def test_page_and_figures_from_the_tables(tables: Tables) -> None:
-    assert len(sentences(bild.opening(tables))) == 3
-    assert bild.draw(tables).keys() == {"engagement", "latency", "operations"}
+    assert len(STUDY.opening(tables)) == 3
+    assert STUDY.draw(tables).keys() == {"engagement", "latency", "operations"}
 
 
 def test_works_with_a_profile_and_its_traces_alone(tmp_path: Path) -> None:
-    tables = bild.compute(Measured.at(write(tmp_path)))
+    tables = STUDY.tables(Measured.at(write(tmp_path)))
     for name in ("engagement", "latency", "fastest", "decoded", "alignment", "early", "orderings"):
         assert tables[name] == []
-    assert "specsim score" in bild.opening(tables)
-    assert bild.draw(tables).keys() == {"operations"}
+    assert "specsim score" in " ".join(STUDY.opening(tables))
+    assert STUDY.draw(tables).keys() == {"operations"}

@@ -11,13 +11,13 @@ import pytest
 
 from specsim.frontier import Comparison, read_positions
 from specsim.rules import LossyStar, TokenV3
-from studies.cascades import page as cascades
 from studies.cascades import rules as cascades_rules
 from studies.cascades import tables as cascades_tables
+from studies.cascades.page import STUDY
+from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from tests.specsim.frontier.test_choice import frame
 from tests.specsim.test_profiles import write
-from tests.studies.helpers import sentences
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +37,11 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
 
 @pytest.fixture(scope="module")
 def tables(measured: Measured) -> Tables:
-    return cascades.compute(measured)
+    return STUDY.tables(measured)
 
 
 def test_every_row_of_the_papers_table_is_checked(tables: Tables) -> None:
-    found = cascades.checks(tables)
+    found = STUDY.checks(tables)
     of_table_2 = [check for check in found if check.where == "Narasimhan24 Table 2"]
     rows = reference("narasimhan24_table2_partial")
     assert len(of_table_2) == 2 * len(rows) == 24
@@ -146,14 +146,14 @@ def test_chow_token_by_token_ends_at_the_prices_of_the_models(tables: Tables) ->
 
 
 def test_without_scored_text(tmp_path: Path) -> None:
-    tables = cascades.compute(Measured.at(write(tmp_path)))
+    tables = STUDY.tables(Measured.at(write(tmp_path)))
     assert tables["frontier"] == tables["equal_quality"] == tables["executions"] == []
     assert len(tables["laws"]) == 17
-    assert "No text was scored" in cascades.opening(tables)
-    assert cascades.draw(tables) == {}
+    assert "No text was scored" in " ".join(STUDY.opening(tables))
+    assert STUDY.draw(tables) == {}
 
 
 def test_page_and_figures_from_the_tables(tables: Tables) -> None:
-    assert "; V3 is number " in cascades.opening(tables)
-    assert len(sentences(cascades.opening(tables))) == 3
-    assert set(cascades.draw(tables)) == {"deferral", "rejection", "latency", "token_rules"}
+    assert " V3 is number " in " ".join(STUDY.opening(tables))
+    assert len(STUDY.opening(tables)) == 3
+    assert set(STUDY.draw(tables)) == {"deferral", "rejection", "latency", "token_rules"}

@@ -11,12 +11,12 @@ from specsim.acceptance import ConstantAcceptance
 from specsim.cost import Cost
 from specsim.laws import TARGET, draft, verify
 from specsim.predict import renewal
-from studies.common.measured_rows import costs_as_decoded
+from studies.common.decoded import costs_as_decoded
+from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.csdrafting import laws, paper
-from studies.csdrafting import page as csdrafting
+from studies.csdrafting.page import STUDY
 from tests.specsim.test_profiles import write
-from tests.studies.helpers import sentences
 
 COSTS = {"middle": 0.2, "draft": 0.1, "max-gram": 0.01}
 RATES = {
@@ -81,7 +81,7 @@ def papers() -> Tables:
 
 
 def test_every_printed_row_is_checked(papers: Tables) -> None:
-    items = [(check.where, check.item) for check in csdrafting.checks(papers)]
+    items = [(check.where, check.item) for check in STUDY.checks(papers)]
     assert len(set(items)) == len(items)
     for row in reference("chen23_table1"):
         start = f"EWIF, {row['dataset']}, {row['first_drafter']} {row['k_first']}"
@@ -121,7 +121,7 @@ def test_the_printed_length_is_the_best_inside_its_band_of_alpha(papers: Tables)
 
 
 def test_acceptances_are_found_again_from_counts() -> None:
-    found = laws.acceptances([decoded_row(setting) for setting in SETTINGS], "made up")
+    found = laws.acceptances([decoded_row(setting) for setting in SETTINGS])
     assert {(row["verifier"], row["drafter"]) for row in found} == set(RATES)
     for row in found:
         assert row["alpha"] == pytest.approx(RATES[row["verifier"], row["drafter"]], abs=1e-9)
@@ -151,7 +151,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
     path = write(tmp_path_factory.mktemp("full"))
     rows = [decoded_row(setting) for setting in SETTINGS]
     Measured.at(path).beside("decoders").write_text(json.dumps(rows))
-    return csdrafting.compute(Measured.at(path))
+    return STUDY.tables(Measured.at(path))
 
 
 def test_swi_of_counts_that_follow_the_law_is_the_law(tables: Tables) -> None:
@@ -182,14 +182,14 @@ def test_the_ablation_takes_what_was_predicted_fastest(tables: Tables) -> None:
 
 
 def test_page_and_figures_from_the_tables(tables: Tables) -> None:
-    assert len(sentences(csdrafting.opening(tables))) == 3
-    assert csdrafting.draw(tables).keys() == {"allocation", "positions", "swi", "search"}
+    assert len(STUDY.opening(tables)) == 3
+    assert STUDY.draw(tables).keys() == {"allocation", "positions", "swi", "search"}
 
 
 def test_works_with_a_profile_and_its_traces_alone(tmp_path: Path) -> None:
     alone = Measured.at(write(tmp_path))
-    tables = csdrafting.compute(alone)
+    tables = STUDY.tables(alone)
     assert tables["swi"] == tables["search"] == tables["ablation"] == tables["orderings"] == []
     assert len(tables["positions"]) == len(alone.workloads) * alone.profile.gamma_max
-    assert "not decoded" in csdrafting.opening(tables)
-    assert csdrafting.draw(tables).keys() == {"allocation", "positions"}
+    assert "not decoded" in " ".join(STUDY.opening(tables))
+    assert STUDY.draw(tables).keys() == {"allocation", "positions"}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from specsim import conversions, formulas
+from studies.common.measured import Measured
 from studies.common.study import Tables, reference
-from studies.fidelity import page as fidelity
 from studies.fidelity import public
+from studies.fidelity.page import STUDY
 from tests.specsim.test_profiles import write
-from tests.studies.helpers import sentences
 
 DECODED: list[dict[str, Any]] = [
     {
@@ -78,7 +78,7 @@ def measured(tmp_path: Path) -> Measured:
 
 @pytest.fixture
 def tables(measured: Measured) -> Tables:
-    return fidelity.compute(measured)
+    return STUDY.tables(measured)
 
 
 def test_every_pair_of_numbers_is_a_point(tables: Tables) -> None:
@@ -189,21 +189,21 @@ def test_chains_are_extrapolated_from_the_shortest(tables: Tables) -> None:
 
 
 def test_published_lengths_agree_with_published_rates(tables: Tables) -> None:
-    found = fidelity.checks(tables)
+    found = STUDY.checks(tables)
     assert len(found) == 10
     assert sum(check.matches for check in found) == 7
 
 
 def test_without_anything_decoded(tmp_path: Path) -> None:
-    tables = fidelity.compute(Measured.at(write(tmp_path)))
+    tables = STUDY.tables(Measured.at(write(tmp_path)))
     for name in ("points", "errors", "budget", "formula", "decisions", "orderings", "decoders"):
         assert tables[name] == []
-    assert "Nothing was decoded" in fidelity.opening(tables)
-    assert set(fidelity.draw(tables)) == {"iid", "public"}
+    assert "Nothing was decoded" in " ".join(STUDY.opening(tables))
+    assert set(STUDY.draw(tables)) == {"iid", "public"}
 
 
 def test_page_and_figures_from_the_tables(tables: Tables) -> None:
-    assert "over 6 settings" in fidelity.opening(tables)
-    assert len(sentences(fidelity.opening(tables))) == 3
+    assert "over 6 settings" in " ".join(STUDY.opening(tables))
+    assert len(STUDY.opening(tables)) == 3
     # No setting of a claim was decoded, so there is nothing to order.
-    assert set(fidelity.draw(tables)) == {"predicted_measured", "formula", "iid", "public"}
+    assert set(STUDY.draw(tables)) == {"predicted_measured", "formula", "iid", "public"}

@@ -15,11 +15,12 @@ from specsim.checks import Floats
 from specsim.frontier import LabelledPositions
 from specsim.rules import Distributions, Lenient
 from studies.common.decoded import RULED_GAMMA
+from studies.common.measured import Measured
 from studies.common.study import Tables, reference
-from studies.leviathan import page as leviathan
 from studies.leviathan import tables as leviathan_tables
+from studies.leviathan.page import STUDY
 from tests.specsim.test_profiles import write
-from tests.studies.helpers import decoding, sentences
+from tests.studies.helpers import decoding
 
 # Rows of each CSV, and numbers that each of its rows prints.
 PRINTED = {
@@ -47,16 +48,27 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
         decoding("lenience 0.5", 2.4, 1.5, scheme="cascade", lossless=False),
     ]
     Measured.at(path).beside("decoders").write_text(json.dumps(rows))
+    validated = {
+        "temperature": 1.0,
+        "prompts": "calibration",
+        "gamma": 4,
+        "formula_speedup": 1.4,
+        "predicted_speedup": 1.2,
+        "measured_speedup": 1.3,
+        "measured_low": 1.2,
+        "measured_high": 1.4,
+    }
+    Measured.at(path).beside("speedups").write_text(json.dumps([validated]))
     return Measured.at(path)
 
 
 @pytest.fixture(scope="module")
 def tables(measured: Measured) -> Tables:
-    return leviathan.compute(measured)
+    return STUDY.tables(measured)
 
 
 def test_every_printed_number_is_checked_once(tables: Tables) -> None:
-    checks = leviathan.checks(tables)
+    checks = STUDY.checks(tables)
     for where, (name, numbers) in PRINTED.items():
         found = [each.item for each in checks if each.where == where]
         assert len(found) == len(set(found)) == numbers * len(reference(name)), where
@@ -150,17 +162,17 @@ def test_lenient_settings_draft_as_many_tokens_as_the_study_says() -> None:
 
 
 def test_opening_tells_what_was_decoded(tables: Tables, measured: Measured) -> None:
-    text = leviathan.opening(tables)
-    assert "1.30 times as fast at best (gamma 4, temperature 1" in text
-    assert len(sentences(text)) == 3
-    assert {"speedup", "figure3", "cheap"} <= set(leviathan.draw(tables))
+    text = " ".join(STUDY.opening(tables))
+    assert "Decoded, gamma 4 at temperature 1 was the fastest, at 1.30 times plain decoding" in text
+    assert "the formula says 1.40 and the replay 1.20" in text
+    assert {"speedup", "figure3", "cheap"} <= set(STUDY.draw(tables))
 
 
 def test_a_profile_alone_is_enough(bare: Measured) -> None:
-    tables = leviathan.compute(bare)
+    tables = STUDY.tables(bare)
     assert all(row["measured"] is None for row in tables["pairs"])
     assert [row["lenience"] for row in tables["table5"] if row["source"] == bare.source] == [
         *leviathan_tables.LENIENCES
     ]
-    assert "Nothing was decoded" in leviathan.opening(tables)
-    assert leviathan.draw(tables)
+    assert "Nothing was decoded" in " ".join(STUDY.opening(tables))
+    assert STUDY.draw(tables)

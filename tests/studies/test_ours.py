@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from specsim import hardware
-from studies.common.measured_rows import beyond, claim
-from studies.common.study import Measured
+from studies.common.claims import beyond, claim
+from studies.common.measured import Measured
 from studies.fidelity import roofline as fidelity_roofline
 from tests.specsim.test_profiles import write
 

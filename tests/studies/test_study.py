@@ -15,13 +15,14 @@ from specsim import __version__
 from specsim.cli import main
 from studies import STUDIES
 from studies.common import measure
-from studies.common.study import SCORED, Check, Measured, Tables
-from studies.common.write import load, write
+from studies.common.measured import SCORED, Measured
+from studies.common.study import Check, Study, Tables
+from studies.common.write import counts, load, write
 from tests.specsim.test_profiles import write as write_profile
 from tests.studies.helpers import decoding, sentences
 
 # A person reads no longer sentence in one breath.
-WORDS = 62
+WORDS = 45
 
 
 def run(*words: str) -> int:
@@ -47,7 +48,7 @@ def pages(bare: Measured, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def computed(bare: Measured) -> dict[str, Tables]:
-    return {name: load(name).compute(bare) for name in STUDIES}
+    return {name: load(name).tables(bare) for name in STUDIES}
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -64,7 +65,7 @@ def test_every_table_has_a_file_and_every_row_a_source(
     name: str, pages: Path, computed: dict[str, Tables]
 ) -> None:
     tables = computed[name]
-    assert set(load(name).CAPTIONS) <= set(tables)
+    assert set(load(name).captions) <= set(tables)
     for table, rows in tables.items():
         with (pages / f"{name}-{table}.csv").open(newline="") as stream:
             written = list(csv.DictReader(stream))
@@ -80,10 +81,11 @@ def test_a_page_can_be_read(
     name: str, bare: Measured, pages: Path, computed: dict[str, Tables]
 ) -> None:
     study, text = load(name), (pages / f"{name}.md").read_text()
-    title, opening, header, *rest = text.split("\n\n")
-    assert title == f"# {study.TITLE}"
-    said = sentences(opening)
-    assert len(said) == 3
+    title, *opening, header = text.split("\n\n")[:5]
+    rest = text.split("\n\n")[5:]
+    assert title == f"# {study.title}"
+    assert opening == list(study.opening(computed[name]))
+    said = [sentence for paragraph in opening for sentence in sentences(paragraph)]
     assert [len(each.split()) for each in said if len(each.split()) > WORDS] == []
     for part in (
         f"command: `specsim study all --profile {bare.path} --out ",
@@ -96,57 +98,70 @@ def test_a_page_can_be_read(
     pictures = re.findall(rf"!\[(\w+)\]\({name}-(\w+)\.png\)\n\n\*(.+)\*\n", text)
     assert [first for first, _, _ in pictures] == [second for _, second, _ in pictures]
     for figure, _, caption in pictures:
-        assert caption == study.FIGURES[figure]
+        assert caption == study.pictures[figure].caption
         assert (pages / f"{name}-{figure}.png").stat().st_size > 5000
     assert len(list(pages.glob(f"{name}-*.png"))) == len(pictures)
     headings = [part.removeprefix("## ") for part in rest if part.startswith("## ")]
-    expected = [caption.removesuffix(".").split(". ")[0] for caption in study.CAPTIONS.values()]
+    expected = [caption.removesuffix(".").split(". ")[0] for caption in study.captions.values()]
     assert [each for each in headings if each in expected] == expected
     assert headings[-1] == "The paper's numbers"
 
 
-class Made:
-    """One number matches, one another number, two differ for one reason, one is missing."""
+def _made_tables(measured: Measured) -> Tables:
+    long: list[dict[str, Any]] = [{"source": "x", "n": n} for n in range(61)]
+    long[-1]["rare"] = 1
+    return {"long": long, "none": [], "points": []}
 
-    TITLE = "Made up"
-    CAPTIONS = {"long": "A long table. It goes on.", "none": "Nothing. Yet."}  # noqa: RUF012
-    FIGURES: dict[str, str] = {}  # noqa: RUF012
 
-    def compute(self, measured: Measured) -> Tables:
-        long: list[dict[str, Any]] = [{"source": "x", "n": n} for n in range(61)]
-        long[-1]["rare"] = 1
-        return {"long": long, "none": [], "points": []}
+def _made_opening(tables: Tables) -> list[str]:
+    # A study tells its rows apart by the columns that they have.
+    rare = sum("rare" in row for row in tables["long"])
+    return ["Rows are counted.", f"{rare} row is rare.", "Nothing differs."]
 
-    def opening(self, tables: Tables) -> str:
-        # A study tells its rows apart by the columns that they have.
-        return f"{sum('rare' in row for row in tables['long'])} row is rare."
 
-    def draw(self, tables: Tables) -> dict[str, Any]:
-        return {}
+# One number matches, one another number, two differ for one reason, one is missing.
+MADE_CHECKS = [
+    Check("Table 1", "a", 1.0, 1.0, 0.1),
+    Check("Table 1", "again", 1.0, 1.0, 0.1, printed_twice=True),
+    Check("Table 1", "b", 2.0, 2.5, 0.1, "a slip."),
+    Check("Table 2", "c", 3.0, 3.5, 0.1, "a slip."),
+    Check("Table 2", "d", 4.0, None, 0.1, "lost"),
+]
+MADE = Study(
+    "Made up",
+    {"long": "A long table. It goes on.", "none": "Nothing. Yet."},
+    {},
+    _made_tables,
+    _made_opening,
+    lambda tables: MADE_CHECKS,
+)
 
-    def checks(self, tables: Tables) -> list[Check]:
-        return [
-            Check("Table 1", "a", 1.0, 1.0, 0.1),
-            Check("Table 1", "again", 1.0, 1.0, 0.1, printed_twice=True),
-            Check("Table 1", "b", 2.0, 2.5, 0.1, "a slip."),
-            Check("Table 2", "c", 3.0, 3.5, 0.1, "a slip."),
-            Check("Table 2", "d", 4.0, None, 0.1, "lost"),
-        ]
+
+def test_printed_numbers_are_counted_by_how_they_stand() -> None:
+    assert counts(MADE_CHECKS) == {
+        "printed": 5,
+        "computable": 4,
+        "matching": 2,
+        "differ_with_reason": 2,
+        "unexplained": 0,
+    }
+    unexplained = [Check("Table 1", "e", 1.0, 2.0, 0.1), Check("Table 1", "f", 1.0, None, 0.1)]
+    assert counts(unexplained)["unexplained"] == 2
 
 
 def test_what_differs_is_grouped_by_reason(
     bare: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("studies.common.write.load", lambda name: Made())
+    monkeypatch.setattr("studies.common.write.load", lambda name: MADE)
     write("made", bare, tmp_path, "typed")
     text = (tmp_path / "made.md").read_text()
-    counted = (
-        "Of 5 printed numbers 1 are reproduced within their tolerance, 1 more agree with other"
-    )
-    assert f"{counted} numbers of the paper, 2 differ, and 1 cannot be computed" in text
+    computed = "4 of them can be computed from what it prints: 2 of those match within their "
+    assert "The paper prints 5 numbers that are checked here." in text
+    twice = "rounding (1 of them against other printed numbers alone) and 2 differ for the reasons"
+    assert computed + twice in text
     assert "- **A slip.** 2: Table 1: b (2, 2.5); Table 2: c (3, 3.5)." in text
     assert "- **Lost.** 1: Table 2: d (4)." in text
-    assert "\n\n1 row is rare.\n\n" in text
+    assert "\n\nRows are counted.\n\n1 row is rare.\n\nNothing differs.\n\n" in text
     assert "## A long table\n\nIt goes on.\n\n| n | rare | source |" in text
     assert "The first 60 of 61 rows; all are in `made-long.csv`." in text
     assert "## Nothing\n\nYet.\n\nNot measured with this profile." in text
