@@ -59,10 +59,10 @@ _PICTURES = {
 }
 
 _CLAIM = (
-    "In Xia22 a drafter fills in k = 25 masks in one run. It claims that greedy translation is then "
-    "about 3 times as fast as beam search, with the same text. Accepting what is near the best "
-    "token (SpecDec++) makes it 3.6 to 4.5 times as fast and at first even better, and stronger "
-    "devices gain more."
+    "In Xia22 a drafter fills in k = 25 masks in one run. It claims that this makes greedy "
+    "translation about 3 times as fast as beam search, with the same text. Accepting what is near "
+    "the best token (SpecDec++) makes it 3.6 to 4.5 times as fast and at first even better, and "
+    "stronger devices gain more."
 )
 _NO_MASKS = (
     "No drafter of masks was decoded beside this profile (`specsim validate`), so only rooflines "
