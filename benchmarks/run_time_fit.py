@@ -25,6 +25,7 @@ import torch
 
 from calibrate.measure.grid import GridSettings, joined, measure_grid
 from calibrate.models.load import load
+from specsim.checkpoint import Checkpoint
 from specsim.hardware.run_time_fit import fits, kind_of, ratios
 from specsim.profiles import GridTime
 
@@ -57,7 +58,9 @@ def main() -> int:
             batch, context = cells[index]
             settings = GridSettings((batch,), (context,), GAMMA_MAX, 1, (), seed=turn)
             with tempfile.TemporaryDirectory() as work:
-                times[batch, context] += measure_grid(target, draft, settings, Path(work)).times
+                times[batch, context] += measure_grid(
+                    target, draft, settings, Checkpoint(Path(work))
+                ).times
     rows = {cell: msgspec.convert(joined(found), list[GridTime]) for cell, found in times.items()}
     fitted = fits(row for cell in grid for row in rows[cell])
     reference = fits(row for cell in held for row in rows[cell])

@@ -1,15 +1,14 @@
 """The calibration: traces, run times and overhead of a pair, written as a profile.
 
-Every request of a trace is stored as soon as it is there and is a function of the settings and
-its number alone.  A calibration that was killed and is started again with the same settings goes
-on where it was and ends with the same trace; other settings have another work folder.
+Every request of a trace, and every round of timing, is kept as soon as it is there; a request is
+a function of the settings and its number alone.  A calibration that was killed and is started
+again with the same settings goes on where it was and ends with the same trace.
 """
 
 from __future__ import annotations
 
 import datetime
 import hashlib
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import torch
-import transformers
 from rich.progress import Progress
 
 from calibrate.decode.engine import CachedModel
@@ -30,8 +28,9 @@ from calibrate.models.load import Pair
 from calibrate.models.machine import hardware, software
 from calibrate.models.sampling import Sampling
 from specsim import profiles
+from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, integer
-from specsim.files import read_frame, short_digest, write_atomically
+from specsim.files import read_frame, write_atomically
 from specsim.intervals import DRAWS, Bootstrap, Interval, around
 from specsim.traces import Trace, TraceError, read_trace
 
@@ -103,10 +102,10 @@ def calibrate(
     sequence.
     """
     settings.check_fits(pair.context)
-    work = _work_folder(out, _decisive(pair, settings))
+    checkpoint = Checkpoint.beside(out, _decisive(pair, settings, grid))
     target, draft = pair.cached()
     acceptance = [
-        _measure_acceptance(pair, target, draft, settings, index, work, out, progress)
+        _measure_acceptance(pair, target, draft, settings, index, checkpoint, out, progress)
         for index in range(len(settings.samplings))
     ]
     repeats = settings.repeats * len(settings.contexts)
@@ -118,6 +117,7 @@ def calibrate(
         settings.gamma_max,
         settings.repeats,
         settings.seed,
+        checkpoint,
         lambda: progress.advance(task),
     )
     prompts = settings.prompts[:_OVERHEAD_REQUESTS]
@@ -131,9 +131,10 @@ def calibrate(
         settings.samplings,
         settings.gamma_max,
         settings.seed,
+        checkpoint,
         lambda: progress.advance(task),
     )
-    costs = _costs(pair.target.model, pair.draft.model, grid, work, progress) if grid else {}
+    costs = _costs(pair.target.model, pair.draft.model, grid, checkpoint, progress) if grid else {}
     profile = profiles.Profile(
         schema=profiles.SCHEMA,
         version=profiles.VERSION,
@@ -157,7 +158,7 @@ def calibrate(
         **costs,
     )
     profiles.write_profile(profile, out)
-    shutil.rmtree(work)
+    checkpoint.done()
     return profile
 
 
@@ -179,7 +180,7 @@ def calibrate_costs(
     (model, described), (small, small_described) = target, draft
     device, dtype = next(model.parameters()).device, next(model.parameters()).dtype
     decisive = [described.sha256, small_described.sha256, str(dtype), str(device), asdict(grid)]
-    work = _work_folder(out, [*decisive, str(torch.__version__), transformers.__version__])
+    checkpoint = Checkpoint.beside(out, decisive)
     profile = profiles.Profile(
         schema=profiles.SCHEMA,
         version=profiles.VERSION,
@@ -194,11 +195,11 @@ def calibrate_costs(
         run_times=[],
         overhead=[],
         notes=[],
-        **_costs(model, small, grid, work, progress, more_time),
+        **_costs(model, small, grid, checkpoint, progress, more_time),
     )
     profiles.write_profile(profile, out)
     if all(cell.reason != OUT_OF_TIME for cell in profile.missing):
-        shutil.rmtree(work)
+        checkpoint.done()
     return profile
 
 
@@ -206,13 +207,13 @@ def _costs(
     target: Any,
     draft: Any,
     grid: GridSettings,
-    work: Path,
+    checkpoint: Checkpoint,
     progress: Progress,
     more_time: Callable[[], bool] = lambda: True,
 ) -> dict[str, Any]:
     """The grid, as the profile's fields."""
     task = progress.add_task("run times in a batch", total=len(grid.cells))
-    found = measure_grid(target, draft, grid, work, lambda: progress.advance(task), more_time)
+    found = measure_grid(target, draft, grid, checkpoint, lambda: progress.advance(task), more_time)
     return {
         "grid": msgspec.convert(found.times, list[profiles.GridTime]),
         "batch_overhead": msgspec.convert(found.overhead, list[profiles.BatchOverhead]),
@@ -220,26 +221,15 @@ def _costs(
     }
 
 
-def _work_folder(out: Path, decisive: list[Any]) -> Path:
-    key = short_digest([profiles.VERSION, *decisive])
-    work = out.parent / f".{out.name}.{key}.work"
-    try:
-        work.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InvalidArgumentError(f"--out {out}: cannot be written ({error.strerror})") from None
-    return work
-
-
-def _decisive(pair: Pair, settings: Settings) -> list[Any]:
-    """Everything that decides the trace."""
+def _decisive(pair: Pair, settings: Settings, grid: GridSettings | None) -> list[Any]:
+    """Everything that decides the profile."""
     return [
         pair.target.description.sha256,
         pair.draft.description.sha256,
         str(next(pair.target.model.parameters()).dtype),
         str(target_device(pair)),
-        str(torch.__version__),
-        transformers.__version__,
-        {**asdict(settings), "repeats": None},
+        asdict(settings),
+        asdict(grid) if grid else None,
     ]
 
 
@@ -254,7 +244,7 @@ def _measure_acceptance(
     draft: CachedModel,
     settings: Settings,
     index: int,
-    work: Path,
+    checkpoint: Checkpoint,
     out: Path,
     progress: Progress,
 ) -> profiles.Acceptance:
@@ -266,8 +256,8 @@ def _measure_acceptance(
     suffix = ".parquet" if find_spec("pyarrow") else ".csv"
     frames = []
     for request in range(requests):
-        part = work / f"{index}-{request}{suffix}"
-        if not part.exists():
+
+        def recorded(part: Path, request: int = request) -> None:
             frame = record(
                 target,
                 draft,
@@ -278,7 +268,9 @@ def _measure_acceptance(
                 generator(target.device, TRACE, settings.seed, index, request),
                 pair.target.end_of_text,
             )
-            write_atomically(part, _written(frame, suffix))
+            part.write_bytes(_written(frame, suffix))
+
+        part = checkpoint.keep(f"{index}-{request}{suffix}", recorded)
         # Read back even what was just written, so that resumed and fresh runs cannot differ.
         frames.append(read_frame(part, "trace", TraceError))
         progress.advance(task)

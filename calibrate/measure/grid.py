@@ -10,12 +10,11 @@ and the others are measured all the same.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -25,8 +24,8 @@ import torch
 from calibrate.batch.clock import Clock
 from calibrate.batch.ragged import CompileError, RaggedModel, release_unused
 from calibrate.batch.synthetic import decode_synthetic
+from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer
-from specsim.files import write_atomically
 
 # Model, the model that ran just before, and new tokens.
 Kind = tuple[str, str, int]
@@ -117,11 +116,11 @@ def measure_grid(
     target: Any,
     draft: Any,
     settings: GridSettings,
-    work: Path,
+    checkpoint: Checkpoint,
     advance: Callable[[], None] = lambda: None,
     more_time: Callable[[], bool] = lambda: True,
 ) -> Grid:
-    """Measure all cells that are not in ``work`` yet.
+    """Measure all cells that are not in the checkpoint yet.
 
     target, draft : models of transformers, on one device
     advance : called once a cell, when its last repeats are done
@@ -131,24 +130,21 @@ def measure_grid(
     reasons: dict[Cell, str] = {}
     lost = ""
     for number, passes, cell in _plan(target, settings):
-        file = work / f"grid-{cell.name}-{number}.json"
-        if file.is_file():
-            found[cell].append(json.loads(file.read_text()))
-        elif lost or not more_time():
+        name = f"grid-{cell.name}-{number}.json"
+        if name not in checkpoint and (lost or not more_time()):
             reasons.setdefault(cell, lost or OUT_OF_TIME)
-        elif cell not in reasons:
+        elif name in checkpoint or cell not in reasons:
             part = replace(
                 settings,
                 repeats=math.ceil(settings.repeats / passes),
                 seed=settings.seed + number,
             )
-            measured = _attempt(target, draft, cell, part)
-            if "reason" in measured:
-                reasons[cell] = measured["reason"]
-                lost = measured["reason"] if measured.get("lost") else ""
-            else:
-                write_atomically(file, json.dumps(measured).encode())
-                found[cell].append(measured)
+            measure = partial(_attempt, target, draft, cell, part)
+            try:
+                found[cell].append(checkpoint.keep_json(name, measure))
+            except _NotMeasuredError as error:
+                reasons[cell] = str(error)
+                lost = str(error) if error.lost else ""
         if number == passes - 1:
             advance()
     return Grid(
@@ -197,26 +193,34 @@ def room(gamma_max: int) -> int:
     return BLOCKS * (gamma_max + 1) + 2
 
 
+class _NotMeasuredError(Exception):
+    """Why a cell cannot be measured; ``lost`` if no other one can be after it."""
+
+    def __init__(self, reason: str, lost: bool = False) -> None:
+        super().__init__(reason)
+        self.lost = lost
+
+
 def _attempt(target: Any, draft: Any, cell: Cell, settings: GridSettings) -> dict[str, Any]:
-    """The cell, or the reason why there is none."""
+    """The cell; whatever fails becomes the reason why there is none."""
     device = next(target.parameters()).device
     try:
         release_unused(device)
         return _measure_cell(target, draft, cell, settings)
     except UnsupportedError as error:
-        return {"reason": str(error)}
+        raise _NotMeasuredError(str(error)) from None
     except CompileError as error:
         # A recording that fails leaves the allocator, the stream and the random numbers of the
         # device in a state that nothing after it can rely on.
-        return {"reason": str(error), "lost": device.type == "cuda"}
+        raise _NotMeasuredError(str(error), lost=device.type == "cuda") from None
     # torch raises its own kinds for memory and for devices, and plain RuntimeError for the host's.
     except (RuntimeError, MemoryError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if _out_of_memory(error):
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
-            return {"reason": f"out of memory: {reason}"}
-        return {"reason": f"the device failed: {reason}", "lost": True}
+            raise _NotMeasuredError(f"out of memory: {reason}") from None
+        raise _NotMeasuredError(f"the device failed: {reason}", lost=True) from None
 
 
 def _out_of_memory(error: Exception) -> bool:

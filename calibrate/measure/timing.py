@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from calibrate.decode.engine import CachedModel, Decoded
+from calibrate.decode.engine import CachedModel
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.measure.grid import overhead_gammas
 from calibrate.measure.trace import OVERHEAD, generator
 from calibrate.models.sampling import Sampling
+from specsim.checkpoint import Checkpoint
 from specsim.laws import TARGET
 from specsim.predict.measured import RunTimes
 from specsim.predict.replay.run_counts import RunKind
@@ -42,14 +44,23 @@ def time_runs(
     gamma_max: int,
     repeats: int,
     seed: int,
+    checkpoint: Checkpoint,
     advance: Callable[[], None] = lambda: None,
 ) -> list[RunTime]:
     """Run times of both models on 1..gamma_max + 1 new tokens at each context."""
+
+    def measured(turn: int, context: int) -> list[Any]:
+        found: Samples = defaultdict(list)
+        random = np.random.default_rng([seed, turn, context])
+        sample_runs(target, draft, context, gamma_max, random, found)
+        return list(found.items())
+
     samples: Samples = defaultdict(list)
-    random = np.random.default_rng(seed)
-    for _ in range(repeats):
+    for turn in range(repeats):
         for context in contexts:
-            sample_runs(target, draft, context, gamma_max, random, samples)
+            name = f"runs-{turn}-{context}.json"
+            for what, seconds in checkpoint.keep_json(name, partial(measured, turn, context)):
+                samples[tuple(what)] += seconds
             advance()
     return summarize_runs(samples)
 
@@ -196,32 +207,40 @@ def time_overhead(
     samplings: Sequence[Sampling],
     gamma_max: int,
     seed: int,
+    checkpoint: Checkpoint,
     advance: Callable[[], None] = lambda: None,
 ) -> list[Overhead]:
     """Host seconds of a block outside the model runs, from real decoding of a few requests."""
-    samples: dict[tuple[float, int], list[Decoded]] = defaultdict(list)
-    for number, prompt in enumerate(prompts):
+
+    def measured(number: int, sampling: Sampling, gamma: int) -> tuple[float, int]:
+        """Seconds of a block, and the number of blocks."""
+        random = generator(target.device, OVERHEAD, seed, number, gamma)
+        decoding = (
+            speculative(target, draft, prompts[number], gamma, max_new_tokens, sampling, random)
+            if gamma
+            else plain(target, prompts[number], max_new_tokens, sampling, random)
+        )
+        decoded = decoding.finish()
+        return decoded.overhead_s / decoded.calls, decoded.calls
+
+    samples: dict[tuple[float, int], list[tuple[float, int]]] = defaultdict(list)
+    for number in range(len(prompts)):
         for sampling in samplings:
             for gamma in overhead_gammas(gamma_max):
-                random = generator(target.device, OVERHEAD, seed, number, gamma)
-                decoding = (
-                    speculative(target, draft, prompt, gamma, max_new_tokens, sampling, random)
-                    if gamma
-                    else plain(target, prompt, max_new_tokens, sampling, random)
-                )
-                samples[sampling.temperature, gamma].append(decoding.finish())
+                name = f"overhead-{sampling.temperature:g}-{number}-{gamma}.json"
+                found = checkpoint.keep_json(name, partial(measured, number, sampling, gamma))
+                samples[sampling.temperature, gamma].append(found)
                 advance()
     rows = []
     for (temperature, gamma), decodings in sorted(samples.items()):
-        per_block = [decoded.overhead_s / decoded.calls for decoded in decodings]
-        low, median, high = np.quantile(per_block, [0.25, 0.5, 0.75]).tolist()
-        blocks = sum(decoded.calls for decoded in decodings)
+        seconds, calls = zip(*decodings, strict=True)
+        low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
         rows.append(
             Overhead(
                 temperature,
                 gamma,
                 requests=len(decodings),
-                blocks=blocks,
+                blocks=sum(calls),
                 median_s=median,
                 low_s=low,
                 high_s=high,

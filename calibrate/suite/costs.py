@@ -32,6 +32,7 @@ from calibrate.suite.raw import (
     out_of_memory,
     say,
 )
+from specsim.checkpoint import Checkpoint
 from specsim.hardware import memory_needed_bytes, shape_from_config
 
 # Shares of the device's memory that models and caches may fill; the rest is its own.
@@ -167,7 +168,7 @@ class _Measuring:
         cells = self.work / self.plan.name
         cells.mkdir(parents=True, exist_ok=True)
         target, draft = models
-        found = measure_grid(target, draft, settings, cells)
+        found = measure_grid(target, draft, settings, Checkpoint(cells))
         if found.missing:
             return {"reason": found.missing[0]["reason"]}
         return {"times": found.times, "overhead": found.overhead}

@@ -19,6 +19,7 @@ from calibrate.suite.plan import SEED, TEMPERATURES, PairPlan
 from calibrate.suite.raw import OUT_OF_TIME, Deadline, Raw, device_facts, freed, say
 from calibrate.suite.train import tokens, trained
 from calibrate.validate.batching import decode_cell
+from specsim.checkpoint import Checkpoint
 
 # Shares of the part's time that training may take.
 _TARGET_SHARE, _DRAFT_SHARE = 4 / 9, 2 / 9
@@ -104,7 +105,9 @@ def _wall_clock(
     )
     grids = raw.content.setdefault("grid", {})
     if grids.get(mode, {}).get("missing", True):
-        found = measure_grid(target, draft, settings, work, more_time=deadline.more_time)
+        found = measure_grid(
+            target, draft, settings, Checkpoint(work), more_time=deadline.more_time
+        )
         grids[mode] = asdict(found)
         raw.save()
         say(f"grid of the pair, {mode}")

@@ -12,6 +12,7 @@ import torch
 from calibrate.batch.ragged import CompileError
 from calibrate.measure import grid
 from calibrate.measure.grid import Grid, GridSettings, measure_grid
+from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError
 from specsim.hardware.run_time_fit import fits
 from specsim.profiles import BatchOverhead, GridTime, Missing, read_profile
@@ -34,7 +35,7 @@ def pair(tiny_family: dict[str, Path]) -> tuple[Any, Any]:
 
 
 def measure(pair: tuple[Any, Any], work: Path, settings: GridSettings = SETTINGS) -> Grid:
-    return measure_grid(*pair, settings, work)
+    return measure_grid(*pair, settings, Checkpoint(work))
 
 
 def test_every_kind_of_run_is_timed_in_every_cell(pair: tuple[Any, Any], tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ def test_what_fails_is_named_and_the_rest_is_kept(
 
 def test_time_that_runs_out_leaves_cells_out(pair: tuple[Any, Any], tmp_path: Path) -> None:
     left = iter([True])
-    found = measure_grid(*pair, SETTINGS, tmp_path, more_time=lambda: next(left, False))
+    found = measure_grid(*pair, SETTINGS, Checkpoint(tmp_path), more_time=lambda: next(left, False))
     assert [row["reason"] for row in found.missing] == ["out of time"] * 3
 
 
