@@ -62,12 +62,13 @@ class Checkpoint:
         if name not in self:
             try:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write(partial)
-                partial.replace(path)
+                try:
+                    write(partial)
+                    partial.replace(path)
+                finally:
+                    partial.unlink(missing_ok=True)
             except OSError as error:
                 raise FileError(f"{path}: cannot be written ({error.strerror})") from None
-            finally:
-                partial.unlink(missing_ok=True)
         return path
 
     def keep_json(
@@ -81,7 +82,6 @@ class Checkpoint:
 
         kind, decode : type and ``dec_hook`` of ``msgspec.json.decode``
         """
-
         # Made outside of ``keep``: what fails there is no file's fault.
         if name in self:
             content = (self.folder / name).read_bytes()
