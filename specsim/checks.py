@@ -91,6 +91,19 @@ def integer(name: str, value: Any, *, low: int = 0, high: float = np.inf) -> int
     return int(array)
 
 
+def integer_range(name: str, words: str, *, low: int = 0) -> list[int]:
+    """Whole numbers: ``4``, a comma list ``1,2,4``, a range ``1:16``, or both ``1:4,8``."""
+    found: list[int] = []
+    for part in words.split(","):
+        first, colon, last = part.partition(":")
+        start = integer(name, first.strip(), low=low)
+        end = integer(name, last.strip(), low=low) if colon else start
+        if end < start:
+            raise InvalidArgumentError(f"{name} must be a range first:last, got {part}")
+        found.extend(range(start, end + 1))
+    return found
+
+
 def _range(low: float, high: float) -> str:
     if np.isneginf(low) and np.isposinf(high):
         return "finite"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from specsim.checks import InvalidArgumentError, integer, number, numbers
+from specsim.checks import InvalidArgumentError, integer, integer_range, number, numbers
 
 if TYPE_CHECKING:
     from specsim.cost import VerifyCost
@@ -78,15 +78,7 @@ class IntegerRange(_Checked):
         self.low = low
 
     def check(self, option: str, word: str) -> tuple[int, ...]:
-        found: list[int] = []
-        for part in word.split(","):
-            first, colon, last = part.partition(":")
-            start = integer(option, first.strip(), low=self.low)
-            end = integer(option, last.strip(), low=self.low) if colon else start
-            if end < start:
-                raise InvalidArgumentError(f"{option} must be a range first:last, got {part}")
-            found.extend(range(start, end + 1))
-        return tuple(found)
+        return tuple(integer_range(option, word, low=self.low))
 
 
 def format_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from itertools import product
 from typing import Any
 
-from specsim.checks import InvalidArgumentError, integer, numbers
+from specsim.checks import InvalidArgumentError, integer_range, numbers
 from specsim.laws import TARGET
 
 
@@ -44,19 +44,6 @@ def options(kind: type) -> Mapping[str, Field[Any]]:
 def required(each: Field[Any]) -> bool:
     """Whether a field has no default."""
     return each.default is MISSING and each.default_factory is MISSING
-
-
-def integer_range(option: str, words: str, low: int = 0) -> list[int]:
-    """Whole numbers: ``4``, a comma list ``1,2,4``, a range ``1:16``, or both ``1:4,8``."""
-    found: list[int] = []
-    for part in words.split(","):
-        first, colon, last = part.partition(":")
-        start = integer(option, first.strip(), low=low)
-        end = integer(option, last.strip(), low=low) if colon else start
-        if end < start:
-            raise InvalidArgumentError(f"{option} must be a range first:last, got {part}")
-        found.extend(range(start, end + 1))
-    return found
 
 
 def _tuples(separator: str, entry: Words, metavar: str) -> Words:
