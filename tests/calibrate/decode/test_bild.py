@@ -20,7 +20,7 @@ from specsim.checks import InvalidArgumentError
 from specsim.laws import TARGET
 from specsim.rules.executions import Choose, Model, Tokens, law
 from specsim.schemes import BigLittle, DraftedAccepted, FallbackRollback
-from tests.calibrate.imitations import (
+from tests.support.imitations import (
     CPU,
     GREEDY,
     ORDINARY,

@@ -22,7 +22,7 @@ from specsim.rules.executions import (
     sum_log_probability,
 )
 from specsim.rules.executions import sequence_cascade as execute
-from tests.calibrate.imitations import (
+from tests.support.imitations import (
     CPU,
     GREEDY,
     ORDINARY,
