@@ -15,23 +15,45 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from specsim.api.allocate import allocate as allocate
+    from specsim.api.by_load import LoadPlan as LoadPlan
+    from specsim.api.by_profile import ProfileForecast as ProfileForecast
+    from specsim.api.evaluate import evaluate as evaluate
+    from specsim.api.export import EngineConfiguration as EngineConfiguration
+    from specsim.api.export import export as export
+    from specsim.api.optimize import optimize as optimize
+    from specsim.api.replay import TraceReplay as TraceReplay
+    from specsim.api.replay import replay as replay
+    from specsim.api.result import LeftOut as LeftOut
+    from specsim.api.result import Result as Result
     from specsim.api.schemes import SchemeEvaluation as SchemeEvaluation
     from specsim.api.schemes import SchemeOptimum as SchemeOptimum
     from specsim.api.schemes import SchemeSimulation as SchemeSimulation
     from specsim.api.schemes import simulate as simulate
+    from specsim.batching.workload import Load as Load
+    from specsim.batching.workload import Shapes as Shapes
     from specsim.extrapolation import Extrapolation as Extrapolation
     from specsim.extrapolation import extrapolate as extrapolate
+    from specsim.optimizers.allocation import Allocation as Allocation
+    from specsim.optimizers.allocation import Drafter as Drafter
     from specsim.optimizers.evaluation import Evaluation as Evaluation
-    from specsim.optimizers.gamma import evaluate as evaluate
-    from specsim.optimizers.gamma import optimize as optimize
 
 # Where each public name lives.  It is imported when it is first asked for, so that
 # ``import specsim`` costs next to nothing; the imports above say the same to type checkers.
 _HOMES = {
+    "specsim.api.allocate": ["allocate"],
+    "specsim.api.by_load": ["LoadPlan"],
+    "specsim.api.by_profile": ["ProfileForecast"],
+    "specsim.api.evaluate": ["evaluate"],
+    "specsim.api.export": ["EngineConfiguration", "export"],
+    "specsim.api.optimize": ["optimize"],
+    "specsim.api.replay": ["TraceReplay", "replay"],
+    "specsim.api.result": ["LeftOut", "Result"],
     "specsim.api.schemes": ["SchemeEvaluation", "SchemeOptimum", "SchemeSimulation", "simulate"],
+    "specsim.batching.workload": ["Load", "Shapes"],
     "specsim.extrapolation": ["Extrapolation", "extrapolate"],
+    "specsim.optimizers.allocation": ["Allocation", "Drafter"],
     "specsim.optimizers.evaluation": ["Evaluation"],
-    "specsim.optimizers.gamma": ["evaluate", "optimize"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

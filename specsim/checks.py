@@ -6,6 +6,7 @@ command line can print it as it is.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ Ints = npt.NDArray[np.int64]
 
 # Beyond this float64 holds not every whole number, and int64 ends soon after.
 _LARGEST_WHOLE = 2.0**53
+
+# More numbers in one option than anyone means.
+_MOST_NUMBERS = 1_000_000
 
 
 class SpecsimError(ValueError):
@@ -100,8 +104,28 @@ def integer_range(name: str, words: str, *, low: int = 0) -> list[int]:
         end = integer(name, last.strip(), low=low) if colon else start
         if end < start:
             raise InvalidArgumentError(f"{name} must be a range first:last, got {part}")
+        if len(found) + end - start >= _MOST_NUMBERS:
+            raise InvalidArgumentError(f"{name} must be at most {_MOST_NUMBERS:,} numbers")
         found.extend(range(start, end + 1))
     return found
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``, did you mean X or Y?`` of the known names that are near, or nothing where none is.
+
+    Only letters and digits count, upper and lower case alike.
+    """
+    from difflib import get_close_matches
+
+    def letters(word: str) -> str:
+        return "".join(filter(str.isalnum, word.casefold()))
+
+    word, found = letters(name), {each: letters(each) for each in known}
+    near = [each for each, other in found.items() if word and other.startswith(word)]
+    if not near:
+        close = get_close_matches(word, found.values())
+        near = [each for each, other in found.items() if other in close]
+    return f", did you mean {' or '.join(near)}?" if near else ""
 
 
 def _range(low: float, high: float) -> str:

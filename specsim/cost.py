@@ -69,7 +69,7 @@ def verify_cost_of(slope: float | None, curve: npt.ArrayLike | None) -> VerifyCo
     """From ``verify_slope`` or from ``verify_cost``, v(1), v(2), ... measured; else v = 1."""
     if curve is None:
         return LinearVerify(0.0 if slope is None else slope)
-    if slope:
+    if slope is not None:
         raise InvalidArgumentError("verify_slope and verify_cost exclude each other")
     return MeasuredVerify(tuple(np.ravel(numbers("verify cost", curve)).tolist()))
 

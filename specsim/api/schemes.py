@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from specsim.acceptance import AlphaLike
 from specsim.api.result import Result, Row
-from specsim.checks import InvalidArgumentError
+from specsim.checks import InvalidArgumentError, did_you_mean
 from specsim.cost import Cost, VerifyCost, verify_cost_of
 from specsim.predict import monte_carlo, renewal
 from specsim.schemes import SCHEMES, Acceptances, Known, Scheme, scheme_name
@@ -130,7 +130,7 @@ def evaluate_scheme(
     known: Known | None = None,
     c: float | None = None,
     costs: Mapping[str, float] | None = None,
-    verify_slope: float = 0.0,
+    verify_slope: float | None = None,
     verify_cost: npt.ArrayLike | None = None,
     overhead: float = 0.0,
 ) -> SchemeEvaluation:
@@ -159,7 +159,7 @@ def optimize_scheme(
     known: Known | Sequence[Known | None] | None = None,
     c: float | None = None,
     costs: Mapping[str, float] | None = None,
-    verify_slope: float = 0.0,
+    verify_slope: float | None = None,
     verify_cost: npt.ArrayLike | None = None,
     overhead: float = 0.0,
 ) -> SchemeOptimum:
@@ -213,7 +213,7 @@ def simulate(
     known: Known | None = None,
     c: float | None = None,
     costs: Mapping[str, float] | None = None,
-    verify_slope: float = 0.0,
+    verify_slope: float | None = None,
     verify_cost: npt.ArrayLike | None = None,
     overhead: float = 0.0,
     blocks: int = 1_000_000,
@@ -250,7 +250,10 @@ def simulate(
 def named_scheme(name: str) -> type[Scheme]:
     """The class of a scheme's name; raises InvalidArgumentError where there is none."""
     if name not in SCHEMES:
-        raise InvalidArgumentError(f"no scheme is named {name!r} (known: {', '.join(SCHEMES)})")
+        raise InvalidArgumentError(
+            f"no scheme is named {name!r}{did_you_mean(name, SCHEMES)} "
+            f"(known: {', '.join(SCHEMES)})"
+        )
     return SCHEMES[name]
 
 

@@ -89,8 +89,8 @@ class RooflineLoadCost:
         )
         if needed > self.accelerator.memory:
             raise CellUnavailableError(
-                f"both models with batch {batch} and {tokens} tokens a request need "
-                f"{needed / 1e9:.1f} GB, {self.accelerator.name} has "
+                f"both models with batch {batch:,} and {tokens:,} tokens a request need "
+                f"{needed / 1e9:,.1f} GB, {self.accelerator.name} has "
                 f"{self.accelerator.memory / 1e9:g} GB"
             )
 
@@ -123,7 +123,10 @@ class MeasuredLoadCost:
         """
         modes = sorted({row.mode for row in profile.grid})
         if not modes:
-            raise UnsupportedError("the profile has no run times of batches (its grid is empty)")
+            raise UnsupportedError(
+                "the profile has no run times of batches (its grid is empty): measure them with "
+                "specsim calibrate --batch"
+            )
         if mode is None:
             mode = modes[0]  # "compiled" sorts before "eager"
         if mode not in modes:

@@ -18,7 +18,7 @@ requests.  What a batch costs is a ``LoadCost``: from a data sheet, or from meas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,10 @@ from specsim.predict.error_decomposition import BlockTiming
 
 if TYPE_CHECKING:
     from specsim.profiles import Role
+
+# What speculation must gain to be called worth it: predictions are no better than this, and
+# drafts that gain less only keep memory and the machine busy.
+MARGIN = 0.01
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,11 @@ class BatchPoint:
         return self.spent.speedup
 
     @property
+    def pays(self) -> bool:
+        """Whether it gains the margin at least that predictions are good for."""
+        return self.gamma > 0 and self.speedup >= 1.0 + MARGIN
+
+    @property
     def tokens_per_s(self) -> float:
         """Of all requests together."""
         return self.batch * self.tokens_per_call / self.block_s
@@ -77,8 +86,16 @@ class BatchPoint:
 
     def row(self) -> dict[str, Any]:
         """The result row."""
-        names = ("batch", "context", "gamma", "speedup", "tokens_per_call", "tokens_per_s")
-        return {name: getattr(self, name) for name in (*names, "plain_tokens_per_s")}
+        whole = int(self.context) == self.context
+        return {
+            "batch": self.batch,
+            "context": int(self.context) if whole else self.context,
+            "gamma": self.gamma,
+            "speedup": self.speedup,
+            "tokens_per_call": self.tokens_per_call,
+            "tokens_per_s": self.tokens_per_s,
+            "plain_tokens_per_s": self.plain_tokens_per_s,
+        }
 
 
 def batch_point(
@@ -107,41 +124,6 @@ def best_of_cell(
     cell = _Cell.of(cost, batch, context)
     points = [cell.at(gains, gamma) for gamma in range(gamma_max + 1)]
     return points[fastest({point.gamma: point.speedup for point in points})]
-
-
-def best_batch_points(
-    acceptance: TokensPerBlockLike,
-    cost: LoadCost,
-    batches: Sequence[int],
-    contexts: Sequence[float],
-    gamma_max: int,
-) -> list[BatchPoint]:
-    """``best_of_cell`` at every context and batch, batches running fastest."""
-    return [
-        best_of_cell(acceptance, cost, batch, context, gamma_max)
-        for context in contexts
-        for batch in batches
-    ]
-
-
-def stops_paying(
-    acceptance: TokensPerBlockLike,
-    cost: LoadCost,
-    context: float,
-    most: int,
-    gamma_max: int,
-) -> int | None:
-    """The smallest batch from which on no gamma pays, up to batch ``most``; None if ``most`` pays.
-
-    Every batch is tried from ``most`` downwards until one pays: whether speculation pays need not
-    be monotone in the batch (a mixture of experts reads more experts, then all of them; kernels
-    change with the width), so no bisection.
-    """
-    most = integer("most", most, low=1)
-    for batch in range(most, 0, -1):
-        if best_of_cell(acceptance, cost, batch, context, gamma_max).gamma:
-            return None if batch == most else batch + 1
-    return 1
 
 
 @dataclass(frozen=True)

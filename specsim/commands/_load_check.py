@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from specsim.checks import InvalidArgumentError
-from specsim.commands._load import Load, loads
 from specsim.commands._models import load_measured, need_torch, progress_bar, resumable
 from specsim.files import write_atomically
 
 if TYPE_CHECKING:
     from specsim.batching.cost import MeasuredLoadCost
+    from specsim.batching.workload import BatchWorkload
+    from specsim.profiles import Mode
 
 # What a person reads; json and csv have every column.
 _FOR_PEOPLE = (
@@ -47,7 +48,7 @@ def run(
     gamma: tuple[int, ...] | None,
     temperature: float | None,
     alpha: tuple[float, ...] | None,
-    mode: str | None,
+    mode: Mode | None,
     turns: int,
     seed: int,
     **given: Any,
@@ -56,11 +57,12 @@ def run(
 
     Cells that were decoded are kept until all are: a run that was killed goes on where it was.
     """
+    from specsim.batching.workload import workloads_of_profile
     from specsim.profiles import read_profile
 
     need_torch()
     profile = read_profile(path)
-    found = loads({"profile": path, "temperature": temperature, "alpha": alpha, "mode": mode})
+    found = workloads_of_profile(path, alpha=alpha, temperature=temperature, mode=mode)
     work = [(load, *_cells(load, batch, context, gamma)) for load in found]
     target, draft = load_measured(profile, given)
     from calibrate.validate.batching import compare_cell, decode_cell
@@ -97,7 +99,7 @@ def run(
 
 
 def _cells(
-    load: Load,
+    load: BatchWorkload,
     batch: tuple[int, ...] | None,
     context: tuple[int, ...] | None,
     gamma: tuple[int, ...] | None,

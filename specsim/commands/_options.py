@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from specsim.checks import InvalidArgumentError, integer, integer_range, number, numbers
 
 if TYPE_CHECKING:
+    from specsim.batching.workload import Load, Shapes
     from specsim.cost import VerifyCost
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -118,28 +119,27 @@ verify_options = stack(
     click.option(
         "--overhead",
         type=Number(0),
-        default=0.0,
         help="Host time of a block, in target runs. [default: 0]",
     ),
 )
 
+alpha_option = click.option(
+    "--alpha",
+    type=Numbers(0, 1),
+    help="Acceptance rate, or alpha_1,alpha_2,... by position (the last one holds on).",
+)
+
 cost_options = stack(
-    click.option(
-        "--alpha",
-        type=Numbers(0, 1),
-        help="Acceptance rate, or alpha_1,alpha_2,... by position (the last one holds on).",
-    ),
+    alpha_option,
     click.option("--c", type=Number(0), help="Cost of a draft run, in target runs."),
     click.option(
         "--c-ops",
         type=Number(0),
-        default=0.0,
         help="Operations per token, draft / target. [default: 0, the target's own only]",
     ),
     click.option(
         "--c-memory",
         type=Number(0),
-        default=0.0,
         help="Bytes read per run, draft / target. [default: 0, the target's own only]",
     ),
     verify_options,
@@ -159,6 +159,66 @@ profile_options = stack(
 )
 
 
+# What runs cost at a load with nothing measured, or how they ran where it was.
+machine_options = stack(
+    click.option(
+        "--target",
+        metavar="SHAPE",
+        help="Target model by its shape: a shipped one, or a config.json. No measurement needed.",
+    ),
+    click.option("--draft", metavar="SHAPE", help="Draft model by its shape."),
+    click.option("--accelerator", metavar="NAME", help="Accelerator that both models run on."),
+    click.option(
+        "--mode",
+        type=click.Choice(["eager", "compiled"]),
+        help="Which of the profile's run times in batches. [default: compiled, if measured]",
+    ),
+)
+
+load_options = stack(
+    click.option(
+        "--batch",
+        type=IntegerRange(1),
+        help="Requests that share iterations, one or many. "
+        "[default: as in the profile, or 1,2,4,...,256]",
+    ),
+    click.option(
+        "--context",
+        type=IntegerRange(),
+        help="Tokens in the cache of each request. [default: as in the profile, or 512,4096]",
+    ),
+    machine_options,
+)
+
+
+def read_shapes(target: str | None, draft: str | None, accelerator: str | None) -> Shapes | None:
+    """The models and the machine that ``machine_options`` say, if they say any."""
+    from specsim.batching.workload import Shapes
+
+    if target is None and draft is None and accelerator is None:
+        return None
+    if target is None or draft is None or accelerator is None:
+        named = {"target": target, "draft": draft, "accelerator": accelerator}
+        missing = next(name for name, value in named.items() if value is None)
+        raise InvalidArgumentError(
+            f"--{missing} is missing; give --target, --draft and --accelerator, or --profile"
+        )
+    return Shapes(target, draft, accelerator)
+
+
+def read_load(batch: Sequence[int] | None, context: Sequence[int] | None) -> Load | None:
+    """The batches and contexts that ``load_options`` say, if they say any."""
+    from specsim.batching.workload import Load
+
+    return None if batch is None and context is None else Load(batch, context)
+
+
+def check_figure(figure: Path | None) -> None:
+    """Before anything is worked out, refuse a picture that could not be written."""
+    if figure is not None and (figure.suffix != ".png" or not figure.parent.is_dir()):
+        raise InvalidArgumentError(f"--figure {figure} must be a .png in a folder that exists")
+
+
 def refuse_given(names: Iterable[str], reason: str) -> None:
     """Refuse options that were typed but have no meaning here, rather than ignore them."""
     context = click.get_current_context()
@@ -170,28 +230,6 @@ def refuse_given(names: Iterable[str], reason: str) -> None:
 
 def read_verify(given: Mapping[str, Any]) -> VerifyCost:
     """The verification cost that ``verify_options`` say."""
-    from specsim.cost import LinearVerify, MeasuredVerify
+    from specsim.cost import verify_cost_of
 
-    if given["verify_cost"] is None:
-        return LinearVerify(given["verify_slope"] or 0.0)
-    if given["verify_slope"] is not None:
-        raise InvalidArgumentError("--verify-slope and --verify-cost exclude each other")
-    return MeasuredVerify(given["verify_cost"])
-
-
-def from_numbers(given: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of ``specsim.evaluate`` from the words of ``cost_options``."""
-    for name in ("alpha", "c"):
-        if given[name] is None:
-            raise InvalidArgumentError(f"--{name} is missing; give --alpha and --c, or --profile")
-    read_verify(given)
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def workloads(path: Path, temperature: float | None, given: dict[str, Any]) -> list[Any]:
-    """The profile's settings; numbers beside a profile are refused rather than ignored."""
-    from specsim.optimizers.workload import Workload
-    from specsim.profiles import read_profile
-
-    refuse_given(given, "and --profile exclude each other")
-    return Workload.all_of(read_profile(path), path, temperature)
+    return verify_cost_of(given["verify_slope"], given["verify_cost"])

@@ -187,8 +187,8 @@ def _read_costs(given: dict[str, Any]) -> dict[str, Any]:
         if not equals:
             raise InvalidArgumentError(f"--cost must be NAME=C, got {pair}")
         costs[name] = Number(0).check(f"--cost {name}", value)
-    slope = given.pop("verify_slope")
-    return {**given, "costs": costs, "verify_slope": 0.0 if slope is None else slope}
+    overhead = given.pop("overhead")
+    return {**given, "costs": costs, "overhead": 0.0 if overhead is None else overhead}
 
 
 def refuse_mixture(context: click.Context) -> None:

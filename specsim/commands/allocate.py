@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from specsim.checks import InvalidArgumentError, number, probability
-from specsim.commands._options import Integer, format_option, read_verify, verify_options
+from specsim.commands._options import Integer, format_option, verify_options
+
+if TYPE_CHECKING:
+    from specsim.optimizers.allocation import Drafter
 
 
 @click.command(epilog="Example: specsim allocate --drafter base:0.8:0.04 --drafter small:0.75:0.02")
@@ -19,7 +22,7 @@ from specsim.commands._options import Integer, format_option, read_verify, verif
     help="A drafter, its acceptance rate and its cost in target runs; repeat for each.",
 )
 @click.option(
-    "--max-length",
+    "--gamma-max",
     type=Integer(),
     default=64,
     show_default=True,
@@ -29,35 +32,30 @@ from specsim.commands._options import Integer, format_option, read_verify, verif
 @format_option
 def command(
     drafter: tuple[str, ...],
-    max_length: int,
-    overhead: float,
+    gamma_max: int,
+    verify_slope: float | None,
+    verify_cost: tuple[float, ...] | None,
+    overhead: float | None,
     output_format: str,
-    **verify: Any,
 ) -> None:
     """The exact optimum of the horizontal cascade: which drafter for which draft position.
 
     The best drafter goes first, cheaper ones behind it (Chen23).
     """
-    from specsim.optimizers.allocation import allocate
-    from specsim.report.tables import render
+    from specsim import allocate
+    from specsim.report.tables import show
 
     found = allocate(
-        [_drafter(word) for word in drafter], max_length, read_verify(verify), overhead
+        [_drafter(word) for word in drafter],
+        gamma_max,
+        verify_slope=verify_slope,
+        verify_cost=verify_cost,
+        overhead=overhead or 0.0,
     )
-    parts = [{"drafter": name, "tokens": tokens} for name, tokens in found.allocation]
-    row: dict[str, Any] = {
-        "allocation": parts,
-        "speedup": found.speedup,
-        "tokens_per_call": found.tokens_per_call,
-        "at_max_length": found.at_max_length,
-    }
-    if output_format != "json":
-        words = [f"{part['drafter']} {part['tokens']}" for part in parts]
-        row["allocation"] = " + ".join(words) or "none: plain decoding"
-    click.echo(render(row, output_format, "best allocation"))
+    show(found, output_format, "best allocation")
 
 
-def _drafter(word: str) -> Any:
+def _drafter(word: str) -> Drafter:
     from specsim.optimizers.allocation import Drafter
 
     parts = word.split(":")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,7 @@ def command(
             grid = _grid(batch, context, compiled, prepared.pair.context, given)
         with progress_bar() as progress:
             profile = calibrate(prepared.pair, prepared.settings, out, typed(), progress, grid)
-        rows = [load.row(load.best()) for load in Workload.all_of(profile, out, None)]
+        rows = [asdict(load.forecast(load.best())) for load in Workload.all_of(profile, out, None)]
     click.echo(f"wrote {out}", err=True)
     title = "run times of one token, and how far off the fit is" if cost_only else None
     click.echo(render(rows, output_format, title or "best draft length, predicted"))

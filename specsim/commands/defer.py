@@ -147,7 +147,7 @@ def _prices(given: dict[str, Any], table: LabelledPositions) -> BlockPrices | No
     if profile is None:
         refuse_given(["temperature"], "needs --profile")
         return BlockPrices.of_cost(
-            Cost({DRAFT: given["c"]}, read_verify(given), given["overhead"]), gamma
+            Cost({DRAFT: given["c"]}, read_verify(given), given["overhead"] or 0.0), gamma
         )
     from specsim.optimizers.workload import Workload
     from specsim.profiles import read_profile

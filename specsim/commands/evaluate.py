@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from specsim.checks import InvalidArgumentError
 from specsim.commands._options import (
     Integer,
     cost_options,
     format_option,
-    from_numbers,
+    load_options,
     profile_options,
-    refuse_given,
+    read_load,
+    read_shapes,
 )
 from specsim.commands._schemes import (
     Candidates,
@@ -23,6 +23,9 @@ from specsim.commands._schemes import (
     refuse_mixture,
     scheme_command,
 )
+
+if TYPE_CHECKING:
+    from specsim.profiles import Mode
 
 
 class _Evaluate(SchemeGroup):
@@ -39,44 +42,58 @@ class _Evaluate(SchemeGroup):
 )
 @cost_options
 @profile_options
+@load_options
 @click.option("--gamma", type=Integer(), help="Draft tokens per target call.")
 @format_option
 @click.pass_context
 def command(
-    context: click.Context,
+    click_context: click.Context,
     /,
+    alpha: tuple[float, ...] | None,
+    c: float | None,
+    c_ops: float | None,
+    c_memory: float | None,
+    verify_slope: float | None,
+    verify_cost: tuple[float, ...] | None,
+    overhead: float | None,
     profile: Path | None,
     temperature: float | None,
+    batch: tuple[int, ...] | None,
+    context: tuple[int, ...] | None,
+    target: str | None,
+    draft: str | None,
+    accelerator: str | None,
+    mode: Mode | None,
     gamma: int | None,
     output_format: str,
-    **numbers: Any,
 ) -> None:
     """Speedup, tokens per call, operations and memory accesses at one draft length.
 
-    With SCHEME, of any decoding scheme: specsim evaluate SCHEME --help lists its options.
+    From numbers, from a profile or by load, as specsim optimize.  With SCHEME, of any decoding
+    scheme: specsim evaluate SCHEME --help lists its options.
     """
-    if context.invoked_subcommand:
-        refuse_mixture(context)
+    if click_context.invoked_subcommand:
+        refuse_mixture(click_context)
         return
-    from specsim.report.tables import render
-
-    if gamma is None:
-        raise InvalidArgumentError("--gamma is missing, a whole number >= 0")
-
-    title = f"draft length {gamma}"
-    if profile is not None:
-        from specsim.commands._options import workloads
-
-        loads = workloads(profile, temperature, numbers)
-        rows = [load.row(load.predict([gamma])[0]) for load in loads]
-        click.echo(render(rows[0] if len(rows) == 1 else rows, output_format, title))
-        return
-    refuse_given(["temperature"], "needs --profile")
-    from specsim.optimizers.gamma import evaluate
+    from specsim import evaluate
     from specsim.report.tables import show
 
-    result = evaluate(**from_numbers(numbers), gamma=gamma)
-    show(result, output_format, title)
+    result = evaluate(
+        alpha,
+        c,
+        gamma,
+        c_ops=c_ops,
+        c_memory=c_memory,
+        verify_slope=verify_slope,
+        verify_cost=verify_cost,
+        overhead=overhead,
+        profile=profile,
+        temperature=temperature,
+        shapes=read_shapes(target, draft, accelerator),
+        load=read_load(batch, context),
+        mode=mode,
+    )
+    show(result, output_format, f"draft length {gamma}")
 
 
 def evaluate_scheme(

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from specsim.commands._load import ONLY_BY_LOAD, load_options, optimize_by_load
+from specsim.checks import InvalidArgumentError
 from specsim.commands._options import (
     Integer,
-    IntegerRange,
+    check_figure,
     cost_options,
     format_option,
-    from_numbers,
+    load_options,
     profile_options,
-    refuse_given,
+    read_load,
+    read_shapes,
 )
 from specsim.commands._schemes import (
     Candidates,
@@ -23,6 +24,9 @@ from specsim.commands._schemes import (
     refuse_mixture,
     scheme_command,
 )
+
+if TYPE_CHECKING:
+    from specsim.profiles import Mode
 
 
 class _Optimize(SchemeGroup):
@@ -41,35 +45,36 @@ class _Optimize(SchemeGroup):
 )
 @cost_options
 @profile_options
-@click.option(
-    "--batch",
-    type=IntegerRange(1),
-    help="Requests that share iterations: the best length of each. "
-    "[default: as in the profile, or 1,2,4,...,256]",
-)
-@click.option(
-    "--context",
-    type=IntegerRange(),
-    help="Tokens in the cache of each request. [default: as in the profile, or 512,4096]",
-)
 @load_options
 @click.option("--figure", type=click.Path(path_type=Path), help="Heat map to write, a PNG.")
 @click.option(
     "--gamma-max",
     type=Integer(),
-    default=64,
     help="Longest draft to consider. [default: 64; by load 16, or as far as measured]",
 )
 @format_option
 @click.pass_context
 def command(
-    context: click.Context,
+    click_context: click.Context,
     /,
+    alpha: tuple[float, ...] | None,
+    c: float | None,
+    c_ops: float | None,
+    c_memory: float | None,
+    verify_slope: float | None,
+    verify_cost: tuple[float, ...] | None,
+    overhead: float | None,
     profile: Path | None,
     temperature: float | None,
-    gamma_max: int,
+    batch: tuple[int, ...] | None,
+    context: tuple[int, ...] | None,
+    target: str | None,
+    draft: str | None,
+    accelerator: str | None,
+    mode: Mode | None,
+    figure: Path | None,
+    gamma_max: int | None,
     output_format: str,
-    **numbers: Any,
 ) -> None:
     """The draft length gamma that pays best, from numbers or from a profile.
 
@@ -83,30 +88,44 @@ def command(
     With SCHEME, the best parameters of any decoding scheme: give whole numbers as ranges
     (--window 1:20) and other numbers as lists; specsim optimize SCHEME --help lists them.
     """
-    if context.invoked_subcommand:
-        refuse_mixture(context)
+    if click_context.invoked_subcommand:
+        refuse_mixture(click_context)
         return
-    by_load = {name: numbers.pop(name) for name in ONLY_BY_LOAD}
-    if any(value is not None for value in by_load.values()):
-        source = {"profile": profile, "temperature": temperature, "gamma_max": gamma_max}
-        optimize_by_load({**numbers, **by_load, **source}, output_format)
-        return
-    from specsim.report.tables import render
-
-    if profile is not None:
-        from specsim.commands._options import workloads
-
-        refuse_given(["gamma_max"], "and --profile exclude each other: the profile has its own")
-
-        rows = [load.row(load.best()) for load in workloads(profile, temperature, numbers)]
-        click.echo(render(rows[0] if len(rows) == 1 else rows, output_format, "best draft length"))
-        return
-    refuse_given(["temperature"], "needs --profile")
-    from specsim.optimizers.gamma import optimize
+    from specsim import Load, LoadPlan, optimize
     from specsim.report.tables import show
 
-    result = optimize(**from_numbers(numbers), gamma_max=gamma_max)
-    show(result, output_format, "best draft length")
+    check_figure(figure)
+    shapes, load = read_shapes(target, draft, accelerator), read_load(batch, context)
+    if figure is not None and shapes is None and load is None:
+        if profile is None:
+            raise InvalidArgumentError(
+                "--figure draws decisions by load: it needs --profile, or --target, --draft and "
+                "--accelerator"
+            )
+        load = Load()
+    result = optimize(
+        alpha,
+        c,
+        c_ops=c_ops,
+        c_memory=c_memory,
+        verify_slope=verify_slope,
+        verify_cost=verify_cost,
+        overhead=overhead,
+        gamma_max=gamma_max,
+        profile=profile,
+        temperature=temperature,
+        shapes=shapes,
+        load=load,
+        mode=mode,
+    )
+    by_load = isinstance(result, LoadPlan)
+    show(result, output_format, "best draft length" + (" by load" if by_load else ""))
+    if figure is not None and isinstance(result, LoadPlan):
+        from specsim.report.load_plots import best_by_load
+        from specsim.report.plots import save
+
+        save(best_by_load({each.workload.name: each.points for each in result.settings}), figure)
+        click.echo(f"figure: {figure}", err=True)
 
 
 def optimize_scheme(

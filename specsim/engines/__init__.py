@@ -6,6 +6,7 @@ fast; each module says which version it was read from.
 
 from __future__ import annotations
 
+from specsim.checks import UnsupportedError, did_you_mean
 from specsim.engines import llama_cpp, sglang, tensorrt_llm, transformers, vllm
 from specsim.engines.schedule import Configuration, Engine, Schedule, gamma_at, largest, merged
 
@@ -17,11 +18,23 @@ ENGINES: dict[str, Engine] = {
     "transformers": Engine(transformers.write, one_batch=True, names_draft=False),
 }
 
+
+def engine_named(name: str) -> Engine:
+    """The engine of that name."""
+    if name not in ENGINES:
+        raise UnsupportedError(
+            f"engine {name!r} is not known{did_you_mean(name, ENGINES)} "
+            f"(known: {', '.join(ENGINES)})"
+        )
+    return ENGINES[name]
+
+
 __all__ = [
     "ENGINES",
     "Configuration",
     "Engine",
     "Schedule",
+    "engine_named",
     "gamma_at",
     "largest",
     "merged",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from specsim.checks import InvalidArgumentError, UnsupportedError, number
+from specsim.checks import InvalidArgumentError, UnsupportedError, did_you_mean, number
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,7 @@ def accelerator(name: str) -> Accelerator:
         if row.name.casefold() == name.casefold():
             return row
     raise UnsupportedError(
-        f"accelerator {name!r} is not known (known: {', '.join(known_accelerators())}); "
+        f"accelerator {name!r} is not known{did_you_mean(name, ACCELERATORS)} "
+        f"(known: {', '.join(known_accelerators())}); "
         "describe another one with specsim.hardware.Accelerator"
     )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from specsim.checks import SpecsimError, UnsupportedError
+from specsim.checks import SpecsimError, UnsupportedError, did_you_mean
 from specsim.hardware.families import FAMILIES
-from specsim.hardware.fields import Config
+from specsim.hardware.fields import Config, text_part
 from specsim.hardware.shapes import Shape
 
 
@@ -19,22 +20,34 @@ class ConfigError(SpecsimError):
 
 
 def shape(name: str) -> Shape:
-    """A shape that is shipped with specsim, by name (``known_shapes``)."""
-    if name not in known_shapes():
-        raise UnsupportedError(f"shape {name!r} is not known (known: {', '.join(known_shapes())})")
-    return shape_from_config(_read(_shipped() / f"{name}.json"))
+    """A shape that is shipped with specsim, by name (``known_shapes``) in any case."""
+    shipped = _shipped_name(name)
+    if shipped is None:
+        known = known_shapes()
+        raise UnsupportedError(
+            f"shape {name!r} is not known{did_you_mean(name, known)} (known: {', '.join(known)})"
+        )
+    return shape_from_config(_read(_shipped() / f"{shipped}.json"))
 
 
 def read_config(name: str) -> dict[str, Any]:
     """The config.json that a name means: a shipped shape, a file, or a checkpoint's folder."""
-    if name in known_shapes():
-        return _read(_shipped() / f"{name}.json")
+    shipped = _shipped_name(name)
+    if shipped is not None:
+        return _read(_shipped() / f"{shipped}.json")
     path = Path(name)
     if not path.exists():
+        known = known_shapes()
         raise ConfigError(
-            f"{name} is neither a known shape ({', '.join(known_shapes())}) nor a config.json"
+            f"{name} is neither a known shape ({', '.join(known)}) nor a config.json"
+            f"{did_you_mean(name, known)}"
         )
     return _read(path / "config.json" if path.is_dir() else path)
+
+
+def _shipped_name(name: str) -> str | None:
+    """The shipped shape of that name, upper and lower case alike."""
+    return next((each for each in known_shapes() if each.casefold() == name.casefold()), None)
 
 
 def known_shapes() -> list[str]:
@@ -58,7 +71,12 @@ def shape_from_config(config: Config) -> Shape:
         raise UnsupportedError(
             f"model_type {model_type!r} is not known (known: {', '.join(known_model_types())})"
         )
-    return FAMILIES[model_type](config)
+    text = text_part(config)
+    return replace(
+        FAMILIES[model_type](config),
+        vocabulary=text.get("vocab_size"),
+        longest_context=text.get("max_position_embeddings"),
+    )
 
 
 def known_model_types() -> list[str]:

@@ -140,6 +140,8 @@ class Shape:
         is tied to the output counts here
     idle : kept in memory and not read, or a row per token: an untied table of embeddings, learned
         positions, an encoder
+    vocabulary : tokens it tells apart; None: not known
+    longest_context : tokens that it can read; None: not known
     """
 
     model_type: str
@@ -147,6 +149,8 @@ class Shape:
     head: int
     idle: int
     precision: Precision = field(default_factory=Precision)
+    vocabulary: int | None = None
+    longest_context: int | None = None
 
     @cached_property
     def distinct_layers(self) -> tuple[tuple[Layer, int], ...]:

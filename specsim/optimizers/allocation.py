@@ -12,18 +12,18 @@ counts, best drafter first.
 Mixing two drafters at a position never helps (Thm 4.4): EWIF is linear-fractional in the mixing
 probability, so it is monotone in it and an end is at least as good.
 
-Two independent exact methods, which must agree: ``allocate`` by dynamic programming over lengths
-and ``allocate_exhaustively`` by search with a bound.
+The tests hold the dynamic programme here to a search over all counts with a bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from specsim.api.result import Result, Row
 from specsim.checks import InvalidArgumentError, integer, number, probability
 from specsim.cost import LinearVerify, VerifyCost, block_cost
 
@@ -51,19 +51,36 @@ class Drafter:
 
 
 @dataclass(frozen=True)
-class Allocation:
+class Allocation(Result):
     """The best allocation; among equally fast ones, one with the fewest tokens.
 
     allocation : (drafter's name, tokens) in the order of drafting, drafters with no token left out
     speedup : against plain decoding
     tokens_per_call : the recovered or bonus token counted
-    at_max_length : whether the bound on the length is what stops it, as it must be where c = 0
+    at_gamma_max : whether the bound on the length is what stops it, as it must be where c = 0
     """
+
+    schema: ClassVar[str] = "specsim.allocation"
 
     allocation: tuple[tuple[str, int], ...]
     speedup: float
     tokens_per_call: float
-    at_max_length: bool
+    at_gamma_max: bool
+
+    def rows(self) -> list[Row]:
+        words = [f"{name} {tokens}" for name, tokens in self.allocation]
+        return [
+            {
+                "allocation": " + ".join(words) or "none: plain decoding",
+                "speedup": self.speedup,
+                "tokens_per_call": self.tokens_per_call,
+                "at_gamma_max": self.at_gamma_max,
+            }
+        ]
+
+    def summary(self) -> Row:
+        parts = [{"drafter": name, "tokens": tokens} for name, tokens in self.allocation]
+        return {"allocation": parts}
 
 
 class _Plan(NamedTuple):
@@ -76,11 +93,11 @@ class _Plan(NamedTuple):
 
 def allocate(
     drafters: Sequence[Drafter],
-    max_length: int = 64,
+    gamma_max: int = 64,
     verify: VerifyCost = _PAPERS_VERIFY,
     overhead: float = 0.0,
 ) -> Allocation:
-    """The fastest allocation of at most ``max_length`` draft tokens, by dynamic programming.
+    """The fastest allocation of at most ``gamma_max`` draft tokens, by dynamic programming.
 
     A plan of the last drafters, entered with probability s, adds s gain - price * (any rate) to
     the numerator less rate times the denominator, so only plans on the upper hull of (price, gain)
@@ -89,61 +106,16 @@ def allocate(
 
         hull(d, n) = hull of hull(d + 1, n) and d's token before hull(d, n - 1).
 
-    Raises UnsupportedError where ``verify`` is not known for max_length + 1 tokens.
+    Raises UnsupportedError where ``verify`` is not known for gamma_max + 1 tokens.
     """
-    ranked, max_length = _ranked(drafters), integer("max_length", max_length)
+    ranked, gamma_max = _ranked(drafters), integer("gamma_max", gamma_max)
     # hulls[n]: plans of exactly n tokens from the drafters met so far, worst first.
-    hulls: list[list[_Plan]] = [[] for _ in range(max_length + 1)]
+    hulls: list[list[_Plan]] = [[] for _ in range(gamma_max + 1)]
     hulls[0] = [_Plan(0.0, 0.0, (0,) * len(ranked))]
     for d in reversed(range(len(ranked))):
-        for n in range(1, max_length + 1):
+        for n in range(1, gamma_max + 1):
             hulls[n] = _hull(hulls[n] + [_before(ranked[d], d, plan) for plan in hulls[n - 1]])
-    return _best(ranked, [p for plans in hulls for p in plans], max_length, verify, overhead)
-
-
-def allocate_exhaustively(
-    drafters: Sequence[Drafter],
-    max_length: int = 16,
-    verify: VerifyCost = _PAPERS_VERIFY,
-    overhead: float = 0.0,
-) -> Allocation:
-    """The same optimum by depth-first search over counts, branches cut by a bound.
-
-    What may still be added after m tokens, all accepted with probability s, is at most
-    s (alpha + alpha^2 + ... + alpha^(max_length - m)) tokens for nothing, with alpha the best of
-    the drafters that are left, and no verify run is cheaper than the cheapest that is left.
-    """
-    ranked, max_length = _ranked(drafters), integer("max_length", max_length)
-    fixed = _fixed_costs(max_length, verify, overhead)
-    cheapest = np.minimum.accumulate(fixed[::-1])[::-1]
-    found: list[_Plan] = []
-    fastest = 1.0
-
-    def extend(d: int, plan: _Plan, alive: float) -> None:
-        nonlocal fastest
-        length = sum(plan.counts)
-        speed = (1 + plan.gain) / (fixed[length] + plan.price)
-        if speed >= fastest * (1 - _EQUAL):
-            fastest = max(fastest, speed)
-            found.append(plan)
-        for following in range(d, len(ranked)):
-            drafter = ranked[following]
-            most = alive * sum(drafter.alpha**i for i in range(1, max_length - length + 1))
-            if length == max_length or (1 + plan.gain + most) < fastest * (1 - _EQUAL) * (
-                cheapest[length] + plan.price
-            ):
-                return  # the later drafters have no higher alpha
-            counts = list(plan.counts)
-            counts[following] += 1
-            alive_after = alive * drafter.alpha
-            extend(
-                following,
-                _Plan(plan.gain + alive_after, plan.price + drafter.c, tuple(counts)),
-                alive_after,
-            )
-
-    extend(0, _Plan(0.0, 0.0, (0,) * len(ranked)), 1.0)
-    return _best(ranked, found, max_length, verify, overhead)
+    return _best(ranked, [p for plans in hulls for p in plans], gamma_max, verify, overhead)
 
 
 def _ranked(drafters: Sequence[Drafter]) -> list[Drafter]:
@@ -176,21 +148,21 @@ def _below(left: _Plan, middle: _Plan, right: _Plan) -> bool:
     return (middle.gain - left.gain) * run < rise * (middle.price - left.price)
 
 
-def _fixed_costs(max_length: int, verify: VerifyCost, overhead: float) -> list[float]:
-    """v(n + 1) + o for n = 1..max_length; plain decoding, n = 0, costs 1."""
+def _fixed_costs(gamma_max: int, verify: VerifyCost, overhead: float) -> list[float]:
+    """v(n + 1) + o for n = 1..gamma_max; plain decoding, n = 0, costs 1."""
     overhead = number("overhead", overhead, low=0.0)
-    fixed: list[float] = block_cost(np.arange(max_length + 1), 0.0, verify, overhead).tolist()
+    fixed: list[float] = block_cost(np.arange(gamma_max + 1), 0.0, verify, overhead).tolist()
     return fixed
 
 
 def _best(
     ranked: Sequence[Drafter],
     plans: Sequence[_Plan],
-    max_length: int,
+    gamma_max: int,
     verify: VerifyCost,
     overhead: float,
 ) -> Allocation:
-    fixed = _fixed_costs(max_length, verify, overhead)
+    fixed = _fixed_costs(gamma_max, verify, overhead)
     speeds = [(1 + plan.gain) / (fixed[sum(plan.counts)] + plan.price) for plan in plans]
     enough = max(speeds) * (1 - _EQUAL)
     equal = [i for i, speed in enumerate(speeds) if speed >= enough]
@@ -204,5 +176,5 @@ def _best(
         ),
         speedup=speeds[chosen],
         tokens_per_call=1 + plan.gain,
-        at_max_length=max_length > 0 and sum(plan.counts) == max_length,
+        at_gamma_max=gamma_max > 0 and sum(plan.counts) == gamma_max,
     )

@@ -171,6 +171,14 @@ class Setting:
         if shape:
             return figures
         values = {name: getattr(figures, name).item() for name in FIGURES}
-        bounded = f"gamma {end} is the longest that was considered: a longer one may pay more"
-        warnings = (bounded,) if values["at_gamma_max"] and end else ()
-        return Evaluation(**values, inputs=inputs or {}, warnings=warnings)
+        warnings = []
+        if values["at_gamma_max"] and end:
+            warnings.append(
+                f"gamma {end} is the longest that was considered: a longer one may pay more"
+            )
+        if self.c > 1:
+            warnings.append(
+                f"a run of the draft costs {self.c:.3g} runs of the target: have target and draft "
+                "changed places?"
+            )
+        return Evaluation(**values, inputs=inputs or {}, warnings=tuple(warnings))

@@ -42,7 +42,7 @@ def evaluate(
     *,
     c_ops: npt.ArrayLike = 0.0,
     c_memory: npt.ArrayLike = 0.0,
-    verify_slope: float = 0.0,
+    verify_slope: float | None = None,
     verify_cost: npt.ArrayLike | None = None,
     overhead: float = 0.0,
 ) -> Evaluation:
@@ -76,7 +76,7 @@ def optimize(
     *,
     c_ops: npt.ArrayLike = 0.0,
     c_memory: npt.ArrayLike = 0.0,
-    verify_slope: float = 0.0,
+    verify_slope: float | None = None,
     verify_cost: npt.ArrayLike | None = None,
     overhead: float = 0.0,
     gamma_max: int = 64,
@@ -102,7 +102,7 @@ def optimize(
 def _rates(alpha: AlphaLike | None) -> tuple[Floats, Acceptance | None]:
     """The i.i.d. rates of ``alpha``, or the one acceptance that it is."""
     if alpha is None:
-        raise InvalidArgumentError("alpha is missing, a number in [0, 1]")
+        raise InvalidArgumentError("alpha is missing; give alpha and c, or a profile")
     if isinstance(alpha, np.ndarray):
         return probabilities("alpha", alpha), None
     acceptance = acceptance_of(alpha)
@@ -113,7 +113,8 @@ def _rates(alpha: AlphaLike | None) -> tuple[Floats, Acceptance | None]:
 
 def _given(name: str, value: npt.ArrayLike | None) -> npt.ArrayLike:
     if value is None:
-        raise InvalidArgumentError(f"{name} is missing, a number >= 0")
+        remedy = "give alpha and c, or a profile" if name == "c" else "a whole number >= 0"
+        raise InvalidArgumentError(f"{name} is missing; {remedy}")
     return value
 
 
@@ -152,11 +153,12 @@ def _setting(
 def _echo(
     setting: Setting,
     alpha: AlphaLike | None,
-    verify_slope: float,
+    verify_slope: float | None,
     verify_cost: npt.ArrayLike | None,
 ) -> dict[str, Any]:
     """The inputs as they were checked."""
-    verify = {"verify_slope": verify_slope} if verify_cost is None else {"verify_cost": verify_cost}
+    slope = 0.0 if verify_slope is None else verify_slope
+    verify = {"verify_slope": slope} if verify_cost is None else {"verify_cost": verify_cost}
     return {
         "alpha": _scalar(setting.alpha) if setting.survival is None else alpha,
         "c": _scalar(setting.c),

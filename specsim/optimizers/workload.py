@@ -96,27 +96,57 @@ class Workload:
         spent = blocks[0] + curve @ np.diff(blocks)
         return max(1.0, float((1 + curve.sum()) * blocks[0] / spent))
 
-    def row(self, prediction: MeasuredPrediction) -> dict[str, object]:
-        """The result row of a prediction.
-
-        Operations and bytes read are taken to be proportional to parameters.
-        """
+    def forecast(self, prediction: MeasuredPrediction) -> Forecast:
+        """The prediction beside the formula and the oracle."""
         gamma, ratio = prediction.gamma, self.parameter_ratio
         formula = self.formula_best()
-        return {
-            "temperature": self.measured.sampling.temperature,
-            "gamma": gamma,
-            "speedup": prediction.speedup,
-            "speedup_low": prediction.low,
-            "speedup_high": prediction.high,
-            "tokens_per_call": prediction.tokens_per_call,
-            "operations_factor": (gamma * (1 + ratio) + 1) / prediction.tokens_per_call,
-            "memory_factor": (gamma * ratio + 1) / prediction.tokens_per_call,
-            "oracle_speedup": self.oracle_speedup(),
-            "at_gamma_max": gamma == self.profile.gamma_max,
-            "alpha": self.measured.alpha.best,
-            "c": self.draft_cost,
-            "formula_speedup": self.formula(gamma),
-            "formula_gamma": formula.gamma,
-            "formula_best_speedup": formula.speedup,
-        }
+        return Forecast(
+            temperature=self.measured.sampling.temperature,
+            gamma=gamma,
+            speedup=prediction.speedup,
+            speedup_low=prediction.low,
+            speedup_high=prediction.high,
+            tokens_per_call=prediction.tokens_per_call,
+            operations_factor=(gamma * (1 + ratio) + 1) / prediction.tokens_per_call,
+            memory_factor=(gamma * ratio + 1) / prediction.tokens_per_call,
+            oracle_speedup=self.oracle_speedup(),
+            at_gamma_max=gamma == self.profile.gamma_max,
+            alpha=self.measured.alpha.best,
+            c=self.draft_cost,
+            formula_speedup=self.formula(gamma),
+            formula_gamma=formula.gamma,
+            formula_best_speedup=formula.speedup,
+        )
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """One draft length at one temperature of a profile.
+
+    gamma : draft tokens per target call
+    speedup, speedup_low, speedup_high : by replay and measured run times, with 95 % interval
+    tokens_per_call : the recovered or bonus token counted
+    operations_factor, memory_factor : per token, against plain decoding; operations and bytes read
+        are taken to be proportional to parameters
+    oracle_speedup : if each block drafted just what will be accepted
+    at_gamma_max : whether gamma is the longest that the profile knows
+    alpha, c : acceptance rate and draft cost, as the papers' formula takes them
+    formula_speedup : what that formula says of this gamma
+    formula_gamma, formula_best_speedup : what it would choose, and what it promises
+    """
+
+    temperature: float
+    gamma: int
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+    tokens_per_call: float
+    operations_factor: float
+    memory_factor: float
+    oracle_speedup: float
+    at_gamma_max: bool
+    alpha: float
+    c: float
+    formula_speedup: float
+    formula_gamma: int
+    formula_best_speedup: float

@@ -92,19 +92,24 @@ def _table(rows: Sequence[Row], title: str | None) -> str:
         table.add_column()
         table.add_column(justify="right")
         for column in columns:
-            table.add_row(_label(column), text(rows[0].get(column)))
+            table.add_row(_label(column), _cell(rows[0].get(column)))
     else:
         table = Table(title=title, title_justify="left")
         for column in columns:
             is_text = all(isinstance(row.get(column), str) for row in rows)
             table.add_column(_label(column), justify="left" if is_text else "right")
         for row in rows:
-            table.add_row(*[text(row.get(column)) for column in columns])
+            table.add_row(*[_cell(row.get(column)) for column in columns])
     console = Console(width=200, file=io.StringIO(), highlight=False)
     console.print(table)
     stream = console.file
     assert isinstance(stream, io.StringIO)
     return "\n".join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
+
+
+def _cell(value: Any) -> str:
+    """A cell of a table: whole numbers in groups of three digits."""
+    return f"{value:,}" if type(value) is int else text(value)
 
 
 def _label(column: str) -> str:

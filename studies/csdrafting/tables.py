@@ -145,7 +145,7 @@ def searched(costs: Sequence[Row], acceptances: Sequence[Row]) -> Iterator[dict[
                 Drafter(model, known[TARGET, model], prices[model]) for model in ("middle", "draft")
             ]
             single = [optimize(alpha=each.alpha, c=each.c, gamma_max=30) for each in team]
-            horizontal = allocate(team, max_length=30)
+            horizontal = allocate(team, gamma_max=30)
             yield {
                 "temperature": temperature,
                 "costs": name,

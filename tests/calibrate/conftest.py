@@ -8,9 +8,9 @@ import pytest
 
 from calibrate.decode.engine import CachedModel
 from specsim.rules.executions import Model
-from tests.support.imitations import uncached
-from tests.support.models import build_model
-from tests.support.sequences import model_at
+from tests.calibrate.imitations import uncached
+from tests.calibrate.sequences import model_at
+from tests.conftest import build_model
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,8 @@ from studies.common.study import Tables, reference
 from studies.specdec import devices as specdec_devices
 from studies.specdec.page import STUDY
 from studies.specdec.tables import MASKS
-from tests.support.pages import decoding
-from tests.support.profiles import write
+from tests.specsim.test_profiles import write
+from tests.studies.helpers import decoding
 
 
 def greedy_profile(folder: Path, decoded: Sequence[dict[str, Any]]) -> Path:

@@ -16,8 +16,8 @@ from calibrate.decode.engine import CachedModel, DecodingError
 from calibrate.decode.plain import plain
 from calibrate.measure.trace import generator
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from tests.support.imitations import CPU, GREEDY, prompts, twin
-from tests.support.sequences import model_at
+from tests.calibrate.imitations import CPU, GREEDY, prompts, twin
+from tests.calibrate.sequences import model_at
 
 
 @pytest.fixture(scope="module")

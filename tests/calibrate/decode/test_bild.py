@@ -20,7 +20,7 @@ from specsim.checks import InvalidArgumentError
 from specsim.laws import TARGET
 from specsim.rules.executions import Choose, Model, Tokens, law
 from specsim.schemes import BigLittle, DraftedAccepted, FallbackRollback
-from tests.support.imitations import (
+from tests.calibrate.imitations import (
     CPU,
     GREEDY,
     ORDINARY,

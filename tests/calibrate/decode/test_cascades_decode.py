@@ -32,9 +32,9 @@ from calibrate.models.prompts import held_out_prompts
 from calibrate.models.sampling import Sampling
 from specsim import rules
 from specsim.checks import InvalidArgumentError
-from tests.support.imitations import CPU, GREEDY, ORDINARY
-from tests.support.pair_counts import pair_counts
-from tests.support.sequences import check_law, model_at
+from tests.calibrate.decode.test_drafters import pair_counts
+from tests.calibrate.imitations import CPU, GREEDY, ORDINARY
+from tests.calibrate.sequences import check_law, model_at
 
 Maker = Callable[[CachedModel, CachedModel], Drafter]
 
@@ -123,7 +123,7 @@ def test_sampled_sequences_follow_the_target(
 
 @pytest.fixture(scope="module")
 def four_words_more(tmp_path_factory: pytest.TempPathFactory) -> CachedModel:
-    from tests.support.models import build_model
+    from tests.conftest import build_model
 
     folder = tmp_path_factory.mktemp("more") / "second"
     build_model(folder, layers=1, width=16, seed=13, words=4, spread=0.25)

@@ -42,8 +42,8 @@ from specsim.rules.executions import mean_log_probability
 from specsim.rules.executions import sequence_cascade as execute_sequence_cascade
 from specsim.rules.executions import token_cascade as execute_token_cascade
 from specsim.traces import Trace
-from tests.support.imitations import CPU, GREEDY, ORDINARY, top, uncached
-from tests.support.sequences import check_law, sequence_law
+from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, top, uncached
+from tests.calibrate.sequences import check_law, sequence_law
 
 SOURCES = [[7], [5, 6, 9], [9] * 12, [*range(10, 40)]]
 

@@ -22,7 +22,7 @@ from specsim.rules.executions import (
     sum_log_probability,
 )
 from specsim.rules.executions import sequence_cascade as execute
-from tests.support.imitations import (
+from tests.calibrate.imitations import (
     CPU,
     GREEDY,
     ORDINARY,

@@ -20,7 +20,7 @@ from specsim.laws import TARGET
 from specsim.rules import GreedyMatch, TopBeta
 from specsim.rules.executions import Model, Tokens
 from specsim.schemes import SpecDec
-from tests.support.imitations import (
+from tests.calibrate.imitations import (
     CPU,
     GREEDY,
     ORDINARY,

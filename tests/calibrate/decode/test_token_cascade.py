@@ -17,7 +17,7 @@ from specsim.rules import Chow, ChowLog, DraftDeferralRule
 from specsim.rules.executions import Choose, Execution, Model, Tokens, law
 from specsim.rules.executions import token_cascade as execute
 from specsim.schemes.deferral import TokenCascade
-from tests.support.imitations import (
+from tests.calibrate.imitations import (
     CPU,
     GREEDY,
     ORDINARY,

@@ -24,7 +24,7 @@ from calibrate.validate.schemes import _compare, contradictions
 from specsim.checks import UnsupportedError
 from specsim.commands._scheme_check import SCHEMES
 from specsim.predict.replay.blocks import Expected
-from tests.support.imitations import CPU, GREEDY, ORDINARY, prompts
+from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, prompts
 
 LIMIT = 16
 # The tiny models end texts now and then.

@@ -10,15 +10,15 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from specsim.cli import COMMANDS
+from specsim.cli import COMMANDS, main
 from specsim.schemes import SCHEMES
-from tests.support.command_line import fail, rows, run
-from tests.support.profiles import write
+from tests.specsim.test_profiles import write
 
 KEYS = {
     "gamma",
@@ -29,6 +29,28 @@ KEYS = {
     "oracle_speedup",
     "at_gamma_max",
 }
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of ``specsim WORDS``."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
+
+
+def fail(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line of an error with exit code 2."""
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("specsim: error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def rows(out: str) -> list[dict[str, Any]]:
+    """The rows of a result's JSON."""
+    return json.loads(out)["answer"]["rows"]
 
 
 @pytest.fixture
@@ -91,39 +113,39 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
 def test_profile_instead_of_numbers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = str(write(tmp_path))
     _, out, _ = run(capsys, "optimize", "--profile", path, "--format", "json")
-    best = json.loads(out)
+    (best,) = rows(out)
     assert set(best) >= KEYS | {"temperature", "formula_speedup", "formula_gamma"}
     _, out, _ = run(capsys, "evaluate", "--profile", path, "--gamma", "1", "--format", "json")
-    assert json.loads(out)["speedup"] <= best["speedup"]
+    assert rows(out)[0]["speedup"] <= best["speedup"]
 
 
 def test_replay_counts(capsys: pytest.CaptureFixture[str], trace: Path) -> None:
     _, out, _ = run(capsys, "replay", str(trace), "--gamma", "0:2", "--format", "json")
-    rows = json.loads(out)
-    assert [row["gamma"] for row in rows] == [0, 1, 2]
+    found = rows(out)
+    assert [row["gamma"] for row in found] == [0, 1, 2]
     # Accepted, accepted, rejected, accepted: gamma 1 takes [0 1] [2] [3], gamma 2 [0 1 2] [3].
-    assert [row["calls"] for row in rows] == [4, 3, 2]
-    assert "speedup" not in rows[0]
+    assert [row["calls"] for row in found] == [4, 3, 2]
+    assert "speedup" not in found[0]
 
 
 def test_replay_prices_blocks(capsys: pytest.CaptureFixture[str], trace: Path) -> None:
     words = ["replay", str(trace), "--gamma", "0,2", "--c", "0.25", "--format", "json"]
     _, out, _ = run(capsys, *words, "--verify-slope", "0.25")
-    assert [row["speedup"] for row in json.loads(out)] == [1, 2 / (0.5 + 1.5)]
+    assert [row["speedup"] for row in rows(out)] == [1, 2 / (0.5 + 1.5)]
 
 
 def test_replay_of_policies(capsys: pytest.CaptureFixture[str], trace: Path) -> None:
     words = ["replay", str(trace), "--gamma", "1:3", "--c", "0.1", "--format", "json"]
     _, out, _ = run(capsys, *words, "--policy", "grow-shrink", "--policy", "estimate")
-    rows = json.loads(out)
-    assert [row["gamma"] for row in rows] == [1, 2, 3, "grow-shrink", "estimate"]
+    found = rows(out)
+    assert [row["gamma"] for row in found] == [1, 2, 3, "grow-shrink", "estimate"]
     # Starts at 3: [0 1, rejected 2], then gamma 2: [3].
-    assert rows[3]["calls"] == 2
-    assert rows[3]["speedup"] == pytest.approx(4 / (1.3 + 1.2))
+    assert found[3]["calls"] == 2
+    assert found[3]["speedup"] == pytest.approx(4 / (1.3 + 1.2))
 
 
 def test_policy_needs_a_cost(capsys: pytest.CaptureFixture[str], trace: Path) -> None:
-    assert "needs --c" in fail(capsys, "replay", str(trace), "--policy", "estimate")
+    assert "needs c" in fail(capsys, "replay", str(trace), "--policy", "estimate")
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "simulate", "optimize"])
@@ -157,13 +179,14 @@ def test_optimize_searches_ranges(capsys: pytest.CaptureFixture[str]) -> None:
 def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--drafter", "small:0.65:0.0068", "--drafter", "base:0.73:0.022"]
     _, out, _ = run(capsys, "allocate", *words, "--format", "json")
-    result = json.loads(out)
+    result = json.loads(out)["answer"]
     # Chen23 Table 1's CNNDM pair; the true optimum is (5, 5), not the printed (5, 3).
     assert result["allocation"] == [
         {"drafter": "base", "tokens": 5},
         {"drafter": "small", "tokens": 5},
     ]
-    assert result["speedup"] == pytest.approx(3.045, abs=5e-4)
+    assert result["rows"][0]["allocation"] == "base 5 + small 5"
+    assert result["rows"][0]["speedup"] == pytest.approx(3.045, abs=5e-4)
 
 
 @pytest.mark.parametrize(
@@ -198,8 +221,8 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
         (["optimize", "--alpha", "0.5", "--c", "-1"], "--c must be >= 0, got -1"),
         (["optimize", "--alpha", "0.5", "--c", "inf"], "--c must be finite, got inf"),
         (["optimize", "--alpha", "x", "--c", "1"], "--alpha must be a number"),
-        (["optimize", "--alpha", "0.5"], "--c is missing"),
-        (["optimize"], "--alpha is missing"),
+        (["optimize", "--alpha", "0.5"], "c is missing"),
+        (["optimize"], "alpha is missing"),
         (
             ["evaluate", "--alpha", "0.5", "--c", "0.1", "--gamma", "2.5"],
             "--gamma must be a whole number >= 0, got 2.5",
@@ -219,10 +242,10 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
         (["optimize", "--profile", "none.json", "--alpha", "0.5"], "exclude each other"),
         (["nonsense"], "No such command"),
         (["optimize", "--nonsense"], "No such option"),
-        (["optimize", "--alpha", "1", "--c", "1", "--temperature", "1"], "needs --profile"),
-        (["optimize", "--profile", "x", "--gamma-max", "3"], "--gamma-max and --profile exclude"),
-        (["optimize", "--profile", "x", "--c", "0"], "--c and --profile exclude each other"),
-        (["replay", "x.csv", "--verify-slope", "0.1"], "--verify-slope needs --c"),
+        (["optimize", "--alpha", "1", "--c", "1", "--temperature", "1"], "needs a profile"),
+        (["optimize", "--profile", "x", "--gamma-max", "3"], "gamma_max and profile exclude"),
+        (["optimize", "--profile", "x", "--c", "0"], "c and profile exclude each other"),
+        (["replay", "x.csv", "--verify-slope", "0.1"], "verify_slope needs c"),
     ],
 )
 def test_bad_input_is_one_line(

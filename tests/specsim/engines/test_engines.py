@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from specsim.batching.cost import MeasuredLoadCost
 from specsim.batching.point import best_of_cell
+from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.engines import ENGINES, Schedule, gamma_at, largest, merged
 from specsim.profiles import read_profile
-from tests.support.command_line import SHAPES, fail, run
-from tests.support.profiles import write_grid
+from tests.specsim.batching.test_point import SHAPES, write_grid
+from tests.specsim.commands.test_cli import fail, run
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60))
@@ -127,14 +128,15 @@ def test_export_from_a_profile(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     content = json.loads(out)
     profile = read_profile(path)
     cost = MeasuredLoadCost.of(profile, 1.0)
-    curve = [rate.best for rate in profile.acceptance[0].survival]
-    best = [best_of_cell(curve, cost, batch, 100, 4).gamma for batch in range(1, 81)]
+    gains = TokensPerBlock.of_trace(profile.trace(path, profile.acceptance[0]), 4)
+    cells = [best_of_cell(gains, cost, batch, 100, 4) for batch in range(1, 81)]
+    best = [cell.gamma if cell.speedup >= 1.01 else 0 for cell in cells]
     assert code == 0
     assert content["model"] == "d"
     assert content["num_speculative_tokens"] == max(best)
     ranges = content["num_speculative_tokens_per_batch_size"]
     assert [g for first, last, g in ranges for _ in range(first, last + 1)] == best
-    assert "extrapolated beyond the measured grid: batch 65 to 80" in err
+    assert "extrapolated beyond the measured grid: batch 65-80 at context 100" in err
 
 
 def test_export_from_shapes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +146,7 @@ def test_export_from_shapes(capsys: pytest.CaptureFixture[str]) -> None:
     flags = shlex.split(out)
     assert flags[:3] == ["-md", "d.gguf", "--spec-draft-n-max"]
     assert int(flags[3]) > 0
-    assert "planned for batch 1 to 70 at context 4096" in err
+    assert "planned for batch 1 to 70 at context 4,096" in err
     code, out, err = run(capsys, *words, "--context", "8192")
     assert code == 0
     # 18.5 GB of weights; each of 8192 + 17 tokens takes 160 KiB of both caches.
@@ -158,7 +160,7 @@ def test_nothing_to_export_ends_with_one(
     words = ["export", name, "--profile", str(write_grid(tmp_path)), "--most", "8"]
     code, out, err = run(capsys, *words, "--alpha", "0.01")
     assert (code, out) == (1, "")
-    assert err.endswith("speculation never pays here: leave it off\n")
+    assert err.endswith("speculation never gains 1% or more here: leave it off\n")
 
 
 def test_a_batch_that_does_not_pay_has_no_flags(
@@ -173,14 +175,14 @@ def test_a_batch_that_does_not_pay_has_no_flags(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nope"], "'nope' is not one of"),
-        (["vllm"], "--profile is missing"),
-        (["vllm", *SHAPES, "--alpha", "0.8"], "--model is missing: what vllm should load"),
-        (["vllm", *SHAPES, "--alpha", "0.8", "--batch", "2"], "--batch has no meaning for vllm"),
-        (["transformers", *SHAPES, "--alpha", "1", "--model", "d"], "--model has no meaning"),
+        (["nope"], "engine 'nope' is not known (known: vllm"),
+        (["vllm"], "profile is missing"),
+        (["vllm", *SHAPES, "--alpha", "0.8"], "model is missing: what vllm should load"),
+        (["vllm", *SHAPES, "--alpha", "0.8", "--batch", "2"], "batch has no meaning for vllm"),
+        (["transformers", *SHAPES, "--alpha", "1", "--model", "d"], "model has no meaning"),
         (["sglang", *SHAPES, "--alpha", ".8", "--batch", "9", "--most", "2", "--model", "d"], "9"),
         (["vllm", *SHAPES, "--alpha", "0.8", "--most", "0"], "--most must be"),
-        (["vllm", *SHAPES, "--alpha", "0.8", "--format", "json"], "No such option"),
+        (["trtllm", *SHAPES, "--alpha", "0.8"], "did you mean vllm or tensorrt-llm?"),
     ],
 )
 def test_bad_exports_are_one_line(
@@ -198,5 +200,5 @@ def test_one_temperature_at_a_time(capsys: pytest.CaptureFixture[str], tmp_path:
     content["batch_overhead"] += cold
     path.write_text(json.dumps(content))
     words = ["export", "vllm", "--profile", str(path), "--alpha", "0.9", "--most", "2"]
-    assert "--temperature is missing, one of 0, 1" in fail(capsys, *words)
+    assert "temperature is missing, one of 0, 1" in fail(capsys, *words)
     assert run(capsys, *words, "--temperature", "0")[0] == 0

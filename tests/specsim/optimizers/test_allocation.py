@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from specsim.acceptance import ConstantAcceptance
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from specsim.cost import Cost, LinearVerify, MeasuredVerify
-from specsim.optimizers.allocation import Allocation, Drafter, allocate, allocate_exhaustively
+from specsim.cost import Cost, LinearVerify, MeasuredVerify, VerifyCost
+from specsim.optimizers.allocation import Allocation, Drafter, allocate
 from specsim.predict import renewal
 from specsim.schemes import Acceptances, HorizontalCascade
 
@@ -41,32 +41,64 @@ def by_law(found: Allocation, drafters: list[Drafter], cost: Cost) -> float:
     return renewal.speedup(law, cost)
 
 
+def allocate_exhaustively(
+    drafters: list[Drafter], gamma_max: int, verify: VerifyCost, overhead: float
+) -> tuple[float, int]:
+    """The same optimum by depth-first search over counts: its speed, and the fewest tokens.
+
+    Branches are cut by a bound: what may still be added after m tokens, all accepted with
+    probability s, is at most s (alpha + alpha^2 + ... + alpha^(gamma_max - m)) tokens for nothing,
+    with alpha the best of the drafters that are left, and no verify run is cheaper than the
+    cheapest that is left.
+    """
+    ranked = sorted(drafters, key=lambda drafter: (-drafter.alpha, drafter.c))
+    fixed = [1.0] + [float(verify(n + 1)) + overhead for n in range(1, gamma_max + 1)]
+    found = [(1.0, 0)]
+
+    def extend(first: int, tokens: int, gain: float, price: float, alive: float) -> None:
+        fastest = max(speed for speed, _ in found)
+        speed = (1 + gain) / (fixed[tokens] + price)
+        if speed >= fastest * (1 - 1e-13):
+            found.append((speed, tokens))
+        for d in range(first, len(ranked) if tokens < gamma_max else first):
+            alpha = ranked[d].alpha
+            most = alive * sum(alpha**i for i in range(1, gamma_max - tokens + 1))
+            fastest = max(speed for speed, _ in found)
+            if 1 + gain + most < fastest * (1 - 1e-13) * (min(fixed[tokens:]) + price):
+                return  # the later drafters have no higher alpha
+            still = alive * alpha
+            extend(d, tokens + 1, gain + still, price + ranked[d].c, still)
+
+    extend(0, 0, 0.0, 0.0, 1.0)
+    fastest = max(speed for speed, _ in found)
+    return fastest, min(tokens for speed, tokens in found if speed >= fastest * (1 - 1e-13))
+
+
 @settings(max_examples=100)
 @given(teams, st.integers(0, 12), curves, st.floats(0, 0.5))
-def test_two_methods_agree(drafters, max_length, verify, overhead) -> None:
-    found = allocate(drafters, max_length, verify, overhead)
-    other = allocate_exhaustively(drafters, max_length, verify, overhead)
-    assert found.speedup == pytest.approx(other.speedup, rel=1e-12)
-    assert length(found) == length(other)
+def test_two_methods_agree(drafters, gamma_max, verify, overhead) -> None:
+    found = allocate(drafters, gamma_max, verify, overhead)
+    other = allocate_exhaustively(drafters, gamma_max, verify, overhead)
+    assert found.speedup == pytest.approx(other[0], rel=1e-12)
+    assert length(found) == other[1]
     cost = Cost({d.name: d.c for d in drafters}, verify, overhead)
-    for allocation in (found, other):
-        assert by_law(allocation, drafters, cost) == pytest.approx(allocation.speedup, rel=1e-12)
-    assert found.at_max_length == (length(found) == max_length > 0)
+    assert by_law(found, drafters, cost) == pytest.approx(found.speedup, rel=1e-12)
+    assert found.at_gamma_max == (length(found) == gamma_max > 0)
 
 
 @settings(max_examples=60)
 @given(teams.filter(lambda team: len(team) <= 3), st.integers(1, 4))
-def test_no_order_of_any_drafters_is_faster(drafters, max_length) -> None:
+def test_no_order_of_any_drafters_is_faster(drafters, gamma_max) -> None:
     """Brute force over all sequences, so over all orders: the proof in the docstring."""
     best = 1.0
-    for size in range(1, max_length + 1):
+    for size in range(1, gamma_max + 1):
         for sequence in product(drafters, repeat=size):
             tokens = alive = 1.0
             for drafter in sequence:
                 alive *= drafter.alpha
                 tokens += alive
             best = max(best, tokens / (1 + sum(drafter.c for drafter in sequence)))
-    assert allocate(drafters, max_length).speedup == pytest.approx(best, rel=1e-12)
+    assert allocate(drafters, gamma_max).speedup == pytest.approx(best, rel=1e-12)
 
 
 def length(found: Allocation) -> int:
@@ -88,7 +120,7 @@ def test_among_equally_fast_the_shortest() -> None:
 def test_limits() -> None:
     free = allocate([Drafter("a", 0.9, 0.0)], 10)
     assert free.allocation == (("a", 10),)
-    assert free.at_max_length
+    assert free.at_gamma_max
     assert allocate([Drafter("a", 1.0, 0.1)], 7).speedup == pytest.approx(8 / 1.7)
     assert allocate([Drafter("a", 0.3, 0.5)]).allocation == ()
     assert allocate([Drafter("a", 0.9, 0.1)], 0) == Allocation((), 1.0, 1.0, False)

@@ -17,7 +17,7 @@ from specsim.checks import InvalidArgumentError
 from specsim.rules import Distributions, executions
 from specsim.rules.base import Array
 from specsim.rules.executions import Model, Row, Tokens
-from tests.support.rule_cases import CASES, Case
+from tests.specsim.rules.cases import CASES, Case
 
 Law = dict[Tokens, float]
 

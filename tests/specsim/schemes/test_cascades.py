@@ -25,7 +25,7 @@ from specsim.schemes import (
     SpeculativeDecoding,
     VerticalCascade,
 )
-from tests.support.contract import (
+from tests.specsim.contract import (
     SchemeContract,
     acceptances,
     chances,

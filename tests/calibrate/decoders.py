@@ -36,7 +36,7 @@ from calibrate.measure.trace import generator
 from calibrate.models.sampling import Sampling
 from specsim import rules
 from specsim.rules.executions import sum_log_probability
-from tests.support.imitations import CPU, GREEDY
+from tests.calibrate.imitations import CPU, GREEDY
 
 
 @dataclass(frozen=True)

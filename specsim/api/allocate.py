@@ -1,0 +1,49 @@
+"""``specsim.allocate``: how many tokens each of several drafters should draft."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy.typing as npt
+
+from specsim.cost import verify_cost_of
+from specsim.optimizers import allocation
+from specsim.optimizers.allocation import Allocation, Drafter
+
+_FREE = (
+    "verification is taken as free, as in the papers: any number of draft tokens costs one target "
+    "run (verify_slope, --verify-slope, says otherwise)"
+)
+
+
+def allocate(
+    drafters: Sequence[Drafter],
+    gamma_max: int = 64,
+    *,
+    verify_slope: float | None = None,
+    verify_cost: npt.ArrayLike | None = None,
+    overhead: float = 0.0,
+) -> Allocation:
+    """The exact optimum of the horizontal cascade: which drafter for which position (Chen23).
+
+    gamma_max : most draft tokens per target call
+    verify_slope : v(n) = 1 + verify_slope (n - 1); or ``verify_cost``, v(1), v(2), ... as measured
+    overhead : host time of a block, in target runs
+
+    >>> allocate([Drafter("base", 0.8, 0.04), Drafter("small", 0.75, 0.02)]).allocation
+    (('base', 3), ('small', 7))
+    """
+    verify = verify_cost_of(verify_slope, verify_cost)
+    found = allocation.allocate(drafters, gamma_max, verify, overhead)
+    free = verify_slope is None and verify_cost is None
+    return replace(
+        found,
+        inputs={
+            "drafters": drafters,
+            "gamma_max": gamma_max,
+            "verify": verify,
+            "overhead": overhead,
+        },
+        warnings=(_FREE,) if free else (),
+    )

@@ -1,0 +1,51 @@
+"""Decisions from a profile: its trace replayed exactly, priced with the measured run times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from specsim.api.result import Result, Row
+from specsim.optimizers.workload import Forecast, Workload
+from specsim.profiles import read_profile
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileForecast(Result):
+    """What one draft length does, or which is best, at every temperature asked for.
+
+    forecasts : one for each temperature
+    """
+
+    schema: ClassVar[str] = "specsim.profile-forecast"
+
+    forecasts: tuple[Forecast, ...]
+
+    def rows(self) -> list[Row]:
+        return [asdict(forecast) for forecast in self.forecasts]
+
+
+def optimize_profile(path: Path, temperature: float | None = None) -> ProfileForecast:
+    """The draft length with the highest predicted speedup; 0 is plain decoding."""
+    found = [load.forecast(load.best()) for load in _workloads(path, temperature)]
+    asked = {"profile": path, "temperature": temperature}
+    doubts = [
+        f"temperature {each.temperature:g}: gamma {each.gamma} is the longest of the profile; a "
+        "longer one may pay more (calibrate with a larger --gamma-max)"
+        for each in found
+        if each.at_gamma_max
+    ]
+    return ProfileForecast(forecasts=tuple(found), inputs=asked, warnings=tuple(doubts))
+
+
+def evaluate_profile(path: Path, gamma: int, temperature: float | None = None) -> ProfileForecast:
+    """What drafting ``gamma`` tokens per call does."""
+    found = [load.forecast(load.predict([gamma])[0]) for load in _workloads(path, temperature)]
+    asked: Mapping[str, Any] = {"profile": path, "gamma": gamma, "temperature": temperature}
+    return ProfileForecast(forecasts=tuple(found), inputs=asked)
+
+
+def _workloads(path: Path, temperature: float | None) -> list[Workload]:
+    return Workload.all_of(read_profile(path), path, temperature)

@@ -1,0 +1,134 @@
+"""``specsim.replay``: a trace, replayed exactly for every draft length, and for adaptive ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from specsim.api.result import Result, Row
+from specsim.checks import InvalidArgumentError, number
+from specsim.cost import Cost, verify_cost_of
+from specsim.predict.replay import fixed_gamma
+from specsim.predict.replay.policy import replay_policy
+from specsim.schemes.policies import EstimateAlpha, GrowShrink
+from specsim.traces import Trace, read_trace
+
+# Where an adaptive length starts in each request, unless the largest is smaller.
+_FIRST_GAMMA = 5
+
+Policy = Literal["grow-shrink", "estimate"]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One draft length, or one policy, on the whole trace.
+
+    gamma : the length, or the name of the policy
+    tokens : of the trace
+    calls : expected target calls until all of them are there
+    speedup : against plain decoding; None where no cost is known
+    """
+
+    gamma: int | str
+    tokens: int
+    calls: float
+    tokens_per_call: float
+    speedup: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceReplay(Result):
+    """A trace, replayed.
+
+    lengths : one for each draft length, then one for each policy
+    """
+
+    schema: ClassVar[str] = "specsim.replay"
+
+    lengths: tuple[Replayed, ...]
+
+    def rows(self) -> list[Row]:
+        rows = [dict(vars(each)) for each in self.lengths]
+        return [{key: value for key, value in row.items() if value is not None} for row in rows]
+
+
+def replay(
+    trace: Trace | str | PathLike[str],
+    gammas: Sequence[int] = range(1, 17),
+    *,
+    greedy: bool = False,
+    policies: Sequence[Policy] = (),
+    c: float | None = None,
+    verify_slope: float | None = None,
+    verify_cost: npt.ArrayLike | None = None,
+    overhead: float | None = None,
+) -> TraceReplay:
+    """Expected target calls for every draft length, exactly, from one trace.
+
+    trace : or its file, a row per token of text drawn from the target (specsim.traces)
+    greedy : the text of a file was decoded at temperature 0: ``argmax_equal`` decides acceptance
+    policies : also an adaptive length, at most the largest of ``gammas``: transformers' +2/-1
+        ("grow-shrink"), or the best for an estimated alpha ("estimate", needs ``c``)
+    c : cost of a draft run in target runs, for speedups; with verification and overhead as in
+        ``optimize``
+
+    Calls are counted for requests exactly as long as the trace's.
+    """
+    prices = {"verify_slope": verify_slope, "verify_cost": verify_cost, "overhead": overhead}
+    if c is None:
+        for name, value in prices.items():
+            if value is not None:
+                raise InvalidArgumentError(f"{name} needs c, the cost of a draft run")
+        if "estimate" in policies:
+            raise InvalidArgumentError("the policy estimate needs c, the cost of a draft run")
+    text = trace if isinstance(trace, Trace) else read_trace(Path(trace), greedy=greedy)
+    longest = max(gammas)
+    blocks = None
+    if c is not None:
+        verify = verify_cost_of(verify_slope, verify_cost)
+        blocks = Cost({"draft": number("c", c, low=0.0)}, verify, overhead or 0.0).blocks(longest)
+    found = [
+        Replayed(
+            gamma=each.gamma,
+            tokens=int(each.lengths.sum()),
+            calls=each.total_calls,
+            tokens_per_call=each.tokens_per_call,
+            speedup=None if blocks is None else each.tokens_per_call / float(blocks[each.gamma]),
+        )
+        for each in fixed_gamma.replay(text, gammas)
+    ]
+    for name in policies:
+        policy = (
+            GrowShrink(min(_FIRST_GAMMA, longest), longest)
+            if name == "grow-shrink"
+            else EstimateAlpha(c or 0.0, gamma_max=longest)
+        )
+        adaptive = replay_policy(text, policy)
+        counts = np.asarray(adaptive.blocks)
+        spent = None if blocks is None else float(counts @ blocks[: counts.size])
+        found.append(
+            Replayed(
+                gamma=name,
+                tokens=adaptive.tokens,
+                calls=float(adaptive.calls.sum()),
+                tokens_per_call=adaptive.tokens_per_call,
+                speedup=None if spent is None else adaptive.tokens / spent,
+            )
+        )
+    return TraceReplay(
+        lengths=tuple(found),
+        inputs={
+            "trace": None if isinstance(trace, Trace) else trace,
+            "gammas": list(gammas),
+            "greedy": greedy,
+            "policies": list(policies),
+            "c": c,
+            **prices,
+        },
+    )

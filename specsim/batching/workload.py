@@ -1,0 +1,234 @@
+"""What is planned by load: acceptance and costs of one sampling setting, at any batch and context.
+
+Costs come from shapes and an accelerator, with nothing measured, or from the batch grid of a
+profile; acceptance is given, or is the profile's own, replayed exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+
+from specsim.acceptance import AlphaLike, acceptance_of
+from specsim.batching.cost import LoadCost, MeasuredLoadCost, RooflineLoadCost
+from specsim.batching.point import BatchPoint
+from specsim.batching.tokens_per_block import TokensPerBlock
+from specsim.checks import Floats, InvalidArgumentError, integer, integers
+from specsim.extrapolation import Extrapolation
+from specsim.hardware import Accelerator, Shape, accelerator, read_config, shape_from_config
+from specsim.hardware.config import ConfigError
+from specsim.profiles import Acceptance, Mode, Profile, read_profile
+
+# Asked for where only contexts, or only batches, are.
+_BATCHES = tuple(2**power for power in range(9))
+_CONTEXTS = (512, 4096)
+
+# Longest draft that is looked at where none is named and nothing measured ends before.
+_GAMMA_MAX = 16
+
+# More batches or contexts than anyone means.
+_MOST_NUMBERS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Two models by their shapes and what they run on, with nothing measured.
+
+    target, draft : name of a shipped shape, a config.json, a folder with one, or a Shape
+    accelerator : name in ``specsim.hardware.ACCELERATORS``, or an Accelerator
+    """
+
+    target: str | Path | Shape
+    draft: str | Path | Shape
+    accelerator: str | Accelerator
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is planned for.
+
+    batches : requests that share iterations; None: those measured, or 1, 2, 4, ..., 256
+    contexts : tokens in the cache of each request; None: those measured, or 512 and 4096
+    """
+
+    batches: Sequence[int] | None = None
+    contexts: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        for name, low in (("batches", 1), ("contexts", 0)):
+            asked = getattr(self, name)
+            if asked is None:
+                continue
+            if len(asked) > _MOST_NUMBERS:
+                raise InvalidArgumentError(
+                    f"{name} must be at most {_MOST_NUMBERS:,} numbers, got {len(asked):,}"
+                )
+            checked = np.unique(np.atleast_1d(integers(name, asked, low=low)))
+            object.__setattr__(self, name, tuple(checked.tolist()))
+
+
+@dataclass(frozen=True)
+class BatchWorkload:
+    """One sampling setting, ready to be asked at any batch and context.
+
+    survival : S_1.., over all of the text
+    replay : makes ``gains``, what a block gains; of a profile from its trace, so where blocks start
+    gamma_max : longest draft that is considered
+    temperature : of the profile; None where nothing was measured
+    context : longest that both models take; None where it is not known
+    draft_name : as in the profile
+    doubts : what to know about the models, one line each
+    """
+
+    survival: Floats
+    replay: Callable[[], TokensPerBlock]
+    cost: LoadCost
+    gamma_max: int
+    temperature: float | None = None
+    context: int | None = None
+    draft_name: str | None = None
+    doubts: tuple[str, ...] = ()
+
+    @cached_property
+    def gains(self) -> TokensPerBlock:
+        """By draft length, up to ``gamma_max``."""
+        return self.replay()
+
+    @property
+    def name(self) -> str:
+        """What tells settings of one profile apart."""
+        return "" if self.temperature is None else f"temperature {self.temperature:g}"
+
+    def extrapolated(self, points: Iterable[BatchPoint]) -> list[BatchPoint]:
+        """Those outside what was measured."""
+        cost = self.cost
+        if not isinstance(cost, MeasuredLoadCost):
+            return []
+        return [point for point in points if not cost.covers(point.batch, point.context)]
+
+    def batches(self, asked: Sequence[int] | None) -> Sequence[int]:
+        """The batches asked for, or else those that were measured, or the usual ones; rising."""
+        if asked is not None:
+            return asked
+        return self.cost.batches if isinstance(self.cost, MeasuredLoadCost) else _BATCHES
+
+    def contexts(self, asked: Sequence[int] | None) -> Sequence[int]:
+        """The contexts asked for, or else those that were measured, or the usual ones; rising."""
+        if asked is None:
+            if isinstance(self.cost, MeasuredLoadCost):
+                return self.cost.contexts
+            limit = self.context or max(_CONTEXTS)
+            return [context for context in _CONTEXTS if context <= limit] or [limit]
+        if self.context is not None and max(asked) > self.context:
+            raise InvalidArgumentError(
+                f"context must be <= {self.context:,}, which is all that the models take, "
+                f"got {max(asked):,}"
+            )
+        return asked
+
+
+def workload_of_shapes(
+    shapes: Shapes, alpha: AlphaLike | None, gamma_max: int | None = None
+) -> BatchWorkload:
+    """From shapes and a data sheet, with an acceptance that is given."""
+    if alpha is None:
+        raise InvalidArgumentError("alpha is missing: shapes say nothing of acceptance")
+    longest = _gamma_max(gamma_max, alpha, _GAMMA_MAX)
+    survival = _survival(alpha, longest)
+    target, draft = _shape("target", shapes.target), _shape("draft", shapes.draft)
+    place = shapes.accelerator
+    known = [shape.longest_context for shape in (target, draft) if shape.longest_context]
+    doubts = []
+    if target.vocabulary and draft.vocabulary and target.vocabulary != draft.vocabulary:
+        doubts.append(
+            f"the target's vocabulary has {target.vocabulary:,} tokens and the draft's "
+            f"{draft.vocabulary:,}: both must read the same tokens (padding may differ)"
+        )
+    return BatchWorkload(
+        survival=survival,
+        replay=partial(TokensPerBlock.of_survival, survival),
+        cost=RooflineLoadCost(
+            target,
+            draft,
+            place if isinstance(place, Accelerator) else accelerator(place),
+            longest=longest + 1,
+        ),
+        gamma_max=longest,
+        context=min(known, default=None),
+        doubts=tuple(doubts),
+    )
+
+
+def workloads_of_profile(
+    path: Path,
+    *,
+    alpha: AlphaLike | None = None,
+    temperature: float | None = None,
+    mode: Mode | None = None,
+    gamma_max: int | None = None,
+) -> list[BatchWorkload]:
+    """From a profile with run times of batches; one setting for each of its temperatures.
+
+    alpha : instead of the acceptance that was measured
+    temperature : only this one
+    mode : how the models ran; None: compiled, where that was measured
+    """
+    profile = read_profile(path)
+    context = min(profile.target.context, profile.draft.context)
+
+    def workload(temperature: float, measured: Acceptance | None) -> BatchWorkload:
+        cost = MeasuredLoadCost.of(profile, temperature, mode)
+        reach = cost.longest - 1
+        if measured is None:
+            assert alpha is not None
+            longest = _gamma_max(gamma_max, alpha, min(_GAMMA_MAX, reach))
+            survival = _survival(alpha, longest)
+            replay = partial(TokensPerBlock.of_survival, survival)
+        else:
+            survival = np.array([rate.best for rate in measured.survival])
+            usual = min(_GAMMA_MAX, reach, survival.size)
+            longest = usual if gamma_max is None else integer("gamma_max", gamma_max)
+            replay = partial(_replayed, profile, path, measured, longest)
+        if longest > reach:
+            raise InvalidArgumentError(
+                f"gamma_max must be <= {reach} with this profile, got {longest}; "
+                "calibrate with a larger one"
+            )
+        name = profile.draft.name
+        return BatchWorkload(survival, replay, cost, longest, temperature, context, name)
+
+    if alpha is not None:
+        known = sorted({row.temperature for row in profile.batch_overhead})
+        chosen = [each for each in known if temperature in (None, each)]
+        return [workload(each, None) for each in chosen or [temperature or 0.0]]
+    if not profile.acceptance:
+        raise InvalidArgumentError("alpha is missing: the profile has costs and no acceptance")
+    return [workload(each.sampling.temperature, each) for each in profile.sampled(temperature)]
+
+
+def _replayed(profile: Profile, path: Path, measured: Acceptance, gamma_max: int) -> TokensPerBlock:
+    return TokensPerBlock.of_trace(profile.trace(path, measured), gamma_max)
+
+
+def _gamma_max(asked: int | None, alpha: AlphaLike, usual: int) -> int:
+    """The one asked for; else the usual one, or as far as an extrapolated curve goes."""
+    if asked is not None:
+        return integer("gamma_max", asked)
+    return min(usual, len(alpha)) if isinstance(alpha, Extrapolation) else usual
+
+
+def _survival(alpha: AlphaLike, gamma_max: int) -> Floats:
+    return acceptance_of(alpha).survival(max(gamma_max, 1))[1:]
+
+
+def _shape(role: str, source: str | Path | Shape) -> Shape:
+    if isinstance(source, Shape):
+        return source
+    try:
+        return shape_from_config(read_config(str(source)))
+    except ConfigError as error:
+        raise InvalidArgumentError(f"{role} {error}") from None
