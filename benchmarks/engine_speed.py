@@ -36,15 +36,16 @@ import torch
 
 from calibrate.batch.ragged import RaggedModel
 from calibrate.batch.synthetic import speculate
-from calibrate.decode.bild import Policy, bild
+from calibrate.decode.bild import bild
 from calibrate.decode.drafters import Neural, Vertical
-from calibrate.decode.engine import CachedModel, Decoding
+from calibrate.decode.engine import CachedModel, DecodeRequest, Decoding
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.measure.trace import generator
 from calibrate.models.load import Loaded, load
 from calibrate.models.prompts import held_out_prompts
 from calibrate.models.sampling import Sampling
+from specsim.schemes import BigLittle
 
 CPU = torch.device("cpu")
 PROMPT = 48  # tokens
@@ -162,9 +163,8 @@ def ours(request: Request, prompt: Prompt) -> Timed:
     clock = request.clock
     clock.ends.clear()
     start = time.perf_counter()
-    decoded = speculative(
-        *pair, prompt, request.gamma, request.tokens, Sampling(0.0), random, end
-    ).finish()
+    asked = DecodeRequest(prompt, request.tokens, Sampling(0.0), random, end)
+    decoded = speculative(*pair, asked, request.gamma).finish()
     whole = time.perf_counter() - start
     ends = clock.ends[1:]  # the first run read the prompt
     in_models = 1 - decoded.overhead_s / decoded.seconds
@@ -265,24 +265,23 @@ def decoders(family: Mapping[str, Loaded], tokens: int, sampling: Sampling) -> d
     def fresh(name: str) -> CachedModel:
         return CachedModel(family[name].model, name=name)
 
+    def requested(decode: Callable[[DecodeRequest], Decoding]) -> Start:
+        return lambda prompt, random: decode(DecodeRequest(prompt, tokens, sampling, random))
+
     def drafted(gamma: int) -> Start:
         target, draft = fresh("target"), fresh("small")
-        return lambda prompt, random: speculative(
-            target, draft, prompt, gamma, tokens, sampling, random
-        )
+        return requested(lambda request: speculative(target, draft, request, gamma))
 
     alone, large, small, reviewed = (
         fresh(name) for name in ("target", "target", "small", "target")
     )
-    cascade = Vertical(fresh("middle"), Neural(fresh("small")), 2, 2)
-    policy = Policy(0.3, 3.0)
+    cascade = Vertical(fresh("middle"), Neural(fresh("small")), 2, steps=2)
+    scheme = BigLittle(fallback_threshold=0.3, rollback_threshold=3.0)
     return {
-        "plain": lambda prompt, random: plain(alone, prompt, tokens, sampling, random),
+        "plain": requested(lambda request: plain(alone, request)),
         **{f"gamma {gamma}": drafted(gamma) for gamma in GAMMAS},
-        "vertical": lambda prompt, random: speculative(
-            reviewed, cascade, prompt, None, tokens, sampling, random
-        ),
-        "BiLD": lambda prompt, random: bild(large, small, prompt, policy, tokens, sampling, random),
+        "vertical": requested(lambda request: speculative(reviewed, cascade, request)),
+        "BiLD": requested(lambda request: bild(large, small, request, scheme)),
     }
 
 

@@ -13,27 +13,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
-from calibrate.decode.drafters import (
-    Drafter,
-    MaxGram,
-    VerticalAtLeast,
-    full_cascade,
-    standardized_improvement,
-)
-from calibrate.decode.engine import Decoded, Decoding
+from calibrate.decode.build import build_drafter, start
+from calibrate.decode.engine import Decoded, DecodeRequest, Decoding
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.measure.trace import DECODING, generator
 from calibrate.models.load import load_pair
-from calibrate.models.pool import load_pool
+from calibrate.models.pool import ModelPool, ModelSet, load_pool
 from calibrate.models.prompts import held_out_prompts
 from calibrate.models.sampling import Sampling
-from calibrate.schemes import ModelPool, ModelSet, Setting
 from calibrate.validate.catalogue import settings
+from specsim.schemes import FullCascade, Scheme, VerticalCascade, scheme_name
+from specsim.schemes.base import DraftingScheme
 
 GREEDY = Sampling(0.0)
 CPU = torch.device("cpu")
@@ -41,8 +36,7 @@ CPU = torch.device("cpu")
 LENGTHS = ((3, 2, 3), (2, 3), (3,))
 LENIENCE = 0.5
 
-# From a party, a prompt and the tokens wanted.
-Start = Callable[[ModelSet, Sequence[int], int], Decoding]
+Start = Callable[[ModelSet, DecodeRequest], Decoding]
 
 
 def main() -> int:
@@ -54,11 +48,10 @@ def main() -> int:
     pair = load_pair("embedded/target", "embedded/small", CPU)
     pool = load_pool(pair, {})
     prompts = held_out_prompts(pair.target.tokenizer, 64, arguments.requests)
+    random = generator(CPU, DECODING)
+    requests = [DecodeRequest(prompt, arguments.tokens, GREEDY, random) for prompt in prompts]
     target = pool.new().target
-    texts = [
-        plain(target, prompt, arguments.tokens, GREEDY, generator(CPU, DECODING)).finish().tokens
-        for prompt in prompts
-    ]
+    texts = [plain(target, request).finish().tokens for request in requests]
     # Drafters without a model weigh nothing.
     costs: dict[str, float] = defaultdict(float)
     for name, model in pool.models.items():
@@ -66,9 +59,9 @@ def main() -> int:
     print(f"{len(prompts)} requests of {arguments.tokens} tokens, temperature 0")
     print(f"{'setting':46}{'texts differ':>13}{'tokens/call':>13}{'SWI':>7}  runs per call")
     different = 0
-    for name, start in decoders(pool):
+    for name, begin in decoders(pool):
         model_set = pool.new(timed=False)
-        decoded = [start(model_set, prompt, arguments.tokens).finish() for prompt in prompts]
+        decoded = [begin(model_set, request).finish() for request in requests]
         differ = sum(each.tokens != text for each, text in zip(decoded, texts, strict=True))
         different += differ
         show(name, decoded, differ, costs)
@@ -77,52 +70,48 @@ def main() -> int:
 
 def decoders(pool: ModelPool) -> Iterator[tuple[str, Start]]:
     """Every lossless setting that the family has models for, and two cascades with lenience."""
-    for setting in settings(GREEDY):
-        if setting.lossless and setting.needs <= pool.names:
-            yield f"{setting.scheme}: {setting.name}", starter(setting)
-
-    def lenient_vertical(model_set: ModelSet, prompt: Sequence[int], tokens: int) -> Decoding:
-        drafter = VerticalAtLeast(model_set["middle"], gram(model_set), 4, 5, LENIENCE)
-        return cascade(model_set, drafter, prompt, tokens)
-
-    def lenient_full(model_set: ModelSet, prompt: Sequence[int], tokens: int) -> Decoding:
-        models = [model_set["middle"], model_set["draft"]]
-        return cascade(
-            model_set, full_cascade(models, gram(model_set), LENGTHS, LENIENCE), prompt, tokens
-        )
-
-    yield f"vertical with lenience {LENIENCE}", lenient_vertical
-    yield f"full with lenience {LENIENCE}", lenient_full
+    for scheme in settings(GREEDY):
+        if scheme.lossless and pool.names.issuperset(scheme.models):
+            yield f"{scheme_name(scheme)}: {scheme.label}", starter(scheme)
+    for cascade in (
+        VerticalCascade(("middle", "max-gram"), gamma=5, at_least=(4,)),
+        FullCascade(("middle", "draft", "max-gram"), LENGTHS),
+    ):
+        yield f"{scheme_name(cascade)} with lenience {LENIENCE}", starter(cascade, LENIENCE)
 
 
-def starter(setting: Setting) -> Start:
-    """The setting's decoder."""
+def starter(scheme: Scheme, lenience: float = 1.0) -> Start:
+    """The scheme's decoder, lenient between its drafters."""
 
-    def start(model_set: ModelSet, prompt: Sequence[int], tokens: int) -> Decoding:
-        return setting.start(model_set, prompt, tokens, generator(CPU, DECODING), None)
+    def begin(model_set: ModelSet, request: DecodeRequest) -> Decoding:
+        if lenience == 1 or not isinstance(scheme, DraftingScheme):
+            return start(scheme, model_set, request)
+        drafter = build_drafter(scheme.drafter, model_set, lenience)
+        return speculative(model_set.target, drafter, request)
 
-    return start
-
-
-def gram(model_set: ModelSet) -> MaxGram:
-    assert model_set.counts is not None, "the embedded family has counts"
-    return MaxGram(model_set.counts)
+    return begin
 
 
-def cascade(model_set: ModelSet, drafter: Drafter, prompt: Sequence[int], tokens: int) -> Decoding:
-    random = generator(CPU, DECODING)
-    return speculative(model_set.target, drafter, prompt, None, tokens, GREEDY, random)
+def standardized_improvement(decoded: Sequence[Decoded], costs: Mapping[str, float]) -> float:
+    """SWI = tokens / sum_i c_i runs_i, counted and not timed (Chen23 section 5).
+
+    costs : c of each drafter by name, in target runs; the target's own is 1
+    """
+    spent = sum(
+        each.calls + sum(costs[name] * runs.count for name, runs in each.drafts.items())
+        for each in decoded
+    )
+    return sum(len(each.tokens) for each in decoded) / spent
 
 
-def show(name: str, decoded: Sequence[Decoded], differ: int, costs: dict[str, float]) -> None:
+def show(name: str, decoded: Sequence[Decoded], differ: int, costs: Mapping[str, float]) -> None:
     calls = sum(each.calls for each in decoded)
     tokens = sum(len(each.tokens) for each in decoded)
     runs = ", ".join(
         f"{drafter} {sum(each.drafts[drafter].count for each in decoded) / calls:.2f}"
         for drafter in decoded[0].drafts
     )
-    charged = {drafter: costs[drafter] for drafter in decoded[0].drafts}
-    improvement = standardized_improvement(decoded, charged)
+    improvement = standardized_improvement(decoded, costs)
     print(f"{name:46}{differ:13d}{tokens / calls:13.3f}{improvement:7.3f}  {runs}", flush=True)
 
 

@@ -16,6 +16,7 @@ import argparse
 import numpy as np
 import torch
 
+from calibrate.decode.engine import DecodeRequest
 from calibrate.decode.speculative import speculative
 from calibrate.measure.trace import DECODING, TRACE, generator, record
 from calibrate.models.load import Pair, load_pair
@@ -51,14 +52,14 @@ def check(pair: Pair, prompts: list[list[int]], tokens: int, sampling: Sampling)
     emitted = same = 0
     for number, prompt in enumerate(prompts):
         random = generator(device, TRACE, 77, number)
-        frame = record(target, draft, number, prompt, tokens, sampling, random, None)
+        frame = record(target, draft, number, DecodeRequest(prompt, tokens, sampling, random))
         a = np.exp(np.minimum(frame["logp_draft"] - frame["logp_target"], 0)).to_numpy(float)
         emitted += len(frame)
         for replayed in replay(Trace(a, np.array([0, len(a)])), GAMMAS):
             gamma = replayed.gamma
             random = generator(device, DECODING, 77, number, gamma)
-            decoding = speculative(target, draft, prompt, gamma, tokens, sampling, random)
-            decoded = decoding.finish()
+            request = DecodeRequest(prompt, tokens, sampling, random)
+            decoded = speculative(target, draft, request, gamma).finish()
             gaps[gamma].append(decoded.calls - replayed.total_calls)
             counted[gamma] += decoded.calls
             expected[gamma] += replayed.total_calls

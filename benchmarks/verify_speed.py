@@ -18,9 +18,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from calibrate.verify import verify
 from specsim.rules import Distributions, Lossless, LossyStar, Opt, Rule, TokenV3, TopBeta
-from specsim.rules.verify import Verdict
+from specsim.rules.verify import Verdict, verify
 
 BATCH, GAMMA, VOCABULARY = 64, 8, 152_064
 REPEATS = 5
@@ -74,7 +73,9 @@ def main() -> None:
     for rule in (Lossless(), Opt(0.3), TokenV3(0.5), TopBeta(3, 1.0), LossyStar(0.3)):
 
         def ours(rule: Rule = rule) -> Verdict:
-            return verify(rule, p, q, drafts, generator)
+            coins = torch.rand(drafts.shape, generator=generator, dtype=torch.float64)
+            draws = torch.rand(BATCH, generator=generator, dtype=torch.float64)
+            return verify(rule, p, q, drafts, coins, draws)
 
         before = forget_peak()
         accepted = float(ours().accepted.double().mean())

@@ -19,34 +19,25 @@ from typing import Literal
 import torch
 from transformers.cache_utils import DynamicLayer, EncoderDecoderCache
 
-from calibrate.decode.engine import CachedModel, Decoding, Request
-from specsim.checks import InvalidArgumentError, UnsupportedError, integer, number
+from calibrate.decode.engine import CachedModel, DecodeRequest, Decoding, RequestState
+from specsim.checks import InvalidArgumentError, UnsupportedError, number
+from specsim.schemes import BeamSearch
 
 
 @dataclass(frozen=True)
-class Beams:
-    """A beam search, and the draft's search ahead of it.
+class Ending:
+    """When a beam search ends, and what its texts are then compared by.
 
-    width : w >= 1, beams of the target; the vocabulary needs at least 2 w tokens
-    draft_width : u >= w, beams of the draft
-    gamma : steps that the draft runs ahead, >= 0; 0 is plain beam search and never runs it
     length_penalty : texts that end compare by log probability / length ** length_penalty
     early_stopping : once w texts have ended, stop at once (True); or when the best beam, at its
         present length, is no better than the worst of them (False); or the same at the length
         that serves it best ("never").  One beam is greedy decoding and stops at once
     """
 
-    width: int
-    draft_width: int
-    gamma: int
     length_penalty: float = 1.0
     early_stopping: bool | Literal["never"] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", integer("width", self.width, low=1))
-        low = self.width
-        object.__setattr__(self, "draft_width", integer("draft_width", self.draft_width, low=low))
-        object.__setattr__(self, "gamma", integer("gamma", self.gamma))
         object.__setattr__(self, "length_penalty", number("length_penalty", self.length_penalty))
         if self.early_stopping != "never" and not isinstance(self.early_stopping, bool):
             raise InvalidArgumentError(
@@ -54,34 +45,34 @@ class Beams:
             )
 
 
+_ENDING = Ending()
+
+
 def beam_search(
     target: CachedModel,
     draft: CachedModel,
-    prompt: Sequence[int],
-    beams: Beams,
-    max_new_tokens: int,
-    end_of_text: int | None = None,
+    request: DecodeRequest,
+    scheme: BeamSearch,
+    ending: Ending = _ENDING,
 ) -> Decoding:
-    """Decode one request.  All of the text is emitted in the last block.
+    """Decode one request, at temperature 0.  All of the text is emitted in the last block.
 
     ``accepted`` and ``drafted`` count steps of the search, not tokens.
     """
-    request = Request(prompt, max_new_tokens, end_of_text, target, draft)
-    return Decoding(request, _blocks(request, target, draft, prompt, beams))
+    request.require_greedy("beam search")
+    state = RequestState(request, target, draft)
+    search = _Search(scheme, ending, request)
+    return Decoding(state, _blocks(state, target, draft, search))
 
 
 @torch.inference_mode()
 def _blocks(
-    request: Request,
-    target: CachedModel,
-    draft: CachedModel,
-    prompt: Sequence[int],
-    beams: Beams,
+    state: RequestState, target: CachedModel, draft: CachedModel, search: _Search
 ) -> Iterator[None]:
-    readers = large, small = [_TreeReader(model, len(prompt)) for model in (target, draft)]
-    search = _Search(beams, _Node(prompt[-1]), request.max_new_tokens, request.end_of_text)
+    request = state.request
+    readers = large, small = [_TreeReader(model, len(request.prompt)) for model in (target, draft)]
     while True:
-        steps = min(beams.gamma, request.max_new_tokens - search.steps - 1)
+        steps = min(search.scheme.gamma, request.limit - search.steps - 1)
         candidates = [*search.live, *_run_ahead(small, search, steps)]
         rows = dict(zip(candidates, large.read(candidates), strict=True))
         accepted = 0
@@ -91,18 +82,13 @@ def _blocks(
             search.step(torch.stack([rows[node] for node in search.live]))
         for reader in readers:
             reader.keep_ancestors(search.live)
-        request.emit(search.best() if search.over else [], accepted, steps)
+        state.emit(search.best() if search.over else [], accepted, steps)
         yield
 
 
 @torch.inference_mode()
 def try_everywhere(
-    target: CachedModel,
-    draft: CachedModel,
-    prompt: Sequence[int],
-    beams: Beams,
-    max_new_tokens: int,
-    end_of_text: int | None = None,
+    target: CachedModel, draft: CachedModel, request: DecodeRequest, scheme: BeamSearch
 ) -> tuple[list[int], list[int]]:
     """The text of the target's own search, and how many steps a block at each step would accept.
 
@@ -110,12 +96,12 @@ def try_everywhere(
     its steps say what a block does wherever it begins.
     """
     for model in (target, draft):
-        model.prefill(prompt)
-    large, small = (_TreeReader(model, len(prompt)) for model in (target, draft))
-    search = _Search(beams, _Node(prompt[-1]), max_new_tokens, end_of_text)
+        model.prefill(request.prompt)
+    large, small = (_TreeReader(model, len(request.prompt)) for model in (target, draft))
+    search = _Search(scheme, _ENDING, request)
     lives, candidates = [], []
     while not search.over:
-        candidates.append(set(_run_ahead(small, search, beams.gamma)))
+        candidates.append(set(_run_ahead(small, search, scheme.gamma)))
         search.step(large.read(search.live))
         lives.append(search.live)
         for reader in (large, small):
@@ -124,7 +110,7 @@ def try_everywhere(
     for step, known in enumerate(candidates):
         count = 0
         # The last step of all leaves no beam to be scored.
-        while step + count < len(lives) - 1 and count < beams.gamma:
+        while step + count < len(lives) - 1 and count < scheme.gamma:
             if not known.issuperset(lives[step + count]):
                 break
             count += 1
@@ -164,15 +150,16 @@ class _Search:
     live : nodes, at most w, best first; scores : their log probabilities, (len(live),)
     """
 
-    def __init__(self, beams: Beams, root: _Node, most_steps: int, end: int | None) -> None:
-        self.beams, self.most_steps, self.end = beams, most_steps, end
-        self.live, self.scores = [root], torch.zeros(1)
+    def __init__(self, scheme: BeamSearch, ending: Ending, request: DecodeRequest) -> None:
+        self.scheme, self.ending = scheme, ending
+        self.most_steps, self.end = request.limit, request.end_of_text
+        self.live, self.scores = [_Node(request.prompt[-1])], torch.zeros(1)
         self.steps, self.over = 0, False
         self._ended: list[tuple[float, _Node]] = []
 
     def step(self, rows: torch.Tensor) -> None:
         """Extend every beam by a token, given its log probabilities (len(live), V)."""
-        width = self.beams.width
+        width = self.scheme.beams
         self.steps += 1
         # Each beam can end the text in one way only, so 2 w continuations hold w that do not.
         scores, nodes = _best_continuations(self.live, self.scores, rows, 2 * width)
@@ -181,7 +168,7 @@ class _Search:
             if node.token != self.end and self.steps < self.most_steps:
                 live.append(rank)
             elif rank < width:
-                self._ended.append((score / self.steps**self.beams.length_penalty, node))
+                self._ended.append((score / self.steps**self.ending.length_penalty, node))
         self._ended = sorted(self._ended, key=lambda each: -each[0])[:width]
         live = live[:width]
         self.live, self.scores = [nodes[rank] for rank in live], scores[live]
@@ -193,8 +180,8 @@ class _Search:
 
     def _settled(self) -> bool:
         """Whether the live beams are given up, now that w texts have ended."""
-        stop, penalty = self.beams.early_stopping, self.beams.length_penalty
-        if stop is True or self.beams.width == 1:
+        stop, penalty = self.ending.early_stopping, self.ending.length_penalty
+        if stop is True or self.scheme.beams == 1:
             return True
         length = self.most_steps if stop == "never" and penalty > 0 else self.steps
         hope: float = float(self.scores[0]) / length**penalty
@@ -208,7 +195,7 @@ def _run_ahead(draft: _TreeReader, search: _Search, steps: int) -> list[_Node]:
         rows = draft.read(nodes)
         if search.end is not None:
             rows[:, search.end] = -torch.inf
-        scores, nodes = _best_continuations(nodes, scores, rows, search.beams.draft_width)
+        scores, nodes = _best_continuations(nodes, scores, rows, search.scheme.draft_beam)
         ahead += nodes
     return ahead
 

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import torch
 from transformers import DynamicCache
 
-from specsim.checks import SpecsimError
+from calibrate.models.sampling import Sampling
+from specsim.checks import SpecsimError, UnsupportedError
 
 
 class DecodingError(SpecsimError):
@@ -180,38 +181,62 @@ class Decoded:
         return self.seconds - self.target.seconds - self.draft.seconds
 
 
-class Request:
+@dataclass(frozen=True, eq=False)
+class DecodeRequest:
+    """What is asked of a decoder, whichever it is.
+
+    prompt : at least one token
+    limit : the most tokens to emit, >= 0
+    sampling : temperature and filters of every token drawn
+    random : draws them, on the device of the models; temperature 0 draws nothing
+    end_of_text : the token behind which the text ends, None to go on to the limit
+    """
+
+    prompt: Sequence[int]
+    limit: int
+    sampling: Sampling
+    random: torch.Generator
+    end_of_text: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.prompt:
+            raise DecodingError("prompt is empty, expected at least one token")
+        if self.limit < 0:
+            raise DecodingError(f"limit must be >= 0, got {self.limit}")
+
+    def require_greedy(self, what: str) -> None:
+        """Refuse to sample with a decoder that cannot."""
+        if not self.sampling.greedy:
+            raise UnsupportedError(
+                f"{what} is decoded at temperature 0, got {self.sampling.temperature:g}"
+            )
+
+
+class RequestState:
     """A request while it is decoded: what was emitted, what is still to come, when it ends."""
 
-    def __init__(
-        self,
-        prompt: Sequence[int],
-        max_new_tokens: int,
-        end_of_text: int | None,
-        target: CachedModel,
-        *drafts: Counted,
-    ) -> None:
+    def __init__(self, request: DecodeRequest, target: CachedModel, *drafts: Counted) -> None:
         models = [target, *drafts]
-        _check(prompt, max_new_tokens, models)
-        self.max_new_tokens, self.end_of_text = max_new_tokens, end_of_text
+        _check(request, models)
+        self.request = request
         self.tokens: list[int] = []
         self.accepted: list[int] = []
         self.drafted: list[int] = []
-        self.done = max_new_tokens == 0
+        self.done = request.limit == 0
         for model in models:
-            model.prefill(prompt)
+            model.prefill(request.prompt)
         self._target = target.runs
         self._drafts = {draft.name: draft.runs for draft in drafts}
 
     @property
     def to_go(self) -> int:
-        return self.max_new_tokens - len(self.tokens)
+        return self.request.limit - len(self.tokens)
 
     def emit(self, tokens: list[int], accepted: int = 0, drafted: int = 0) -> None:
         """End a block with these tokens, cut at the limit and behind the first end-of-text."""
-        tokens = tokens[: self.to_go]
-        if self.end_of_text in tokens:
-            tokens = tokens[: tokens.index(self.end_of_text) + 1]
+        tokens, end = tokens[: self.to_go], self.request.end_of_text
+        if end in tokens:
+            tokens = tokens[: tokens.index(end) + 1]
             self.done = True
         self.tokens += tokens
         self.accepted.append(accepted)
@@ -227,42 +252,38 @@ class Request:
 class Decoding:
     """A decoder at work on a request; can be stopped after any block and taken up again.
 
-    ``blocks`` emits one block into the request each time it is advanced.
+    ``blocks`` emits one block into the state each time it is advanced.
     """
 
-    def __init__(self, request: Request, blocks: Iterator[None]) -> None:
-        self.request = request
+    def __init__(self, state: RequestState, blocks: Iterator[None]) -> None:
+        self.state = state
         self._blocks = blocks
         self._seconds = 0.0
 
     def advance(self, tokens: int) -> bool:
         """Decode until so many tokens are emitted in all; whether there is more to decode."""
         start = time.perf_counter()
-        while len(self.request.tokens) < tokens and not self.request.done:
+        while len(self.state.tokens) < tokens and not self.state.done:
             next(self._blocks)
         self._seconds += time.perf_counter() - start
-        return not self.request.done
+        return not self.state.done
 
     def finish(self) -> Decoded:
         """Decode to the end."""
-        self.advance(self.request.max_new_tokens)
-        return self.request.result(self._seconds)
+        self.advance(self.state.request.limit)
+        return self.state.result(self._seconds)
 
 
-def _check(prompt: Sequence[int], max_new_tokens: int, models: Sequence[Counted]) -> None:
-    """A request must have a prompt and fit the models' contexts, each with a cache of its own."""
+def _check(request: DecodeRequest, models: Sequence[Counted]) -> None:
+    """A request must fit the models' contexts, each with a cache of its own."""
     if len({id(model) for model in models}) < len(models):
         raise DecodingError("each model needs a cache of its own: wrap it in its own CachedModel")
     names = [model.name for model in models[1:]]
     if len(set(names)) < len(names):
         raise DecodingError(f"drafters need names of their own, got {', '.join(names)}")
-    if not prompt:
-        raise DecodingError("prompt is empty, expected at least one token")
-    if max_new_tokens < 0:
-        raise DecodingError(f"max_new_tokens must be >= 0, got {max_new_tokens}")
     context = min(model.context for model in models)
-    if len(prompt) + max_new_tokens > context:
+    if len(request.prompt) + request.limit > context:
         raise DecodingError(
-            f"prompt ({len(prompt)} tokens) and max_new_tokens ({max_new_tokens}) exceed the "
-            f"context of the models ({context})"
+            f"prompt ({len(request.prompt)} tokens) and limit ({request.limit}) exceed the context "
+            f"of the models ({context})"
         )

@@ -2,44 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
 
-from calibrate.decode.engine import CachedModel, Decoding, Request
-from calibrate.models.sampling import Sampling
+from calibrate.decode.engine import CachedModel, DecodeRequest, Decoding, RequestState
 
 Observer = Callable[[torch.Tensor], None]
 
 
-def plain(
-    target: CachedModel,
-    prompt: Sequence[int],
-    max_new_tokens: int,
-    sampling: Sampling,
-    generator: torch.Generator,
-    end_of_text: int | None = None,
-    observe: Observer | None = None,
-) -> Decoding:
+def plain(target: CachedModel, request: DecodeRequest, observe: Observer | None = None) -> Decoding:
     """Decode one request; ``observe`` sees the logits (1, V) that each token is drawn from."""
-    request = Request(prompt, max_new_tokens, end_of_text, target)
-    return Decoding(request, _blocks(request, target, prompt[-1], sampling, generator, observe))
+    state = RequestState(request, target)
+    return Decoding(state, _blocks(state, target, observe))
 
 
 @torch.inference_mode()
-def _blocks(
-    request: Request,
-    target: CachedModel,
-    last: int,
-    sampling: Sampling,
-    generator: torch.Generator,
-    observe: Observer | None,
-) -> Iterator[None]:
-    latest = torch.tensor([[last]], device=target.device)
+def _blocks(state: RequestState, target: CachedModel, observe: Observer | None) -> Iterator[None]:
+    request = state.request
+    latest = torch.tensor([[request.prompt[-1]]], device=target.device)
     while True:
         logits = target.read(latest)
         if observe:
             observe(logits)
-        latest = sampling.draw(logits, generator)
-        request.emit([int(latest)])
+        latest = request.sampling.draw(logits, request.random)
+        state.emit([int(latest)])
         yield

@@ -7,16 +7,16 @@ after full acceptance, a bonus token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 
-from calibrate.decode.drafters.base import Drafter, Drawing
+from calibrate.decode.drafters.base import Drafter
 from calibrate.decode.drafters.neural import Neural
-from calibrate.decode.engine import CachedModel, Decoding, Request
-from calibrate.decode.text import Text
+from calibrate.decode.drawing import Drawing
+from calibrate.decode.engine import CachedModel, DecodeRequest, Decoding, RequestState
+from calibrate.decode.text import Reader, Text
 from calibrate.decode.verification import Observer, drawing_for, verify_rows, verify_tokens
-from calibrate.models.sampling import Sampling
 from specsim.checks import integer
 from specsim.rules import Lossless, Rule
 
@@ -26,12 +26,8 @@ _LOSSLESS = Lossless()
 def speculative(
     target: CachedModel,
     drafter: Drafter | CachedModel,
-    prompt: Sequence[int],
-    gamma: int | None,
-    max_new_tokens: int,
-    sampling: Sampling,
-    generator: torch.Generator,
-    end_of_text: int | None = None,
+    request: DecodeRequest,
+    gamma: int | None = None,
     rule: Rule = _LOSSLESS,
     observe: Observer | None = None,
 ) -> Decoding:
@@ -39,7 +35,7 @@ def speculative(
 
     drafter : a model drafts token by token
     gamma : the most tokens drafted in a block, or None where the drafter has a length of its own;
-        a block never drafts past ``max_new_tokens``
+        a block never drafts past the limit
     rule : what p and q make of a draft token; see ``verification.lenient`` for lenience
     observe : sees every block with the rows that decided it
     """
@@ -47,37 +43,37 @@ def speculative(
         drafter = Neural(drafter)
     if gamma is not None:
         gamma = integer("gamma", gamma)
-    request = Request(prompt, max_new_tokens, end_of_text, target, *drafter.sources)
-    text = Text(prompt, len(prompt) + max_new_tokens, target.vocabulary, target.device)
+    state = RequestState(request, target, *drafter.sources)
+    text = Text.of(request, target)
     drafter.begin(text)
-    drawing = drawing_for(rule, Drawing(sampling, generator, rows=observe is not None))
-    blocks = _blocks(request, text, target, drafter, gamma, rule, drawing, observe)
-    return Decoding(request, blocks)
+    asked = Drawing(request.sampling, request.random, rows=observe is not None)
+    drawing = drawing_for(rule, asked)
+    blocks = _blocks(state, text.reader(target), drafter, gamma, rule, drawing, observe)
+    return Decoding(state, blocks)
 
 
 @torch.inference_mode()
 def _blocks(
-    request: Request,
-    text: Text,
-    target: CachedModel,
+    state: RequestState,
+    reader: Reader,
     drafter: Drafter,
     gamma: int | None,
     rule: Rule,
     drawing: Drawing,
     observe: Observer | None,
 ) -> Iterator[None]:
-    reader = text.reader(target)
+    text = reader.text
     while True:
         start = len(text)
-        room = request.to_go - 1
+        room = state.to_go - 1
         rows = drafter.propose(room if gamma is None else min(gamma, room), drawing)
         length = len(text) - start
         if drawing.rows:
-            block = verify_rows(text, start, reader, rows, rule, drawing, drafter)
+            block = verify_rows(text, start, reader, rows, rule, drawing, drafter.propose)
             count = block.accepted
             if observe:
                 observe(block)
         else:
             count = verify_tokens(text, start, reader)
-        request.emit(text.tokens()[start:], count, length)
+        state.emit(text.tokens()[start:], count, length)
         yield

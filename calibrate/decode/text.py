@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from calibrate.decode.engine import CachedModel
-from calibrate.models.sampling import Sampling
+from calibrate.decode.engine import CachedModel, DecodeRequest
 
 # From a model's logits (1, V) for its next token: is it unsure?
 Unsure = Callable[[torch.Tensor], bool]
@@ -35,6 +34,12 @@ class Text:
         self._length = len(prompt)
         self._host = list(prompt)
         self._readers: dict[int, Reader] = {}
+
+    @classmethod
+    def of(cls, request: DecodeRequest, model: CachedModel) -> Text:
+        """The prompt of a request, with room for all that may come, on the model's device."""
+        capacity = len(request.prompt) + request.limit
+        return cls(request.prompt, capacity, model.vocabulary, model.device)
 
     def __len__(self) -> int:
         return self._length
@@ -99,14 +104,7 @@ class Reader:
             self.held = length
 
 
-def write_while_sure(
-    model: Reader,
-    most: int,
-    unsure: Unsure,
-    sampling: Sampling,
-    generator: torch.Generator,
-    end_of_text: int | None,
-) -> None:
+def write_while_sure(model: Reader, most: int, unsure: Unsure, request: DecodeRequest) -> None:
     """The model pushes up to ``most`` tokens, until it is unsure or has ended the text.
 
     The run at which it is unsure gives no token.
@@ -115,6 +113,6 @@ def write_while_sure(
         logits = model.catch_up()[-1:]
         if unsure(logits):
             return
-        model.text.push(sampling.draw(logits, generator))
-        if model.text.tokens()[-1] == end_of_text:
+        model.text.push(request.sampling.draw(logits, request.random))
+        if model.text.tokens()[-1] == request.end_of_text:
             return

@@ -8,65 +8,46 @@ last block may have none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 
-from calibrate.decode.engine import CachedModel, Decoding, Request
+from calibrate.decode.engine import CachedModel, DecodeRequest, Decoding, RequestState
 from calibrate.decode.text import Reader, Text, write_while_sure
 from calibrate.models.sampling import Sampling
-from specsim.checks import integer
-from specsim.rules import DraftDeferralRule
-from specsim.schemes.deferral import CAP
+from specsim.schemes import TokenCascade
 
 
 def token_cascade(
-    target: CachedModel,
-    draft: CachedModel,
-    prompt: Sequence[int],
-    rule: DraftDeferralRule,
-    max_new_tokens: int,
-    sampling: Sampling,
-    generator: torch.Generator,
-    end_of_text: int | None = None,
-    cap: int = CAP,
+    target: CachedModel, draft: CachedModel, request: DecodeRequest, scheme: TokenCascade
 ) -> Decoding:
     """Decode one request.
 
-    rule : ``Chow`` or ``ChowLog``.  At temperature 0 it must decide on the unscaled rows, since
-        the tempered q is one-hot and never unsure
-    cap : most tokens that the small model writes before the target is called anyway, >= 0
-        (Narasimhan24 E.1)
+    At temperature 0 the scheme's rule must decide on the unscaled rows, since the tempered q is
+    one-hot and never unsure.
     """
-    cap = integer("cap", cap)
-    request = Request(prompt, max_new_tokens, end_of_text, target, draft)
-    text = Text(prompt, len(prompt) + max_new_tokens, target.vocabulary, target.device)
-    large, small = text.reader(target), text.reader(draft)
-    return Decoding(request, _blocks(request, large, small, rule, cap, sampling, generator))
+    state = RequestState(request, target, draft)
+    text = Text.of(request, target)
+    return Decoding(state, _blocks(state, text.reader(target), text.reader(draft), scheme))
 
 
 @torch.inference_mode()
 def _blocks(
-    request: Request,
-    large: Reader,
-    small: Reader,
-    rule: DraftDeferralRule,
-    cap: int,
-    sampling: Sampling,
-    generator: torch.Generator,
+    state: RequestState, large: Reader, small: Reader, scheme: TokenCascade
 ) -> Iterator[None]:
-    decided_on = Sampling(1.0) if rule.decide_on == "unscaled" else sampling
+    request, rule = state.request, scheme.rule
+    decided_on = Sampling(1.0) if rule.decide_on == "unscaled" else request.sampling
 
     def unsure(logits: torch.Tensor) -> bool:
         return bool(rule.unsure(decided_on.probabilities(logits)))
 
     text, end = large.text, request.end_of_text
     while True:
-        start, most = len(text), min(cap, request.to_go)
-        write_while_sure(small, most, unsure, sampling, generator, end)
+        start, most = len(text), min(scheme.cap, state.to_go)
+        write_while_sure(small, most, unsure, request)
         written = len(text) - start
-        ended = written == request.to_go or (written > 0 and text.tokens()[-1] == end)
+        ended = written == state.to_go or (written > 0 and text.tokens()[-1] == end)
         if not ended:
-            text.push(sampling.draw(large.catch_up()[-1:], generator))
-        request.emit(text.tokens()[start:], written, written)
+            text.push(request.sampling.draw(large.catch_up()[-1:], request.random))
+        state.emit(text.tokens()[start:], written, written)
         yield

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from calibrate.decode.drafters.base import Drafter, Drawing, Rows, join
+from calibrate.decode.drawing import Drawing, Rows, join
 from calibrate.decode.text import Reader, Text
 from calibrate.models.sampling import Sampling
 from specsim.rules import (
@@ -45,6 +45,8 @@ class Block:
 
 
 Observer = Callable[[Block], None]
+# What a drafter does: push at most so many tokens, and say what they were drawn from.
+Propose = Callable[[int, Drawing], Rows | None]
 
 
 def lenient(lenience: float, sampling: Sampling) -> Rule:
@@ -91,14 +93,14 @@ def verify_rows(
     proposed: Rows | None,
     rule: Rule,
     drawing: Drawing,
-    drafter: Drafter | None = None,
+    propose: Propose | None = None,
 ) -> Block:
     """GenSpecSample (Narasimhan24 Algorithm 4) of the text from ``start`` on.
 
     proposed : what its tokens were drawn from, None where there are none
 
-    A bonus token that depends on q asks ``drafter`` for one row more, at one draft run more;
-    without a drafter, or where it has nothing to propose, the bonus comes from p.
+    A bonus token that depends on q asks the drafter to ``propose`` one row more, at one draft run
+    more; without one, or where it has nothing to propose, the bonus comes from p.
     """
     length = len(text) - start
     logits = reader.catch_up()[-length - 1 :]
@@ -109,8 +111,8 @@ def verify_rows(
         count, token = _speculate(p.q, q.q, drafts, drawing.generator)
     else:
         count = _accepted(rule, p[:length], q, drafts, drawing.generator)
-        if count == length and rule.bonus_needs_draft and drafter:
-            q = join([q, drafter.propose(1, drawing)]) or q
+        if count == length and rule.bonus_needs_draft and propose:
+            q = join([q, propose(1, drawing)]) or q
             text.cut(start + length)
         token = _emit(rule, p, q, count, length, drawing.generator)
     text.cut(start + count)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from rich.progress import Progress
 
-from calibrate.decode.engine import CachedModel
+from calibrate.decode.engine import CachedModel, DecodeRequest
 from calibrate.measure.grid import OUT_OF_TIME, GridSettings, measure_grid, overhead_gammas
 from calibrate.measure.timing import time_overhead, time_runs
 from calibrate.measure.trace import TRACE, generator, record
@@ -258,16 +258,14 @@ def _measure_acceptance(
     for request in range(requests):
 
         def recorded(part: Path, request: int = request) -> None:
-            frame = record(
-                target,
-                draft,
-                request,
+            asked = DecodeRequest(
                 settings.prompts[request],
                 settings.max_new_tokens,
                 sampling,
                 generator(target.device, TRACE, settings.seed, index, request),
                 pair.target.end_of_text,
             )
+            frame = record(target, draft, request, asked)
             part.write_bytes(_written(frame, suffix))
 
         part = checkpoint.keep(f"{index}-{request}{suffix}", recorded)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from calibrate.decode.engine import CachedModel
+from calibrate.decode.engine import CachedModel, DecodeRequest
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.measure.grid import overhead_gammas
@@ -215,11 +215,8 @@ def time_overhead(
     def measured(number: int, sampling: Sampling, gamma: int) -> tuple[float, int]:
         """Seconds of a block, and the number of blocks."""
         random = generator(target.device, OVERHEAD, seed, number, gamma)
-        decoding = (
-            speculative(target, draft, prompts[number], gamma, max_new_tokens, sampling, random)
-            if gamma
-            else plain(target, prompts[number], max_new_tokens, sampling, random)
-        )
+        request = DecodeRequest(prompts[number], max_new_tokens, sampling, random)
+        decoding = speculative(target, draft, request, gamma) if gamma else plain(target, request)
         decoded = decoding.finish()
         return decoded.overhead_s / decoded.calls, decoded.calls
 

@@ -6,13 +6,12 @@ needs, for every gamma at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from calibrate.decode.engine import CachedModel
+from calibrate.decode.engine import CachedModel, DecodeRequest
 from calibrate.decode.plain import plain
 from calibrate.models.sampling import Sampling
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # First word of every random key, so that no two purposes share random numbers.
-TRACE, DECODING, OVERHEAD, ASIDE, LOSSY = 1, 2, 3, 4, 5
+TRACE, DECODING, OVERHEAD, OFF_TEXT, LOSSY = 1, 2, 3, 4, 5
 
 
 def generator(device: torch.device, *key: int) -> torch.Generator:
@@ -33,32 +32,26 @@ def generator(device: torch.device, *key: int) -> torch.Generator:
 def record(
     target: CachedModel,
     draft: CachedModel,
-    request: int,
-    prompt: Sequence[int],
-    max_new_tokens: int,
-    sampling: Sampling,
-    random: torch.Generator,
-    end_of_text: int | None,
+    number: int,
+    request: DecodeRequest,
 ) -> pd.DataFrame:
-    """The trace rows of one request (columns of ``specsim.traces``)."""
+    """The trace rows of one request, the ``number``-th (columns of ``specsim.traces``)."""
     import pandas as pd  # the rest of this module is used where there is none
 
     seen: list[torch.Tensor] = []
-    decoded = plain(
-        target, prompt, max_new_tokens, sampling, random, end_of_text, observe=seen.append
-    ).finish()
+    decoded = plain(target, request, seen.append).finish()
     tokens = torch.tensor(decoded.tokens, device=target.device)
     target_logits = torch.cat(seen)
-    text = torch.tensor([[*prompt, *decoded.tokens[:-1]]], device=draft.device)
+    text = torch.tensor([[*request.prompt, *decoded.tokens[:-1]]], device=draft.device)
     draft.reset()
     draft_logits = draft.read(text)[-len(tokens) :]
     return pd.DataFrame(
         {
-            "request": request,
+            "request": number,
             "position": np.arange(len(tokens)),
-            "context": len(prompt) + np.arange(len(tokens)),
+            "context": len(request.prompt) + np.arange(len(tokens)),
             "token": decoded.tokens,
-            **statistics(target_logits, draft_logits, tokens, sampling),
+            **statistics(target_logits, draft_logits, tokens, request.sampling),
         }
     )
 

@@ -1,12 +1,14 @@
-"""The models that settings draft with: a profile's pair, and what else is at hand."""
+"""The models that a decoder drafts with: those of one request, and where they come from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from calibrate.decode.drafters import first_layers, read_pair_counts
+from calibrate.decode.drafters import Drafter, PairCounts, first_layers, read_pair_counts
+from calibrate.decode.engine import CachedModel
 from calibrate.models.load import (
     EMBEDDED,
     FAMILY,
@@ -16,8 +18,78 @@ from calibrate.models.load import (
     load,
     tokenizer_difference,
 )
-from calibrate.schemes.base import ModelPool
-from specsim.commands._scheme_check import ROLES
+from specsim.checks import InvalidArgumentError
+
+# Other models that settings may draft with.
+ROLES = ("middle", "masks", "aligned")
+
+
+@dataclass(frozen=True)
+class ModelSet:
+    """Models of one request, each with a cache of its own.
+
+    models : what drafts, by name
+    counts : pair counts for drafters without a model
+    mask : token id of a mask, of the model that fills in masks
+    shared : drafters that several parts of a drafter have in common, by name
+    """
+
+    target: CachedModel
+    models: Mapping[str, CachedModel]
+    counts: PairCounts | None = None
+    mask: int | None = None
+    shared: dict[str, Drafter] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> CachedModel:
+        if name not in self.models:
+            known = ", ".join(self.models)
+            raise InvalidArgumentError(f"no model is called {name!r}, there are {known}")
+        return self.models[name]
+
+    def pair_counts(self, drafter: str) -> PairCounts:
+        """The counts, for the drafter of this name."""
+        if self.counts is None:
+            raise InvalidArgumentError(f"{drafter} needs pair counts")
+        return self.counts
+
+    def mask_token(self, drafter: str) -> int:
+        """The token id of a mask, for the drafter of this name."""
+        if self.mask is None:
+            raise InvalidArgumentError(f"{drafter} needs the token id of a mask")
+        return self.mask
+
+
+@dataclass(frozen=True)
+class ModelPool:
+    """Where model sets come from: loaded models by name, beside the target.
+
+    vocabulary : tokens that all models share
+    digests : SHA-256 of the weights that a profile does not have, by role
+    """
+
+    target: Any
+    models: Mapping[str, Any]
+    vocabulary: int
+    counts: PairCounts | None = None
+    mask: int | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+    def new(self, timed: bool = True) -> ModelSet:
+        """The models with fresh caches."""
+        cached = {
+            name: CachedModel(model, self.vocabulary, timed, name)
+            for name, model in self.models.items()
+        }
+        target = CachedModel(self.target, self.vocabulary, timed, "target")
+        return ModelSet(target, cached, self.counts, self.mask)
+
+    @property
+    def names(self) -> set[str]:
+        """What schemes may draft with."""
+        known = set(self.models)
+        if self.counts:
+            known |= {"bigram", "unigram", "max-gram"}
+        return known | {"copy"}
 
 
 def load_pool(pair: Pair, others: Mapping[str, str], trust_remote_code: bool = False) -> ModelPool:

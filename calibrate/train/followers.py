@@ -28,7 +28,6 @@ import torch
 import torch.nn.functional as F
 from transformers import LlamaForCausalLM
 
-from calibrate.decode.bild import Policy
 from calibrate.models.load import Loaded, Pair, load
 from calibrate.models.prompts import held_out_prompts
 from calibrate.train import corpus
@@ -47,13 +46,14 @@ from calibrate.train.loop import (
     training_data,
 )
 from calibrate.train.masks import blocks_filled, with_masks
+from specsim.schemes import BigLittle
 
 CPU = torch.device("cpu")
 # Second word of every random key, so that no two stages share random numbers.
 GREEDY, MASKS, ALIGNED = range(3)
 # What the members are judged on: requests of held-out text, prompt and new tokens of each.
 REQUESTS, PROMPT, NEW = 48, 64, 64
-POLICIES = tuple(Policy(fallback, rollback=2.0) for fallback in (0.3, 0.5, 0.7, 0.9))
+BILD = tuple(BigLittle(fallback_threshold=fallback) for fallback in (0.3, 0.5, 0.7, 0.9))
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ def judged_drafts(pair: Pair) -> dict[str, Any]:
         "held_out_loss_nats": held_out.loss(pair.draft.model),
         "held_out_acceptance": held_out.acceptance(pair.target.model, pair.draft.model),
         "own_text_acceptance": own_text_acceptance(pair, prompts, NEW),
-        "bild": [bild_costs(pair, prompts, NEW, policy) for policy in POLICIES],
+        "bild": [bild_costs(pair, prompts, NEW, scheme) for scheme in BILD],
     }
 
 

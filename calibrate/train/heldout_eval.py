@@ -16,14 +16,17 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
-from calibrate.decode.bild import Policy, bild
-from calibrate.decode.specdec import MaskDrafter, specdec
+from calibrate.decode.bild import bild
+from calibrate.decode.drafters import MaskFiller
+from calibrate.decode.engine import DecodeRequest
+from calibrate.decode.specdec import specdec
 from calibrate.measure.trace import DECODING, TRACE, generator
 from calibrate.models.load import Pair
 from calibrate.models.sampling import Sampling
 from calibrate.train import corpus
 from calibrate.train.loop import CONTEXT, continued, encode, half_precision, ordinary, top
 from specsim.rules import GreedyMatch
+from specsim.schemes import BigLittle
 
 # Batches of 8 windows of held-out text that losses and acceptance are judged on.
 HELD_OUT_BATCHES = 24
@@ -100,20 +103,13 @@ def specdec_blocks(
     ``survival``, the shares of blocks in which at least 1, 2, ... tokens were accepted.
     """
     target, draft = pair.cached(timed=False)
-    drafter = MaskDrafter(draft, pair.draft.model.config.mask_token_id)
+    drafter = MaskFiller(draft, pair.draft.model.config.mask_token_id)
     accepted: list[int] = []
     tokens = calls = 0
     for prompt in prompts:
-        decoded = specdec(
-            target,
-            drafter,
-            prompt,
-            block,
-            new_tokens,
-            GreedyMatch(),
-            generator(target.device, DECODING),
-            pair.target.end_of_text,
-        ).finish()
+        random = generator(target.device, DECODING)
+        request = DecodeRequest(prompt, new_tokens, Sampling(0.0), random, pair.target.end_of_text)
+        decoded = specdec(target, drafter, request, block, GreedyMatch()).finish()
         blocks = zip(decoded.accepted, decoded.drafted, strict=True)
         accepted += [count for count, length in blocks if length == block]
         tokens, calls = tokens + len(decoded.tokens), calls + decoded.calls
@@ -125,7 +121,7 @@ def specdec_blocks(
 
 
 def bild_costs(
-    pair: Pair, prompts: Sequence[Sequence[int]], new_tokens: int, policy: Policy
+    pair: Pair, prompts: Sequence[Sequence[int]], new_tokens: int, scheme: BigLittle
 ) -> dict[str, float]:
     """BiLD at temperature 0, decoded for real.
 
@@ -137,16 +133,9 @@ def bild_costs(
     calls = runs = back = 0
     regrets = []
     for prompt in prompts:
-        decoded = bild(
-            target,
-            draft,
-            prompt,
-            policy,
-            new_tokens,
-            Sampling(0.0),
-            generator(target.device, DECODING),
-            pair.target.end_of_text,
-        ).finish()
+        random = generator(target.device, DECODING)
+        request = DecodeRequest(prompt, new_tokens, Sampling(0.0), random, pair.target.end_of_text)
+        decoded = bild(target, draft, request, scheme).finish()
         calls, runs = calls + decoded.calls, runs + decoded.draft.count
         back += decoded.rejections
         target.reset()
@@ -157,8 +146,8 @@ def bild_costs(
     regret = torch.cat(regrets)
     c = draft.model.config.num_hidden_layers / target.model.config.num_hidden_layers
     return {
-        "fallback": policy.fallback,
-        "rollback": policy.rollback,
+        "fallback": scheme.fallback_threshold,
+        "rollback": scheme.rollback_threshold,
         "target_runs_per_token": calls / len(regret),
         "small_runs_per_token": runs / len(regret),
         "rollbacks_per_token": back / len(regret),

@@ -1,6 +1,6 @@
 """A causal model that fills in masks (Xia22): made of a drafter, and run over many blocks at once.
 
-``calibrate.decode.specdec.MaskDrafter`` decodes with it.  The id of the mask is
+``calibrate.decode.drafters.MaskFiller`` decodes with it.  The id of the mask is
 ``config.mask_token_id``, one above the family's vocabulary.
 """
 

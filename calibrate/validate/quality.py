@@ -1,4 +1,4 @@
-"""How good the law is that a setting emits: on real text, read by both models once."""
+"""How good the law is that a scheme emits: on real text, read by both models once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 import torch
 
 from calibrate.decode.engine import CachedModel
-from calibrate.schemes.base import ModelSet, Setting
-from calibrate.schemes.lossy import PositionWise
+from calibrate.measure.emitted_text import PositionWise, position_law
+from calibrate.models.pool import ModelSet
+from calibrate.models.sampling import Sampling
+from specsim.schemes import Scheme
 
 
 @dataclass(frozen=True)
@@ -28,19 +30,21 @@ class Quality:
 
 @torch.inference_mode()
 def quality(
-    setting: Setting, texts: Sequence[Sequence[int]], model_set: ModelSet
+    scheme: Scheme, sampling: Sampling, texts: Sequence[Sequence[int]], model_set: ModelSet
 ) -> Quality | None:
-    """None for settings without a law of one position: SpecDec++ and the sequence cascade."""
-    if not (setting.lossless or isinstance(setting, PositionWise)):
-        return None
+    """None for schemes without a law of one position: SpecDec++ and the sequence cascade."""
     losses: list[torch.Tensor] = []
     right: list[torch.Tensor] = []
     for text in texts:
         labels = torch.tensor(text[1:], device=model_set.target.device)
         rows = _read(model_set.target, text)
-        emitted = setting.sampling.probabilities(rows)
-        if isinstance(setting, PositionWise):
-            emitted = setting.law(rows, _read(model_set[setting.draft], text)).emitted
+        if scheme.lossless:
+            emitted = sampling.probabilities(rows)
+        elif isinstance(scheme, PositionWise):
+            draft = _read(model_set[scheme.draft], text)
+            emitted = position_law(scheme, sampling, rows, draft).emitted
+        else:
+            return None
         losses.append(-emitted.gather(1, labels[:, None])[:, 0].double().log())
         right.append((emitted.argmax(-1) == labels).double())
     loss = float(torch.cat(losses).mean())

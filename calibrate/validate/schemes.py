@@ -17,19 +17,25 @@ import numpy as np
 import torch
 from scipy.stats import t
 
-from calibrate.decode.engine import Decoded, Decoding
-from calibrate.decode.plain import plain
+from calibrate.decode.build import start
+from calibrate.decode.engine import Decoded, DecodeRequest, Decoding
+from calibrate.measure.recorded_text import ReadableText
 from calibrate.measure.timing import price_runs, sample_model_set
 from calibrate.measure.trace import LOSSY, OVERHEAD, generator
-from calibrate.schemes.base import ModelPool, ModelSet, Setting, Source
+from calibrate.models.pool import ModelPool, ModelSet
+from calibrate.validate.catalogue import drawn_with
 from calibrate.validate.interleave import PLAIN, Interleaved, Requests, Start, decode_interleaved
+from calibrate.validate.predict import Prediction, predict
 from calibrate.validate.quality import Quality, quality
 from calibrate.validate.speedups import Check
 from specsim.checks import Floats, UnsupportedError
 from specsim.laws import TARGET
 from specsim.predict.measured import RunPrices
 from specsim.predict.replay.blocks import Expected
+from specsim.predict.replay.build import approximate_runs
+from specsim.predict.replay.rates import Rates, law_tokens_per_call, named_rates, total
 from specsim.predict.replay.run_counts import RunKind
+from specsim.schemes import PlainDecoding, Scheme, scheme_name
 
 # Of short decodings before the others, for what happens outside the model runs.
 _OVERHEAD_REQUESTS = 3
@@ -45,58 +51,74 @@ _ROUNDING = 1e-9
 class Predicted:
     """A setting before it is decoded.
 
-    requests : expectations, one a request
+    requests : one prediction a request
     overhead_s : host seconds a token, outside the model runs
     flat_s : seconds a run of drafters without a model
     """
 
-    setting: Setting
-    requests: Sequence[Expected]
+    scheme: Scheme
+    requests: Sequence[Prediction]
     overhead_s: float
     flat_s: Mapping[str, float]
 
     @property
+    def expected(self) -> list[Expected]:
+        return [each.expected for each in self.requests]
+
+    @property
+    def rates(self) -> Rates:
+        """What the law must know, as all requests show it together."""
+        return total(found for each in self.requests for found in each.rates)
+
+    @property
     def tokens(self) -> float:
-        return float(sum(each.tokens for each in self.requests))
+        return float(sum(each.tokens for each in self.expected))
 
     def seconds(self, tables: Mapping[RunKind, Any], context: float) -> float:
         """Seconds a token."""
         prices = RunPrices(tables, self.flat_s)
-        spent = sum(prices.seconds(each.runs, context) for each in self.requests)
+        spent = sum(prices.seconds(each.runs, context) for each in self.expected)
         return spent / self.tokens + self.overhead_s
 
     @property
     def widest(self) -> float:
         """The widest runs of a kind, on average."""
-        tallies = [each.runs for each in self.requests]
         return max(
-            tally.positions[kind] / count
-            for tally in tallies
-            for kind, count in tally.counts.items()
+            each.runs.positions[kind] / count
+            for each in self.expected
+            for kind, count in each.runs.counts.items()
             if count
         )
 
     def per_token(self, model: str) -> Floats:
         """Expected runs a token, one figure a request."""
-        return np.array([each.runs.runs(model) / each.tokens for each in self.requests])
+        return np.array([each.runs.runs(model) / each.tokens for each in self.expected])
+
+    @property
+    def law_tokens_per_call(self) -> float | None:
+        """Those of the scheme's law with the acceptances of the text; None where it has none."""
+        try:
+            return law_tokens_per_call(self.scheme, self.rates)
+        except UnsupportedError:
+            return None
 
 
-def sources(check: Check, model_set: ModelSet) -> list[Source]:
-    """The texts of the calibration behind its prompts, to be read by anybody in the party."""
+def recorded_texts(check: Check, model_set: ModelSet) -> list[ReadableText]:
+    """The texts of the calibration behind its prompts, to be read by any model of the set."""
     trace = check.trace
     if "token" not in trace.columns:
         raise UnsupportedError("the trace has no column token, the text itself: calibrate again")
     ends = zip(trace.starts[:-1], trace.starts[1:], strict=True)
     texts = [trace.columns["token"][start:end].astype(int).tolist() for start, end in ends]
     return [
-        Source(prompt, text, check.max_new_tokens, check.sampling, model_set)
+        ReadableText(prompt, text, check.max_new_tokens, check.sampling, model_set)
         for prompt, text in zip(check.prompts, texts, strict=True)
     ]
 
 
 def validate_schemes(
     pool: ModelPool,
-    checks: Sequence[tuple[Check, Sequence[Setting]]],
+    checks: Sequence[tuple[Check, Sequence[Scheme]]],
     contexts: Sequence[int],
     end_of_text: int | None,
     seed: int,
@@ -113,18 +135,23 @@ def validate_schemes(
     plain_overhead: list[float] = []
     for check, chosen in checks:
         model_set = pool.new()
-        read = sources(check, model_set)
-        plain_overhead.append(_plain_overhead(check, model_set))
+        texts = recorded_texts(check, model_set)
+        plain_overhead.append(_overhead(_short_decodings(PlainDecoding(), check, model_set)))
         predicted.append([])
         kinds.append([])
-        for number, setting in enumerate(chosen):
-            draws = [generator(device, LOSSY, seed, number, index) for index in range(len(read))]
-            expected = [
-                setting.expect(source, random, end_of_text)
-                for source, random in zip(read, draws, strict=True)
+        for number, scheme in enumerate(chosen):
+            draws = [generator(device, LOSSY, seed, number, index) for index in range(len(texts))]
+            requests = [
+                _request(scheme, check, text.prompt, random, end_of_text)
+                for text, random in zip(texts, draws, strict=True)
             ]
-            predicted[-1].append(_with_overhead(setting, expected, check, model_set))
-            kinds[-1].append(quality(setting, check.prompts, model_set))
+            expected = [
+                predict(scheme, text, request)
+                for text, request in zip(texts, requests, strict=True)
+            ]
+            predicted[-1].append(_with_overhead(scheme, expected, check, model_set))
+            sampling = drawn_with(scheme, check.sampling)
+            kinds[-1].append(quality(scheme, sampling, check.prompts, model_set))
             advance("predicting")
     widest = max(each.widest for found in predicted for each in found)
     timed = pool.new()
@@ -146,7 +173,9 @@ def validate_schemes(
         advance=lambda: advance("decoding"),
     )
     tables = price_runs(samples)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    names = [name for _, chosen in checks for each in chosen for name in each.row_fields()]
+    fields = dict.fromkeys(names)
     for (check, _), turns, found, overhead, how_good in zip(
         checks, decoded, predicted, plain_overhead, kinds, strict=True
     ):
@@ -154,63 +183,76 @@ def validate_schemes(
         context += float(turns.lengths(PLAIN).mean()) / 2
         plainly = float(tables[RunKind(TARGET, False)](1, np.array([context]))[0]) + overhead
         for each, good in zip(found, how_good, strict=True):
-            rows.append(_row(check, each, turns, plainly / each.seconds(tables, context), good))
+            speedup = plainly / each.seconds(tables, context)
+            rows.append(
+                {
+                    **_named(each.scheme, check, fields),
+                    **_row(each, turns, speedup, good, check.sampling.greedy),
+                }
+            )
     return rows
 
 
+def _request(
+    scheme: Scheme,
+    check: Check,
+    prompt: Sequence[int],
+    random: torch.Generator,
+    end_of_text: int | None,
+) -> DecodeRequest:
+    sampling = drawn_with(scheme, check.sampling)
+    return DecodeRequest(prompt, check.max_new_tokens, sampling, random, end_of_text)
+
+
 def _decoders(
-    check: Check, chosen: Sequence[Setting], pool: ModelPool, end_of_text: int | None
+    check: Check, chosen: Sequence[Scheme], pool: ModelPool, end_of_text: int | None
 ) -> dict[Any, Start]:
     """Every setting with models of its own, and plain decoding."""
-    limit = check.max_new_tokens
 
-    def plainly(model_set: ModelSet) -> Start:
-        def start(prompt: Sequence[int], random: torch.Generator) -> Decoding:
-            return plain(model_set.target, prompt, limit, check.sampling, random, end_of_text)
+    def starter(scheme: Scheme, model_set: ModelSet) -> Start:
+        def begin(prompt: Sequence[int], random: torch.Generator) -> Decoding:
+            request = _request(scheme, check, prompt, random, end_of_text)
+            return start(scheme, model_set, request)
 
-        return start
+        return begin
 
-    def with_setting(setting: Setting, model_set: ModelSet) -> Start:
-        def start(prompt: Sequence[int], random: torch.Generator) -> Decoding:
-            return setting.start(model_set, prompt, limit, random, end_of_text)
-
-        return start
-
-    decoders: dict[Any, Start] = {PLAIN: plainly(pool.new(timed=False))}
-    for setting in chosen:
-        decoders[key(setting)] = with_setting(setting, pool.new(timed=False))
+    decoders: dict[Any, Start] = {PLAIN: starter(PlainDecoding(), pool.new(timed=False))}
+    for scheme in chosen:
+        decoders[key(scheme)] = starter(scheme, pool.new(timed=False))
     return decoders
 
 
-def key(setting: Setting) -> tuple[str, str]:
+def key(scheme: Scheme) -> tuple[str, str]:
     """What a setting is called in a table."""
-    return setting.scheme, setting.name
+    return scheme_name(scheme), scheme.label
 
 
 def _with_overhead(
-    setting: Setting, expected: Sequence[Expected], check: Check, model_set: ModelSet
+    scheme: Scheme, requests: Sequence[Prediction], check: Check, model_set: ModelSet
 ) -> Predicted:
-    """The expectation, with what a few short decodings spend outside the models."""
-    limit = min(_OVERHEAD_TOKENS, check.max_new_tokens)
-    decoded = []
-    for number, prompt in enumerate(check.prompts[:_OVERHEAD_REQUESTS]):
-        random = generator(model_set.target.device, OVERHEAD, number)
-        decoded.append(setting.start(model_set, prompt, limit, random, None).finish())
+    """The predictions, with what a few short decodings spend outside the models."""
+    decoded = _short_decodings(scheme, check, model_set)
     flat: dict[str, float] = {}
     for name in set(decoded[0].drafts) - set(model_set.models):
         runs = [each.drafts[name] for each in decoded]
         count = sum(each.count for each in runs)
         flat[name] = sum(each.seconds for each in runs) / count if count else 0.0
-    return Predicted(setting, expected, _overhead(decoded), flat)
+    return Predicted(scheme, requests, _overhead(decoded), flat)
 
 
-def _plain_overhead(check: Check, model_set: ModelSet) -> float:
+def _short_decodings(scheme: Scheme, check: Check, model_set: ModelSet) -> list[Decoded]:
     limit = min(_OVERHEAD_TOKENS, check.max_new_tokens)
-    decoded = []
-    for number, prompt in enumerate(check.prompts[:_OVERHEAD_REQUESTS]):
-        random = generator(model_set.target.device, OVERHEAD, number)
-        decoded.append(plain(model_set.target, prompt, limit, check.sampling, random).finish())
-    return _overhead(decoded)
+    sampling = drawn_with(scheme, check.sampling)
+    return [
+        start(
+            scheme,
+            model_set,
+            DecodeRequest(
+                prompt, limit, sampling, generator(model_set.target.device, OVERHEAD, number)
+            ),
+        ).finish()
+        for number, prompt in enumerate(check.prompts[:_OVERHEAD_REQUESTS])
+    ]
 
 
 def _overhead(decoded: Sequence[Decoded]) -> float:
@@ -218,11 +260,24 @@ def _overhead(decoded: Sequence[Decoded]) -> float:
     return float(np.median([each.overhead_s / len(each.tokens) for each in decoded]))
 
 
+def _named(scheme: Scheme, check: Check, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row is of; ``fields`` are those that any scheme of the table has."""
+    name, label = key(scheme)
+    return {
+        "temperature": drawn_with(scheme, check.sampling).temperature,
+        "scheme": name,
+        "setting": label,
+        **fields,
+        **scheme.row_fields(),
+        "lossless": scheme.lossless,
+    }
+
+
 def _row(
-    check: Check, predicted: Predicted, turns: Interleaved, speedup: float, good: Quality | None
+    predicted: Predicted, turns: Interleaved, speedup: float, good: Quality | None, greedy: bool
 ) -> dict[str, Any]:
-    setting = predicted.setting
-    name = key(setting)
+    scheme = predicted.scheme
+    name = key(scheme)
     decoded = turns.decoded[name]
     lengths = turns.lengths(name)
     models = [TARGET, *decoded[0].drafts]
@@ -234,20 +289,18 @@ def _row(
         for model, counts in counted.items()
     }
     exact = None
-    if setting.sampling.greedy:
-        calls = np.array([each.calls for each in predicted.requests])
+    if greedy:
+        calls = np.array([each.calls for each in predicted.expected])
         exact = bool((np.abs(calls - turns.calls(name)) < _ROUNDING * calls.clip(1)).all())
-        if setting.lossless:
+        if scheme.lossless:
             exact = exact and turns.same_text(name)
     measured = turns.speedup(name)
-    calls_expected = sum(each.calls for each in predicted.requests)
+    calls_expected = sum(each.calls for each in predicted.expected)
     measured_calls = float(turns.calls(name).sum())
     return {
-        "temperature": setting.sampling.temperature,
-        "scheme": setting.scheme,
-        "setting": setting.name,
-        "lossless": setting.lossless,
         "requests": len(decoded),
+        "acceptance": named_rates(predicted.rates),
+        "law_tokens_per_call": predicted.law_tokens_per_call,
         "predicted_tokens_per_call": _ratio(predicted.tokens, calls_expected),
         "measured_tokens_per_call": _ratio(float(lengths.sum()), measured_calls),
         "exact": exact,
@@ -257,7 +310,7 @@ def _row(
         * sum(each.rejections for each in decoded)
         / float(lengths.sum()),
         "runs_z": {model: each[2] for model, each in figures.items()},
-        "approximate": sorted(setting.approximate),
+        "approximate": sorted(approximate_runs(scheme)),
         "counts_as_predicted": all(_as_predicted(*each) for each in figures.values()),
         "predicted_speedup": speedup,
         "measured_speedup": measured.best,
@@ -266,7 +319,7 @@ def _row(
         "relative_error": speedup / measured.best - 1,
         "log_loss": good.log_loss if good else None,
         "accuracy": good.accuracy if good else None,
-        "agreement": _agreement(turns, name) if setting.sampling.greedy else None,
+        "agreement": _agreement(turns, name) if greedy else None,
     }
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from scipy.stats import t
 
-from calibrate.decode.engine import CachedModel, Decoding
+from calibrate.decode.engine import CachedModel, DecodeRequest, Decoding
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.measure.timing import sample_runs, summarize_runs
@@ -151,9 +151,10 @@ def decoder(
     end = pair.target.end_of_text
 
     def start(prompt: Sequence[int], random: torch.Generator) -> Decoding:
+        request = DecodeRequest(prompt, limit, sampling, random, end)
         if gamma == PLAIN:
-            return plain(target, prompt, limit, sampling, random, end)
-        return speculative(target, draft, prompt, gamma, limit, sampling, random, end)
+            return plain(target, request)
+        return speculative(target, draft, request, gamma)
 
     return start
 

@@ -17,6 +17,7 @@ _FOR_PEOPLE = (
     "temperature",
     "scheme",
     "setting",
+    "law_tokens_per_call",
     "predicted_tokens_per_call",
     "measured_tokens_per_call",
     "exact",
@@ -27,21 +28,6 @@ _FOR_PEOPLE = (
     "log_loss",
     "accuracy",
     "agreement",
-)
-# Other models that settings may draft with (calibrate.models.pool).
-ROLES = ("middle", "masks", "aligned")
-# What --scheme takes; calibrate.validate.catalogue has the settings of each.
-SCHEMES = (
-    "beam",
-    "bild",
-    "cascade",
-    "full",
-    "horizontal",
-    "sequence-cascade",
-    "specdec",
-    "speculative",
-    "token-cascade",
-    "vertical",
 )
 
 
@@ -61,6 +47,7 @@ def run(
     """
     from specsim.optimizers.workload import Workload
     from specsim.profiles import read_profile
+    from specsim.schemes import SCHEMES, scheme_name
 
     unknown = sorted(set(schemes) - {*SCHEMES, "all"})
     if unknown:
@@ -90,11 +77,11 @@ def run(
     for workload in workloads:
         check = Check.find(workload, True, prompts, pair.target.tokenizer, requests)
         listed = settings(check.sampling)
-        chosen = [each for each in listed if "all" in schemes or each.scheme in schemes]
-        lacking = sorted(set().union(*(each.needs for each in chosen)) - pool.names)
+        chosen = [each for each in listed if "all" in schemes or scheme_name(each) in schemes]
+        lacking = sorted({name for each in chosen for name in each.models} - pool.names)
         if lacking:
             click.echo(f"left out: settings that need {', '.join(lacking)}; see --with", err=True)
-        checks.append((check, [each for each in chosen if each.needs <= pool.names]))
+        checks.append((check, [each for each in chosen if pool.names.issuperset(each.models)]))
     if not any(chosen for _, chosen in checks):
         raise InvalidArgumentError(
             f"--scheme {','.join(schemes)}: nothing of it runs at these temperatures with the "

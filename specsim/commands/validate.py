@@ -87,7 +87,7 @@ _MEDIAN, _WORST, _SCHEME_MEDIAN = 0.05, 0.12, 0.08
 @click.option(
     "--scheme",
     "schemes",
-    help="Check decoding schemes instead: all, or names such as vertical,bild.",
+    help="Check decoding schemes instead: all, or names such as vertical-cascade,bild.",
 )
 @click.option(
     "--with",
@@ -221,11 +221,12 @@ def _check_schemes(
     """Rows of predicted beside measured, one per setting."""
     if gamma or only:
         raise InvalidArgumentError("--gamma and --only do not go with --scheme")
+    from calibrate.models.pool import ROLES
+
     roles = dict(pair.partition("=")[::2] for pair in others)
-    if not all(roles.values()) or set(roles) - set(_scheme_check.ROLES):
+    if not all(roles.values()) or set(roles) - set(ROLES):
         raise InvalidArgumentError(
-            f"--with must be ROLE=MODEL with a role of {', '.join(_scheme_check.ROLES)}, "
-            f"got {' '.join(others)}"
+            f"--with must be ROLE=MODEL with a role of {', '.join(ROLES)}, got {' '.join(others)}"
         )
     requests = requests or _SCHEME_REQUESTS
     return _scheme_check.run(path, schemes.split(","), roles, requests=requests, **given)

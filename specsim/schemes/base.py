@@ -46,6 +46,11 @@ class Scheme(ABC):
         """(drafter, verifier) in the order in which acceptances are given."""
 
     @property
+    def lossless(self) -> bool:
+        """Does what it emits have the target's law?"""
+        return False
+
+    @property
     def models(self) -> tuple[str, ...]:
         """The draft models and other drafters that it runs."""
         return tuple(dict.fromkeys(drafter for drafter, _ in self.pairs))
@@ -105,6 +110,10 @@ class DraftingScheme(Scheme):
     @abstractmethod
     def drafter(self) -> Drafter:
         """What drafts, described for all readers."""
+
+    @property
+    def lossless(self) -> bool:
+        return True
 
     @property
     def pairs(self) -> tuple[Pair, ...]:

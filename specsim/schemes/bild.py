@@ -170,7 +170,10 @@ class BigLittle(Scheme):
             "drafters": self.draft,
             "gamma": self.window,
             "fallback_threshold": self.fallback_threshold,
-            "rollback_threshold": self.rollback_threshold,
+            # JSON has no infinity.
+            "rollback_threshold": None
+            if self.rollback_threshold == math.inf
+            else self.rollback_threshold,
         }
 
 

@@ -18,6 +18,10 @@ class PlainDecoding(Scheme):
     knows: ClassVar[tuple[type[Known], ...]] = ()
 
     @property
+    def lossless(self) -> bool:
+        return True
+
+    @property
     def pairs(self) -> tuple[Pair, ...]:
         return ()
 

@@ -43,6 +43,10 @@ class SpecDec(DraftingScheme):
         settle(self, block_size=integer("block_size", self.block_size))
 
     @property
+    def lossless(self) -> bool:
+        return self.rule is None
+
+    @property
     def drafter(self) -> MaskDrafter:
         return MaskDrafter(self.draft, self.block_size)
 

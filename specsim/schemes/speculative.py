@@ -55,6 +55,10 @@ class SpeculativeDecoding(DraftingScheme):
         settle(self, gamma=integer("gamma", self.gamma))
 
     @property
+    def lossless(self) -> bool:
+        return self.rule is None
+
+    @property
     def drafter(self) -> SingleDrafter:
         return single_drafter(self.draft, self.gamma, self.one_run)
 

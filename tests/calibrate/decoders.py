@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
-from calibrate.decode.beam import Beams, beam_search
-from calibrate.decode.bild import Policy, bild
+from calibrate.decode.beam import beam_search
+from calibrate.decode.bild import bild
+from calibrate.decode.build import build_drafter
 from calibrate.decode.drafters import (
     Bigram,
     Drafter,
     Horizontal,
+    MaskFiller,
     MaxGram,
     Neural,
     PairCounts,
@@ -22,21 +22,21 @@ from calibrate.decode.drafters import (
     Uniform,
     Unigram,
     Vertical,
-    VerticalAtLeast,
     first_layers,
-    full_cascade,
 )
-from calibrate.decode.engine import CachedModel, Decoded, Decoding
+from calibrate.decode.engine import CachedModel, Decoded, DecodeRequest, Decoding
 from calibrate.decode.plain import plain
 from calibrate.decode.sequence_cascade import sequence_cascade
-from calibrate.decode.specdec import MaskDrafter, specdec
+from calibrate.decode.specdec import specdec
 from calibrate.decode.speculative import speculative
 from calibrate.decode.token_cascade import token_cascade
 from calibrate.measure.trace import generator
+from calibrate.models.pool import ModelSet
 from calibrate.models.sampling import Sampling
 from specsim import rules
-from specsim.rules.executions import sum_log_probability
-from tests.calibrate.imitations import CPU, GREEDY
+from specsim.rules.confidence import sum_log_probability
+from specsim.schemes import BeamSearch, FullCascade, TokenCascade
+from tests.calibrate.imitations import CPU, GREEDY, big_little
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,9 @@ class Job:
     end: int | None = None
 
     @property
-    def random(self) -> torch.Generator:
-        return generator(CPU, len(self.prompt), self.wanted)
+    def request(self) -> DecodeRequest:
+        random = generator(CPU, len(self.prompt), self.wanted)
+        return DecodeRequest(self.prompt, self.wanted, self.sampling, random, self.end)
 
 
 Start = Callable[[Cast, Job], Decoding]
@@ -177,59 +178,37 @@ class Decoder:
 
 
 def start_plain(cast: Cast, job: Job) -> Decoding:
-    return plain(cast.target, job.prompt, job.wanted, job.sampling, job.random, job.end)
+    return plain(cast.target, job.request)
 
 
 def drafted_by(
     make: Callable[[Cast], Drafter | CachedModel], rule: rules.Rule | None = None
 ) -> Start:
+    verified = rule or rules.Lossless()
     return lambda cast, job: speculative(
-        cast.target,
-        make(cast),
-        job.prompt,
-        job.gamma,
-        job.wanted,
-        job.sampling,
-        job.random,
-        job.end,
-        rule or rules.Lossless(),
+        cast.target, make(cast), job.request, job.gamma, rule=verified
     )
 
 
-def big_little(
+def start_bild(
     small: Callable[[Cast], CachedModel], rollback: float = 2.0, rescore: bool = False
 ) -> Start:
     return lambda cast, job: bild(
         cast.target,
         small(cast),
-        job.prompt,
-        Policy(0.2, rollback, job.gamma, rescore),
-        job.wanted,
-        job.sampling,
-        job.random,
-        job.end,
+        job.request,
+        big_little(0.2, rollback, window=job.gamma, rescore=rescore),
     )
 
 
 def start_token_cascade(cast: Cast, job: Job) -> Decoding:
     rule = rules.Chow(0.6, decide_on="unscaled")
-    return token_cascade(
-        cast.target, cast.draft, job.prompt, rule, job.wanted, job.sampling, job.random, job.end,
-        cap=job.gamma,
-    )  # fmt: skip
+    return token_cascade(cast.target, cast.draft, job.request, TokenCascade(job.gamma, rule=rule))
 
 
 def responding(threshold: float) -> Start:
     return lambda cast, job: sequence_cascade(
-        cast.target,
-        cast.draft,
-        job.prompt,
-        sum_log_probability,
-        threshold,
-        job.wanted,
-        job.sampling,
-        job.random,
-        job.end,
+        cast.target, cast.draft, job.request, sum_log_probability, threshold
     )
 
 
@@ -237,13 +216,12 @@ def in_blocks(
     make: Callable[[Cast], Drafter], rule: rules.GreedyMatch | rules.TopBeta, bonus: bool = True
 ) -> Start:
     return lambda cast, job: specdec(
-        cast.target, make(cast), job.prompt, job.gamma, job.wanted, rule, job.random, job.end, bonus
+        cast.target, make(cast), job.request, job.gamma, rule, bonus=bonus
     )
 
 
 def start_beams(cast: Cast, job: Job) -> Decoding:
-    beams = Beams(2, 3, job.gamma)
-    return beam_search(cast.target, cast.draft, job.prompt, beams, job.wanted, job.end)
+    return beam_search(cast.target, cast.draft, job.request, BeamSearch(job.gamma, 2, 3))
 
 
 def mine(cast: Cast) -> CachedModel:
@@ -259,8 +237,9 @@ def horizontal(cast: Cast) -> Drafter:
 
 
 def all_below(cast: Cast) -> Drafter:
-    lengths = [[2, 1, 4], [2, 1], [2]]
-    return full_cascade([cast.draft, cast.second], MaxGram(cast.counts), lengths, 0.5)
+    scheme = FullCascade(("draft", "second", "max-gram"), ((2, 1, 4), (2, 1), (2,)))
+    models = {"draft": cast.draft, "second": cast.second}
+    return build_drafter(scheme.drafter, ModelSet(cast.target, models, cast.counts), 0.5)
 
 
 MATCH = rules.GreedyMatch()
@@ -277,10 +256,13 @@ DECODERS = {
     "uniform": Decoder(drafted_by(lambda _: Uniform()), draft_runs=a_block, agreement=()),
     "horizontal": Decoder(drafted_by(horizontal)),
     "vertical": Decoder(
-        drafted_by(lambda cast: Vertical(cast.draft, Neural(cast.second), 2, 1)), draft_runs=many
+        drafted_by(lambda cast: Vertical(cast.draft, Neural(cast.second), 1, steps=2)),
+        draft_runs=many,
     ),
     "vertical, at least": Decoder(
-        drafted_by(lambda cast: VerticalAtLeast(cast.draft, Neural(cast.second), 3, 1, 0.5)),
+        drafted_by(
+            lambda cast: Vertical(cast.draft, Neural(cast.second), 1, at_least=3, lenience=0.5)
+        ),
         draft_runs=many,
     ),
     "full cascade": Decoder(drafted_by(all_below), draft_runs=many),
@@ -288,12 +270,12 @@ DECODERS = {
     "lenient": Decoder(
         drafted_by(mine, rules.Lenient(0.4)), draft_runs=once_more, lossless=False, plain=False
     ),
-    "BiLD": Decoder(big_little(mine), draft_runs=once_more, lossless=False),
+    "BiLD": Decoder(start_bild(mine), draft_runs=once_more, lossless=False),
     "BiLD, rescored": Decoder(
-        big_little(mine, rescore=True), and_rescored, once_more, lossless=False
+        start_bild(mine, rescore=True), and_rescored, once_more, lossless=False
     ),
     "BiLD, early exit": Decoder(
-        big_little(Cast.early, rollback=0.0), draft_runs=once_more, agreement=()
+        start_bild(Cast.early, rollback=0.0), draft_runs=once_more, agreement=()
     ),
     "token cascade": Decoder(
         start_token_cascade, unless_ended, once_more, lossless=False, agreement=(), bonus=0
@@ -309,7 +291,7 @@ DECODERS = {
         in_blocks(neural, MATCH, bonus=False), without_bonus, sampled=False, bonus=0
     ),
     "SpecDec, masks": Decoder(
-        in_blocks(lambda cast: MaskDrafter(cast.draft, 1), MATCH),
+        in_blocks(lambda cast: MaskFiller(cast.draft, 1), MATCH),
         draft_runs=a_block,
         sampled=False,
         agreement=(),

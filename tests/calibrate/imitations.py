@@ -12,12 +12,28 @@ import torch
 from scipy.stats import chisquare
 from transformers import LlamaConfig
 
-from calibrate.decode.engine import CachedModel
+from calibrate.decode.engine import CachedModel, DecodeRequest
+from calibrate.measure.trace import generator
 from calibrate.models.sampling import Sampling
-from specsim.rules.executions import Model, Tokens
+from specsim.schemes import BigLittle
+from tests.support.executions import Model, Tokens
 
 GREEDY, ORDINARY = Sampling(0.0), Sampling(1.0)
 CPU = torch.device("cpu")
+
+
+def greedy(prompt: Sequence[int], limit: int, end_of_text: int | None = None) -> DecodeRequest:
+    """A request at temperature 0, where nothing is drawn but what rules toss coins for."""
+    return DecodeRequest(prompt, limit, GREEDY, generator(CPU, 0), end_of_text)
+
+
+def big_little(
+    fallback: float, rollback: float, window: int = 10, rescore: bool = False
+) -> BigLittle:
+    """BiLD with these thresholds."""
+    return BigLittle(
+        window, rescore=rescore, fallback_threshold=fallback, rollback_threshold=rollback
+    )
 
 
 def twin(model: CachedModel) -> CachedModel:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from calibrate.models.sampling import Sampling
-from calibrate.schemes.lossy import Ruled
 from calibrate.validate.catalogue import settings
 from specsim import evaluate
 from specsim.checks import Floats
 from specsim.frontier import LabelledPositions
-from specsim.rules import Distributions, Lenient
+from specsim.rules import Distributions, GreedyLenient, Lenient
+from specsim.schemes import SpeculativeCascade
 from studies.common.decoded import RULED_GAMMA
 from studies.common.measured import Measured
 from studies.common.study import Tables, reference
@@ -156,9 +156,13 @@ def test_lenience_on_scored_text() -> None:
 
 def test_lenient_settings_draft_as_many_tokens_as_the_study_says() -> None:
     for sampling in (Sampling(0.0), Sampling(1.0)):
-        (lenient,) = [each for each in settings(sampling) if each.name == "lenience 0.5"]
-        assert isinstance(lenient, Ruled)
-        assert lenient.most == RULED_GAMMA
+        (lenient,) = [
+            each
+            for each in settings(sampling)
+            if isinstance(each, SpeculativeCascade)
+            and isinstance(each.rule, Lenient | GreedyLenient)
+        ]
+        assert lenient.gamma == RULED_GAMMA
 
 
 def test_opening_tells_what_was_decoded(tables: Tables, measured: Measured) -> None:

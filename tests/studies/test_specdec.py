@@ -11,17 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from calibrate.models.sampling import Sampling
-from calibrate.schemes.whole import Masked
-from calibrate.validate.catalogue import settings
 from specsim import profiles
 from specsim.conversions import acceptance_length_from_alpha
-from specsim.rules import TopBeta
 from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.specdec import devices as specdec_devices
 from studies.specdec.page import STUDY
-from studies.specdec.tables import MASKS
 from tests.specsim.test_profiles import write
 from tests.studies.helpers import decoding
 
@@ -169,18 +164,6 @@ def test_base_shape_is_the_papers() -> None:
     rest = specdec_devices.BASE.parameters - 32_000 * 512
     assert rest + 37_000 * 512 == pytest.approx(65e6, rel=0.05)
     assert len(specdec_devices.BASE.layers) == 6
-
-
-def test_settings_are_read_as_they_are_listed() -> None:
-    listed = [each for each in settings(Sampling(0.0)) if isinstance(each, Masked)]
-    assert listed
-    for each in listed:
-        match = MASKS.fullmatch(each.name)
-        assert match
-        assert int(match["k"]) == each.most
-        if isinstance(each.top, TopBeta):
-            read = TopBeta(int(match["beta"]), float(match["tau"]))
-            assert (read.beta, read.tau) == (each.top.beta, each.top.tau)
 
 
 def test_opening_and_claims_tell_what_was_decoded(tables: Tables) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calibrate.decode.drafters.base import Drawing, Lookup, Rows
+from calibrate.decode.drafters.base import Lookup
 from calibrate.decode.drafters.counts import Counting, PairCounts
+from calibrate.decode.drawing import Drawing, Rows
 from specsim.checks import integer
 
 

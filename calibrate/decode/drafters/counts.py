@@ -12,7 +12,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from calibrate.decode.drafters.base import Drawing, Lookup, Rows, join
+from calibrate.decode.drafters.base import Lookup
+from calibrate.decode.drawing import Drawing, Rows, join
 from calibrate.decode.text import Text
 from specsim.checks import Floats, InvalidArgumentError
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calibrate.decode.drafters.base import Drafter, Drawing, Rows, join, sources
+from calibrate.decode.drafters.base import Drafter, sources
+from calibrate.decode.drawing import Drawing, Rows, join
 from calibrate.decode.text import Text
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from calibrate.decode.drafters.base import Drafter, Drawing, Rows, join
+from calibrate.decode.drafters.base import Drafter
+from calibrate.decode.drawing import Drawing, Rows, join
 from calibrate.decode.engine import CachedModel
 from calibrate.decode.text import Text
 from specsim.checks import integer

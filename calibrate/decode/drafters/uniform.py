@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from calibrate.decode.drafters.base import Drawing, Lookup, Rows
+from calibrate.decode.drafters.base import Lookup
+from calibrate.decode.drawing import Drawing, Rows
 
 
 class Uniform(Lookup):

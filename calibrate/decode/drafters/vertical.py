@@ -11,32 +11,43 @@ that it was drawn from, which is the model's own q, or m of the inner rule.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
-from calibrate.decode.drafters.base import Drafter, Drawing, Rows, join, sources
+from calibrate.decode.drafters.base import Drafter, sources
+from calibrate.decode.drawing import Drawing, Rows, join
 from calibrate.decode.engine import CachedModel, DecodingError
 from calibrate.decode.text import Text
 from calibrate.decode.verification import drawing_for, emitted, lenient, verify_rows, verify_tokens
-from specsim.checks import integer, probability
+from specsim.checks import InvalidArgumentError, integer, probability
 
 
-class Reviewer(Drafter):
-    """Base of the two loop forms.
+class Vertical(Drafter):
+    """A model that reviews an inner drafter.
 
     model : reviews; its bonus tokens are its own, whatever the lenience
     inner : proposes to it
-    gamma : the most tokens that the inner drafter proposes in one step, or None where it has a
-        length of its own
+    gamma : the most tokens that the inner drafter proposes in one step, >= 0, or None where it
+        has a length of its own
+    steps, at_least : so many steps a proposal, >= 0, or until at least so many tokens are there,
+        >= 0, what the last step has too many proposed too; one of them is None
     lenience : of the model towards the inner drafter, l in [0, 1], 1 for none
     """
 
     def __init__(
-        self, model: CachedModel, inner: Drafter, gamma: int | None, lenience: float = 1.0
+        self,
+        model: CachedModel,
+        inner: Drafter,
+        gamma: int | None = None,
+        steps: int | None = None,
+        at_least: int | None = None,
+        lenience: float = 1.0,
     ) -> None:
         if model in inner.sources:
             raise DecodingError(f"{model.name} cannot review itself: it needs a cache of its own")
+        if (steps is None) == (at_least is None):
+            raise InvalidArgumentError("give one of steps and at_least")
         self.model, self.inner = model, inner
         self.gamma = None if gamma is None else integer("gamma", gamma)
+        self.steps = None if steps is None else integer("steps", steps)
+        self.at_least = None if at_least is None else integer("at_least", at_least)
         self.lenience = probability("lenience", lenience)
         self.sources = (model, *sources([inner]))
 
@@ -45,14 +56,16 @@ class Reviewer(Drafter):
         self.inner.begin(text)
         self.reader = text.reader(self.model)
 
-    @abstractmethod
-    def more(self, steps: int, tokens: int) -> bool:
+    def _wants_more(self, steps: int, tokens: int) -> bool:
         """Whether to take another step after so many, which gave so many tokens."""
+        if self.steps is not None:
+            return steps < self.steps
+        return tokens < (self.at_least or 0)
 
     def propose(self, room: int, drawing: Drawing) -> Rows | None:
         start, steps = len(self.text), 0
         rows = []
-        while (tokens := len(self.text) - start) < room and self.more(steps, tokens):
+        while (tokens := len(self.text) - start) < room and self._wants_more(steps, tokens):
             rows.append(self._step(room - tokens, drawing))
             steps += 1
         return join(rows)
@@ -69,42 +82,3 @@ class Reviewer(Drafter):
             return None
         block = verify_rows(self.text, start, self.reader, proposed, rule, inside)
         return emitted(rule, block) if drawing.rows else None
-
-
-class Vertical(Reviewer):
-    """A fixed number of inner steps per proposal, >= 0 (specsim.schemes.VerticalCascade)."""
-
-    def __init__(
-        self,
-        model: CachedModel,
-        inner: Drafter,
-        steps: int,
-        gamma: int | None,
-        lenience: float = 1.0,
-    ) -> None:
-        super().__init__(model, inner, gamma, lenience)
-        self.steps = integer("steps", steps)
-
-    def more(self, steps: int, tokens: int) -> bool:
-        return steps < self.steps
-
-
-class VerticalAtLeast(Reviewer):
-    """Inner steps until at least so many tokens are there (specsim.schemes.VerticalCascade).
-
-    What the last step has too many is proposed too.
-    """
-
-    def __init__(
-        self,
-        model: CachedModel,
-        inner: Drafter,
-        at_least: int,
-        gamma: int | None,
-        lenience: float = 1.0,
-    ) -> None:
-        super().__init__(model, inner, gamma, lenience)
-        self.at_least = integer("at_least", at_least)
-
-    def more(self, steps: int, tokens: int) -> bool:
-        return tokens < self.at_least

@@ -30,7 +30,7 @@ import numpy as np
 
 from specsim.checks import integer
 from specsim.laws import TARGET
-from specsim.predict.replay.drafters import Drafting, Proposal
+from specsim.predict.replay.drafters import DrafterReplay, Proposal
 from specsim.predict.replay.run_counts import RunCounts, RunKind
 
 
@@ -48,7 +48,7 @@ class Expected:
 
 
 def replay_blocks(
-    drafting: Drafting, tokens: int, limit: int, verdict: bool = True, own: int = 1
+    drafter: DrafterReplay, tokens: int, limit: int, verdict: bool = True, own: int = 1
 ) -> Expected:
     """Decoding the whole text, block by block.
 
@@ -67,7 +67,7 @@ def replay_blocks(
         if not mass:
             continue
         room = limit - start - 1 if verdict else limit - start
-        found = drafting.propose(start, room)
+        found = drafter.propose(start, room)
         runs.merge(found.runs, mass)
         last = 0.0 if verdict else _ended_by_draft(found, tokens - start)
         calls += mass * (1 - last)
@@ -80,9 +80,9 @@ def replay_blocks(
             for count, share in ends.items():
                 starts[min(start + count + 1, limit + 1)] += mass * share
         unread += mass * found.unread
-    for model in drafting.catching_up:
+    for model in drafter.catching_up:
         runs.add(RunKind(model, after_other_model=True), 0.0, unread)
-    for model in drafting.text_readers:
+    for model in drafter.text_readers:
         runs.add(RunKind(model, after_other_model=True), 0.0, float(tokens))
     return Expected(tokens, calls, runs)
 

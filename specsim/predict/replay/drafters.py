@@ -1,7 +1,8 @@
 """A drafter on one text: what it proposes at each place, as who wrote the text verifies it.
 
 ``specsim.predict.replay.blocks`` has the argument.  Here are drafters of one model or of none;
-``specsim.predict.replay.cascades`` has those that are made of others.
+those made of others are in ``vertical`` and ``horizontal``; ``build`` makes any of them from its
+description.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Proposal:
 NOTHING = Proposal({}, {0: 1.0}, 0.0, RunCounts(), unread=0.0, ran=False)
 
 
-class Drafting(ABC):
+class DrafterReplay(ABC):
     """A drafter on one text of T tokens, verified by somebody who emitted that text."""
 
     @property
@@ -88,34 +89,34 @@ class Drafting(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class TokenByToken(Drafting):
-    """One run a token.
+class AutoregressiveReplay(DrafterReplay):
+    """A drafter that writes token by token, one run each.
 
     accepted : shape (T,), a_t
-    most : the most tokens of a proposal
+    tokens : the most of a proposal
     unsure : shape (T,), bool: it gives up at the run that would write this token (Kim23)
-    then : shape (T,): tokens that it writes behind a rejected one at t before it gives up; only
-        with ``unsure``
-    row_for_bonus : one run more where all was accepted, since the bonus token depends on it
+    written_on : shape (T,): tokens that it writes behind a rejected one at t before it gives up;
+        only with ``unsure``
+    bonus_needs_draft : one run more where all was accepted, since the bonus token depends on it
     is_model : False for counts, which leave no trace in the processor's caches
     """
 
     name: str
     accepted: Floats
-    most: int
+    tokens: int
     unsure: np.ndarray | None = None
-    then: np.ndarray | None = None
-    row_for_bonus: bool = False
+    written_on: np.ndarray | None = None
+    bonus_needs_draft: bool = False
     is_model: bool = True
 
     def __post_init__(self) -> None:
-        integer("most", self.most)
-        if (self.unsure is None) != (self.then is None):
-            raise InvalidArgumentError("unsure and then must be given together")
+        integer("tokens", self.tokens)
+        if (self.unsure is None) != (self.written_on is None):
+            raise InvalidArgumentError("unsure and written_on must be given together")
 
     @property
     def reach(self) -> int:
-        return self.most
+        return self.tokens
 
     @property
     def catching_up(self) -> tuple[str, ...]:
@@ -123,8 +124,8 @@ class TokenByToken(Drafting):
 
     @property
     def _nothing(self) -> Proposal:
-        runs = self._tally(float(self.row_for_bonus))
-        return Proposal({}, {0: 1.0}, 0.0, runs, unread=0.0, ran=self.row_for_bonus)
+        runs = self._tally(float(self.bonus_needs_draft))
+        return Proposal({}, {0: 1.0}, 0.0, runs, unread=0.0, ran=self.bonus_needs_draft)
 
     def _propose(self, start: int, room: int) -> Proposal:
         rejected, complete = {}, {}
@@ -144,8 +145,8 @@ class TokenByToken(Drafting):
                 lost, rejected[place] = alive * (1 - rate), alive * (1 - rate)
                 left = room - place - 1
                 more = left
-                if self.then is not None:
-                    more = min(int(self.then[here]), left)
+                if self.written_on is not None:
+                    more = min(int(self.written_on[here]), left)
                 runs += lost * (place + 1 + more + (more < left))
                 length += lost * (place + 1 + more)
                 alive *= rate
@@ -153,15 +154,15 @@ class TokenByToken(Drafting):
                 break
         if alive:
             complete[room] = alive
-            runs += alive * (room + self.row_for_bonus)
+            runs += alive * (room + self.bonus_needs_draft)
             length += alive * room
-        unread = 0.0 if self.row_for_bonus else alive
+        unread = 0.0 if self.bonus_needs_draft else alive
         return Proposal(rejected, complete, length, self._tally(runs), unread, self.is_model)
 
     def expected_off_text(self, room: int) -> tuple[RunCounts, float]:
         if self.unsure is not None:
             raise UnsupportedError(f"{self.name} gives up, so it cannot be part of a cascade")
-        room = min(room, self.most)
+        room = min(room, self.tokens)
         return self._tally(float(room)), float(room)
 
     def _tally(self, runs: float) -> RunCounts:
@@ -175,27 +176,27 @@ class TokenByToken(Drafting):
 
 
 @dataclass(frozen=True, eq=False)
-class ByPlace(Drafting):
-    """Proposals that depend on where they are made: copies, masks (Xia22), beams.
+class DeterministicReplay(DrafterReplay):
+    """A drafter whose proposal follows from its place: copies, masks (Xia22), beams.
 
-    agrees : shape (T, most): token i of a proposal made at t is accepted, given all before it
+    accepted : shape (T, most): token i of a proposal made at t is accepted, given all before it
     lengths : shape (T,): how many tokens it has to propose there
     reads_text : does it read the text, besides what it proposes?
     positions : positions read for each token of a proposal, by drafter and verifier alike; more
         than one for beams
-    run_each : a run for each token, not one for all
+    runs_per_token : a run for each token, not one for all
     """
 
     name: str
-    agrees: Floats
+    accepted: Floats
     lengths: np.ndarray
     reads_text: bool = False
     positions: int = 1
-    run_each: bool = False
+    runs_per_token: bool = False
 
     @property
     def reach(self) -> int:
-        return int(self.agrees.shape[1])
+        return int(self.accepted.shape[1])
 
     @property
     def text_readers(self) -> tuple[str, ...]:
@@ -203,13 +204,13 @@ class ByPlace(Drafting):
 
     def _propose(self, start: int, room: int) -> Proposal:
         tally = self._tally(room)
-        if start >= len(self.agrees):
+        if start >= len(self.accepted):
             read = float(room * self.positions)
             return Proposal({0: 1.0}, {}, read, tally, unread=0.0, ran=self._is_model)
         length = min(room, int(self.lengths[start]))
         rejected, alive = {}, 1.0
         for place in range(length):
-            rate = float(self.agrees[start, place])
+            rate = float(self.accepted[start, place])
             if rate < 1.0:
                 rejected[place] = alive * (1 - rate)
             alive *= rate
@@ -220,7 +221,7 @@ class ByPlace(Drafting):
     @property
     def _is_model(self) -> bool:
         """Copies are looked up."""
-        return self.reads_text or self.run_each
+        return self.reads_text or self.runs_per_token
 
     def expected_off_text(self, room: int) -> tuple[RunCounts, float]:
         room = min(room, self.reach)
@@ -230,7 +231,7 @@ class ByPlace(Drafting):
 
     def _tally(self, room: int) -> RunCounts:
         tally = RunCounts()
-        runs = room if self.run_each else 1
+        runs = room if self.runs_per_token else 1
         read = float(room * self.positions)
         tally.add(RunKind(self.name, after_other_model=True), 1.0, read / runs)
         if runs > 1:

@@ -21,7 +21,7 @@ from calibrate.measure.trace import generator
 from calibrate.models.load import load
 from calibrate.models.sampling import Sampling
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, assert_drawn_from
+from tests.calibrate.imitations import CPU, ORDINARY, assert_drawn_from, greedy
 from tests.calibrate.sequences import check_law
 
 WORDS = 64
@@ -344,9 +344,7 @@ def test_greedy_rows_are_decoded_as_they_are_alone() -> None:
     random = np.random.default_rng(11)
     prompts = [random.integers(2, 2000, size=size).tolist() for size in (1, 2, 9, 30, 62)]
     alone = CachedModel(target)
-    expected = [
-        plain(alone, prompt, 24, GREEDY, generator(CPU, 0)).finish().tokens for prompt in prompts
-    ]
+    expected = [plain(alone, greedy(prompt, 24)).finish().tokens for prompt in prompts]
     for gamma in (0, 1, 4):
         models = (RaggedModel(model, 5, 100) for model in (target, small))
         assert speculate(*models, prompts, gamma, 24, 0.0, random) == expected

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from calibrate.decode.beam import Beams, beam_search
+from calibrate.decode.beam import Ending, beam_search
 from calibrate.decode.engine import CachedModel, DecodingError
 from calibrate.decode.plain import plain
-from calibrate.measure.trace import generator
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from tests.calibrate.imitations import CPU, GREEDY, prompts, twin
+from specsim.schemes import BeamSearch
+from tests.calibrate.imitations import greedy, prompts, twin
 from tests.calibrate.sequences import model_at
 
 
@@ -26,7 +26,12 @@ def models(tiny_family: dict[str, Path]) -> dict[str, CachedModel]:
 
 
 def searched(
-    target: CachedModel, prompt: list[int], beams: Beams, wanted: int, end: int | None
+    target: CachedModel,
+    prompt: list[int],
+    width: int,
+    wanted: int,
+    end: int | None = None,
+    ending: Ending = Ending(),  # noqa: B008, it is frozen
 ) -> list[int]:
     """The text that transformers finds."""
     model = target.model
@@ -36,10 +41,10 @@ def searched(
     found = model.generate(
         ids,
         attention_mask=torch.ones_like(ids),
-        num_beams=beams.width,
+        num_beams=width,
         do_sample=False,
-        early_stopping=beams.early_stopping,
-        length_penalty=beams.length_penalty,
+        early_stopping=ending.early_stopping,
+        length_penalty=ending.length_penalty,
         max_new_tokens=wanted,
     )
     tokens: list[int] = found[0, len(prompt) :].tolist()
@@ -57,11 +62,11 @@ def test_the_text_is_that_of_plain_beam_search(
 ) -> None:
     target = models["target"]
     for number, prompt in enumerate(prompts(3, seed=width)):
-        text = searched(target, prompt, Beams(width, width, 0), 16, None)
+        text = searched(target, prompt, width, 16)
         assert len(text) == 16
         for extra, gamma in ((0, 0), (0, 2), (1, 3), (4, 1), (4, 5))[number % 2 :: 2]:
-            beams = Beams(width, width + extra, gamma)
-            result = beam_search(target, drafter(models, draft), prompt, beams, 16).finish()
+            beams = BeamSearch(gamma, width, width + extra)
+            result = beam_search(target, drafter(models, draft), greedy(prompt, 16), beams).finish()
             assert result.tokens == text
             assert result.calls == len(result.accepted)
             assert sum(result.accepted) + result.calls == 16
@@ -80,12 +85,13 @@ def test_texts_end_as_in_plain_beam_search(
     for prompt in prompts(6, seed=7):
         width, gamma = int(random.integers(1, 5)), int(random.integers(0, 5))
         # A token that greedy decoding meets, so that texts end.
-        text = plain(target, prompt, 8, GREEDY, generator(CPU, 0)).finish().tokens
+        text = plain(target, greedy(prompt, 8)).finish().tokens
         end = text[int(random.integers(1, 8))]
-        beams = Beams(width, width + 3, gamma, penalty, early_stopping)  # type: ignore[arg-type]
+        scheme = BeamSearch(gamma, width, width + 3)
+        ending = Ending(penalty, early_stopping)  # type: ignore[arg-type]
         draft = drafter(models, "target" if random.random() < 0.5 else "draft")
-        result = beam_search(target, draft, prompt, beams, 20, end).finish()
-        assert result.tokens == searched(target, prompt, beams, 20, end)
+        result = beam_search(target, draft, greedy(prompt, 20, end), scheme, ending).finish()
+        assert result.tokens == searched(target, prompt, width, 20, end, ending)
         lengths.add(len(result.tokens))
     assert min(lengths) < 20
 
@@ -96,12 +102,15 @@ def test_never_waits_for_longer_texts_where_false_gives_up(
     """With texts rewarded for length; a draft that is the target has every step accepted."""
     target, ways = models["target"], []
     for prompt in prompts(3, seed=7):
-        text = plain(target, prompt, 8, GREEDY, generator(CPU, 0)).finish().tokens
+        text = plain(target, greedy(prompt, 8)).finish().tokens
         for end, width in product(sorted(set(text[1:])), (2, 3)):
             found = []
             for early_stopping in (False, "never"):
-                beams = Beams(width, width, 3, 2.0, early_stopping)  # type: ignore[arg-type]
-                result = beam_search(target, twin(target), prompt, beams, 20, end).finish()
+                ending = Ending(2.0, early_stopping)  # type: ignore[arg-type]
+                scheme = BeamSearch(3, width, width)
+                result = beam_search(
+                    target, twin(target), greedy(prompt, 20, end), scheme, ending
+                ).finish()
                 assert result.accepted[:-1] == result.drafted[:-1]
                 found.append(result.tokens)
             if found[0] != found[1]:
@@ -109,16 +118,16 @@ def test_never_waits_for_longer_texts_where_false_gives_up(
     assert ways
     for prompt, end, width, found in ways[:4]:
         for early_stopping, text in zip((False, "never"), found, strict=True):
-            beams = Beams(width, width, 0, 2.0, early_stopping)  # type: ignore[arg-type]
-            assert text == searched(target, prompt, beams, 20, end)
+            ending = Ending(2.0, early_stopping)  # type: ignore[arg-type]
+            assert text == searched(target, prompt, width, 20, end, ending)
 
 
 def test_one_beam_is_greedy_decoding_and_agreement_fills_every_block(
     models: dict[str, CachedModel],
 ) -> None:
     target = models["target"]
-    text = plain(target, [5, 6], 25, GREEDY, generator(CPU, 0)).finish().tokens
-    result = beam_search(target, twin(target), [5, 6], Beams(1, 1, 4), 25).finish()
+    text = plain(target, greedy([5, 6], 25)).finish().tokens
+    result = beam_search(target, twin(target), greedy([5, 6], 25), BeamSearch(4, 1, 1)).finish()
     assert result.tokens == text
     assert result.accepted == [4] * 5
     assert result.target.widths == Counter({5: 5})
@@ -131,8 +140,8 @@ def test_the_target_scores_its_beams_and_all_candidates(
     models: dict[str, CachedModel], width: int, draft_width: int, gamma: int
 ) -> None:
     """w + u gamma positions in a run (Leviathan23 A.4); the first has one beam, the prompt."""
-    beams = Beams(width, draft_width, gamma)
-    result = beam_search(models["target"], models["draft"], [5, 6], beams, 30).finish()
+    beams = BeamSearch(gamma, width, draft_width)
+    result = beam_search(models["target"], models["draft"], greedy([5, 6], 30), beams).finish()
     full = [gamma == steps for steps in result.drafted]
     widths = Counter({1 + draft_width * gamma: 1})
     for steps in result.drafted[1:]:
@@ -141,7 +150,9 @@ def test_the_target_scores_its_beams_and_all_candidates(
     assert result.target.widths == widths
     # A run of the draft for every step, and at gamma 0 none.
     assert result.draft.count == sum(result.drafted)
-    alone = beam_search(models["target"], models["draft"], [5], Beams(width, width, 0), 10).finish()
+    alone = beam_search(
+        models["target"], models["draft"], greedy([5], 10), BeamSearch(0, width, width)
+    ).finish()
     assert alone.draft.count == 0
     assert alone.target.widths == Counter({1: 1, width: 9})
 
@@ -150,25 +161,25 @@ def test_a_target_that_drafts_for_itself_has_every_step_accepted(
     models: dict[str, CachedModel],
 ) -> None:
     target = models["target"]
-    result = beam_search(target, twin(target), [5, 6], Beams(3, 3, 4), 25).finish()
+    result = beam_search(target, twin(target), greedy([5, 6], 25), BeamSearch(4, 3, 3)).finish()
     assert result.accepted == result.drafted == [4] * 5
 
 
 def test_edges(models: dict[str, CachedModel]) -> None:
     target, draft = models["target"], models["draft"]
     for wanted in (0, 1, 2, 3, 127):
-        result = beam_search(target, draft, [7], Beams(2, 4, 6), wanted).finish()
+        result = beam_search(target, draft, greedy([7], wanted), BeamSearch(6, 2, 4)).finish()
         assert len(result.tokens) == wanted
         assert all(steps < max(wanted, 1) for steps in result.drafted)
         if wanted:
-            assert result.tokens == searched(target, [7], Beams(2, 4, 6), wanted, None)
+            assert result.tokens == searched(target, [7], 2, wanted)
     with pytest.raises(DecodingError, match="context"):
-        beam_search(target, draft, [7], Beams(2, 4, 6), 128)
-    with pytest.raises(InvalidArgumentError, match="draft_width"):
-        Beams(3, 2, 1)
+        beam_search(target, draft, greedy([7], 128), BeamSearch(6, 2, 4))
+    with pytest.raises(InvalidArgumentError, match="draft_beam"):
+        BeamSearch(1, 3, 2)
     with pytest.raises(InvalidArgumentError, match="early_stopping"):
-        Beams(1, 1, 1, early_stopping="soon")  # type: ignore[arg-type]
+        Ending(early_stopping="soon")  # type: ignore[arg-type]
     flash = copy.deepcopy(draft.model)
     flash.config._attn_implementation = "flash_attention_2"
     with pytest.raises(UnsupportedError, match="attention"):
-        beam_search(target, CachedModel(flash), [7], Beams(1, 1, 1), 4).finish()
+        beam_search(target, CachedModel(flash), greedy([7], 4), BeamSearch(1, 1, 1)).finish()

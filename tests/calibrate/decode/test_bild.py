@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 import torch
 
-from calibrate.decode.bild import Policy, bild, fallbacks
+from calibrate.decode.bild import bild, fallbacks, unsure
 from calibrate.decode.drafters import first_layers
-from calibrate.decode.engine import CachedModel, Decoded
+from calibrate.decode.engine import CachedModel, Decoded, DecodeRequest
 from calibrate.decode.plain import plain
 from calibrate.measure.trace import generator
 from calibrate.models.sampling import Sampling
 from specsim.checks import InvalidArgumentError
 from specsim.laws import TARGET
-from specsim.rules.executions import Choose, Model, Tokens, law
 from specsim.schemes import BigLittle, DraftedAccepted, FallbackRollback
 from tests.calibrate.imitations import (
     CPU,
-    GREEDY,
     ORDINARY,
     TextModel,
     assert_drawn_from,
+    big_little,
     coins,
     drawn_from,
+    greedy,
     lawless,
     peak,
     prompts,
@@ -35,6 +35,7 @@ from tests.calibrate.imitations import (
     twin,
     uncached,
 )
+from tests.support.executions import Choose, Model, Tokens, law
 
 NUCLEUS = Sampling(1.0, top_p=0.8)
 
@@ -52,7 +53,7 @@ def algorithm(
     large: Model,
     small: Model,
     prompt: Tokens,
-    policy: Policy,
+    policy: BigLittle,
     length: int,
     choose: Choose,
     end: int | None = None,
@@ -70,7 +71,7 @@ def algorithm(
         written: Tokens = ()
         while len(written) < policy.window and len(out.tokens) + len(written) < length - 1:
             out.small_runs += 1
-            if small(y + written).max() < policy.fallback:
+            if small(y + written).max() < policy.fallback_threshold:
                 break
             written += (choose(small_draws(y + written)),)
             if written[-1] == end:
@@ -79,7 +80,7 @@ def algorithm(
         stands = len(written)
         for m, token in enumerate(written):
             row = large(y + written[:m])
-            if -math.log(row[token]) > policy.rollback and row.argmax() != token:
+            if -math.log(row[token]) > policy.rollback_threshold and row.argmax() != token:
                 stands = m
                 break
         if policy.rescore and stands < len(written):
@@ -102,29 +103,29 @@ def assert_same(result: Decoded, expected: Outcome) -> None:
 
 
 POLICIES = [
-    Policy(0.3, 2.0),
-    Policy(0.1, 0.0),
-    Policy(0.5, 3.0, window=3),
-    Policy(0.3, 2.0, rescore=True),
-    Policy(0.2, math.inf),
-    Policy(0.0, 1.0, window=4),
-    Policy(0.0, math.inf),
-    Policy(1.0, 1.0),
-    Policy(0.3, 2.0, window=0),
+    big_little(0.3, 2.0),
+    big_little(0.1, 0.0),
+    big_little(0.5, 3.0, window=3),
+    big_little(0.3, 2.0, rescore=True),
+    big_little(0.2, math.inf),
+    big_little(0.0, 1.0, window=4),
+    big_little(0.0, math.inf),
+    big_little(1.0, 1.0),
+    big_little(0.3, 2.0, window=0),
 ]
 
 
 @pytest.mark.parametrize("draft", ["draft", "stranger", "target"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_greedy_is_the_algorithm(
-    models: dict[str, CachedModel], rows: dict[str, Model], draft: str, policy: Policy
+    models: dict[str, CachedModel], rows: dict[str, Model], draft: str, policy: BigLittle
 ) -> None:
     large = models["target"]
     small = twin(large) if draft == "target" else models[draft]
     for number, prompt in enumerate(prompts(2)):
         # Every other request ends at a token that the small model is likely to write.
         end = None if number % 2 else top(rows[draft]((*prompt, 5)))
-        result = bild(large, small, prompt, policy, 20, GREEDY, generator(CPU, 0), end).finish()
+        result = bild(large, small, greedy(prompt, 20, end), policy).finish()
         expected = algorithm(rows["target"], rows[draft], tuple(prompt), policy, 20, top, end)
         assert_same(result, expected)
         blocks = zip(expected.accepted, expected.drafted, strict=True)
@@ -136,14 +137,10 @@ def test_without_rollback_everything_stands_and_without_fallback_the_window_fill
     models: dict[str, CachedModel],
 ) -> None:
     large, small = models["target"], models["stranger"]
-    no_rollback = bild(
-        large, small, [5, 6], Policy(0.2, math.inf), 40, GREEDY, generator(CPU, 0)
-    ).finish()
+    no_rollback = bild(large, small, greedy([5, 6], 40), big_little(0.2, math.inf)).finish()
     assert no_rollback.rejections == 0
     assert no_rollback.accepted == no_rollback.drafted
-    no_fallback = bild(
-        large, small, [5, 6], Policy(0.0, 1.0, window=4), 40, GREEDY, generator(CPU, 0)
-    ).finish()
+    no_fallback = bild(large, small, greedy([5, 6], 40), big_little(0.0, 1.0, window=4)).finish()
     assert fallbacks(no_fallback) == 0
     assert no_fallback.rejections > 0
     room = 40 - np.cumsum([0, *(m + 1 for m in no_fallback.accepted)])[:-1]
@@ -155,27 +152,28 @@ def test_rollback_threshold_zero_is_greedy_decoding_of_the_large_model(
 ) -> None:
     """Every distance is over it, so only the large model's top tokens stand."""
     for prompt in prompts(3, seed=4):
-        text = plain(models["target"], prompt, 30, GREEDY, generator(CPU, 0)).finish().tokens
+        text = plain(models["target"], greedy(prompt, 30)).finish().tokens
         for name in ("draft", "stranger"):
             result = bild(
-                models["target"], models[name], prompt, Policy(0.2, 0.0), 30, GREEDY,
-                generator(CPU, 0),
-            ).finish()  # fmt: skip
+                models["target"], models[name], greedy(prompt, 30), big_little(0.2, 0.0)
+            ).finish()
             assert result.tokens == text
 
 
-@pytest.mark.parametrize("policy", [*POLICIES[:4], Policy(0.2, 0.0), Policy(0.2, 2.0, window=0)])
+@pytest.mark.parametrize(
+    "policy", [*POLICIES[:4], big_little(0.2, 0.0), big_little(0.2, 2.0, window=0)]
+)
 def test_the_small_model_may_be_the_first_layers_of_the_large_one(
-    models: dict[str, CachedModel], rows: dict[str, Model], policy: Policy
+    models: dict[str, CachedModel], rows: dict[str, Model], policy: BigLittle
 ) -> None:
     large = models["target"]
     small = CachedModel(first_layers(large.model, 1), name="early exit")
     written = uncached(small)
     for prompt in prompts(2, seed=3):
-        result = bild(large, small, prompt, policy, 20, GREEDY, generator(CPU, 0)).finish()
+        result = bild(large, small, greedy(prompt, 20), policy).finish()
         assert_same(result, algorithm(rows["target"], written, tuple(prompt), policy, 20, top))
-        if not (policy.rollback and policy.window):
-            text = plain(large, prompt, 20, GREEDY, generator(CPU, 0)).finish().tokens
+        if not (policy.rollback_threshold and policy.window):
+            text = plain(large, greedy(prompt, 20)).finish().tokens
             assert result.tokens == text
 
 
@@ -190,7 +188,7 @@ def test_a_confident_end_of_text_is_verified() -> None:
         return peak(8, end if len(text) == 7 else 3, 0.9)
 
     models = [CachedModel(TextModel(row, 8)) for row in (large, small)]
-    result = bild(*models, [1, 2], Policy(0.5, 1.0), 20, GREEDY, generator(CPU, 0), end).finish()
+    result = bild(*models, greedy([1, 2], 20, end), big_little(0.5, 1.0)).finish()
     # By hand: 3 3 0 is drafted and its 0 replaced by 3; then 3 ten times, the third of which the
     # large model replaces by its own 0.
     assert result.tokens == [3, 3, 3, 3, 3, 0]
@@ -204,12 +202,12 @@ def test_a_confident_end_of_text_is_verified() -> None:
 @pytest.mark.parametrize(
     ("policy", "sampling"),
     [
-        (Policy(0.4, 1.2), ORDINARY),
-        (Policy(0.4, 1.0, window=2, rescore=True), ORDINARY),
-        (Policy(0.4, 1.2), NUCLEUS),
+        (big_little(0.4, 1.2), ORDINARY),
+        (big_little(0.4, 1.0, window=2, rescore=True), ORDINARY),
+        (big_little(0.4, 1.2), NUCLEUS),
     ],
 )
-def test_sampled_sequences_follow_the_algorithm(policy: Policy, sampling: Sampling) -> None:
+def test_sampled_sequences_follow_the_algorithm(policy: BigLittle, sampling: Sampling) -> None:
     large, small = rows = lawless(4, seed=5), lawless(4, seed=25)
     drawn = drawn_from(large, sampling), drawn_from(small, sampling)
 
@@ -222,7 +220,7 @@ def test_sampled_sequences_follow_the_algorithm(policy: Policy, sampling: Sampli
     models = [CachedModel(TextModel(row, 4)) for row in rows]
     random, seen = generator(CPU, 1), []
     for _ in range(1000):
-        result = bild(*models, [1], policy, 3, sampling, random).finish()
+        result = bild(*models, DecodeRequest([1], 3, sampling, random), policy).finish()
         counts = (*result.accepted, *result.drafted, result.draft.count)
         seen.append((tuple(result.tokens), counts))
     # False-alarm chance 1e-4 for each of 3 settings.  Seeded.
@@ -254,16 +252,14 @@ def test_blocks_of_independent_models_follow_the_law(
     fallback: float, rollback: float, window: int
 ) -> None:
     large, small = independent(fallback, rollback)
-    policy, length = Policy(0.5, 1.0, window), 160
+    policy, length = big_little(0.5, 1.0, window=window), 160
     seen: list[tuple[int, int]] = []
     for number in range(20):
-        request = bild(
-            large, small, [number, 1], policy, length, GREEDY, generator(CPU, 0)
-        ).finish()
+        request = bild(large, small, greedy([number, 1], length), policy).finish()
         # So many blocks there are in any case, each with room for a whole window.
         blocks = list(zip(request.accepted, request.drafted, strict=True))
         seen += [(m + 1, j + 1) for m, j in blocks[: length // (window + 1)]]
-    block = BigLittle(window).law(FallbackRollback(fallback, rollback))
+    block = policy.law(FallbackRollback(fallback, rollback))
     exact: Counter[tuple[int, int]] = Counter()
     for outcome, (mass, tokens) in enumerate(zip(block.probability, block.tokens, strict=True)):
         for run, count in block.runs.items():
@@ -282,19 +278,17 @@ def test_runs_are_those_of_the_joint_law(models: dict[str, CachedModel], rescore
     table = [[0.0] * (drafted + 1) for drafted in range(window + 1)]
     small_runs, widths, calls = 0, Counter[int](), 0
     for prompt in prompts(4, seed=2):
-        policy = Policy(0.25, 1.5, window, rescore)
-        decoding = bild(
-            models["target"], models["draft"], prompt, policy, 40, GREEDY, generator(CPU, 0)
-        )
+        policy = big_little(0.25, 1.5, window=window, rescore=rescore)
+        decoding = bild(models["target"], models["draft"], greedy(prompt, 40), policy)
         decoding.advance(30)  # not so far that a block lacks room for a window
-        result = decoding.request.result(0.0)
+        result = decoding.state.result(0.0)
         for m, j in zip(result.accepted, result.drafted, strict=True):
             table[j][m] += 1
         small_runs += result.draft.count
         widths += result.target.widths
         calls += len(result.accepted)
-    block = BigLittle(window, rescore=rescore).law(DraftedAccepted(tuple(map(tuple, table))))
-    assert block.calls("small") * calls == pytest.approx(small_runs)
+    block = policy.law(DraftedAccepted(tuple(map(tuple, table))))
+    assert block.calls(policy.draft) * calls == pytest.approx(small_runs)
     expected = block.expected_runs()
     for width, count in widths.items():
         found = sum(
@@ -305,15 +299,15 @@ def test_runs_are_those_of_the_joint_law(models: dict[str, CachedModel], rescore
 
 def test_thresholds_are_checked() -> None:
     with pytest.raises(InvalidArgumentError, match="fallback"):
-        Policy(1.5, 1.0)
+        big_little(1.5, 1.0)
     with pytest.raises(InvalidArgumentError, match="rollback"):
-        Policy(0.5, -1.0)
+        big_little(0.5, -1.0)
     with pytest.raises(InvalidArgumentError, match="window"):
-        Policy(0.5, 1.0, window=-1)
+        big_little(0.5, 1.0, window=-1)
 
 
 def test_the_fallback_is_strict() -> None:
     """A confidence equal to the threshold keeps the small model (errata)."""
-    policy = Policy(0.5, 1.0)
-    assert not policy.unsure(torch.tensor([[0.0, 0.0]]))
-    assert policy.unsure(torch.tensor([[0.0, 0.0, 0.0]]))
+    policy = big_little(0.5, 1.0)
+    assert not unsure(policy, torch.tensor([[0.0, 0.0]]))
+    assert unsure(policy, torch.tensor([[0.0, 0.0, 0.0]]))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from calibrate.decode.engine import CachedModel, DecodingError
+from calibrate.decode.engine import CachedModel, DecodeRequest, DecodingError
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.measure.trace import generator, record
@@ -17,7 +17,7 @@ from calibrate.models.sampling import Sampling
 from specsim.checks import InvalidArgumentError
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.traces import Trace
-from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, prompts, twin
+from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, greedy, prompts, twin
 from tests.calibrate.sequences import check_law
 
 
@@ -30,13 +30,13 @@ def test_greedy_text_is_plain_text_and_calls_are_the_replayed_ones(
     drafter = twin(target) if draft == "target" else models[draft]
     for number, prompt in enumerate(prompts(6)):
         frame = record(
-            target, drafter, number, prompt, 30, GREEDY, generator(CPU, number), end_of_text=None
+            target, drafter, number, DecodeRequest(prompt, 30, GREEDY, generator(CPU, number))
         )
         # At temperature 0 both distributions are one-hot: the columns agree with argmax_equal.
         acceptance = np.exp(np.minimum(frame["logp_draft"] - frame["logp_target"], 0)).to_numpy()
         assert acceptance.tolist() == frame["argmax_equal"].tolist()
         result = speculative(
-            target, drafter, prompt, gamma, 30, GREEDY, generator(CPU, number)
+            target, drafter, DecodeRequest(prompt, 30, GREEDY, generator(CPU, number)), gamma
         ).finish()
         assert result.tokens == frame["token"].tolist()
         replayed = replay(Trace(acceptance, np.array([0, 30])), [gamma])[0]
@@ -50,7 +50,7 @@ def test_greedy_text_is_plain_text_and_calls_are_the_replayed_ones(
 def test_a_bonus_token_is_read_with_the_next_draft(models: dict[str, CachedModel]) -> None:
     """Everything is accepted, so each block but the first begins with a draft run of two."""
     target = models["target"]
-    result = speculative(target, twin(target), [5, 6], 4, 25, GREEDY, generator(CPU, 0)).finish()
+    result = speculative(target, twin(target), greedy([5, 6], 25), 4).finish()
     assert result.accepted == [4] * 5
     assert result.draft.widths == Counter({1: 16, 2: 4})
 
@@ -58,13 +58,13 @@ def test_a_bonus_token_is_read_with_the_next_draft(models: dict[str, CachedModel
 def test_what_cannot_be_decoded_is_refused(models: dict[str, CachedModel]) -> None:
     target, random = models["target"], generator(CPU, 0)
     with pytest.raises(DecodingError, match="cache of its own"):
-        speculative(target, target, [4], 8, 8, GREEDY, random)
+        speculative(target, target, DecodeRequest([4], 8, GREEDY, random), 8)
     with pytest.raises(DecodingError, match="prompt is empty"):
-        plain(target, [], 4, GREEDY, random)
-    with pytest.raises(DecodingError, match="max_new_tokens must be >= 0, got -1"):
-        plain(target, [4], -1, GREEDY, random)
+        plain(target, DecodeRequest([], 4, GREEDY, random))
+    with pytest.raises(DecodingError, match="limit must be >= 0, got -1"):
+        plain(target, DecodeRequest([4], -1, GREEDY, random))
     with pytest.raises(InvalidArgumentError, match="gamma"):
-        speculative(target, models["draft"], [4], -1, 8, GREEDY, random)
+        speculative(target, models["draft"], DecodeRequest([4], 8, GREEDY, random), -1)
 
 
 def test_a_sliding_window_is_cut_back_like_any_cache() -> None:
@@ -86,11 +86,11 @@ def test_a_sliding_window_is_cut_back_like_any_cache() -> None:
     target, stranger = CachedModel(model), CachedModel(copy.deepcopy(model))
     for parameter in stranger.model.parameters():
         parameter.data += 0.1 * torch.randn_like(parameter)
-    text = plain(target, [5, 6, 7], 40, GREEDY, generator(CPU, 0)).finish().tokens
+    text = plain(target, greedy([5, 6, 7], 40)).finish().tokens
     whole = model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=40, do_sample=False)
     assert text == whole[0, 3:].tolist()
     for gamma in (1, 3, 6):
-        decoded = speculative(target, stranger, [5, 6, 7], gamma, 40, GREEDY, generator(CPU, 0))
+        decoded = speculative(target, stranger, greedy([5, 6, 7], 40), gamma)
         result = decoded.finish()
         assert result.tokens == text
         # Some drafts were kept and some were not, or nothing was cut back.
@@ -117,7 +117,11 @@ def test_sampled_sequences_follow_the_target(
     check_law(
         target,
         [1],
-        lambda: speculative(target, draft, [1], gamma, 3, sampling, random).finish().tokens,
+        lambda: (
+            speculative(target, draft, DecodeRequest([1], 3, sampling, random), gamma)
+            .finish()
+            .tokens
+        ),
         sampling,
     )
 
@@ -128,11 +132,13 @@ def test_counted_calls_agree_with_the_replay_when_sampling(
     target, draft, gamma = models["target"], models["draft"], 3
     gaps = []
     for number, prompt in enumerate(prompts(60, seed=5)):
-        frame = record(target, draft, number, prompt, 40, ORDINARY, generator(CPU, 1, number), None)
+        frame = record(
+            target, draft, number, DecodeRequest(prompt, 40, ORDINARY, generator(CPU, 1, number))
+        )
         acceptance = np.exp(np.minimum(frame["logp_draft"] - frame["logp_target"], 0)).to_numpy()
         expected = replay(Trace(acceptance, np.array([0, 40])), [gamma])[0].total_calls
         counted = speculative(
-            target, draft, prompt, gamma, 40, ORDINARY, generator(CPU, 2, number)
+            target, draft, DecodeRequest(prompt, 40, ORDINARY, generator(CPU, 2, number)), gamma
         ).finish()
         gaps.append(counted.calls - expected)
     z = np.mean(gaps) / (np.std(gaps, ddof=1) / np.sqrt(len(gaps)))

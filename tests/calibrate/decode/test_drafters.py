@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from calibrate.decode.drafters import (
     Bigram,
     Drafter,
-    Drawing,
     MaxGram,
     Neural,
     PairCounts,
@@ -25,7 +24,8 @@ from calibrate.decode.drafters import (
     read_pair_counts,
 )
 from calibrate.decode.drafters.copying import continuation
-from calibrate.decode.engine import CachedModel
+from calibrate.decode.drawing import Drawing
+from calibrate.decode.engine import CachedModel, DecodeRequest
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.decode.text import Text
@@ -36,7 +36,7 @@ from calibrate.models.sampling import Sampling
 from calibrate.train.family import bigram_counts
 from specsim import rules
 from specsim.checks import InvalidArgumentError
-from tests.calibrate.imitations import CPU, GREEDY, ORDINARY
+from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, greedy
 from tests.calibrate.sequences import check_law
 
 DRAFTERS = ("neural", "bigram", "unigram", "copy", "max-gram", "early exit", "uniform")
@@ -67,8 +67,8 @@ def test_without_gamma_a_draft_has_all_the_room(models: dict[str, CachedModel], 
     target, random = models["target"], generator(CPU, 0)
     drafter = make(name, target, models["draft"])
     prompt = [5, 9, 7, 5, 9, 7, 5, 9]
-    result = speculative(target, drafter, prompt, None, 30, GREEDY, random).finish()
-    assert result.tokens == plain(target, prompt, 30, GREEDY, random).finish().tokens
+    result = speculative(target, drafter, DecodeRequest(prompt, 30, GREEDY, random)).finish()
+    assert result.tokens == plain(target, DecodeRequest(prompt, 30, GREEDY, random)).finish().tokens
     # All fill it but the one that copies: three tokens follow the match of the last three.
     assert result.drafted[0] == (3 if name == "copy" else 29)
 
@@ -78,9 +78,7 @@ def test_the_whole_target_as_early_exit_always_agrees(models: dict[str, CachedMo
     model = first_layers(target.model, 2)
     assert model.lm_head.weight.data_ptr() == target.model.lm_head.weight.data_ptr()
     assert all(not parameter.is_meta for parameter in model.parameters())
-    result = speculative(
-        target, CachedModel(model), [5, 6], 4, 25, GREEDY, generator(CPU, 0)
-    ).finish()
+    result = speculative(target, CachedModel(model), greedy([5, 6], 25), 4).finish()
     assert result.accepted == [4] * 5
     with pytest.raises(InvalidArgumentError, match="layers"):
         first_layers(target.model, 3)
@@ -156,7 +154,7 @@ def test_counts_of_the_embedded_family_and_of_strangers(
     counts = read_pair_counts(FAMILY / "bigram.safetensors")
     assert counts.vocabulary == 2048
     with pytest.raises(InvalidArgumentError, match="at most 64 tokens"):
-        speculative(models["target"], Bigram(counts), [3], 2, 8, GREEDY, generator(CPU, 0))
+        speculative(models["target"], Bigram(counts), greedy([3], 8), 2)
     with pytest.raises(InvalidArgumentError, match="cannot be read"):
         read_pair_counts(tmp_path / "nothing.safetensors")
     for wrong in (
@@ -193,7 +191,12 @@ def test_every_position_follows_the_emitted_law(
     seen: list[Block] = []
     for start in range(80):
         speculative(
-            target, drafter, [start % 4], 3, 12, sampling, random, rule=rule, observe=seen.append
+            target,
+            drafter,
+            DecodeRequest([start % 4], 12, sampling, random),
+            3,
+            rule=rule,
+            observe=seen.append,
         ).finish()
     # How often each word came, and a word that the draft likes better than the target does.
     surprise, spread = np.zeros(5), np.zeros(5)
@@ -232,7 +235,11 @@ def test_sampled_sequences_follow_the_target(
     check_law(
         target,
         [1, 2, 1],
-        lambda: speculative(target, drafter, [1, 2, 1], 2, 3, ORDINARY, random).finish().tokens,
+        lambda: (
+            speculative(target, drafter, DecodeRequest([1, 2, 1], 3, ORDINARY, random), 2)
+            .finish()
+            .tokens
+        ),
         ORDINARY,
         draws=800,
     )
@@ -245,7 +252,7 @@ def test_lenience_at_temperature_0(models: dict[str, CachedModel]) -> None:
     for lenience in (0.0, 0.05, 0.3, 1.0):
         rule, seen = lenient(lenience, GREEDY), list[Block]()
         result = speculative(
-            target, draft, [5, 6], 4, 40, GREEDY, generator(CPU, 0), rule=rule, observe=seen.append
+            target, draft, greedy([5, 6], 40), 4, rule=rule, observe=seen.append
         ).finish()
         texts.append(result.tokens)
         for block in seen:
@@ -265,7 +272,7 @@ def test_lenience_at_temperature_0(models: dict[str, CachedModel]) -> None:
                 stands = unscaled[block.accepted, following] >= lenience * unscaled.amax(1)[-1]
                 assert int(block.token) == (following if stands else best)
     free, strict = texts[0], texts[-1]
-    assert strict == plain(target, [5, 6], 40, GREEDY, generator(CPU, 0)).finish().tokens
+    assert strict == plain(target, greedy([5, 6], 40)).finish().tokens
     assert free != strict
 
 
@@ -274,7 +281,10 @@ def test_a_bonus_that_depends_on_the_draft_costs_one_more_run(
 ) -> None:
     """Everything is accepted at lenience 0, so every block asks for it."""
     result = speculative(
-        *(models["target"], models["draft"], [5], 3, 16, ORDINARY, generator(CPU, 0)),
+        models["target"],
+        models["draft"],
+        DecodeRequest([5], 16, ORDINARY, generator(CPU, 0)),
+        3,
         rule=rules.Lenient(0.0),
     ).finish()
     assert result.accepted == result.drafted == [3, 3, 3, 3]

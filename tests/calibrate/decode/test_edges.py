@@ -13,10 +13,10 @@ from calibrate.decode.drafters import PairCounts
 from calibrate.decode.engine import CachedModel, DecodingError
 from calibrate.models.sampling import Sampling
 from calibrate.train.family import bigram_counts
-from specsim.rules.executions import Tokens
 from tests.calibrate.decode.test_drafters import pair_counts
 from tests.calibrate.decoders import DECODERS, Cast, Decoder, Job, start_beams
 from tests.calibrate.imitations import GREEDY, ORDINARY, TextModel, peak
+from tests.support.executions import Tokens
 
 CONTEXT = 128  # of the tiny family
 
@@ -104,7 +104,7 @@ def test_side_by_side_is_the_same_as_alone(cast: Cast, decoder: Decoder) -> None
         for goal in range(3, 33, 3):
             for job, decoding in zip(jobs, started, strict=True):
                 assert decoding.advance(min(goal, job.wanted)) == (
-                    len(decoding.request.tokens) < job.wanted
+                    len(decoding.state.tokens) < job.wanted
                 )
         for job, decoding in zip(jobs, started, strict=True):
             together, alone = decoding.finish(), decoder.decode(cast, job)

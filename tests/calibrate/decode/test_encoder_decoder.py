@@ -23,27 +23,44 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from calibrate.decode.beam import Beams, beam_search
-from calibrate.decode.bild import Policy, bild
-from calibrate.decode.drafters import Drafter, Neural, PromptLookup, Vertical, full_cascade
+from calibrate.decode.beam import beam_search
+from calibrate.decode.bild import bild
+from calibrate.decode.build import build_drafter
+from calibrate.decode.drafters import (
+    Drafter,
+    MaskFiller,
+    Neural,
+    PromptLookup,
+    Vertical,
+)
 from calibrate.decode.encoder_decoder import EncoderDecoder
-from calibrate.decode.engine import CachedModel, DecodingError, Runs
+from calibrate.decode.engine import CachedModel, DecodeRequest, DecodingError, Runs
 from calibrate.decode.plain import plain
 from calibrate.decode.sequence_cascade import sequence_cascade
-from calibrate.decode.specdec import MaskDrafter, specdec
+from calibrate.decode.specdec import specdec
 from calibrate.decode.speculative import speculative
 from calibrate.decode.token_cascade import token_cascade
 from calibrate.measure.trace import generator, record
+from calibrate.models.pool import ModelSet
 from calibrate.models.sampling import Sampling
 from specsim.checks import UnsupportedError
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.rules import Chow, GreedyMatch
-from specsim.rules.executions import mean_log_probability
-from specsim.rules.executions import sequence_cascade as execute_sequence_cascade
-from specsim.rules.executions import token_cascade as execute_token_cascade
+from specsim.rules.confidence import mean_log_probability
+from specsim.schemes import BeamSearch, FullCascade, TokenCascade
 from specsim.traces import Trace
-from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, top, uncached
+from tests.calibrate.imitations import (
+    CPU,
+    GREEDY,
+    ORDINARY,
+    big_little,
+    greedy,
+    top,
+    uncached,
+)
 from tests.calibrate.sequences import check_law, sequence_law
+from tests.support.executions import sequence_cascade as execute_sequence_cascade
+from tests.support.executions import token_cascade as execute_token_cascade
 
 SOURCES = [[7], [5, 6, 9], [9] * 12, [*range(10, 40)]]
 
@@ -160,7 +177,7 @@ def generated(
 
 
 def greedy_text(model: EncoderDecoder, wanted: int, end: int | None = None) -> list[int]:
-    return plain(model, model.start, wanted, GREEDY, generator(CPU, 0), end).finish().tokens
+    return plain(model, greedy(model.start, wanted, end)).finish().tokens
 
 
 def tokens_read(runs: Runs) -> int:
@@ -207,11 +224,9 @@ def test_greedy_text_is_plain_text_and_calls_are_the_replayed_ones(
     for number, source in enumerate(SOURCES):
         encode(source, models)
         frame = record(
-            target, drafter, number, target.start, 30, GREEDY, generator(CPU, 0), end_of_text=None
+            target, drafter, number, DecodeRequest(target.start, 30, GREEDY, generator(CPU, 0))
         )
-        result = speculative(
-            target, drafter, target.start, gamma, 30, GREEDY, generator(CPU, 0)
-        ).finish()
+        result = speculative(target, drafter, greedy(target.start, 30), gamma).finish()
         assert result.tokens == frame["token"].tolist() == generated(target, source, 30, None)
         agreed = frame["argmax_equal"].to_numpy(float)
         replayed = replay(Trace(agreed, np.array([0, 30])), [gamma])[0]
@@ -219,9 +234,7 @@ def test_greedy_text_is_plain_text_and_calls_are_the_replayed_ones(
         assert tokens_read(result.target) == result.calls + sum(result.drafted)
         assert result.draft.count == sum(result.drafted)
         end = result.tokens[12]
-        ended = speculative(
-            target, drafter, target.start, gamma, 30, GREEDY, generator(CPU, 0), end
-        ).finish()
+        ended = speculative(target, drafter, greedy(target.start, 30, end), gamma).finish()
         assert ended.tokens == result.tokens[: result.tokens.index(end) + 1]
         kept, offered = kept + sum(result.accepted), offered + sum(result.drafted)
     # Or nothing would have been cut back.
@@ -233,7 +246,7 @@ def test_transformers_assisted_text_is_the_same(models: dict[str, EncoderDecoder
     source = SOURCES[-1]
     encode(source, models)
     assisted = generated(target, source, 25, None, assistant_model=draft.model)
-    result = speculative(target, draft, target.start, 4, 25, GREEDY, generator(CPU, 0)).finish()
+    result = speculative(target, draft, greedy(target.start, 25), 4).finish()
     assert result.tokens == assisted
 
 
@@ -244,7 +257,7 @@ def test_a_draft_that_always_agrees_gives_gamma_plus_one(
     encode(SOURCES[1], models)
     for sampling in (GREEDY, ORDINARY):
         result = speculative(
-            target, twin, target.start, 4, 25, sampling, generator(CPU, 0)
+            target, twin, DecodeRequest(target.start, 25, sampling, generator(CPU, 0)), 4
         ).finish()
         assert result.accepted == [4] * 5
         assert result.target.widths == Counter({5: 5})
@@ -254,9 +267,12 @@ def test_a_draft_that_always_agrees_gives_gamma_plus_one(
 def drafters(models: dict[str, EncoderDecoder]) -> list[Drafter]:
     draft, stranger = models["draft"], models["stranger"]
     return [
-        Vertical(draft, Neural(stranger), steps=2, gamma=2),
-        Vertical(draft, PromptLookup(), steps=2, gamma=2),
-        full_cascade([draft, stranger], PromptLookup(), [[3, 2, 2], [2, 1], [1]]),
+        Vertical(draft, Neural(stranger), 2, steps=2),
+        Vertical(draft, PromptLookup(), 2, steps=2),
+        build_drafter(
+            FullCascade(("draft", "stranger", "copy"), ((3, 2, 2), (2, 1), (1,))).drafter,
+            ModelSet(models["target"], {"draft": draft, "stranger": stranger}),
+        ),
         PromptLookup(),
     ]
 
@@ -268,9 +284,7 @@ def test_cascades_of_drafters_write_the_target_s_text(
     target, drafter = models["target"], drafters(models)[number]
     for source in SOURCES:
         encode(source, models)
-        result = speculative(
-            target, drafter, target.start, 5, 30, GREEDY, generator(CPU, 0)
-        ).finish()
+        result = speculative(target, drafter, greedy(target.start, 30), 5).finish()
         assert result.tokens == greedy_text(target, 30)
         assert result.calls == len(result.accepted)
 
@@ -285,13 +299,7 @@ def test_bild_with_rollback_zero_writes_the_target_s_text(
         for name in ("draft", "stranger"):
             strict, lax = (
                 bild(
-                    target,
-                    models[name],
-                    target.start,
-                    Policy(0.2, rollback),
-                    30,
-                    GREEDY,
-                    generator(CPU, 0),
+                    target, models[name], greedy(target.start, 30), big_little(0.2, rollback)
                 ).finish()
                 for rollback in (0.0, 6.0)
             )
@@ -310,20 +318,13 @@ def test_specdec_writes_the_target_s_text(models: dict[str, EncoderDecoder]) -> 
         encode(source, models)
         text = greedy_text(target, 30)
         for drafter in (
-            MaskDrafter(models["stranger"], mask=3),
-            MaskDrafter(models["twin"], mask=3),
+            MaskFiller(models["stranger"], mask=3),
+            MaskFiller(models["twin"], mask=3),
             Neural(models["draft"]),
         ):
             for bonus in (True, False):
                 result = specdec(
-                    target,
-                    drafter,
-                    target.start,
-                    4,
-                    30,
-                    GreedyMatch(),
-                    generator(CPU, 0),
-                    bonus=bonus,
+                    target, drafter, greedy(target.start, 30), 4, GreedyMatch(), bonus=bonus
                 ).finish()
                 assert result.tokens == text
                 assert result.calls == len(result.accepted)
@@ -339,7 +340,7 @@ def test_token_cascade_is_the_execution(
         p, q = (uncached(alone(model, source)) for model in (large, small))
         rule = Chow(threshold, decide_on="unscaled")
         result = token_cascade(
-            large, small, large.start, rule, 20, GREEDY, generator(CPU, 0)
+            large, small, greedy(large.start, 20), TokenCascade(rule=rule)
         ).finish()
         expected = execute_token_cascade(
             Chow(threshold), p, q, tuple(large.start), 20, top, window=10
@@ -359,7 +360,7 @@ def test_sequence_cascade_is_the_execution(models: dict[str, EncoderDecoder]) ->
         for threshold in (-np.inf, np.inf):
             confidence = mean_log_probability
             result = sequence_cascade(
-                large, small, large.start, confidence, threshold, 12, GREEDY, generator(CPU, 0)
+                large, small, greedy(large.start, 12), confidence, threshold
             ).finish()
             expected = execute_sequence_cascade(
                 confidence, threshold, p, q, tuple(large.start), 12, top
@@ -382,8 +383,12 @@ def test_sampled_sequences_follow_the_target(
 
     def decode() -> list[int]:
         if gamma is None:
-            return plain(target, target.start, 3, ORDINARY, random).finish().tokens
-        return speculative(target, draft, target.start, gamma, 3, ORDINARY, random).finish().tokens
+            return plain(target, DecodeRequest(target.start, 3, ORDINARY, random)).finish().tokens
+        return (
+            speculative(target, draft, DecodeRequest(target.start, 3, ORDINARY, random), gamma)
+            .finish()
+            .tokens
+        )
 
     # False-alarm chance 1e-4 for each of 3 settings in 2 families.  Seeded.  At 800 draws a swap
     # of p and q in the acceptance test, or recovering from p, fails all that speculate (tried).
@@ -395,13 +400,17 @@ def test_filtered_sequences_of_a_cascade_follow_the_target(
 ) -> None:
     target, draft = four_words
     sampling = Sampling(1.3, top_p=0.9)
-    drafter = Vertical(draft, PromptLookup(), steps=2, gamma=2)
+    drafter = Vertical(draft, PromptLookup(), 2, steps=2)
     random = generator(CPU, 5)
     # False-alarm chance 1e-4 for each of 2 families.  Seeded.
     check_law(
         alone(target, [3, 2, 3]),
         target.start,
-        lambda: speculative(target, drafter, target.start, 4, 3, sampling, random).finish().tokens,
+        lambda: (
+            speculative(target, drafter, DecodeRequest(target.start, 3, sampling, random), 4)
+            .finish()
+            .tokens
+        ),
         sampling,
         draws=800,
     )
@@ -440,7 +449,7 @@ def test_the_source_is_read_once(models: dict[str, EncoderDecoder]) -> None:
     assert [keys.shape[2] for keys, _ in held] == [len(SOURCES[2])] * 2
     assert target.cache.get_seq_length() == 0
     for _ in range(2):
-        result = speculative(target, draft, target.start, 3, 20, GREEDY, generator(CPU, 0)).finish()
+        result = speculative(target, draft, greedy(target.start, 20), 3).finish()
         assert sum(result.accepted) < sum(result.drafted)
         layers = target.cache.cross_attention_cache.layers
         assert len(layers) == len(held)
@@ -457,7 +466,10 @@ def test_never_more_than_asked(models: dict[str, EncoderDecoder]) -> None:
     for wanted in (0, 1, 2, 3):
         for sampling in (GREEDY, ORDINARY):
             result = speculative(
-                target, models["draft"], target.start, 8, wanted, sampling, generator(CPU, wanted)
+                target,
+                models["draft"],
+                DecodeRequest(target.start, wanted, sampling, generator(CPU, wanted)),
+                8,
             ).finish()
             assert len(result.tokens) == wanted
             assert all(drafted < max(wanted, 1) for drafted in result.drafted)
@@ -470,7 +482,7 @@ def test_a_prompt_may_go_on_behind_the_start(models: dict[str, EncoderDecoder]) 
     target = models["target"]
     text = greedy_text(target, 20)
     prompt = [*target.start, *text[:4]]
-    result = speculative(target, models["draft"], prompt, 3, 16, GREEDY, generator(CPU, 0)).finish()
+    result = speculative(target, models["draft"], greedy(prompt, 16), 3).finish()
     assert result.tokens == text[4:]
     # The prompt's other tokens are read before anything is counted.
     assert tokens_read(result.target) == result.calls + sum(result.drafted)
@@ -501,7 +513,7 @@ def test_what_cannot_be_done_is_said() -> None:
     for each in (target, draft):
         each.encode([5, 6])
     with pytest.raises(UnsupportedError, match="encoder-decoder"):
-        beam_search(target, draft, target.start, Beams(2, 3, 2), 4).finish()
+        beam_search(target, draft, greedy(target.start, 4), BeamSearch(2, 2, 3)).finish()
     with pytest.raises(UnsupportedError, match="position_ids"):
         target.read(torch.tensor([[5]]), position_ids=torch.tensor([[3]]))
     draft.model.generation_config.decoder_start_token_id = None

@@ -8,31 +8,29 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from calibrate.decode.engine import CachedModel
+from calibrate.decode.engine import CachedModel, DecodeRequest
 from calibrate.decode.plain import plain
 from calibrate.decode.sequence_cascade import sequence_cascade
 from calibrate.measure.trace import generator
-from specsim.rules.executions import (
-    Choose,
-    Confidence,
-    Tokens,
-    law,
-    mean_log_probability,
-    quantile_log_probability,
-    sum_log_probability,
-)
-from specsim.rules.executions import sequence_cascade as execute
+from specsim.rules.confidence import Confidence, mean_log_probability, sum_log_probability
 from tests.calibrate.imitations import (
     CPU,
-    GREEDY,
     ORDINARY,
     TextModel,
     assert_drawn_from,
+    greedy,
     lawless,
     prompts,
     top,
     uncached,
 )
+from tests.support.executions import (
+    Choose,
+    Tokens,
+    law,
+    quantile_log_probability,
+)
+from tests.support.executions import sequence_cascade as execute
 
 CONFIDENCES = [
     (sum_log_probability, -12.0),
@@ -49,9 +47,7 @@ def test_greedy_is_the_execution(
     rows = uncached(large), uncached(small)
     kept = 0
     for prompt in prompts(12):
-        result = sequence_cascade(
-            large, small, prompt, confidence, threshold, 12, GREEDY, generator(CPU, 0)
-        ).finish()
+        result = sequence_cascade(large, small, greedy(prompt, 12), confidence, threshold).finish()
         expected = execute(confidence, threshold, *rows, tuple(prompt), 12, top)
         assert tuple(result.tokens) == expected.tokens
         assert result.draft.widths == Counter({1: expected.draft_runs})
@@ -73,7 +69,7 @@ def test_sampled_sequences_follow_the_execution() -> None:
     random, seen = generator(CPU, 1), []
     for _ in range(1000):
         result = sequence_cascade(
-            *models, [1], sum_log_probability, math.log(0.1), 2, ORDINARY, random
+            *models, DecodeRequest([1], 2, ORDINARY, random), sum_log_probability, math.log(0.1)
         ).finish()
         seen.append((tuple(result.tokens), result.calls))
     # False-alarm chance 1e-4.  Seeded.
@@ -84,9 +80,9 @@ def test_the_extremes_are_the_models_alone(models: dict[str, CachedModel]) -> No
     large, small = models["target"], models["draft"]
     for threshold, alone in ((-math.inf, small), (math.inf, large)):
         result = sequence_cascade(
-            large, small, [5], sum_log_probability, threshold, 20, GREEDY, generator(CPU, 0)
+            large, small, greedy([5], 20), sum_log_probability, threshold
         ).finish()
-        assert result.tokens == plain(alone, [5], 20, GREEDY, generator(CPU, 0)).finish().tokens
+        assert result.tokens == plain(alone, greedy([5], 20)).finish().tokens
         assert result.calls == (20 if alone is large else 0)
         assert result.draft.count == 20
 
@@ -97,8 +93,8 @@ def test_an_end_of_text_ends_the_response_and_is_part_of_its_confidence(
 ) -> None:
     large, small = models["target"], models["draft"]
     alone = small if threshold < 0 else large
-    text = plain(alone, [9, 3], 30, GREEDY, generator(CPU, 0)).finish().tokens
-    written = plain(small, [9, 3], 30, GREEDY, generator(CPU, 0), text[8]).finish().tokens
+    text = plain(alone, greedy([9, 3], 30)).finish().tokens
+    written = plain(small, greedy([9, 3], 30, text[8])).finish().tokens
     lengths: list[int] = []
 
     def confidence(logs: np.ndarray) -> float:
@@ -106,7 +102,7 @@ def test_an_end_of_text_ends_the_response_and_is_part_of_its_confidence(
         return 0.0
 
     result = sequence_cascade(
-        large, small, [9, 3], confidence, threshold, 30, GREEDY, generator(CPU, 0), text[8]
+        large, small, greedy([9, 3], 30, text[8]), confidence, threshold
     ).finish()
     assert result.tokens == text[: text.index(text[8]) + 1]
     assert lengths == [len(written)]

@@ -9,28 +9,29 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from calibrate.decode.drafters import Drafter, Drawing, Neural
-from calibrate.decode.drafters.base import Lookup, Rows
+from calibrate.decode.drafters import Drafter, MaskFiller, Neural
+from calibrate.decode.drafters.base import Lookup
+from calibrate.decode.drawing import Drawing, Rows
 from calibrate.decode.engine import CachedModel
 from calibrate.decode.plain import plain
-from calibrate.decode.specdec import MaskDrafter, specdec
+from calibrate.decode.specdec import specdec
 from calibrate.measure.trace import generator
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.laws import TARGET
 from specsim.rules import GreedyMatch, TopBeta
-from specsim.rules.executions import Model, Tokens
 from specsim.schemes import SpecDec
 from tests.calibrate.imitations import (
     CPU,
-    GREEDY,
     ORDINARY,
     TextModel,
     assert_drawn_from,
     coins,
+    greedy,
     peak,
     prompts,
     top,
 )
+from tests.support.executions import Model, Tokens
 
 MASK = 1
 RULES = [GreedyMatch(), TopBeta(1, 0.0), TopBeta(3, 1.0), TopBeta(5, 3.0), TopBeta(64, 99.0)]
@@ -106,7 +107,7 @@ def test_text_and_counts_are_those_of_the_slow_loop(
 ) -> None:
     target = models["target"]
     drafters: list[tuple[Drafter, Callable[[Tokens, int], Tokens]]] = [
-        (MaskDrafter(models["stranger"], MASK), masked(rows["stranger"])),
+        (MaskFiller(models["stranger"], MASK), masked(rows["stranger"])),
         (Neural(models["draft"]), stepwise(rows["draft"])),
     ]
     for number, prompt in enumerate(prompts(2, seed=gamma)):
@@ -114,24 +115,23 @@ def test_text_and_counts_are_those_of_the_slow_loop(
             # Every other request ends at a token that the draft writes.
             end = block(tuple(prompt), 3)[2] if number % 2 else None
             result = specdec(
-                target, drafter, prompt, gamma, 15, rule, generator(CPU, 0), end, bonus
+                target, drafter, greedy(prompt, 15, end), gamma, rule, bonus=bonus
             ).finish()
             expected = by_hand(rows["target"], block, tuple(prompt), gamma, 15, rule, bonus, end)
             assert tuple(result.tokens) == expected[0]
             assert (result.accepted, result.drafted) == expected[1:3]
             assert result.target.widths == Counter(expected[3])
-            if isinstance(drafter, MaskDrafter):
+            if isinstance(drafter, MaskFiller):
                 assert result.draft.count == sum(drafted > 0 for drafted in result.drafted)
             if isinstance(rule, GreedyMatch):
-                text = plain(target, prompt, 15, GREEDY, generator(CPU, 0), end).finish()
+                text = plain(target, greedy(prompt, 15, end)).finish()
                 assert result.tokens == text.tokens
 
 
 def test_a_mask_drafter_reads_what_is_new_and_the_masks(models: dict[str, CachedModel]) -> None:
     result = specdec(
-        models["target"], MaskDrafter(models["stranger"], MASK), [5, 6], 4, 30, GreedyMatch(),
-        generator(CPU, 0),
-    ).finish()  # fmt: skip
+        models["target"], MaskFiller(models["stranger"], MASK), greedy([5, 6], 30), 4, GreedyMatch()
+    ).finish()
     emitted = [1, *(accepted + 1 for accepted in result.accepted)]
     widths = Counter(
         new + masks for new, masks in zip(emitted, result.drafted, strict=False) if masks
@@ -140,9 +140,9 @@ def test_a_mask_drafter_reads_what_is_new_and_the_masks(models: dict[str, Cached
 
 
 def test_what_is_refused(models: dict[str, CachedModel]) -> None:
-    target, drafter = models["target"], MaskDrafter(models["stranger"], MASK)
+    target, drafter = models["target"], MaskFiller(models["stranger"], MASK)
     with pytest.raises(InvalidArgumentError, match="gamma"):
-        specdec(target, drafter, [7], -1, 8, GreedyMatch(), generator(CPU, 0))
+        specdec(target, drafter, greedy([7], 8), -1, GreedyMatch())
     with pytest.raises(UnsupportedError, match="temperature 0"):
         drafter.propose(2, Drawing(ORDINARY, generator(CPU, 0)))
 
@@ -175,9 +175,8 @@ def test_blocks_of_an_independent_drafter_follow_the_law(
     model, length, seen = CachedModel(TextModel(target, 16)), 160, []
     for number in range(15):
         result = specdec(
-            model, Coins(write), [number, 1], gamma, length, GreedyMatch(), generator(CPU, 0),
-            bonus=bonus,
-        ).finish()  # fmt: skip
+            model, Coins(write), greedy([number, 1], length), gamma, GreedyMatch(), bonus=bonus
+        ).finish()
         # So many blocks there are in any case, each with room for all of them.
         seen += [
             min(accepted + 1, gamma + bonus)

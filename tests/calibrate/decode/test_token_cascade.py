@@ -7,30 +7,29 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from calibrate.decode.engine import CachedModel, Decoded
+from calibrate.decode.engine import CachedModel, Decoded, DecodeRequest
 from calibrate.decode.token_cascade import token_cascade
 from calibrate.measure.trace import generator
 from calibrate.models.sampling import Sampling
-from specsim.checks import InvalidArgumentError
 from specsim.laws import TARGET
 from specsim.rules import Chow, ChowLog, DraftDeferralRule
-from specsim.rules.executions import Choose, Execution, Model, Tokens, law
-from specsim.rules.executions import token_cascade as execute
-from specsim.schemes.deferral import TokenCascade
+from specsim.schemes import TokenCascade
 from tests.calibrate.imitations import (
     CPU,
-    GREEDY,
     ORDINARY,
     TextModel,
     assert_drawn_from,
     coins,
     drawn_from,
+    greedy,
     lawless,
     peak,
     prompts,
     top,
     twin,
 )
+from tests.support.executions import Choose, Execution, Model, Tokens, law
+from tests.support.executions import token_cascade as execute
 
 RULES = [
     Chow(0.6, decide_on="unscaled"),
@@ -60,7 +59,7 @@ def test_greedy_is_the_execution(
     small = twin(large) if draft == "target" else models[draft]
     for prompt in prompts(2):
         result = token_cascade(
-            large, small, prompt, rule, 20, GREEDY, generator(CPU, 0), cap=cap
+            large, small, greedy(prompt, 20), TokenCascade(cap, rule=rule)
         ).finish()
         expected = execute(
             rule_of_rows(rule), rows["target"], rows[draft], tuple(prompt), 20, top, cap
@@ -78,7 +77,7 @@ def rule_of_rows(rule: DraftDeferralRule) -> DraftDeferralRule:
 def test_a_sure_small_model_is_called_off_at_the_cap_only(models: dict[str, CachedModel]) -> None:
     """Chow with t = 1 never defers: 10 tokens, the target's, 10 tokens, the target's, 3 tokens."""
     result = token_cascade(
-        models["target"], models["draft"], [3], Chow(1.0), 25, GREEDY, generator(CPU, 0)
+        models["target"], models["draft"], greedy([3], 25), TokenCascade(rule=Chow(1.0))
     ).finish()
     assert result.drafted == [10, 10, 3]
     assert result.target.widths == Counter({11: 2})
@@ -102,7 +101,9 @@ def test_sampled_sequences_follow_the_execution(
     models = [CachedModel(TextModel(row, 4)) for row in rows]
     random, seen = generator(CPU, 1), []
     for _ in range(800):
-        result = token_cascade(*models, [1], rule, 3, sampling, random, cap=2).finish()
+        result = token_cascade(
+            *models, DecodeRequest([1], 3, sampling, random), rule, cap=2
+        ).finish()
         reads = tuple(sorted(result.target.widths.elements()))
         seen.append((tuple(result.tokens), result.draft.count, reads))
     # False-alarm chance 1e-4 for each of 4 settings.  Seeded.
@@ -123,7 +124,7 @@ def test_blocks_of_an_independent_model_follow_the_law(deferral: float, cap: int
     length = 160
     for number in range(20):
         result = token_cascade(
-            large, small_model, [number, 1], rule, length, GREEDY, generator(CPU, 0), cap=cap
+            large, small_model, greedy([number, 1], length), rule, cap=cap
         ).finish()
         # So many blocks there are in any case, each with room for all that may be written.
         seen += result.drafted[: length // (cap + 1)]
@@ -136,9 +137,3 @@ def test_blocks_of_an_independent_model_follow_the_law(deferral: float, cap: int
     assert sum(exact.values()) == pytest.approx(1)
     # False-alarm chance 1e-4 for each of 3 settings.  Seeded.
     assert_drawn_from(exact, seen, alarm=1e-4)
-
-
-def test_the_cap_is_checked(models: dict[str, CachedModel]) -> None:
-    models_and_prompt = models["target"], models["draft"], [7]
-    with pytest.raises(InvalidArgumentError, match="cap"):
-        token_cascade(*models_and_prompt, RULES[0], 8, GREEDY, generator(CPU, 0), cap=-1)

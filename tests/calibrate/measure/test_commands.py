@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 import torch
 
+from calibrate.decode.engine import DecodeRequest
 from calibrate.decode.speculative import speculative
 from calibrate.measure.trace import generator
 from calibrate.validate import interleave
@@ -200,9 +201,11 @@ def test_padded_vocabularies_are_one_tokenizer(
     pair = load_pair(str(tiny_family["target"]), str(padded), torch.device("cpu"))
     target, draft = pair.cached()
     random = generator(torch.device("cpu"), 5)
-    frame = record(target, draft, 0, [3, 4], 20, Sampling(1.0), random, None)
+    frame = record(target, draft, 0, DecodeRequest([3, 4], 20, Sampling(1.0), random))
     assert len(frame) == 20
-    decoded = speculative(target, draft, [3, 4], 3, 20, Sampling(1.0), random).finish()
+    decoded = speculative(
+        target, draft, DecodeRequest([3, 4], 20, Sampling(1.0), random), 3
+    ).finish()
     assert len(decoded.tokens) == 20
     assert max(decoded.tokens) < 64
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from calibrate.decode.engine import DecodeRequest
 from calibrate.measure.trace import TRACE, generator, record
 from calibrate.models.load import FAMILY, MEMBERS, Loaded, Pair, load, tokenizer_difference
 from calibrate.models.prompts import PromptError, held_out_prompts
@@ -77,7 +78,10 @@ def test_drafts_are_worth_measuring(
     sampling, device = Sampling(temperature), torch.device("cpu")
     beta = [
         record(
-            target, drafter, number, prompt, 64, sampling, generator(device, TRACE, 0, number), 0
+            target,
+            drafter,
+            number,
+            DecodeRequest(prompt, 64, sampling, generator(device, TRACE, 0, number), 0),
         )["beta"]
         for number, prompt in enumerate(held_out_prompts(family["target"].tokenizer, 64, 24))
     ]

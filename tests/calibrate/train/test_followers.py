@@ -11,9 +11,9 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from calibrate.decode.drafters import Drawing
+from calibrate.decode.drafters import MaskFiller
+from calibrate.decode.drawing import Drawing
 from calibrate.decode.engine import CachedModel
-from calibrate.decode.specdec import MaskDrafter
 from calibrate.decode.text import Text
 from calibrate.models.load import load
 from calibrate.train import corpus
@@ -84,7 +84,7 @@ def test_blocks_in_one_run_are_what_the_drafter_sees(masks: LlamaForCausalLM) ->
         logits = alone.read(torch.tensor([[prefix[-1]] + [mask] * width]))[1:]
         torch.testing.assert_close(rows[row, block], logits, rtol=1e-4, atol=1e-4)
 
-        drafter = MaskDrafter(CachedModel(masks, VOCABULARY), mask)
+        drafter = MaskFiller(CachedModel(masks, VOCABULARY), mask)
         drafter.model.prefill(prefix)
         reader = Text(prefix, len(prefix) + width, VOCABULARY, CPU)
         drafter.begin(reader)

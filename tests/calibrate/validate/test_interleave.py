@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from calibrate.decode.engine import Decoded, Runs
+from calibrate.decode.engine import Decoded, DecodeRequest, Runs
 from calibrate.decode.plain import plain
 from calibrate.measure.timing import Samples
 from calibrate.measure.trace import DECODING, generator
@@ -113,9 +113,9 @@ def test_a_request_that_was_written_down_is_not_decoded_again(pair: Pair, tmp_pa
 
 def test_a_decoding_can_be_taken_up_again(pair: Pair) -> None:
     target, _ = pair.cached()
-    whole = plain(target, [5, 6], 12, Sampling(1.0), generator(CPU, 1)).finish()
+    whole = plain(target, DecodeRequest([5, 6], 12, Sampling(1.0), generator(CPU, 1))).finish()
     target, _ = pair.cached()
-    decoding = plain(target, [5, 6], 12, Sampling(1.0), generator(CPU, 1))
+    decoding = plain(target, DecodeRequest([5, 6], 12, Sampling(1.0), generator(CPU, 1)))
     goals = [decoding.advance(goal) for goal in (4, 4, 8, 12)]
     assert goals == [True, True, True, False]
     assert decoding.finish().tokens == whole.tokens

@@ -10,21 +10,33 @@ import pytest
 import torch
 from scipy.stats import norm
 
+from calibrate.decode.build import start
 from calibrate.decode.drafters import PairCounts, first_layers
-from calibrate.decode.engine import CachedModel, Decoded
+from calibrate.decode.engine import CachedModel, Decoded, DecodeRequest
 from calibrate.decode.plain import plain
+from calibrate.measure.emitted_text import write
+from calibrate.measure.recorded_text import ReadableText
 from calibrate.measure.trace import DECODING, LOSSY, TRACE, generator
+from calibrate.models.pool import ModelPool
 from calibrate.models.sampling import Sampling
-from calibrate.schemes import ModelPool, Setting, Source
-from calibrate.schemes.lossy import PositionWise
-from calibrate.schemes.nests import Lossless, Model, Review
-from calibrate.schemes.whole import Masked
-from calibrate.validate.catalogue import settings
+from calibrate.validate.catalogue import drawn_with, settings
+from calibrate.validate.predict import Prediction, predict
 from calibrate.validate.schemes import _compare, contradictions
 from specsim.checks import UnsupportedError
-from specsim.commands._scheme_check import SCHEMES
-from specsim.predict.replay.blocks import Expected
-from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, prompts
+from specsim.predict.replay.build import approximate_runs
+from specsim.rules import Diff
+from specsim.schemes import (
+    AdaptiveHeuristic,
+    BeamSearch,
+    FullCascade,
+    Scheme,
+    SpecDec,
+    SpeculativeCascade,
+    SpeculativeDecoding,
+    VerticalCascade,
+    scheme_name,
+)
+from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, greedy, prompts
 
 LIMIT = 16
 # The tiny models end texts now and then.
@@ -58,117 +70,133 @@ def pool(models: dict[str, CachedModel]) -> ModelPool:
 
 
 def both(
-    setting: Setting, pool: ModelPool, sampling: Sampling, requests: Sequence[Sequence[int]]
-) -> tuple[list[Expected], list[Decoded]]:
-    """What is expected of a setting, and what it does, on the same prompts."""
+    scheme: Scheme, pool: ModelPool, sampling: Sampling, asked: Sequence[Sequence[int]]
+) -> tuple[list[Prediction], list[Decoded]]:
+    """What is predicted of a setting, and what it does, on the same prompts."""
     model_set = pool.new(timed=False)
-    expected, decoded = [], []
-    for number, prompt in enumerate(requests):
-        random = generator(CPU, TRACE, number)
-        text = plain(model_set.target, prompt, LIMIT, sampling, random, END).finish().tokens
-        source = Source(prompt, text, LIMIT, sampling, model_set)
-        expected.append(setting.expect(source, generator(CPU, LOSSY, number), END))
-        random = generator(CPU, DECODING, number)
-        decoded.append(setting.start(model_set, prompt, LIMIT, random, END).finish())
-    return expected, decoded
+    own = drawn_with(scheme, sampling)
+    predicted, decoded = [], []
+    for number, prompt in enumerate(asked):
+        text = recorded(pool, prompt, sampling, generator(CPU, TRACE, number))
+        request = DecodeRequest(prompt, LIMIT, own, generator(CPU, LOSSY, number), END)
+        predicted.append(predict(scheme, text, request))
+        request = DecodeRequest(prompt, LIMIT, own, generator(CPU, DECODING, number), END)
+        decoded.append(start(scheme, model_set, request).finish())
+    return predicted, decoded
+
+
+def recorded(
+    pool: ModelPool, prompt: Sequence[int], sampling: Sampling, random: torch.Generator
+) -> ReadableText:
+    """The target's answer to a prompt."""
+    model_set = pool.new(timed=False)
+    request = DecodeRequest(prompt, LIMIT, sampling, random, END)
+    tokens = plain(model_set.target, request).finish().tokens
+    return ReadableText(prompt, tokens, LIMIT, sampling, model_set)
+
+
+def named(scheme: Scheme) -> str:
+    return f"{scheme_name(scheme)} {scheme.label}"
 
 
 GREEDY_SETTINGS = settings(GREEDY)
 # The blocks of SpecDec++ are tried on the target's text, though it writes another one.
-EXACT = [each for each in GREEDY_SETTINGS if not isinstance(each, Masked) or each.lossless]
+EXACT = [each for each in GREEDY_SETTINGS if not isinstance(each, SpecDec) or each.lossless]
 
 
-@pytest.mark.parametrize("setting", EXACT, ids=lambda each: f"{each.scheme} {each.name}")
-def test_greedy_runs_are_foreseen_one_by_one(setting: Setting, pool: ModelPool) -> None:
-    expected, decoded = both(setting, pool, GREEDY, prompts(4))
-    for foreseen, real in zip(expected, decoded, strict=True):
-        assert foreseen.calls == pytest.approx(real.calls, abs=1e-9)
-        assert foreseen.tokens == len(real.tokens)
+@pytest.mark.parametrize("scheme", EXACT, ids=named)
+def test_greedy_runs_are_foreseen_one_by_one(scheme: Scheme, pool: ModelPool) -> None:
+    predicted, decoded = both(scheme, pool, GREEDY, prompts(4))
+    for foreseen, real in zip(predicted, decoded, strict=True):
+        expected = foreseen.expected
+        assert expected.calls == pytest.approx(real.calls, abs=1e-9)
+        assert expected.tokens == len(real.tokens)
         for name, runs in real.drafts.items():
-            if name not in setting.approximate:
-                assert foreseen.runs.runs(name) == pytest.approx(runs.count, abs=1e-9)
+            if name not in approximate_runs(scheme):
+                assert expected.runs.runs(name) == pytest.approx(runs.count, abs=1e-9)
         # A reviewer's proposals have a length of their own off the text, and the first run of a
         # beam search reads one token.
-        if setting.scheme not in {"vertical", "full", "beam"}:
+        if not isinstance(scheme, VerticalCascade | FullCascade | BeamSearch):
             read = sum(width * count for width, count in real.target.widths.items())
-            assert foreseen.runs.read("target") == pytest.approx(read, abs=1e-9)
+            assert expected.runs.read("target") == pytest.approx(read, abs=1e-9)
 
 
-@pytest.mark.parametrize("form", [{"steps": 2}, {"at_least": 4}], ids=str)
+@pytest.mark.parametrize("form", [{"steps": (2,)}, {"at_least": (4,)}], ids=str)
 def test_greedy_runs_of_a_reviewer_are_foreseen_behind_rejected_tokens_too(
-    form: dict[str, int], pool: ModelPool
+    form: dict[str, tuple[int, ...]], pool: ModelPool
 ) -> None:
-    nest = Review("draft", Model("early", 2), gamma=2, **form)
-    expected, decoded = both(Lossless("it", "vertical", nest, GREEDY), pool, GREEDY, prompts(8))
+    scheme = VerticalCascade(("draft", "early"), gamma=2, **form)
+    predicted, decoded = both(scheme, pool, GREEDY, prompts(8))
     rejections = 0
-    for foreseen, real in zip(expected, decoded, strict=True):
+    for foreseen, real in zip(predicted, decoded, strict=True):
         for name, runs in real.drafts.items():
-            assert foreseen.runs.runs(name) == pytest.approx(runs.count, abs=1e-9)
+            assert foreseen.expected.runs.runs(name) == pytest.approx(runs.count, abs=1e-9)
         rejections += real.rejections
     assert rejections > 0
 
 
 @pytest.mark.parametrize(
-    "setting",
-    [each for each in settings(ORDINARY) if each.scheme != "full"],
-    ids=lambda each: f"{each.scheme} {each.name}",
+    "scheme",
+    [each for each in settings(ORDINARY) if not isinstance(each, FullCascade)],
+    ids=named,
 )
-def test_sampled_calls_are_foreseen_on_average(setting: Setting, pool: ModelPool) -> None:
+def test_sampled_calls_are_foreseen_on_average(scheme: Scheme, pool: ModelPool) -> None:
     """False-alarm chance 1e-5 a setting, as far as 16 requests are normal."""
-    expected, decoded = both(setting, pool, ORDINARY, prompts(16, seed=3))
-    foreseen = np.array([each.calls / each.tokens for each in expected])
+    predicted, decoded = both(scheme, pool, ORDINARY, prompts(16, seed=3))
+    foreseen = np.array([each.expected.calls / each.expected.tokens for each in predicted])
     real = np.array([each.calls / len(each.tokens) for each in decoded])
     gaps = real - foreseen
     spread = gaps.std(ddof=1) / np.sqrt(len(gaps))
     assert abs(gaps.mean()) <= norm.isf(0.5e-5) * spread + 1e-12
 
 
-def test_schemes_are_known_to_the_command() -> None:
-    assert {each.scheme for each in GREEDY_SETTINGS} == set(SCHEMES)
-
-
 def test_one_name_is_one_setting() -> None:
     for sampling in (GREEDY, ORDINARY):
-        names = [(each.scheme, each.name) for each in settings(sampling)]
+        names = [named(each) for each in settings(sampling)]
         assert len(names) == len(set(names))
-    assert len(settings(GREEDY)) + len(settings(ORDINARY)) >= 30
+    assert len(settings(GREEDY)) + len(settings(ORDINARY)) == 69
 
 
 def test_a_text_of_another_law_is_drawn_from_it(pool: ModelPool) -> None:
     """At temperature 0 a lossy setting writes what its decoder writes."""
-    (setting,) = (each for each in GREEDY_SETTINGS if each.name == "Diff 0.1")
-    assert isinstance(setting, PositionWise)
+    scheme = SpeculativeCascade(4, "draft", rule=Diff(0.1, decide_on="unscaled"))
+    assert scheme in GREEDY_SETTINGS
     model_set = pool.new(timed=False)
     differ = 0
     for number, prompt in enumerate(prompts(6)):
-        text = (
-            plain(model_set.target, prompt, LIMIT, GREEDY, generator(CPU, 1), END).finish().tokens
-        )
-        source = Source(prompt, text, LIMIT, GREEDY, model_set)
-        written = setting.write(source, generator(CPU, LOSSY, number), END)
+        text = recorded(pool, prompt, GREEDY, generator(CPU, 1))
+        random = generator(CPU, LOSSY, number)
+        written = write(scheme, model_set, DecodeRequest(prompt, LIMIT, GREEDY, random, END))
         random = generator(CPU, DECODING, number)
-        real = setting.start(model_set, prompt, LIMIT, random, END).finish()
+        request = DecodeRequest(prompt, LIMIT, GREEDY, random, END)
+        real = start(scheme, model_set, request).finish()
         assert written.tokens == real.tokens
-        differ += real.tokens != text
+        differ += real.tokens != text.tokens
     assert differ, "a lossy setting that never differs from the target tests nothing"
+
+
+@pytest.mark.parametrize(
+    "scheme", [AdaptiveHeuristic(), SpeculativeDecoding(2, bonus=False)], ids=named
+)
+def test_what_has_no_decoder_is_named(scheme: Scheme, pool: ModelPool) -> None:
+    with pytest.raises(UnsupportedError, match=f"no decoder of {scheme_name(scheme)}"):
+        start(scheme, pool.new(timed=False), greedy([5], 3))
 
 
 def test_a_reviewer_without_room_for_a_text_of_its_own_is_refused(pool: ModelPool) -> None:
     model_set = pool.new(timed=False)
     prompt = [3] * (model_set["draft"].context - 4)
-    source = Source(prompt, [4, 5], 2, GREEDY, model_set)
-    assert source.aside_at("draft", 0) == []
+    text = ReadableText(prompt, [4, 5], 2, GREEDY, model_set)
+    assert text.off_text_samples("draft", "target", 0) == []
     with pytest.raises(UnsupportedError, match="draft has no room behind the prompt"):
-        source.aside("draft", "target")
+        text.off_text_samples("draft", "target", None)
 
 
-def test_rows_of_a_source_are_those_of_its_models(pool: ModelPool) -> None:
-    model_set = pool.new(timed=False)
-    text = plain(model_set.target, [5, 6, 7], 9, GREEDY, generator(CPU, 1)).finish().tokens
-    source = Source([5, 6, 7], text, 9, GREEDY, model_set)
-    assert torch.equal(source.rows("target").argmax(-1), torch.tensor(text))
-    assert (source.accepted("target", "target") == 1).all()
-    assert source.rows("bigram").shape == (9, 64)
+def test_rows_of_a_text_are_those_of_its_models(pool: ModelPool) -> None:
+    text = recorded(pool, [5, 6, 7], GREEDY, generator(CPU, 1))
+    assert torch.equal(text.rows("target").argmax(-1), torch.tensor(text.tokens))
+    assert (text.accepted("target", "target") == 1).all()
+    assert text.rows("bigram").shape == (len(text.tokens), 64)
 
 
 def test_counts_that_chance_does_not_explain_are_named() -> None:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from specsim.checks import InvalidArgumentError
 from specsim.predict.replay.blocks import replay_blocks
-from specsim.predict.replay.cascades import HorizontalReplay, VerticalReplay
-from specsim.predict.replay.drafters import ByPlace, Drafting, TokenByToken
+from specsim.predict.replay.drafters import AutoregressiveReplay, DeterministicReplay, DrafterReplay
 from specsim.predict.replay.fixed_gamma import replay
+from specsim.predict.replay.horizontal import HorizontalReplay
+from specsim.predict.replay.vertical import VerticalReplay
 from specsim.traces import Trace
 
 SIZE = 5
@@ -53,7 +54,7 @@ def run_of(coins: Coins, start: int, most: int) -> int:
 
 @given(rates, st.integers(0, 6))
 def test_one_model_is_the_replay_of_a_trace(accepted: np.ndarray, gamma: int) -> None:
-    expected = replay_blocks(TokenByToken("draft", accepted, gamma), SIZE, SIZE)
+    expected = replay_blocks(AutoregressiveReplay("draft", accepted, gamma), SIZE, SIZE)
     (whole,) = replay(Trace(accepted, np.array([0, SIZE])), [gamma])
     assert expected.calls == pytest.approx(whole.total_calls, rel=1e-12)
     # A block never drafts past the request.
@@ -64,7 +65,9 @@ def test_one_model_is_the_replay_of_a_trace(accepted: np.ndarray, gamma: int) ->
 
 @given(rates, rates, st.integers(0, 3), st.integers(0, 3))
 def test_drafters_in_turn(first: np.ndarray, second: np.ndarray, a: int, b: int) -> None:
-    drafting = HorizontalReplay((TokenByToken("a", first, a), TokenByToken("b", second, b)))
+    drafter = HorizontalReplay(
+        (AutoregressiveReplay("a", first, a), AutoregressiveReplay("b", second, b))
+    )
     calls = 0.0
     for one, mass in outcomes(first):
         for other, share in outcomes(second):
@@ -81,13 +84,13 @@ def test_drafters_in_turn(first: np.ndarray, second: np.ndarray, a: int, b: int)
                 return most + behind, behind == rest
 
             calls += mass * share * walk(propose, SIZE)
-    assert replay_blocks(drafting, SIZE, SIZE).calls == pytest.approx(calls, rel=1e-12)
+    assert replay_blocks(drafter, SIZE, SIZE).calls == pytest.approx(calls, rel=1e-12)
 
 
 def reviewed(
     outer: np.ndarray, inner: np.ndarray, gamma: int, steps: int | None, at_least: int | None
 ) -> VerticalReplay:
-    below = TokenByToken("inner", inner, gamma)
+    below = AutoregressiveReplay("inner", inner, gamma)
     return VerticalReplay("reviewer", outer, below, lambda place: [below], gamma, steps, at_least)
 
 
@@ -128,7 +131,7 @@ def test_a_model_that_reviews_another(
 def test_copies_depend_on_where_they_start() -> None:
     agrees = np.array([[1, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]], float)
     lengths = np.array([3, 0, 2, 0, 0])
-    expected = replay_blocks(ByPlace("copy", agrees, lengths), 5, 5)
+    expected = replay_blocks(DeterministicReplay("copy", agrees, lengths), 5, 5)
     # Two accepted and one recovered; then nothing is proposed, twice.
     assert expected.calls == 3
     assert expected.runs.runs("copy") == 2  # the last block has no room
@@ -137,14 +140,14 @@ def test_copies_depend_on_where_they_start() -> None:
 
 def test_a_drafter_that_gives_up() -> None:
     # Sure of tokens 0 and 1, unsure of 2, sure of 3 and 4; 3 is rejected.
-    drafting = TokenByToken(
+    drafter = AutoregressiveReplay(
         "small",
         np.array([1.0, 1.0, 1.0, 0.0, 1.0]),
-        most=10,
+        tokens=10,
         unsure=np.array([False, False, True, False, False]),
-        then=np.array([0, 0, 0, 5, 0]),
+        written_on=np.array([0, 0, 0, 5, 0]),
     )
-    expected = replay_blocks(drafting, 5, 8)
+    expected = replay_blocks(drafter, 5, 8)
     # 0, 1 and the target's 2: three draft runs.  Then 3 is replaced: its run and those behind it,
     # as many as there is room for (8 - 3 - 1).  Then 4 ends the text, and the draft stops there.
     assert expected.calls == 3
@@ -155,19 +158,19 @@ def test_a_drafter_that_gives_up() -> None:
 
 
 def test_a_sequential_cascade_may_end_without_the_target() -> None:
-    sure = TokenByToken("small", np.ones(4), 3, np.zeros(4, bool), np.zeros(4, int))
+    sure = AutoregressiveReplay("small", np.ones(4), 3, np.zeros(4, bool), np.zeros(4, int))
     # Three of the draft, one of the target, which is the last.
     assert replay_blocks(sure, 4, 4, verdict=False).calls == 1
     assert replay_blocks(sure, 3, 3, verdict=False).calls == 0
 
 
 def test_a_row_for_the_bonus_is_a_run_more() -> None:
-    drafting = TokenByToken("draft", np.ones(4), 1, row_for_bonus=True)
-    expected = replay_blocks(drafting, 4, 4)
+    drafter = AutoregressiveReplay("draft", np.ones(4), 1, bonus_needs_draft=True)
+    expected = replay_blocks(drafter, 4, 4)
     assert expected.calls == 2
     assert expected.runs.runs("draft") == 4
     # A block without room for a draft draws its only token with a row of the draft too.
-    assert replay_blocks(drafting, 3, 3).runs.runs("draft") == 3
+    assert replay_blocks(drafter, 3, 3).runs.runs("draft") == 3
 
 
 def test_steps_of_a_reviewer_are_counted_off_the_text() -> None:
@@ -185,13 +188,13 @@ def test_steps_of_a_reviewer_are_counted_off_the_text() -> None:
 
 
 def test_a_reviewer_goes_on_in_the_text_that_it_writes_at_that_place() -> None:
-    never, always = (TokenByToken("inner", np.full(SIZE, rate), 1) for rate in (0.0, 1.0))
+    never, always = (AutoregressiveReplay("inner", np.full(SIZE, rate), 1) for rate in (0.0, 1.0))
     # The target rejects both tokens of the text.  Behind the first the inner drafter is right, so
     # two steps give four tokens; behind the second it is wrong: four steps of a token.
-    drafting = VerticalReplay(
+    drafter = VerticalReplay(
         "reviewer", np.zeros(2), never, lambda place: [(always, never)[place or 0]], 1, at_least=4
     )
-    assert replay_blocks(drafting, 2, 100).runs.runs("reviewer") == pytest.approx(2 + 4)
+    assert replay_blocks(drafter, 2, 100).runs.runs("reviewer") == pytest.approx(2 + 4)
     # One text of two: four steps or two, where four steps of the mean law would be three or less.
     both = VerticalReplay(
         "reviewer", np.zeros(1), never, lambda place: [always, never], 1, at_least=4
@@ -202,11 +205,11 @@ def test_a_reviewer_goes_on_in_the_text_that_it_writes_at_that_place() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TokenByToken("d", np.ones(2), -1), "most"),
-        (lambda: TokenByToken("d", np.ones(2), 1, unsure=np.zeros(2, bool)), "together"),
+        (lambda: AutoregressiveReplay("d", np.ones(2), -1), "tokens"),
+        (lambda: AutoregressiveReplay("d", np.ones(2), 1, unsure=np.zeros(2, bool)), "together"),
         (lambda: reviewed(np.ones(2), np.ones(2), 1, 1, 1), "either steps or at_least"),
     ],
 )
-def test_refusals(make: Callable[[], Drafting], message: str) -> None:
+def test_refusals(make: Callable[[], DrafterReplay], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         make()

@@ -14,10 +14,11 @@ import pytest
 
 from specsim import rules
 from specsim.checks import InvalidArgumentError
-from specsim.rules import Distributions, executions
+from specsim.rules import Distributions, confidence
 from specsim.rules.base import Array
-from specsim.rules.executions import Model, Row, Tokens
 from tests.specsim.rules.cases import CASES, Case
+from tests.support import executions
+from tests.support.executions import Model, Row, Tokens
 
 Law = dict[Tokens, float]
 
@@ -212,8 +213,8 @@ def test_oracle_cascade_follows_the_target_distribution_of_its_rule(
 
 
 CONFIDENCES = {
-    "sum": executions.sum_log_probability,
-    "mean": executions.mean_log_probability,
+    "sum": confidence.sum_log_probability,
+    "mean": confidence.mean_log_probability,
     "least": executions.quantile_log_probability(0.0),
     "median": executions.quantile_log_probability(0.5),
 }
@@ -246,8 +247,8 @@ def test_sequence_cascade_law(name: str, threshold: float) -> None:
 
 def test_confidences_by_hand() -> None:
     logs = np.log([0.5, 0.25, 0.125])
-    assert executions.sum_log_probability(logs) == pytest.approx(np.log(1 / 64))
-    assert executions.mean_log_probability(logs) == pytest.approx(np.log(1 / 4))
+    assert confidence.sum_log_probability(logs) == pytest.approx(np.log(1 / 64))
+    assert confidence.mean_log_probability(logs) == pytest.approx(np.log(1 / 4))
     assert executions.quantile_log_probability(1.0)(logs) == pytest.approx(np.log(0.5))
     assert executions.quantile_log_probability(0.0)(logs) == pytest.approx(np.log(0.125))
 

@@ -1,5 +1,6 @@
-"""How a rule is run over two models: speculatively, token by token, as an oracle, or by answers.
+"""Slow twins of the decoders: a rule run over two models that are functions of the whole text.
 
+Speculatively, token by token, as an oracle, or by whole responses.
 A *model* is any function from a context (a tuple of tokens) to a row of probabilities (V,).  All
 randomness goes through ``choose``, which picks an entry of a row of weights: ``sampler`` draws,
 and ``law`` runs an execution along every choice and adds up the probabilities, which is exact
@@ -17,14 +18,13 @@ from numpy.random import Generator
 
 from specsim.checks import Floats, InvalidArgumentError, integer, number, probability
 from specsim.rules.base import Distributions, Rule
+from specsim.rules.confidence import Confidence
 from specsim.rules.deferral import DeferralRule, DraftDeferralRule
 
 Tokens = tuple[int, ...]
 Row = np.ndarray[Any, Any]
 Model = Callable[[Tokens], Row]
 Choose = Callable[[Row], int]
-# From the log probabilities of a response's tokens, (n,) with n >= 1, to its confidence in nats.
-Confidence = Callable[[Floats], float]
 
 # The small model drafts at most so many tokens before the large one is called
 # (Narasimhan24 E.1, after Kim23).
@@ -175,16 +175,6 @@ def sequence_cascade(
     for _ in range(length):
         text += (choose(target(text)),)
     return Execution(text[len(prompt) :], length, (1,) * length)
-
-
-def sum_log_probability(logs: Floats) -> float:
-    """Log of the probability of the whole response: Chow's rule for sequences (eq. 1)."""
-    return float(logs.sum())
-
-
-def mean_log_probability(logs: Floats) -> float:
-    """The same per token, which does not punish length."""
-    return float(logs.mean())
 
 
 def quantile_log_probability(level: float) -> Confidence:

@@ -1,4 +1,8 @@
-"""Drafters made of drafters: a reviewer with an inner drafter, and drafters in turn (Chen23)."""
+"""Replay of a vertical cascade (Chen23): a model that drafts by reviewing another drafter.
+
+The description is ``specsim.schemes.drafters.VerticalDrafter``, the decoder
+``calibrate.decode.drafters.vertical``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from specsim.checks import Floats, InvalidArgumentError
-from specsim.predict.replay.drafters import Drafting, Proposal
+from specsim.predict.replay.drafters import DrafterReplay, Proposal
 from specsim.predict.replay.run_counts import RunCounts, RunKind
 
 # Room where none is known: longer than any proposal.
@@ -15,7 +19,7 @@ _ANY = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class VerticalReplay(Drafting):
+class VerticalReplay(DrafterReplay):
     """A model that drafts by reviewing another drafter, step by step (vertical cascade, Chen23).
 
     accepted : shape (T,), a_t of the model's own tokens before its verifier
@@ -29,8 +33,8 @@ class VerticalReplay(Drafting):
 
     name: str
     accepted: Floats
-    inner: Drafting
-    off_text_samples: Callable[[int | None], Sequence[Drafting]]
+    inner: DrafterReplay
+    off_text_samples: Callable[[int | None], Sequence[DrafterReplay]]
     gamma: int | None
     steps: int | None = None
     at_least: int | None = None
@@ -99,15 +103,15 @@ class VerticalReplay(Drafting):
         return Proposal(rejected, complete, length, runs, unread, ran=True)
 
     def _step(
-        self, drafting: Drafting, start: int, room: int, first: bool
+        self, drafter: DrafterReplay, start: int, room: int, first: bool
     ) -> tuple[dict[int, float], RunCounts]:
         """P(a step has k tokens) given that they are the text's, and its runs.
 
-        drafting : the inner drafter on that text
+        drafter : the inner drafter on that text
         first : is it the first of its proposal, behind a run of the verifier?
         """
         most = room - 1 if self.gamma is None else min(self.gamma, room - 1)
-        inner = drafting.propose(start, most)
+        inner = drafter.propose(start, most)
         pushed: dict[int, float] = {}
         for ends in (inner.rejected, inner.complete):
             for tokens, mass in ends.items():
@@ -116,7 +120,7 @@ class VerticalReplay(Drafting):
         runs.merge(inner.runs)
         runs.add(RunKind(self.name, after_other_model=first or inner.ran), 1.0, 1.0 + inner.length)
         # After the model's bonus token the inner models have one more to read in the next step.
-        for model in drafting.catching_up:
+        for model in drafter.catching_up:
             runs.add(RunKind(model, after_other_model=True), 0.0, inner.unread)
         return pushed, runs
 
@@ -131,39 +135,39 @@ class VerticalReplay(Drafting):
         """
         runs, length = RunCounts(), 0.0
         texts = self.off_text_samples(here)
-        for drafting in texts:
+        for drafter in texts:
             # The last token that a step can have is the model's own and ends it.
             law = {1: 1.0}
             if already < self._widest:
-                law, _ = self._step(drafting, 0, _ANY, first=False)
+                law, _ = self._step(drafter, 0, _ANY, first=False)
             for more, mass in law.items():
                 tokens = before + min(already - 1 + more, self._widest)
-                rest, ends = self._rest(drafting, more, steps, min(tokens, room), room)
+                rest, ends = self._rest(drafter, more, steps, min(tokens, room), room)
                 runs.merge(rest, mass / len(texts))
                 length += mass / len(texts) * ends
         return runs, length
 
     @cached_property
-    def _rests(self) -> dict[tuple[Drafting, int, int, int, int], tuple[RunCounts, float]]:
+    def _rests(self) -> dict[tuple[DrafterReplay, int, int, int, int], tuple[RunCounts, float]]:
         return {}
 
     def _rest(
-        self, drafting: Drafting, place: int, steps: int, tokens: int, room: int
+        self, drafter: DrafterReplay, place: int, steps: int, tokens: int, room: int
     ) -> tuple[RunCounts, float]:
         """Further runs and all tokens of a proposal that has so many steps and tokens.
 
-        drafting, place : where the next step begins, in a text of the model's own.  One text all
+        drafter, place : where the next step begins, in a text of the model's own.  One text all
             the way: where an inner drafter finds nothing, it will hardly find more a token later
         """
         if tokens >= room or not self._more(steps, tokens):
             return RunCounts(), float(tokens)
-        key = drafting, place, steps if self.steps is not None else 0, tokens, room
+        key = drafter, place, steps if self.steps is not None else 0, tokens, room
         if key not in self._rests:
-            law, step_runs = self._step(drafting, place, room - tokens, first=False)
+            law, step_runs = self._step(drafter, place, room - tokens, first=False)
             runs, length = RunCounts(), 0.0
             runs.merge(step_runs)
             for pushed, mass in law.items():
-                rest, ends = self._rest(drafting, place + pushed, steps + 1, tokens + pushed, room)
+                rest, ends = self._rest(drafter, place + pushed, steps + 1, tokens + pushed, room)
                 runs.merge(rest, mass)
                 length += mass * ends
             self._rests[key] = runs, length
@@ -172,75 +176,8 @@ class VerticalReplay(Drafting):
     def expected_off_text(self, room: int) -> tuple[RunCounts, float]:
         runs, length = RunCounts(), 0.0
         texts = self.off_text_samples(None)
-        for drafting in texts:
-            rest, ends = self._rest(drafting, 1, 0, 0, room)
+        for drafter in texts:
+            rest, ends = self._rest(drafter, 1, 0, 0, room)
             runs.merge(rest, 1 / len(texts))
             length += ends / len(texts)
-        return runs, length
-
-
-@dataclass(frozen=True, eq=False)
-class HorizontalReplay(Drafting):
-    """Drafters one after the other (horizontal cascade, Chen23), verified by the same model."""
-
-    parts: tuple[Drafting, ...]
-
-    @property
-    def reach(self) -> int:
-        return sum(part.reach for part in self.parts)
-
-    @property
-    def catching_up(self) -> tuple[str, ...]:
-        return self.parts[0].catching_up if self.parts else ()
-
-    def _propose(self, start: int, room: int) -> Proposal:
-        rejected: dict[int, float] = {}
-        runs, length, unread, ran = RunCounts(), 0.0, 0.0, False
-        alive = {0: 1.0}
-        lost: list[tuple[float, float]] = []  # tokens so far and probability, off the text
-        for index, part in enumerate(self.parts):
-            on = off = 0.0  # expected tokens of this part, accepted and not
-            still_lost = []
-            for used, mass in lost:
-                rest, tokens = part.expected_off_text(max(room - round(used), 0))
-                runs.merge(rest, mass)
-                off += mass * tokens
-                still_lost.append((used + tokens, mass))
-            following: dict[int, float] = {}
-            unread = 0.0
-            for before, mass in alive.items():
-                found = part.propose(start + before, room - before)
-                runs.merge(found.runs, mass)
-                unread += mass * found.unread
-                ran = ran or found.ran
-                failed = whole_length = taken = 0.0
-                for tokens, share in found.rejected.items():
-                    first = before + tokens
-                    rejected[first] = rejected.get(first, 0.0) + mass * share
-                    failed += share
-                    taken += share * tokens
-                for tokens, share in found.complete.items():
-                    ends = before + tokens
-                    following[ends] = following.get(ends, 0.0) + mass * share
-                    whole_length += share * tokens
-                if failed:
-                    used = before + (found.length - whole_length) / failed
-                    still_lost.append((used, mass * failed))
-                on += mass * (taken + whole_length)
-                off += mass * (found.length - taken - whole_length)
-            alive, lost = following, still_lost
-            length += on + off
-            # Who else drafts reads the accepted tokens sooner or later, and the others if later.
-            for other, reader in enumerate(self.parts):
-                extra = on * (other != index) + off * (other > index)
-                for model in reader.catching_up if extra else ():
-                    runs.add(RunKind(model, after_other_model=True), 0.0, extra)
-        return Proposal(rejected, alive, length, runs, unread, ran)
-
-    def expected_off_text(self, room: int) -> tuple[RunCounts, float]:
-        runs, length = RunCounts(), 0.0
-        for part in self.parts:
-            rest, tokens = part.expected_off_text(max(room - round(length), 0))
-            runs.merge(rest)
-            length += tokens
         return runs, length

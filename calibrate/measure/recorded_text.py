@@ -1,0 +1,206 @@
+"""A recorded text and the models that read it: what the replays of every scheme are made from.
+
+Implements ``specsim.predict.replay.recorded.RecordedText``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from calibrate.decode.build import build_drafter
+from calibrate.decode.drawing import Drawing
+from calibrate.decode.engine import CachedModel, DecodeRequest
+from calibrate.decode.plain import plain
+from calibrate.decode.text import Text
+from calibrate.measure.trace import OFF_TEXT, generator
+from calibrate.models.pool import ModelSet
+from calibrate.models.sampling import Sampling
+from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
+from specsim.laws import TARGET
+from specsim.schemes.drafters import CopyDrafter, MaskDrafter
+
+# Places of a text where a reviewer is let write on by itself, and how far: beyond any proposal.
+_OFF_TEXT_PLACES = 6
+_OFF_TEXT_TOKENS = 24
+# Weight of places where nothing is ever rejected, in case there are no others.
+_NEVER = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class ReadableText:
+    """A prompt, and the text that the target emitted behind it under some sampling.
+
+    tokens : the text, at most ``limit`` tokens, end-of-text included
+    model_set : who reads it; its caches hold one text at a time
+    """
+
+    prompt: Sequence[int]
+    tokens: Sequence[int]
+    limit: int
+    sampling: Sampling
+    model_set: ModelSet
+
+    def rows(self, name: str) -> torch.Tensor:
+        """Distributions of a model, or of counts, where each token of the text came; (T, V).
+
+        Read anew each time: kept for every model they would fill the memory.
+        """
+        return self.sampling.probabilities(self._logits(name))
+
+    @torch.inference_mode()
+    def _logits(self, name: str) -> torch.Tensor:
+        read = [*self.prompt, *self.tokens[:-1]]
+        size = len(self.tokens)
+        if name in ("bigram", "unigram"):
+            counts = self.model_set.pair_counts(name)
+            laws = np.array(
+                [
+                    counts.bigram(token) if name == "bigram" else counts.unigram
+                    for token in read[-size:]
+                ]
+            )
+            target = self.model_set.target
+            if laws.shape[1] > target.vocabulary:
+                raise InvalidArgumentError(
+                    f"pair counts must be of at most {target.vocabulary} tokens, those that all "
+                    f"models share, got {laws.shape[1]}"
+                )
+            logits = torch.full((size, target.vocabulary), -torch.inf)
+            logits[:, : laws.shape[1]] = torch.from_numpy(np.log(laws))
+            return logits.to(target.device)
+        model = self._model(name)
+        model.reset()
+        return model.read(torch.tensor([read], device=model.device))[-size:]
+
+    def _model(self, name: str) -> CachedModel:
+        return self.model_set.target if name == TARGET else self.model_set[name]
+
+    def at_tokens(self, name: str) -> Floats:
+        """The probability of each token of the text by a model, or by counts, (T,)."""
+        if name not in self._at_tokens:
+            rows = self.rows(name)
+            here = torch.tensor(self.tokens, device=rows.device)[:, None]
+            self._at_tokens[name] = rows.gather(1, here)[:, 0].double().cpu().numpy()
+        return self._at_tokens[name]
+
+    @cached_property
+    def _at_tokens(self) -> dict[str, Floats]:
+        return {}
+
+    def accepted(self, drafter: str, verifier: str) -> Floats:
+        """a_t = min(1, d(x_t) / v(x_t)), shape (T,); zero where the verifier never says x_t."""
+        draft, verified = (self.at_tokens(name) for name in (drafter, verifier))
+        rates = np.divide(draft, verified, out=np.zeros_like(draft), where=verified > 0)
+        return np.asarray(np.minimum(rates, 1.0))
+
+    def off_text_samples(
+        self, reviewer: str, verifier: str, place: int | None
+    ) -> list[ReadableText]:
+        """Texts of a reviewer's own that begin with a token that its verifier rejects.
+
+        place : at temperature 0 the reviewer writes one text there, if it fits.  None is for
+            places drawn as rejections come, with a first token drawn from what is rejected,
+            norm(max(0, r - v)); raises UnsupportedError where the context has no room for any
+        """
+        if place is None:
+            return self._anywhere(reviewer, verifier)
+        return self._there(reviewer, place) if self.sampling.greedy else []
+
+    def _anywhere(self, reviewer: str, verifier: str) -> list[ReadableText]:
+        key = reviewer, verifier
+        if key not in self._off_text:
+            size, model = len(self.tokens), self.model_set[reviewer]
+            own, verified = self.rows(reviewer), self.rows(verifier)
+            rejected = 1 - self.accepted(reviewer, verifier) + _NEVER
+            random = np.random.default_rng([OFF_TEXT, size])
+            places = random.choice(
+                size, min(size, _OFF_TEXT_PLACES), replace=False, p=rejected / rejected.sum()
+            )
+            found = []
+            for place in sorted(places.tolist()):
+                draws = generator(model.device, OFF_TEXT, place)
+                excess = (own[place] - verified[place]).clamp(min=0)
+                weights = excess if excess.sum() > 0 else own[place]
+                first = int(torch.multinomial(weights, 1, generator=draws))
+                found += self._written(reviewer, place, first, draws)
+            if not found:
+                raise UnsupportedError(
+                    f"{reviewer} has no room behind the prompt for a text of its own, in a context "
+                    f"of {model.context} tokens"
+                )
+            self._off_text[key] = found
+        return self._off_text[key]
+
+    def _there(self, reviewer: str, place: int) -> list[ReadableText]:
+        key = reviewer, place
+        if key not in self._off_text:
+            if reviewer not in self._chosen:
+                self._chosen[reviewer] = self.rows(reviewer).argmax(-1).tolist()
+            draws = generator(self.model_set[reviewer].device, OFF_TEXT, place)
+            written = self._written(reviewer, place, self._chosen[reviewer][place], draws)
+            self._off_text[key] = written
+        return self._off_text[key]
+
+    @cached_property
+    def _off_text(self) -> dict[tuple[str, str | int], list[ReadableText]]:
+        return {}
+
+    @cached_property
+    def _chosen(self) -> dict[str, list[int]]:
+        return {}
+
+    def _written(
+        self, reviewer: str, place: int, first: int, draws: torch.Generator
+    ) -> list[ReadableText]:
+        """The text of a model's own from a place and this token on; none without room for it."""
+        model, prompt = self.model_set[reviewer], [*self.prompt, *self.tokens[:place]]
+        limit = min(_OFF_TEXT_TOKENS, model.context - len(prompt) - _OFF_TEXT_TOKENS)
+        if limit < 1:
+            return []
+        request = DecodeRequest([*prompt, first], limit - 1, self.sampling, draws)
+        written = [first, *plain(model, request).finish().tokens]
+        return [ReadableText(prompt, written, limit, self.sampling, self.model_set)]
+
+    @torch.inference_mode()
+    def proposals(self, drafter: CopyDrafter | MaskDrafter) -> list[list[int]]:
+        """What a drafter whose proposal follows from its place proposes before each token."""
+        target, built = self.model_set.target, build_drafter(drafter, self.model_set)
+        for source in built.sources:
+            source.prefill(self.prompt)
+        capacity = len(self.prompt) + len(self.tokens) + drafter.tokens
+        text = Text(self.prompt, capacity, target.vocabulary, target.device)
+        built.begin(text)
+        drawing = Drawing(Sampling(0.0), torch.Generator(), rows=False)
+        proposed = []
+        for token in self.tokens:
+            start = len(text)
+            built.propose(drafter.tokens, drawing)
+            proposed.append(list(text.tokens()[start:]))
+            text.cut(start)
+            text.push_all([token])
+        return proposed
+
+    @torch.inference_mode()
+    def behind(self, place: int, proposed: Sequence[int]) -> torch.Tensor:
+        """The target's logits for each of n tokens behind the text before ``place``; (n, V)."""
+        target = self.model_set.target
+        prompt = [*self.prompt, *self.tokens[:place]]
+        target.prefill(prompt)
+        read = torch.tensor([[prompt[-1], *proposed[:-1]]], device=target.device)
+        return target.read(read)
+
+    def respond(self, name: str, request: DecodeRequest) -> tuple[list[int], Floats]:
+        """A model's own answer to a request, and the log probability of each of its tokens.
+
+        The logarithms are of its distribution at temperature 1, whatever tokens are drawn from.
+        """
+        seen: list[torch.Tensor] = []
+        tokens = plain(self.model_set[name], request, seen.append).finish().tokens
+        logs = torch.cat(seen).float().log_softmax(-1)
+        chosen = logs.gather(1, torch.tensor(tokens, device=logs.device)[:, None])
+        return tokens, np.asarray(chosen[:, 0].double().cpu().numpy())

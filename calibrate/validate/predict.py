@@ -1,0 +1,160 @@
+"""What decoding with any scheme is expected to do, from recorded text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from calibrate.decode.beam import try_everywhere
+from calibrate.decode.engine import DecodeRequest
+from calibrate.measure.emitted_text import PositionWise, write
+from calibrate.measure.recorded_text import ReadableText
+from specsim.checks import Floats, UnsupportedError
+from specsim.laws import TARGET
+from specsim.predict.replay import build
+from specsim.predict.replay.blocks import Expected, replay_blocks
+from specsim.predict.replay.drafters import DeterministicReplay
+from specsim.predict.replay.rates import (
+    DEFERRAL,
+    FALLBACK,
+    ROLLBACK,
+    Event,
+    Tried,
+    acceptance_rates,
+    judged_blocks,
+)
+from specsim.predict.replay.run_counts import RunCounts, RunKind
+from specsim.rules import Distributions
+from specsim.rules.confidence import CONFIDENCES
+from specsim.schemes import (
+    BeamSearch,
+    BigLittle,
+    Scheme,
+    SequenceCascade,
+    SpecDec,
+    SpeculativeDecoding,
+    TokenCascade,
+    scheme_name,
+)
+from specsim.schemes.base import DraftingScheme
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One request before it is decoded.
+
+    expected : what the replay says
+    rates : what a law must know, as this request shows it
+    """
+
+    expected: Expected
+    rates: Sequence[tuple[Event, Tried]]
+
+
+def predict(scheme: Scheme, text: ReadableText, request: DecodeRequest) -> Prediction:
+    """From the target's recorded answer to the request, at the request's sampling.
+
+    A scheme that emits another law than the target's writes a text of that law first.  Raises
+    UnsupportedError, naming the scheme, where there is no replay of it.
+    """
+    match scheme:
+        case SpecDec() if not scheme.lossless:
+            return _masks(scheme, text)
+        case DraftingScheme() if scheme.lossless:
+            return _prediction(build.predict(scheme, text), acceptance_rates(scheme.drafter, text))
+        case SpeculativeDecoding() | BigLittle() | TokenCascade():
+            return _position_wise(scheme, text, request)
+        case SequenceCascade():
+            return _sequence(scheme, text, request)
+        case BeamSearch():
+            return _beams(scheme, text, request)
+    raise UnsupportedError(f"there is no replay of {scheme_name(scheme)}: {scheme.label}")
+
+
+def _prediction(expected: Expected, rates: Iterable[tuple[Event, Tried]]) -> Prediction:
+    return Prediction(expected, tuple(rates))
+
+
+def _position_wise(scheme: PositionWise, text: ReadableText, request: DecodeRequest) -> Prediction:
+    """A text of the law that the scheme emits, replayed as the target's own text elsewhere."""
+    written = write(scheme, text.model_set, request)
+    expected = replay_blocks(
+        written.replay(scheme),
+        len(written.tokens),
+        request.limit,
+        verdict=not isinstance(scheme, TokenCascade),
+    )
+    gave_way = Tried(float(written.unsure.sum()), len(written.unsure))
+    stood = _total(written.rates[~written.unsure])
+    match scheme:
+        case TokenCascade():
+            rates: list[tuple[Event, Tried]] = [(DEFERRAL, gave_way)]
+        case BigLittle():
+            replaced = Tried(stood.times - stood.happened, stood.times)
+            rates = [(FALLBACK, gave_way), (ROLLBACK, replaced)]
+        case _:
+            rates = [((scheme.draft, TARGET), stood)]
+    return Prediction(expected, rates)
+
+
+def _total(rates: Floats) -> Tried:
+    return Tried(float(rates.sum()), len(rates))
+
+
+def _masks(scheme: SpecDec, text: ReadableText) -> Prediction:
+    """SpecDec++ (Xia22), whose text depends on where its blocks begin, so that it is no trace.
+
+    Its blocks are tried at every place of the target's own text instead, the target reading each
+    proposal, and are taken to end where they would have on that text.
+    """
+    proposed = text.proposals(scheme.drafter)
+    accepted = np.zeros((len(text.tokens), scheme.block_size))
+    for place, tokens in enumerate(proposed):
+        accepted[place, : _accepted(scheme, text, place, tokens)] = 1.0
+    lengths = np.array([len(tokens) for tokens in proposed])
+    replay = DeterministicReplay(scheme.draft, accepted, lengths, reads_text=True)
+    expected = replay_blocks(replay, len(text.tokens), text.limit)
+    return Prediction(expected, [((scheme.draft, TARGET), judged_blocks(accepted))])
+
+
+def _accepted(scheme: SpecDec, text: ReadableText, place: int, proposed: Sequence[int]) -> int:
+    """How many of the tokens proposed at a place the target accepts, one behind the other."""
+    if scheme.rule is None:
+        raise UnsupportedError("SpecDec without a rule is lossless, and replayed as such")
+    rows = text.behind(place, proposed).float().softmax(-1)
+    drafts = torch.tensor(proposed, device=rows.device)
+    sure = torch.zeros_like(rows).scatter_(1, drafts[:, None], 1.0)
+    kept = scheme.rule.accepted_at(Distributions(rows, sure), drafts) > 0
+    return int(kept.cumprod(0).sum())
+
+
+def _sequence(scheme: SequenceCascade, text: ReadableText, request: DecodeRequest) -> Prediction:
+    """The draft's own response, and the target's recorded one where it is not kept."""
+    response, logs = text.respond(scheme.draft, request)
+    kept = CONFIDENCES[scheme.confidence](logs) >= scheme.threshold
+    runs = RunCounts()
+    written = float(len(response))
+    runs.add(RunKind(scheme.draft, after_other_model=False), written, written)
+    calls = 0.0 if kept else float(len(text.tokens))
+    if not kept:
+        runs.add(RunKind(TARGET, after_other_model=False), calls, calls)
+    expected = Expected(len(response) if kept else len(text.tokens), calls, runs)
+    return Prediction(expected, [(DEFERRAL, Tried(float(not kept), 1))])
+
+
+def _beams(scheme: BeamSearch, text: ReadableText, request: DecodeRequest) -> Prediction:
+    """The target's own beam search; tokens per call are steps of it per call."""
+    target, draft = text.model_set.target, text.model_set[scheme.draft]
+    tokens, accepted = try_everywhere(target, draft, request, scheme)
+    steps, gamma = len(accepted), scheme.gamma
+    stood = (np.arange(gamma) < np.array(accepted)[:, None]).astype(float)
+    replay = DeterministicReplay(
+        scheme.draft, stood, np.full(steps, gamma), positions=scheme.draft_beam, runs_per_token=True
+    )
+    search = replay_blocks(replay, steps, request.limit, own=scheme.beams)
+    expected = Expected(len(tokens), search.calls, search.runs)
+    # The last step of all leaves no beam that could stand.
+    return Prediction(expected, [((scheme.draft, TARGET), judged_blocks(stood[:-1]))])

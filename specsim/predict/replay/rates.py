@@ -1,0 +1,130 @@
+"""What a law must know of a scheme, as recorded text shows it.
+
+A law takes acceptance as alike at every place, so it is told one rate for each pair of drafter and
+verifier: the mean over the tokens of the text (theory.md section 3), not over target calls.  Where
+acceptance differs from place to place, the law and the replay of the same text then differ: with
+rates that hold on for whole requests the mean over tokens makes the law promise too much, and
+where a rejection makes the next one likelier or less likely, it errs either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from specsim.acceptance import ConstantAcceptance
+from specsim.checks import Floats
+from specsim.laws import TARGET
+from specsim.predict.replay.recorded import RecordedText, agreement
+from specsim.schemes import (
+    Acceptances,
+    Deferral,
+    FallbackRollback,
+    Scheme,
+)
+from specsim.schemes.drafters import (
+    Drafter,
+    HorizontalDrafter,
+    ModelDrafter,
+    NgramDrafter,
+    VerticalDrafter,
+)
+from specsim.schemes.known import Pair
+
+FALLBACK, ROLLBACK, DEFERRAL = "fallback", "rollback", "deferral"
+# What happens at some rate: a verifier accepts a drafter's token, or one of the three above.
+Event = Pair | str
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How often something happened, or was expected to, of how often it could; additive."""
+
+    happened: float
+    times: float
+
+    def __add__(self, other: Tried) -> Tried:
+        return Tried(self.happened + other.happened, self.times + other.times)
+
+    @property
+    def rate(self) -> float:
+        """0 where it never could."""
+        return min(self.happened / self.times, 1.0) if self.times else 0.0
+
+
+Rates = Mapping[Event, Tried]
+
+
+def acceptance_rates(
+    drafter: Drafter, text: RecordedText, verifier: str = TARGET
+) -> Iterator[tuple[Event, Tried]]:
+    """How often the tokens of each drafter in a description are accepted by who reviews them.
+
+    Of a model or counts: the mean of a_t over the tokens of the text.  Of what proposes a block
+    at once: a block from every place, each token that is judged counting once; a block that is
+    shorter than asked for counts as rejected where it ends, since the law has no shorter ones.
+    """
+    match drafter:
+        case ModelDrafter() | NgramDrafter() | VerticalDrafter():
+            accepted = text.accepted(drafter.name, verifier)
+            yield (drafter.name, verifier), Tried(float(accepted.sum()), len(accepted))
+            if isinstance(drafter, VerticalDrafter):
+                yield from acceptance_rates(drafter.inner, text, drafter.name)
+        case HorizontalDrafter():
+            for part in drafter.parts:
+                yield from acceptance_rates(part, text, verifier)
+        case _:
+            agrees, _ = agreement(text, drafter)
+            yield (drafter.name, verifier), judged_blocks(agrees)
+
+
+def judged_blocks(accepted: Floats) -> Tried:
+    """Tokens that were judged in blocks from every place of a text, and those that stood.
+
+    accepted : shape (T, most): 1 where token i of the block at t stands, given all before it.  A
+        block that reaches the end of the text is not rejected there
+    """
+    size, most = accepted.shape
+    stood = accepted.cumprod(axis=1).sum(axis=1)
+    room = np.minimum(most, size - np.arange(size))
+    return Tried(float(stood.sum()), float(stood.sum() + (stood < room).sum()))
+
+
+def total(found: Iterable[tuple[Event, Tried]]) -> Rates:
+    """Added up over requests, and over parts of a drafter that are the same pair."""
+    rates: dict[Event, Tried] = {}
+    for event, tried in found:
+        rates[event] = rates[event] + tried if event in rates else tried
+    return rates
+
+
+def law_tokens_per_call(scheme: Scheme, rates: Rates) -> float:
+    """Tokens per target call of the scheme's law, infinite where there are no calls.
+
+    Raises UnsupportedError where the scheme has no law of one block, or one too large.
+    """
+    law = scheme.law(_known(scheme, rates))
+    calls = law.calls(TARGET)
+    return law.tokens_per_call / calls if calls else float("inf")
+
+
+def _known(scheme: Scheme, rates: Rates) -> Acceptances | FallbackRollback | Deferral:
+    def rate(event: Event) -> float:
+        # A pair with a share of zero tokens has no rate and needs none.
+        return rates.get(event, Tried(0.0, 0.0)).rate
+
+    if FallbackRollback in scheme.knows:
+        return FallbackRollback(rate(FALLBACK), rate(ROLLBACK))
+    if Deferral in scheme.knows:
+        return Deferral(rate(DEFERRAL))
+    return Acceptances({pair: ConstantAcceptance(rate(pair)) for pair in scheme.pairs})
+
+
+def named_rates(rates: Rates) -> dict[str, float]:
+    """For people: ``draft by target``, ``fallback``, ``rollback``, ``deferral``."""
+    return {
+        event if isinstance(event, str) else " by ".join(event): tried.rate
+        for event, tried in rates.items()
+    }
