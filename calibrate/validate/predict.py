@@ -24,7 +24,7 @@ from specsim.predict.replay.rates import (
     Event,
     Tried,
     acceptance_rates,
-    judged_blocks,
+    first_tokens,
 )
 from specsim.predict.replay.run_counts import RunCounts, RunKind
 from specsim.rules import Distributions
@@ -117,7 +117,7 @@ def _masks(scheme: SpecDec, text: ReadableText) -> Prediction:
     lengths = np.array([len(tokens) for tokens in proposed])
     replay = DeterministicReplay(scheme.draft, accepted, lengths, reads_text=True)
     expected = replay_blocks(replay, len(text.tokens), text.limit)
-    return Prediction(expected, [((scheme.draft, TARGET), judged_blocks(accepted))])
+    return Prediction(expected, [((scheme.draft, TARGET), first_tokens(accepted))])
 
 
 def _accepted(scheme: SpecDec, text: ReadableText, place: int, proposed: Sequence[int]) -> int:
@@ -157,4 +157,4 @@ def _beams(scheme: BeamSearch, text: ReadableText, request: DecodeRequest) -> Pr
     search = replay_blocks(replay, steps, request.limit, own=scheme.beams)
     expected = Expected(len(tokens), search.calls, search.runs)
     # The last step of all leaves no beam that could stand.
-    return Prediction(expected, [((scheme.draft, TARGET), judged_blocks(stood[:-1]))])
+    return Prediction(expected, [((scheme.draft, TARGET), first_tokens(stood[:-1]))])

@@ -1,7 +1,7 @@
 """What a law must know of a scheme, as recorded text shows it.
 
 A law takes acceptance as alike at every place, so it is told one rate for each pair of drafter and
-verifier: the mean over the tokens of the text (theory.md section 3), not over target calls.  Where
+verifier: the mean over the tokens of the text, not over target calls.  Where
 acceptance differs from place to place, the law and the replay of the same text then differ: with
 rates that hold on for whole requests the mean over tokens makes the law promise too much, and
 where a rejection makes the next one likelier or less likely, it errs either way.
@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-
-import numpy as np
 
 from specsim.acceptance import ConstantAcceptance
 from specsim.checks import Floats
@@ -62,9 +60,8 @@ def acceptance_rates(
 ) -> Iterator[tuple[Event, Tried]]:
     """How often the tokens of each drafter in a description are accepted by who reviews them.
 
-    Of a model or counts: the mean of a_t over the tokens of the text.  Of what proposes a block
-    at once: a block from every place, each token that is judged counting once; a block that is
-    shorter than asked for counts as rejected where it ends, since the law has no shorter ones.
+    The mean over the tokens of the text: of a model or counts that of a_t, of what proposes a block
+    at once the share of tokens that would have stood as the first of a block.
     """
     match drafter:
         case ModelDrafter() | NgramDrafter() | VerticalDrafter():
@@ -77,19 +74,16 @@ def acceptance_rates(
                 yield from acceptance_rates(part, text, verifier)
         case _:
             agrees, _ = agreement(text, drafter)
-            yield (drafter.name, verifier), judged_blocks(agrees)
+            yield (drafter.name, verifier), first_tokens(agrees)
 
 
-def judged_blocks(accepted: Floats) -> Tried:
-    """Tokens that were judged in blocks from every place of a text, and those that stood.
+def first_tokens(accepted: Floats) -> Tried:
+    """Blocks from every place of a text whose first token stood.
 
-    accepted : shape (T, most): 1 where token i of the block at t stands, given all before it.  A
-        block that reaches the end of the text is not rejected there
+    accepted : shape (T, most): 1 where token i of the block at t stands, given all before it
     """
-    size, most = accepted.shape
-    stood = accepted.cumprod(axis=1).sum(axis=1)
-    room = np.minimum(most, size - np.arange(size))
-    return Tried(float(stood.sum()), float(stood.sum() + (stood < room).sum()))
+    first = accepted[:, :1]
+    return Tried(float(first.sum()), first.size)
 
 
 def total(found: Iterable[tuple[Event, Tried]]) -> Rates:
