@@ -10,24 +10,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from specsim.acceptance import Acceptance
 from specsim.checks import UnsupportedError
-from specsim.laws import TARGET, BlockLaw, ProposalLaw, Run, verify
-from specsim.schemes.base import Scheme
-from specsim.schemes.fields import INTEGER, NAME, NUMBER, described, model_names, settle
-from specsim.schemes.known import Acceptances, Pair
+from specsim.laws import BlockLaw, ProposalLaw, Run, verify
+from specsim.schemes.base import OneDraft
+from specsim.schemes.fields import INTEGER, NUMBER, described, draft_name, model_names, settle
 from specsim.schemes.policies import AdaptiveDraft, EstimateAlpha, GrowShrink, stationary_gamma
 
 
-class _Adaptive(Scheme):
+class _Adaptive(OneDraft):
     """Base: one draft model, and a policy that sets gamma."""
-
-    draft: str
-    gamma_max: int
-
-    @property
-    def pairs(self) -> tuple[Pair, ...]:
-        return ((self.draft, TARGET),)
 
     def law(self, known: Any) -> BlockLaw:
         raise UnsupportedError(
@@ -35,17 +26,8 @@ class _Adaptive(Scheme):
             "use its policy() with replay or Monte Carlo"
         )
 
-    def stationary_law(self, known: Any) -> BlockLaw:
-        return self.law(known)
-
     def source(self, known: Any) -> AdaptiveDraft:
-        return AdaptiveDraft(self.policy(), self._acceptance(known), self.draft)
-
-    def _acceptance(self, known: Any) -> Acceptance:
-        return Acceptances.of(known).by_pair(self.pairs)[self.draft, TARGET]
-
-    def row_fields(self) -> dict[str, Any]:
-        return {"drafters": self.draft, "gamma": f"1..{self.gamma_max}"}
+        return AdaptiveDraft(self.policy(), self.acceptance(known), self.draft)
 
 
 @dataclass(frozen=True)
@@ -58,9 +40,7 @@ class AdaptiveHeuristic(_Adaptive):
         "gamma of a request's first block, in 1..gamma_max.", INTEGER, default=20
     )
     gamma_max: int = described("Cap on gamma.", INTEGER, default=64)
-    draft: str = described(
-        "Name of the draft model, whose runs the cost prices.", NAME, default="draft"
-    )
+    draft: str = draft_name()
 
     def __post_init__(self) -> None:
         model_names("draft", (self.draft,))
@@ -76,7 +56,7 @@ class AdaptiveHeuristic(_Adaptive):
         Exact for long-run ratios.  Neighbouring blocks are dependent, so nothing about a finite
         generation follows from it.
         """
-        acceptance = self._acceptance(known)
+        acceptance = self.acceptance(known)
         weight = stationary_gamma(self.policy(), acceptance.survival(self.gamma_max))
         gammas = np.flatnonzero(weight)
         proposal = ProposalLaw(
@@ -86,10 +66,6 @@ class AdaptiveHeuristic(_Adaptive):
             runs={Run(self.draft, 1): gammas.astype(np.float64)},
         )
         return verify(proposal, {self.draft: acceptance})
-
-    @property
-    def label(self) -> str:
-        return f"{self.draft} {self.gamma_start}, grown and shrunk up to {self.gamma_max}"
 
 
 @dataclass(frozen=True)
@@ -104,9 +80,7 @@ class AdaptiveEstimate(_Adaptive):
         "How many tested tokens the prior is worth, > 0.", NUMBER, default=4.0
     )
     gamma_max: int = described("Cap on gamma, >= 1.", INTEGER, default=64)
-    draft: str = described(
-        "Name of the draft model, whose runs the cost prices.", NAME, default="draft"
-    )
+    draft: str = draft_name()
 
     def __post_init__(self) -> None:
         model_names("draft", (self.draft,))
@@ -116,7 +90,3 @@ class AdaptiveEstimate(_Adaptive):
 
     def policy(self) -> EstimateAlpha:
         return EstimateAlpha(self.c, self.prior, self.weight, self.gamma_max)
-
-    @property
-    def label(self) -> str:
-        return f"{self.draft}, the best gamma up to {self.gamma_max} by estimate"

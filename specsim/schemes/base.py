@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from specsim.acceptance import Acceptance
 from specsim.checks import UnsupportedError
 from specsim.laws import TARGET, BlockLaw, Run
 from specsim.schemes.drafters import Drafter
+from specsim.schemes.fields import options
 from specsim.schemes.known import Acceptances, Known, Pair
 from specsim.schemes.policies import AdaptiveDraft, GammaPolicy
 from specsim.schemes.proposals import acceptance_pairs, block_law
@@ -26,12 +28,15 @@ from specsim.schemes.proposals import acceptance_pairs, block_law
 if TYPE_CHECKING:
     from specsim.rules import Rule
 
+# Fields that a table of schemes has, where a scheme has them.
+_COUNTS = ("gamma", "steps", "at_least")
+
 
 class Scheme(ABC):
     """Base of all schemes; each is a frozen dataclass whose fields are ``described``.
 
     A new scheme has fields, ``pairs``, ``law`` and an example, and one line in
-    ``specsim.schemes.SCHEMES``.
+    ``specsim.schemes.SCHEMES``; all else is derived, and overridden where it can be said better.
 
     example : options of one working command line
     knows : kinds of what its law must know, any one of them; none where it must know nothing
@@ -92,13 +97,35 @@ class Scheme(ABC):
         return {}
 
     @property
-    @abstractmethod
     def label(self) -> str:
         """A short name for people, which tells settings of one scheme apart."""
+        own = {name: getattr(self, name) for name in options(type(self))}
+        return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in own.items())
 
-    @abstractmethod
     def row_fields(self) -> dict[str, Any]:
         """The same as fields of a row: drafters, gamma, steps, rule, threshold where they apply."""
+        own = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        counts = {name: own[name] for name in _COUNTS if own.get(name) is not None}
+        rule = own.get("rule")
+        return {
+            "drafters": ", ".join(self.models),
+            **{name: row_value(value) for name, value in counts.items()},
+            **(rule_fields(rule) if rule is not None else {}),
+        }
+
+
+class OneDraft(Scheme):
+    """A scheme of one draft model, before the target."""
+
+    draft: str
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return ((self.draft, TARGET),)
+
+    def acceptance(self, known: Any) -> Acceptance:
+        """Of the draft model's tokens by the target."""
+        return Acceptances.of(known).by_pair(self.pairs)[self.draft, TARGET]
 
 
 class DraftingScheme(Scheme):
@@ -128,9 +155,16 @@ class DraftingScheme(Scheme):
         return self.drafter.label
 
 
-def plain_decoding() -> BlockLaw:
-    """One target run on one token emits one token."""
-    return BlockLaw(np.ones(1), np.ones(1, dtype=np.int64), {Run(TARGET, 1): np.ones(1)})
+def plain_decoding(positions: int = 1) -> BlockLaw:
+    """One target run emits one token; it reads one, or the last one of every beam."""
+    return BlockLaw(np.ones(1), np.ones(1, dtype=np.int64), {Run(TARGET, positions): np.ones(1)})
+
+
+def row_value(count: int | tuple[int, ...]) -> int | str:
+    """A count, or several of them as text; one of a kind is itself."""
+    if isinstance(count, int):
+        return count
+    return count[0] if len(count) == 1 else ", ".join(map(str, count))
 
 
 def rule_fields(rule: Rule) -> dict[str, Any]:

@@ -8,15 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from specsim.checks import integer
-from specsim.laws import TARGET, BlockLaw, Run, verify
-from specsim.laws import draft as drafted
-from specsim.schemes.base import Scheme
-from specsim.schemes.fields import INTEGER, NAME, described, model_names, settle
-from specsim.schemes.known import Acceptances, Pair
+from specsim.laws import TARGET, BlockLaw, Run, draft, verify
+from specsim.schemes.base import OneDraft, plain_decoding
+from specsim.schemes.fields import INTEGER, described, draft_name, model_names, settle
 
 
 @dataclass(frozen=True)
-class BeamSearch(Scheme):
+class BeamSearch(OneDraft):
     """The drafter's wider beam runs ahead for gamma steps; the target scores all of it in one run.
 
     A step stands while the target's w best continuations are among the drafter's u, and the
@@ -32,9 +30,7 @@ class BeamSearch(Scheme):
     )
     beams: int = described("w, the beam width, >= 1.", INTEGER)
     draft_beam: int = described("u, the drafter's beam width, >= w.", INTEGER)
-    draft: str = described(
-        "Name of the draft model, whose runs the cost prices.", NAME, default="draft"
-    )
+    draft: str = draft_name()
 
     def __post_init__(self) -> None:
         model_names("draft", (self.draft,))
@@ -46,13 +42,8 @@ class BeamSearch(Scheme):
             draft_beam=integer("draft_beam", self.draft_beam, low=beams),
         )
 
-    @property
-    def pairs(self) -> tuple[Pair, ...]:
-        return ((self.draft, TARGET),)
-
     def law(self, known: Any) -> BlockLaw:
-        acceptance = Acceptances.of(known).by_pair(self.pairs)[self.draft, TARGET]
-        block = verify(drafted(self.draft, self.gamma), {self.draft: acceptance})
+        block = verify(draft(self.draft, self.gamma), {self.draft: self.acceptance(known)})
         always = np.ones_like(block.probability)
         return BlockLaw(
             block.probability,
@@ -65,18 +56,11 @@ class BeamSearch(Scheme):
 
     def baseline(self) -> BlockLaw:
         """Plain beam search by the target."""
-        return BlockLaw(
-            np.ones(1), np.ones(1, dtype=np.int64), {Run(TARGET, self.beams): np.ones(1)}
-        )
+        return plain_decoding(self.beams)
 
     @property
     def label(self) -> str:
         return f"{self.beams} beams, {self.draft} {self.gamma} steps of {self.draft_beam}"
 
     def row_fields(self) -> dict[str, Any]:
-        return {
-            "drafters": self.draft,
-            "gamma": self.gamma,
-            "beams": self.beams,
-            "draft_beam": self.draft_beam,
-        }
+        return {**super().row_fields(), "beams": self.beams, "draft_beam": self.draft_beam}

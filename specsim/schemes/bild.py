@@ -20,9 +20,9 @@ import numpy.typing as npt
 from specsim.acceptance import ConstantAcceptance
 from specsim.checks import Floats, InvalidArgumentError, integer, number, probability
 from specsim.laws import TARGET, BlockLaw, ProposalLaw, Run, verify
-from specsim.schemes.base import Scheme
-from specsim.schemes.fields import INTEGER, NAME, SWITCH, described, model_names, settle
-from specsim.schemes.known import DraftedAccepted, FallbackRollback, Known, Pair
+from specsim.schemes.base import OneDraft
+from specsim.schemes.fields import INTEGER, SWITCH, described, draft_name, model_names, settle
+from specsim.schemes.known import DraftedAccepted, FallbackRollback, Known
 
 WINDOW = 10  # the paper's longest draft
 
@@ -58,7 +58,7 @@ def _small_runs(drafted: npt.NDArray[np.int64], window: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class BigLittle(Scheme):
+class BigLittle(OneDraft):
     """The Big Little Decoder: a small model drafts while it is confident (Kim23).
 
     The law takes chances of fallback and rollback, or a table of what was counted.  With f =
@@ -76,9 +76,7 @@ class BigLittle(Scheme):
     window: int = described(
         "Most drafted tokens per block, >= 0; 0 is plain decoding.", INTEGER, default=WINDOW
     )
-    draft: str = described(
-        "Name of the small model, whose runs the cost prices.", NAME, default="small"
-    )
+    draft: str = draft_name("small")
     rescore: bool = described(
         "Whether a rollback costs a second target run, on one token, that emits nothing new (the "
         "authors' code re-scores the replaced position; their Algorithm 1 does not).",
@@ -106,10 +104,6 @@ class BigLittle(Scheme):
         if self.rollback_threshold != math.inf:
             threshold = number("rollback_threshold", self.rollback_threshold, low=0.0)
             settle(self, rollback_threshold=threshold)
-
-    @property
-    def pairs(self) -> tuple[Pair, ...]:
-        return ((self.draft, TARGET),)
 
     def law(self, known: FallbackRollback | DraftedAccepted) -> BlockLaw:
         block = self._block(known)
@@ -167,7 +161,7 @@ class BigLittle(Scheme):
 
     def row_fields(self) -> dict[str, Any]:
         return {
-            "drafters": self.draft,
+            **super().row_fields(),
             "gamma": self.window,
             "fallback_threshold": self.fallback_threshold,
             # JSON has no infinity.

@@ -14,10 +14,10 @@ import numpy as np
 from specsim.acceptance import ConstantAcceptance
 from specsim.checks import InvalidArgumentError, integer
 from specsim.laws import TARGET, BlockLaw, Run, verify
-from specsim.schemes.base import Scheme, rule_fields, rule_label
+from specsim.schemes.base import OneDraft, rule_label
 from specsim.schemes.bild import draft_until_fallback
-from specsim.schemes.fields import INTEGER, NAME, described, model_names, settle
-from specsim.schemes.known import Deferral, Known, Pair
+from specsim.schemes.fields import INTEGER, described, draft_name, model_names, settle
+from specsim.schemes.known import Deferral, Known
 
 if TYPE_CHECKING:
     from specsim.rules import DraftDeferralRule
@@ -27,17 +27,6 @@ CAP = 10  # Narasimhan24 E.1
 Confidence = Literal["sum", "mean"]
 
 
-class _Cascade(Scheme):
-    """Base: one small model, and how often it defers."""
-
-    knows: ClassVar[tuple[type[Known], ...]] = (Deferral,)
-    draft: str
-
-    @property
-    def pairs(self) -> tuple[Pair, ...]:
-        return ((self.draft, TARGET),)
-
-
 def _chow() -> DraftDeferralRule:
     from specsim.rules import Chow
 
@@ -45,7 +34,7 @@ def _chow() -> DraftDeferralRule:
 
 
 @dataclass(frozen=True)
-class TokenCascade(_Cascade):
+class TokenCascade(OneDraft):
     """Token-level cascade (Narasimhan24 Algorithm 2) by a rule that looks at q only.
 
     A block is up to and including a target run: the small model writes J tokens, the target reads
@@ -55,15 +44,14 @@ class TokenCascade(_Cascade):
     """
 
     example: ClassVar[str] = "--deferral 0.3 --c 0.1"
+    knows: ClassVar[tuple[type[Known], ...]] = (Deferral,)
 
     cap: int = described(
         "Most tokens that the small model writes before the target is called anyway, >= 0.",
         INTEGER,
         default=CAP,
     )
-    draft: str = described(
-        "Name of the small model, whose runs the cost prices.", NAME, default="small"
-    )
+    draft: str = draft_name("small")
     rule: DraftDeferralRule = described(
         "When the small model defers, in specsim.rules.", default_factory=_chow
     )
@@ -81,11 +69,11 @@ class TokenCascade(_Cascade):
         return f"{self.draft} up to {self.cap}, {rule_label(self.rule)}"
 
     def row_fields(self) -> dict[str, Any]:
-        return {"drafters": self.draft, "gamma": self.cap, **rule_fields(self.rule)}
+        return {**super().row_fields(), "gamma": self.cap}
 
 
 @dataclass(frozen=True)
-class SequenceCascade(_Cascade):
+class SequenceCascade(OneDraft):
     """Sequence-level cascade (Narasimhan24 eq. 1): the whole response is deferred or kept.
 
     A block is one response: the small model writes it, and with probability d = deferral the
@@ -94,13 +82,12 @@ class SequenceCascade(_Cascade):
     """
 
     example: ClassVar[str] = "--deferral 0.3 --length 64 --c 0.1"
+    knows: ClassVar[tuple[type[Known], ...]] = (Deferral,)
 
     length: int = described(
         "Tokens of a response, the same from either model, >= 1.", INTEGER, default=1
     )
-    draft: str = described(
-        "Name of the small model, whose runs the cost prices.", NAME, default="small"
-    )
+    draft: str = draft_name("small")
     confidence: Confidence = described(
         "Confidence in a response: the sum of its tokens' log q (eq. 1), or the mean, which does "
         "not punish length.",
@@ -137,4 +124,4 @@ class SequenceCascade(_Cascade):
 
     def row_fields(self) -> dict[str, Any]:
         rule = f"{self.confidence} log q"
-        return {"drafters": self.draft, "rule": rule, "threshold": self.threshold}
+        return {**super().row_fields(), "rule": rule, "threshold": self.threshold}

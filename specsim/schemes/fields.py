@@ -36,6 +36,12 @@ def described(help_text: str, words: Words | None = None, **given: Any) -> Any:
     return field(metadata={"help": help_text, "words": words}, **given)
 
 
+def draft_name(default: str = "draft", more: str = "") -> Any:
+    """The field that names the one draft model of a scheme."""
+    help_text = f"Name of the draft model, whose runs the cost prices{more}."
+    return described(help_text, NAME, default=default)
+
+
 def options(kind: type) -> Mapping[str, Field[Any]]:
     """The fields of a description that are options, by name."""
     return {each.name: each for each in fields(kind) if each.metadata.get("words") is not None}

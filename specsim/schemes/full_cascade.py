@@ -93,7 +93,7 @@ class FullCascade(DraftingScheme):
         return f"{', '.join(self.drafters)}: {self._matrix()}"
 
     def row_fields(self) -> dict[str, Any]:
-        return {"drafters": ", ".join(self.drafters), "gamma": self._matrix()}
+        return {**super().row_fields(), "gamma": self._matrix()}
 
     def _matrix(self) -> str:
         return " / ".join(" ".join(map(str, row)) for row in self.lengths)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from specsim.checks import integer
-from specsim.schemes.base import DraftingScheme
+from specsim.schemes.base import DraftingScheme, row_value
 from specsim.schemes.drafters import HorizontalDrafter, single_drafter
 from specsim.schemes.fields import INTEGERS, NAMES, described, model_names, same_size, settle
 
@@ -46,4 +46,4 @@ class HorizontalCascade(DraftingScheme):
         return HorizontalDrafter(tuple(single_drafter(name, tokens) for name, tokens in pairs))
 
     def row_fields(self) -> dict[str, Any]:
-        return {"drafters": ", ".join(self.drafters), "gamma": ", ".join(map(str, self.lengths))}
+        return {**super().row_fields(), "gamma": row_value(self.lengths)}

@@ -31,6 +31,3 @@ class PlainDecoding(Scheme):
     @property
     def label(self) -> str:
         return "plain decoding"
-
-    def row_fields(self) -> dict[str, Any]:
-        return {"drafters": ""}

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from specsim.checks import integer
-from specsim.schemes.base import DraftingScheme, rule_fields, rule_label
+from specsim.schemes.base import DraftingScheme, rule_label
 from specsim.schemes.drafters import MaskDrafter
-from specsim.schemes.fields import INTEGER, NAME, SWITCH, described, model_names, settle
+from specsim.schemes.fields import INTEGER, SWITCH, described, draft_name, model_names, settle
 
 if TYPE_CHECKING:
     from specsim.rules import GreedyMatch, TopBeta
@@ -26,9 +26,7 @@ class SpecDec(DraftingScheme):
     example: ClassVar[str] = "--alpha 0.9 --block-size 25 --c 0.3"
 
     block_size: int = described("k, tokens per draft run, >= 0; Xia22: 25.", INTEGER, default=25)
-    draft: str = described(
-        "Name of the draft model, whose runs the cost prices.", NAME, default="draft"
-    )
+    draft: str = draft_name()
     bonus: bool = described(
         "Whether a block accepted whole earns one more token (Xia22's text: no; code: yes).",
         SWITCH,
@@ -57,5 +55,4 @@ class SpecDec(DraftingScheme):
         return ", ".join([*parts, *([] if self.bonus else ["no bonus"])])
 
     def row_fields(self) -> dict[str, Any]:
-        named = rule_fields(self.rule) if self.rule else {}
-        return {"drafters": self.draft, "gamma": self.block_size, **named}
+        return {**super().row_fields(), "gamma": self.block_size}

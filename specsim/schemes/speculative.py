@@ -9,9 +9,9 @@ import numpy as np
 
 from specsim.checks import integer
 from specsim.laws import BlockLaw, Run
-from specsim.schemes.base import DraftingScheme, rule_fields, rule_label
+from specsim.schemes.base import DraftingScheme, rule_label
 from specsim.schemes.drafters import SingleDrafter, single_drafter
-from specsim.schemes.fields import INTEGER, NAME, SWITCH, described, model_names, settle
+from specsim.schemes.fields import INTEGER, SWITCH, described, draft_name, model_names, settle
 
 if TYPE_CHECKING:
     from specsim.rules import Rule
@@ -32,11 +32,8 @@ class SpeculativeDecoding(DraftingScheme):
     example: ClassVar[str] = "--alpha 0.8 --gamma 5 --c 0.05"
 
     gamma: int = described("Draft tokens per target call, >= 0; 0 is plain decoding.", INTEGER)
-    draft: str = described(
-        "Name of the draft model, whose runs the cost prices; unigram, bigram, copy and max-gram "
-        "are drafters without a model.",
-        NAME,
-        default="draft",
+    draft: str = draft_name(
+        more="; unigram, bigram, copy and max-gram are drafters without a model"
     )
     bonus: bool = described(
         "Whether a block accepted whole earns one more token.", SWITCH, default=True
@@ -76,10 +73,6 @@ class SpeculativeDecoding(DraftingScheme):
         parts += [rule_label(self.rule)] if self.rule else []
         parts += [] if self.bonus else ["no bonus"]
         return ", ".join(parts)
-
-    def row_fields(self) -> dict[str, Any]:
-        named = rule_fields(self.rule) if self.rule else {}
-        return {"drafters": self.draft, "gamma": self.gamma, **named}
 
 
 def _opt() -> Rule:

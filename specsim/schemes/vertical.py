@@ -16,7 +16,7 @@ formula) or until at least so many tokens are there, the overshoot kept (the aut
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from specsim.checks import InvalidArgumentError, integer
 from specsim.schemes.base import DraftingScheme
@@ -91,10 +91,3 @@ class VerticalCascade(DraftingScheme):
             inner = VerticalDrafter(reviewers[level], inner, gamma, steps, at_least)
             gamma = None
         return inner
-
-    def row_fields(self) -> dict[str, Any]:
-        named = {"drafters": ", ".join(self.drafters), "gamma": self.gamma}
-        for name, counts in (("steps", self.steps), ("at_least", self.at_least)):
-            if counts is not None:
-                named[name] = counts[0] if len(counts) == 1 else ", ".join(map(str, counts))
-        return named

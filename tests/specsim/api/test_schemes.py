@@ -59,13 +59,6 @@ class ReadTwice(Scheme):
         once = verify(draft("draft", self.gamma), rates)
         read = Run(TARGET, self.gamma + 1)
         return BlockLaw(once.probability, once.tokens, {**once.runs, read: 2 * once.runs[read]})
-
-    @property
-    def label(self):
-        return f"draft {self.gamma}, read twice"
-
-    def row_fields(self):
-        return {"drafters": "draft", "gamma": self.gamma}
 '''
 
 
@@ -113,6 +106,8 @@ def test_a_new_scheme_has_its_calls(read_twice: type[Scheme]) -> None:
     found = optimize_scheme("read-twice", {"gamma": range(20)}, alpha=0.8, c=0.05)
     assert found.speedup >= wanted
     assert found.searched == {"gamma": found.scheme.gamma}
+    assert read_twice(5).label == "gamma 5"
+    assert read_twice(5).row_fields() == {"drafters": "draft", "gamma": 5}
     document = json.loads(found.to_json())
     assert document["schema"] == "specsim.optimize_scheme"
     assert document["answer"]["candidates"] == 20

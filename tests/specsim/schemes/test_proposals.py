@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -40,9 +39,6 @@ class AnyNest(DraftingScheme):
     @property
     def drafter(self) -> Drafter:
         return self.nest
-
-    def row_fields(self) -> dict[str, Any]:
-        return {}
 
 
 @play.register
