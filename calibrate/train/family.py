@@ -165,20 +165,16 @@ class Training:
         model = SHAPES["target"].build(self.recipe.vocabulary).to(self.device)
         steps = self.recipe.target_steps
         fit = Fit(model, self.recipe, steps)
-        checkpoint = path.with_suffix(".checkpoint")
-        progress = Progress("target", steps)
-        for step in range(fit.resume(checkpoint), steps):
+
+        def loss(step: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+            if step and step % 400 == 0:
+                print(f"held-out loss {self.held_out.loss(model, 8):.4f}", flush=True)
             ids = self.windows(self.train_tokens, step, 256 if step < 0.8 * steps else CONTEXT)
             with half_precision(self.device):
                 logits = model(ids).logits
-            loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten())
-            fit.update(loss, step)
-            progress.show(step, loss=loss)
-            if (step + 1) % 200 == 0:
-                fit.save(checkpoint, step + 1)
-                self.work.keep_time()
-                if (step + 1) % 400 == 0:
-                    print(f"held-out loss {self.held_out.loss(model, 8):.4f}", flush=True)
+            return F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten()), {}
+
+        fit.run("target", self.work, loss)
         torch.save(model.state_dict(), path)
 
     # -- stage 3 ---------------------------------------------------------------------------

@@ -186,19 +186,16 @@ def train_aligned(
 ) -> None:
     """Cross-entropy on the tokens that the target wrote, behind the prompt."""
     fit = Fit(model.train(), recipe, recipe.aligned_steps, recipe.aligned_rate)
-    checkpoint = path.with_suffix(".checkpoint")
-    progress = Progress("aligned", recipe.aligned_steps)
-    for step in range(fit.resume(checkpoint), recipe.aligned_steps):
+
+    def loss(step: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         text, first = pick(recipe, greedy, ALIGNED, step, 0)
         with half_precision(CPU):
             logits = model(text[:, :-1], use_cache=False).logits[:, first - 1 :]
         logits, labels = logits.float().flatten(0, 1), text[:, first:].flatten()
-        loss = F.cross_entropy(logits, labels)
-        fit.update(loss, step)
-        progress.show(step, loss=loss, right=(logits.argmax(-1) == labels).float().mean())
-        if (step + 1) % 100 == 0:
-            fit.save(checkpoint, step + 1)
-            work.keep_time()
+        right = (logits.argmax(-1) == labels).float().mean()
+        return F.cross_entropy(logits, labels), {"right": right}
+
+    fit.run("aligned", work, loss)
     torch.save(model.state_dict(), path)
 
 
@@ -214,19 +211,17 @@ def train_masks(
 ) -> None:
     """Mask i of a block that starts at s learns the target's token at s + i."""
     fit = Fit(model.train(), recipe, recipe.masks_steps, recipe.masks_rate)
-    checkpoint = path.with_suffix(".checkpoint")
-    progress = Progress("masks", recipe.masks_steps)
     width, blocks = recipe.block, recipe.blocks
     weight = recipe.block_decay ** torch.arange(width)
-    for step in range(fit.resume(checkpoint), recipe.masks_steps):
+
+    def loss(step: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         text, first = pick(recipe, greedy, MASKS, step, width * blocks)
         places = draws(recipe.new_tokens - width + 1, len(text) * blocks, recipe.seed, MASKS, step)
         losses, right = blocks_filled(model, text, first + places.view(-1, blocks), width)
-        fit.update((losses @ weight).mean() / weight.sum(), step)
-        progress.show(step, loss=losses.mean(), accepted=right.cumprod(1).sum(1).float().mean())
-        if (step + 1) % 100 == 0:
-            fit.save(checkpoint, step + 1)
-            work.keep_time()
+        accepted = right.cumprod(1).sum(1).float().mean()
+        return (losses @ weight).mean() / weight.sum(), {"accepted": accepted}
+
+    fit.run("masks", work, loss)
     torch.save(model.state_dict(), path)
 
 

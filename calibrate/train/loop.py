@@ -21,8 +21,11 @@ from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
 from calibrate.train import corpus
+from specsim.checkpoint import Checkpoint
 
 CONTEXT = 512
+# So many steps of a fit may be lost when it is killed.
+_SAVED_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -46,24 +49,20 @@ class Work:
 
     def __init__(self, folder: Path, recipe: str) -> None:
         self.folder, self.seconds = folder, dict[str, float]()
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / "recipe.json"
-        if not file.exists():
-            file.write_text(recipe)
-        elif file.read_text() != recipe:
+        self._checkpoint = Checkpoint(folder)
+        if self._checkpoint.keep_json("recipe.json", lambda: recipe) != recipe:
             raise SystemExit(f"{folder} holds results of another recipe; choose another --work")
 
     def stage(self, name: str, make: Callable[[Path], None]) -> Path:
         """Make ``name`` in the folder unless it is there; written whole or not at all."""
-        path = self.folder / name
-        clock = self.folder / f"{name}.seconds"
-        if not path.exists():
-            partial = path.with_suffix(".partial")
-            self._clock, self._started = clock, time.monotonic()
+        self._clock, self._started = self.folder / f"{name}.seconds", time.monotonic()
+
+        def timed(partial: Path) -> None:
             make(partial)
             self.keep_time()
-            partial.replace(path)
-        self.seconds[name] = float(clock.read_text())
+
+        path = self._checkpoint.keep(name, timed)
+        self.seconds[name] = float(self._clock.read_text())
         return path
 
     def keep_time(self) -> None:
@@ -99,7 +98,23 @@ class Fit:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
-    def resume(self, checkpoint: Path) -> int:
+    def run(
+        self,
+        name: str,
+        work: Work,
+        loss: Callable[[int], tuple[torch.Tensor, dict[str, torch.Tensor]]],
+    ) -> None:
+        """All steps, from the last that the work folder knows; ``loss`` and what else to show."""
+        saved, progress = work.folder / f"{name}.checkpoint", Progress(name, self.steps)
+        for step in range(self._resume(saved), self.steps):
+            lost, shown = loss(step)
+            self.update(lost, step)
+            progress.show(step, loss=lost, **shown)
+            if (step + 1) % _SAVED_STEPS == 0:
+                self._save(saved, step + 1)
+                work.keep_time()
+
+    def _resume(self, checkpoint: Path) -> int:
         """The step to go on at: that of the checkpoint, which is loaded, or 0."""
         if not checkpoint.exists():
             return 0
@@ -110,7 +125,7 @@ class Fit:
         step: int = saved["step"]
         return step
 
-    def save(self, checkpoint: Path, step: int) -> None:
+    def _save(self, checkpoint: Path, step: int) -> None:
         partial = checkpoint.with_suffix(".partial")
         torch.save(
             {

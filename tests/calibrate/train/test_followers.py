@@ -16,7 +16,7 @@ from calibrate.decode.drawing import Drawing
 from calibrate.decode.engine import CachedModel
 from calibrate.decode.text import Text
 from calibrate.models.load import load
-from calibrate.train import corpus
+from calibrate.train import corpus, loop
 from calibrate.train import followers as train_followers
 from calibrate.train import heldout_eval as judging
 from calibrate.train.followers import Recipe, helps, train
@@ -92,27 +92,39 @@ def test_blocks_in_one_run_are_what_the_drafter_sees(masks: LlamaForCausalLM) ->
         assert reader.tokens()[len(prefix) :] == rows[row, block].argmax(-1).tolist()
 
 
-def test_a_fit_resumes_where_it_was(plain: LlamaForCausalLM, tmp_path: Path) -> None:
-    """Four steps are four steps, stopped after two of them or not."""
+def test_a_fit_resumes_where_it_was(
+    plain: LlamaForCausalLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four steps are four steps, killed in the fourth of them or not."""
+    monkeypatch.setattr(loop, "_SAVED_STEPS", 2)
+    works = [Work(tmp_path / name, "a recipe") for name in ("straight", "killed")]
+    taken: list[int] = []
 
     def fit() -> Fit:
         model = LlamaForCausalLM(plain.config)
         model.load_state_dict(plain.state_dict())
         return Fit(model, Schedule(warm_up_steps=2), steps=4)
 
-    def run(fit: Fit, steps: range) -> None:
-        for step in steps:
+    def run(fit: Fit, work: Work, kill_at: int = 4) -> None:
+        def loss(step: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+            if step == kill_at:
+                raise KeyboardInterrupt
+            taken.append(step)
             ids = random_text(4, 16).roll(step, dims=1)
-            fit.update(fit.model(ids, labels=ids).loss, step)
+            return fit.model(ids, labels=ids).loss, {}
 
-    straight, stopped, resumed = fit(), fit(), fit()
-    run(straight, range(4))
-    run(stopped, range(2))
-    stopped.save(tmp_path / "fit.checkpoint", 2)
-    assert resumed.resume(tmp_path / "none.checkpoint") == 0
-    first = resumed.resume(tmp_path / "fit.checkpoint")
-    assert first == 2
-    run(resumed, range(first, 4))
+        def stage(path: Path) -> None:
+            fit.run("fit", work, loss)
+            path.touch()
+
+        work.stage("fit", stage)
+
+    straight, resumed = fit(), fit()
+    run(straight, works[0])
+    with pytest.raises(KeyboardInterrupt):
+        run(fit(), works[1], kill_at=3)
+    run(resumed, works[1])
+    assert taken == [0, 1, 2, 3, 0, 1, 2, 2, 3]
     after = resumed.model.state_dict()
     for name, weights in straight.model.state_dict().items():
         assert torch.equal(weights, after[name]), name
