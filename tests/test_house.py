@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -108,3 +109,15 @@ def test_no_circle_of_imports() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(reversed(error.args[1])))
+
+
+def test_no_test_module_imports_another() -> None:
+    """What several need is in ``tests/support`` and in fixtures of ``conftest.py``."""
+    tests = ROOT / "tests"
+    guilty = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in tests.rglob("*.py")
+        for name, _ in imports(path)
+        if re.match(r"tests\.(?!support\b)", name)
+    ]
+    assert not guilty

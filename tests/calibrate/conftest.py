@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from calibrate.decode.engine import CachedModel
-from tests.calibrate.imitations import uncached
-from tests.calibrate.sequences import model_at
-from tests.conftest import build_model
 from tests.support.executions import Model
+from tests.support.imitations import uncached
+from tests.support.models import build_model
+from tests.support.sequences import model_at
 
 
 @pytest.fixture(scope="session")

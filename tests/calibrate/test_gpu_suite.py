@@ -27,7 +27,7 @@ from calibrate.suite.pair import measure_pair
 from calibrate.suite.plan import FULL, TINY
 from calibrate.suite.raw import Deadline, Raw, cannot_be_recorded
 from specsim.profiles import read_profile
-from tests.specsim.commands.test_cli import run
+from tests.support.command_line import run
 
 # A machine with an accelerator may have none of these.
 ABSENT = (*("msgspec", "scipy", "pandas", "pyarrow", "matplotlib", "pydantic", "array_api_compat"),)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from specsim import profiles
@@ -16,106 +13,7 @@ from specsim.files import FileError
 from specsim.optimizers.workload import Workload
 from specsim.predict.measured import MeasuredCost, predict
 from specsim.predict.replay.fixed_gamma import replay
-
-
-def rate(best: float) -> dict[str, float]:
-    return {"low": best, "best": best, "high": best}
-
-
-def write(folder: Path, **changes: Any) -> Path:
-    """A profile of invented numbers with its trace: v(n) = 1 + 0.1 (n - 1), c = 0.1.
-
-    The first draft run of a block costs twice the others.
-    """
-    random = np.random.default_rng(7)
-    requests, length = 20, 50
-    draft = np.log(random.uniform(0.2, 1.0, requests * length))
-    trace = folder / "p.trace.parquet"
-    pd.DataFrame(
-        {
-            "request": np.repeat(np.arange(requests), length),
-            "position": np.tile(np.arange(length), requests),
-            "context": np.tile(10 + np.arange(length), requests),
-            "logp_target": np.zeros(requests * length),
-            "logp_draft": draft,
-        }
-    ).to_parquet(trace)
-    alpha = float(np.exp(draft).mean())
-    content: dict[str, Any] = {
-        "schema": "specsim-profile",
-        "version": 2,
-        "created": "2026-01-01T00:00:00+00:00",
-        "command": "specsim calibrate",
-        "target": {"name": "t", "parameters": 1000, "context": 512, "sha256": "0"},
-        "draft": {"name": "d", "parameters": 100, "context": 512, "sha256": "1"},
-        "hardware": {
-            "device": "cpu",
-            "device_name": "cpu",
-            "processor": "p",
-            "cores": 2,
-            "threads": 1,
-        },
-        "software": {
-            "specsim": "0",
-            "python": "3",
-            "torch": "2",
-            "transformers": "5",
-            "dtype": "float32",
-        },
-        "gamma_max": 4,
-        "acceptance": [
-            {
-                "sampling": {"temperature": 1.0},
-                "requests": requests,
-                "prompt_tokens": 10,
-                "prompts_sha256": "2",
-                "max_new_tokens": length,
-                "tokens": requests * length,
-                "seed": 0,
-                "alpha": rate(alpha),
-                "survival": [rate(alpha**i) for i in range(1, 5)],
-                "conditional": [rate(alpha)] * 4,
-                "trace": {"file": trace.name, "sha256": profiles.file_digest(trace)},
-            }
-        ],
-        "run_times": [
-            {
-                "model": model,
-                "follows": follows,
-                "tokens": tokens,
-                "context": context,
-                "batch": 1,
-                "repeats": 5,
-                "median_s": scale * (1 + 0.1 * (tokens - 1)),
-                "low_s": 0.0,
-                "high_s": 1.0,
-            }
-            for model, follows, scale in (
-                ("target", "draft", 0.01),
-                ("draft", "target", 0.002),
-                ("draft", "draft", 0.001),
-            )
-            for tokens in range(1, 6)
-            for context in (10, 60)
-        ],
-        "overhead": [
-            {
-                "temperature": 1.0,
-                "gamma": gamma,
-                "requests": 3,
-                "blocks": 9,
-                "median_s": 0.0,
-                "low_s": 0.0,
-                "high_s": 0.0,
-            }
-            for gamma in (0, 1, 4)
-        ],
-        "notes": [],
-        **changes,
-    }
-    path = folder / "p.json"
-    path.write_text(json.dumps(content))
-    return path
+from tests.support.profiles import write
 
 
 def test_round_trip(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from studies.bild.chain import SMALL, Chain, Thresholds, chains
 from studies.bild.page import STUDY
 from studies.common.measured import Measured
 from studies.common.study import Tables, reference
-from tests.specsim.test_profiles import write
+from tests.support.profiles import write
 
 
 def scored(seed: int = 3, requests: int = 12, length: int = 60) -> pd.DataFrame:

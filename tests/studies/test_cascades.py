@@ -16,8 +16,8 @@ from studies.cascades import tables as cascades_tables
 from studies.cascades.page import STUDY
 from studies.common.measured import Measured
 from studies.common.study import Tables, reference
-from tests.specsim.frontier.test_choice import frame
-from tests.specsim.test_profiles import write
+from tests.support.positions import frame
+from tests.support.profiles import write
 
 
 @pytest.fixture(scope="module")

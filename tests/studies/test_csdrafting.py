@@ -16,7 +16,7 @@ from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.csdrafting import laws, paper
 from studies.csdrafting.page import STUDY
-from tests.specsim.test_profiles import write
+from tests.support.profiles import write
 
 COSTS = {"middle": 0.2, "draft": 0.1, "max-gram": 0.01}
 RATES = {

@@ -13,7 +13,7 @@ from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.fidelity import public
 from studies.fidelity.page import STUDY
-from tests.specsim.test_profiles import write
+from tests.support.profiles import write
 
 DECODED: list[dict[str, Any]] = [
     {

@@ -19,8 +19,8 @@ from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.leviathan import tables as leviathan_tables
 from studies.leviathan.page import STUDY
-from tests.specsim.test_profiles import write
-from tests.studies.helpers import decoding
+from tests.support.pages import decoding
+from tests.support.profiles import write
 
 # Rows of each CSV, and numbers that each of its rows prints.
 PRINTED = {

@@ -11,7 +11,7 @@ from specsim import hardware
 from studies.common.claims import beyond, claim
 from studies.common.measured import Measured
 from studies.fidelity import roofline as fidelity_roofline
-from tests.specsim.test_profiles import write
+from tests.support.profiles import write
 
 
 def test_what_an_interval_says_of_a_mark() -> None:

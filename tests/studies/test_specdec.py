@@ -17,8 +17,8 @@ from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.specdec import devices as specdec_devices
 from studies.specdec.page import STUDY
-from tests.specsim.test_profiles import write
-from tests.studies.helpers import decoding
+from tests.support.pages import decoding
+from tests.support.profiles import write
 
 
 def greedy_profile(folder: Path, decoded: Sequence[dict[str, Any]]) -> Path:

@@ -18,8 +18,8 @@ from studies.common import measure
 from studies.common.measured import SCORED, Measured
 from studies.common.study import Check, Study, Tables
 from studies.common.write import counts, load, write
-from tests.specsim.test_profiles import write as write_profile
-from tests.studies.helpers import decoding, sentences
+from tests.support.pages import decoding, sentences
+from tests.support.profiles import write as write_profile
 
 # A person reads no longer sentence in one breath.
 WORDS = 45

@@ -21,8 +21,8 @@ from calibrate.measure.trace import generator
 from calibrate.models.load import load
 from calibrate.models.sampling import Sampling
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from tests.calibrate.imitations import CPU, ORDINARY, assert_drawn_from, greedy
-from tests.calibrate.sequences import check_law
+from tests.support.imitations import CPU, ORDINARY, assert_drawn_from, greedy
+from tests.support.sequences import check_law
 
 WORDS = 64
 SPARSE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 16}

@@ -16,8 +16,8 @@ from calibrate.decode.engine import CachedModel, DecodingError
 from calibrate.decode.plain import plain
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.schemes import BeamSearch
-from tests.calibrate.imitations import greedy, prompts, twin
-from tests.calibrate.sequences import model_at
+from tests.support.imitations import greedy, prompts, twin
+from tests.support.sequences import model_at
 
 
 @pytest.fixture(scope="module")

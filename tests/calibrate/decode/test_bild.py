@@ -19,7 +19,8 @@ from calibrate.models.sampling import Sampling
 from specsim.checks import InvalidArgumentError
 from specsim.laws import TARGET
 from specsim.schemes import BigLittle, DraftedAccepted, FallbackRollback
-from tests.calibrate.imitations import (
+from tests.support.executions import Choose, Model, Tokens, law
+from tests.support.imitations import (
     CPU,
     ORDINARY,
     TextModel,
@@ -35,7 +36,6 @@ from tests.calibrate.imitations import (
     twin,
     uncached,
 )
-from tests.support.executions import Choose, Model, Tokens, law
 
 NUCLEUS = Sampling(1.0, top_p=0.8)
 

@@ -34,9 +34,9 @@ from calibrate.models.sampling import Sampling
 from specsim import rules
 from specsim.checks import InvalidArgumentError
 from specsim.schemes import FullCascade
-from tests.calibrate.decode.test_drafters import pair_counts
-from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, greedy
-from tests.calibrate.sequences import check_law, model_at
+from tests.support.imitations import CPU, GREEDY, ORDINARY, greedy
+from tests.support.pair_counts import pair_counts
+from tests.support.sequences import check_law, model_at
 
 Maker = Callable[[CachedModel, CachedModel], Drafter]
 Lengths = tuple[tuple[int, ...], ...]
@@ -142,7 +142,7 @@ def test_sampled_sequences_follow_the_target(
 
 @pytest.fixture(scope="module")
 def four_words_more(tmp_path_factory: pytest.TempPathFactory) -> CachedModel:
-    from tests.conftest import build_model
+    from tests.support.models import build_model
 
     folder = tmp_path_factory.mktemp("more") / "second"
     build_model(folder, layers=1, width=16, seed=13, words=4, spread=0.25)

@@ -17,8 +17,8 @@ from calibrate.models.sampling import Sampling
 from specsim.checks import InvalidArgumentError
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.traces import Trace
-from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, greedy, prompts, twin
-from tests.calibrate.sequences import check_law
+from tests.support.imitations import CPU, GREEDY, ORDINARY, greedy, prompts, twin
+from tests.support.sequences import check_law
 
 
 @pytest.mark.parametrize("draft", ["draft", "stranger", "target"])

@@ -36,16 +36,11 @@ from calibrate.models.sampling import Sampling
 from calibrate.train.family import bigram_counts
 from specsim import rules
 from specsim.checks import InvalidArgumentError
-from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, greedy
-from tests.calibrate.sequences import check_law
+from tests.support.imitations import CPU, GREEDY, ORDINARY, greedy
+from tests.support.pair_counts import pair_counts
+from tests.support.sequences import check_law
 
 DRAFTERS = ("neural", "bigram", "unigram", "copy", "max-gram", "early exit", "uniform")
-
-
-def pair_counts(words: int, seed: int = 0) -> PairCounts:
-    """Counts of a random text in which some words never come."""
-    text = np.random.default_rng(seed).integers(words - words // 4, size=5 * words)
-    return PairCounts(bigram_counts(text, words))
 
 
 def make(name: str, target: CachedModel, draft: CachedModel) -> Drafter:

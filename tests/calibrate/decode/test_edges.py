@@ -13,10 +13,10 @@ from calibrate.decode.drafters import PairCounts
 from calibrate.decode.engine import CachedModel, DecodingError
 from calibrate.models.sampling import Sampling
 from calibrate.train.family import bigram_counts
-from tests.calibrate.decode.test_drafters import pair_counts
-from tests.calibrate.decoders import DECODERS, Cast, Decoder, Job, start_beams
-from tests.calibrate.imitations import GREEDY, ORDINARY, TextModel, peak
+from tests.support.decoders import DECODERS, Cast, Decoder, Job, start_beams
 from tests.support.executions import Tokens
+from tests.support.imitations import GREEDY, ORDINARY, TextModel, peak
+from tests.support.pair_counts import pair_counts
 
 CONTEXT = 128  # of the tiny family
 

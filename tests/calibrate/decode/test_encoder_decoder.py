@@ -49,7 +49,9 @@ from specsim.rules import Chow, GreedyMatch
 from specsim.rules.confidence import mean_log_probability
 from specsim.schemes import BeamSearch, FullCascade, TokenCascade
 from specsim.traces import Trace
-from tests.calibrate.imitations import (
+from tests.support.executions import sequence_cascade as execute_sequence_cascade
+from tests.support.executions import token_cascade as execute_token_cascade
+from tests.support.imitations import (
     CPU,
     GREEDY,
     ORDINARY,
@@ -58,9 +60,7 @@ from tests.calibrate.imitations import (
     top,
     uncached,
 )
-from tests.calibrate.sequences import check_law, sequence_law
-from tests.support.executions import sequence_cascade as execute_sequence_cascade
-from tests.support.executions import token_cascade as execute_token_cascade
+from tests.support.sequences import check_law, sequence_law
 
 SOURCES = [[7], [5, 6, 9], [9] * 12, [*range(10, 40)]]
 

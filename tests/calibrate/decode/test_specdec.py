@@ -20,7 +20,8 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.laws import TARGET
 from specsim.rules import GreedyMatch, TopBeta
 from specsim.schemes import SpecDec
-from tests.calibrate.imitations import (
+from tests.support.executions import Model, Tokens
+from tests.support.imitations import (
     CPU,
     ORDINARY,
     TextModel,
@@ -31,7 +32,6 @@ from tests.calibrate.imitations import (
     prompts,
     top,
 )
-from tests.support.executions import Model, Tokens
 
 MASK = 1
 RULES = [GreedyMatch(), TopBeta(1, 0.0), TopBeta(3, 1.0), TopBeta(5, 3.0), TopBeta(64, 99.0)]

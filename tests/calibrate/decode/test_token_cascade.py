@@ -14,7 +14,9 @@ from calibrate.models.sampling import Sampling
 from specsim.laws import TARGET
 from specsim.rules import Chow, ChowLog, DraftDeferralRule
 from specsim.schemes import TokenCascade
-from tests.calibrate.imitations import (
+from tests.support.executions import Choose, Execution, Model, Tokens, law
+from tests.support.executions import token_cascade as execute
+from tests.support.imitations import (
     CPU,
     ORDINARY,
     TextModel,
@@ -28,8 +30,6 @@ from tests.calibrate.imitations import (
     top,
     twin,
 )
-from tests.support.executions import Choose, Execution, Model, Tokens, law
-from tests.support.executions import token_cascade as execute
 
 RULES = [
     Chow(0.6, decide_on="unscaled"),

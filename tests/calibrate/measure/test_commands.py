@@ -23,8 +23,8 @@ from calibrate.decode.speculative import speculative
 from calibrate.measure.trace import generator
 from calibrate.validate import interleave
 from specsim.profiles import read_profile
-from tests.conftest import build_model
-from tests.specsim.commands.test_cli import fail, run
+from tests.support.command_line import fail, run
+from tests.support.models import build_model
 
 REQUESTS = 12
 

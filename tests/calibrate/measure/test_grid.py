@@ -16,7 +16,7 @@ from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError
 from specsim.hardware.run_time_fit import fits
 from specsim.profiles import BatchOverhead, GridTime, Missing, read_profile
-from tests.specsim.commands.test_cli import fail, run
+from tests.support.command_line import fail, run
 
 SETTINGS = GridSettings(
     batches=(1, 3), contexts=(8, 20), gamma_max=2, repeats=2, temperatures=(0.0, 1.0)

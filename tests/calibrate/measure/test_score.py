@@ -15,7 +15,7 @@ from calibrate.models.load import load_pair
 from calibrate.models.sampling import Sampling
 from specsim.frontier import Comparison, read_positions
 from specsim.rules import Distributions, Lenient, Lossy, TokenV3
-from tests.specsim.commands.test_cli import fail, run
+from tests.support.command_line import fail, run
 
 
 @pytest.fixture(scope="module")

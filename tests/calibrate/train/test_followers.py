@@ -22,8 +22,8 @@ from calibrate.train import heldout_eval as judging
 from calibrate.train.followers import Recipe, helps, train
 from calibrate.train.loop import Fit, Schedule, Work
 from calibrate.train.masks import behind, with_masks
-from tests.calibrate.imitations import CPU, GREEDY
-from tests.conftest import VOCABULARY, build_model
+from tests.support.imitations import CPU, GREEDY
+from tests.support.models import VOCABULARY, build_model
 
 TOY = Recipe(
     tokens_per_step=256,

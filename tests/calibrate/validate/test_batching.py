@@ -18,7 +18,7 @@ from calibrate.validate import batching as validate_load
 from calibrate.validate.batching import Segments, compare_cell, decode_cell
 from specsim.batching.point import batch_point
 from specsim.profiles import Role, read_profile
-from tests.specsim.commands.test_cli import fail, run
+from tests.support.command_line import fail, run
 
 CURVE = [0.8, 0.6, 0.5, 0.4]
 

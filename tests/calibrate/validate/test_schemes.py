@@ -36,7 +36,7 @@ from specsim.schemes import (
     VerticalCascade,
     scheme_name,
 )
-from tests.calibrate.imitations import CPU, GREEDY, ORDINARY, greedy, prompts
+from tests.support.imitations import CPU, GREEDY, ORDINARY, greedy, prompts
 
 LIMIT = 16
 # The tiny models end texts now and then.

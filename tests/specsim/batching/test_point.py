@@ -23,8 +23,8 @@ from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.optimizers.gamma import evaluate
 from specsim.profiles import read_profile
-from tests.specsim.commands.test_cli import fail, rows, run
-from tests.specsim.test_profiles import write
+from tests.support.command_line import SHAPES, fail, rows, run
+from tests.support.profiles import grid, overhead, write, write_grid
 
 CURVE = np.array([0.8, 0.7, 0.4, 0.35])
 
@@ -197,50 +197,6 @@ def test_memory_holds_both_models() -> None:
         cost.run_s("target", 1, 105, 4096)
 
 
-def grid(mode: str = "eager", scale: float = 1.0) -> list[dict[str, Any]]:
-    """Runs that take 1 + n B / 32 times as long over n tokens of B requests as over none."""
-    return [
-        {
-            "model": model,
-            "follows": follows,
-            "tokens": tokens,
-            "batch": batch,
-            "context": context,
-            "mode": mode,
-            "seconds": [seconds * scale * (1 + batch * tokens / 32) * spread for spread in spreads],
-            "plain": [0.01 * scale * (1 + batch / 32)] * len(spreads),
-        }
-        for model, follows, seconds, spreads in (
-            ("target", "draft", 0.01, (1, 1, 9)),
-            ("draft", "target", 0.001, (1, 1.2)),
-            ("draft", "draft", 0.001, (0.8, 1)),
-        )
-        for tokens in range(1, 6)
-        for batch in (1, 4, 16, 64)
-        for context in (64, 256)
-    ]
-
-
-def overhead(mode: str = "eager", temperature: float = 1.0) -> list[dict[str, Any]]:
-    return [
-        {
-            "temperature": temperature,
-            "gamma": gamma,
-            "batch": batch,
-            "context": 64,
-            "mode": mode,
-            "seconds": [1e-4 * (1 + gamma) * batch] * 3,
-        }
-        for gamma in (0, 2, 4)
-        for batch in (1, 64)
-    ]
-
-
-def write_grid(folder: Path, **changes: Any) -> Path:
-    """A profile of invented numbers that has run times of batches."""
-    return write(folder, **{"grid": grid(), "batch_overhead": overhead(), **changes})
-
-
 def test_measured_cost_reads_the_grid(tmp_path: Path) -> None:
     cost = MeasuredLoadCost.of(read_profile(write_grid(tmp_path)), 1.0)
     assert cost.longest == 5
@@ -301,9 +257,6 @@ def test_incomplete_grids_are_refused(
     profile = read_profile(write_grid(tmp_path, **changes))
     with pytest.raises(UnsupportedError, match=message):
         MeasuredLoadCost.of(profile, temperature, mode)
-
-
-SHAPES = ("--target", "llama-3.1-8b", "--draft", "llama-3.2-1b", "--accelerator", "H100-SXM")
 
 
 def row(cell: BatchPoint, gamma_max: int, **setting: float) -> dict[str, Any]:

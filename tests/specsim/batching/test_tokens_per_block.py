@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import InvalidArgumentError
-from tests.specsim.predict.test_replay import slow_calls, trace_of
+from tests.support.traces import slow_calls, trace_of
 
 
 @given(st.floats(0, 1))

@@ -10,15 +10,15 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from specsim.cli import COMMANDS, main
+from specsim.cli import COMMANDS
 from specsim.schemes import SCHEMES
-from tests.specsim.test_profiles import write
+from tests.support.command_line import fail, rows, run
+from tests.support.profiles import write
 
 KEYS = {
     "gamma",
@@ -29,28 +29,6 @@ KEYS = {
     "oracle_speedup",
     "at_gamma_max",
 }
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of ``specsim WORDS``."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    captured = capsys.readouterr()
-    return int(ended.value.code or 0), captured.out, captured.err
-
-
-def fail(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The one line of an error with exit code 2."""
-    code, out, err = run(capsys, *words)
-    assert (code, out) == (2, "")
-    assert err.startswith("specsim: error: ")
-    assert err.count("\n") == 1
-    return err
-
-
-def rows(out: str) -> list[dict[str, Any]]:
-    """The rows of a result's JSON."""
-    return json.loads(out)["answer"]["rows"]
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.specsim.commands.test_cli import fail, run
-from tests.specsim.frontier.test_choice import frame
-from tests.specsim.test_profiles import write
+from tests.support.command_line import fail, run
+from tests.support.positions import frame
+from tests.support.profiles import write
 
 
 @pytest.fixture

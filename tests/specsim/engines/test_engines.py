@@ -18,8 +18,8 @@ from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.engines import ENGINES, Schedule, gamma_at, largest, merged
 from specsim.profiles import read_profile
-from tests.specsim.batching.test_point import SHAPES, write_grid
-from tests.specsim.commands.test_cli import fail, run
+from tests.support.command_line import SHAPES, fail, run
+from tests.support.profiles import write_grid
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60))

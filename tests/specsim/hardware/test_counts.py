@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim import hardware
-from tests.specsim.hardware.shapes import (
+from tests.support.shapes import (
     SIZES,
     T5,
     VARIANTS,

@@ -10,7 +10,7 @@ import pytest
 
 from specsim import hardware
 from specsim.checks import SpecsimError
-from tests.specsim.hardware.shapes import SMALL, VARIANTS
+from tests.support.shapes import SMALL, VARIANTS
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from specsim import hardware
 from specsim.predict.renewal import speedup
 from specsim.schemes.speculative import SpeculativeDecoding
-from tests.specsim.hardware.shapes import ROOMY, SMALL
+from tests.support.shapes import ROOMY, SMALL
 
 
 @given(

@@ -10,29 +10,7 @@ from hypothesis import strategies as st
 from specsim.predict.replay import fixed_gamma as module
 from specsim.predict.replay.fixed_gamma import replay, replay_calls_law
 from specsim.traces import Trace
-
-
-def trace_of(*requests: list[float]) -> Trace:
-    starts = np.concatenate([[0], np.cumsum([len(request) for request in requests])])
-    return Trace(np.concatenate([np.asarray(r, dtype=float) for r in requests]), starts)
-
-
-def slow_calls(acceptance: list[float], gamma: int) -> float:
-    """The recursion of theory section 3, written as it stands there."""
-    size = len(acceptance)
-    start = [0.0] * (size + gamma + 2)
-    start[0] = 1.0
-    for s in range(size):
-        alive = start[s]
-        for n in range(gamma):
-            if s + n >= size:
-                break
-            start[s + n + 1] += alive * (1 - acceptance[s + n])
-            alive *= acceptance[s + n]
-        else:
-            start[s + gamma + 1] += alive
-    return sum(start[:size])
-
+from tests.support.traces import slow_calls, trace_of
 
 rates = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0]))
 requests = st.lists(st.lists(rates, min_size=1, max_size=25), min_size=1, max_size=6)

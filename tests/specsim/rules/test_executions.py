@@ -16,9 +16,9 @@ from specsim import rules
 from specsim.checks import InvalidArgumentError
 from specsim.rules import Distributions, confidence
 from specsim.rules.base import Array
-from tests.specsim.rules.cases import CASES, Case
 from tests.support import executions
 from tests.support.executions import Model, Row, Tokens
+from tests.support.rule_cases import CASES, Case
 
 Law = dict[Tokens, float]
 

@@ -12,7 +12,7 @@ from specsim import rules
 from specsim.checks import Floats, SpecsimError
 from specsim.rules import Distributions
 from specsim.rules.verify import draw, verify_positions
-from tests.specsim.rules.cases import CASES, Case, adversarial, emitted, pairs
+from tests.support.rule_cases import CASES, Case, adversarial, emitted, pairs
 
 BELOW_ONE = np.nextafter(1.0, 0.0)
 everywhere = pytest.mark.parametrize("case", CASES, ids=str)

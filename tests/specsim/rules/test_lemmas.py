@@ -11,7 +11,7 @@ from specsim import rules
 from specsim.checks import Floats
 from specsim.rules import Distributions
 from specsim.rules.base import distance, one_hot_top
-from tests.specsim.rules.cases import CASES, adversarial, distributions, pairs
+from tests.support.rule_cases import CASES, adversarial, distributions, pairs
 
 TINY = 1e-12
 thresholds = st.floats(0, 1)

@@ -12,7 +12,7 @@ from specsim import rules
 from specsim.checks import InvalidArgumentError
 from specsim.rules import Distributions
 from specsim.rules.verify import Verdict, gen_spec_sample, verify
-from tests.specsim.rules.cases import CASES, Case
+from tests.support.rule_cases import CASES, Case
 
 GAMMA, SIZE = 3, 5
 

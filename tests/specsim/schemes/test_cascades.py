@@ -25,7 +25,7 @@ from specsim.schemes import (
     SpeculativeDecoding,
     VerticalCascade,
 )
-from tests.specsim.contract import (
+from tests.support.contract import (
     SchemeContract,
     acceptances,
     chances,

@@ -24,8 +24,8 @@ from specsim.schemes.drafters import (
     single_drafter,
 )
 from specsim.schemes.proposals import acceptance_pairs, block_law
-from tests.specsim.contract import check_histories, coin_acceptances
-from tests.specsim.mechanisms import Block, Coin, Runs, play, read
+from tests.support.contract import check_histories, coin_acceptances
+from tests.support.mechanisms import Block, Coin, Runs, play, read
 
 NAMES = ("a", "b", "c")
 

@@ -36,7 +36,7 @@ from calibrate.models.sampling import Sampling
 from specsim import rules
 from specsim.rules.confidence import sum_log_probability
 from specsim.schemes import BeamSearch, FullCascade, TokenCascade
-from tests.calibrate.imitations import CPU, GREEDY, big_little
+from tests.support.imitations import CPU, GREEDY, big_little
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from specsim.cost import Cost, LinearVerify, MeasuredVerify
 from specsim.laws import TARGET, BlockLaw, Run
 from specsim.predict import monte_carlo, renewal
 from specsim.schemes import SCHEMES, Scheme
-from tests.specsim.mechanisms import histories, play, random_coin
+from tests.support.mechanisms import histories, play, random_coin
 
 mp.mp.dps = 50
 EDGES = [0.0, 1e-300, 1e-15, 0.5, 1 - 1e-9, 1 - 1e-15, 1.0]
