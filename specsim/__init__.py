@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from specsim.extrapolation import Extrapolation as Extrapolation
     from specsim.extrapolation import extrapolate as extrapolate
     from specsim.optimizers.allocation import Allocation as Allocation
-    from specsim.optimizers.allocation import Drafter as Drafter
+    from specsim.optimizers.allocation import PricedDrafter as PricedDrafter
     from specsim.optimizers.evaluation import Evaluation as Evaluation
 
 # Where each public name lives.  It is imported when it is first asked for, so that
@@ -52,7 +52,7 @@ _HOMES = {
     "specsim.api.schemes": ["SchemeEvaluation", "SchemeOptimum", "SchemeSimulation", "simulate"],
     "specsim.batching.workload": ["Load", "Shapes"],
     "specsim.extrapolation": ["Extrapolation", "extrapolate"],
-    "specsim.optimizers.allocation": ["Allocation", "Drafter"],
+    "specsim.optimizers.allocation": ["Allocation", "PricedDrafter"],
     "specsim.optimizers.evaluation": ["Evaluation"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -41,7 +41,7 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """A part of the file: frozen, and closed to keys it does not know."""
 
 
-class Model(_Part, frozen=True):
+class MeasuredModel(_Part, frozen=True):
     """A model as measured.  ``sha256`` is over its config and, where it has them, its weights."""
 
     name: str
@@ -69,7 +69,7 @@ class Software(_Part, frozen=True):
     dtype: Dtype
 
 
-class Sampling(_Part, frozen=True):
+class SamplingSetting(_Part, frozen=True):
     """How tokens are drawn from logits."""
 
     temperature: Temperature
@@ -92,7 +92,7 @@ class FileReference(_Part, frozen=True):
     sha256: str
 
 
-class Acceptance(_Part, frozen=True):
+class MeasuredAcceptance(_Part, frozen=True):
     """How often drafts were accepted under one sampling setting, on target-sampled text.
 
     ``survival[i - 1]`` is S_i and ``conditional[i - 1]`` is alpha_i, averaged over all positions
@@ -100,7 +100,7 @@ class Acceptance(_Part, frozen=True):
     prompt was allowed; ``prompts_sha256`` is over the token ids (``prompts_digest``).
     """
 
-    sampling: Sampling
+    sampling: SamplingSetting
     requests: Annotated[int, Meta(ge=2)]
     prompt_tokens: Positive
     prompts_sha256: str
@@ -202,12 +202,12 @@ class Profile(_Part, frozen=True):
     version: int
     created: str
     command: str
-    target: Model
-    draft: Model
+    target: MeasuredModel
+    draft: MeasuredModel
     hardware: Hardware
     software: Software
     gamma_max: Positive
-    acceptance: list[Acceptance]
+    acceptance: list[MeasuredAcceptance]
     run_times: list[RunTime]
     overhead: list[Overhead]
     notes: list[str]
@@ -215,7 +215,7 @@ class Profile(_Part, frozen=True):
     batch_overhead: list[BatchOverhead] = []
     missing: list[Missing] = []
 
-    def trace(self, path: Path, measured: Acceptance) -> Trace:
+    def trace(self, path: Path, measured: MeasuredAcceptance) -> Trace:
         """The trace of one setting, checked against the hash that the profile names."""
         file = path.parent / measured.trace.file
         if file.is_file() and file_digest(file) != measured.trace.sha256:
@@ -225,7 +225,7 @@ class Profile(_Part, frozen=True):
             )
         return read_trace(file)
 
-    def sampled(self, temperature: float | None) -> list[Acceptance]:
+    def sampled(self, temperature: float | None) -> list[MeasuredAcceptance]:
         """The settings with this temperature, or all of them."""
         if not self.acceptance:
             raise ProfileError("the profile has no acceptance, only costs (calibrate --cost-only)")

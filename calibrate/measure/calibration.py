@@ -163,8 +163,8 @@ def calibrate(
 
 
 def calibrate_costs(
-    target: tuple[Any, profiles.Model],
-    draft: tuple[Any, profiles.Model],
+    target: tuple[Any, profiles.MeasuredModel],
+    draft: tuple[Any, profiles.MeasuredModel],
     grid: GridSettings,
     out: Path,
     command: str,
@@ -247,7 +247,7 @@ def _measure_acceptance(
     checkpoint: Checkpoint,
     out: Path,
     progress: Progress,
-) -> profiles.Acceptance:
+) -> profiles.MeasuredAcceptance:
     import pandas as pd  # what runs cost is measured where there is none, too
 
     sampling, requests = settings.samplings[index], settings.requests[index]
@@ -278,8 +278,8 @@ def _measure_acceptance(
     write_atomically(file, content)
     trace = read_trace(file)
     alpha, survival, conditional = acceptance_rates(trace, settings.gamma_max, settings.seed)
-    return profiles.Acceptance(
-        sampling=profiles.Sampling(sampling.temperature, sampling.top_k, sampling.top_p),
+    return profiles.MeasuredAcceptance(
+        sampling=profiles.SamplingSetting(sampling.temperature, sampling.top_k, sampling.top_p),
         requests=requests,
         prompt_tokens=settings.prompt_tokens,
         prompts_sha256=profiles.prompts_digest(settings.prompts[:requests]),

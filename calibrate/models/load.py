@@ -17,7 +17,7 @@ from calibrate.decode.engine import CachedModel
 from calibrate.models.shapes import random_model
 from specsim.checks import SpecsimError
 from specsim.hardware import read_config
-from specsim.profiles import Model
+from specsim.profiles import MeasuredModel
 
 EMBEDDED = "embedded/"
 FAMILY = Path(__file__).parents[1] / "family"
@@ -34,7 +34,7 @@ class Loaded:
 
     model: Any
     tokenizer: Any
-    description: Model
+    description: MeasuredModel
 
     @property
     def end_of_text(self) -> int | None:
@@ -80,14 +80,14 @@ def load_pair(
     return pair
 
 
-def build(shape: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Model]:
+def build(shape: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, MeasuredModel]:
     """A model with random weights, which costs what a trained one does, and what a profile says.
 
     shape : what ``specsim.hardware.read_config`` takes
     """
     config = read_config(shape)
     model = random_model(config, device, dtype)
-    description = Model(
+    description = MeasuredModel(
         name=shape,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         context=model.config.get_text_config().max_position_embeddings,
@@ -113,7 +113,7 @@ def load(
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"model {name} cannot be loaded: {reason}") from None
     model = model.to(device).eval()
-    description = Model(
+    description = MeasuredModel(
         name=name,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         context=model.config.get_text_config().max_position_embeddings,

@@ -26,14 +26,14 @@ def profile(raw: Raw, machine: Raw) -> profiles.Profile:
     times = [row for cell in cells for row in cell.get("times", ())]
     overhead = [row for cell in cells for row in cell.get("overhead", ())]
     missing = [cell for cell in cells if "reason" in cell]
-    models = [msgspec.convert(raw[which], profiles.Model) for which in ("target", "draft")]
+    models = [msgspec.convert(raw[which], profiles.MeasuredModel) for which in ("target", "draft")]
     return profile_of(raw, machine, models, times, overhead, missing)
 
 
 def profile_of(
     raw: Raw,
     machine: Raw,
-    models: Sequence[profiles.Model],
+    models: Sequence[profiles.MeasuredModel],
     times: Sequence[Row],
     overhead: Sequence[Row],
     missing: Sequence[Row],

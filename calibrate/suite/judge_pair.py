@@ -43,7 +43,7 @@ def pair_profile(raw: Raw, machine: Raw) -> profiles.Profile:
             "torch_dtype": "float32",
         }
         models.append(
-            profiles.Model(
+            profiles.MeasuredModel(
                 name=f"gpt-{raw['training'][which]['parameters'] / 1e6:.0f}m",
                 parameters=raw["training"][which]["parameters"],
                 context=raw["plan"]["window"],

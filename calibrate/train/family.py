@@ -56,7 +56,7 @@ END_OF_TEXT = "<|endoftext|>"
 
 
 @dataclass(frozen=True)
-class Shape:
+class MemberShape:
     """A decoder-only member of the family."""
 
     layers: int
@@ -84,14 +84,14 @@ class Shape:
 
 # Deep and thin: at this size a run costs its layers, so depth is what makes a draft cheap.
 SHAPES = {
-    "target": Shape(layers=12, width=192, heads=3, feed_forward=512),
-    "middle": Shape(layers=2, width=160, heads=5, feed_forward=432),
-    "small": Shape(layers=1, width=128, heads=4, feed_forward=352),
+    "target": MemberShape(layers=12, width=192, heads=3, feed_forward=512),
+    "middle": MemberShape(layers=2, width=160, heads=5, feed_forward=432),
+    "small": MemberShape(layers=1, width=128, heads=4, feed_forward=352),
 }
 
 
 @dataclass(frozen=True)
-class Recipe(Schedule):
+class FamilyRecipe(Schedule):
     """Everything that decides what comes out, recorded beside the weights."""
 
     vocabulary: int = 2048
@@ -110,17 +110,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of the finished family")
     parser.add_argument("--work", type=Path, required=True, help="folder of checkpoints")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--target-steps", type=int, default=Recipe.target_steps)
-    parser.add_argument("--draft-steps", type=int, default=Recipe.draft_steps)
+    parser.add_argument("--target-steps", type=int, default=FamilyRecipe.target_steps)
+    parser.add_argument("--draft-steps", type=int, default=FamilyRecipe.draft_steps)
     arguments = parser.parse_args()
-    recipe = Recipe(target_steps=arguments.target_steps, draft_steps=arguments.draft_steps)
+    recipe = FamilyRecipe(target_steps=arguments.target_steps, draft_steps=arguments.draft_steps)
     Training(recipe, arguments.work, torch.device(arguments.device)).run(arguments.out)
 
 
 class Training:
     """The stages; each reads what the former left in the work folder."""
 
-    def __init__(self, recipe: Recipe, folder: Path, device: torch.device) -> None:
+    def __init__(self, recipe: FamilyRecipe, folder: Path, device: torch.device) -> None:
         self.recipe, self.device = recipe, device
         shapes = {name: asdict(shape) for name, shape in SHAPES.items()}
         self.work = Work(folder, json.dumps([asdict(recipe), shapes]))

@@ -57,7 +57,7 @@ BILD = tuple(BigLittle(fallback_threshold=fallback) for fallback in (0.3, 0.5, 0
 
 
 @dataclass(frozen=True)
-class Recipe(Schedule):
+class FollowersRecipe(Schedule):
     """Everything that decides what comes out, recorded beside the weights.
 
     prompt_tokens : the prompt lengths, with so many texts of each
@@ -84,10 +84,10 @@ def main() -> None:
     parser.add_argument("--family", type=Path, required=True, help="folder of the family")
     parser.add_argument("--work", type=Path, required=True, help="folder of checkpoints")
     arguments = parser.parse_args()
-    train(Recipe(), arguments.family, arguments.work)
+    train(FollowersRecipe(), arguments.family, arguments.work)
 
 
-def train(recipe: Recipe, family: Path, folder: Path) -> None:
+def train(recipe: FollowersRecipe, family: Path, folder: Path) -> None:
     """Run the stages, and write both members and their record into the family."""
     work = Work(folder, json.dumps(asdict(recipe)))
     target, middle, small = (
@@ -147,7 +147,11 @@ def train(recipe: Recipe, family: Path, folder: Path) -> None:
 
 
 def write_greedy(
-    path: Path, recipe: Recipe, target: LlamaForCausalLM, corpus_ids: torch.Tensor, prompt: int
+    path: Path,
+    recipe: FollowersRecipe,
+    target: LlamaForCausalLM,
+    corpus_ids: torch.Tensor,
+    prompt: int,
 ) -> None:
     """Random prompts of ``prompt`` tokens with the target's continuations, as whole rows."""
     batch = min(128, recipe.texts)
@@ -162,7 +166,7 @@ def write_greedy(
 
 
 def pick(
-    recipe: Recipe, greedy: Sequence[torch.Tensor], stage: int, step: int, extra: int
+    recipe: FollowersRecipe, greedy: Sequence[torch.Tensor], stage: int, step: int, extra: int
 ) -> tuple[torch.Tensor, int]:
     """Texts of one step, all of one length, and where the target's part of them begins.
 
@@ -179,7 +183,7 @@ def pick(
 
 def train_aligned(
     path: Path,
-    recipe: Recipe,
+    recipe: FollowersRecipe,
     work: Work,
     model: LlamaForCausalLM,
     greedy: Sequence[torch.Tensor],
@@ -204,7 +208,7 @@ def train_aligned(
 
 def train_masks(
     path: Path,
-    recipe: Recipe,
+    recipe: FollowersRecipe,
     work: Work,
     model: LlamaForCausalLM,
     greedy: Sequence[torch.Tensor],
@@ -237,7 +241,7 @@ def exported(model: LlamaForCausalLM, folder: Path, family: Path) -> Loaded:
 
 
 @torch.inference_mode()
-def judged_blocks(pair: Pair, recipe: Recipe) -> dict[str, Any]:
+def judged_blocks(pair: Pair, recipe: FollowersRecipe) -> dict[str, Any]:
     """Every place of the target's greedy text as the start of a block, and SpecDec for real."""
     prompts = held_out_prompts(pair.target.tokenizer, PROMPT, REQUESTS)
     text = continued(pair.target.model, torch.tensor(prompts), NEW, top)

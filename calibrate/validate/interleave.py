@@ -45,7 +45,7 @@ Start = Callable[[Sequence[int], torch.Generator], Decoding]
 
 
 @dataclass(frozen=True)
-class Requests:
+class RequestSet:
     """Prompts, and the decoders that all of them go through.
 
     decoders : by gamma, or by name; ``PLAIN`` among them is what the others are compared with
@@ -118,7 +118,7 @@ class Interleaved:
 
 
 def decode_interleaved(
-    sets: Sequence[Requests],
+    sets: Sequence[RequestSet],
     device: torch.device,
     seed: int,
     measurements: Sequence[Measurement],

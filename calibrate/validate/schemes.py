@@ -24,7 +24,7 @@ from calibrate.measure.timing import price_runs, sample_model_set
 from calibrate.measure.trace import LOSSY, OVERHEAD, generator
 from calibrate.models.pool import ModelPool, ModelSet
 from calibrate.validate.catalogue import drawn_with
-from calibrate.validate.interleave import PLAIN, Interleaved, Requests, Start, decode_interleaved
+from calibrate.validate.interleave import PLAIN, Interleaved, RequestSet, Start, decode_interleaved
 from calibrate.validate.predict import Prediction, predict
 from calibrate.validate.quality import Quality, quality
 from calibrate.validate.speedups import Check
@@ -159,7 +159,7 @@ def validate_schemes(
 
     measurements = [partial(sample_model_set, models, context, widest) for context in contexts]
     sets = [
-        Requests(check.prompts, _decoders(check, chosen, pool, end_of_text))
+        RequestSet(check.prompts, _decoders(check, chosen, pool, end_of_text))
         for check, chosen in checks
     ]
     # A round of this many decoders takes long enough for a measurement after each.

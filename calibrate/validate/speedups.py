@@ -20,7 +20,7 @@ from calibrate.measure.timing import sample_runs, summarize_runs
 from calibrate.models.load import Pair
 from calibrate.models.prompts import PromptError, find_prompts
 from calibrate.models.sampling import Sampling
-from calibrate.validate.interleave import PLAIN, Interleaved, Requests, Start, decode_interleaved
+from calibrate.validate.interleave import PLAIN, Interleaved, RequestSet, Start, decode_interleaved
 from specsim import formulas
 from specsim.checks import InvalidArgumentError
 from specsim.optimizers.workload import Workload
@@ -120,7 +120,7 @@ def validate(
     ]
     caches = {gamma: pair.cached(timed=False) for gamma in (PLAIN, *gammas)}
     sets = [
-        Requests(
+        RequestSet(
             each.prompts,
             {
                 gamma: decoder(models, gamma, each.sampling, each.max_new_tokens, pair)

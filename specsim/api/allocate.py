@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from specsim.cost import verify_cost_of
 from specsim.optimizers import allocation
-from specsim.optimizers.allocation import Allocation, Drafter
+from specsim.optimizers.allocation import Allocation, PricedDrafter
 
 _FREE = (
     "verification is taken as free, as in the papers: any number of draft tokens costs one target "
@@ -18,7 +18,7 @@ _FREE = (
 
 
 def allocate(
-    drafters: Sequence[Drafter],
+    drafters: Sequence[PricedDrafter],
     gamma_max: int = 64,
     *,
     verify_slope: float | None = None,
@@ -31,7 +31,7 @@ def allocate(
     verify_slope : v(n) = 1 + verify_slope (n - 1); or ``verify_cost``, v(1), v(2), ... as measured
     overhead : host time of a block, in target runs
 
-    >>> allocate([Drafter("base", 0.8, 0.04), Drafter("small", 0.75, 0.02)]).allocation
+    >>> allocate([PricedDrafter("base", 0.8, 0.04), PricedDrafter("small", 0.75, 0.02)]).allocation
     (('base', 3), ('small', 7))
     """
     verify = verify_cost_of(verify_slope, verify_cost)

@@ -105,7 +105,7 @@ class SchemeSimulation(Result):
     schema: ClassVar[str] = "specsim.simulate"
 
     scheme: Scheme
-    drawn: monte_carlo.Simulation | monte_carlo.Requests
+    drawn: monte_carlo.Simulation | monte_carlo.SimulatedRequests
 
     def rows(self) -> list[Row]:
         drawn = self.drawn
@@ -234,7 +234,7 @@ def simulate(
     cost = _cost(scheme, c, costs, verify, overhead)
     source, plain = scheme.source(known), scheme.baseline()
     random = np.random.default_rng(seed)
-    drawn: monte_carlo.Simulation | monte_carlo.Requests
+    drawn: monte_carlo.Simulation | monte_carlo.SimulatedRequests
     asked: dict[str, Any] = {"seed": seed, "level": level}
     if tokens is None:
         asked["blocks"] = blocks

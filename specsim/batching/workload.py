@@ -21,7 +21,7 @@ from specsim.checks import Floats, InvalidArgumentError, integer, integers
 from specsim.extrapolation import Extrapolation
 from specsim.hardware import Accelerator, Shape, accelerator, read_config, shape_from_config
 from specsim.hardware.config import ConfigError
-from specsim.profiles import Acceptance, Mode, Profile, read_profile
+from specsim.profiles import MeasuredAcceptance, Mode, Profile, read_profile
 
 # Asked for where only contexts, or only batches, are.
 _BATCHES = tuple(2**power for power in range(9))
@@ -180,7 +180,7 @@ def workloads_of_profile(
     profile = read_profile(path)
     context = min(profile.target.context, profile.draft.context)
 
-    def workload(temperature: float, measured: Acceptance | None) -> BatchWorkload:
+    def workload(temperature: float, measured: MeasuredAcceptance | None) -> BatchWorkload:
         cost = MeasuredLoadCost.of(profile, temperature, mode)
         reach = cost.longest - 1
         if measured is None:
@@ -210,7 +210,9 @@ def workloads_of_profile(
     return [workload(each.sampling.temperature, each) for each in profile.sampled(temperature)]
 
 
-def _replayed(profile: Profile, path: Path, measured: Acceptance, gamma_max: int) -> TokensPerBlock:
+def _replayed(
+    profile: Profile, path: Path, measured: MeasuredAcceptance, gamma_max: int
+) -> TokensPerBlock:
     return TokensPerBlock.of_trace(profile.trace(path, measured), gamma_max)
 
 

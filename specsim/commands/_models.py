@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from calibrate.measure.calibration import Settings
     from calibrate.models.load import Pair
-    from specsim.profiles import Model, Profile
+    from specsim.profiles import MeasuredModel, Profile
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def load_models(given: dict[str, Any]) -> Pair:
     )
 
 
-def load_or_build(given: dict[str, Any]) -> list[tuple[Any, Model]]:
+def load_or_build(given: dict[str, Any]) -> list[tuple[Any, MeasuredModel]]:
     """Target and draft, each a model or a shape, and what a profile says of them."""
     device, dtype = _place(given)
     from calibrate.models.load import build, load

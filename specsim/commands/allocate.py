@@ -10,7 +10,7 @@ from specsim.checks import InvalidArgumentError, number, probability
 from specsim.commands._options import Integer, format_option, verify_options
 
 if TYPE_CHECKING:
-    from specsim.optimizers.allocation import Drafter
+    from specsim.optimizers.allocation import PricedDrafter
 
 
 @click.command(epilog="Example: specsim allocate --drafter base:0.8:0.04 --drafter small:0.75:0.02")
@@ -55,11 +55,13 @@ def command(
     show(found, output_format, "best allocation")
 
 
-def _drafter(word: str) -> Drafter:
-    from specsim.optimizers.allocation import Drafter
+def _drafter(word: str) -> PricedDrafter:
+    from specsim.optimizers.allocation import PricedDrafter
 
     parts = word.split(":")
     if len(parts) != 3 or not parts[0]:
         raise InvalidArgumentError(f"--drafter must be NAME:ALPHA:C, got {word}")
     name, alpha, c = parts
-    return Drafter(name, probability(f"alpha of {name}", alpha), number(f"c of {name}", c, low=0.0))
+    return PricedDrafter(
+        name, probability(f"alpha of {name}", alpha), number(f"c of {name}", c, low=0.0)
+    )

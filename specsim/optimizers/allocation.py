@@ -33,7 +33,7 @@ _PAPERS_VERIFY = LinearVerify()  # v = 1
 
 
 @dataclass(frozen=True)
-class Drafter:
+class PricedDrafter:
     """One drafter.
 
     name : of the draft model
@@ -92,7 +92,7 @@ class _Plan(NamedTuple):
 
 
 def allocate(
-    drafters: Sequence[Drafter],
+    drafters: Sequence[PricedDrafter],
     gamma_max: int = 64,
     verify: VerifyCost = _PAPERS_VERIFY,
     overhead: float = 0.0,
@@ -118,14 +118,14 @@ def allocate(
     return _best(ranked, [p for plans in hulls for p in plans], gamma_max, verify, overhead)
 
 
-def _ranked(drafters: Sequence[Drafter]) -> list[Drafter]:
+def _ranked(drafters: Sequence[PricedDrafter]) -> list[PricedDrafter]:
     names = [drafter.name for drafter in drafters]
     if not names or len(set(names)) < len(names):
         raise InvalidArgumentError(f"drafter names must be different, at least one, got {names}")
     return sorted(drafters, key=lambda drafter: (-drafter.alpha, drafter.c))
 
 
-def _before(drafter: Drafter, index: int, plan: _Plan) -> _Plan:
+def _before(drafter: PricedDrafter, index: int, plan: _Plan) -> _Plan:
     counts = (*plan.counts[:index], plan.counts[index] + 1, *plan.counts[index + 1 :])
     return _Plan(drafter.alpha * (1 + plan.gain), drafter.c + plan.price, counts)
 
@@ -156,7 +156,7 @@ def _fixed_costs(gamma_max: int, verify: VerifyCost, overhead: float) -> list[fl
 
 
 def _best(
-    ranked: Sequence[Drafter],
+    ranked: Sequence[PricedDrafter],
     plans: Sequence[_Plan],
     gamma_max: int,
     verify: VerifyCost,

@@ -14,7 +14,7 @@ from specsim.optimizers.evaluation import Evaluation
 from specsim.optimizers.gamma import optimize
 from specsim.optimizers.search import fastest
 from specsim.predict.measured import MeasuredCost, MeasuredPrediction, predict
-from specsim.profiles import Acceptance, Profile
+from specsim.profiles import MeasuredAcceptance, Profile
 from specsim.traces import Trace
 
 
@@ -23,7 +23,7 @@ class Workload:
     """One sampling setting of a profile, ready to be asked."""
 
     profile: Profile
-    measured: Acceptance
+    measured: MeasuredAcceptance
     trace: Trace
     cost: MeasuredCost
 

@@ -49,7 +49,7 @@ class Simulation:
 
 
 @dataclass(frozen=True)
-class Requests:
+class SimulatedRequests:
     """Requests of exactly so many tokens each; a last block that runs past the end counts whole.
 
     speedup, tokens_per_call : ratios of totals over all requests, each with low and high
@@ -104,7 +104,7 @@ def simulate_requests(
     requests: int = 10_000,
     level: float = 0.95,
     plain: BlockLaw = _PLAIN,
-) -> Requests:
+) -> SimulatedRequests:
     """``requests`` requests of exactly ``tokens`` tokens each, block after block."""
     tokens, requests = integer("tokens", tokens, low=1), integer("requests", requests, low=2)
     if isinstance(source, BlockLaw):
@@ -119,7 +119,7 @@ def simulate_requests(
         totals += block * running[:, None]
     _, calls, spent = totals.T
     asked = np.full(requests, float(tokens))
-    return Requests(
+    return SimulatedRequests(
         speedup=_ratio(asked * _step(cost, plain), spent, level),
         tokens_per_call=_ratio(asked, calls, level),
         calls=calls,

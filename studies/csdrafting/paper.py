@@ -9,7 +9,7 @@ import numpy as np
 
 from specsim.cost import Cost
 from specsim.formulas import horizontal_speedup
-from specsim.optimizers.allocation import Drafter, allocate
+from specsim.optimizers.allocation import PricedDrafter, allocate
 from specsim.optimizers.gamma import optimize
 from specsim.predict import renewal
 from specsim.schemes.full_cascade import FullCascade
@@ -45,7 +45,7 @@ def table1_row(row: Mapping[str, str]) -> dict[str, Any]:
     shares = {row["first_drafter"]: int(row["k_first"])}
     if row["second_drafter"]:
         shares[row["second_drafter"]] = int(row["k_second"])
-    best = allocate([Drafter(name, alpha[name], T5_COST[name]) for name in shares])
+    best = allocate([PricedDrafter(name, alpha[name], T5_COST[name]) for name in shares])
     return {
         "dataset": row["dataset"],
         "allocation": named(shares.items()),

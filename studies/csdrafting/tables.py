@@ -15,7 +15,7 @@ import numpy as np
 from specsim.cost import Cost
 from specsim.laws import TARGET
 from specsim.optimizers import cascade
-from specsim.optimizers.allocation import Drafter, allocate
+from specsim.optimizers.allocation import PricedDrafter, allocate
 from specsim.optimizers.gamma import optimize
 from specsim.predict import renewal
 from specsim.schemes import FullCascade
@@ -142,7 +142,8 @@ def searched(costs: Sequence[Row], acceptances: Sequence[Row]) -> Iterator[dict[
             decoded = FullCascade(found.scheme.drafters, laws.DECODED_FULL)
             # Token by token, and no copying: Max-Gram is what a cascade adds.
             team = [
-                Drafter(model, known[TARGET, model], prices[model]) for model in ("middle", "draft")
+                PricedDrafter(model, known[TARGET, model], prices[model])
+                for model in ("middle", "draft")
             ]
             single = [optimize(alpha=each.alpha, c=each.c, gamma_max=30) for each in team]
             horizontal = allocate(team, gamma_max=30)

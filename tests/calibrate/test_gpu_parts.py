@@ -89,7 +89,7 @@ def test_survival_counts_every_start_with_room() -> None:
 
 def made_up_profile(seconds: Any, batches: tuple[int, ...]) -> profiles.Profile:
     """A grid of ``seconds(model, tokens, batch)``, without host time."""
-    model = profiles.Model("m", 1, 100, "0", hardware.read_config("llama-3.2-1b"))
+    model = profiles.MeasuredModel("m", 1, 100, "0", hardware.read_config("llama-3.2-1b"))
     kinds = [("target", "target", 1), ("target", "draft", 2), ("target", "draft", 3)]
     kinds += [("draft", "target", 1), ("draft", "target", 2), ("draft", "draft", 1)]
     grid = [

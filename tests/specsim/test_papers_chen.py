@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from specsim.cost import Cost
-from specsim.optimizers.allocation import Drafter, allocate
+from specsim.optimizers.allocation import PricedDrafter, allocate
 from specsim.predict import renewal
 from specsim.schemes import Acceptances, FullCascade, HorizontalCascade
 
@@ -41,8 +41,8 @@ def test_table_1(row) -> None:
     assert abs(speed(row["dataset"], shares) - float(row["ewif"])) < 0.011
 
 
-def team(dataset: str) -> list[Drafter]:
-    return [Drafter(name, alpha, COST.drafts[name]) for name, alpha in ALPHA[dataset].items()]
+def team(dataset: str) -> list[PricedDrafter]:
+    return [PricedDrafter(name, alpha, COST.drafts[name]) for name, alpha in ALPHA[dataset].items()]
 
 
 def test_the_optimum_that_table_1_missed() -> None:

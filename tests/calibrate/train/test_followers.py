@@ -19,13 +19,13 @@ from calibrate.models.load import load
 from calibrate.train import corpus, loop
 from calibrate.train import followers as train_followers
 from calibrate.train import heldout_eval as judging
-from calibrate.train.followers import Recipe, helps, train
+from calibrate.train.followers import FollowersRecipe, helps, train
 from calibrate.train.loop import Fit, Schedule, Work
 from calibrate.train.masks import behind, with_masks
 from tests.support.imitations import CPU, GREEDY
 from tests.support.models import VOCABULARY, build_model
 
-TOY = Recipe(
+TOY = FollowersRecipe(
     tokens_per_step=256,
     warm_up_steps=2,
     prompt_tokens=(8, 12),

@@ -19,7 +19,7 @@ from calibrate.models.sampling import Sampling
 from calibrate.validate.interleave import (
     PLAIN,
     Interleaved,
-    Requests,
+    RequestSet,
     Start,
     _round_robin,
     decode_interleaved,
@@ -42,7 +42,7 @@ def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair, tmp_path: Path
         sampling = Sampling(temperature)
         return {gamma: decoder(pair.cached(), gamma, sampling, 30, pair) for gamma in gammas}
 
-    sets = [Requests(prompts, decoders(temperature)) for temperature in (0.0, 1.0)]
+    sets = [RequestSet(prompts, decoders(temperature)) for temperature in (0.0, 1.0)]
 
     def measure(order: np.random.Generator, samples: Samples, name: str) -> None:
         called.append(name)
@@ -87,7 +87,7 @@ def test_a_request_that_was_written_down_is_not_decoded_again(pair: Pair, tmp_pa
             samples["target", True, 1, 8].append(float(order.random()))
 
         (found,), samples = decode_interleaved(
-            [Requests(prompts, gammas)], CPU, 4, [measure], every=9, folder=folder
+            [RequestSet(prompts, gammas)], CPU, 4, [measure], every=9, folder=folder
         )
         return found, samples
 

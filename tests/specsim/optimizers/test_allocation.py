@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from specsim.acceptance import ConstantAcceptance
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.cost import Cost, LinearVerify, MeasuredVerify, VerifyCost
-from specsim.optimizers.allocation import Allocation, Drafter, allocate
+from specsim.optimizers.allocation import Allocation, PricedDrafter, allocate
 from specsim.predict import renewal
 from specsim.schemes import Acceptances, HorizontalCascade
 
@@ -19,7 +19,7 @@ from specsim.schemes import Acceptances, HorizontalCascade
 rates = st.one_of(st.sampled_from([0.0, 0.5, 0.8, 1.0]), st.floats(0, 1, allow_subnormal=False))
 prices = st.one_of(st.sampled_from([0.0, 0.02, 0.1, 0.5]), st.floats(1e-6, 2))
 teams = st.lists(st.tuples(rates, prices), min_size=1, max_size=4).map(
-    lambda pairs: [Drafter("abcd"[i], alpha, c) for i, (alpha, c) in enumerate(pairs)]
+    lambda pairs: [PricedDrafter("abcd"[i], alpha, c) for i, (alpha, c) in enumerate(pairs)]
 )
 curves = st.one_of(
     st.floats(0, 0.2).map(LinearVerify),
@@ -29,7 +29,7 @@ curves = st.one_of(
 )
 
 
-def by_law(found: Allocation, drafters: list[Drafter], cost: Cost) -> float:
+def by_law(found: Allocation, drafters: list[PricedDrafter], cost: Cost) -> float:
     """The speed of an allocation, by the law of its block."""
     if not found.allocation:
         return 1.0
@@ -42,7 +42,7 @@ def by_law(found: Allocation, drafters: list[Drafter], cost: Cost) -> float:
 
 
 def allocate_exhaustively(
-    drafters: list[Drafter], gamma_max: int, verify: VerifyCost, overhead: float
+    drafters: list[PricedDrafter], gamma_max: int, verify: VerifyCost, overhead: float
 ) -> tuple[float, int]:
     """The same optimum by depth-first search over counts: its speed, and the fewest tokens.
 
@@ -107,31 +107,31 @@ def length(found: Allocation) -> int:
 
 def test_among_equally_fast_the_shortest() -> None:
     # alpha = c: drafting one token is exactly as fast as none.
-    assert allocate([Drafter("a", 0.25, 0.25)]) == Allocation((), 1.0, 1.0, False)
+    assert allocate([PricedDrafter("a", 0.25, 0.25)]) == Allocation((), 1.0, 1.0, False)
     # A drafter that is free and never accepted changes nothing.
-    found = allocate([Drafter("a", 0.8, 0.1), Drafter("useless", 0.0, 0.0)])
+    found = allocate([PricedDrafter("a", 0.8, 0.1), PricedDrafter("useless", 0.0, 0.0)])
     assert [name for name, _ in found.allocation] == ["a"]
     # Of equal drafters the cheaper one, whatever their order.
     for team in ([("a", 0.2), ("b", 0.1)], [("b", 0.1), ("a", 0.2)]):
-        found = allocate([Drafter(name, 0.8, c) for name, c in team])
+        found = allocate([PricedDrafter(name, 0.8, c) for name, c in team])
         assert [name for name, _ in found.allocation] == ["b"]
 
 
 def test_limits() -> None:
-    free = allocate([Drafter("a", 0.9, 0.0)], 10)
+    free = allocate([PricedDrafter("a", 0.9, 0.0)], 10)
     assert free.allocation == (("a", 10),)
     assert free.at_gamma_max
-    assert allocate([Drafter("a", 1.0, 0.1)], 7).speedup == pytest.approx(8 / 1.7)
-    assert allocate([Drafter("a", 0.3, 0.5)]).allocation == ()
-    assert allocate([Drafter("a", 0.9, 0.1)], 0) == Allocation((), 1.0, 1.0, False)
+    assert allocate([PricedDrafter("a", 1.0, 0.1)], 7).speedup == pytest.approx(8 / 1.7)
+    assert allocate([PricedDrafter("a", 0.3, 0.5)]).allocation == ()
+    assert allocate([PricedDrafter("a", 0.9, 0.1)], 0) == Allocation((), 1.0, 1.0, False)
 
 
 def test_what_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="names must be different"):
-        allocate([Drafter("a", 0.5, 0.1), Drafter("a", 0.6, 0.1)])
+        allocate([PricedDrafter("a", 0.5, 0.1), PricedDrafter("a", 0.6, 0.1)])
     with pytest.raises(InvalidArgumentError, match="at least one"):
         allocate([])
     with pytest.raises(InvalidArgumentError, match=r"alpha of a must be in \[0, 1\], got 1.5"):
-        Drafter("a", 1.5, 0.1)
+        PricedDrafter("a", 1.5, 0.1)
     with pytest.raises(UnsupportedError, match=r"verify cost is known for 1\.\.3 tokens"):
-        allocate([Drafter("a", 0.5, 0.1)], 4, MeasuredVerify((1.0, 1.1, 1.2)))
+        allocate([PricedDrafter("a", 0.5, 0.1)], 4, MeasuredVerify((1.0, 1.1, 1.2)))
