@@ -100,10 +100,12 @@ def test_a_new_scheme_has_its_commands(
 
 def test_a_new_scheme_has_its_calls(read_twice: type[Scheme]) -> None:
     wanted = renewal.speedup(read_twice(5).law(0.8), Cost({"draft": 0.05}))
-    assert evaluate_scheme(read_twice(5), alpha=0.8, c=0.05).speedup == wanted
+    assert specsim.evaluate(scheme=read_twice(5), alpha=0.8, c=0.05).speedup == wanted
     drawn = specsim.simulate(read_twice(5), alpha=0.8, c=0.05, level=1 - 1e-6).drawn
     assert drawn.speedup.low < wanted < drawn.speedup.high
-    found = optimize_scheme("read-twice", {"gamma": range(20)}, alpha=0.8, c=0.05)
+    found = specsim.optimize(
+        scheme="read-twice", candidates={"gamma": range(20)}, alpha=0.8, c=0.05
+    )
     assert found.speedup >= wanted
     assert found.searched == {"gamma": found.scheme.gamma}
     assert read_twice(5).label == "gamma 5"
