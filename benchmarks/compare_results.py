@@ -18,7 +18,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import product, zip_longest
 from pathlib import Path
 
 # Differences of one table that are printed; a table that was sorted otherwise has thousands.
@@ -31,14 +31,15 @@ class Renames:
     """What NEW may call otherwise, or add.
 
     columns : the new name of a column, by the old one, in every table
-    labels : the new text of a whole cell, by the old one, in every table
+    labels : the new texts that a cell may have, or its part before or behind a colon, by the old
+        one, in every table; several where one old label had several meanings
     prose : by table, columns of sentences: their numbers must be the same, their words need not
     new_columns : by table, the columns that NEW alone has
     new_tables : files that NEW alone has
     """
 
     columns: dict[str, str] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, list[str]] = field(default_factory=dict)
     prose: dict[str, list[str]] = field(default_factory=dict)
     new_columns: dict[str, list[str]] = field(default_factory=dict)
     new_tables: list[str] = field(default_factory=list)
@@ -74,11 +75,19 @@ def differences(name: str, old: Table, new: Table, renames: Renames) -> Iterator
             yield f"{name}: {len(old.rows)} rows became {len(new.rows)}"
             return
         for column, was, place in zip(columns, before, places, strict=True):
-            expected, found = renames.labels.get(was, was), after[place]
+            found = after[place]
             if column in renames.prose.get(name, []):
-                expected, found = " ".join(_NUMBER.findall(was)), " ".join(_NUMBER.findall(found))
-            if expected != found:
-                yield f"{name}, row {number}, {column}: {expected!r} became {found!r}"
+                was, found = " ".join(_NUMBER.findall(was)), " ".join(_NUMBER.findall(found))
+            if found != was and found not in _renamed(was, renames):
+                yield f"{name}, row {number}, {column}: {was!r} became {found!r}"
+
+
+def _renamed(cell: str, renames: Renames) -> set[str]:
+    """What a cell may be called now."""
+    if cell in renames.labels:
+        return set(renames.labels[cell])
+    parts = (renames.labels.get(part, [part]) for part in cell.split(": "))
+    return {": ".join(chosen) for chosen in product(*parts)}
 
 
 def compare(old: Path, new: Path, renames: Renames) -> tuple[int, int]:

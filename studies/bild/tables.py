@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -15,10 +16,11 @@ from specsim.laws import TARGET
 from specsim.optimizers.workload import Workload
 from specsim.predict.operations import operations as law_operations
 from specsim.predict.replay.fixed_gamma import replay
-from specsim.schemes.bild import WINDOW
+from specsim.schemes.bild import WINDOW, BigLittle
 from studies.bild.chain import SMALL, Chain, Thresholds, chains
-from studies.common.decoded import by_temperature, costs_as_decoded
+from studies.common.decoded import by_temperature, costs_as_decoded, row_of, single_drafters
 from studies.common.measured import Measured, temperature_of
+from studies.common.orderings import BILD
 from studies.common.study import Row
 
 _SHARES = np.linspace(0, 1, 21)
@@ -27,7 +29,8 @@ _ROLLBACKS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 _WINDOWS = range(3, WINDOW + 1)  # section 4.3
 _LOSSES = (0.0, 0.01)  # of accuracy; the paper's two rows, its point being of BLEU
 _DRAWS = 200
-_ALIGNED, _EARLY = "the same, aligned draft", "the same, early exit"
+# The draft's setting with another small model.
+_ALIGNED, _EARLY = (replace(BILD, draft=model) for model in ("aligned", "early"))
 _POLICIES = ("both", "no rollback", "no fallback")
 _LARGE_ALONE = "large model alone"
 _OF_DECODED = (
@@ -190,9 +193,7 @@ def fastest(latency: Sequence[Row]) -> Iterator[dict[str, Any]]:
 def decoded(measured: Measured) -> list[dict[str, Any]]:
     rows = []
     for _, here in by_temperature(measured.decoded):
-        fixed = [
-            row for row in here if row["scheme"] == "speculative" and "draft" in row["setting"]
-        ]
+        fixed = [row for name, _, row in single_drafters(here) if name == "draft"]
         best = max(fixed, key=lambda row: row["predicted_speedup"], default=None)
         for row in [each for each in here if each["scheme"] == "bild"] + ([best] if best else []):
             runs = dict(row["measured_runs"])
@@ -291,9 +292,9 @@ def early(measured: Measured, decoded: Sequence[Row]) -> Iterator[dict[str, Any]
             }
 
 
-def _pairs(decoded: Sequence[Row], other: str) -> Iterator[tuple[Row, Row]]:
+def _pairs(decoded: Sequence[Row], other: BigLittle) -> Iterator[tuple[Row, Row]]:
     """The draft's setting and the same with another small model, by temperature."""
     for _, rows in by_temperature(decoded):
-        here = {row["setting"]: row for row in rows}
-        if {"fallback 0.4, rollback 2", other} <= here.keys():
-            yield here["fallback 0.4, rollback 2"], here[other]
+        ours, its = row_of(rows, BILD), row_of(rows, other)
+        if ours and its:
+            yield ours, its

@@ -30,7 +30,7 @@ from specsim.intervals import Bootstrap, around, over
 from specsim.laws import Run
 from specsim.optimizers.workload import Workload
 from specsim.schemes.deferral import CAP, TokenCascade
-from studies.common.decoded import LOSSLESS
+from studies.common.decoded import LOSSLESS, is_of
 from studies.common.measured import Measured, temperature_of
 from studies.common.study import Row
 
@@ -45,7 +45,7 @@ _POINTS = 25
 # A running sum and a mean of the same numbers differ by rounding.
 _ROUNDING = 1e-9
 
-_SCHEMES = ("cascade", "token-cascade", "sequence-cascade")
+_SCHEMES = ("speculative-cascade", "token-cascade", "sequence-cascade")
 _EXECUTIONS = (
     *("temperature", "scheme", "setting"),
     *("predicted_tokens_per_call", "measured_tokens_per_call"),
@@ -59,7 +59,7 @@ def executions(measured: Measured) -> list[Row]:
     return [
         {name: row.get(name) for name in _EXECUTIONS}
         for row in measured.decoded
-        if row["scheme"] in _SCHEMES or (row["scheme"], row["setting"]) == LOSSLESS
+        if row["scheme"] in _SCHEMES or is_of(row, LOSSLESS)
     ]
 
 

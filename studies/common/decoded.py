@@ -1,20 +1,23 @@
-"""Rows that were decoded beside a profile, as ``specsim validate --scheme all`` lists them."""
+"""Rows that were decoded beside a profile, as ``specsim validate --scheme all`` lists them.
+
+A row is found by the description of its setting (``specsim.schemes``), or by its fields: drafters,
+gamma, steps, at_least, rule, threshold.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from specsim.laws import TARGET
+from specsim.schemes import Scheme, SpeculativeDecoding, scheme_name
 from studies.common.study import Row
 
-# Drafts of the settings that ``specsim validate --scheme cascade`` decodes with, and the lossless
-# setting that drafts as many.
-RULED_GAMMA = 4
-LOSSLESS = ("speculative", f"draft {RULED_GAMMA}")
-_DRAFTER = re.compile(r"(?P<drafter>.+) (?P<gamma>\d+)")
+# Plain speculative decoding that drafts as many tokens as the settings with a rule.
+LOSSLESS = SpeculativeDecoding(4)
+# Drafters that count or copy: a run is a look into a table.
+WITHOUT_MODEL = ("unigram", "bigram", "copy", "max-gram")
 
 
 def by_temperature(rows: Sequence[Row]) -> list[tuple[float, list[Row]]]:
@@ -23,21 +26,24 @@ def by_temperature(rows: Sequence[Row]) -> list[tuple[float, list[Row]]]:
     return [(at, [row for row in rows if row["temperature"] == at]) for at in temperatures]
 
 
-def setting_of(rows: Sequence[Row], scheme: str, name: str) -> Row | None:
-    """The row of that setting; ``rows`` of one temperature."""
-    found = [row for row in rows if (row["scheme"], row["setting"]) == (scheme, name)]
-    return found[0] if found else None
+def is_of(row: Row, scheme: Scheme) -> bool:
+    """Whether that very setting was decoded."""
+    return bool((row["scheme"], row["setting"]) == (scheme_name(scheme), scheme.label))
 
 
-def drafters(decoded: Sequence[Row]) -> Iterator[tuple[str, int, Row]]:
+def row_of(rows: Sequence[Row], scheme: Scheme) -> Row | None:
+    """The row of that setting, if it was decoded; ``rows`` of one temperature."""
+    return next((row for row in rows if is_of(row, scheme)), None)
+
+
+def single_drafters(decoded: Sequence[Row]) -> Iterator[tuple[str, int, Row]]:
     """Lossless rows of one drafter and one gamma: its name, gamma, the row.
 
     ``specdec`` drafts with masks, all at once: the non-autoregressive drafter of Leviathan23 3.6.
     """
     for row in decoded:
-        match = _DRAFTER.fullmatch(row["setting"])
-        if match and row["lossless"] and row["scheme"] in ("speculative", "specdec"):
-            yield match["drafter"], int(match["gamma"]), row
+        if row["lossless"] and row["scheme"] in ("speculative", "specdec"):
+            yield row["drafters"], row["gamma"], row
 
 
 def costs_as_decoded(decoded: Sequence[Row]) -> dict[str, float]:

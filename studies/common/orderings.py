@@ -11,11 +11,24 @@ too; the row says which table compares them at equal quality.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
-from studies.common.decoded import LOSSLESS, by_temperature, setting_of
+from specsim.rules import Chow, TokenV3, TopBeta
+from specsim.schemes import (
+    BigLittle,
+    FullCascade,
+    HorizontalCascade,
+    Scheme,
+    SpecDec,
+    SpeculativeCascade,
+    SpeculativeDecoding,
+    TokenCascade,
+    VerticalCascade,
+)
+from studies.common.decoded import LOSSLESS, by_temperature, row_of
 from studies.common.measured import Measured
 from studies.common.study import Row
 
@@ -23,128 +36,103 @@ CAPTION = (
     "Who beats whom according to the papers. Ratios of the speedup of the one said to be faster to "
     "the other's."
 )
-# Chooses the row of a setting among those of one temperature.
-Choice = Callable[[Sequence[Row]], Row]
-
 # Speeds of two settings that ran in turns are not told apart below that.
 _DRIFT = 0.03
 
 
 @dataclass(frozen=True)
-class Claim:
+class Ordering:
     """One setting is said to be faster than another.
 
+    faster, slower : of several settings the one that is predicted fastest, chosen before it is
+        measured
     note : where the comparison is not at equal quality, what answers better
     """
 
     source: str
     says: str
-    faster: Choice
-    slower: Choice
+    faster: tuple[Scheme, ...]
+    slower: tuple[Scheme, ...]
     note: str = ""
 
 
-def named(scheme: str, setting: str) -> Choice:
-    """The setting of that name."""
-
-    def choose(rows: Sequence[Row]) -> Row:
-        row = setting_of(rows, scheme, setting)
-        if row is None:
-            raise KeyError(f"{scheme} {setting}")
-        return row
-
-    return choose
-
-
-def best(*settings: tuple[str, str]) -> Choice:
-    """The one that is predicted fastest: chosen before it is measured."""
-
-    def choose(rows: Sequence[Row]) -> Row:
-        found = [named(*setting)(rows) for setting in settings]
-        return max(found, key=lambda row: row["predicted_speedup"])
-
-    return choose
-
-
-_DRAFT = [("speculative", f"draft {gamma}") for gamma in (2, 4, 8)]
-_ALONE = [*_DRAFT, ("speculative", "middle 4")]
+_DRAFT = tuple(SpeculativeDecoding(gamma) for gamma in (2, 4, 8))
+_MIDDLE = SpeculativeDecoding(4, "middle")
+_ALONE = (*_DRAFT, _MIDDLE)
+_BOTH, _COPYING = ("middle", "draft"), ("middle", "max-gram")
+FULL = FullCascade((*_BOTH, "max-gram"), ((3, 2, 3), (2, 3), (3,)))
+BILD = BigLittle(10, "draft", fallback_threshold=0.4, rollback_threshold=2.0)
+_NO_ROLLBACK = BigLittle(10, "draft", fallback_threshold=0.4, rollback_threshold=inf)
+_NO_FALLBACK = BigLittle(4, "draft", fallback_threshold=0.0, rollback_threshold=2.0)
+_CHOW, _V3 = Chow(0.6, decide_on="unscaled"), TokenV3(0.7, decide_on="unscaled")
 _EQUAL_QUALITY = "at one threshold; `cascades-equal_quality.csv` compares at the target's quality"
 _EQUAL_ACCURACY = "at one threshold; `bild-fastest.csv` compares at the target's accuracy"
 
-CLAIMS = (
-    Claim(
+ORDERINGS = (
+    Ordering(
         "Chen23 section 3.2",
         "vertical beats its reviewer drafting alone",
-        best(
-            ("vertical", "middle reviews draft 2, twice"),
-            ("vertical", "middle reviews draft 2, >= 4"),
-            ("vertical", "middle reviews Max-Gram 5, >= 4"),
+        (
+            VerticalCascade(_BOTH, gamma=2, steps=(2,)),
+            VerticalCascade(_BOTH, gamma=2, at_least=(4,)),
+            VerticalCascade(_COPYING, gamma=5, at_least=(4,)),
         ),
-        named("speculative", "middle 4"),
+        (_MIDDLE,),
     ),
-    Claim(
+    Ordering(
         "Chen23 section 3.1",
         "horizontal beats the better of its drafters alone",
-        named("horizontal", "middle 3, draft 3"),
-        best(*_ALONE),
+        (HorizontalCascade(_BOTH, (3, 3)),),
+        _ALONE,
     ),
-    Claim(
+    Ordering(
         "Chen23 section 3.1",
         "horizontal with copied tokens behind beats its model alone",
-        named("horizontal", "middle 3, Max-Gram 5"),
-        named("speculative", "middle 4"),
+        (HorizontalCascade(_COPYING, (3, 5)),),
+        (_MIDDLE,),
     ),
-    Claim(
-        "Chen23 Table 2",
-        "the full cascade beats every single model",
-        named("full", "middle, draft, Max-Gram"),
-        best(*_ALONE),
-    ),
-    Claim(
+    Ordering("Chen23 Table 2", "the full cascade beats every single model", (FULL,), _ALONE),
+    Ordering(
         "Kim23 section 4.3",
         "BiLD's dynamic window beats a fixed one under the same rollback",
-        named("bild", "fallback 0.4, rollback 2"),
-        named("bild", "no fallback, window 4"),
+        (BILD,),
+        (_NO_FALLBACK,),
         _EQUAL_ACCURACY,
     ),
-    Claim(
+    Ordering(
         "Kim23 section 4.2",
         "BiLD beats the best lossless fixed gamma",
-        named("bild", "fallback 0.4, rollback 2"),
-        best(*_DRAFT),
+        (BILD,),
+        _DRAFT,
         _EQUAL_ACCURACY,
     ),
-    Claim(
-        "Kim23 section 4.3",
-        "no rollback is faster",
-        named("bild", "no rollback"),
-        named("bild", "fallback 0.4, rollback 2"),
-        _EQUAL_ACCURACY,
+    Ordering(
+        "Kim23 section 4.3", "no rollback is faster", (_NO_ROLLBACK,), (BILD,), _EQUAL_ACCURACY
     ),
-    Claim(
+    Ordering(
         "Xia22 section 5.2",
         "SpecDec++ beats SpecDec",
-        named("specdec", "masks 8, top 3 within 1"),
-        named("specdec", "masks 8"),
+        (SpecDec(8, "masks", rule=TopBeta(3, 1.0)),),
+        (SpecDec(8, "masks"),),
     ),
-    Claim(
+    Ordering(
         "Xia22 section 4",
         "masks filled in at once beat a draft that goes token by token",
-        best(("specdec", "masks 4"), ("specdec", "masks 8")),
-        best(*_ALONE),
+        (SpecDec(4, "masks"), SpecDec(8, "masks")),
+        _ALONE,
     ),
-    Claim(
+    Ordering(
         "Narasimhan24 Figure 3",
         "the token rule V3 beats lossless speculation",
-        named("cascade", "TokenV3 0.7"),
-        named(*LOSSLESS),
+        (SpeculativeCascade(4, "draft", rule=_V3),),
+        (LOSSLESS,),
         _EQUAL_QUALITY,
     ),
-    Claim(
+    Ordering(
         "Narasimhan24 Figure 2",
         "a speculative cascade beats the same rule run token by token",
-        named("cascade", "Chow 0.6"),
-        named("token-cascade", "Chow 0.6"),
+        (SpeculativeCascade(4, "draft", rule=_CHOW),),
+        (TokenCascade(10, "draft", _CHOW),),
         _EQUAL_QUALITY,
     ),
 )
@@ -161,10 +149,9 @@ def ratios(decoded: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _at(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    for claim in CLAIMS:
-        try:
-            faster, slower = claim.faster(rows), claim.slower(rows)
-        except KeyError:
+    for claim in ORDERINGS:
+        faster, slower = _best(rows, claim.faster), _best(rows, claim.slower)
+        if faster is None or slower is None:
             continue  # its models were not at hand
         predicted = faster["predicted_speedup"] / slower["predicted_speedup"]
         measured = faster["measured_speedup"] / slower["measured_speedup"]
@@ -177,11 +164,20 @@ def _at(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
             "predicted_ratio": predicted,
             "measured_ratio": measured,
             "verdict": _verdict(predicted, measured),
-            "accuracy": _pair(faster["accuracy"], slower["accuracy"]),
-            "log_loss": _pair(faster["log_loss"], slower["log_loss"]),
-            "agreement": _pair(faster["agreement"], slower["agreement"]),
+            **{name: _pair(faster[name], slower[name]) for name in _EMITTED},
             "note": claim.note,
         }
+
+
+_EMITTED = ("accuracy", "log_loss", "agreement")
+
+
+def _best(rows: Sequence[Row], settings: Sequence[Scheme]) -> Row | None:
+    """The one predicted fastest; None unless all were decoded."""
+    found = [row for setting in settings if (row := row_of(rows, setting))]
+    if len(found) < len(settings):
+        return None
+    return max(found, key=lambda row: float(row["predicted_speedup"]))
 
 
 def _verdict(predicted: float, measured: float) -> str:

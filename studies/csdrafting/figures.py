@@ -16,7 +16,12 @@ from studies.csdrafting.paper import shares_of, t5_speed
 
 # Tokens of T5-small behind five of T5-base.
 _SECOND = np.arange(0, 16)
-_KINDS = {"speculative": BLACK, "horizontal": BLUE, "vertical": GREEN, "full": ORANGE}
+_KINDS = {
+    "speculative": BLACK,
+    "horizontal-cascade": BLUE,
+    "vertical-cascade": GREEN,
+    "full-cascade": ORANGE,
+}
 _TIMES = "times plain decoding"
 
 

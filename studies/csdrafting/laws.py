@@ -10,31 +10,42 @@ from specsim.conversions import alpha_from_acceptance_length
 from specsim.laws import TARGET, BlockLaw, draft, propose_at_least, verify
 from specsim.schemes import (
     Acceptances,
-    FullCascade,
     HorizontalCascade,
     Scheme,
     SpeculativeDecoding,
     VerticalCascade,
 )
-from studies.common.decoded import by_temperature
+from studies.common.decoded import by_temperature, is_of, row_of
+from studies.common.orderings import FULL
 from studies.common.study import Row
 
 GRAM = "max-gram"
-# Drafters that look up or count.
-WITHOUT_PARAMETERS = (GRAM, "copy", "unigram", "bigram")
-# The matrix that was decoded.
-DECODED_FULL = ((3, 2, 3), (2, 3), (3,))
 Rates = Mapping[tuple[str, str], float]
 
-# Who drafts before whom, and the setting whose counts say how often it is accepted: before the
-# target by tokens per call at that gamma, before a reviewer by its steps until so many tokens.
-_BEFORE_TARGET = {"middle": ("middle 4", 4), "draft": ("draft 4", 4), GRAM: ("Max-Gram 10", 10)}
+# The setting whose counts say how often a drafter is accepted: before the target by its tokens per
+# call, before a reviewer by that one's steps until enough tokens are there.
+_BEFORE_TARGET = {
+    "middle": SpeculativeDecoding(4, "middle"),
+    "draft": SpeculativeDecoding(4),
+    GRAM: SpeculativeDecoding(10, GRAM),
+}
 _BEFORE_REVIEWER = {
-    ("middle", "draft"): ("middle reviews draft 2, >= 4", 2, 4),
-    ("middle", GRAM): ("middle reviews Max-Gram 5, >= 4", 5, 4),
-    ("draft", GRAM): ("draft reviews Max-Gram 5, >= 4", 5, 4),
+    ("middle", "draft"): VerticalCascade(("middle", "draft"), gamma=2, at_least=(4,)),
+    ("middle", GRAM): VerticalCascade(("middle", GRAM), gamma=5, at_least=(4,)),
+    ("draft", GRAM): VerticalCascade(("draft", GRAM), gamma=5, at_least=(4,)),
 }
 PAIRS = (*((TARGET, model) for model in _BEFORE_TARGET), *_BEFORE_REVIEWER)
+# Every decoded setting that has a law in these acceptances.
+SCHEMES: tuple[Scheme, ...] = (
+    SpeculativeDecoding(2),
+    *_BEFORE_TARGET.values(),
+    SpeculativeDecoding(8),
+    HorizontalCascade(("middle", "draft"), (3, 3)),
+    HorizontalCascade(("middle", GRAM), (3, 5)),
+    VerticalCascade(("middle", "draft"), gamma=2, steps=(2,)),
+    *_BEFORE_REVIEWER.values(),
+    FULL,
+)
 
 
 def acceptances(decoded: Sequence[Row]) -> list[dict[str, Any]]:
@@ -48,21 +59,22 @@ def acceptances(decoded: Sequence[Row]) -> list[dict[str, Any]]:
             "from": setting,
         }
         for temperature, rows in by_temperature(decoded)
-        for verifier, drafter, alpha, setting in _found({row["setting"]: row for row in rows})
+        for verifier, drafter, alpha, setting in _found(rows)
     ]
 
 
-def _found(decoded: Mapping[str, Row]) -> Iterator[tuple[str, str, float, str]]:
-    """Verifier, drafter, alpha and the setting it follows from; settings of one temperature."""
-    for drafter, (setting, gamma) in _BEFORE_TARGET.items():
-        if setting in decoded:
-            length = decoded[setting]["measured_tokens_per_call"]
-            yield TARGET, drafter, alpha_from_acceptance_length(length, gamma), setting
-    for (reviewer, drafter), (setting, gamma, tokens) in _BEFORE_REVIEWER.items():
-        if setting in decoded:
-            runs = decoded[setting]["measured_runs"]
-            steps = runs[reviewer] / runs[TARGET]
-            yield reviewer, drafter, _alpha_from_steps(steps, gamma, tokens), setting
+def _found(decoded: Sequence[Row]) -> Iterator[tuple[str, str, float, str]]:
+    """Verifier, drafter, alpha and the setting it follows from; rows of one temperature."""
+    for drafter, single in _BEFORE_TARGET.items():
+        if row := row_of(decoded, single):
+            length = row["measured_tokens_per_call"]
+            alpha = alpha_from_acceptance_length(length, single.gamma)
+            yield TARGET, drafter, alpha, single.label
+    for (reviewer, drafter), cascade in _BEFORE_REVIEWER.items():
+        if row := row_of(decoded, cascade):
+            steps = row["measured_runs"][reviewer] / row["measured_runs"][TARGET]
+            alpha = _alpha_from_steps(steps, cascade.gamma, cascade.at_least[0])
+            yield reviewer, drafter, alpha, cascade.label
 
 
 def steps_to(alpha: float, gamma: int, tokens: int) -> float:
@@ -109,28 +121,9 @@ def known_acceptances(known: Rates) -> Acceptances:
     )
 
 
-def law_of(setting: str, known: Rates) -> BlockLaw | None:
+def law_of(row: Row, known: Rates) -> BlockLaw | None:
     """The law of a decoded setting; None where it has none here, or an acceptance is unknown."""
-    scheme = _SCHEMES.get(setting)
-    if scheme is None or any(
-        (verifier, drafter) not in known for drafter, verifier in scheme.pairs
-    ):
+    scheme = next((each for each in SCHEMES if is_of(row, each)), None)
+    if scheme is None or any(pair[::-1] not in known for pair in scheme.pairs):
         return None
     return scheme.law(known_acceptances(known))
-
-
-_BOTH, _GRAM = ("middle", "draft"), ("middle", GRAM)
-_SCHEMES: dict[str, Scheme] = {
-    "draft 2": SpeculativeDecoding(2),
-    "draft 4": SpeculativeDecoding(4),
-    "draft 8": SpeculativeDecoding(8),
-    "middle 4": SpeculativeDecoding(4, "middle"),
-    "Max-Gram 10": SpeculativeDecoding(10, GRAM),
-    "middle 3, draft 3": HorizontalCascade(_BOTH, (3, 3)),
-    "middle 3, Max-Gram 5": HorizontalCascade(_GRAM, (3, 5)),
-    "middle reviews draft 2, twice": VerticalCascade(_BOTH, 2, steps=(2,)),
-    "middle reviews draft 2, >= 4": VerticalCascade(_BOTH, 2, at_least=(4,)),
-    "middle reviews Max-Gram 5, >= 4": VerticalCascade(_GRAM, 5, at_least=(4,)),
-    "draft reviews Max-Gram 5, >= 4": VerticalCascade(("draft", GRAM), 5, at_least=(4,)),
-    "middle, draft, Max-Gram": FullCascade((*_BOTH, GRAM), DECODED_FULL),
-}

@@ -18,9 +18,9 @@ from specsim.optimizers import cascade
 from specsim.optimizers.allocation import PricedDrafter, allocate
 from specsim.optimizers.gamma import optimize
 from specsim.predict import renewal
-from specsim.schemes import FullCascade
-from studies.common.decoded import by_temperature, costs_as_decoded
+from studies.common.decoded import WITHOUT_MODEL, by_temperature, costs_as_decoded
 from studies.common.measured import Measured
+from studies.common.orderings import FULL
 from studies.common.study import Row
 from studies.csdrafting import laws, paper
 
@@ -28,9 +28,9 @@ from studies.csdrafting import laws, paper
 _LENGTHS = ((range(7), range(5), (0, 5, 10)), ((1, 2, 3), (0, 5)), ((5, 10),))
 _KINDS = {
     "none": ("speculative",),
-    "horizontal": ("horizontal",),
-    "vertical": ("vertical",),
-    "both": ("full",),
+    "horizontal": ("horizontal-cascade",),
+    "vertical": ("vertical-cascade",),
+    "both": ("full-cascade",),
 }
 
 
@@ -55,7 +55,7 @@ def positions(measured: Measured) -> Iterator[dict[str, Any]]:
 def costs(measured: Measured) -> Iterator[dict[str, Any]]:
     """Of every drafter, in target runs: parameters, timed alone, and as decoded."""
     target, draft = measured.profile.target, measured.profile.draft
-    parameters = {"draft": draft.parameters, **dict.fromkeys(laws.WITHOUT_PARAMETERS, 0)}
+    parameters = {"draft": draft.parameters, **dict.fromkeys(WITHOUT_MODEL, 0)}
     family = measured.family_file("training.json").get("parameters", {})
     parameters |= {model: count for model, count in family.items() if model == "middle"}
     decoded = costs_as_decoded(measured.decoded)
@@ -88,7 +88,7 @@ def swi(
     for each in measured.decoded:
         if each["scheme"] not in schemes:
             continue
-        law = laws.law_of(each["setting"], laws.rates(acceptances, each["temperature"]))
+        law = laws.law_of(each, laws.rates(acceptances, each["temperature"]))
         row = {key: each[key] for key in ("temperature", "scheme", "setting")}
         for name, prices in cost_sets(costs).items():
             known = each["measured_runs"].keys() <= {TARGET, *prices}
@@ -96,9 +96,8 @@ def swi(
             row[f"swi_{name}_replayed"] = _priced(each["predicted_runs"], prices) if known else None
             by_law = renewal.speedup(law, Cost(prices)) if known and law is not None else None
             row[f"swi_{name}_law"] = by_law
-        for key in ("predicted_speedup", "measured_speedup", "measured_low", "measured_high"):
-            row[key] = each[key]
-        yield row
+        timed = ("predicted_speedup", "measured_speedup", "measured_low", "measured_high")
+        yield {**row, "drafters": each["drafters"], **{key: each[key] for key in timed}}
 
 
 def _priced(runs: Mapping[str, float], prices: Mapping[str, float]) -> float:
@@ -110,7 +109,7 @@ def ablation(swi: Sequence[Row]) -> Iterator[dict[str, Any]]:
     """The setting of each kind that was predicted fastest: chosen before it was decoded."""
     for temperature, here in by_temperature(swi):
         # Chen23's claim is about neural drafters: counts and copies are a baseline of their own.
-        neural = [row for row in here if _drafts_with_a_model(row["setting"])]
+        neural = [row for row in here if row["drafters"] not in WITHOUT_MODEL]
         groups = {
             kind: [row for row in neural if row["scheme"] in schemes]
             for kind, schemes in _KINDS.items()
@@ -120,10 +119,6 @@ def ablation(swi: Sequence[Row]) -> Iterator[dict[str, Any]]:
             if found:
                 best = max(found, key=lambda row: row["predicted_speedup"])
                 yield {"temperature": temperature, "cascade": kind, **best}
-
-
-def _drafts_with_a_model(setting: str) -> bool:
-    return not setting.startswith(("Max-Gram", "prompt lookup", "unigram", "bigram"))
 
 
 def searched(costs: Sequence[Row], acceptances: Sequence[Row]) -> Iterator[dict[str, Any]]:
@@ -139,7 +134,6 @@ def searched(costs: Sequence[Row], acceptances: Sequence[Row]) -> Iterator[dict[
                 continue
             cost = Cost({model: prices[model] for model in models})
             found = cascade.search(models, {1.0: accepted}, _LENGTHS, cost)
-            decoded = FullCascade(found.scheme.drafters, laws.DECODED_FULL)
             # Token by token, and no copying: Max-Gram is what a cascade adds.
             team = [
                 PricedDrafter(model, known[TARGET, model], prices[model])
@@ -155,8 +149,8 @@ def searched(costs: Sequence[Row], acceptances: Sequence[Row]) -> Iterator[dict[
                 "horizontal_lengths": paper.named(horizontal.allocation),
                 "best_full": found.speedup,
                 "full_lengths": _matrix(found.scheme.lengths),
-                "decoded_full": renewal.speedup(decoded.law(accepted), cost),
-                "decoded_lengths": _matrix(laws.DECODED_FULL),
+                "decoded_full": renewal.speedup(FULL.law(accepted), cost),
+                "decoded_lengths": _matrix(FULL.lengths),
                 "candidates": found.candidates,
                 "evaluated": found.evaluated,
                 "exhaustive": found.exhaustive,

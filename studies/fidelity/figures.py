@@ -12,7 +12,16 @@ from matplotlib.figure import Figure
 from specsim.report.frontier_plots import GREEN
 from specsim.report.plots import BLACK, BLUE, GREY, ORANGE
 from studies.common.decoded import by_temperature
-from studies.common.figures import COLORS, Column, legend_right, listed_down, panels, points, values
+from studies.common.figures import (
+    COLORS,
+    Column,
+    legend_above,
+    legend_right,
+    listed_down,
+    panels,
+    points,
+    values,
+)
 from studies.common.study import Row
 from studies.fidelity.formula import BAND, SCHEMES, SPECULATIVE, SPEEDUP, SYNTHETIC, TOKENS
 
@@ -115,6 +124,26 @@ def iid(rows: Sequence[Row]) -> Figure:
         axis.set_xticks(sorted(set(values(rows, "gamma"))))
         axis.set_ylabel(f"{what}: formula over replay,\nless one (%)")
     legend_right(figure, axes, 1.4)
+    return figure
+
+
+def laws(rows: Sequence[Row]) -> Figure:
+    """Tokens per call of every setting that has a law, three times."""
+    names = list(dict.fromkeys(values(rows, "setting")))
+    figure, found = panels(rows, 3.4, 0.23 * len(names) + 1.6, beside=3.2)
+    for axis, here in found:
+        for source, color, mark, size in (
+            ("law", ORANGE, "s", 6),
+            ("replay", BLUE, "o", 6),
+            ("measured", BLACK, "x", 5),
+        ):
+            look: Any = {"color": color, "markersize": size, "label": source}
+            look |= {} if mark == "x" else {"fillstyle": "none"}
+            column = f"{source}_tokens_per_call"
+            points(axis, here, column, lambda row: names.index(row["setting"]), mark, **look)
+        axis.set_xlabel("tokens per target call")
+    listed_down(found[0][0], names)
+    legend_above(figure, [found[0][0]], 3)
     return figure
 
 

@@ -31,6 +31,12 @@ _CAPTIONS: Mapping[str, str] = {
     "orderings": orderings.CAPTION,
     "decoders": "Every decoder, predicted and measured. Runs of each model are per 100 tokens, "
     "predicted / counted.",
+    "laws": "Law, replay and decoder of every scheme that has a law. Tokens per call of the same "
+    "requests. The law takes acceptance as alike at every place: it is told one rate for each "
+    "drafter and verifier, the mean over the tokens of the text. The replay takes the acceptance "
+    "of each place as it was recorded. Law and replay differ because acceptance differs from place "
+    "to place. Where it is high a few long blocks cover many tokens, and most target calls are "
+    "made where it is low, so that a mean over tokens counts too much of what is easy.",
     "public_reasons": "Public measurements. For how many the papers' formula can be computed, and "
     "why not for the others.",
     "public_formula": "Public measurements that it can be computed for.",
@@ -54,6 +60,13 @@ _PICTURES = {
     ),
     "iid": Picture(
         "How far the papers' formula is from the replay of the same text.", figures.iid, ("iid",)
+    ),
+    "laws": Picture(
+        "Tokens per call by the law, by the replay and as counted. What lies between law and "
+        "replay is lost by taking acceptance as alike everywhere; what lies between replay and "
+        "count is chance, and runs that the replay approximates.",
+        figures.laws,
+        ("laws",),
     ),
     "orderings": Picture(
         "Claims of the papers on our models; right of 1 they hold. Rules with thresholds are at "
@@ -83,6 +96,7 @@ def _compute(measured: Measured) -> dict[str, Sequence[Row]]:
         "roofline": list(roofline.rows(measured)),
         "orderings": orderings.compute(measured),
         "decoders": list(tables.decoders(measured)),
+        "laws": list(tables.laws(measured)),
         "public_reasons": public.reasons(others),
         "public_formula": [row for row in others if row["formula_speedup"] is not None],
         "public_chains_summary": public.summary(chains),
@@ -96,7 +110,8 @@ def _compute(measured: Measured) -> dict[str, Sequence[Row]]:
 
 def _opening(found: Tables) -> Sequence[str]:
     decoded = found["decoders"] and found["formula"]
-    return _claim(found), _ours(found) if decoded else NOT_DECODED, _differs(found)
+    differs = f"{_differs(found)} {_laws(found['laws'])}".rstrip()
+    return _claim(found), _ours(found) if decoded else NOT_DECODED, differs
 
 
 def _absolute(rows: Sequence[Row], column: str) -> list[float]:
@@ -150,6 +165,23 @@ def _differs(found: Tables) -> str:
         f"public chains i.i.d. acceptance read off at gamma {reach['known_gamma']} is "
         f"{reach['median_tokens_error']:+.0%} from the measured tokens per call at gamma "
         f"{reach['gamma']}, in the median."
+    )
+
+
+def _laws(laws: Sequence[Row]) -> str:
+    """What schemes' laws lose, where any scheme with a law was decoded."""
+    if not laws:
+        return ""
+    furthest = max(laws, key=lambda row: abs(row["law_over_replay"]))
+    more = sum(row["law_over_replay"] > 0 for row in laws)
+    return (
+        "The laws of all schemes share that first assumption. Over "
+        f"{len(laws)} decoded settings their tokens per call are "
+        f"{median(_absolute(laws, 'law_over_replay')):.1%} from the replay's in the median, and "
+        f"more in {more}. The furthest is {furthest['setting']} at temperature "
+        f"{furthest['temperature']:g}: {furthest['law_tokens_per_call']:.2f} by its law, "
+        f"{furthest['replay_tokens_per_call']:.2f} by replay and "
+        f"{furthest['measured_tokens_per_call']:.2f} counted."
     )
 
 

@@ -130,6 +130,29 @@ def budget(measured: Measured) -> list[dict[str, Any]]:
     ]
 
 
+def laws(measured: Measured) -> Iterator[dict[str, Any]]:
+    """Tokens per call by law, by replay and as counted, of every setting that has a law.
+
+    All three are of the same requests; the law is told the mean acceptance of each drafter by each
+    verifier over the tokens of their text.
+    """
+    for row in measured.decoded:
+        law, replay = row["law_tokens_per_call"], row["predicted_tokens_per_call"]
+        if law is not None:
+            counted = row["measured_tokens_per_call"]
+            rates = [f"{event} {rate:.3f}" for event, rate in row["acceptance"].items()]
+            yield {
+                **{name: row[name] for name in ("temperature", "scheme", "setting")},
+                "acceptance": ", ".join(rates),
+                "law_tokens_per_call": law,
+                "replay_tokens_per_call": replay,
+                "measured_tokens_per_call": counted,
+                "law_over_replay": law / replay - 1,
+                "law_error": law / counted - 1,
+                "replay_error": replay / counted - 1,
+            }
+
+
 def decoders(measured: Measured) -> Iterator[dict[str, Any]]:
     """Every column of a decoder in one cell each; runs of each model predicted / counted."""
     for row in measured.decoded:

@@ -21,13 +21,13 @@ from specsim.optimizers.workload import Workload
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.traces import TraceError
 from studies.common.claims import mean_over_positions
-from studies.common.decoded import LOSSLESS, RULED_GAMMA, drafters
+from studies.common.decoded import LOSSLESS, WITHOUT_MODEL, is_of, single_drafters
 from studies.common.measured import Measured, temperature_of, verify_curve
 from studies.common.study import Row
 
 LENIENCES = (1.0, 0.5, 0.3, 0.1)
-# Drafters without a model: what they cost is a look into a table.
-_FREE = ("unigram", "bigram", "prompt lookup", "Max-Gram")
+# Above temperature 0, and at it.
+LENIENT_RULES = ("Lenient", "GreedyLenient")
 
 
 def lenient_acceptance(logp: Floats, logq: Floats, lenience: float) -> Floats:
@@ -53,7 +53,7 @@ def _logs(workload: Workload, measured: Measured) -> tuple[Floats, Floats]:
 
 
 def pairs(measured: Measured) -> Iterator[dict[str, Any]]:
-    decoded = list(drafters(measured.decoded))
+    decoded = list(single_drafters(measured.decoded))
     names = {"target": measured.profile.target.name}
     for workload in measured.workloads:
         temperature = temperature_of(workload)
@@ -95,8 +95,10 @@ def pairs(measured: Measured) -> Iterator[dict[str, Any]]:
                     "temperature": temperature,
                     "gamma": gamma,
                     "alpha": alpha,
-                    "c": 0.0 if name in _FREE else None,
-                    "formula": evaluate(alpha, 0.0, gamma).speedup if name in _FREE else None,
+                    "c": 0.0 if name in WITHOUT_MODEL else None,
+                    "formula": evaluate(alpha, 0.0, gamma).speedup
+                    if name in WITHOUT_MODEL
+                    else None,
                     **_decoding([row]),
                 }
 
@@ -128,7 +130,7 @@ def table3(measured: Measured) -> Iterator[dict[str, Any]]:
             "high": rate.high,
             "from": f"{workload.measured.tokens} tokens of the target",
         }
-    for name, gamma, row in drafters(measured.decoded):
+    for name, gamma, row in single_drafters(measured.decoded):
         length = row["measured_tokens_per_call"]
         yield {
             **names,
@@ -166,15 +168,15 @@ def lenience(measured: Measured) -> Iterator[dict[str, Any]]:
             "from": where,
         }
     for row in measured.decoded:
-        is_lenient = row["setting"].startswith("lenience ")
-        if is_lenient or (row["scheme"], row["setting"]) == LOSSLESS:
+        is_lenient = row["rule"] in LENIENT_RULES
+        if is_lenient or is_of(row, LOSSLESS):
             length = row["measured_tokens_per_call"]
             yield {
                 **names,
                 "temperature": row["temperature"],
-                "lenience": float(row["setting"].split()[1]) if is_lenient else 1.0,
-                "alpha": alpha_from_acceptance_length(length, RULED_GAMMA),
-                "from": f"decoding, gamma {RULED_GAMMA}",
+                "lenience": row["threshold"] if is_lenient else 1.0,
+                "alpha": alpha_from_acceptance_length(length, row["gamma"]),
+                "from": f"decoding, gamma {row['gamma']}",
                 "tokens_per_call": length,
                 "predicted_speedup": row["predicted_speedup"],
                 "measured_speedup": row["measured_speedup"],
@@ -206,8 +208,8 @@ def cheap(measured: Measured) -> Iterator[dict[str, Any]]:
         temperature = temperature_of(workload)
         curve = verify_curve(workload)
         found: list[tuple[str, int, float, list[Row]]] = []
-        for name, gamma, row in drafters(measured.decoded):
-            if name in _FREE and row["temperature"] == temperature:
+        for name, gamma, row in single_drafters(measured.decoded):
+            if name in WITHOUT_MODEL and row["temperature"] == temperature:
                 alpha = alpha_from_acceptance_length(row["measured_tokens_per_call"], gamma)
                 found.append((name, gamma, alpha, [row]))
         if size is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from statistics import mean
 from typing import Any
@@ -16,15 +15,12 @@ from specsim.optimizers.workload import Workload
 from specsim.predict import renewal
 from specsim.schemes.specdec import SpecDec
 from studies.common.claims import mean_over_positions
-from studies.common.decoded import RULED_GAMMA, drafters
+from studies.common.decoded import single_drafters
 from studies.common.measured import Measured, verify_curve
 from studies.common.study import Row
 from studies.specdec.devices import BLOCK, WIDEST, tokens_per_call
 
 TAUS = (0.5, 1.0, 2.0, 3.0, 5.0)
-MASKS = re.compile(r"masks (?P<k>\d+)(?:, top (?P<beta>\d+) within (?P<tau>[\d.]+))?")
-_RULED = re.compile(r"top (?P<beta>\d+) within (?P<tau>[\d.]+)")
-_FIXED = re.compile(r"beta=(?P<beta>\d+), tau=(?P<tau>[\d.]+)")
 
 
 def _plain_overhead(workload: Workload) -> float:
@@ -38,7 +34,7 @@ def blocks(measured: Measured) -> Iterator[dict[str, Any]]:
     if workload is None:
         return
     curve, step = verify_curve(workload), 1 + _plain_overhead(workload)
-    for name, k, row in drafters(measured.decoded):
+    for name, k, row in single_drafters(measured.decoded):
         if row["temperature"] == 0 and name in ("masks", "draft"):
             tokens = row["measured_tokens_per_call"]
             cost = step * tokens / row["measured_speedup"]
@@ -87,30 +83,27 @@ def law(measured: Measured, masks: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 def grid(measured: Measured) -> Iterator[dict[str, Any]]:
     for row in measured.decoded:
-        masks = MASKS.fullmatch(row["setting"]) if row["scheme"] == "specdec" else None
-        ruled = _RULED.fullmatch(row["setting"]) if row["scheme"] == "cascade" else None
-        match = masks or ruled
-        if match is None or row["temperature"] != 0:
-            continue
-        strict = match["beta"] is None
-        yield {
-            "from": f"decoding, masks {match['k']}" if masks else f"decoding, draft {RULED_GAMMA}",
-            "beta": 1 if strict else int(match["beta"]),
-            "tau": 0.0 if strict else float(match["tau"]),
-            "tokens_per_call": row["measured_tokens_per_call"],
-            "measured_speedup": row["measured_speedup"],
-            "agreement": row["agreement"],
-        }
+        ruled = row["rule"] == "TopBeta"
+        masks = row["scheme"] == "specdec"
+        if row["temperature"] == 0 and (masks or ruled):
+            beta, tau = row["threshold"].split(", ") if ruled else (1, 0)
+            yield {
+                "from": f"decoding, {row['drafters']} {row['gamma']}",
+                "beta": int(beta),
+                "tau": float(tau),
+                "tokens_per_call": row["measured_tokens_per_call"],
+                "measured_speedup": row["measured_speedup"],
+                "agreement": row["agreement"],
+            }
     scored = measured.positions.get(0.0)
     if scored is None:
         return
     draft, target = (1 - loss for loss in scored.losses("0-1"))
     cells: list[tuple[int | None, float, Floats, Floats]] = [(1, 0.0, 1 - scored.tv, target)]
     for setting, outcome in scored.fixed("0-1").get("TopBeta", {}).items():
-        match = _FIXED.fullmatch(setting)
-        if match:
-            beta, tau = int(match["beta"]), float(match["tau"])
-            cells.append((beta, tau, 1 - outcome.rejection, 1 - outcome.loss))
+        # As ``specsim.frontier`` names settings: beta=3, tau=1.
+        beta, tau = (float(part.partition("=")[2]) for part in setting.split(", "))
+        cells.append((int(beta), tau, 1 - outcome.rejection, 1 - outcome.loss))
     drafted = scored.columns.get("unscaled_bild_greedy")
     top = scored.columns.get("unscaled_target_max")
     if drafted is not None and top is not None:

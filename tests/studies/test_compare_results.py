@@ -15,7 +15,7 @@ new_tables = ["laws.csv"]
 [columns]
 scheme = "cascade"
 [labels]
-full = "full-cascade"
+full = ["full-cascade"]
 [prose]
 "pairs.csv" = ["says"]
 [new_columns]

@@ -11,11 +11,13 @@ from specsim.acceptance import ConstantAcceptance
 from specsim.cost import Cost
 from specsim.laws import TARGET, draft, verify
 from specsim.predict import renewal
+from specsim.schemes import Scheme
 from studies.common.decoded import costs_as_decoded
 from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.csdrafting import laws, paper
 from studies.csdrafting.page import STUDY
+from tests.support.pages import described
 from tests.support.profiles import write
 
 COSTS = {"middle": 0.2, "draft": 0.1, "max-gram": 0.01}
@@ -29,27 +31,16 @@ RATES = {
 }
 
 
-def decoded_row(setting: str, temperature: float = 0.0) -> dict[str, object]:
+def decoded_row(scheme: Scheme, temperature: float = 0.0) -> dict[str, object]:
     """What ``validate --scheme`` would count if the law of ``RATES`` and ``COSTS`` were true."""
-    law = laws.law_of(setting, RATES)
+    law = laws.law_of(described(scheme), RATES)
     assert law is not None
     per_100 = 100 / law.tokens_per_call
     runs = {name: per_100 * law.calls(name) for name in (TARGET, *COSTS) if law.calls(name)}
     speed = renewal.speedup(law, Cost(COSTS))
     return {
         "temperature": temperature,
-        "scheme": next(
-            scheme
-            for scheme, start in (
-                ("full", "middle, draft"),
-                ("vertical", ("middle reviews", "draft reviews")),
-                ("horizontal", "middle 3"),
-                ("speculative", ""),
-            )
-            if setting.startswith(start)
-        ),
-        "setting": setting,
-        "lossless": True,
+        **described(scheme),
         "measured_tokens_per_call": law.tokens_per_call,
         "predicted_runs": runs,
         "measured_runs": runs,
@@ -61,14 +52,6 @@ def decoded_row(setting: str, temperature: float = 0.0) -> dict[str, object]:
         "log_loss": None,
         "agreement": 1.0,
     }
-
-
-SETTINGS = (
-    *("draft 2", "draft 4", "draft 8", "middle 4", "Max-Gram 10", "middle 3, draft 3"),
-    *("middle 3, Max-Gram 5", "middle reviews draft 2, twice", "middle reviews draft 2, >= 4"),
-    *("middle reviews Max-Gram 5, >= 4", "draft reviews Max-Gram 5, >= 4"),
-    "middle, draft, Max-Gram",
-)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +104,7 @@ def test_the_printed_length_is_the_best_inside_its_band_of_alpha(papers: Tables)
 
 
 def test_acceptances_are_found_again_from_counts() -> None:
-    found = laws.acceptances([decoded_row(setting) for setting in SETTINGS])
+    found = laws.acceptances([decoded_row(scheme) for scheme in laws.SCHEMES])
     assert {(row["verifier"], row["drafter"]) for row in found} == set(RATES)
     for row in found:
         assert row["alpha"] == pytest.approx(RATES[row["verifier"], row["drafter"]], abs=1e-9)
@@ -140,7 +123,7 @@ def test_steps_are_those_of_a_slow_count() -> None:
 
 
 def test_costs_are_found_again_from_speeds() -> None:
-    found = costs_as_decoded([decoded_row(setting) for setting in SETTINGS])
+    found = costs_as_decoded([decoded_row(scheme) for scheme in laws.SCHEMES])
     assert found.pop(TARGET) == pytest.approx(1.0, abs=1e-6)
     assert found == pytest.approx(COSTS, abs=1e-6)
 
@@ -149,13 +132,13 @@ def test_costs_are_found_again_from_speeds() -> None:
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
     """Of models that do just what the law says."""
     path = write(tmp_path_factory.mktemp("full"))
-    rows = [decoded_row(setting) for setting in SETTINGS]
+    rows = [decoded_row(scheme) for scheme in laws.SCHEMES]
     Measured.at(path).beside("decoders").write_text(json.dumps(rows))
     return STUDY.tables(Measured.at(path))
 
 
 def test_swi_of_counts_that_follow_the_law_is_the_law(tables: Tables) -> None:
-    assert len(tables["swi"]) == len(SETTINGS)
+    assert len(tables["swi"]) == len(laws.SCHEMES)
     for row in tables["swi"]:
         for key in ("swi_measured_replayed", "swi_measured_law", "measured_speedup"):
             assert row["swi_measured"] == pytest.approx(row[key], rel=1e-6), row["setting"]
@@ -177,7 +160,7 @@ def test_the_ablation_takes_what_was_predicted_fastest(tables: Tables) -> None:
     kinds = {row["cascade"]: row for row in tables["ablation"]}
     assert kinds.keys() == {"none", "horizontal", "vertical", "both", "no neural model"}
     for row in tables["swi"]:
-        if row["scheme"] == "vertical":
+        if row["scheme"] == "vertical-cascade":
             assert row["predicted_speedup"] <= kinds["vertical"]["predicted_speedup"]
 
 

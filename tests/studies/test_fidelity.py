@@ -9,17 +9,20 @@ from typing import Any
 import pytest
 
 from specsim import conversions, formulas
+from specsim.schemes import SpeculativeDecoding
 from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.fidelity import public
 from studies.fidelity.page import STUDY
+from tests.support.pages import described
 from tests.support.profiles import write
 
 DECODED: list[dict[str, Any]] = [
     {
         "temperature": 1.0,
-        "scheme": "speculative",
-        "setting": setting,
+        **described(SpeculativeDecoding(gamma)),
+        "acceptance": {"draft by target": 0.6},
+        "law_tokens_per_call": formulas.tokens_per_call(0.6, gamma),
         "predicted_tokens_per_call": tokens,
         "measured_tokens_per_call": 2.0,
         "predicted_runs": {"target": 40.0, "draft": 80.0},
@@ -35,7 +38,7 @@ DECODED: list[dict[str, Any]] = [
         "log_loss": None,
         "agreement": None,
     }
-    for setting, tokens, speedup in (("draft 2", 2.2, 1.65), ("draft 4", 2.0, 1.2))
+    for gamma, tokens, speedup in ((2, 2.2, 1.65), (4, 2.0, 1.2))
 ]
 SPEEDUPS: list[dict[str, Any]] = [
     {
@@ -107,6 +110,20 @@ def test_budget_multiplies_up_to_the_error(tables: Tables) -> None:
     assert rows["all decoders", "cost"]["median_error"] == pytest.approx((0 - 0.2) / 2)
     assert rows["batched, synthetic acceptance", "verify"]["worst_error"] == 0.15
     assert ("batched, synthetic acceptance", "overhead") not in rows
+
+
+def test_law_and_replay_stand_beside_the_count(measured: Measured, tables: Tables) -> None:
+    for row, gamma, replay in zip(tables["laws"], (2, 4), (2.2, 2.0), strict=True):
+        law = 1 + sum(0.6**i for i in range(1, gamma + 1))
+        assert row["law_tokens_per_call"] == pytest.approx(law)
+        assert row["law_over_replay"] == pytest.approx(law / replay - 1)
+        assert row["law_error"] == pytest.approx(law / 2.0 - 1)
+        assert row["replay_error"] == pytest.approx(replay / 2.0 - 1)
+        assert row["acceptance"] == "draft by target 0.600"
+    # Schemes without a law have no row.
+    lawless = [{**row, "law_tokens_per_call": None} for row in DECODED]
+    measured.beside("decoders").write_text(json.dumps(lawless))
+    assert STUDY.tables(Measured.at(measured.path))["laws"] == []
 
 
 def test_a_choice_loses_what_was_measured(tables: Tables) -> None:
@@ -206,4 +223,4 @@ def test_page_and_figures_from_the_tables(tables: Tables) -> None:
     assert "over 6 settings" in " ".join(STUDY.opening(tables))
     assert len(STUDY.opening(tables)) == 3
     # No setting of a claim was decoded, so there is nothing to order.
-    assert set(STUDY.draw(tables)) == {"predicted_measured", "formula", "iid", "public"}
+    assert set(STUDY.draw(tables)) == {*("predicted_measured", "formula", "laws", "iid", "public")}

@@ -12,9 +12,9 @@ from calibrate.validate.catalogue import settings
 from specsim import evaluate
 from specsim.checks import Floats
 from specsim.frontier import LabelledPositions
-from specsim.rules import Distributions, GreedyLenient, Lenient
-from specsim.schemes import SpeculativeCascade
-from studies.common.decoded import RULED_GAMMA
+from specsim.rules import Distributions, Lenient
+from specsim.schemes import SpeculativeCascade, SpeculativeDecoding
+from studies.common.decoded import LOSSLESS
 from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.leviathan import tables as leviathan_tables
@@ -42,10 +42,10 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Measured:
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     path = write(tmp_path_factory.mktemp("full"))
     rows = [
-        decoding("draft 4", 2.0, 1.3),
-        decoding("bigram 3", 1.3, 0.9),
-        decoding("middle 4", 3.0, 1.6),
-        decoding("lenience 0.5", 2.4, 1.5, scheme="cascade", lossless=False),
+        decoding(SpeculativeDecoding(4), 2.0, 1.3),
+        decoding(SpeculativeDecoding(3, "bigram"), 1.3, 0.9),
+        decoding(SpeculativeDecoding(4, "middle"), 3.0, 1.6),
+        decoding(SpeculativeCascade(4, "draft", rule=Lenient(0.5)), 2.4, 1.5),
     ]
     Measured.at(path).beside("decoders").write_text(json.dumps(rows))
     validated = {
@@ -154,15 +154,12 @@ def test_lenience_on_scored_text() -> None:
     assert leviathan_tables.scored_acceptance(positions, 1.0, 0.3) is None
 
 
-def test_lenient_settings_draft_as_many_tokens_as_the_study_says() -> None:
+def test_lenient_settings_are_those_of_the_catalogue() -> None:
     for sampling in (Sampling(0.0), Sampling(1.0)):
-        (lenient,) = [
-            each
-            for each in settings(sampling)
-            if isinstance(each, SpeculativeCascade)
-            and isinstance(each.rule, Lenient | GreedyLenient)
-        ]
-        assert lenient.gamma == RULED_GAMMA
+        rows = [decoding(scheme, 2.0, 1.3) for scheme in settings(sampling)]
+        lenient = [row for row in rows if row["rule"] in leviathan_tables.LENIENT_RULES]
+        # Beside them stands the lossless setting that drafts as many tokens.
+        assert [(row["gamma"], row["threshold"]) for row in lenient] == [(LOSSLESS.gamma, 0.5)]
 
 
 def test_opening_tells_what_was_decoded(tables: Tables, measured: Measured) -> None:

@@ -8,14 +8,17 @@ import pytest
 
 from calibrate.models.sampling import Sampling
 from calibrate.validate.catalogue import settings
-from studies.common.orderings import CLAIMS, ratios
+from specsim.schemes import HorizontalCascade, Scheme, SpeculativeDecoding, scheme_name
+from studies.common.orderings import ORDERINGS, ratios
+
+MIDDLE = SpeculativeDecoding(4, "middle")
 
 
-def row(scheme: str, setting: str, predicted: float, measured: float) -> dict[str, Any]:
+def row(scheme: Scheme, predicted: float, measured: float) -> dict[str, Any]:
     return {
         "temperature": 0.0,
-        "scheme": scheme,
-        "setting": setting,
+        "scheme": scheme_name(scheme),
+        "setting": scheme.label,
         "predicted_speedup": predicted,
         "measured_speedup": measured,
         "accuracy": 0.5,
@@ -39,8 +42,8 @@ def test_a_claim_needs_prediction_and_measurement(
 ) -> None:
     (found,) = ratios(
         [
-            row("horizontal", "middle 3, Max-Gram 5", predicted * 2, measured * 2),
-            row("speculative", "middle 4", 2.0, 2.0),
+            row(HorizontalCascade(("middle", "max-gram"), (3, 5)), predicted * 2, measured * 2),
+            row(MIDDLE, 2.0, 2.0),
         ]
     )
     assert found["verdict"] == verdict
@@ -52,11 +55,11 @@ def test_a_claim_needs_prediction_and_measurement(
 def test_the_better_of_several_is_chosen_by_prediction() -> None:
     # The one that turned out faster was not the one to bet on.
     rows = [
-        row("horizontal", "middle 3, draft 3", 1.5, 1.5),
-        row("speculative", "draft 2", 1.4, 1.0),
-        row("speculative", "draft 4", 1.3, 1.6),
-        row("speculative", "draft 8", 1.0, 1.0),
-        row("speculative", "middle 4", 1.2, 1.2),
+        row(HorizontalCascade(("middle", "draft"), (3, 3)), 1.5, 1.5),
+        row(SpeculativeDecoding(2), 1.4, 1.0),
+        row(SpeculativeDecoding(4), 1.3, 1.6),
+        row(SpeculativeDecoding(8), 1.0, 1.0),
+        row(MIDDLE, 1.2, 1.2),
     ]
     (found,) = (each for each in ratios(rows) if "better of its drafters" in each["claim"])
     assert found["slower"] == "draft 2"
@@ -64,7 +67,6 @@ def test_the_better_of_several_is_chosen_by_prediction() -> None:
 
 def test_every_claim_is_about_listed_settings() -> None:
     everything = [
-        row(each.scheme, each.name, 1.0 + place / 100, 1.0)
-        for place, each in enumerate(settings(Sampling(0.0)))
+        row(each, 1.0 + place / 100, 1.0) for place, each in enumerate(settings(Sampling(0.0)))
     ]
-    assert len(ratios(everything)) == len(CLAIMS)
+    assert len(ratios(everything)) == len(ORDERINGS)

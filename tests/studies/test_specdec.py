@@ -13,6 +13,8 @@ import pytest
 
 from specsim import profiles
 from specsim.conversions import acceptance_length_from_alpha
+from specsim.rules import TopBeta
+from specsim.schemes import Scheme, SpecDec, SpeculativeDecoding
 from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.specdec import devices as specdec_devices
@@ -64,21 +66,17 @@ def write_positions(file: Path) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    def row(setting: str, tokens: float, speedup: float, **changes: Any) -> dict[str, Any]:
-        scheme = "specdec" if setting.startswith("masks") else "speculative"
-        return decoding(
-            setting, tokens, speedup, **{"temperature": 0.0, "scheme": scheme} | changes
-        )
+    def row(scheme: Scheme, tokens: float, speedup: float, **changes: Any) -> dict[str, Any]:
+        return decoding(scheme, tokens, speedup, temperature=0.0, **changes)
 
-    loose = {"lossless": False, "agreement": 0.3}
     path = greedy_profile(
         tmp_path_factory.mktemp("full"),
         [
-            row("draft 4", 2.5, 1.2),
-            row("masks 4", 3.0, 1.5),
-            row("masks 8", 3.6, 1.6),
-            row("masks 8, top 3 within 1", 4.0, 1.8, **loose),
-            row("masks 8, top 5 within 3", 4.2, 1.5, **loose),
+            row(SpeculativeDecoding(4), 2.5, 1.2),
+            row(SpecDec(4, "masks"), 3.0, 1.5),
+            row(SpecDec(8, "masks"), 3.6, 1.6),
+            row(SpecDec(8, "masks", rule=TopBeta(3, 1.0)), 4.0, 1.8, agreement=0.3),
+            row(SpecDec(8, "masks", rule=TopBeta(5, 3.0)), 4.2, 1.5, agreement=0.3),
         ],
     )
     write_positions(Measured.at(path).positions_file(0.0))

@@ -13,6 +13,7 @@ import pytest
 
 from specsim import __version__
 from specsim.cli import main
+from specsim.schemes import SpeculativeDecoding
 from studies import STUDIES
 from studies.common import measure
 from studies.common.measured import SCORED, Measured
@@ -219,7 +220,7 @@ def test_measuring_makes_what_is_missing(
     made: list[tuple[str, ...]] = []
     monkeypatch.setattr(measure, "_run", lambda command, words: made.append((command, *words)))
     for what in ("decoders", "speedups", "synthetic"):
-        rows = [decoding("draft 4", 2.0, 1.3)]
+        rows = [decoding(SpeculativeDecoding(4), 2.0, 1.3)]
         monkeypatch.setattr(measure, f"_{what}", lambda path, what=what, rows=rows: rows)
     kept = Measured.at(path).beside("speedups")
     kept.write_text("[]")

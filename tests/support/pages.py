@@ -5,14 +5,21 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from specsim.schemes import Scheme, scheme_name
 
-def decoding(setting: str, tokens: float, speedup: float, **changes: Any) -> dict[str, Any]:
+
+def described(scheme: Scheme) -> dict[str, Any]:
+    """What a row of ``specsim validate --scheme`` says of its setting."""
+    fields = dict.fromkeys(("drafters", "gamma", "steps", "at_least", "rule", "threshold"))
+    named = {"scheme": scheme_name(scheme), "setting": scheme.label, "lossless": scheme.lossless}
+    return {**named, **fields, **scheme.row_fields()}
+
+
+def decoding(scheme: Scheme, tokens: float, speedup: float, **changes: Any) -> dict[str, Any]:
     """A row of ``specsim validate --scheme``, as far as studies read it."""
     return {
         "temperature": 1.0,
-        "scheme": "speculative",
-        "setting": setting,
-        "lossless": True,
+        **described(scheme),
         "requests": 4,
         "predicted_tokens_per_call": tokens,
         "measured_tokens_per_call": tokens,
