@@ -1,10 +1,12 @@
-"""Each paper's tables and figures with ours beside them; one module a paper, one for our own.
+"""Each paper's tables and figures with ours beside them; one package a paper, one for our own.
 
-A study is a module with ``TITLE``, ``CAPTIONS``, ``compute``, ``opening``, ``draw`` and ``checks``
-(``studies.common.study.Study``); ``specsim study NAME --out DIR`` writes what it finds.
+``studies.<name>.page`` holds a ``STUDY`` (``studies.common.study.Study``), and
+``specsim study NAME --out DIR`` writes what it finds.  In each package ``paper`` has the printed
+numbers, ``tables`` what our models do, ``figures`` the pictures and ``page`` the sentences; other
+modules are subjects of their own.
 """
 
-# Name, what it is about; ``studies.<name>`` is the study.
+# Name, what it is about.
 STUDIES = {
     "leviathan": "Leviathan23: acceptance, cost and the best draft length",
     "csdrafting": "Chen23: cascades of drafts",

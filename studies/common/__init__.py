@@ -1,1 +1,1 @@
-"""What all studies share: the protocol, measurements, style and writing."""
+"""What all studies share: measurements, rows that were decoded, claims, figures and writing."""

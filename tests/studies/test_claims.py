@@ -1,4 +1,4 @@
-"""Verdicts of the studies, and the roofline of a made-up core."""
+"""Claims against intervals, and the roofline of a made-up core."""
 
 from __future__ import annotations
 
