@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from specsim.report.frontier_plots import AMBER, GREEN, PURPLE, SKY
 from specsim.report.plots import BLACK, BLUE, GREY, ORANGE
 from studies.common.figures import grouped_bars, legend_below, listed_down, panels, points, values
-from studies.common.study import Row
+from studies.common.study import Row, where
 
 _RULES = {
     "rollback": (BLUE, "where the large model finds it improbable"),
@@ -35,11 +35,9 @@ def engagement(rows: Sequence[Row]) -> Figure:
     for spare in axes.flat[len(shown) :]:
         spare.set_visible(False)
     for axis, (temperature, quality) in zip(axes.flat, shown, strict=False):
-        here = [
-            row for row in rows if (row["temperature"], row["quality"]) == (temperature, quality)
-        ]
+        here = where(rows, temperature=temperature, quality=quality)
         for rule, (color, label) in _RULES.items():
-            _share(axis, [row for row in here if row["decided_by"] == rule], color, label)
+            _share(axis, where(here, decided_by=rule), color, label)
         axis.axvline(20, color=GREY, linewidth=1)
         axis.set_ylabel(f"{quality}{', nats' if quality == 'log-probability' else ''}")
         axis.set_title(f"temperature {temperature:g}", fontsize=10)
@@ -78,13 +76,13 @@ def latency(rows: Sequence[Row]) -> Figure:
         row for row in rows if row["policy"] in ("both", "no rollback") and row["window"] == widest
     ]
     for color, rollback in zip(_CURVES, sorted(set(values(both, "rollback"))), strict=False):
-        curve = [row for row in both if row["rollback"] == rollback]
+        curve = where(both, rollback=rollback)
         name = "never" if np.isinf(rollback) else f"{rollback:g}"
         points(left, curve, _time, "accuracy", "-", color=color, linewidth=1, label=name)
         sizes = [60 * row["fallback"] ** 2 for row in curve]
         left.scatter(values(curve, _time), values(curve, "accuracy"), sizes, color=color)
     for policy, color in _POLICIES.items():
-        found = sorted((row for row in rows if row["policy"] == policy), key=_time)
+        found = sorted(where(rows, policy=policy), key=_time)
         points(right, found, _time, "accuracy", ".", color=color, alpha=0.35)
         # The best accuracy within each time.
         best = np.maximum.accumulate(values(found, "accuracy"))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from studies.bild import figures, paper, tables
 from studies.common import orderings
 from studies.common.measured import Measured
-from studies.common.study import NOT_SCORED, Picture, Row, Study, Tables, listed
+from studies.common.study import NOT_SCORED, Picture, Row, Study, Tables, listed, where
 
 _CAPTIONS = {
     "table1": "Kim23 Table 1. Quality, speed and thresholds, as printed.",
@@ -87,11 +87,7 @@ def _opening(found: Tables) -> Sequence[str]:
 
 def _quality(found: Tables) -> str:
     shares = {
-        quality: [
-            row
-            for row in found["engagement"]
-            if (row["decided_by"], row["quality"]) == ("rollback", quality)
-        ]
+        quality: where(found["engagement"], decided_by="rollback", quality=quality)
         for quality in ("accuracy", "agreement")
     }
     small, *_, large = accuracy = shares["accuracy"]
@@ -107,7 +103,7 @@ def _quality(found: Tables) -> str:
 
 def _speed(found: Tables) -> str:
     def said(allowed: float) -> str:
-        rows = [row for row in found["fastest"] if row["accuracy_lost_at_most"] == allowed]
+        rows = where(found["fastest"], accuracy_lost_at_most=allowed)
         return listed(
             [f"{row['speedup']:.2f} times with {row['policy']}" for row in rows if row["speedup"]]
         )
@@ -121,14 +117,13 @@ def _speed(found: Tables) -> str:
 def _decoded(found: Tables) -> str:
     """What was decoded beside the scored text, if anything was."""
     said = []
-    rows = [row for row in found["decoded"] if row["scheme"] == "bild"]
+    rows = where(found["decoded"], scheme="bild")
     if rows:
         best = max(rows, key=lambda row: row["predicted_speedup"])
         lossless = listed(
             [
                 f"{row['setting']} at {row['measured_speedup']:.2f}"
-                for row in found["decoded"]
-                if row["lossless"] and row["temperature"] == best["temperature"]
+                for row in where(found["decoded"], lossless=True, temperature=best["temperature"])
             ]
         )
         said.append(

@@ -21,7 +21,7 @@ from studies.bild.chain import SMALL, Chain, Thresholds, chains
 from studies.common.decoded import by_temperature, costs_as_decoded, row_of, single_drafters
 from studies.common.measured import Measured, temperature_of
 from studies.common.orderings import BILD
-from studies.common.study import Row
+from studies.common.study import Row, where
 
 _SHARES = np.linspace(0, 1, 21)
 _FALLBACKS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -178,9 +178,7 @@ def fastest(latency: Sequence[Row]) -> Iterator[dict[str, Any]]:
     kept = ("fallback", "rollback", "window", "accuracy", "speedup")
     for allowed, policy in product(_LOSSES, _POLICIES if latency else ()):
         fine = [
-            row
-            for row in latency
-            if row["policy"] == policy and row["above_large"] >= -allowed - 1e-12
+            row for row in where(latency, policy=policy) if row["above_large"] >= -allowed - 1e-12
         ]
         best: Row = max(fine, key=lambda row: row["speedup"], default={})
         found = {key: best.get(key) for key in kept}
@@ -195,7 +193,7 @@ def decoded(measured: Measured) -> list[dict[str, Any]]:
     for _, here in by_temperature(measured.decoded):
         fixed = [row for name, _, row in single_drafters(here) if name == "draft"]
         best = max(fixed, key=lambda row: row["predicted_speedup"], default=None)
-        for row in [each for each in here if each["scheme"] == "bild"] + ([best] if best else []):
+        for row in where(here, scheme="bild") + ([best] if best else []):
             runs = dict(row["measured_runs"])
             of_target = runs.pop(TARGET)
             counted = {"target_runs_per_100": of_target, "small_runs_per_100": sum(runs.values())}
@@ -230,10 +228,9 @@ def fractions(measured: Measured, chosen: Sequence[Chain]) -> Iterator[dict[str,
             name = f"BiLD {each['fallback']:g}, {each['rollback']:g}, temperature 0, {model}"
             counted = each["target_runs_per_token"], each["rollbacks_per_token"]
             yield row(name, "as counted when the family was trained", *counted)
-    for each in measured.decoded:
-        if each["scheme"] == "bild":
-            name = f"BiLD {each['setting']}, temperature {each['temperature']:g}"
-            yield row(name, "decoded", each["measured_runs"][TARGET] / 100, None)
+    for each in where(measured.decoded, scheme="bild"):
+        name = f"BiLD {each['setting']}, temperature {each['temperature']:g}"
+        yield row(name, "decoded", each["measured_runs"][TARGET] / 100, None)
 
 
 def operations(measured: Measured, chosen: Sequence[Chain]) -> Iterator[dict[str, Any]]:

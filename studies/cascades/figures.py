@@ -13,7 +13,7 @@ from specsim.report.frontier_plots import AMBER, GREEN, PURPLE, SKY
 from specsim.report.plots import BLACK, BLUE, GREY, ORANGE
 from studies.common.decoded import by_temperature
 from studies.common.figures import legend_right, panels, points
-from studies.common.study import Row
+from studies.common.study import Row, where
 
 # Colour is the family, dashes the log variant; rules of fixed thresholds are dots.
 _LINES = {
@@ -103,7 +103,7 @@ def _label(column: str) -> str:
 
 def _rules(axis: Any, rows: Sequence[Row], column: str) -> None:
     def draw(rule: str, mark: str, **look: Any) -> None:
-        found = [row for row in rows if row["rule"] == rule]
+        found = where(rows, rule=rule)
         points(axis, found, column, "quality", mark, label=_NAMES.get(rule, rule), **look)
 
     for rule, (color, dash, width) in _LINES.items():
@@ -111,18 +111,17 @@ def _rules(axis: Any, rows: Sequence[Row], column: str) -> None:
     for rule, (mark, face, edge) in _DOTS.items():
         look = {"markerfacecolor": face, "markeredgecolor": edge, "markersize": 4.5}
         draw(rule, mark, linewidth=0, **look)
-    for row in rows:
-        if row["rule"] == "Lossless":
-            axis.axhline(row["quality"], color=GREY, linewidth=1, linestyle=":")
-            interval = (row["quality_low"], row["quality_high"])
-            axis.plot([row[column]] * 2, interval, color=GREY, linewidth=1)
+    for row in where(rows, rule="Lossless"):
+        axis.axhline(row["quality"], color=GREY, linewidth=1, linestyle=":")
+        interval = (row["quality_low"], row["quality_high"])
+        axis.plot([row[column]] * 2, interval, color=GREY, linewidth=1)
 
 
 def deferral(rows: Sequence[Row]) -> Figure:
     figure, found = panels(rows, 3.5, 3.7, beside=2.3, sharey=False)
     for axis, here in found:
         for (rule, execution), (color, mark, label) in _EXECUTIONS.items():
-            shown = [row for row in here if (row["rule"], row["execution"]) == (rule, execution)]
+            shown = where(here, rule=rule, execution=execution)
             look: Any = {"color": color, "markersize": 6, "label": label}
             points(axis, shown, "calls_per_token", "quality", mark, **look)
         axis.set_xlabel("target calls per token")
@@ -140,12 +139,7 @@ def token_rules(rows: Sequence[Row]) -> Figure | None:
     for axis, here in found:
         axis.axhline(1.0, color=GREY, linewidth=1)
         for rule, color in (("TokenV1", BLUE), ("TokenV2", GREEN), ("TokenV3", ORANGE)):
-            shown = [
-                row
-                for row in here
-                if (row["rule"], row["against"]) == (rule, "Diff")
-                and row["rejection_ratio"] is not None
-            ]
+            shown = where(here, rule=rule, against="Diff")
             points(axis, shown, "quality", "rejection_ratio", "o", "ratio_low", "ratio_high",
                    color=color, linewidth=0, elinewidth=1, label=rule)  # fmt: skip
         axis.set_xlabel(_QUALITY)

@@ -14,7 +14,7 @@ from specsim.frontier import OPTIMUM, BlockPrices, Comparison
 from studies.cascades import figures, paper, rules, tables
 from studies.common.decoded import by_temperature
 from studies.common.measured import Measured
-from studies.common.study import NOT_SCORED, Picture, Row, Study, Tables, listed
+from studies.common.study import NOT_SCORED, Picture, Row, Study, Tables, listed, where
 
 _CAPTIONS: Mapping[str, str] = {
     "equal_quality": "Narasimhan24 Table 2, ours. Speedup at the target's quality, and the best "
@@ -113,7 +113,7 @@ def _found(found: Tables) -> str:
         lossless.append(f"{reached['Lossless']:.2f}")
         if "TokenV3" in ranked:
             ranks.append(f"{ranked.index('TokenV3') + 1} of {len(ranked)}")
-    pairs = [row for row in found["token_against_deferral"] if row["rule"] == "TokenV3"]
+    pairs = where(found["token_against_deferral"], rule="TokenV3")
     compared = [row["rejection_ratio"] for row in pairs if row["rejection_ratio"] is not None]
     return (
         "The fewest rejections that keep the target's quality on held-out text are "

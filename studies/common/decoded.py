@@ -12,7 +12,7 @@ import numpy as np
 
 from specsim.laws import TARGET
 from specsim.schemes import Scheme, SpeculativeDecoding, scheme_name
-from studies.common.study import Row
+from studies.common.study import Row, where
 
 # Plain speculative decoding that drafts as many tokens as the settings with a rule.
 LOSSLESS = SpeculativeDecoding(4)
@@ -23,7 +23,7 @@ WITHOUT_MODEL = ("unigram", "bigram", "copy", "max-gram")
 def by_temperature(rows: Sequence[Row]) -> list[tuple[float, list[Row]]]:
     """Rows of each temperature, from cold to hot."""
     temperatures = sorted({row["temperature"] for row in rows})
-    return [(at, [row for row in rows if row["temperature"] == at]) for at in temperatures]
+    return [(at, where(rows, temperature=at)) for at in temperatures]
 
 
 def is_of(row: Row, scheme: Scheme) -> bool:

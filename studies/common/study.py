@@ -112,6 +112,11 @@ def reference(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
+def where(rows: Sequence[Row], **values: object) -> list[Row]:
+    """The rows that have these values in these columns."""
+    return [row for row in rows if all(row[name] == value for name, value in values.items())]
+
+
 def listed(words: Sequence[str]) -> str:
     """a, b and c."""
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

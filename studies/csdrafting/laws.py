@@ -17,7 +17,7 @@ from specsim.schemes import (
 )
 from studies.common.decoded import by_temperature, is_of, row_of
 from studies.common.orderings import FULL
-from studies.common.study import Row
+from studies.common.study import Row, where
 
 GRAM = "max-gram"
 Rates = Mapping[tuple[str, str], float]
@@ -106,8 +106,7 @@ def rates(acceptances: Sequence[Row], temperature: float) -> Rates:
     """Of one temperature, by (verifier, drafter)."""
     return {
         (row["verifier"], row["drafter"]): row["alpha"]
-        for row in acceptances
-        if row["temperature"] == temperature
+        for row in where(acceptances, temperature=temperature)
     }
 
 

@@ -22,7 +22,7 @@ from studies.common.figures import (
     points,
     values,
 )
-from studies.common.study import Row
+from studies.common.study import Row, where
 from studies.fidelity.formula import BAND, SCHEMES, SPECULATIVE, SPEEDUP, SYNTHETIC, TOKENS
 
 _MARKS = {SCHEMES: (BLUE, "o"), SPECULATIVE: (BLACK, "s"), SYNTHETIC: (GREEN, "^")}
@@ -34,10 +34,10 @@ def predicted_measured(rows: Sequence[Row]) -> Figure:
     size = (4.4 * len(quantities) + 2.1, 4.2)
     figure, axes = plt.subplots(1, len(quantities), figsize=size, squeeze=False)
     for quantity, axis in zip(quantities, axes[0], strict=True):
-        here = [row for row in rows if row["quantity"] == quantity]
+        here = where(rows, quantity=quantity)
         _identity(axis, [row[side] for row in here for side in ("predicted", "measured")])
         for measurement, (color, mark) in _MARKS.items():
-            _scatter(axis, [r for r in here if r["measurement"] == measurement], color, mark)
+            _scatter(axis, where(here, measurement=measurement), color, mark)
         unit = "tokens" if quantity == TOKENS else "times plain decoding"
         axis.set_xlabel(f"predicted {quantity} ({unit})")
         axis.set_ylabel(f"measured {quantity} ({unit})")
@@ -93,10 +93,9 @@ def formula(rows: Sequence[Row]) -> Figure:
             ("replay_error", BLUE, "specsim: replay,\nmeasured run times"),
         ):
             for prompts, face in (("calibration", color), ("unseen", "white")):
-                shown = [row for row in here if row["prompts"] == prompts]
                 look: Any = {"color": color, "markerfacecolor": face, "markersize": 5}
                 look["label"] = f"{label},\n{prompts} prompts"
-                points(axis, shown, "gamma", _percent(name), "o", **look)
+                points(axis, where(here, prompts=prompts), "gamma", _percent(name), "o", **look)
         axis.set_xlabel(_GAMMA)
         axis.set_xticks(sorted(set(values(here, "gamma"))))
     found[0][0].set_ylabel("predicted over measured\nspeedup, less one (%)")
@@ -166,7 +165,7 @@ def public(printed: Sequence[Row], chains: Sequence[Row]) -> Figure:
     theirs = [row for row in printed if row["source"].startswith("Leviathan")]
     others = [row for row in printed if row not in theirs]
     batches = {
-        f"batch {batch}": (color, [row for row in chains if row["batch"] == batch])
+        f"batch {batch}": (color, where(chains, batch=batch))
         for batch, color in (("1", BLUE), ("8", GREEN))
     }
     papers = {"T5 (Leviathan23)": (BLUE, theirs), "llama.cpp": (ORANGE, others)}

@@ -11,7 +11,7 @@ from statistics import median
 
 from studies.common import orderings
 from studies.common.measured import Measured
-from studies.common.study import NOT_DECODED, Check, Picture, Row, Study, Tables
+from studies.common.study import NOT_DECODED, Check, Picture, Row, Study, Tables, where
 from studies.fidelity import figures, formula, public, roofline, tables
 from studies.fidelity.formula import SPEEDUP
 
@@ -129,7 +129,7 @@ def _claim(found: Tables) -> str:
 
 
 def _ours(found: Tables) -> str:
-    speedups = [row for row in found["points"] if row["quantity"] == SPEEDUP]
+    speedups = where(found["points"], quantity=SPEEDUP)
     errors = _absolute(speedups, "relative_error")
     decoders = found["decoders"]
     greedy = [row for row in decoders if row["exact"] is not None]

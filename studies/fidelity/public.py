@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from specsim import conversions, formulas
-from studies.common.study import Check, Row, reference
+from studies.common.study import Check, Row, reference, where
 
 # The key of a chain of drafts that was measured at several lengths.
 _CHAIN = ("source", "target", "draft", "task", "batch")
@@ -268,9 +268,7 @@ def summary(chains_found: Sequence[Row]) -> list[dict[str, Any]]:
     """Median and worst error of both assumptions, by how far the formula reaches."""
     found = []
     for known, gamma in sorted({(row["known_gamma"], row["gamma"]) for row in chains_found}):
-        reach = [
-            row for row in chains_found if (row["known_gamma"], row["gamma"]) == (known, gamma)
-        ]
+        reach = where(chains_found, known_gamma=known, gamma=gamma)
         summed: dict[str, Any] = {"known_gamma": known, "gamma": gamma, "chains": len(reach)}
         for name in ("tokens_error", "cost_error", "speedup_error"):
             errors = [row[name] for row in reach if row[name] is not None]

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from specsim.report.frontier_plots import AMBER, GREEN, SKY
 from specsim.report.plots import BLACK, BLUE, GREY, ORANGE
 from studies.common.figures import COLORS, end_label, legend_above, listed_down, points, values
-from studies.common.study import Row
+from studies.common.study import Row, where
 from studies.leviathan.paper import COSTS, GAMMAS
 
 _COLORS = (*COLORS, AMBER)
@@ -29,8 +29,9 @@ def speedup(table4: Sequence[Row], pairs: Sequence[Row]) -> Figure:
         ("T5-base", ORANGE, "s"),
         ("T5-large", GREEN, "^"),
     ):
-        rows = [row for row in table4 if row["draft"] == draft]
-        points(axes[0][0], rows, "our_exp", "emp", mark, color=color, label=draft)
+        points(
+            axes[0][0], where(table4, draft=draft), "our_exp", "emp", mark, color=color, label=draft
+        )
     axes[0][0].set_title("the paper: T5-XXL on a TPU-v4", fontsize=10)
     axes[0][0].set_xlabel("speedup by the formula (times)")
     axes[0][0].set_ylabel("measured speedup (times)")
@@ -64,7 +65,7 @@ def alpha(rows: Sequence[Row]) -> Figure:
         def place(row: Row, shift: float = shift) -> float:
             return pairs.index((row["target"], row["draft"])) + shift
 
-        shown = [row for row in rows if row["temperature"] == temperature]
+        shown = where(rows, temperature=temperature)
         mark, color = "o" if temperature == 0 else "D", (*COLORS, *[GREY] * number)[number]
         label = f"temperature {temperature:g}"
         points(axis, shown, "alpha", place, mark, color=color, markersize=5, label=label)
@@ -85,8 +86,9 @@ def figure2(curves: Sequence[Row], pairs: Sequence[Row]) -> Figure:
     own = [row for row in pairs if "replay" in row]
     for gamma, color in zip(GAMMAS, _COLORS, strict=True):
         _curve(axis, curves, f"gamma_{gamma}", color, f"gamma = {gamma}")
-        here = [row for row in own if row["gamma"] == gamma]
-        points(axis, here, "alpha", "tokens_by_replay", color=color, markersize=5)
+        points(
+            axis, where(own, gamma=gamma), "alpha", "tokens_by_replay", color=color, markersize=5
+        )
     points(axis, curves, "alpha", "gamma_endless", "--", color=BLACK, linewidth=1)
     axis.annotate(
         "1/(1 - alpha)", (0.885, 9.2), (-8, 0), textcoords="offset points", ha="right", fontsize=9
@@ -142,15 +144,15 @@ def lenience(rows: Sequence[Row]) -> Figure:
     rows = sorted(rows, key=lambda row: float(row["lenience"]))
     theirs = [row for row in rows if row["source"].startswith("Leviathan23")]
     for name, color in zip(dict.fromkeys(values(theirs, "draft")), _COLORS, strict=False):
-        found = [row for row in theirs if row["draft"] == name]
+        found = where(theirs, draft=name)
         points(left, found, "lenience", "alpha", "o-", color=color, markersize=4)
         end_label(left, values(found, "lenience"), values(found, "alpha"), name, color)
     left.set_title("the paper: T5-XXL EnDe, temperature 1", fontsize=10)
     ours = [row for row in rows if row not in theirs]
     groups = sorted({(row["temperature"], row["from"]) for row in ours})
-    for (temperature, where), color in zip(groups, (*_COLORS, SKY, BLACK, GREY), strict=False):
-        found = [row for row in ours if (row["temperature"], row["from"]) == (temperature, where)]
-        look: Any = {"color": color, "label": f"temperature {temperature:g}, {where}"}
+    for group, color in zip(groups, (*_COLORS, SKY, BLACK, GREY), strict=False):
+        found = [row for row in ours if (row["temperature"], row["from"]) == group]
+        look: Any = {"color": color, "label": f"temperature {group[0]:g}, {group[1]}"}
         bounds = ("low", "high") if all("low" in row for row in found) else ("", "")
         points(right, found, "lenience", "alpha", "o-" if all(bounds) else "s--", *bounds, **look)
     right.set_title("our pair, with 95 % intervals", fontsize=10)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from specsim.report.plots import BLUE, GREY, ORANGE
 from studies.common.figures import COLORS, grouped_bars, points, values
-from studies.common.study import Row
+from studies.common.study import Row, where
 
 _MARKERS = ("o", "s", "^", "D")
 
@@ -24,7 +24,7 @@ def blocks(law: Sequence[Row], blocks: Sequence[Row]) -> Figure:
         ("masks", BLUE, "o", "masks, filled in at once", -0.06),
         ("draft", ORANGE, "s", "the draft, token by token", 0.06),
     ):
-        rows = [row for row in blocks if row["drafter"] == name]
+        rows = where(blocks, drafter=name)
         points(left, rows, "block_size", "tokens_per_call", mark, color=color, label=label)
 
         def beside(row: Row, shift: float = shift) -> float:

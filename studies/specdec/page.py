@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from studies.common.measured import Measured
-from studies.common.study import Picture, Row, Study, Tables, listed
+from studies.common.study import Picture, Row, Study, Tables, listed, where
 from studies.specdec import devices, figures, paper, tables
 from studies.specdec.claims import claims, gain
 
@@ -72,7 +72,7 @@ _NO_MASKS = (
 
 def _compute(measured: Measured) -> dict[str, Sequence[Row]]:
     blocks = list(tables.blocks(measured))
-    masks = [row for row in blocks if row["drafter"] == "masks"]
+    masks = where(blocks, drafter="masks")
     grid = list(tables.grid(measured))
     priced = list(devices.devices(tables.mask_alpha(masks)))
     return {
@@ -87,19 +87,18 @@ def _compute(measured: Measured) -> dict[str, Sequence[Row]]:
 
 
 def _opening(found: Tables) -> Sequence[str]:
-    masks = [row for row in found["blocks"] if row["drafter"] == "masks"]
+    masks = where(found["blocks"], drafter="masks")
     return _CLAIM, _decoded(found, masks) if masks else _NO_MASKS, _rooflines(found)
 
 
 def _decoded(found: Tables, masks: Sequence[Row]) -> str:
     best = max(masks, key=lambda row: row["measured_speedup"])
-    grid = [row for row in found["grid"] if row["from"] == f"decoding, masks {best['block_size']}"]
+    grid = where(found["grid"], **{"from": f"decoding, masks {best['block_size']}"})
     loose = [row for row in grid if row["beta"] > 1]
     faster = sum(row["measured_speedup"] > best["measured_speedup"] for row in loose)
     chosen = [
         f" On scored text {gain(row)}."
-        for row in found["grid"]
-        if (row["from"], row["beta"], row["tau"]) == ("scored text", 3, 1)
+        for row in where(found["grid"], **{"from": "scored text", "beta": 3, "tau": 1})
     ]
     return (
         f"Our masks of {best['block_size']} make greedy decoding {best['measured_speedup']:.2f} "
