@@ -18,9 +18,16 @@ if TYPE_CHECKING:
     from specsim.api.allocate import allocate as allocate
     from specsim.api.by_load import LoadPlan as LoadPlan
     from specsim.api.by_profile import ProfileForecast as ProfileForecast
+    from specsim.api.calibrate import Calibration as Calibration
+    from specsim.api.calibrate import calibrate as calibrate
+    from specsim.api.defer import Deferral as Deferral
+    from specsim.api.defer import defer as defer
     from specsim.api.evaluate import evaluate as evaluate
     from specsim.api.export import EngineConfiguration as EngineConfiguration
     from specsim.api.export import export as export
+    from specsim.api.models import Batches as Batches
+    from specsim.api.models import Measurement as Measurement
+    from specsim.api.models import Models as Models
     from specsim.api.optimize import optimize as optimize
     from specsim.api.replay import TraceReplay as TraceReplay
     from specsim.api.replay import replay as replay
@@ -30,6 +37,14 @@ if TYPE_CHECKING:
     from specsim.api.schemes import SchemeOptimum as SchemeOptimum
     from specsim.api.schemes import SchemeSimulation as SchemeSimulation
     from specsim.api.schemes import simulate as simulate
+    from specsim.api.score import Scores as Scores
+    from specsim.api.score import score as score
+    from specsim.api.validate import validate as validate
+    from specsim.api.validation import SchemeCheck as SchemeCheck
+    from specsim.api.validation import SpeedupCheck as SpeedupCheck
+    from specsim.api.validation import SyntheticCheck as SyntheticCheck
+    from specsim.api.validation import Tolerance as Tolerance
+    from specsim.api.validation import Validation as Validation
     from specsim.batching.workload import Load as Load
     from specsim.batching.workload import Shapes as Shapes
     from specsim.extrapolation import Extrapolation as Extrapolation
@@ -44,12 +59,24 @@ _HOMES = {
     "specsim.api.allocate": ["allocate"],
     "specsim.api.by_load": ["LoadPlan"],
     "specsim.api.by_profile": ["ProfileForecast"],
+    "specsim.api.calibrate": ["Calibration", "calibrate"],
+    "specsim.api.defer": ["Deferral", "defer"],
     "specsim.api.evaluate": ["evaluate"],
     "specsim.api.export": ["EngineConfiguration", "export"],
+    "specsim.api.models": ["Batches", "Measurement", "Models"],
     "specsim.api.optimize": ["optimize"],
     "specsim.api.replay": ["TraceReplay", "replay"],
     "specsim.api.result": ["LeftOut", "Result"],
     "specsim.api.schemes": ["SchemeEvaluation", "SchemeOptimum", "SchemeSimulation", "simulate"],
+    "specsim.api.score": ["Scores", "score"],
+    "specsim.api.validate": ["validate"],
+    "specsim.api.validation": [
+        "SchemeCheck",
+        "SpeedupCheck",
+        "SyntheticCheck",
+        "Tolerance",
+        "Validation",
+    ],
     "specsim.batching.workload": ["Load", "Shapes"],
     "specsim.extrapolation": ["Extrapolation", "extrapolate"],
     "specsim.optimizers.allocation": ["Allocation", "PricedDrafter"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,18 +36,6 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"--out {path}: cannot be made ({error.strerror})") from None
-
-
-def temporary_folder(decisive: Sequence[object]) -> Path:
-    """For what a long command has done so far, found again by everything that decides it."""
-    # Windows has no user numbers, and a temporary folder for each user.
-    user = getattr(os, "getuid", int)()
-    folder = Path(tempfile.gettempdir()) / f"specsim-{user}-{short_digest(decisive)}"
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"{folder}: cannot be made ({error.strerror})") from None
-    return folder
 
 
 def short_digest(decisive: Sequence[object]) -> str:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import torch
-from rich.progress import Progress
 
 from calibrate.decode.engine import CachedModel, DecodeRequest
 from calibrate.measure.grid import OUT_OF_TIME, GridSettings, measure_grid, overhead_gammas
@@ -28,6 +27,7 @@ from calibrate.models.load import Pair
 from calibrate.models.machine import hardware, software
 from calibrate.models.sampling import Sampling
 from specsim import profiles
+from specsim.api.progress import Progress, quiet, steps
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, integer
 from specsim.files import read_frame, write_atomically
@@ -93,8 +93,8 @@ def calibrate(
     settings: Settings,
     out: Path,
     command: str,
-    progress: Progress,
     grid: GridSettings | None = None,
+    progress: Progress = quiet,
 ) -> profiles.Profile:
     """Measure and write the profile ``out``, with its traces beside it.
 
@@ -108,8 +108,6 @@ def calibrate(
         _measure_acceptance(pair, target, draft, settings, index, checkpoint, out, progress)
         for index in range(len(settings.samplings))
     ]
-    repeats = settings.repeats * len(settings.contexts)
-    task = progress.add_task("run times", total=repeats)
     run_times = time_runs(
         target,
         draft,
@@ -118,11 +116,10 @@ def calibrate(
         settings.repeats,
         settings.seed,
         checkpoint,
-        lambda: progress.advance(task),
+        steps(progress, "run times", settings.repeats * len(settings.contexts)),
     )
     prompts = settings.prompts[:_OVERHEAD_REQUESTS]
     decodings = len(prompts) * len(settings.samplings) * len(overhead_gammas(settings.gamma_max))
-    task = progress.add_task("overhead", total=decodings)
     overhead = time_overhead(
         target,
         draft,
@@ -132,7 +129,7 @@ def calibrate(
         settings.gamma_max,
         settings.seed,
         checkpoint,
-        lambda: progress.advance(task),
+        steps(progress, "overhead", decodings),
     )
     costs = _costs(pair.target.model, pair.draft.model, grid, checkpoint, progress) if grid else {}
     profile = profiles.Profile(
@@ -168,7 +165,7 @@ def calibrate_costs(
     grid: GridSettings,
     out: Path,
     command: str,
-    progress: Progress,
+    progress: Progress = quiet,
     more_time: Callable[[], bool] = lambda: True,
 ) -> profiles.Profile:
     """Measure what runs cost, and nothing of acceptance; models may have random weights.
@@ -212,8 +209,8 @@ def _costs(
     more_time: Callable[[], bool] = lambda: True,
 ) -> dict[str, Any]:
     """The grid, as the profile's fields."""
-    task = progress.add_task("run times in a batch", total=len(grid.cells))
-    found = measure_grid(target, draft, grid, checkpoint, lambda: progress.advance(task), more_time)
+    advance = steps(progress, "run times in a batch", len(grid.cells))
+    found = measure_grid(target, draft, grid, checkpoint, advance, more_time)
     return {
         "grid": msgspec.convert(found.times, list[profiles.GridTime]),
         "batch_overhead": msgspec.convert(found.overhead, list[profiles.BatchOverhead]),
@@ -251,7 +248,7 @@ def _measure_acceptance(
     import pandas as pd  # what runs cost is measured where there is none, too
 
     sampling, requests = settings.samplings[index], settings.requests[index]
-    task = progress.add_task(f"trace at temperature {sampling.temperature:g}", total=requests)
+    advance = steps(progress, f"trace at temperature {sampling.temperature:g}", requests)
     # A machine that is lent for measuring may have no pyarrow; the reader takes both.
     suffix = ".parquet" if find_spec("pyarrow") else ".csv"
     frames = []
@@ -271,7 +268,7 @@ def _measure_acceptance(
         part = checkpoint.keep(f"{index}-{request}{suffix}", recorded)
         # Read back even what was just written, so that resumed and fresh runs cannot differ.
         frames.append(read_frame(part, "trace", TraceError))
-        progress.advance(task)
+        advance()
     content = _written(pd.concat(frames, ignore_index=True), suffix)
     sha256 = hashlib.sha256(content).hexdigest()
     file = out.with_name(f"{out.stem}.trace-{sha256[:12]}{suffix}")

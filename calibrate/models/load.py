@@ -15,9 +15,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from calibrate.decode.engine import CachedModel
 from calibrate.models.shapes import random_model
-from specsim.checks import SpecsimError
-from specsim.hardware import read_config
-from specsim.profiles import MeasuredModel
+from specsim.checks import InvalidArgumentError, SpecsimError
+from specsim.hardware import known_shapes, read_config
+from specsim.profiles import MeasuredModel, Profile
 
 EMBEDDED = "embedded/"
 FAMILY = Path(__file__).parents[1] / "family"
@@ -95,6 +95,48 @@ def build(shape: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Me
         config=config,
     )
     return model, description
+
+
+def load_or_build(
+    name: str, device: torch.device, dtype: torch.dtype, trust_remote_code: bool = False
+) -> tuple[Any, MeasuredModel]:
+    """A model by its name or by its shape, and what a profile says of it."""
+    if name in known_shapes() or name.endswith(".json"):
+        return build(name, device, dtype)
+    loaded = load(name, device, dtype, trust_remote_code)
+    return loaded.model, loaded.description
+
+
+def load_measured(
+    profile: Profile, device: torch.device, dtype: torch.dtype, trust_remote_code: bool = False
+) -> tuple[Any, Any]:
+    """The target and the draft that a profile was measured on; shapes get random weights."""
+
+    def model(measured: MeasuredModel) -> Any:
+        if measured.config is not None:
+            return random_model(measured.config, device, dtype)
+        loaded = load(measured.name, device, dtype, trust_remote_code)
+        _check_measured(measured, loaded)
+        return loaded.model
+
+    return model(profile.target), model(profile.draft)
+
+
+def load_measured_pair(
+    profile: Profile, device: torch.device, dtype: torch.dtype, trust_remote_code: bool = False
+) -> Pair:
+    """The pair that a profile was measured on, with its tokenizer."""
+    names = profile.target.name, profile.draft.name
+    pair = load_pair(*names, device, dtype, trust_remote_code)
+    _check_measured(profile.target, pair.target)
+    _check_measured(profile.draft, pair.draft)
+    return pair
+
+
+def _check_measured(measured: MeasuredModel, loaded: Loaded) -> None:
+    """Refuse a model that is not the measured one any more."""
+    if measured.sha256 != loaded.description.sha256:
+        raise InvalidArgumentError(f"the model {measured.name} is not the one in the profile")
 
 
 def load(

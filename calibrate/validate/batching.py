@@ -20,8 +20,9 @@ from calibrate.batch.cache import BUCKET
 from calibrate.batch.ragged import RaggedModel, release_unused
 from calibrate.batch.synthetic import Timed, decode_synthetic
 from calibrate.measure.grid import BLOCKS, room
-from specsim.batching.cost import LoadCost
+from specsim.batching.cost import LoadCost, MeasuredLoadCost
 from specsim.batching.point import batch_point
+from specsim.checkpoint import Checkpoint
 from specsim.intervals import DRAWS, Bootstrap, around
 from specsim.optimizers.search import fastest
 from specsim.predict.error_decomposition import BlockTiming, decompose_error
@@ -59,6 +60,35 @@ class Segments:
         middle = np.argsort(self.plain_steps, kind="stable")[_middle(len(self.timed))]
         parts = [getattr(each, name) / each.blocks for each in self.timed]
         return float(np.mean((np.array(parts) / self.plain_s)[middle]))
+
+
+def validate_cell(
+    target: Any,
+    draft: Any,
+    batch: int,
+    context: int,
+    gammas: Sequence[int],
+    survival: Sequence[float],
+    temperature: float,
+    rounds: int,
+    cost: MeasuredLoadCost,
+    seed: int,
+    checkpoint: Checkpoint,
+) -> list[dict[str, Any]]:
+    """Rows of predicted beside measured of one cell; see ``decode_cell`` and ``compare_cell``."""
+
+    def rows() -> list[dict[str, Any]]:
+        compiled = cost.mode == "compiled"
+        decoded = decode_cell(
+            target, draft, batch, context, gammas, survival, temperature, rounds, compiled, seed
+        )
+        compared = compare_cell(decoded, cost, survival, batch, context)
+        return [{"temperature": temperature, "mode": cost.mode, **row} for row in compared]
+
+    found: list[dict[str, Any]] = checkpoint.keep_json(
+        f"{temperature:g}-{batch}-{context}.json", rows
+    )
+    return found
 
 
 def decode_cell(

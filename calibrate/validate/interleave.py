@@ -15,18 +15,16 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import torch
 
 from calibrate.decode.engine import Decoded, Decoding
 from calibrate.measure.timing import Samples
 from calibrate.measure.trace import DECODING, generator
+from specsim.checkpoint import Checkpoint
 from specsim.checks import Floats
-from specsim.files import write_atomically
 from specsim.intervals import Bootstrap, Interval, around
 from specsim.predict.error_decomposition import BlockTiming
 
@@ -123,7 +121,7 @@ def decode_interleaved(
     seed: int,
     measurements: Sequence[Measurement],
     every: int,
-    folder: Path,
+    checkpoint: Checkpoint,
     advance: Callable[[], None] = lambda: None,
 ) -> tuple[list[Interleaved], Samples]:
     """Every request decoded with every decoder of its set, and what was measured meanwhile.
@@ -131,30 +129,27 @@ def decode_interleaved(
     All decoders of a set are in mid-request at once, so each needs models with caches of its own.
     All ``measurements`` are made before each request, and the next of them after every so many
     rounds of it: a single run may take half as long again as another, so medians of few are not
-    enough.  Requests that are in the ``folder`` are not decoded again.
+    enough.  Requests that are in the ``checkpoint`` are not decoded again.
     """
     interleaved = [Interleaved({name: [] for name in each.decoders}) for each in sets]
     samples: Samples = defaultdict(list)
     gc.collect()
     gc.freeze()  # long-lived models and modules: a collection in mid-request need not walk them
     for number, (index, request) in enumerate(_round_robin([len(each.prompts) for each in sets])):
-        chosen, file = sets[index], folder / f"{index}-{request}.json"
-        if not file.is_file():
-            starts = [
-                partial(
-                    start,
-                    chosen.prompts[request],
-                    generator(device, DECODING, seed, index, request, place),
-                )
-                for place, start in enumerate(chosen.decoders.values())
-            ]
-            first = number % len(measurements)
-            rotated = [*measurements[first:], *measurements[:first]]
-            order = np.random.default_rng([DECODING, seed, number])
-            done = _decode_side_by_side(starts, rotated, every, order)
-            write_atomically(file, msgspec.json.encode(done))
-        done = msgspec.json.decode(file.read_bytes(), type=_Done, dec_hook=_counter)
-        for name, decoded in zip(chosen.decoders, done.decoded, strict=True):
+        starts = [
+            partial(
+                start,
+                sets[index].prompts[request],
+                generator(device, DECODING, seed, index, request, place),
+            )
+            for place, start in enumerate(sets[index].decoders.values())
+        ]
+        first = number % len(measurements)
+        rotated = [*measurements[first:], *measurements[:first]]
+        order = np.random.default_rng([DECODING, seed, number])
+        decode = partial(_decode_side_by_side, starts, rotated, every, order)
+        done = checkpoint.keep_json(f"{index}-{request}.json", decode, _Done, _counter)
+        for name, decoded in zip(sets[index].decoders, done.decoded, strict=True):
             interleaved[index].decoded[name].append(decoded)
         for what, seconds in done.samples:
             samples[what] += seconds

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from calibrate.validate.interleave import PLAIN, Interleaved, RequestSet, Start,
 from calibrate.validate.predict import Prediction, predict
 from calibrate.validate.quality import Quality, quality
 from calibrate.validate.speedups import Check
+from specsim.checkpoint import Checkpoint
 from specsim.checks import Floats, UnsupportedError
 from specsim.laws import TARGET
 from specsim.predict.measured import RunPrices
@@ -122,12 +122,12 @@ def validate_schemes(
     contexts: Sequence[int],
     end_of_text: int | None,
     seed: int,
-    folder: Path,
+    checkpoint: Checkpoint,
     advance: Callable[[str], None] = lambda stage: None,
 ) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, one per setting; ``advance`` at every step of a stage.
 
-    folder : keeps the requests that were decoded, for a run that is killed and started again
+    checkpoint : keeps the requests that were decoded
     """
     device = next(pool.target.parameters()).device
     predicted: list[list[Predicted]] = []
@@ -169,7 +169,7 @@ def validate_schemes(
         seed,
         measurements,
         every=1,
-        folder=folder,
+        checkpoint=checkpoint,
         advance=lambda: advance("decoding"),
     )
     tables = price_runs(samples)

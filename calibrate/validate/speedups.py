@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import torch
-from scipy.stats import t
 
 from calibrate.decode.engine import CachedModel, DecodeRequest, Decoding
 from calibrate.decode.plain import plain
@@ -22,6 +21,7 @@ from calibrate.models.prompts import PromptError, find_prompts
 from calibrate.models.sampling import Sampling
 from calibrate.validate.interleave import PLAIN, Interleaved, RequestSet, Start, decode_interleaved
 from specsim import formulas
+from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError
 from specsim.optimizers.workload import Workload
 from specsim.predict.error_decomposition import PARTS, BlockTiming, decompose_error
@@ -30,8 +30,6 @@ from specsim.predict.replay.fixed_gamma import Replay, replay
 from specsim.profiles import Overhead, Profile, RunTime, prompts_digest
 from specsim.traces import Trace
 
-# Chance that a correct run fails for its counts, over all rows of a table.
-_FALSE_ALARM = 1e-4
 # Rounds of decoding between two measurements of the run times.
 _ROUNDS = 2
 _NOT_DECOMPOSED = {f"error_{part}": None for part in PARTS}
@@ -59,16 +57,16 @@ class Check:
             own = find_prompts(path, tokenizer, measured.prompt_tokens, measured.requests)
             if prompts_digest(own) != measured.prompts_sha256:
                 raise InvalidArgumentError(
-                    "the prompts are not those of the calibration: give the same --prompts, "
-                    "or use --only unseen"
+                    "the prompts are not those of the calibration: give the same file of prompts, "
+                    "or check only unseen ones"
                 )
             return Check(workload, paired, own[:requests])
         seen = max(each.requests for each in workload.profile.acceptance)
         unseen = find_prompts(path, tokenizer, measured.prompt_tokens, requests, skip=seen)
         if len(unseen) < 2:
             raise PromptError(
-                f"--prompts {path} has fewer than two prompts that calibration did not see; "
-                "add some or use --only calibration"
+                f"prompts {path} has fewer than two prompts that calibration did not see; "
+                "add some, or check only those of the calibration"
             )
         return Check(workload, paired, unseen)
 
@@ -92,27 +90,19 @@ class Check:
         return self.workload.measured.max_new_tokens
 
 
-def check_models(profile: Profile, pair: Pair) -> None:
-    """Refuse models that are not the measured ones any more."""
-    for measured, loaded in ((profile.target, pair.target), (profile.draft, pair.draft)):
-        if measured.sha256 != loaded.description.sha256:
-            raise InvalidArgumentError(f"the model {measured.name} is not the one in the profile")
-
-
 def validate(
     profile: Profile,
     pair: Pair,
     checks: Sequence[Check],
     gammas: Sequence[int],
     seed: int,
-    folder: Path,
+    checkpoint: Checkpoint,
     advance: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, one per check and gamma; ``advance`` once a request.
 
-    folder : keeps the requests that were decoded, for a run that is killed and started again
+    checkpoint : keeps the requests that were decoded
     """
-    check_models(profile, pair)
     contexts = sorted({row.context for row in profile.run_times})
     target, draft = pair.cached()
     measurements = [
@@ -130,7 +120,7 @@ def validate(
         for each in checks
     ]
     decoded, samples = decode_interleaved(
-        sets, target.device, seed, measurements, _ROUNDS, folder, advance
+        sets, target.device, seed, measurements, _ROUNDS, checkpoint, advance
     )
     run_times = summarize_runs(samples)
     rows: list[dict[str, Any]] = []
@@ -272,22 +262,3 @@ def _z(replayed: Replay, interleaved: Interleaved, paired: bool) -> float:
     if error == 0:
         return 0.0 if mean == 0 else float(np.copysign(np.inf, mean))
     return float(mean / error)
-
-
-def check_counts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What contradicts the replay: exactly at temperature 0, statistically elsewhere."""
-    failures = [
-        f"temperature 0, {row['prompts']} prompts, gamma {row['gamma']}: text or number of calls "
-        "is not what it must be"
-        for row in rows
-        if row["exact"] is False
-    ]
-    for row in rows:
-        limit = float(t.isf(_FALSE_ALARM / (2 * len(rows)), df=row["requests"] - 1))
-        if abs(row["z"]) > limit:
-            failures.append(
-                f"temperature {row['temperature']:g}, {row['prompts']} prompts, gamma "
-                f"{row['gamma']}: counted calls contradict the replay, z {row['z']:.1f} where "
-                f"{limit:.1f} is allowed"
-            )
-    return failures

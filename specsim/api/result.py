@@ -46,7 +46,11 @@ class Result(ABC):
 
     @abstractmethod
     def rows(self) -> list[Row]:
-        """One row per setting, for tables."""
+        """One row per setting, for programs."""
+
+    def table(self) -> list[Row]:
+        """The rows as a person reads them, where that is less than all of it."""
+        return self.rows()
 
     def summary(self) -> Row:
         """What the answer says as a whole, beside its rows; empty where the rows say it all."""

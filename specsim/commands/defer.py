@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from specsim.checks import InvalidArgumentError, SpecsimError
+from specsim.checks import InvalidArgumentError
 from specsim.commands._options import (
     Integer,
     Number,
     format_option,
     profile_options,
-    read_verify,
-    refuse_given,
     verify_options,
 )
 
 if TYPE_CHECKING:
-    from specsim.frontier import BlockPrices, Choice, Comparison, LabelledPositions
-
-# Budgets of the table without a wish, as shares of the target's own rejection.
-_SHARES = (0.25, 0.5, 0.75)
+    from specsim.frontier.positions import LabelledPositions, Loss
+    from specsim.rules import DecideOn
 
 
 class _Quality(Number):
@@ -71,13 +66,19 @@ class _Quality(Number):
 @format_option
 def command(
     positions: Path,
-    loss: Any,
-    quality: Any,
+    loss: Loss,
+    quality: float | Literal["target"] | None,
     speedup: float | None,
-    decide_on: Any,
+    decide_on: DecideOn,
+    c: float | None,
+    verify_slope: float | None,
+    verify_cost: tuple[float, ...] | None,
+    overhead: float | None,
+    profile: Path | None,
+    temperature: float | None,
+    gamma: int | None,
     figure: Path | None,
     output_format: str,
-    **price: Any,
 ) -> None:
     """Which rule buys the most quality for its rejections, and how far it is from the optimum.
 
@@ -94,202 +95,34 @@ def command(
     Speed takes rejections as independent: every draft token accepted with probability one less
     the mean rejection.  Intervals are 95 %, by bootstrap over requests at the chosen setting.
     """
-    from specsim.frontier import Comparison, read_positions
-    from specsim.report.tables import render, to_json
+    from specsim.api.defer import defer
+    from specsim.report.tables import show
 
-    if quality is not None and speedup is not None:
-        raise InvalidArgumentError("--quality and --speedup exclude each other")
     if figure is not None and (figure.suffix != ".png" or not figure.parent.is_dir()):
         raise InvalidArgumentError(f"--figure {figure} must be a .png in a folder that exists")
-    table = read_positions(positions)
-    comparison = Comparison.of(table, loss, decide_on, _prices(price, table))
-    if quality is not None:
-        if quality == "target":
-            quality = float(comparison.quality(comparison.target_loss))
-        title = f"least rejection with quality >= {quality:.4g}"
-        rows = _least_rejection(comparison, quality)
-    elif speedup is not None:
-        title = f"best quality with speedup >= {speedup:.4g}"
-        rows = _best_quality(comparison, speedup)
-    else:
-        title = "regret, and quality within a share of the target's rejection"
-        rows = _summary(comparison)
-    notes = _notes(comparison)
+    found = defer(
+        positions,
+        loss,
+        quality,
+        speedup,
+        decide_on,
+        c=c,
+        verify_slope=verify_slope,
+        verify_cost=verify_cost,
+        overhead=overhead,
+        profile=profile,
+        temperature=temperature,
+        gamma=gamma,
+    )
+    table = found.comparison.positions
     if figure is not None:
         from specsim.report.frontier_plots import quality_against_cost
         from specsim.report.plots import save
 
-        save(quality_against_cost(comparison, _models(table)), figure)
+        save(quality_against_cost(found.comparison, _models(table)), figure)
         click.echo(f"figure: {figure}", err=True)
-    if output_format == "json":
-        click.echo(to_json({"rows": [_flat(row) for row in rows], **notes}))
-    elif output_format == "csv":
-        click.echo(render([_flat(row) for row in rows], output_format))
-    else:
-        title += f" ({loss} loss, {table.positions} positions of {table.requests} requests)"
-        click.echo(render([_for_people(row) for row in rows], output_format, title))
-        for line in _sentences(notes):
-            click.echo(line, err=output_format != "table")
-
-
-def _prices(given: dict[str, Any], table: LabelledPositions) -> BlockPrices | None:
-    """What blocks cost, from --c or from a profile; None where neither is given."""
-    from specsim.cost import Cost
-    from specsim.frontier import BlockPrices
-    from specsim.frontier.latency import DRAFT
-
-    gamma, profile = given["gamma"], given["profile"]
-    if profile is None and given["c"] is None:
-        refuse_given(
-            [name for name in given if name not in ("c", "profile")], "needs --c or --profile"
-        )
-        return None
-    if profile is None:
-        refuse_given(["temperature"], "needs --profile")
-        return BlockPrices.of_cost(
-            Cost({DRAFT: given["c"]}, read_verify(given), given["overhead"] or 0.0), gamma
-        )
-    from specsim.optimizers.workload import Workload
-    from specsim.profiles import read_profile
-
-    refuse_given(
-        ["c", "verify_slope", "verify_cost", "overhead"], "and --profile exclude each other"
-    )
-    temperature = given["temperature"]
-    if temperature is None:
-        temperature = table.about.get("temperature")
-    loads = Workload.all_of(read_profile(profile), profile, temperature)
-    if len(loads) > 1:
-        raise InvalidArgumentError("--temperature must say which setting of the profile is meant")
-    return BlockPrices.of_workload(loads[0], gamma)
-
-
-def _least_rejection(comparison: Comparison, quality: float) -> list[dict[str, Any]]:
-    """The optimum's row, then the rules' by rising rejection."""
-    choices = comparison.least_rejection(quality)
-    if not any(choices.values()):
-        losses = [rule.curve().loss.min() for rule in comparison.rules.values()]
-        raise SpecsimError(
-            f"no rule reaches a quality of {quality:g}; "
-            f"the best reaches {float(comparison.quality(min(losses))):.4g}"
-        )
-    found = sorted(
-        (choice for choice in choices.values() if choice),
-        key=lambda choice: choice.rejection.best,
-    )
-    rejection = comparison.optimum_rejection(quality)
-    return _chosen(comparison, quality, rejection, found, choices)
-
-
-def _best_quality(comparison: Comparison, speedup: float) -> list[dict[str, Any]]:
-    """The optimum's row, then the rules' by falling quality."""
-    choices = comparison.best_quality(speedup)
-    rejection = comparison.prices.allowed_rejection(speedup) if comparison.prices else None
-    if rejection is None:
-        raise SpecsimError(
-            f"no rule is {speedup:g} times as fast as plain decoding at this cost, not even "
-            "without any rejection"
-        )
-    found = sorted(
-        (choice for choice in choices.values() if choice),
-        key=lambda choice: -choice.quality.best,
-    )
-    return _chosen(comparison, comparison.optimum_quality(rejection), rejection, found, choices)
-
-
-def _chosen(
-    comparison: Comparison,
-    quality: float,
-    rejection: float | None,
-    found: list[Choice],
-    choices: dict[str, Choice | None],
-) -> list[dict[str, Any]]:
-    """Rows of the optimum, of the rules that grant the wish, and of those that do not."""
-    from specsim.frontier import OPTIMUM
-
-    rows: list[dict[str, Any]] = [
-        {"rule": OPTIMUM, "setting": None, "quality": quality, "rejection": rejection}
-    ]
-    for choice in found:
-        row = {name: getattr(choice, name) for name in ("rule", "setting", "quality", "rejection")}
-        rows.append(row)
-    if comparison.prices is not None:
-        if rejection is not None:
-            speed, gamma = comparison.prices.speedup(rejection)
-            rows[0] |= {"speedup": float(speed), "gamma": int(gamma)}
-        for row, choice in zip(rows[1:], found, strict=True):
-            row |= {"speedup": choice.speedup, "gamma": choice.gamma}
-    return rows + [{"rule": name} for name, choice in choices.items() if choice is None]
-
-
-def _summary(comparison: Comparison) -> list[dict[str, Any]]:
-    """Every rule by rising regret, the optimum first."""
-    rows = []
-    for rule, figures in comparison.summary(_SHARES).items():
-        row: dict[str, Any] = {"rule": rule, "regret": figures.regret}
-        for share, quality in zip(_SHARES, figures.within, strict=True):
-            row[f"quality_within_{share:.0%}"] = quality
-        rows.append(row)
-    return rows[:1] + sorted(rows[1:], key=lambda row: float(row["regret"].best))
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """Intervals as three columns: name, name_low, name_high."""
-    flat: dict[str, Any] = {}
-    for name, value in row.items():
-        if hasattr(value, "low"):
-            flat |= {name: value.best, f"{name}_low": value.low, f"{name}_high": value.high}
-        else:
-            flat[name] = value
-    return flat
-
-
-def _for_people(row: dict[str, Any]) -> dict[str, Any]:
-    """Intervals in one cell."""
-    from specsim.report.tables import text
-
-    return {
-        name: f"{text(value.best)} ({text(value.low)} to {text(value.high)})"
-        if hasattr(value, "low")
-        else value
-        for name, value in row.items()
-    }
-
-
-def _notes(comparison: Comparison) -> dict[str, Any]:
-    """The two models alone, and how the plug-in rule stands to its bound."""
-    from specsim.checks import UnsupportedError
-    from specsim.frontier import plug_in_regret
-
-    try:
-        bound = asdict(plug_in_regret(comparison.positions, comparison.loss))
-    except UnsupportedError:  # not the loss of a lemma, or columns that the file lacks
-        bound = None
-    return {
-        "draft_quality": float(comparison.quality(comparison.draft_loss)),
-        "target_quality": float(comparison.quality(comparison.target_loss)),
-        "target_rejection": float(comparison.positions.tv.mean()),
-        "plug_in_regret": bound,
-    }
-
-
-def _sentences(notes: dict[str, Any]) -> list[str]:
-    lines = [
-        f"Quality of the draft alone {notes['draft_quality']:.4g}, of the target "
-        f"{notes['target_quality']:.4g} at rejection {notes['target_rejection']:.4g}."
-    ]
-    bound = notes["plug_in_regret"]
-    if bound:
-        lemma = "7" if bound["rule"] == "Opt" else "8"
-        line = (
-            f"{bound['rule']}, deciding on tempered probabilities, loses at most "
-            f"{bound['regret']:.4g} of risk to Lemma 6, at a cost of {bound['cost']:.4g} per "
-            f"rejection; its confidence is off by {bound['miscalibration']:.4g}"
-        )
-        if bound["bound"] is not None:
-            line += f", and Lemma {lemma} allows {bound['bound']:.4g}"
-        lines.append(line + ".")
-    return lines
+    title = f"{found.wish} ({loss} loss, {table.positions} positions of {table.requests} requests)"
+    show(found, output_format, title)
 
 
 def _models(table: LabelledPositions) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from specsim.checks import InvalidArgumentError
-from specsim.commands._models import load_models, pair_options, progress_bar, typed
+from specsim.api.models import Models
+from specsim.commands._models import models_options, typed
 from specsim.commands._options import Integer, Number, format_option
 
 
@@ -16,7 +15,7 @@ from specsim.commands._options import Integer, Number, format_option
     epilog="Example: specsim score --temperature 1 --out positions.parquet && "
     "specsim defer positions.parquet --quality target"
 )
-@pair_options
+@models_options
 @click.option(
     "--text",
     type=click.Path(path_type=Path),
@@ -37,6 +36,7 @@ from specsim.commands._options import Integer, Number, format_option
 )
 @format_option
 def command(
+    models: Models,
     text: Path | None,
     temperature: float,
     top_k: int | None,
@@ -45,7 +45,6 @@ def command(
     tokens: int,
     out: Path,
     output_format: str,
-    **given: Any,
 ) -> None:
     """What both models think of text whose every next token is known: the input of defer.
 
@@ -57,56 +56,22 @@ def command(
     TokenV3, TopBeta, Lossy, LossyStar; lenience l is Lossy with looseness 1 - l) are measured
     now, at a fixed grid of thresholds, deciding on probabilities at temperature 1.
     """
-    from specsim.report.tables import render
+    from specsim.api.score import score
+    from specsim.report.progress import progress_bar
+    from specsim.report.tables import show
 
-    if out.suffix not in (".parquet", ".csv"):
-        raise InvalidArgumentError(f"--out {out}: the name must end in .parquet or .csv")
-    if not out.parent.is_dir():
-        raise InvalidArgumentError(f"--out {out}: no such folder {out.parent}")
-    pair = load_models(given)
-    from calibrate.measure.score import ScoreError, score, write_positions
-    from calibrate.models.prompts import find_prompts
-    from calibrate.models.sampling import Sampling
-    from specsim.frontier import read_positions
-
-    sampling = Sampling(temperature, top_k, top_p)
-    if tokens > pair.context:
-        raise InvalidArgumentError(
-            f"--tokens must be <= {pair.context}, the context of the models, got {tokens}"
-        )
-    found = find_prompts(text, pair.target.tokenizer, tokens, requests)
-    texts = [words for words in found if len(words) > 1]
-    if len(texts) < 2:
-        # Intervals are over texts.
-        raise ScoreError(f"{text} has {len(texts)} texts of at least two tokens, two are needed")
-    if len(texts) < requests:
-        click.echo(f"only {len(texts)} texts for {requests} requests", err=True)
-    target, draft = pair.cached()
     with progress_bar() as progress:
-        task = progress.add_task("score", total=len(texts))
-        frame = score(target, draft, texts, sampling, lambda: progress.advance(task))
-    about = {
-        "target": pair.target.description.name,
-        "draft": pair.draft.description.name,
-        "target_sha256": pair.target.description.sha256,
-        "draft_sha256": pair.draft.description.sha256,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "command": typed(),
-    }
-    write_positions(frame, out, about)
+        found = score(
+            out,
+            models,
+            text,
+            temperature,
+            top_k,
+            top_p,
+            requests,
+            tokens,
+            command=typed(),
+            progress=progress,
+        )
     click.echo(f"wrote {out}", err=True)
-    click.echo(render(_summary(read_positions(out)), output_format, "scored"))
-
-
-def _summary(positions: Any) -> dict[str, Any]:
-    """Both models on their own."""
-    draft, target = positions.losses("0-1")
-    return {
-        "requests": positions.requests,
-        "positions": positions.positions,
-        "target_accuracy": 1 - float(target.mean()),
-        "draft_accuracy": 1 - float(draft.mean()),
-        "mean_tv": float(positions.tv.mean()),
-    }
+    show(found, output_format, "scored")

@@ -37,12 +37,11 @@ def command(name: str, out: Path, profile: Path | None, measure: bool, output_fo
     NAME is leviathan, csdrafting, cascades, bild, specdec, fidelity, or all.  Exits 1 if a
     printed number of a paper is neither matched nor in the list of known differences.
     """
-    from threadpoolctl import threadpool_limits
-
-    from specsim.report.tables import render
+    from specsim.report.progress import progress_bar
+    from specsim.report.tables import show
     from studies import STUDIES
     from studies.common.measured import SHIPPED, Measured
-    from studies.common.write import counts, write
+    from studies.common.reproduce import reproduce
 
     if name not in (*STUDIES, "all"):
         raise InvalidArgumentError(f"NAME must be one of {', '.join(STUDIES)} or all, got {name}")
@@ -50,20 +49,9 @@ def command(name: str, out: Path, profile: Path | None, measure: bool, output_fo
     if measure:
         from studies.common.measure import measure_all
 
-        profile = measure_all(profile, out)
+        with progress_bar() as progress:
+            profile = measure_all(profile, out, progress)
     measured = Measured.at(profile or SHIPPED)
-    rows, unexplained = [], []
-    for study in STUDIES if name == "all" else (name,):
-        # Thousands of small products: threads that wait for one another cost more than they save,
-        # and on a busy machine ten times more.
-        with threadpool_limits(1):
-            checks = write(study, measured, out, typed())
-        unexplained += [each for each in checks if not each.matches and not each.reason]
-        rows.append({"study": study, **counts(checks), "page": str(out / f"{study}.md")})
-    click.echo(render(rows, output_format, "numbers that the papers print, and ours"))
-    for each in unexplained:
-        click.echo(
-            f"failed: {each.where}, {each.item}: printed {each.printed:g}, ours {each.ours}",
-            err=True,
-        )
-    return 1 if unexplained else 0
+    found = reproduce(list(STUDIES) if name == "all" else [name], measured, out, typed())
+    show(found, output_format, "numbers that the papers print, and ours")
+    return 1 if found.unexplained else 0

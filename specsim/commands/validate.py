@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
-from typing import Any
+from typing import Literal
 
 import click
 
+from specsim.api.validation import (
+    AnyCheck,
+    SchemeCheck,
+    SpeedupCheck,
+    SyntheticCheck,
+    Tolerance,
+)
 from specsim.checks import InvalidArgumentError
-from specsim.commands import _load_check, _scheme_check
-from specsim.commands._models import load_models, progress_bar, resumable
 from specsim.commands._options import (
     Integer,
     IntegerRange,
@@ -20,33 +23,17 @@ from specsim.commands._options import (
     format_option,
     refuse_given,
 )
+from specsim.profiles import Mode
 
-# What a person reads; json and csv have every column.
-_FOR_PEOPLE = (
-    "temperature",
-    "prompts",
-    "gamma",
-    "predicted_tokens_per_call",
-    "measured_tokens_per_call",
-    "exact",
-    "z",
-    "predicted_speedup",
-    "formula_speedup",
-    "measured_speedup",
-    "relative_error",
-    "error_acceptance",
-    "error_draft",
-    "error_verify",
-    "error_overhead",
-)
-
-
-# Requests where none are asked for; a turn of all schemes is long.
-_REQUESTS, _SCHEME_REQUESTS = 12, 6
-# Turns of each cell.
-_TURNS = 8
-# Relative errors that pass where nothing is said.
-_MEDIAN, _WORST, _SCHEME_MEDIAN = 0.05, 0.12, 0.08
+# Options that only one of the checks knows; --scheme and --synthetic choose the others.
+_OF_SYNTHETIC = ("batch", "context", "alpha", "mode")
+_OF_SPEEDUPS = ("gamma", "only")
+_OF_TEXT = ("prompts", "only")
+_TITLES = {
+    SpeedupCheck: "predicted and measured",
+    SchemeCheck: "predicted and measured; runs are per 100 tokens",
+    SyntheticCheck: "synthetic acceptance, predicted and measured",
+}
 
 
 @click.command(epilog="Example: specsim validate profile.json --gamma 1:8 --requests 12")
@@ -129,13 +116,25 @@ _MEDIAN, _WORST, _SCHEME_MEDIAN = 0.05, 0.12, 0.08
 @format_option
 def command(
     profile: Path,
-    output_format: str,
+    gamma: tuple[int, ...] | None,
+    temperature: float | None,
+    requests: int | None,
+    prompts: Path | None,
+    only: Literal["calibration", "unseen"] | None,
     median_tolerance: float | None,
     tolerance: float | None,
     schemes: str | None,
     others: tuple[str, ...],
     synthetic: bool,
-    **given: Any,
+    batch: tuple[int, ...] | None,
+    context: tuple[int, ...] | None,
+    alpha: tuple[float, ...] | None,
+    mode: Mode | None,
+    device: str | None,
+    threads: int | None,
+    trust_remote_code: bool,
+    seed: int,
+    output_format: str,
 ) -> int:
     """Decode plainly and speculatively, interleaved, and print predicted beside measured.
 
@@ -154,154 +153,49 @@ def command(
 
     A run that was killed goes on where it was if it is started again with the same arguments.
     """
-    from specsim.report.tables import render
+    from specsim.api.validate import validate
+    from specsim.report.progress import progress_bar
+    from specsim.report.tables import show
 
+    check: AnyCheck
     if synthetic:
-        rows = _check_load(profile, schemes, others, **given)
-        _load_check.show(rows, output_format)
-        return _end(_load_check.judge(rows, _or(median_tolerance, _MEDIAN), _or(tolerance, _WORST)))
-    refuse_given(["batch", "context", "alpha", "mode"], "goes with --synthetic")
-    for name in ("batch", "context", "alpha", "mode"):
-        del given[name]
-    if schemes is not None:
-        rows = _check_schemes(profile, schemes, others, **given)
-        _scheme_check.show(rows, output_format)
-        median_tolerance = _or(median_tolerance, _SCHEME_MEDIAN)
-        return _end(_scheme_check.judge(rows, median_tolerance, tolerance))
-    if others:
-        raise InvalidArgumentError("--with goes with --scheme")
-    rows = run(profile, **{**given, "requests": given["requests"] or _REQUESTS})
-    shown = rows
-    if output_format in ("table", "markdown"):
-        shown = [{name: row[name] for name in _FOR_PEOPLE} for row in rows]
-    click.echo(render(shown, output_format, "predicted and measured"))
-    from calibrate.validate.speedups import check_counts
-
-    judged = check_speedups(rows, _or(median_tolerance, _MEDIAN), _or(tolerance, _WORST))
-    return _end([*check_counts(rows), *judged])
-
-
-def _end(failures: Sequence[str]) -> int:
-    """The exit code, once every failure is named."""
-    for failure in failures:
-        click.echo(f"failed: {failure}", err=True)
-    return 1 if failures else 0
-
-
-def _or(given: float | None, default: float) -> float:
-    return default if given is None else given
-
-
-def _check_load(
-    path: Path,
-    schemes: str | None,
-    others: tuple[str, ...],
-    requests: int | None,
-    prompts: Path | None,
-    only: str | None,
-    **given: Any,
-) -> list[dict[str, Any]]:
-    """Rows of predicted beside measured, one per batch, context and draft length."""
-    if schemes or others or prompts or only:
-        raise InvalidArgumentError(
-            "--scheme, --with, --prompts and --only do not go with --synthetic"
+        if schemes is not None or others:
+            raise InvalidArgumentError("--scheme and --with do not go with --synthetic")
+        refuse_given(_OF_TEXT, "does not go with --synthetic")
+        rounds = requests or SyntheticCheck.rounds
+        check = SyntheticCheck(batch, context, gamma, temperature, alpha, mode, rounds, seed)
+    else:
+        refuse_given(_OF_SYNTHETIC, "goes with --synthetic")
+        if schemes is not None:
+            refuse_given(_OF_SPEEDUPS, "does not go with --scheme")
+            names, roles = tuple(schemes.split(",")), dict(map(_role, others))
+            requests = requests or SchemeCheck.requests
+            check = SchemeCheck(names, roles, temperature, requests, prompts, seed)
+        else:
+            if others:
+                raise InvalidArgumentError("--with goes with --scheme")
+            requests = requests or SpeedupCheck.requests
+            check = SpeedupCheck(gamma, temperature, requests, prompts, only, seed)
+    usual = check.tolerance
+    with progress_bar() as progress:
+        found = validate(
+            profile,
+            check,
+            Tolerance(
+                usual.median if median_tolerance is None else median_tolerance,
+                usual.worst if tolerance is None else tolerance,
+            ),
+            device=device,
+            threads=threads,
+            trust_remote_code=trust_remote_code,
+            progress=progress,
         )
-    return _load_check.run(path, turns=requests or _TURNS, **given)
+    show(found, output_format, _TITLES[type(check)])
+    return 0 if found.passed else 1
 
 
-def _check_schemes(
-    path: Path,
-    schemes: str,
-    others: tuple[str, ...],
-    gamma: tuple[int, ...] | None,
-    only: str | None,
-    requests: int | None,
-    **given: Any,
-) -> list[dict[str, Any]]:
-    """Rows of predicted beside measured, one per setting."""
-    if gamma or only:
-        raise InvalidArgumentError("--gamma and --only do not go with --scheme")
-    from calibrate.models.pool import ROLES
-
-    roles = dict(pair.partition("=")[::2] for pair in others)
-    if not all(roles.values()) or set(roles) - set(ROLES):
-        raise InvalidArgumentError(
-            f"--with must be ROLE=MODEL with a role of {', '.join(ROLES)}, got {' '.join(others)}"
-        )
-    requests = requests or _SCHEME_REQUESTS
-    return _scheme_check.run(path, schemes.split(","), roles, requests=requests, **given)
-
-
-def check_speedups(
-    rows: Sequence[Mapping[str, Any]], median_tolerance: float, tolerance: float
-) -> list[str]:
-    """Where the speedups were further off than allowed; says how far, and the cost's share of it.
-
-    A handful of sampled or unseen requests accepts more or less than predicted by chance; that is
-    part of the error of a speedup, and no reason to pass.
-    """
-    for name, what in (("relative_error", "the speedup"), ("cost_error", "its cost")):
-        worst = max(rows, key=lambda row: abs(row[name]))
-        middle = median(abs(row[name]) for row in rows)
-        click.echo(
-            f"relative error of {what}: median {middle:.1%}, worst {abs(worst[name]):.1%} "
-            f"(temperature {worst['temperature']:g}, {worst['prompts']} prompts, "
-            f"gamma {worst['gamma']})",
-            err=True,
-        )
-    errors = [abs(row["relative_error"]) for row in rows]
-    failures = []
-    if median(errors) > median_tolerance:
-        failures.append(f"the median error is over --median-tolerance {median_tolerance:g}")
-    if max(errors) > tolerance:
-        failures.append(f"the worst error is over --tolerance {tolerance:g}")
-    return failures
-
-
-def run(
-    path: Path,
-    gamma: tuple[int, ...] | None,
-    temperature: float | None,
-    requests: int,
-    prompts: Path | None,
-    only: str | None,
-    seed: int,
-    **given: Any,
-) -> list[dict[str, Any]]:
-    """Rows of predicted beside measured, for the calibration's prompts and for unseen ones.
-
-    Requests that were decoded are kept until all are: a run that was killed goes on where it was.
-    """
-    from specsim.optimizers.workload import Workload
-    from specsim.profiles import read_profile
-
-    profile = read_profile(path)
-    workloads = Workload.all_of(profile, path, temperature)
-    gammas = gamma or tuple(range(1, profile.gamma_max + 1))
-    if max(gammas) > profile.gamma_max:
-        raise InvalidArgumentError(
-            f"--gamma must be in [1, {profile.gamma_max}] with this profile, got {max(gammas)}"
-        )
-    pair = load_models(
-        {
-            "target": profile.target.name,
-            "draft": profile.draft.name,
-            "dtype": profile.software.dtype,
-            **given,
-            "device": given["device"] or profile.hardware.device,
-            "threads": given["threads"] or profile.hardware.threads,
-        }
-    )
-    from calibrate.validate.speedups import Check, validate
-
-    checks = [
-        Check.find(workload, name == "calibration", prompts, pair.target.tokenizer, requests)
-        for workload in workloads
-        for name in ((only,) if only else ("calibration", "unseen"))
-    ]
-    asked = ["speedups", gammas, temperature, requests, [each.prompts for each in checks], seed]
-    with resumable(path, *asked, given) as folder, progress_bar() as progress:
-        task = progress.add_task("decoding", total=sum(len(check.prompts) for check in checks))
-        return validate(
-            profile, pair, checks, gammas, seed, folder, advance=lambda: progress.advance(task)
-        )
+def _role(word: str) -> tuple[str, str]:
+    role, _, model = word.partition("=")
+    if not model:
+        raise InvalidArgumentError(f"--with must be ROLE=MODEL, got {word}")
+    return role, model

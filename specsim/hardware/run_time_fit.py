@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.interpolate import RBFInterpolator
@@ -144,6 +144,38 @@ def fits(rows: Iterable[GridTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:
         point = GridPoint(row.tokens, row.batch, row.context, seconds)
         points.setdefault((row.mode, kind_of(row)), []).append(point)
     return {key: FittedRunTimes.of(found) for key, found in points.items()}
+
+
+def fit_rows(rows: Sequence[GridTime]) -> list[dict[str, Any]]:
+    """By kind of run and mode: a run on one token, how much runs scatter, and the fit.
+
+    ``spread`` is the quartiles' distance over the median, of the median cell, in plain steps, which
+    is what the fit rests on; ``slowest`` is the largest outlier in seconds, over the median of its
+    cell.
+    """
+    found = []
+    for (mode, kind), times in fits(rows).items():
+        cells = [row for row in rows if (row.mode, kind_of(row)) == (mode, kind)]
+        # A plain step is its own measure.
+        beside = [ratios(row) for row in cells if row.seconds != row.plain]
+        quartiles = [np.quantile(each, [0.25, 0.5, 0.75]) for each in beside]
+        first, last = times.points[0], max(times.points, key=lambda p: (p.batch, p.context))
+        found.append(
+            {
+                "run": kind,
+                "mode": mode,
+                "points": len(times.points),
+                "smallest_load_ms": 1e3 * times(1, first.batch, first.context),
+                "largest_load_ms": 1e3 * times(1, last.batch, last.context),
+                "spread": float(np.median([(high - low) / mid for low, mid, high in quartiles])),
+                "slowest": max(max(row.seconds) / median(row.seconds) for row in cells),
+                "error_between_median": times.error.between[0],
+                "error_between_worst": times.error.between[1],
+                "error_beyond_median": times.error.beyond[0],
+                "error_beyond_worst": times.error.beyond[1],
+            }
+        )
+    return found
 
 
 def ratios(row: GridTime) -> list[float]:

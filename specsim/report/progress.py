@@ -20,17 +20,23 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     )
 
     tasks: dict[str, TaskID] = {}
-    with Progress(
+    bars = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
-    ) as bars:
+    )
 
-        def report(activity: str, done: int, total: int) -> None:
-            if activity not in tasks:
-                tasks[activity] = bars.add_task(activity)
-            bars.update(tasks[activity], completed=done, total=total)
+    def report(activity: str, done: int, total: int) -> None:
+        if activity not in tasks:
+            # Not before: a call that ends at once with an error shows that one line and no bar.
+            bars.start()
+            tasks[activity] = bars.add_task(activity)
+        bars.update(tasks[activity], completed=done, total=total)
 
+    try:
         yield report
+    finally:
+        if tasks:
+            bars.stop()

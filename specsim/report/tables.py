@@ -27,7 +27,8 @@ def show(result: Result, output_format: str, title: str | None = None) -> None:
     if output_format == "json":
         click.echo(result.to_json())
     else:
-        click.echo(render(result.rows(), output_format, title))
+        rows = result.rows() if output_format == "csv" else result.table()
+        click.echo(render(rows, output_format, title))
     show_notes(result)
 
 
@@ -71,8 +72,15 @@ def _csv(rows: Sequence[Row]) -> str:
     stream = io.StringIO()
     writer = csv.DictWriter(stream, _columns(rows), lineterminator="\n")
     writer.writeheader()
-    writer.writerows([plain(row) for row in rows])
+    writer.writerows([{name: _csv_cell(value) for name, value in row.items()} for row in rows])
     return stream.getvalue().rstrip("\n")
+
+
+def _csv_cell(value: Any) -> Any:
+    """A value of a CSV cell, which holds one: figures by name become a text."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{name}={number:.6g}" for name, number in value.items())
+    return plain(value)
 
 
 def _markdown(rows: Sequence[Row]) -> str:

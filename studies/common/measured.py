@@ -109,8 +109,12 @@ class Measured:
         return found
 
     def _rows(self, what: str) -> list[dict[str, Any]]:
+        """Of a result (``specsim.api.result``) as JSON."""
         file = self.beside(what)
-        return msgspec.json.decode(file.read_bytes()) if file.is_file() else []
+        if not file.is_file():
+            return []
+        rows: list[dict[str, Any]] = msgspec.json.decode(file.read_bytes())["answer"]["rows"]
+        return rows
 
 
 def temperature_of(workload: Workload) -> float:

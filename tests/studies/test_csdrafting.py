@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.csdrafting import laws, paper
 from studies.csdrafting.page import STUDY
-from tests.support.pages import described
+from tests.support.pages import described, document
 from tests.support.profiles import write
 
 COSTS = {"middle": 0.2, "draft": 0.1, "max-gram": 0.01}
@@ -133,7 +132,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
     """Of models that do just what the law says."""
     path = write(tmp_path_factory.mktemp("full"))
     rows = [decoded_row(scheme) for scheme in laws.SCHEMES]
-    Measured.at(path).beside("decoders").write_text(json.dumps(rows))
+    Measured.at(path).beside("decoders").write_text(document(rows))
     return STUDY.tables(Measured.at(path))
 
 

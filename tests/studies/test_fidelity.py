@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.fidelity import public
 from studies.fidelity.page import STUDY
-from tests.support.pages import described
+from tests.support.pages import described, document
 from tests.support.profiles import write
 
 DECODED: list[dict[str, Any]] = [
@@ -75,7 +74,7 @@ SYNTHETIC: list[dict[str, Any]] = [
 def measured(tmp_path: Path) -> Measured:
     path = write(tmp_path)
     for name, rows in (("decoders", DECODED), ("speedups", SPEEDUPS), ("synthetic", SYNTHETIC)):
-        path.with_name(f"p.{name}.json").write_text(json.dumps(rows))
+        path.with_name(f"p.{name}.json").write_text(document(rows))
     return Measured.at(path)
 
 

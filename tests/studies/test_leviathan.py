@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -19,7 +17,7 @@ from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.leviathan import tables as leviathan_tables
 from studies.leviathan.page import STUDY
-from tests.support.pages import decoding
+from tests.support.pages import decoding, document
 from tests.support.profiles import write
 
 # Rows of each CSV, and numbers that each of its rows prints.
@@ -47,7 +45,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
         decoding(SpeculativeDecoding(4, "middle"), 3.0, 1.6),
         decoding(SpeculativeCascade(4, "draft", rule=Lenient(0.5)), 2.4, 1.5),
     ]
-    Measured.at(path).beside("decoders").write_text(json.dumps(rows))
+    Measured.at(path).beside("decoders").write_text(document(rows))
     validated = {
         "temperature": 1.0,
         "prompts": "calibration",
@@ -58,7 +56,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
         "measured_low": 1.2,
         "measured_high": 1.4,
     }
-    Measured.at(path).beside("speedups").write_text(json.dumps([validated]))
+    Measured.at(path).beside("speedups").write_text(document([validated]))
     return Measured.at(path)
 
 

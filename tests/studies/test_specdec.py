@@ -19,7 +19,7 @@ from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.specdec import devices as specdec_devices
 from studies.specdec.page import STUDY
-from tests.support.pages import decoding
+from tests.support.pages import decoding, document
 from tests.support.profiles import write
 
 
@@ -32,7 +32,7 @@ def greedy_profile(folder: Path, decoded: Sequence[dict[str, Any]]) -> Path:
             (row.get("sampling") or row)["temperature"] = 0.0
     path.write_text(json.dumps(content))
     if decoded:
-        Measured.at(path).beside("decoders").write_text(json.dumps(decoded))
+        Measured.at(path).beside("decoders").write_text(document(decoded))
     return path
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import sys
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import Any
 
 import pytest
 
+import specsim
 from specsim import __version__
+from specsim.api.validation import AnyCheck
 from specsim.cli import main
 from specsim.schemes import SpeculativeDecoding
 from studies import STUDIES
@@ -19,7 +20,7 @@ from studies.common import measure
 from studies.common.measured import SCORED, Measured
 from studies.common.study import Check, Study, Tables
 from studies.common.write import counts, load, write
-from tests.support.pages import decoding, sentences
+from tests.support.pages import decoding, document, sentences
 from tests.support.profiles import write as write_profile
 
 # A person reads no longer sentence in one breath.
@@ -176,7 +177,7 @@ def test_an_unexplained_number_fails(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lost = Check("Table 9", "x", 1.0, 2.0, 0.1)
-    monkeypatch.setattr("studies.common.write.write", lambda *given: [lost])
+    monkeypatch.setattr("studies.common.reproduce.write", lambda *given: [lost])
     words = ("study", "specdec", "--profile", str(bare.path), "--out", str(tmp_path))
     assert run(*words) == 1
     assert "failed: Table 9, x: printed 1, ours 2.0" in capsys.readouterr().err
@@ -216,18 +217,29 @@ def test_measuring_makes_what_is_missing(
         "batch": 1,
         "context": 8,
     }
-    path = write_profile(tmp_path, **({"grid": [cell]} if grid else {}))
-    made: list[tuple[str, ...]] = []
-    monkeypatch.setattr(measure, "_run", lambda command, words: made.append((command, *words)))
-    for what in ("decoders", "speedups", "synthetic"):
-        rows = [decoding(SpeculativeDecoding(4), 2.0, 1.3)]
-        monkeypatch.setattr(measure, f"_{what}", lambda path, what=what, rows=rows: rows)
+    overhead = {"temperature": 1.0, "gamma": 0, "batch": 1, "context": 8, "mode": "eager"}
+    more = {"grid": [cell], "batch_overhead": [{**overhead, "seconds": [0.0]}]} if grid else {}
+    path = write_profile(tmp_path, **more)
+    checks: list[AnyCheck] = []
+    scored: list[tuple[specsim.Models, float]] = []
+
+    def validate(profile: Path, check: AnyCheck, **_: Any) -> specsim.Validation:
+        checks.append(check)
+        rows = (decoding(SpeculativeDecoding(4), 2.0, 1.3),)
+        return specsim.Validation(check=check, measured=rows, errors=(), failures=())
+
+    def score(out: Path, models: specsim.Models, *, temperature: float, **_: Any) -> None:
+        scored.append((models, temperature))
+
+    monkeypatch.setattr(specsim, "validate", validate)
+    monkeypatch.setattr(specsim, "score", score)
     kept = Measured.at(path).beside("speedups")
-    kept.write_text("[]")
+    kept.write_text(document([]))
     assert measure.measure_all(path, tmp_path / "unused") == path
-    assert [words[0] for words in made] == ["score"] * len(SCORED)
-    assert made[0][1:7] == ("--target", "t", "--draft", "d", "--dtype", "float32")
+    assert scored == [(specsim.Models("t", "d", "cpu", "float32", 1), at) for at in SCORED]
     measured = Measured.at(path)
-    assert json.loads(kept.read_text()) == []
+    assert measured.speedups == []
     assert [row["setting"] for row in measured.decoded] == ["draft 4"]
     assert bool(measured.synthetic) is grid
+    kinds = [specsim.SyntheticCheck, specsim.SchemeCheck]
+    assert [type(check) for check in checks] == kinds[not grid :]

@@ -170,7 +170,11 @@ def test_costs_alone_from_shapes(
         *("--device", "cpu", "--threads", "1", "--out", str(out), "--format", "json"),
     )
     assert code == 0, err
-    assert {row["run"] for row in json.loads(printed)} == {"target", "first draft", "next draft"}
+    assert {row["run"] for row in json.loads(printed)["answer"]["rows"]} == {
+        "target",
+        "first draft",
+        "next draft",
+    }
     profile = read_profile(out)
     assert profile.target.config == json.loads(config.read_text())
     assert profile.draft.config is None
@@ -232,7 +236,7 @@ def test_missing_cells_end_in_failure(
         *("--device", "cpu", "--out", str(tmp_path / "costs.json")),
     )
     assert code == 1
-    assert "missing: batch 1, context 8, eager: out of memory" in err
+    assert "batch 1, context 8, eager is left out: out of memory" in err
     assert read_profile(tmp_path / "costs.json").missing == [
         Missing(1, 8, "eager", "out of memory: MemoryError")
     ]

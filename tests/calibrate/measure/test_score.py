@@ -46,13 +46,13 @@ def test_score_then_defer(
     options = ("--temperature", f"{temperature}", "--requests", "6", "--format", "json")
     code, printed, err = run(capsys, *words(tiny_family, text, out, *options))
     assert code == 0, err
-    assert json.loads(printed)["positions"] == 6 * 79
+    assert json.loads(printed)["answer"]["rows"][0]["positions"] == 6 * 79
     positions = read_positions(out)
     assert positions.requests == 6
     assert positions.about["temperature"] == temperature
     code, printed, err = run(capsys, "defer", str(out), "--quality", "target", "--format", "json")
     assert code == 0, err
-    rules = {row["rule"] for row in json.loads(printed)["rows"]}
+    rules = {row["rule"] for row in json.loads(printed)["answer"]["rows"]}
     assert rules >= {"Chow", "OptLog", "BildStar greedy", "TokenV3", "TopBeta"}
     assert ("Lossy" in rules) == (temperature > 0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["positions.parquet"]
@@ -135,7 +135,7 @@ def test_wrong_words(
     assert "must end in .parquet or .csv" in fail(capsys, *words(tiny_family, text, tmp_path / "p"))
     nowhere = tmp_path / "none" / "p.csv"
     assert "no such folder" in fail(capsys, *words(tiny_family, text, nowhere))
-    assert "--tokens must be <= 128" in fail(
+    assert "tokens must be <= 128" in fail(
         capsys, *words(tiny_family, text, out, "--tokens", "129")
     )
     single = tmp_path / "single.txt"

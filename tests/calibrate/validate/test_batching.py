@@ -126,7 +126,7 @@ def test_every_segment_has_the_plain_ones_around_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(validate_load, "RaggedModel", ragged)
     monkeypatch.setattr(validate_load, "decode_synthetic", decode_synthetic)
     config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=8))
-    model = SimpleNamespace(config=config)
+    model = SimpleNamespace(config=config, parameters=lambda: iter([torch.empty(0)]))
     found = decode_cell(model, model, 2, 100, [1, 3], [0.8, 0.6, 0.5], 0.0, 4, False, 0)
     # A round: plain, one length, plain, the other, plain.  The first round is not kept.
     for number in range(5):
@@ -155,7 +155,7 @@ def test_rounds_go_to_draft_lengths_that_may_be_best(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(validate_load, "RaggedModel", Slots)
     monkeypatch.setattr(validate_load, "decode_synthetic", decode_synthetic)
     config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=8))
-    model = SimpleNamespace(config=config)
+    model = SimpleNamespace(config=config, parameters=lambda: iter([torch.empty(0)]))
     curve = [0.8, 0.6, 0.5]
     found = decode_cell(model, model, 1, 100, [1, 2, 3], curve, 0.0, 20, False, 0)
     # The slow one is decoded in the first eight rounds, and in the sixteenth.
@@ -200,7 +200,7 @@ def test_validate_synthetic_as_it_is_typed(costs: Path, capsys: pytest.CaptureFi
     words = ["validate", str(costs), "--synthetic", "--alpha", "0.7", "--requests", "2"]
     loose = ["--median-tolerance", "9", "--tolerance", "99", "--format", "json"]
     code, out, err = run(capsys, *words, *loose)
-    rows = json.loads(out)
+    rows = json.loads(out)["answer"]["rows"]
     cells = [(row["context"], row["batch"], row["gamma"]) for row in rows]
     assert cells == [(c, b, g) for c in (8, 16) for b in (1, 2) for g in (1, 2)]
     for row in rows:
@@ -237,7 +237,7 @@ def test_validate_synthetic_goes_on_where_it_was_killed(
     run(capsys, *words, "--seed", "1", "--batch", "1", "--context", "8")
     assert cells == [(8, 1)]
     cells.clear()
-    rows = json.loads(run(capsys, *words)[1])
+    rows = json.loads(run(capsys, *words)[1])["answer"]["rows"]
     assert cells == [(16, 2)]
     assert [(row["context"], row["batch"]) for row in rows[::2]] == [
         (8, 1),
@@ -251,9 +251,9 @@ def test_validate_synthetic_goes_on_where_it_was_killed(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "--alpha is missing"),
-        (["--alpha", "0.5", "--gamma", "7"], "--gamma must be in [1, 2]"),
-        (["--alpha", "0.5", "--context", "120"], "--context must be <= "),
+        ([], "alpha is missing"),
+        (["--alpha", "0.5", "--gamma", "7"], "gamma must be in [1, 2]"),
+        (["--alpha", "0.5", "--context", "120"], "context must be <= "),
         (["--alpha", "0.5", "--scheme", "all"], "do not go with --synthetic"),
     ],
 )

@@ -24,7 +24,9 @@ from calibrate.validate.interleave import (
     _round_robin,
     decode_interleaved,
 )
-from calibrate.validate.speedups import check_counts, decoder
+from calibrate.validate.speedups import decoder
+from calibrate.validate.verdict import check_counts
+from specsim.checkpoint import Checkpoint
 
 CPU = torch.device("cpu")
 
@@ -49,7 +51,9 @@ def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair, tmp_path: Path
         samples[name, 1].append(float(len(called)))
 
     measurements = [partial(measure, name=name) for name in "ab"]
-    interleaved, samples = decode_interleaved(sets, CPU, 4, measurements, every=2, folder=tmp_path)
+    interleaved, samples = decode_interleaved(
+        sets, CPU, 4, measurements, every=2, checkpoint=Checkpoint(tmp_path)
+    )
     # Thirty tokens are four rounds of eight: all before the first, and one after the second.
     # The next request begins with the next of them.
     assert "".join(called) == "aba" + "bab" + "aba" + "bab"
@@ -87,7 +91,7 @@ def test_a_request_that_was_written_down_is_not_decoded_again(pair: Pair, tmp_pa
             samples["target", True, 1, 8].append(float(order.random()))
 
         (found,), samples = decode_interleaved(
-            [RequestSet(prompts, gammas)], CPU, 4, [measure], every=9, folder=folder
+            [RequestSet(prompts, gammas)], CPU, 4, [measure], every=9, checkpoint=Checkpoint(folder)
         )
         return found, samples
 

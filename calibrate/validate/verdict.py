@@ -1,0 +1,115 @@
+"""What rows of predicted beside measured say: how far off they are, and what fails.
+
+Counts must be what the replay says, exactly at temperature 0 and statistically elsewhere; speedups
+must be within a tolerance.  Rows are those of ``calibrate.validate.speedups``, ``schemes`` and
+``batching``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from scipy.stats import t
+
+from calibrate.validate.schemes import contradictions
+from specsim.api.validation import Tolerance
+
+Row = Mapping[str, Any]
+
+# Chance that a correct run fails for its counts, over all rows of a table.
+_FALSE_ALARM = 1e-4
+# Speed that following the prediction may cost in a cell, against the best that was measured.
+_MOST_LOSS = 0.02
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """errors : sentences on how close the predictions were; failures : what did not pass"""
+
+    errors: tuple[str, ...]
+    failures: tuple[str, ...]
+
+
+def speedup_verdict(rows: Sequence[Row], tolerance: Tolerance) -> Verdict:
+    """Of speculative decoding at every draft length.
+
+    A handful of sampled or unseen requests accepts more or less than predicted by chance; that is
+    part of the error of a speedup, and no reason to pass.  The cost's share is said beside it.
+    """
+    errors = []
+    for name, what in (("relative_error", "the speedup"), ("cost_error", "its cost")):
+        worst = max(rows, key=lambda row: abs(row[name]))
+        middle = median(abs(row[name]) for row in rows)
+        errors.append(
+            f"relative error of {what}: median {middle:.1%}, worst {abs(worst[name]):.1%} "
+            f"(temperature {worst['temperature']:g}, {worst['prompts']} prompts, "
+            f"gamma {worst['gamma']})"
+        )
+    return Verdict(tuple(errors), (*check_counts(rows), *_beyond(rows, tolerance)))
+
+
+def scheme_verdict(rows: Sequence[Row], tolerance: Tolerance) -> Verdict:
+    """Of every decoding scheme."""
+    sizes = [abs(row["relative_error"]) for row in rows]
+    kept = sum(row["counts_as_predicted"] for row in rows)
+    exact = [row["exact"] for row in rows if row["exact"] is not None]
+    errors = (
+        f"runs as predicted, within 3 % or two standard errors: {kept} of {len(rows)} settings; "
+        f"at temperature 0 every target call as predicted: {sum(exact)} of {len(exact)}; "
+        f"relative error of the speedup: median {median(sizes):.1%}, worst {max(sizes):.1%}"
+    )
+    return Verdict((errors,), (*contradictions(rows), *_beyond(rows, tolerance)))
+
+
+def synthetic_verdict(rows: Sequence[Row], tolerance: Tolerance) -> Verdict:
+    """Of batches at a synthetic acceptance, and of the draft length that was predicted best."""
+    sizes = [abs(row["relative_error"]) for row in rows]
+    cells = {(row["temperature"], row["context"], row["batch"]): row for row in rows}.values()
+    same = sum(cell["predicted_best"] == cell["measured_best"] for cell in cells)
+    apart = sum(cell["loss_low"] > 0 for cell in cells)
+    errors = (
+        f"relative error of the speedup: median {median(sizes):.1%}, worst {max(sizes):.1%}; "
+        f"best draft length as predicted in {same} of {len(cells)} cells, and in "
+        f"{len(cells) - same - apart} more too close to tell; following the prediction costs "
+        f"{max(cell['loss'] for cell in cells):.1%} of speed at most"
+    )
+    slow = [
+        f"batch {cell['batch']}, context {cell['context']}: gamma {cell['predicted_best']} was "
+        f"predicted best and is {cell['loss']:.1%} slower than gamma {cell['measured_best']}"
+        for cell in cells
+        if cell["loss"] > _MOST_LOSS
+    ]
+    return Verdict((errors,), (*slow, *_beyond(rows, tolerance)))
+
+
+def check_counts(rows: Sequence[Row]) -> list[str]:
+    """What contradicts the replay: exactly at temperature 0, statistically elsewhere."""
+    failures = [
+        f"temperature 0, {row['prompts']} prompts, gamma {row['gamma']}: text or number of calls "
+        "is not what it must be"
+        for row in rows
+        if row["exact"] is False
+    ]
+    for row in rows:
+        limit = float(t.isf(_FALSE_ALARM / (2 * len(rows)), df=row["requests"] - 1))
+        if abs(row["z"]) > limit:
+            failures.append(
+                f"temperature {row['temperature']:g}, {row['prompts']} prompts, gamma "
+                f"{row['gamma']}: counted calls contradict the replay, z {row['z']:.1f} where "
+                f"{limit:.1f} is allowed"
+            )
+    return failures
+
+
+def _beyond(rows: Sequence[Row], tolerance: Tolerance) -> list[str]:
+    """Which tolerance the speedups are beyond."""
+    sizes = [abs(row["relative_error"]) for row in rows]
+    failures = []
+    if median(sizes) > tolerance.median:
+        failures.append(f"the median error is over the tolerance of {tolerance.median:g}")
+    if tolerance.worst is not None and max(sizes) > tolerance.worst:
+        failures.append(f"the worst error is over the tolerance of {tolerance.worst:g}")
+    return failures

@@ -1,0 +1,172 @@
+"""``specsim.calibrate``: measure a pair of models and write a profile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from specsim.api.by_profile import ProfileForecast, optimize_profile
+from specsim.api.models import Batches, Measurement, Models
+from specsim.api.progress import Progress, quiet
+from specsim.api.result import LeftOut, Result, Row
+from specsim.checks import InvalidArgumentError
+from specsim.hardware.run_time_fit import fit_rows
+from specsim.profiles import Profile
+
+if TYPE_CHECKING:
+    from calibrate.measure.calibration import Settings
+    from calibrate.measure.grid import GridSettings
+    from calibrate.models.load import Pair
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration(Result):
+    """What was measured: a profile, and what it says at first sight.
+
+    path : where the profile was written; its traces lie beside it
+    best : what ``specsim.optimize(profile=path)`` says; None where only costs were measured, and
+        the rows are how far off the fit of run times is
+    """
+
+    schema: ClassVar[str] = "specsim.calibrate"
+
+    path: Path
+    profile: Profile
+    best: ProfileForecast | None
+
+    def rows(self) -> list[Row]:
+        return fit_rows(self.profile.grid) if self.best is None else self.best.rows()
+
+    def summary(self) -> Row:
+        return {"profile": str(self.path)}
+
+
+def calibrate(
+    out: Path,
+    models: Models = Models(),
+    measurement: Measurement = Measurement(),
+    batches: Batches | None = None,
+    *,
+    cost_only: bool = False,
+    command: str = "specsim.calibrate",
+    progress: Progress = quiet,
+) -> Calibration:
+    """Measure how often drafts are accepted and what runs cost, and write the profile ``out``.
+
+    Text is drawn from the target, the draft reads it in one pass, and both models' run times are
+    measured in the rhythm of real decoding.  A calibration that was killed goes on where it was
+    when it is started again with the same arguments.
+
+    batches : measure run times of whole batches as well, which decisions by load rest on; what
+        could not be measured is left out, with its reason
+    cost_only : measure those batches (by default the usual ones) and nothing of acceptance; a
+        model may then be given by its shape alone.  Of the measurement only temperature,
+        gamma_max, repeats and seed mean something
+    command : what was typed, for the record
+    """
+    out = Path(out)
+    _check_out(out)
+    warnings: list[str] = []
+    if cost_only:
+        profile = _costs(out, models, measurement, batches or Batches(), command, progress)
+    else:
+        pair = models.load()
+        from calibrate.measure import calibration
+
+        settings = _settings(pair, measurement, warnings)
+        grid = _grid(batches, measurement, pair.context) if batches else None
+        profile = calibration.calibrate(pair, settings, out, command, grid, progress)
+    best = optimize_profile(out) if profile.acceptance else None
+    return Calibration(
+        path=out,
+        profile=profile,
+        best=best,
+        inputs={
+            "models": models,
+            "measurement": measurement,
+            "batches": batches,
+            "cost_only": cost_only,
+        },
+        warnings=(*warnings, *(best.warnings if best else ())),
+        left_out=tuple(
+            LeftOut(f"batch {cell.batch}, context {cell.context}, {cell.mode}", cell.reason)
+            for cell in profile.missing
+        ),
+    )
+
+
+def _check_out(out: Path) -> None:
+    if not out.parent.is_dir():
+        raise InvalidArgumentError(f"out {out}: no such folder {out.parent}")
+    if out.is_dir():
+        raise InvalidArgumentError(f"out {out} is a folder; name the profile, such as {out}/p.json")
+
+
+def _settings(pair: Pair, measurement: Measurement, warnings: list[str]) -> Settings:
+    """The measurement in tokens of the pair; prompts that are lacking are a warning."""
+    from calibrate.measure.calibration import Settings
+    from calibrate.models.prompts import find_prompts
+    from calibrate.models.sampling import Sampling
+
+    requests = measurement.requests
+    if len(requests) == 1:
+        requests = requests * len(measurement.temperature)
+    prompts = find_prompts(
+        measurement.prompts, pair.target.tokenizer, measurement.prompt_tokens, max(requests)
+    )
+    if len(prompts) < max(requests):
+        warnings.append(f"only {len(prompts)} prompts for {max(requests)} requests")
+    settings = Settings(
+        prompts=tuple(tuple(prompt) for prompt in prompts),
+        samplings=tuple(
+            Sampling(temperature, measurement.top_k, measurement.top_p)
+            for temperature in measurement.temperature
+        ),
+        requests=tuple(min(count, len(prompts)) for count in requests),
+        prompt_tokens=measurement.prompt_tokens,
+        max_new_tokens=measurement.max_new_tokens,
+        gamma_max=measurement.gamma_max,
+        repeats=measurement.repeats,
+        seed=measurement.seed,
+    )
+    settings.check_fits(pair.context)
+    return settings
+
+
+def _grid(batches: Batches, measurement: Measurement, longest: int) -> GridSettings:
+    """The batches as a grid for models that read up to ``longest`` tokens."""
+    from calibrate.measure.grid import GridSettings, room, usual_contexts
+
+    grid = GridSettings(
+        batches=batches.batch,
+        contexts=batches.context or usual_contexts(longest, room(measurement.gamma_max)),
+        gamma_max=measurement.gamma_max,
+        repeats=measurement.repeats,
+        temperatures=measurement.temperature,
+        modes=("eager", "compiled") if batches.compiled else ("eager",),
+        seed=measurement.seed,
+    )
+    grid.check_fits(longest)
+    return grid
+
+
+def _costs(
+    out: Path,
+    models: Models,
+    measurement: Measurement,
+    batches: Batches,
+    command: str,
+    progress: Progress,
+) -> Profile:
+    """The profile of a pair of which each may be a shape."""
+    device, dtype = models.place()
+    from calibrate.measure.calibration import calibrate_costs
+    from calibrate.models.load import load_or_build
+
+    def load(name: str) -> tuple[Any, Any]:
+        return load_or_build(name, device, dtype, models.trust_remote_code)
+
+    target, draft = load(models.target), load(models.draft)
+    grid = _grid(batches, measurement, min(target[1].context, draft[1].context))
+    return calibrate_costs(target, draft, grid, out, command, progress)

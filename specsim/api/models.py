@@ -1,0 +1,130 @@
+"""Which models are run and where, and what is measured of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specsim.checks import InvalidArgumentError, SpecsimError, integer, numbers
+
+if TYPE_CHECKING:
+    from calibrate.models.load import Pair
+    from calibrate.models.place import Place
+    from specsim.profiles import Dtype, Profile
+
+
+@dataclass(frozen=True)
+class Models:
+    """A target and its draft, and where they run.
+
+    target, draft : a folder, a name on the Hugging Face Hub, or a member of the embedded family;
+        where only costs are measured also a shape (``specsim.hardware.read_config``)
+    device : as torch names it; None is a GPU if there is one
+    dtype : number type of the weights; None is float32 on a CPU and bfloat16 elsewhere
+    threads : on a CPU; None is 1 for the embedded family and torch's choice otherwise
+    trust_remote_code : run the code that comes with the models; only for models you trust
+    """
+
+    target: str = "embedded/target"
+    draft: str = "embedded/small"
+    device: str | None = None
+    dtype: Dtype | None = None
+    threads: int | None = None
+    trust_remote_code: bool = False
+
+    def __post_init__(self) -> None:
+        if self.threads is not None:
+            integer("threads", self.threads, low=1)
+
+    @staticmethod
+    def of(
+        profile: Profile,
+        device: str | None = None,
+        threads: int | None = None,
+        trust_remote_code: bool = False,
+    ) -> Models:
+        """Those of a profile, where they were measured unless another place is named."""
+        return Models(
+            target=profile.target.name,
+            draft=profile.draft.name,
+            device=device or profile.hardware.device,
+            dtype=profile.software.dtype,
+            threads=threads or profile.hardware.threads,
+            trust_remote_code=trust_remote_code,
+        )
+
+    def place(self) -> Place:
+        """The device and the number type; sets the number of threads."""
+        need_torch()
+        from calibrate.models.place import find_place
+
+        threads = self.threads or (1 if self.target.startswith("embedded/") else None)
+        return find_place(self.device, self.dtype, threads)
+
+    def load(self) -> Pair:
+        """Both, checked to be of one tokenizer."""
+        device, dtype = self.place()
+        from calibrate.models.load import load_pair
+
+        return load_pair(self.target, self.draft, device, dtype, self.trust_remote_code)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What is measured of one sequence at a time.
+
+    temperature : one or more
+    top_k, top_p : keep only the most probable tokens
+    prompts : a file with one a line, or .jsonl with the key prompt; None is the held-out modules
+    requests : one number, or one for each temperature; at least two, for the intervals
+    prompt_tokens : tokens of a prompt, at most
+    max_new_tokens : tokens to decode
+    gamma_max : the longest draft
+    repeats : times that every run is timed
+    """
+
+    temperature: tuple[float, ...] = (0.0, 1.0)
+    top_k: int | None = None
+    top_p: float | None = None
+    prompts: Path | None = None
+    requests: tuple[int, ...] = (32,)
+    prompt_tokens: int = 64
+    max_new_tokens: int = 128
+    gamma_max: int = 8
+    repeats: int = 15
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        numbers("temperature", self.temperature, low=0.0)
+        for name in ("prompt_tokens", "max_new_tokens", "gamma_max", "repeats"):
+            integer(name, getattr(self, name), low=1)
+        if len(self.requests) not in (1, len(self.temperature)):
+            raise InvalidArgumentError(
+                f"requests must be one number or one for each of the {len(self.temperature)} "
+                f"temperatures, got {len(self.requests)}"
+            )
+
+
+@dataclass(frozen=True)
+class Batches:
+    """What run times of whole batches are measured at.
+
+    batch : sequences read together; the default is what engines record their graphs at
+    context : tokens in the caches of each; None is 512 and 4096, or what the models can read
+    compiled : time them compiled as well: as CUDA graphs, on a CPU by torch.compile (minutes)
+    """
+
+    batch: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    context: tuple[int, ...] | None = None
+    compiled: bool = False
+
+
+def need_torch() -> None:
+    """Say what to install where models cannot be run."""
+    for name in ("torch", "transformers"):
+        if find_spec(name) is None:
+            raise SpecsimError(
+                f"measuring needs {name}, which is not installed: pip install 'specsim[calibrate]'"
+            )

@@ -1,0 +1,268 @@
+"""``specsim.validate``: decode for real and compare with what a profile predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specsim.api.models import Models, need_torch
+from specsim.api.progress import Progress, quiet, steps
+from specsim.api.result import LeftOut, Row, plain
+from specsim.api.validation import (
+    AnyCheck,
+    SchemeCheck,
+    SpeedupCheck,
+    SyntheticCheck,
+    Tolerance,
+    Validation,
+)
+from specsim.batching.cost import MeasuredLoadCost
+from specsim.batching.workload import BatchWorkload, workloads_of_profile
+from specsim.checkpoint import Checkpoint
+from specsim.checks import InvalidArgumentError
+from specsim.files import file_digest
+from specsim.optimizers.workload import Workload
+from specsim.profiles import Profile, read_profile
+from specsim.schemes import SCHEMES, scheme_name
+
+if TYPE_CHECKING:
+    from calibrate.validate.verdict import Verdict
+
+
+def validate(
+    profile: Path,
+    check: AnyCheck = SpeedupCheck(),
+    tolerance: Tolerance | None = None,
+    *,
+    device: str | None = None,
+    threads: int | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress = quiet,
+) -> Validation:
+    """Decode for real with the models of a profile, and compare with what it predicts.
+
+    Predictions come from the profile's traces; run times are measured again meanwhile, since
+    machines drift.  A run that was killed goes on where it was when it is started again with the
+    same arguments.
+
+    check : what to decode: ``SpeedupCheck`` (every draft length), ``SchemeCheck`` (the decoders of
+        all papers) or ``SyntheticCheck`` (batches at a synthetic acceptance)
+    tolerance : how far off the speedups may be; None is the check's own
+    device, threads : None is where the profile was measured
+    """
+    need_torch()
+    path = Path(profile)
+    content = read_profile(path)
+    models = Models.of(content, device, threads, trust_remote_code)
+    asked = _Asked(path, content, models, tolerance or check.tolerance, progress)
+    if isinstance(check, SpeedupCheck):
+        return _speedups(asked, check)
+    if isinstance(check, SchemeCheck):
+        return _schemes(asked, check)
+    return _synthetic(asked, check)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is validated, whatever the check."""
+
+    path: Path
+    profile: Profile
+    models: Models
+    tolerance: Tolerance
+    progress: Progress
+
+    def checkpoint(self, check: AnyCheck, *more: object) -> Checkpoint:
+        """Found again by a run on the same profile, asked for the same; ``more`` as JSON."""
+        asked = plain(check), plain(self.models)
+        return Checkpoint.temporary("validate", file_digest(self.path), *asked, *more)
+
+    def result(
+        self,
+        check: AnyCheck,
+        rows: list[Row],
+        verdict: Verdict,
+        warnings: tuple[str, ...],
+        left_out: tuple[LeftOut, ...] = (),
+    ) -> Validation:
+        return Validation(
+            check=check,
+            measured=tuple(rows),
+            errors=verdict.errors,
+            failures=verdict.failures,
+            inputs={
+                "profile": str(self.path),
+                "check": check,
+                "models": self.models,
+                "tolerance": self.tolerance,
+            },
+            warnings=warnings,
+            left_out=left_out,
+        )
+
+
+def _resumed(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """The warning that not all of it is decoded now, if that is so."""
+    if not checkpoint.begun:
+        return ()
+    return (f"went on with what was decoded before, in {checkpoint.folder}",)
+
+
+def _speedups(asked: _Asked, check: SpeedupCheck) -> Validation:
+    profile = asked.profile
+    workloads = Workload.all_of(profile, asked.path, check.temperature)
+    gammas = _gammas(check.gamma, profile.gamma_max)
+    device, dtype = asked.models.place()
+    from calibrate.models.load import load_measured_pair
+    from calibrate.validate import speedups
+    from calibrate.validate.verdict import speedup_verdict
+
+    pair = load_measured_pair(profile, device, dtype, asked.models.trust_remote_code)
+    checked = [
+        speedups.Check.find(
+            workload, name == "calibration", check.prompts, pair.target.tokenizer, check.requests
+        )
+        for workload in workloads
+        for name in ((check.only,) if check.only else ("calibration", "unseen"))
+    ]
+    prompts = [each.prompts for each in checked]
+    checkpoint = asked.checkpoint(check, prompts)
+    warnings = _resumed(checkpoint)
+    advance = steps(asked.progress, "decoding", sum(map(len, prompts)))
+    rows = speedups.validate(profile, pair, checked, gammas, check.seed, checkpoint, advance)
+    checkpoint.done()
+    return asked.result(check, rows, speedup_verdict(rows, asked.tolerance), warnings)
+
+
+def _schemes(asked: _Asked, check: SchemeCheck) -> Validation:
+    _known("schemes", check.schemes, ["all", *SCHEMES])
+    profile = asked.profile
+    workloads = Workload.all_of(profile, asked.path, check.temperature)
+    device, dtype = asked.models.place()
+    from calibrate.models.load import load_measured_pair
+    from calibrate.models.pool import ROLES, load_pool
+    from calibrate.validate.catalogue import settings
+    from calibrate.validate.schemes import validate_schemes
+    from calibrate.validate.speedups import Check
+    from calibrate.validate.verdict import scheme_verdict
+
+    _known("others", check.others, ROLES)
+    pair = load_measured_pair(profile, device, dtype, asked.models.trust_remote_code)
+    pool = load_pool(pair, check.others, asked.models.trust_remote_code)
+    checked = []
+    missing: dict[str, LeftOut] = {}
+    for workload in workloads:
+        found = Check.find(workload, True, check.prompts, pair.target.tokenizer, check.requests)
+        listed = settings(found.sampling)
+        chosen = [s for s in listed if {"all", scheme_name(s)} & set(check.schemes)]
+        for name in sorted({name for each in chosen for name in each.models} - pool.names):
+            missing[name] = LeftOut(f"what needs {name}", "no such model; name one in others")
+        checked.append((found, [s for s in chosen if pool.names.issuperset(s.models)]))
+    if not any(chosen for _, chosen in checked):
+        raise InvalidArgumentError(
+            f"schemes {', '.join(check.schemes)}: nothing of it runs at these temperatures with "
+            "the models at hand; name more in others"
+        )
+    contexts = sorted({row.context for row in profile.run_times})
+    checkpoint = asked.checkpoint(check, dict(pool.digests))
+    warnings = _resumed(checkpoint)
+    decoded = sum(len(each.prompts) for each, _ in checked)
+    advance = {
+        "predicting": steps(asked.progress, "predicting", sum(len(c) for _, c in checked)),
+        "decoding": steps(asked.progress, "decoding", decoded),
+    }
+    rows = validate_schemes(
+        pool,
+        checked,
+        contexts,
+        pair.target.end_of_text,
+        check.seed,
+        checkpoint,
+        advance=lambda stage: advance[stage](),
+    )
+    checkpoint.done()
+    verdict = scheme_verdict(rows, asked.tolerance)
+    return asked.result(check, rows, verdict, warnings, tuple(missing.values()))
+
+
+def _synthetic(asked: _Asked, check: SyntheticCheck) -> Validation:
+    workloads = workloads_of_profile(
+        asked.path, alpha=check.alpha, temperature=check.temperature, mode=check.mode
+    )
+    grids = [_Grid.of(workload, check) for workload in workloads]
+    device, dtype = asked.models.place()
+    from calibrate.models.load import load_measured
+    from calibrate.validate.batching import validate_cell
+    from calibrate.validate.verdict import synthetic_verdict
+
+    trusted = asked.models.trust_remote_code
+    target, draft = load_measured(asked.profile, device, dtype, trusted)
+    checkpoint = asked.checkpoint(check)
+    warnings = _resumed(checkpoint)
+    advance = steps(asked.progress, "decoding", sum(len(grid.cells) for grid in grids))
+    rows: list[Row] = []
+    for grid in grids:
+        for batch, context in grid.cells:
+            rows += validate_cell(
+                target,
+                draft,
+                batch,
+                context,
+                grid.gammas,
+                grid.workload.survival.tolist(),
+                grid.workload.temperature or 0.0,
+                check.rounds,
+                grid.cost,
+                check.seed,
+                checkpoint,
+            )
+            advance()
+    checkpoint.done()
+    return asked.result(check, rows, synthetic_verdict(rows, asked.tolerance), warnings)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """What is decoded of one workload: draft lengths, and batch and context of each cell."""
+
+    workload: BatchWorkload
+    cost: MeasuredLoadCost
+    gammas: tuple[int, ...]
+    cells: list[tuple[int, int]]
+
+    @staticmethod
+    def of(workload: BatchWorkload, check: SyntheticCheck) -> _Grid:
+        from calibrate.measure.grid import room
+
+        cost = workload.cost
+        assert isinstance(cost, MeasuredLoadCost)
+        assert workload.context is not None, "a profile says what its models can read"
+        gammas = _gammas(check.gamma, workload.gamma_max)
+        most = workload.context - room(max(gammas))
+        contexts = sorted(set(workload.contexts(check.context)))
+        if contexts[-1] > most:
+            raise InvalidArgumentError(
+                f"context must be <= {most} with these models, got {contexts[-1]}"
+            )
+        batches = sorted(set(workload.batches(check.batch)))
+        cells = [(batch, context) for context in contexts for batch in batches]
+        return _Grid(workload, cost, gammas, cells)
+
+
+def _gammas(asked: tuple[int, ...] | None, longest: int) -> tuple[int, ...]:
+    gammas = asked or tuple(range(1, longest + 1))
+    if max(gammas) > longest:
+        raise InvalidArgumentError(
+            f"gamma must be in [1, {longest}] with this profile, got {max(gammas)}"
+        )
+    return gammas
+
+
+def _known(name: str, asked: Iterable[str], known: Iterable[str]) -> None:
+    unknown = sorted(set(asked) - set(known))
+    if unknown:
+        raise InvalidArgumentError(
+            f"{name} must be of {', '.join(known)}, got {', '.join(unknown)}"
+        )

@@ -1,0 +1,173 @@
+"""What ``specsim.validate`` can check, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from specsim.acceptance import AlphaLike
+from specsim.api.result import Result, Row
+from specsim.checks import integer
+from specsim.profiles import Mode
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """The largest relative errors of a speedup that pass: the median, and the worst of all.
+
+    worst : None lets every single one pass
+    """
+
+    median: float
+    worst: float | None = None
+
+
+@dataclass(frozen=True)
+class SpeedupCheck:
+    """Decode plainly and speculatively, and compare tokens and speedups.
+
+    gamma : draft lengths; None is 1 to the profile's longest
+    temperature : one of the profile's; None is all
+    requests : on each set of prompts, at most
+    prompts : the file that was calibrated with; None is the held-out modules
+    only : those prompts alone, or only unseen ones
+    """
+
+    tolerance: ClassVar[Tolerance] = Tolerance(0.05, 0.12)
+
+    gamma: tuple[int, ...] | None = None
+    temperature: float | None = None
+    requests: int = 12
+    prompts: Path | None = None
+    only: Literal["calibration", "unseen"] | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        integer("requests", self.requests, low=2)
+
+
+@dataclass(frozen=True)
+class SchemeCheck:
+    """Decode with the schemes of all papers, and compare runs, tokens, speedups and quality.
+
+    schemes : names, or "all"
+    others : further models by their role (middle, masks, aligned); the embedded family has its own
+    temperature : one of the profile's; None is all
+    requests : at most; all schemes decode a request side by side, which takes long
+    prompts : the file that was calibrated with; None is the held-out modules
+    """
+
+    tolerance: ClassVar[Tolerance] = Tolerance(0.08)
+
+    schemes: tuple[str, ...] = ("all",)
+    others: Mapping[str, str] = field(default_factory=dict)
+    temperature: float | None = None
+    requests: int = 6
+    prompts: Path | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        integer("requests", self.requests, low=2)
+
+
+@dataclass(frozen=True)
+class SyntheticCheck:
+    """Decode batches with acceptance drawn, not tested: that tests the run times alone.
+
+    The profile must have a grid of them (``Batches``).
+
+    batch, context : None is as in the profile
+    gamma : draft lengths; None is 1 to the longest that was measured
+    temperature : one of the profile's; None is all
+    alpha : acceptance; None is as in the profile
+    mode : how models run; None is compiled, if that was measured
+    rounds : how often each cell is decoded; draft lengths that are clearly slower have fewer
+    """
+
+    tolerance: ClassVar[Tolerance] = Tolerance(0.05, 0.12)
+
+    batch: tuple[int, ...] | None = None
+    context: tuple[int, ...] | None = None
+    gamma: tuple[int, ...] | None = None
+    temperature: float | None = None
+    alpha: AlphaLike | None = None
+    mode: Mode | None = None
+    rounds: int = 8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        integer("rounds", self.rounds, low=2)
+
+
+AnyCheck = SpeedupCheck | SchemeCheck | SyntheticCheck
+
+# What a person reads of the rows of each check; json and csv have every column.
+_COLUMNS: dict[type, tuple[str, ...]] = {
+    SpeedupCheck: (
+        *("temperature", "prompts", "gamma", "predicted_tokens_per_call"),
+        *("measured_tokens_per_call", "exact", "z", "predicted_speedup", "formula_speedup"),
+        *("measured_speedup", "relative_error", "error_acceptance", "error_draft"),
+        *("error_verify", "error_overhead"),
+    ),
+    SchemeCheck: (
+        *("temperature", "scheme", "setting", "law_tokens_per_call", "predicted_tokens_per_call"),
+        *("measured_tokens_per_call", "exact", "runs", "predicted_speedup", "measured_speedup"),
+        *("relative_error", "log_loss", "accuracy", "agreement"),
+    ),
+    SyntheticCheck: (
+        *("temperature", "batch", "context", "gamma", "tokens_per_call", "predicted_speedup"),
+        *("measured_speedup", "measured_low", "measured_high", "relative_error", "error_draft"),
+        *("error_verify", "error_overhead", "predicted_best", "measured_best", "loss"),
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation(Result):
+    """Predicted beside measured, and whether the predictions hold.
+
+    measured : the rows; every check has columns of its own
+    errors : sentences on how close the predictions were
+    failures : what did not pass
+    """
+
+    schema: ClassVar[str] = "specsim.validate"
+
+    check: AnyCheck
+    measured: tuple[Row, ...]
+    errors: tuple[str, ...]
+    failures: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures
+
+    def rows(self) -> list[Row]:
+        return list(self.measured)
+
+    def table(self) -> list[Row]:
+        """The columns that a person reads, and runs of every model in one, predicted / measured."""
+        rows = [{**row, "runs": _runs(row)} if "runs_z" in row else row for row in self.measured]
+        columns = list(_COLUMNS[type(self.check)])
+        if len({row["temperature"] for row in rows}) == 1:
+            columns.remove("temperature")
+        return [{name: row[name] for name in columns} for row in rows]
+
+    def summary(self) -> Row:
+        return {
+            "passed": self.passed,
+            "errors": list(self.errors),
+            "failures": list(self.failures),
+        }
+
+    def sentences(self) -> list[str]:
+        return [*self.errors, *(f"failed: {each}" for each in self.failures)]
+
+
+def _runs(row: Mapping[str, Any]) -> str:
+    pairs = zip(row["predicted_runs"].items(), row["measured_runs"].values(), strict=True)
+    return ", ".join(
+        f"{model} {expected:.0f} / {counted:.0f}" for (model, expected), counted in pairs
+    )
