@@ -121,14 +121,19 @@ def test_validate_predicts_every_scheme_that_the_pair_can_run(
     code, out, err = run(
         capsys,
         *("validate", str(profile), "--prompts", str(prompts), "--requests", "3"),
-        *("--scheme", "speculative,vertical,bild,beam", "--temperature", "0"),
+        *("--scheme", "speculative,vertical-cascade,bild,beam-search", "--temperature", "0"),
         *("--with", f"middle={tiny_family['draft']}"),
         # Wall-clock is not judged here: tiny models on a busy machine.
         *("--median-tolerance", "100", "--format", "json"),
     )
     rows = json.loads(out)["answer"]["rows"]
     assert code == 0, err
-    assert {row["scheme"] for row in rows} == {"speculative", "vertical", "bild", "beam"}
+    assert {row["scheme"] for row in rows} == {
+        "speculative",
+        "vertical-cascade",
+        "bild",
+        "beam-search",
+    }
     assert all(row["exact"] for row in rows)
     assert all(row["agreement"] == 1 for row in rows if row["lossless"])
     for row in rows:
