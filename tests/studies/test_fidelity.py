@@ -121,7 +121,7 @@ def test_law_and_replay_stand_beside_the_count(measured: Measured, tables: Table
         assert row["acceptance"] == "draft by target 0.600"
     # Schemes without a law have no row.
     lawless = [{**row, "law_tokens_per_call": None} for row in DECODED]
-    measured.beside("decoders").write_text(json.dumps(lawless))
+    measured.beside("decoders").write_text(document(lawless))
     assert STUDY.tables(Measured.at(measured.path))["laws"] == []
 
 
