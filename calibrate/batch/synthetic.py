@@ -25,6 +25,7 @@ import torch
 from calibrate.batch.clock import Clock
 from calibrate.batch.ragged import RaggedModel
 from calibrate.decode.engine import wait
+from calibrate.decode.verification import draw_any, verify_greedy, verify_lossless
 from calibrate.models.sampling import Sampling
 from specsim.acceptance import SurvivalAcceptance
 from specsim.checks import InvalidArgumentError, integer
@@ -158,51 +159,6 @@ def speculate(
     return texts
 
 
-def verify(
-    logits: torch.Tensor,
-    drafts: torch.Tensor,
-    q: torch.Tensor | None,
-    sampling: Sampling,
-    random: torch.Generator,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """How many drafts each row accepts, (B,), and its recovered or bonus token, (B, 1).
-
-    Leviathan23 Alg 1 on all rows at once, without waiting for the device.
-
-    logits : the target's, (B, gamma + 1, V)
-    drafts : (B, gamma)
-    q : what they were drawn from, (B, gamma, V); not looked at when greedy or with gamma 0
-    """
-    length = drafts.shape[1]
-    if sampling.greedy:
-        choice = logits.argmax(dim=-1)
-        count = (choice[:, :length] == drafts).cumprod(dim=1).sum(dim=1)
-        return count, choice.gather(1, count[:, None])
-    p = sampling.probabilities(logits)
-    if q is None or not length:
-        return torch.zeros_like(drafts.sum(dim=1)), draw(p[:, 0], random)
-    ratio = (p[:, :length].gather(2, drafts[..., None]) / q.gather(2, drafts[..., None]))[..., 0]
-    coins = torch.rand(ratio.shape, generator=random, device=p.device)
-    count = (coins < ratio).cumprod(dim=1).sum(dim=1)
-    row = torch.arange(len(p), device=p.device)
-    last = p[row, count]
-    # After full acceptance there is nothing to subtract: the bonus token comes from p.
-    drafted = q[row, count.clamp(max=length - 1)] * (count < length)[:, None]
-    residual = (last - drafted).clamp_(min=0)
-    # p = q up to rounding leaves nothing to recover from; then p itself is the answer.
-    return count, draw(torch.where(residual.sum(dim=1, keepdim=True) > 0, residual, last), random)
-
-
-def draw(weights: torch.Tensor, random: torch.Generator) -> torch.Tensor:
-    """One token for each row of weights (B, V), shape (B, 1): the first of V exponential clocks.
-
-    The same law as ``torch.multinomial``, which on CUDA makes the host wait to check its input.
-    """
-    clocks = torch.empty_like(weights).exponential_(generator=random)
-    clocks.clamp_(min=torch.finfo(clocks.dtype).tiny)
-    return (weights / clocks).argmax(dim=-1, keepdim=True)
-
-
 class _Decoding:
     """A batch between blocks, and what its runs cost so far."""
 
@@ -244,7 +200,11 @@ class _Decoding:
         drafts, q = self._propose()
         ids = torch.cat([self._last_two[:, 1:], drafts], dim=1)
         logits = self._read(self.target, ids)
-        count, token = verify(logits, drafts, q, self.sampling, self._random)
+        if self.sampling.greedy:
+            count, token = verify_greedy(logits, drafts)
+        else:
+            p = self.sampling.probabilities(logits)
+            count, token = verify_lossless(p, p[:, :0] if q is None else q, drafts, self._random)
         # All that the host learns of a block, in one transfer.
         rows = torch.cat([drafts, token, count[:, None]], dim=1).tolist()
         accepted = [row[-1] for row in rows]
@@ -270,7 +230,7 @@ class _Decoding:
                 ids = logits[:, -1].argmax(dim=-1, keepdim=True)
             else:
                 laws.append(self.sampling.probabilities(logits[:, -1]))
-                ids = draw(laws[-1], self._random)
+                ids = draw_any(laws[-1], self._random)
             drafts.append(ids)
         return torch.cat(drafts, dim=1), torch.stack(laws, dim=1) if laws else None
 

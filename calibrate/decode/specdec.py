@@ -18,6 +18,7 @@ from calibrate.decode.engine import CachedModel, DecodeRequest, Decoding, Reques
 from calibrate.decode.text import Reader, Text
 from specsim.checks import integer
 from specsim.rules import Distributions, GreedyMatch, TopBeta
+from specsim.rules.verify import leading
 
 
 def specdec(
@@ -78,5 +79,4 @@ def _accepted(rule: GreedyMatch | TopBeta, logits: torch.Tensor, draft: torch.Te
     p = logits.float().softmax(-1)
     # The draft is sure of its tokens.
     q = torch.zeros_like(p).scatter_(1, draft[:, None], 1.0)
-    accepted = rule.accepted_at(Distributions(p, q), draft) > 0
-    return int(accepted.cumprod(0).sum())
+    return int(leading((rule.accepted_at(Distributions(p, q), draft) > 0)[None]))

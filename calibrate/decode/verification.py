@@ -21,7 +21,7 @@ from specsim.rules import (
     Lossless,
     Rule,
 )
-from specsim.rules.verify import accepts, draw
+from specsim.rules.verify import accepts, draw, leading
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +76,56 @@ def verify_tokens(text: Text, start: int, reader: Reader) -> int:
     Returns how many tokens were kept.
     """
     length = len(text) - start
-    choice = reader.catch_up()[-length - 1 :].argmax(dim=-1)[None]
-    count = 0
-    if length:
-        equal = choice[:, :length] == text.ids(start)
-        count = int(equal.cumprod(dim=1).sum())
-    text.cut(start + count)
-    text.push(choice[:, count : count + 1])
-    return count
+    count, token = verify_greedy(reader.catch_up()[None, -length - 1 :], text.ids(start))
+    text.cut(start + int(count))
+    text.push(token)
+    return int(count)
+
+
+def verify_greedy(logits: torch.Tensor, drafts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Greedy verification of B blocks: how many drafts each keeps (B,), and its token (B, 1).
+
+    logits : the target's, (B, n + 1, V), before and behind the drafts (B, n)
+    """
+    choice = logits.argmax(dim=-1)
+    count: torch.Tensor = leading(choice[:, :-1] == drafts)
+    return count, choice.gather(1, count[:, None])
+
+
+def verify_lossless(
+    p: torch.Tensor, q: torch.Tensor, drafts: torch.Tensor, generator: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same at a temperature: Leviathan23 Alg 1 on B blocks, without waiting for the device.
+
+    The rule ``Lossless`` in single precision, which decoding spends its time in.
+
+    p, q : what the target says, (B, n + 1, V), and what the drafts (B, n) were drawn from (B, n, V)
+    """
+    length = drafts.shape[1]
+    if not length:
+        return torch.zeros(len(p), dtype=torch.int64, device=p.device), draw_any(p[:, 0], generator)
+    index = drafts[..., None]
+    ratio = (p[:, :length].gather(2, index) / q.gather(2, index))[..., 0]
+    coins = torch.rand(ratio.shape, generator=generator, device=p.device)
+    count: torch.Tensor = leading(coins < ratio)
+    row = torch.arange(len(p), device=p.device)
+    last = p[row, count]
+    # After full acceptance there is nothing to subtract: the bonus token comes from p.
+    drafted = q[row, count.clamp(max=length - 1)] * (count < length)[:, None]
+    residual = (last - drafted).clamp_(min=0)
+    # p = q up to rounding leaves nothing to recover from; then p itself is the answer.
+    weights = torch.where(residual.sum(dim=1, keepdim=True) > 0, residual, last)
+    return count, draw_any(weights, generator)
+
+
+def draw_any(weights: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One token for each row of weights (B, V), shape (B, 1): the first of V exponential clocks.
+
+    The same draws as ``torch.multinomial``, which on CUDA makes the host wait to check its input.
+    """
+    clocks = torch.empty_like(weights).exponential_(generator=generator)
+    clocks.clamp_(min=torch.finfo(clocks.dtype).tiny)
+    return (weights / clocks).argmax(dim=-1, keepdim=True)
 
 
 def verify_rows(
@@ -108,7 +150,8 @@ def verify_rows(
     p = drawing.law(logits)
     q = p[:0] if proposed is None else proposed
     if isinstance(rule, Lossless):
-        count, token = _speculate(p.q, q.q, drafts, drawing.generator)
+        kept, token = verify_lossless(p.q[None], q.q[None], drafts[None], drawing.generator)
+        count = int(kept)
     else:
         count = _accepted(rule, p[:length], q, drafts, drawing.generator)
         if count == length and rule.bonus_needs_draft and propose:
@@ -134,32 +177,13 @@ def emitted(rule: Rule, block: Block) -> Rows:
     return Rows(torch.cat([m, _bonus(rule, read[compared:])]), read.unscaled)
 
 
-def _speculate(
-    p: torch.Tensor, q: torch.Tensor, drafts: torch.Tensor, generator: torch.Generator
-) -> tuple[int, torch.Tensor]:
-    """pi = p: how many drafts are kept, and the recovered or bonus token (1, 1)."""
-    length = len(drafts)
-    count = 0
-    if length:
-        ratio = p[:length].gather(1, drafts[:, None]) / q.gather(1, drafts[:, None])
-        draws = torch.rand((length, 1), generator=generator, device=p.device)
-        count = int((draws < ratio).cumprod(dim=0).sum())
-    last = p[count : count + 1]
-    if count < length:
-        residual = (last - q[count : count + 1]).clamp_(min=0)
-        # p = q up to rounding leaves nothing to recover from; then p itself is the answer.
-        last = torch.where(residual.sum() > 0, residual, last)
-    return count, torch.multinomial(last, 1, generator=generator)
-
-
 def _accepted(
     rule: Rule, p: Rows, q: Rows, drafts: torch.Tensor, generator: torch.Generator
 ) -> int:
     if not len(drafts):
         return 0
     coins = _uniform(len(drafts), generator)
-    kept = accepts(rule, _distributions(p, q), drafts, coins)
-    return int(kept.long().cumprod(dim=0).sum())
+    return int(leading(accepts(rule, _distributions(p, q), drafts, coins)[None]))
 
 
 def _emit(

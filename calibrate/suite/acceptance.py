@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from calibrate.batch.ragged import RaggedModel
-from calibrate.batch.synthetic import draw
+from calibrate.decode.verification import draw_any
 from calibrate.measure.trace import statistics
 from calibrate.models.sampling import Sampling
 from calibrate.suite.plan import SEED, PairPlan
@@ -100,7 +100,7 @@ def _continued(
         ids = (
             logits.argmax(dim=-1, keepdim=True)
             if sampling.greedy
-            else draw(sampling.probabilities(logits), random)
+            else draw_any(sampling.probabilities(logits), random)
         )
         tokens.append(ids)
         seen.append(logits)

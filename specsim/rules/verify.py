@@ -88,8 +88,7 @@ def verify(
         given = (p, q, unscaled_p, unscaled_q)
         rows = Distributions(*(None if array is None else array[part] for array in given))
         kept[part] = accepts(rule, rows, drafts[part], coins[part])
-    # A product along the block stays one up to the first rejection.
-    accepted = xp.sum(xp.cumulative_prod(xp.astype(kept, xp.int64), axis=1), axis=1)
+    accepted = leading(kept)
     token = xp.empty_like(accepted)
     for some, _ in _parts(blocks, 1, at_once):
         # Where q has no row behind the last draft token, any row will do: the bonus ignores it.
@@ -127,6 +126,16 @@ def accepts(rule: Rule, rows: Distributions, drafts: Array, coins: Array) -> Arr
     xp = array_namespace(coins)
     chance = xp.astype(rule.accepted_at(rows, drafts), coins.dtype)
     return coins * xp.astype(at(rows.q, drafts), coins.dtype) < chance
+
+
+def leading(kept: Array) -> Array:
+    """How many tokens of each block are accepted: those before the first that is not.
+
+    kept : (B, n); the result is (B,)
+    """
+    xp = array_namespace(kept)
+    # A product along the block stays one up to the first rejection.
+    return xp.sum(xp.cumulative_prod(xp.astype(kept, xp.int64), axis=1), axis=1)
 
 
 def draw(weights: Array, draws: Array) -> Array:
