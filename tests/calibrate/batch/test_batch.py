@@ -14,14 +14,15 @@ import transformers
 from scipy.stats import chisquare
 
 from calibrate.batch.ragged import CompileError, RaggedModel
-from calibrate.batch.synthetic import Timed, decode_synthetic, draw_accepted, speculate, verify
+from calibrate.batch.synthetic import Timed, decode_synthetic, draw_accepted, speculate
 from calibrate.decode.engine import CachedModel
 from calibrate.decode.plain import plain
+from calibrate.decode.verification import verify_lossless
 from calibrate.measure.trace import generator
 from calibrate.models.load import load
 from calibrate.models.sampling import Sampling
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from tests.support.imitations import CPU, ORDINARY, assert_drawn_from, greedy
+from tests.support.imitations import CPU, assert_drawn_from, greedy
 from tests.support.sequences import check_law
 
 WORDS = 64
@@ -292,8 +293,8 @@ def test_a_batch_is_verified_by_the_law() -> None:
     p, q = (torch.tensor(random.dirichlet(np.ones(4), size=3)).float() for _ in range(2))
     rows, draws = 20_000, generator(CPU, 9)
     drafts = torch.multinomial(q[:2], rows, replacement=True, generator=draws).T
-    logits, laws = p.log().expand(rows, 3, 4), q[:2].expand(rows, 2, 4)
-    count, token = verify(logits, drafts, laws, ORDINARY, draws)
+    said, laws = p.expand(rows, 3, 4), q[:2].expand(rows, 2, 4)
+    count, token = verify_lossless(said, laws, drafts, draws)
     second = torch.where(count > 0, torch.where(count > 1, drafts[:, 1], token[:, 0]), -1)
     first = torch.where(count > 0, drafts[:, 0], token[:, 0])
     # False-alarm chance 1e-6 for each of three, seeded.
