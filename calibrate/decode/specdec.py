@@ -17,7 +17,7 @@ from calibrate.decode.drawing import Drawing
 from calibrate.decode.engine import CachedModel, DecodeRequest, Decoding, RequestState
 from calibrate.decode.text import Reader, Text
 from specsim.checks import integer
-from specsim.rules import Distributions, GreedyMatch, TopBeta
+from specsim.rules import Distributions, GreedyMatch, Rule, TopBeta
 from specsim.rules.verify import leading
 
 
@@ -64,7 +64,7 @@ def _blocks(
         if length and not bonus:
             text.cut(start + length - 1)
         logits = target.catch_up()
-        count = _accepted(rule, logits[:length], draft)
+        count = accepted_tokens(rule, logits[:length], draft)
         text.cut(start + count)
         if count < len(logits):
             text.push(logits[count].argmax()[None, None])
@@ -74,7 +74,7 @@ def _blocks(
         yield
 
 
-def _accepted(rule: GreedyMatch | TopBeta, logits: torch.Tensor, draft: torch.Tensor) -> int:
+def accepted_tokens(rule: Rule, logits: torch.Tensor, draft: torch.Tensor) -> int:
     """How many of n draft tokens are accepted, before logits (n, V)."""
     p = logits.float().softmax(-1)
     # The draft is sure of its tokens.

@@ -10,6 +10,7 @@ import torch
 
 from calibrate.decode.beam import try_everywhere
 from calibrate.decode.engine import DecodeRequest
+from calibrate.decode.specdec import accepted_tokens
 from calibrate.measure.emitted_text import PositionWise, write
 from calibrate.measure.recorded_text import ReadableText
 from specsim.checks import Floats, UnsupportedError
@@ -27,7 +28,6 @@ from specsim.predict.replay.rates import (
     first_tokens,
 )
 from specsim.predict.replay.run_counts import RunCounts, RunKind
-from specsim.rules import Distributions
 from specsim.rules.confidence import CONFIDENCES
 from specsim.schemes import (
     BeamSearch,
@@ -124,11 +124,8 @@ def _accepted(scheme: SpecDec, text: ReadableText, place: int, proposed: Sequenc
     """How many of the tokens proposed at a place the target accepts, one behind the other."""
     if scheme.rule is None:
         raise UnsupportedError("SpecDec without a rule is lossless, and replayed as such")
-    rows = text.behind(place, proposed).float().softmax(-1)
-    drafts = torch.tensor(proposed, device=rows.device)
-    sure = torch.zeros_like(rows).scatter_(1, drafts[:, None], 1.0)
-    kept = scheme.rule.accepted_at(Distributions(rows, sure), drafts) > 0
-    return int(kept.cumprod(0).sum())
+    logits = text.behind(place, proposed)
+    return accepted_tokens(scheme.rule, logits, torch.tensor(proposed, device=logits.device))
 
 
 def _sequence(scheme: SequenceCascade, text: ReadableText, request: DecodeRequest) -> Prediction:

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from array_api_compat import array_namespace, is_torch_array
 
-from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.checks import InvalidArgumentError, UnsupportedError, number
 
 Array = Any
 DecideOn = Literal["tempered", "unscaled"]
@@ -218,6 +218,21 @@ class DecidingRule(Rule):
                 "or decide on the tempered ones"
             )
         return rows
+
+
+@dataclass(frozen=True)
+class ThresholdRule(DecidingRule):
+    """A rule with one number, in the range ``allowed``."""
+
+    threshold: float
+    allowed: ClassVar[tuple[float, float]]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = self.allowed
+        object.__setattr__(
+            self, "threshold", number("threshold", self.threshold, low=low, high=high)
+        )
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -15,11 +15,10 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from array_api_compat import array_namespace
 
-from specsim.checks import number
 from specsim.rules.base import (
     Array,
-    DecidingRule,
     Distributions,
+    ThresholdRule,
     at,
     check_choice,
     cross_entropy,
@@ -29,18 +28,8 @@ from specsim.rules.base import (
 
 
 @dataclass(frozen=True)
-class DeferralRule(DecidingRule):
+class DeferralRule(ThresholdRule):
     """Base; ``threshold`` is the cost of a deferral, so a larger one defers less."""
-
-    threshold: float
-    allowed: ClassVar[tuple[float, float]]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        low, high = self.allowed
-        object.__setattr__(
-            self, "threshold", number("threshold", self.threshold, low=low, high=high)
-        )
 
     @abstractmethod
     def defer(self, rows: Distributions) -> Array:

@@ -15,23 +15,14 @@ from typing import ClassVar
 
 from array_api_compat import array_namespace
 
-from specsim.checks import number
-from specsim.rules.base import Array, DecidingRule, Distributions, at
+from specsim.rules.base import Array, Distributions, ThresholdRule, at
 
 
 @dataclass(frozen=True)
-class _TokenRule(DecidingRule):
+class _TokenRule(ThresholdRule):
     """r(v) = 1[score(v) < bound]; deciding rows give both, q and p as sampled give pi."""
 
-    threshold: float
     allowed: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        low, high = self.allowed
-        object.__setattr__(
-            self, "threshold", number("threshold", self.threshold, low=low, high=high)
-        )
 
     @abstractmethod
     def score(self, rows: Distributions) -> Array:
