@@ -21,7 +21,7 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --doctest-modules --doctest-glob='*.md' specsim docs
+	$(BIN)/python -m pytest --doctest-modules specsim
 
 install: $(VENV)/installed
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
 from collections import defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -255,10 +253,3 @@ def test_a_million_positions_keep_their_precision(gap) -> None:
     gap = 1 - alpha
     wanted = -np.expm1((gamma + 1) * np.log1p(-gap)) / gap
     assert law.tokens_per_call == pytest.approx(wanted, rel=1e-12)
-
-
-def test_the_page_in_docs_runs() -> None:
-    page = Path(__file__).parents[2] / "docs" / "law-of-a-block.md"
-    failed, tried = doctest.testfile(str(page), module_relative=False)
-    assert tried > 5
-    assert not failed

@@ -1,0 +1,17 @@
+"""The pages in docs that hold examples: every one of them is run."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+@pytest.mark.parametrize("page", ["law-of-a-block", "python"])
+def test_a_page_runs(page: str) -> None:
+    failed, tried = doctest.testfile(str(DOCS / f"{page}.md"), module_relative=False)
+    assert tried > 5
+    assert not failed
