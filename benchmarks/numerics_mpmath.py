@@ -53,7 +53,7 @@ def exact(alpha: float, c: float, gamma: int, prices: dict[str, float]) -> dict[
         "tokens_per_call": tokens,
         "operations_factor": (gamma * mpmath.mpf(prices["c_ops"]) + gamma + 1) / tokens,
         "memory_factor": (1 + gamma * mpmath.mpf(prices["c_memory"])) / tokens,
-        "oracle_speedup": one / oracle_cost if oracle_cost else mpmath.inf,
+        "oracle_speedup": max(one, one / oracle_cost) if oracle_cost else mpmath.inf,
     }
 
 

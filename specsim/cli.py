@@ -38,7 +38,9 @@ class _Commands(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
-            return None
+            from specsim.checks import did_you_mean
+
+            raise click.UsageError(f"No such command {name!r}{did_you_mean(name, COMMANDS)}")
         command: click.Command = import_module(f"specsim.commands.{name}").command
         return command
 
@@ -67,13 +69,26 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(error.format_message(), err=True)
         sys.exit(2)
     except (SpecsimError, click.ClickException) as error:
-        message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        message = _message(error)
         click.echo(f"specsim: error: {' '.join(message.split())}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         click.echo("specsim: interrupted", err=True)
         sys.exit(130)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _message(error: Exception) -> str:
+    """What is wrong, with the nearest option where one is not known."""
+    if not isinstance(error, click.ClickException):
+        return str(error)
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        from specsim.checks import did_you_mean
+
+        parameters = error.ctx.command.get_params(error.ctx)
+        options = [option for each in parameters for option in each.opts if option[:2] == "--"]
+        return f"No such option {error.option_name}{did_you_mean(error.option_name, options)}"
+    return error.format_message()
 
 
 if __name__ == "__main__":

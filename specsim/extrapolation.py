@@ -22,11 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from specsim.api.result import Result, Row
 from specsim.checks import Floats, InvalidArgumentError, integer, numbers
 from specsim.intervals import normal_quantile, wilson_interval
 
@@ -52,17 +53,30 @@ LEVEL = 0.9
 
 
 @dataclass(frozen=True, eq=False)
-class Extrapolation:
+class Extrapolation(Result):
     """S_1..S_k with intervals; behaves as the array ``survival``.
 
     survival, low, high : shape (k,), in [0, 1], non-increasing
     model : "measured" where nothing had to be extrapolated, else "log-odds drift"
     """
 
+    schema: ClassVar[str] = "specsim.extrapolation"
+
     survival: Floats
     low: Floats
     high: Floats
     model: str
+
+    def rows(self) -> list[Row]:
+        return [
+            {"position": i, "survival": best, "low": low, "high": high}
+            for i, (best, low, high) in enumerate(
+                zip(self.survival, self.low, self.high, strict=True), 1
+            )
+        ]
+
+    def summary(self) -> Row:
+        return {"model": self.model, "tokens_per_call": self.tokens_per_call}
 
     @property
     def tokens_per_call(self) -> float:
@@ -109,9 +123,10 @@ def extrapolate(
     curve = _clean(rates, trials)
     found = wilson_interval(curve, trials, LEVEL)
     low, high = np.minimum.accumulate(found.low), np.minimum.accumulate(found.high)
+    asked = {"marginal_rates": rates, "k": k, "counts": counts}
     ahead = k - curve.size
     if ahead <= 0:
-        return Extrapolation(curve[:k], low[:k], high[:k], "measured")
+        return Extrapolation(curve[:k], low[:k], high[:k], "measured", inputs=asked)
     log_odds, spread = _forecast(curve, trials, ahead)
     reach = normal_quantile(LEVEL) * spread
     never_rejected = curve[-1] == 1
@@ -120,6 +135,7 @@ def extrapolate(
         _continue(low, log_odds - reach),
         _continue(high, np.full(ahead, np.inf) if never_rejected else log_odds + reach),
         "log-odds drift",
+        inputs=asked,
     )
 
 

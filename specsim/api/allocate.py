@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy.typing as npt
 
 from specsim.cost import verify_cost_of
-from specsim.optimizers import allocation
-from specsim.optimizers.allocation import Allocation, PricedDrafter
+from specsim.optimizers.allocation import Allocation, PricedDrafter, best_allocation
 
 _FREE = (
     "verification is taken as free, as in the papers: any number of draft tokens costs one target "
@@ -35,7 +34,7 @@ def allocate(
     (('base', 3), ('small', 7))
     """
     verify = verify_cost_of(verify_slope, verify_cost)
-    found = allocation.allocate(drafters, gamma_max, verify, overhead)
+    found = best_allocation(drafters, gamma_max, verify, overhead)
     free = verify_slope is None and verify_cost is None
     return replace(
         found,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from specsim.acceptance import AlphaLike
 from specsim.api.arguments import refuse
 from specsim.checks import InvalidArgumentError, integer
-from specsim.optimizers import gamma as from_numbers
+from specsim.optimizers.gamma import evaluate_numbers
 
 if TYPE_CHECKING:
     from specsim.api.by_load import LoadPlan
@@ -156,7 +156,7 @@ def evaluate(
 
         return evaluate_profile(path, integer("gamma", gamma), temperature)
     refuse(from_profile, "needs a profile")
-    return from_numbers.evaluate(
+    return evaluate_numbers(
         alpha,
         c,
         gamma,

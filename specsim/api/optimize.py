@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from specsim.acceptance import AlphaLike
 from specsim.api.arguments import refuse
-from specsim.optimizers import gamma as from_numbers
+from specsim.optimizers.gamma import optimize_numbers
 
 if TYPE_CHECKING:
     from specsim.api.by_load import LoadPlan
@@ -179,7 +179,7 @@ def optimize(
 
         return optimize_profile(path, temperature)
     refuse(from_profile, "needs a profile")
-    return from_numbers.optimize(
+    return optimize_numbers(
         alpha,
         c,
         c_ops=0.0 if c_ops is None else c_ops,

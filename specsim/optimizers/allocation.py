@@ -91,7 +91,7 @@ class _Plan(NamedTuple):
     counts: tuple[int, ...]
 
 
-def allocate(
+def best_allocation(
     drafters: Sequence[PricedDrafter],
     gamma_max: int = 64,
     verify: VerifyCost = _PAPERS_VERIFY,

@@ -1,4 +1,4 @@
-"""Will it pay?  ``evaluate`` one draft length, ``optimize`` over it, ``pareto_front`` of it.
+"""Will it pay?  One draft length evaluated, the best one, and the front of speed and operations.
 
 From numbers alone: acceptance, the draft's cost, and what verification and a block cost.
 """
@@ -35,7 +35,7 @@ from specsim.optimizers.search import blockwise, closed_form, effective_cost, se
 _LONGEST = 10**7
 
 
-def evaluate(
+def evaluate_numbers(
     alpha: AlphaLike | None = None,
     c: npt.ArrayLike | None = None,
     gamma: npt.ArrayLike | None = None,
@@ -58,7 +58,7 @@ def evaluate(
     Speedup is E[N] / (gamma c + v(gamma + 1) + o): Leviathan23 Thm 3.8, with E[N] the sum of the
     survival curve.  Raises ``UnsupportedError`` for a gamma beyond what was measured.
 
-    >>> round(evaluate(alpha=0.8, c=0.05, gamma=5).speedup, 3)
+    >>> round(evaluate_numbers(alpha=0.8, c=0.05, gamma=5).speedup, 3)
     2.951
     """
     lengths = np.array(integers("gamma", _given("gamma", gamma), high=_LONGEST))
@@ -70,7 +70,7 @@ def evaluate(
     return setting.at(lengths, None, {**asked, "gamma": _scalar(lengths)})
 
 
-def optimize(
+def optimize_numbers(
     alpha: AlphaLike | None = None,
     c: npt.ArrayLike | None = None,
     *,
@@ -83,11 +83,11 @@ def optimize(
 ) -> Evaluation:
     """The gamma in 0..gamma_max with the best speedup, of equals the smaller.
 
-    Arguments as in ``evaluate``.  In closed form under i.i.d. acceptance and linear verification,
-    else by exhaustive search, which also ends where the measured curves do; ``at_gamma_max`` says
-    that the best lies at the end.
+    Arguments as in ``evaluate_numbers``.  In closed form under i.i.d. acceptance and linear
+    verification, else by exhaustive search, which also ends where the measured curves do;
+    ``at_gamma_max`` says that the best lies at the end.
 
-    >>> optimize(alpha=0.8, c=0.05).gamma
+    >>> optimize_numbers(alpha=0.8, c=0.05).gamma
     8
     """
     rates, acceptance = _rates(alpha)
@@ -199,8 +199,8 @@ def _best_gamma(setting: Setting) -> Ints:
 def pareto_front(evaluation: Evaluation) -> Evaluation:
     """The settings that no other one beats on both speed and operations: Leviathan23 Figure 4.
 
-    ``pareto_front(evaluate(alpha, c, np.arange(65)))`` is the front over gamma.  The fields are
-    rows, from the fewest operations to the highest speedup.
+    ``pareto_front(evaluate_numbers(alpha, c, np.arange(65)))`` is the front over gamma.  The fields
+    are rows, from the fewest operations to the highest speedup.
     """
     speed, operations = np.ravel(evaluation.speedup), np.ravel(evaluation.operations_factor)
     order = np.lexsort((-speed, operations))

@@ -11,7 +11,7 @@ import numpy as np
 from specsim.checks import InvalidArgumentError
 from specsim.formulas import speedup
 from specsim.optimizers.evaluation import Evaluation
-from specsim.optimizers.gamma import optimize
+from specsim.optimizers.gamma import optimize_numbers
 from specsim.optimizers.search import fastest
 from specsim.predict.measured import MeasuredCost, MeasuredPrediction, predict
 from specsim.profiles import MeasuredAcceptance, Profile
@@ -78,7 +78,7 @@ class Workload:
 
     def formula_best(self) -> Evaluation:
         """What the papers' formula would choose."""
-        return optimize(
+        return optimize_numbers(
             alpha=self.measured.alpha.best, c=self.draft_cost, gamma_max=self.profile.gamma_max
         )
 

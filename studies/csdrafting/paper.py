@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from specsim import PricedDrafter, allocate, optimize
 from specsim.cost import Cost
 from specsim.formulas import horizontal_speedup
-from specsim.optimizers.allocation import PricedDrafter, allocate
-from specsim.optimizers.gamma import optimize
 from specsim.predict import renewal
 from specsim.schemes.full_cascade import FullCascade
 from studies.common.study import Check, Row, Tables, reference

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from specsim import PricedDrafter, allocate, optimize
 from specsim.cost import Cost
 from specsim.laws import TARGET
 from specsim.optimizers import cascade
-from specsim.optimizers.allocation import PricedDrafter, allocate
-from specsim.optimizers.gamma import optimize
 from specsim.predict import renewal
 from studies.common.decoded import WITHOUT_MODEL, by_temperature, costs_as_decoded
 from studies.common.measured import Measured

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from specsim import PricedDrafter, allocate
 from specsim.cost import Cost
-from specsim.optimizers.allocation import PricedDrafter, allocate
 from specsim.predict import renewal
 from specsim.schemes import Acceptances, FullCascade, HorizontalCascade
 

@@ -7,7 +7,7 @@ import pytest
 import sympy as sp
 
 from specsim import formulas
-from specsim.optimizers import search as optimum
+from specsim.optimizers import search
 
 a, c, x, b, o = sp.symbols("alpha c x b o", positive=True)
 g = sp.symbols("gamma", integer=True, positive=True)
@@ -110,7 +110,7 @@ class TestOptimum:
             log = np.log(alpha)
             level = 1 - (1 - cost) * log / cost
             exact = float(sp.N(lower.subs(z, level))) / -log - 1
-            assert float(optimum.continuous_gamma(alpha, cost)) == pytest.approx(exact, rel=1e-12)
+            assert float(search.continuous_gamma(alpha, cost)) == pytest.approx(exact, rel=1e-12)
 
     def test_neighbours(self) -> None:
         """EWIF(g + 1) > EWIF(g) if and only if 1 + g c > E[N] (c + (1 - a)(1 + g c))."""
@@ -124,7 +124,7 @@ class TestOptimum:
         """1 + o + g (c + b) = (1 + o)(1 + g c')."""
         effective = (c + b) / (1 + o)
         assert is_zero((1 + o) * (1 + g * effective) - (1 + o + g * (c + b)))
-        numeric = float(optimum.effective_cost(0.1, 0.02, 0.3))
+        numeric = float(search.effective_cost(0.1, 0.02, 0.3))
         assert numeric == pytest.approx(float(effective.subs({c: 0.1, b: 0.02, o: 0.3})))
 
     def test_largest_oracle_gain(self) -> None:

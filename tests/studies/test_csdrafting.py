@@ -92,7 +92,7 @@ def test_the_true_optimum_beats_every_allocation_of_table_1(papers: Tables) -> N
 
 
 def test_the_printed_length_is_the_best_inside_its_band_of_alpha(papers: Tables) -> None:
-    from specsim.optimizers.gamma import optimize
+    from specsim import optimize
 
     bands = [row for row in papers["table2"] if row["alpha_low"] is not None]
     assert len(bands) == 8

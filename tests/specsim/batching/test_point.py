@@ -14,14 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim import hardware
+from specsim import evaluate, hardware
 from specsim.acceptance import SurvivalAcceptance
 from specsim.batching.cost import CellUnavailableError, MeasuredLoadCost, RooflineLoadCost
 from specsim.batching.point import BatchPoint, batch_point, best_of_cell
 from specsim.batching.schedule import stops_paying
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from specsim.optimizers.gamma import evaluate
 from specsim.profiles import read_profile
 from tests.support.command_line import SHAPES, fail, rows, run
 from tests.support.profiles import grid, overhead, write, write_grid

@@ -17,7 +17,7 @@ import pytest
 
 from specsim.cli import COMMANDS
 from specsim.schemes import SCHEMES
-from tests.support.command_line import fail, rows, run
+from tests.support.command_line import SHAPES, fail, rows, run
 from tests.support.profiles import write
 
 KEYS = {
@@ -154,9 +154,25 @@ def test_optimize_searches_ranges(capsys: pytest.CaptureFixture[str]) -> None:
     assert best["speedup"] == pytest.approx(rows(out)[0]["speedup"], rel=1e-12)
 
 
+def test_the_oracle_may_draft_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, err = run(capsys, "optimize", "--alpha", "0.8", "--c", "5", "--format", "json")
+    assert rows(out)[0]["oracle_speedup"] == 1
+    assert "a run of the draft costs 5 runs of the target" in err
+
+
+def test_names_of_shapes_in_any_case(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--alpha", "0.8", "--batch", "1", "--context", "60000"]
+    named = [word.upper() if not word.startswith("--") else word for word in SHAPES]
+    code, out, _ = run(capsys, "optimize", *named, *words)
+    assert code == 0
+    assert "60,000" in out
+
+
 def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--drafter", "small:0.65:0.0068", "--drafter", "base:0.73:0.022"]
-    _, out, _ = run(capsys, "allocate", *words, "--format", "json")
+    _, out, err = run(capsys, "allocate", *words, "--format", "json")
+    assert "verification is taken as free" in err
+    assert run(capsys, "allocate", *words, "--verify-slope", "0.01")[2] == ""
     result = json.loads(out)["answer"]
     # Chen23 Table 1's CNNDM pair; the true optimum is (5, 5), not the printed (5, 3).
     assert result["allocation"] == [
@@ -218,8 +234,23 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
         (["replay", "none.csv", "--gamma", "4:2"], "--gamma must be a range"),
         (["optimize", "--profile", "none.json"], "no such file"),
         (["optimize", "--profile", "none.json", "--alpha", "0.5"], "exclude each other"),
-        (["nonsense"], "No such command"),
-        (["optimize", "--nonsense"], "No such option"),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["optimise"], "No such command 'optimise', did you mean optimize?"),
+        (["optimize", "--nonsense"], "No such option --nonsense"),
+        (["optimize", "--tp", "2"], "No such option --tp\n"),
+        (["optimize", "--contxt", "2"], "No such option --contxt, did you mean --context?"),
+        (["optimize", "speculativ"], "did you mean speculative"),
+        (
+            ["optimize", *SHAPES[:4], "--accelerator", "H100", "--alpha", "0.8"],
+            "'H100' is not known, did you mean H100-PCIe or H100-SXM?",
+        ),
+        (["optimize", "--target", "llama-3-8b", *SHAPES[2:]], "alpha is missing"),
+        (
+            ["optimize", "--target", "llama-3-8b", *SHAPES[2:], "--alpha", "0.8"],
+            "did you mean llama-3.1-8b or llama-3.2-1b?",
+        ),
+        (["optimize", *SHAPES, "--alpha", "0.8", "--batch", "1:1000000000"], "at most 1,000,000"),
+        (["optimize", *SHAPES, "--alpha", "0.8", "--context", "131073"], "must be <= 131,072"),
         (["optimize", "--alpha", "1", "--c", "1", "--temperature", "1"], "needs a profile"),
         (["optimize", "--profile", "x", "--gamma-max", "3"], "gamma_max and profile exclude"),
         (["optimize", "--profile", "x", "--c", "0"], "c and profile exclude each other"),

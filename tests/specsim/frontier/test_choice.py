@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specsim import optimize
 from specsim.acceptance import ConstantAcceptance
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.cost import Cost, LinearVerify, MeasuredVerify
@@ -20,7 +21,6 @@ from specsim.frontier import (
     PositionsError,
     read_positions,
 )
-from specsim.optimizers.gamma import optimize
 from tests.support.positions import frame
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from specsim.acceptance import ConstantAcceptance
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.cost import Cost, LinearVerify, MeasuredVerify, VerifyCost
-from specsim.optimizers.allocation import Allocation, PricedDrafter, allocate
+from specsim.optimizers.allocation import Allocation, PricedDrafter, best_allocation
 from specsim.predict import renewal
 from specsim.schemes import Acceptances, HorizontalCascade
 
@@ -77,7 +77,7 @@ def allocate_exhaustively(
 @settings(max_examples=100)
 @given(teams, st.integers(0, 12), curves, st.floats(0, 0.5))
 def test_two_methods_agree(drafters, gamma_max, verify, overhead) -> None:
-    found = allocate(drafters, gamma_max, verify, overhead)
+    found = best_allocation(drafters, gamma_max, verify, overhead)
     other = allocate_exhaustively(drafters, gamma_max, verify, overhead)
     assert found.speedup == pytest.approx(other[0], rel=1e-12)
     assert length(found) == other[1]
@@ -98,7 +98,7 @@ def test_no_order_of_any_drafters_is_faster(drafters, gamma_max) -> None:
                 alive *= drafter.alpha
                 tokens += alive
             best = max(best, tokens / (1 + sum(drafter.c for drafter in sequence)))
-    assert allocate(drafters, gamma_max).speedup == pytest.approx(best, rel=1e-12)
+    assert best_allocation(drafters, gamma_max).speedup == pytest.approx(best, rel=1e-12)
 
 
 def length(found: Allocation) -> int:
@@ -107,31 +107,31 @@ def length(found: Allocation) -> int:
 
 def test_among_equally_fast_the_shortest() -> None:
     # alpha = c: drafting one token is exactly as fast as none.
-    assert allocate([PricedDrafter("a", 0.25, 0.25)]) == Allocation((), 1.0, 1.0, False)
+    assert best_allocation([PricedDrafter("a", 0.25, 0.25)]) == Allocation((), 1.0, 1.0, False)
     # A drafter that is free and never accepted changes nothing.
-    found = allocate([PricedDrafter("a", 0.8, 0.1), PricedDrafter("useless", 0.0, 0.0)])
+    found = best_allocation([PricedDrafter("a", 0.8, 0.1), PricedDrafter("useless", 0.0, 0.0)])
     assert [name for name, _ in found.allocation] == ["a"]
     # Of equal drafters the cheaper one, whatever their order.
     for team in ([("a", 0.2), ("b", 0.1)], [("b", 0.1), ("a", 0.2)]):
-        found = allocate([PricedDrafter(name, 0.8, c) for name, c in team])
+        found = best_allocation([PricedDrafter(name, 0.8, c) for name, c in team])
         assert [name for name, _ in found.allocation] == ["b"]
 
 
 def test_limits() -> None:
-    free = allocate([PricedDrafter("a", 0.9, 0.0)], 10)
+    free = best_allocation([PricedDrafter("a", 0.9, 0.0)], 10)
     assert free.allocation == (("a", 10),)
     assert free.at_gamma_max
-    assert allocate([PricedDrafter("a", 1.0, 0.1)], 7).speedup == pytest.approx(8 / 1.7)
-    assert allocate([PricedDrafter("a", 0.3, 0.5)]).allocation == ()
-    assert allocate([PricedDrafter("a", 0.9, 0.1)], 0) == Allocation((), 1.0, 1.0, False)
+    assert best_allocation([PricedDrafter("a", 1.0, 0.1)], 7).speedup == pytest.approx(8 / 1.7)
+    assert best_allocation([PricedDrafter("a", 0.3, 0.5)]).allocation == ()
+    assert best_allocation([PricedDrafter("a", 0.9, 0.1)], 0) == Allocation((), 1.0, 1.0, False)
 
 
 def test_what_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="names must be different"):
-        allocate([PricedDrafter("a", 0.5, 0.1), PricedDrafter("a", 0.6, 0.1)])
+        best_allocation([PricedDrafter("a", 0.5, 0.1), PricedDrafter("a", 0.6, 0.1)])
     with pytest.raises(InvalidArgumentError, match="at least one"):
-        allocate([])
+        best_allocation([])
     with pytest.raises(InvalidArgumentError, match=r"alpha of a must be in \[0, 1\], got 1.5"):
         PricedDrafter("a", 1.5, 0.1)
     with pytest.raises(UnsupportedError, match=r"verify cost is known for 1\.\.3 tokens"):
-        allocate([PricedDrafter("a", 0.5, 0.1)], 4, MeasuredVerify((1.0, 1.1, 1.2)))
+        best_allocation([PricedDrafter("a", 0.5, 0.1)], 4, MeasuredVerify((1.0, 1.1, 1.2)))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import specsim
-from specsim import formulas
+from specsim import evaluate, formulas, optimize
 from specsim.acceptance import (
     BetaAcceptance,
     ConstantAcceptance,
@@ -25,7 +25,7 @@ from specsim.acceptance import (
 )
 from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
 from specsim.optimizers.evaluation import FIGURES, Evaluation
-from specsim.optimizers.gamma import evaluate, optimize, pareto_front
+from specsim.optimizers.gamma import pareto_front
 
 rates = st.floats(0.0, 1.0)
 prices = st.floats(0.0, 2.0)

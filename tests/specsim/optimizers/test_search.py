@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from specsim.checks import InvalidArgumentError
 from specsim.formulas import speedup, tokens_per_call
-from specsim.optimizers import search as optimum
 from specsim.optimizers.search import (
+    _stationary,
     best_gamma,
     blockwise,
     continuous_gamma,
@@ -130,7 +130,7 @@ class TestBestGamma:
         rng = np.random.default_rng(67)
         alpha, c = rng.random((7, 1)), rng.random(11)
         wanted = [[int(best_gamma(a, x)) for x in c] for a in alpha[:, 0]]
-        monkeypatch.setattr(optimum, "BLOCK", 16)
+        monkeypatch.setattr("specsim.optimizers.search.BLOCK", 16)
         np.testing.assert_array_equal(best_gamma(alpha, c), wanted)
         np.testing.assert_array_equal(
             best_gamma(np.asfortranarray(alpha), c[::-1])[:, ::-1], wanted
@@ -173,7 +173,7 @@ class TestContinuousGamma:
         """Within 0.15 % everywhere, which the coarse branch of best_gamma relies on."""
         s = 10.0 ** np.linspace(-12, 12, 4001)
         # c = 1/2 makes s the same as -ln(alpha); the routine does not mind a huge one.
-        start, root = (optimum._stationary(-s, np.array(0.5), steps=n) for n in (0, 3))
+        start, root = (_stationary(-s, np.array(0.5), steps=n) for n in (0, 3))
         assert np.abs(start / root - 1).max() < 0.0015
 
     def test_is_a_maximum(self) -> None:
@@ -226,7 +226,7 @@ class TestSearch:
             if value > best:
                 best, wanted = value, gamma
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(optimum, "BLOCK", block)
+            patch.setattr("specsim.optimizers.search.BLOCK", block)
             found = search(lambda g: tokens[g][:, None], np.array([c, c]), read + overhead)
         np.testing.assert_array_equal(found, [wanted, wanted])
 
@@ -250,7 +250,7 @@ class TestSearch:
 def test_blockwise_is_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(69)
     x, y = rng.random((5, 1, 4)), rng.random((3, 1))
-    monkeypatch.setattr(optimum, "BLOCK", 7)
+    monkeypatch.setattr("specsim.optimizers.search.BLOCK", 7)
     np.testing.assert_array_equal(blockwise(np.hypot, x, y), np.hypot(x, y))
     np.testing.assert_array_equal(blockwise(np.hypot, x.T, y), np.hypot(x.T, y))
     assert blockwise(np.hypot, 3.0, 4.0).item() == 5.0
