@@ -9,7 +9,12 @@ TORCH := 2.13.0
 # Where PyTorch keeps its CPU builds, for machines without a GPU whose own index has none.
 TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 
-.PHONY: demo test check install clean
+# What the battery of measurements (docs/gpu-suite.md) needs beside torch, transformers, numpy and
+# scipy, as wheels for the Python of the machine that it runs on.
+GPU_PYTHON ?= 3.12
+GPU_PACKAGES ?= msgspec array-api-compat pandas python-dateutil
+
+.PHONY: demo test check install clean gpu-wheels
 
 demo: install
 	$(BIN)/specsim demo
@@ -39,6 +44,17 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	fi
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[calibrate,dev]'
 	touch $@
+
+gpu-wheels:
+	rm -rf .whl
+	set -e; for name in $(GPU_PACKAGES); do \
+	  $(PYTHON) -m pip download --quiet --no-deps --only-binary=:all: -d .whl \
+	    --python-version $(GPU_PYTHON) --implementation cp \
+	    --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 \
+	    --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
+	    "$$(grep -i "^$$name==" constraints.txt)"; \
+	done
+	ls -l .whl
 
 clean:
 	rm -rf $(VENV) build specsim-demo

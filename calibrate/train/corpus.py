@@ -75,16 +75,51 @@ def held_out_texts() -> dict[str, str]:
 
 def training_texts() -> dict[str, str]:
     """Every other source file of the standard library, by relative path, in sorted order."""
-    root = library_root()
+    texts = {name: _read(path) for name, path in _library_files().items()}
+    return {name: text for name, text in texts.items() if text}
+
+
+def sampled_texts(most_bytes: int) -> dict[str, str]:
+    """Source files of the standard library and of installed packages, until so many bytes.
+
+    They come in the order of a hash of their relative paths, so that a part of them is a sample of
+    all.  Packages bring copies of each other's files and of held-out modules; those are left out.
+    """
+    paths = sysconfig.get_paths()
+    held_out = {Path(name).name for name in HELD_OUT}
+    files = {
+        path.relative_to(root).as_posix(): path
+        for root in sorted({Path(paths["purelib"]), Path(paths["platlib"])})
+        for path in root.rglob("*.py")
+        if path.name not in held_out
+    } | _library_files()
+    seen = {_sha256(text) for text in held_out_texts().values()}
     texts: dict[str, str] = {}
-    for path in sorted(root.rglob("*.py")):
-        relative = path.relative_to(root)
-        if _SKIPPED_FOLDERS.intersection(relative.parts[:-1]) or relative.as_posix() in HELD_OUT:
-            continue
-        text = _read(path)
-        if text:
-            texts[relative.as_posix()] = text
+    size = 0
+    for name in sorted(files, key=_sha256):
+        if size >= most_bytes:
+            break
+        text = _read(files[name])
+        if text and _sha256(text) not in seen:
+            seen.add(_sha256(text))
+            texts[name] = text
+            size += len(text)
     return texts
+
+
+def _library_files() -> dict[str, Path]:
+    """Source files of the standard library that models may be trained on, in sorted order."""
+    root = library_root()
+    files = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*.py"))}
+    return {
+        name: path
+        for name, path in files.items()
+        if not _SKIPPED_FOLDERS.intersection(name.split("/")[:-1]) and name not in HELD_OUT
+    }
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def digest(texts: dict[str, str]) -> str:

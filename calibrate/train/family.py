@@ -32,8 +32,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.numpy import save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from tokenizers import Tokenizer
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from calibrate.train import corpus
 from calibrate.train.heldout_eval import HeldOut
@@ -47,12 +47,12 @@ from calibrate.train.loop import (
     continued,
     draws,
     encode,
+    for_transformers,
     half_precision,
     ordinary,
+    train_tokenizer,
     training_data,
 )
-
-END_OF_TEXT = "<|endoftext|>"
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class MemberShape:
     width: int
     heads: int
     feed_forward: int
+    tied: bool = True  # one table of tokens for both ends
 
     def build(self, vocabulary: int) -> LlamaForCausalLM:
         return LlamaForCausalLM(
@@ -74,7 +75,7 @@ class MemberShape:
                 num_attention_heads=self.heads,
                 num_key_value_heads=self.heads,
                 max_position_embeddings=CONTEXT,
-                tie_word_embeddings=True,
+                tie_word_embeddings=self.tied,
                 bos_token_id=0,
                 eos_token_id=0,
                 pad_token_id=0,
@@ -147,15 +148,7 @@ class Training:
     # -- stage 1 ---------------------------------------------------------------------------
 
     def train_tokenizer(self, path: Path) -> None:
-        tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(
-            vocab_size=self.recipe.vocabulary,
-            special_tokens=[END_OF_TEXT],
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        )
-        tokenizer.train_from_iterator(self.texts.values(), trainer)
+        tokenizer = train_tokenizer(self.texts.values(), self.recipe.vocabulary)
         tokenizer.save(str(path))
 
     # -- stage 2 ---------------------------------------------------------------------------
@@ -255,13 +248,7 @@ class Training:
 
     def export(self, out: Path, members: dict[str, LlamaForCausalLM]) -> None:
         out.mkdir(parents=True, exist_ok=True)
-        fast = PreTrainedTokenizerFast(
-            tokenizer_object=self.tokenizer,
-            bos_token=END_OF_TEXT,
-            eos_token=END_OF_TEXT,
-            pad_token=END_OF_TEXT,
-            model_max_length=CONTEXT,
-        )
+        fast = for_transformers(self.tokenizer)
         losses, acceptance = {}, {}
         for name, model in members.items():
             losses[name] = self.held_out.loss(model)

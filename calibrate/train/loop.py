@@ -9,16 +9,17 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
-from tokenizers import Tokenizer
-from transformers import LlamaForCausalLM
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from calibrate.train import corpus
 from specsim.checkpoint import Checkpoint
@@ -26,6 +27,9 @@ from specsim.checkpoint import Checkpoint
 CONTEXT = 512
 # So many steps of a fit may be lost when it is killed.
 _SAVED_STEPS = 100
+END_OF_TEXT = "<|endoftext|>"
+# Encodings take a hundred times the room of their tokens.
+_ENCODED_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,9 @@ class Fit:
         self, model: LlamaForCausalLM, schedule: Schedule, steps: int, rate: float = 1.0
     ) -> None:
         self.model, self.schedule, self.steps, self.rate = model, schedule, steps, rate
-        matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
-        others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
+        # The layers' matrices alone: tables of tokens are no maps of hidden states.
+        matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and ".layers." in n]
+        others = [p for n, p in model.named_parameters() if p.ndim != 2 or ".layers." not in n]
         decay = schedule.weight_decay
         self.optimizers: list[torch.optim.Optimizer] = [
             torch.optim.Muon(matrices, lr=schedule.matrix_rate, momentum=0.95, weight_decay=decay),
@@ -163,11 +168,40 @@ class Progress:
 
 def encode(tokenizer: Tokenizer, texts: dict[str, str]) -> torch.Tensor:
     """All texts as one row of token ids, each opened by the end-of-text token."""
-    ids: list[int] = []
-    for encoding in tokenizer.encode_batch(list(texts.values())):
-        ids.append(0)
-        ids.extend(encoding.ids)
-    return torch.tensor(ids, dtype=torch.long)
+    left, rows = iter(texts.values()), [torch.empty(0, dtype=torch.long)]
+    while some := list(islice(left, _ENCODED_AT_ONCE)):
+        ids: list[int] = []
+        for encoding in tokenizer.encode_batch(some):
+            ids.append(0)
+            ids.extend(encoding.ids)
+        rows.append(torch.tensor(ids, dtype=torch.long))
+    return torch.cat(rows)
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+    """Byte-level BPE with so many tokens, the first of them the end of a text."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[END_OF_TEXT],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def for_transformers(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
+    """The tokenizer in the form that is saved beside a model."""
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=END_OF_TEXT,
+        eos_token=END_OF_TEXT,
+        pad_token=END_OF_TEXT,
+        model_max_length=CONTEXT,
+    )
 
 
 def draws(limit: int, count: int, *key: int) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -50,6 +51,7 @@ def calibrate(
     *,
     cost_only: bool = False,
     command: str = "specsim.calibrate",
+    more_time: Callable[[], bool] = lambda: True,
     progress: Progress = quiet,
 ) -> Calibration:
     """Measure how often drafts are accepted and what runs cost, and write the profile ``out``.
@@ -64,12 +66,15 @@ def calibrate(
         model may then be given by its shape alone.  Of the measurement only temperature,
         gamma_max, repeats and seed mean something
     command : what was typed, for the record
+    more_time : with ``cost_only``, whether another batch and context may be begun; those that were
+        not are left out, and another call with the same arguments goes on with them
     """
     out = Path(out)
     _check_out(out)
     warnings: list[str] = []
     if cost_only:
-        profile = _costs(out, models, measurement, batches or Batches(), command, progress)
+        asked = batches or Batches()
+        profile = _costs(out, models, measurement, asked, command, more_time, progress)
     else:
         pair = models.load()
         from calibrate.measure import calibration
@@ -144,7 +149,7 @@ def _grid(batches: Batches, measurement: Measurement, longest: int) -> GridSetti
         gamma_max=measurement.gamma_max,
         repeats=measurement.repeats,
         temperatures=measurement.temperature,
-        modes=("eager", "compiled") if batches.compiled else ("eager",),
+        modes=batches.modes,
         seed=measurement.seed,
     )
     grid.check_fits(longest)
@@ -157,6 +162,7 @@ def _costs(
     measurement: Measurement,
     batches: Batches,
     command: str,
+    more_time: Callable[[], bool],
     progress: Progress,
 ) -> Profile:
     """The profile of a pair of which each may be a shape."""
@@ -169,4 +175,4 @@ def _costs(
 
     target, draft = load(models.target), load(models.draft)
     grid = _grid(batches, measurement, min(target[1].context, draft[1].context))
-    return calibrate_costs(target, draft, grid, out, command, progress)
+    return calibrate_costs(target, draft, grid, out, command, progress, more_time)

@@ -12,7 +12,7 @@ from specsim.checks import InvalidArgumentError, SpecsimError, integer, numbers
 if TYPE_CHECKING:
     from calibrate.models.load import Pair
     from calibrate.models.place import Place
-    from specsim.profiles import Dtype, Profile
+    from specsim.profiles import Dtype, Mode, Profile
 
 
 @dataclass(frozen=True)
@@ -113,12 +113,12 @@ class Batches:
 
     batch : sequences read together; the default is what engines record their graphs at
     context : tokens in the caches of each; None is 512 and 4096, or what the models can read
-    compiled : time them compiled as well: as CUDA graphs, on a CPU by torch.compile (minutes)
+    modes : eager, compiled or both; compiled is as CUDA graphs, on a CPU by torch.compile (minutes)
     """
 
     batch: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     context: tuple[int, ...] | None = None
-    compiled: bool = False
+    modes: tuple[Mode, ...] = ("eager",)
 
 
 def need_torch() -> None:

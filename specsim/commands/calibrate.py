@@ -77,7 +77,9 @@ def command(
         refuse_given(_OF_ACCEPTANCE, "and --cost-only exclude each other")
     batches = None
     if batch or context or compiled:
-        batches = Batches(batch or Batches.batch, context, compiled)
+        batches = Batches(
+            batch or Batches.batch, context, ("eager", "compiled") if compiled else ("eager",)
+        )
     with progress_bar() as progress:
         found = calibrate(
             out,

@@ -18,7 +18,7 @@ _TERA = 1e12
 def rows(measured: Measured) -> Iterator[dict[str, Any]]:
     """One row per kind of run; none without a grid of batches or without the models' shapes.
 
-    On processors alone: accelerators have data sheets (``calibrate.gpu_report``).
+    On processors alone: accelerators have data sheets (``calibrate.gpu_suite``).
     """
     shapes = _shapes(measured)
     if measured.profile.hardware.device != "cpu" or not measured.profile.grid or len(shapes) < 2:

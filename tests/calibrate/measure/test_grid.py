@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import torch
 from calibrate.batch.ragged import CompileError
 from calibrate.measure import grid
 from calibrate.measure.grid import Grid, GridSettings, measure_grid
+from specsim.api.calibrate import Calibration, calibrate
+from specsim.api.models import Batches, Measurement, Models
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError
 from specsim.hardware.run_time_fit import fits
@@ -148,6 +151,31 @@ def test_time_that_runs_out_leaves_cells_out(pair: tuple[Any, Any], tmp_path: Pa
     left = iter([True])
     found = measure_grid(*pair, SETTINGS, Checkpoint(tmp_path), more_time=lambda: next(left, False))
     assert [row["reason"] for row in found.missing] == ["out of time"] * 3
+
+
+def test_costs_without_time_are_finished_by_another_call(
+    tiny_family: dict[str, Path], tmp_path: Path
+) -> None:
+    def measure_costs(more_time: Callable[[], bool]) -> Calibration:
+        return calibrate(
+            tmp_path / "costs.json",
+            Models(str(tiny_family["target"]), str(tiny_family["draft"]), device="cpu"),
+            Measurement(temperature=(0.0,), gamma_max=2, repeats=1),
+            Batches(batch=(1, 3), context=(8,)),
+            cost_only=True,
+            more_time=more_time,
+        )
+
+    left = iter([True])
+    first = measure_costs(lambda: next(left, False))
+    assert [(each.what, each.why) for each in first.left_out] == [
+        ("batch 3, context 8, eager", "out of time")
+    ]
+    kept = [row for row in first.profile.grid if row.batch == 1]
+    again = measure_costs(lambda: True)
+    assert (again.left_out, again.profile.missing) == ((), [])
+    assert [row for row in again.profile.grid if row.batch == 1] == kept
+    assert [file.name for file in tmp_path.iterdir()] == ["costs.json"]
 
 
 def test_contexts_that_do_not_fit_are_refused() -> None:

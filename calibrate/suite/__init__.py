@@ -1,1 +1,0 @@
-"""The battery of measurements for one short visit to an accelerator (``calibrate.gpu_suite``)."""
