@@ -58,7 +58,7 @@ def _compute(measured: Measured) -> dict[str, Sequence[Row]]:
     decoded = tables.decoded(measured)
     return {
         "table1": paper.table1(),
-        "table4": paper.table4(),
+        "table4": list(paper.table4()),
         "engagement": [row for at in measured.positions for row in tables.engagement(measured, at)],
         "latency": latency,
         "fastest": list(tables.fastest(latency)),

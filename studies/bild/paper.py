@@ -52,27 +52,22 @@ def _number(text: str) -> float | None:
     return float(text) if text else None
 
 
-def table4() -> list[dict[str, Any]]:
-    rows = [row for row in reference("kim23_tables3_4_5") if row["table"] == "4"]
+def table4() -> Iterator[dict[str, Any]]:
+    rows = _printed("4")
     costs = {row["dataset"]: _lossless(row)["c"] for row in rows if row["method"] == _LOSSLESS}
-    found = []
     for row in rows:
         law = _lossless(row) if row["method"] == _LOSSLESS else _bild(row, costs[row["dataset"]])
-        empty = dict.fromkeys(("alpha", "gamma", "fallback", "rollback", "c", "law_speedup"))
-        found.append(
-            {
-                "dataset": row["dataset"],
-                "method": row["method"],
-                "speedup": float(row["speedup"]),
-                "fallback_percent": float(row["fallback_percent"]),
-                "rollback_percent": float(row["rollback_percent"]),
-                "tokens_per_call": 100 / float(row["fallback_percent"]),
-                **empty,
-                **law,
-                "source": "Kim23 Table 4",
-            }
-        )
-    return found
+        yield {
+            "dataset": row["dataset"],
+            "method": row["method"],
+            "speedup": float(row["speedup"]),
+            "fallback_percent": float(row["fallback_percent"]),
+            "rollback_percent": float(row["rollback_percent"]),
+            "tokens_per_call": 100 / float(row["fallback_percent"]),
+            **dict.fromkeys(("alpha", "gamma", "fallback", "rollback", "c", "law_speedup")),
+            **law,
+            "source": "Kim23 Table 4",
+        }
 
 
 def _lossless(row: Mapping[str, str]) -> dict[str, float]:

@@ -23,7 +23,7 @@ from specsim.traces import TraceError
 from studies.common.claims import mean_over_positions
 from studies.common.decoded import LOSSLESS, WITHOUT_MODEL, is_of, single_drafters
 from studies.common.measured import Measured, temperature_of, verify_curve
-from studies.common.study import Row
+from studies.common.study import Row, where
 
 LENIENCES = (1.0, 0.5, 0.3, 0.1)
 # Above temperature 0, and at it.
@@ -61,14 +61,10 @@ def pairs(measured: Measured) -> Iterator[dict[str, Any]]:
         lengths = range(1, measured.profile.gamma_max + 1)
         replays = replay(workload.trace, lengths)
         for found, replayed in zip(workload.predict(lengths), replays, strict=True):
-            at = ("draft", found.gamma, temperature)
+            at = {"gamma": found.gamma, "temperature": temperature}
             # The calibration's own prompts come first among the rows of ``specsim validate``.
-            rows: list[Row] = [
-                row
-                for row in measured.speedups
-                if ("draft", row["gamma"], row["temperature"]) == at
-            ]
-            rows += [row for *who, row in decoded if (*who, row["temperature"]) == at]
+            rows = where(measured.speedups, **at)
+            rows += where(measured.decoded, scheme="speculative", drafters="draft", **at)
             yield {
                 **names,
                 "draft": measured.profile.draft.name,
@@ -89,16 +85,16 @@ def pairs(measured: Measured) -> Iterator[dict[str, Any]]:
         for name, gamma, row in decoded:
             if name != "draft" and row["temperature"] == temperature:
                 alpha = alpha_from_acceptance_length(row["measured_tokens_per_call"], gamma)
+                without_model = name in WITHOUT_MODEL
+                free = evaluate(alpha, 0.0, gamma).speedup if without_model else None
                 yield {
                     **names,
                     "draft": name,
                     "temperature": temperature,
                     "gamma": gamma,
                     "alpha": alpha,
-                    "c": 0.0 if name in WITHOUT_MODEL else None,
-                    "formula": evaluate(alpha, 0.0, gamma).speedup
-                    if name in WITHOUT_MODEL
-                    else None,
+                    "c": 0.0 if without_model else None,
+                    "formula": free,
                     **_decoding([row]),
                 }
 
@@ -156,7 +152,7 @@ def lenience(measured: Measured) -> Iterator[dict[str, Any]]:
             if held_out is not None:
                 starts = positions.starts
                 accepted.append(("held-out text", temperature, lenience, held_out, starts))
-    for where, temperature, lenience, values, starts in sorted(accepted, key=lambda each: each[:2]):
+    for text, temperature, lenience, values, starts in sorted(accepted, key=lambda each: each[:2]):
         found = mean_over_positions(values, starts)
         yield {
             **names,
@@ -165,7 +161,7 @@ def lenience(measured: Measured) -> Iterator[dict[str, Any]]:
             "alpha": found.best,
             "low": found.low,
             "high": found.high,
-            "from": where,
+            "from": text,
         }
     for row in measured.decoded:
         is_lenient = row["rule"] in LENIENT_RULES
