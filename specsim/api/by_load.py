@@ -235,7 +235,7 @@ def _doubts(planned: PlannedWorkload) -> list[str]:
         doubts.append(outside)
     doubts += [
         f"context {each.context:,}: {each.looked_at:,} of {each.priced:,} batches were looked at, "
-        "every twentieth part and closer where the best length changes"
+        "closer to each other where the best length changes"
         for each in planned.plans
         if each.looked_at < each.priced
     ]

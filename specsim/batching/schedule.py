@@ -2,8 +2,8 @@
 
 Up to ``EVERY`` batches are all looked at: whether speculation pays need not be monotone in the
 batch (a mixture of experts reads more experts, then all of them; kernels change with the width).
-Of more, every twentieth part is, and whatever lies between two that differ, by bisection; what a
-plan did not look at it says (``Plan.looked_at``).
+Of more, about a hundred are, in steps that grow with the batch, and whatever lies between two that
+differ, by bisection; what a plan did not look at it says (``Plan.looked_at``).
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from specsim.checks import integer
 
 # Batches that are all looked at.
 EVERY = 512
-# Of more, the next one looked at is so much larger.
-_STEP = 1.05
+# Of more, the next one looked at is so much larger, at least; the steps of any load are so many.
+_LEAST_STEP = 1.05
+_STEPS = 100
 # Batches that have a row each; more share rows with their neighbours of the same length.
 _ROWS = 64
 
@@ -127,8 +128,8 @@ def plan(
 def stops_paying(pays: Callable[[int], bool], most: int) -> int | None:
     """The smallest batch from which on it does not pay, up to ``most``; None if ``most`` pays.
 
-    From above: every batch where ``most`` is at most ``EVERY``; else every twentieth part until
-    one pays, and from there to the next one by bisection.
+    From above: every batch where ``most`` is at most ``EVERY``; else in steps until one pays, and
+    from there to the next one by bisection.
     """
     most = integer("most", most, low=1)
     above = most + 1
@@ -205,8 +206,8 @@ def _decision(point: BatchPoint) -> tuple[int, bool]:
 
 def _coarse(count: int) -> Iterator[int]:
     """All of 1..count where those are few; else steps that grow, 1 and ``count`` among them."""
-    number = 1
+    number, step = 1, max(_LEAST_STEP, count ** (1 / _STEPS))
     while number < count:
         yield number
-        number = number + 1 if count <= EVERY else max(number + 1, int(number * _STEP))
+        number = number + 1 if count <= EVERY else max(number + 1, int(number * step))
     yield count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
@@ -11,19 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from specsim import evaluate, hardware
 from specsim.acceptance import SurvivalAcceptance
 from specsim.batching.cost import CellUnavailableError, MeasuredLoadCost, RooflineLoadCost
 from specsim.batching.point import BatchPoint, batch_point, best_of_cell
-from specsim.batching.schedule import stops_paying
-from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.profiles import read_profile
-from tests.support.command_line import SHAPES, fail, rows, run
-from tests.support.profiles import grid, overhead, write, write_grid
+from tests.support.profiles import grid, overhead, write_grid
 
 CURVE = np.array([0.8, 0.7, 0.4, 0.35])
 
@@ -135,27 +129,6 @@ def test_best_is_the_best_of_all_and_of_equals_the_smaller() -> None:
     assert best_of_cell([0.0, 0.0], free, 1, 0, 2).gamma == 0
 
 
-@given(st.sets(st.integers(1, 40)), st.integers(1, 40))
-@settings(max_examples=60, deadline=None)
-def test_stop_is_behind_the_last_batch_that_pays(pays: set[int], most: int) -> None:
-    paying = [batch for batch in range(1, most + 1) if batch in pays]
-    expected = None if most in pays else max(paying, default=0) + 1
-    assert stops_paying(lambda batch: batch in pays, most) == expected
-
-
-@given(st.integers(0, 10**9))
-@settings(max_examples=60)
-def test_stop_among_very_many_batches_is_exact_where_it_is_the_only_one(last: int) -> None:
-    asked: list[int] = []
-
-    def pays(batch: int) -> bool:
-        asked.append(batch)
-        return batch <= last
-
-    assert stops_paying(pays, 10**9) == (None if last == 10**9 else last + 1)
-    assert len(asked) < 500
-
-
 def test_what_is_not_known_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="known up to gamma 4, gamma 5 asked"):
         batch_point(CURVE, MadeUp(), 5, 1, 0)
@@ -258,67 +231,6 @@ def test_incomplete_grids_are_refused(
         MeasuredLoadCost.of(profile, temperature, mode)
 
 
-def row(cell: BatchPoint, gamma_max: int, **setting: float) -> dict[str, Any]:
-    """The row of a batch of its own."""
-    return {**setting, **cell.row(), "at_gamma_max": cell.gamma == gamma_max > 0}
-
-
-def test_optimize_by_load_from_shapes(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["optimize", *SHAPES, "--alpha", "0.2", "--batch", "1,64,200:201", "--context", "512"]
-    code, out, err = run(capsys, *words, "--format", "json")
-    cost, curve = roofline(17), np.cumprod(np.full(16, 0.2))
-    cells = best_points(curve, cost, [1, 64, 200, 201], [512], 16)
-    assert code == 0
-    assert rows(out) == [row(cell, 16) for cell in cells]
-    last = max(b for b in range(1, 202) if best_of_cell(curve, cost, b, 512, 16).speedup >= 1.01)
-    assert err == f"context 512: pays by 1% or more up to batch {last}\n"
-    assert json.loads(out)["answer"]["pays"] == [
-        {
-            "context": 512,
-            "up_to_batch": last,
-            "at_every_priced_batch": False,
-            "largest_priced_batch": 201,
-        }
-    ]
-
-
-def test_cells_beyond_memory_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["optimize", *SHAPES, "--alpha", "0.8", "--context", "4096", "--format", "json"]
-    _, out, err = run(capsys, *words)
-    assert [row["batch"] for row in rows(out)] == [1, 2, 4, 8, 16, 32, 64]
-    (left_out,) = json.loads(out)["left_out"]
-    assert left_out["what"] == "batch 128, 256 at context 4,096"
-    assert "batch 128, 256 at context 4,096 is left out: both models with batch 128" in err
-    until = "at every batch asked for that has a price, up to 64"
-    assert f"context 4,096: pays by 1% or more {until}\n" in err
-    message = fail(capsys, *words, "--batch", "128")
-    assert "H100-SXM has 80 GB" in message
-
-
-def test_optimize_by_load_from_a_profile(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    path = write_grid(tmp_path)
-    figure = tmp_path / "load.png"
-    words = ["optimize", "--profile", str(path), "--batch", "1,64,128", "--format", "json"]
-    _, out, err = run(capsys, *words, "--context", "64,300", "--figure", str(figure))
-    profile = read_profile(path)
-    gains = TokensPerBlock.of_trace(profile.trace(path, profile.acceptance[0]), 4)
-    cost = MeasuredLoadCost.of(profile, 1.0)
-    expected = best_points(gains, cost, [1, 64, 128], [64, 300], 4)
-    assert rows(out) == [row(cell, 4, temperature=1.0) for cell in expected]
-    outside = "batch 128 at context 64; batch 1, 64, 128 at context 300"
-    assert f"extrapolated beyond the measured grid: {outside}" in err
-    assert figure.read_bytes().startswith(b"\x89PNG")
-    # What nobody asked for is what was measured.
-    _, out, _ = run(capsys, *words)
-    assert {row["context"] for row in rows(out)} == set(cost.contexts)
-    _, out, err = run(capsys, *words, "--alpha", "0.9", "--gamma-max", "2")
-    other = best_points([0.9, 0.81], cost, [1, 64, 128], cost.contexts, 2)
-    assert rows(out) == [row(cell, 2, temperature=1.0) for cell in other]
-    assert "gamma 2, the longest that was considered, is best at batch 1" in err
-
-
 def test_the_picture_names_every_gamma() -> None:
     from specsim.report.load_plots import best_by_load
 
@@ -337,76 +249,3 @@ def test_the_picture_of_many_batches_names_each_gamma_once() -> None:
     axis = best_by_load({"": cells}).axes[0]
     assert [text.get_text() for text in axis.texts] == [str(g) for g in dict.fromkeys(gammas)]
     assert len(axis.get_xticks()) <= 40
-
-
-def test_a_profile_of_costs_needs_alpha(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = str(write_grid(tmp_path, acceptance=[]))
-    words = ["optimize", "--profile", path, "--batch", "1", "--context", "64", "--format", "json"]
-    assert "alpha is missing: the profile has costs" in fail(capsys, *words)
-    code, out, _ = run(capsys, *words, "--alpha", "0.9,0.8")
-    assert code == 0
-    assert rows(out)[0]["tokens_per_call"] == pytest.approx(1 + 0.9 * (1 + 0.8 + 0.64 + 0.512))
-
-
-def test_it_is_said_where_it_does_not_pay(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    path = str(write_grid(tmp_path))
-    words = ["optimize", "--profile", path, "--context", "64", "--alpha"]
-    assert (
-        "context 64: never pays by 1% or more\n" in run(capsys, *words, "0.01", "--batch", "1,2")[2]
-    )
-    # A target that is slow at batch 1 alone pays for drafts there last.
-    slow = [
-        {**row, "seconds": [0.005 * row["tokens"]] * 3}
-        if (row["model"], row["batch"]) == ("target", 1)
-        else row
-        for row in grid()
-    ]
-    path = str(write_grid(tmp_path, grid=slow))
-    words = ["optimize", "--profile", path, "--context", "64", "--alpha"]
-    err = run(capsys, *words, "0.6", "--batch", "1,4")[2]
-    assert "context 64: pays by 1% or more at every batch asked for, but not at 1" in err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--batch", "2", "--alpha", "0.8", "--c", "0.1"], "c has no meaning by load"),
-        (["--batch", "2", "--alpha", "0.8"], "profile is missing, or shapes (target, draft"),
-        (["--batch", "0", *SHAPES, "--alpha", "1"], "--batch must be"),
-        (["--batch", "2", "bild", "--fallback", "1"], "--batch stands before the scheme bild"),
-        (["--figure", "x.png", "--alpha", "0.8", "--c", "1"], "--figure draws decisions by load"),
-        ([*SHAPES, "--batch", "2"], "alpha is missing: shapes say nothing of acceptance"),
-        ([*SHAPES[:4], "--alpha", "1"], "--accelerator is missing"),
-        (["--target", "none", *SHAPES[2:], "--alpha", "1"], "neither a known shape (deepseek-v3,"),
-        ([*SHAPES[:4], "--accelerator", "X1", "--alpha", "1"], "'X1' is not known (known:"),
-        (
-            [*SHAPES, "--alpha", "1", "--profile", "p.json"],
-            "accelerator) and profile exclude",
-        ),
-        ([*SHAPES, "--alpha", "1", "--temperature", "1"], "temperature needs a profile"),
-        ([*SHAPES, "--alpha", "1", "--mode", "eager"], "mode needs a profile"),
-        ([*SHAPES, "--alpha", "1", "--figure", "x.gif"], "must be a .png"),
-        (["--profile", "none.json", "--batch", "1"], "no such file"),
-    ],
-)
-def test_bad_loads_are_one_line(
-    capsys: pytest.CaptureFixture[str], words: list[str], message: str
-) -> None:
-    assert message in fail(capsys, "optimize", *words)
-
-
-def test_bad_loads_of_a_profile_are_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    words = ["optimize", "--profile", str(write_grid(tmp_path)), "--batch", "1"]
-    assert "context must be <= 512" in fail(capsys, *words, "--context", "513")
-    known = "gamma_max must be <= 4 with this profile, got 5; calibrate with a larger one"
-    assert known in fail(capsys, *words, "--gamma-max", "5")
-    assert known in fail(capsys, *words, "--gamma-max", "5", "--alpha", "0.9")
-    assert "0.5 is not in the profile" in fail(capsys, *words, "--temperature", "0.5")
-    without = str(write(tmp_path))
-    assert "measure them with specsim calibrate --batch" in fail(
-        capsys, "optimize", "--profile", without, "--batch", "1"
-    )
