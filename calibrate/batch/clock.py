@@ -1,7 +1,7 @@
-"""Time along a stretch of work, without waiting for a device in the middle of it.
+"""Time along a piece of work, without waiting for a device in the middle of it.
 
 Waiting after every run would time what no engine does.  On CUDA marks are events that the device
-passes when it gets there, so intervals between marks add up to the whole stretch.
+passes when it gets there, so intervals between marks add up to the whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from calibrate.decode.engine import wait
 
 
 class Clock:
-    """Marks along a stretch of work; read when all of it is done."""
+    """Marks along a piece of work; read when all of it is done."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

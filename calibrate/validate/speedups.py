@@ -36,7 +36,7 @@ _NOT_DECOMPOSED = {f"error_{part}": None for part in PARTS}
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckedPrompts:
     """A workload of the profile and the requests that its prediction is checked on.
 
     ``paired``: these are requests of its trace, in order; otherwise the calibration never saw
@@ -50,7 +50,7 @@ class Check:
     @staticmethod
     def find(
         workload: Workload, paired: bool, path: Path | None, tokenizer: Any, requests: int
-    ) -> Check:
+    ) -> CheckedPrompts:
         """At most ``requests`` prompts, from the file or from the held-out modules."""
         measured = workload.measured
         if paired:
@@ -60,7 +60,7 @@ class Check:
                     "the prompts are not those of the calibration: give the same file of prompts, "
                     "or check only unseen ones"
                 )
-            return Check(workload, paired, own[:requests])
+            return CheckedPrompts(workload, paired, own[:requests])
         seen = max(each.requests for each in workload.profile.acceptance)
         unseen = find_prompts(path, tokenizer, measured.prompt_tokens, requests, skip=seen)
         if len(unseen) < 2:
@@ -68,7 +68,7 @@ class Check:
                 f"prompts {path} has fewer than two prompts that calibration did not see; "
                 "add some, or check only those of the calibration"
             )
-        return Check(workload, paired, unseen)
+        return CheckedPrompts(workload, paired, unseen)
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ class Check:
 def validate(
     profile: Profile,
     pair: Pair,
-    checks: Sequence[Check],
+    checks: Sequence[CheckedPrompts],
     gammas: Sequence[int],
     seed: int,
     checkpoint: Checkpoint,
@@ -177,7 +177,7 @@ def _scaled(row: Overhead, factor: float) -> Overhead:
 
 
 def compare(
-    check: Check, interleaved: Interleaved, run_times: Sequence[RunTime], waited: bool
+    check: CheckedPrompts, interleaved: Interleaved, run_times: Sequence[RunTime], waited: bool
 ) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, one per gamma.
 

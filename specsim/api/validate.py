@@ -121,7 +121,7 @@ def _speedups(asked: _Asked, check: SpeedupCheck) -> Validation:
 
     pair = load_measured_pair(profile, device, dtype, asked.models.trust_remote_code)
     checked = [
-        speedups.Check.find(
+        speedups.CheckedPrompts.find(
             workload, name == "calibration", check.prompts, pair.target.tokenizer, check.requests
         )
         for workload in workloads
@@ -145,7 +145,7 @@ def _schemes(asked: _Asked, check: SchemeCheck) -> Validation:
     from calibrate.models.pool import ROLES, load_pool
     from calibrate.validate.catalogue import settings
     from calibrate.validate.schemes import validate_schemes
-    from calibrate.validate.speedups import Check
+    from calibrate.validate.speedups import CheckedPrompts
     from calibrate.validate.verdict import scheme_verdict
 
     _known("others", check.others, ROLES)
@@ -154,7 +154,9 @@ def _schemes(asked: _Asked, check: SchemeCheck) -> Validation:
     checked = []
     missing: dict[str, LeftOut] = {}
     for workload in workloads:
-        found = Check.find(workload, True, check.prompts, pair.target.tokenizer, check.requests)
+        found = CheckedPrompts.find(
+            workload, True, check.prompts, pair.target.tokenizer, check.requests
+        )
         listed = settings(found.sampling)
         chosen = [s for s in listed if {"all", scheme_name(s)} & set(check.schemes)]
         for name in sorted({name for each in chosen for name in each.models} - pool.names):

@@ -148,7 +148,7 @@ def command(
     the target's.
 
     With --synthetic, batches decode with so many tokens accepted as the profile's acceptance (or
-    --alpha) says, which judges the run times alone; the profile must have a grid of them
+    --alpha) says, which tests the run times alone; the profile must have a grid of them
     (specsim calibrate --batch).  Then --requests is how often each cell is decoded at most.
 
     A run that was killed goes on where it was if it is started again with the same arguments.
