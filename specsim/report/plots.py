@@ -61,7 +61,10 @@ def _speedup_panel(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     axis.errorbar(
         gamma,
         measured,
-        yerr=[measured - column["measured_low"], column["measured_high"] - measured],
+        # Percentiles of a bootstrap over a handful of requests need not lie around the figure.
+        yerr=np.maximum(
+            [measured - column["measured_low"], column["measured_high"] - measured], 0.0
+        ),
         fmt="o",
         color=BLACK,
         markersize=4,
