@@ -31,7 +31,7 @@ def allocate(
     overhead : host time of a block, in target runs
 
     >>> allocate([PricedDrafter("base", 0.8, 0.04), PricedDrafter("small", 0.75, 0.02)]).allocation
-    (('base', 3), ('small', 7))
+    (('base', 4), ('small', 6))
     """
     verify = verify_cost_of(verify_slope, verify_cost)
     found = best_allocation(drafters, gamma_max, verify, overhead)

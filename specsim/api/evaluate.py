@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from specsim.acceptance import AlphaLike
 from specsim.api.arguments import refuse
-from specsim.checks import InvalidArgumentError, integer
+from specsim.checks import InvalidArgumentError, integer, number
 from specsim.optimizers.gamma import evaluate_numbers
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def evaluate(
 ) -> LoadPlan: ...
 @overload
 def evaluate(
-    alpha: Any = ...,
+    alpha: AlphaLike | None = ...,
     c: float | None = ...,
     *,
     scheme: Scheme,
@@ -85,8 +85,8 @@ def evaluate(
     mode: Mode | None = ...,
 ) -> Result: ...
 def evaluate(
-    alpha: Any = None,
-    c: Any = None,
+    alpha: AlphaLike | None = None,
+    c: npt.ArrayLike | None = None,
     gamma: npt.ArrayLike | None = None,
     *,
     c_ops: npt.ArrayLike | None = None,
@@ -125,7 +125,7 @@ def evaluate(
             scheme,
             alpha,
             known=known,
-            c=c,
+            c=None if c is None else number("c", c, low=0.0),
             costs=costs,
             verify_slope=verify_slope,
             verify_cost=verify_cost,
@@ -150,7 +150,7 @@ def evaluate(
             gamma=integer("gamma", gamma),
         )
     if path is not None:
-        refuse({"alpha": alpha}, "and profile exclude each other, unless a load (batch) is given")
+        refuse({"alpha": alpha}, "and profile exclude each other, unless a load (--batch) is given")
         refuse({**rates, **prices}, "and profile exclude each other")
         from specsim.api.by_profile import evaluate_profile
 

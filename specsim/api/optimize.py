@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from specsim.acceptance import AlphaLike
 from specsim.api.arguments import refuse
+from specsim.checks import number
 from specsim.optimizers.gamma import optimize_numbers
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def optimize(
 ) -> LoadPlan: ...
 @overload
 def optimize(
-    alpha: Any = ...,
+    alpha: AlphaLike | None = ...,
     c: float | None = ...,
     *,
     scheme: str | type[Scheme],
@@ -87,8 +88,8 @@ def optimize(
     mode: Mode | None = ...,
 ) -> Result: ...
 def optimize(
-    alpha: Any = None,
-    c: Any = None,
+    alpha: AlphaLike | None = None,
+    c: npt.ArrayLike | None = None,
     *,
     c_ops: npt.ArrayLike | None = None,
     c_memory: npt.ArrayLike | None = None,
@@ -150,7 +151,7 @@ def optimize(
             candidates or {},
             alpha,
             known=known,
-            c=c,
+            c=None if c is None else number("c", c, low=0.0),
             costs=costs,
             verify_slope=verify_slope,
             verify_cost=verify_cost,
@@ -173,7 +174,7 @@ def optimize(
             gamma_max=gamma_max,
         )
     if path is not None:
-        refuse({"alpha": alpha}, "and profile exclude each other, unless a load (batch) is given")
+        refuse({"alpha": alpha}, "and profile exclude each other, unless a load (--batch) is given")
         refuse({**rates, **prices, "gamma_max": gamma_max}, "and profile exclude each other")
         from specsim.api.by_profile import optimize_profile
 
