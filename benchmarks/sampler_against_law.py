@@ -1,6 +1,6 @@
 """Frequencies of the batched torch sampler against the emitted law, at 10 million draws a rule.
 
-Each draw is one independent position: a draft token from q, verified, replaced if rejected.  The
+Each draw is a block of one draft token from q, verified, replaced if rejected.  The
 outcome (accepted or not, token) is compared with its exact law by a chi-square test, cells with
 fewer than 5 expected draws pooled.  With R rules a sampler that is right gives a smallest p-value
 below 1e-6 in R in a million runs.  At this size a cell of probability 0.01 that is off by one
@@ -21,7 +21,7 @@ from scipy.stats import chi2
 from specsim import rules
 from specsim.checks import Floats
 from specsim.rules import Distributions, Rule
-from specsim.rules.verify import verify_positions
+from specsim.rules.verify import verify
 
 DRAWS, AT_ONCE, VOCABULARY = 10_000_000, 20_000, 24
 ALARM = 1e-6
@@ -53,13 +53,14 @@ RULES: list[Rule] = [
 def frequencies(rule: Rule, rows: Distributions, generator: torch.Generator) -> Floats:
     """How often each token was accepted, and how often it came as a replacement, (2 V,)."""
     size = rows.p.shape[-1]
+    wide = [row.expand(AT_ONCE, 2, size) for row in (rows.p, rows.q)]
     seen = np.zeros(2 * size)
     for _ in range(DRAWS // AT_ONCE):
         drafts = torch.multinomial(rows.q.double(), AT_ONCE, replacement=True, generator=generator)
-        many = Distributions(rows.p.expand(AT_ONCE, size), rows.q.expand(AT_ONCE, size))
         coins, draws = torch.rand(2, AT_ONCE, dtype=torch.float64, generator=generator)
-        accepted, token = verify_positions(rule, many, drafts, coins, draws)
-        seen += torch.bincount(token + size * (~accepted), minlength=2 * size).numpy()
+        accepted, token = verify(rule, *wide, drafts[:, None], coins[:, None], draws)
+        outcome = torch.where(accepted == 1, drafts, token + size)
+        seen += torch.bincount(outcome, minlength=2 * size).numpy()
     return seen
 
 

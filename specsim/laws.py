@@ -96,10 +96,6 @@ class BlockLaw:
         """P(N = n) for n = 0..max, shape (max + 1,)."""
         return _by_tokens(self.tokens, self.probability)
 
-    def generating(self, x: float) -> float:
-        """E[x^N]."""
-        return float(self.probability @ np.power(float(x), self.tokens))
-
 
 @dataclass(frozen=True)
 class ProposalLaw:
@@ -122,11 +118,6 @@ class ProposalLaw:
             raise InvalidArgumentError(
                 "lengths must have one row per outcome, one column per producer"
             )
-
-    @property
-    def expected_length(self) -> float:
-        """Mean number of proposed tokens."""
-        return float(self.probability @ self.lengths.sum(axis=1))
 
 
 def _check_outcomes(probability: Floats, runs: Mapping[Run, Floats]) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import torch
 
-from calibrate.decode.engine import CachedModel, Decoded, DecodeRequest, Decoding, RequestState
+from calibrate.decode.engine import CachedModel, DecodeRequest, Decoding, RequestState
 from calibrate.decode.text import Reader, Text, write_while_sure
 from specsim.schemes import BigLittle
 
@@ -47,11 +47,6 @@ def bild(
     state = RequestState(request, target, draft)
     text = Text.of(request, target)
     return Decoding(state, _blocks(state, text.reader(target), text.reader(draft), scheme))
-
-
-def fallbacks(decoded: Decoded) -> int:
-    """How often the small model gave way: each time is a run of it without a token."""
-    return decoded.draft.count - sum(decoded.drafted)
 
 
 @torch.inference_mode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ from specsim.checks import InvalidArgumentError, integer, integer_range, number,
 
 if TYPE_CHECKING:
     from specsim.batching.workload import Load, Shapes
-    from specsim.cost import VerifyCost
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -226,10 +225,3 @@ def refuse_given(names: Iterable[str], reason: str) -> None:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = "--" + name.replace("_", "-").replace("output-", "")
             raise InvalidArgumentError(f"{option} {reason}")
-
-
-def read_verify(given: Mapping[str, Any]) -> VerifyCost:
-    """The verification cost that ``verify_options`` say."""
-    from specsim.cost import verify_cost_of
-
-    return verify_cost_of(given["verify_slope"], given["verify_cost"])

@@ -194,16 +194,13 @@ class Shape:
         )
         return width * self.precision.kv_bytes
 
-    def flops_per_token(self, context: int = 0, encoder_context: int = 0) -> float:
-        """FLOPs of one token after ``context`` others: 2 P_active and 2 per pair and width.
-
-        2 P + 4 L d_attn per layer in plain attention (PaLM, arXiv 2204.02311, appendix B, a third
-        of its training FLOPs); here the token sees itself too, and norms count as matrices do.
-        """
-        return self.flops(1, context, encoder_context)
-
     def flops(self, new_tokens: int, context: int, encoder_context: int = 0) -> float:
-        """FLOPs of one sequence in one run, logits at every new token."""
+        """FLOPs of one sequence in one run, logits at every new token.
+
+        2 P_active a token and 2 per pair and width: 2 P + 4 L d_attn per layer in plain attention
+        (PaLM, arXiv 2204.02311, appendix B, a third of its training FLOPs); here the token sees
+        itself too, and norms count as matrices do.
+        """
         pairs = sum(
             count
             * part.pair_width

@@ -28,7 +28,7 @@ from specsim.checks import (
     probabilities,
 )
 from specsim.cost import MeasuredVerify, VerifyCost, block_cost, verify_cost_of
-from specsim.optimizers.evaluation import FIGURES, Evaluation, Setting
+from specsim.optimizers.evaluation import Evaluation, Setting
 from specsim.optimizers.search import blockwise, closed_form, effective_cost, search
 
 # Far beyond use; a survival curve of this length is still 80 MB.
@@ -194,18 +194,3 @@ def _best_gamma(setting: Setting) -> Ints:
         # The best length that drafts may still lose to plain decoding, which pays no overhead.
         gamma = np.where(setting.figure("speedup", gamma) > 1.0, gamma, 0)
     return gamma
-
-
-def pareto_front(evaluation: Evaluation) -> Evaluation:
-    """The settings that no other one beats on both speed and operations: Leviathan23 Figure 4.
-
-    ``pareto_front(evaluate_numbers(alpha, c, np.arange(65)))`` is the front over gamma.  The fields
-    are rows, from the fewest operations to the highest speedup.
-    """
-    speed, operations = np.ravel(evaluation.speedup), np.ravel(evaluation.operations_factor)
-    order = np.lexsort((-speed, operations))
-    fastest_before = np.concatenate([[-np.inf], np.maximum.accumulate(speed[order])[:-1]])
-    kept = order[speed[order] > fastest_before]
-    shape = np.shape(evaluation.speedup)
-    rows = (np.broadcast_to(getattr(evaluation, name), shape).ravel() for name in FIGURES)
-    return Evaluation(*(row[kept] for row in rows))

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specsim.checks import Floats, Ints, integer, numbers, probabilities
+from specsim.checks import Floats, Ints, numbers
 
 AnyFloats = npt.NDArray[np.floating[Any]]
 
@@ -72,19 +72,6 @@ def effective_cost(
     return np.asarray((numbers("c", c, low=0.0) + slope) / (1.0 + extra))
 
 
-def continuous_gamma(alpha: npt.ArrayLike, c: npt.ArrayLike) -> Floats:
-    """The real gamma >= 0 that maximises EWIF at v = 1, o = 0.
-
-    Infinite where EWIF grows for ever: at c = 0 < alpha, and at alpha = 1 > c.
-    """
-    alpha, c = probabilities("alpha", alpha), numbers("c", c, low=0.0)
-    with np.errstate(all="ignore"):
-        root = _stationary(np.log(alpha), c, steps=2) - 1.0
-    # At both ends of alpha the root is 0/0, and EWIF is monotone.
-    root = np.where(np.isnan(root), np.where(alpha > c, np.inf, 0.0), root)
-    return np.asarray(np.where(c < 1.0, np.maximum(root, 0.0), 0.0))
-
-
 def _stationary(log_alpha: AnyFloats, c: AnyFloats, *, steps: int) -> AnyFloats:
     """gamma + 1 at the root of e^v - v = 1 + s, in the arguments' precision; void where c >= 1.
 
@@ -109,18 +96,12 @@ def _stationary(log_alpha: AnyFloats, c: AnyFloats, *, steps: int) -> AnyFloats:
     return np.asarray(v / -log_alpha)
 
 
-def best_gamma(alpha: npt.ArrayLike, c: npt.ArrayLike, gamma_max: int = 64) -> Ints:
+def closed_form(alpha: Floats, c: Floats, gamma_max: int) -> Ints:
     """The whole gamma in 0..gamma_max that maximises EWIF at v = 1, o = 0; of equals the smaller.
 
     0 where alpha <= c (Leviathan23 Cor 3.9: only alpha > c can pay); gamma_max where EWIF grows
-    for ever, at c = 0 < alpha and at alpha = 1 > c.
+    for ever, at c = 0 < alpha and at alpha = 1 > c.  The arguments are taken as they are.
     """
-    alpha, c = probabilities("alpha", alpha), numbers("c", c, low=0.0)
-    return closed_form(alpha, c, integer("gamma_max", gamma_max))
-
-
-def closed_form(alpha: Floats, c: Floats, gamma_max: int) -> Ints:
-    """``best_gamma`` of arguments that are known to be right."""
 
     def best(alpha: Floats, c: Floats) -> AnyFloats:
         return _best(alpha, c, gamma_max)
@@ -130,7 +111,7 @@ def closed_form(alpha: Floats, c: Floats, gamma_max: int) -> Ints:
 
 
 def _best(alpha: Floats, c: Floats, gamma_max: int) -> AnyFloats:
-    """``best_gamma`` of one block; nan and infinity on the way are sorted out at the end.
+    """``closed_form`` of one block; nan and infinity on the way are sorted out at the end.
 
     Single precision decides where it can, in half the time; double precision decides the rest,
     but for near-ties that only more digits can tell apart (where the platform has them).

@@ -103,20 +103,6 @@ def verify(
     return Verdict(accepted, token)
 
 
-def verify_positions(
-    rule: Rule, rows: Distributions, drafts: Array, coins: Array, draws: Array
-) -> tuple[Array, Array]:
-    """One draft token at each of N independent positions, no bonus: (accepted, token), (N,) each.
-
-    rows : (N, V); drafts, coins, draws : (N,).  The token is the draft's own where accepted, so
-    its law is m.
-    """
-    accepted = accepts(rule, rows, drafts, coins)
-    xp = array_namespace(drafts)
-    recovered = draw(rule.replacement(rows, xp.zeros_like(accepted)), draws)
-    return accepted, xp.where(accepted, drafts, recovered)
-
-
 def accepts(rule: Rule, rows: Distributions, drafts: Array, coins: Array) -> Array:
     """Is each draft token accepted?  drafts and coins (...) on rows (..., V); shape (...).
 

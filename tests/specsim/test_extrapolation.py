@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -14,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit
 
 import specsim
+from benchmarks import extrapolation_accuracy as benchmark
 from specsim import extrapolation
 from specsim.acceptance import DecayingAcceptance, SurvivalAcceptance
 from specsim.checks import Floats, InvalidArgumentError
@@ -233,19 +229,7 @@ def test_the_allowed_noise_is_the_documented_one() -> None:
 # --- accuracy on public curves -----------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def benchmark() -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "extrapolation_accuracy.py"
-    spec = importlib.util.spec_from_file_location("extrapolation_accuracy", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_error_from_three_positions(benchmark: ModuleType) -> None:
+def test_error_from_three_positions() -> None:
     cases, _ = benchmark.read()
     assert len({case.group for case in cases}) >= 10
 
@@ -260,7 +244,7 @@ def test_error_from_three_positions(benchmark: ModuleType) -> None:
     assert errors(benchmark.chosen).mean() < 0.3 * errors(benchmark.iid_from_first).mean()
 
 
-def test_the_pooled_drift_is_the_one_that_the_lengths_give(benchmark: ModuleType) -> None:
+def test_the_pooled_drift_is_the_one_that_the_lengths_give() -> None:
     _, chains = benchmark.read()
     assert len(chains) == 81
     assert benchmark.fit_drift(chains) == pytest.approx(DRIFT)
@@ -272,7 +256,7 @@ def test_the_pooled_drift_is_the_one_that_the_lengths_give(benchmark: ModuleType
     assert none > 0.06
 
 
-def test_intervals_hold_the_public_curves(benchmark: ModuleType) -> None:
+def test_intervals_hold_the_public_curves() -> None:
     cases, _ = benchmark.read()
     inside: list[bool] = []
     for case in cases:

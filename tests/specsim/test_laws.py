@@ -171,8 +171,6 @@ def check_proposal(found: ProposalLaw, mass: dict[int, float], runs: dict[int, f
     np.testing.assert_allclose(
         found.probability * found.runs[READ], [runs[n] for n in lengths], rtol=1e-12, atol=1e-14
     )
-    expected = sum(n * chance for n, chance in mass.items())
-    assert found.expected_length == pytest.approx(expected)
 
 
 def test_a_block_that_may_emit_nothing_has_no_length_to_reach() -> None:
@@ -206,11 +204,10 @@ def test_drafts() -> None:
         draft("d", -1)
 
 
-@given(blocks(), st.floats(0, 1))
-def test_readings_of_a_law(block, x) -> None:
+@given(blocks())
+def test_readings_of_a_law(block) -> None:
     mass, runs = by_tokens(block)
     assert block.tokens_per_call == pytest.approx(sum(n * p for n, p in mass.items()))
-    assert block.generating(x) == pytest.approx(sum(p * x**n for n, p in mass.items()))
     np.testing.assert_allclose(block.token_law(), [mass.get(n, 0) for n in range(max(mass) + 1)])
     mean = sum(runs.values())
     assert block.calls("reader") == pytest.approx(mean)

@@ -128,30 +128,13 @@ def test_lenience_with_sampling_is_out_of_reach(
     assert is_reachable(printed, low, high) is explained
 
 
-def test_figure_3_optimal_gamma() -> None:
-    """Figure 3 plots the best gamma over alpha for several c, "found numerically"; so is this.
-
-    Its numbers are only drawn, so the search itself is the reference.
-    """
-    alpha = np.arange(0.0, 1.0, 0.01)[:, None]
-    # Section 3.3: c "was always less than 0.05 and often negligibly close to 0".
-    c = np.array([0.01, 0.02, 0.05, 0.1])
-    gamma = np.arange(200)[:, None, None]
-    ewif = (1 - alpha ** (gamma + 1)) / ((1 - alpha) * (gamma * c + 1))
-    found = optimize(alpha, c, gamma_max=199).gamma
-    # At alpha = c = 0.05 gamma 0 and 1 tie, and rounding makes numpy take the larger.
-    tie = np.isclose(alpha, c, rtol=1e-12)
-    np.testing.assert_array_equal(found, np.where(tie, 0, ewif.argmax(axis=0)))
-    assert (np.diff(found, axis=0) >= 0).all()
-    assert (np.diff(found, axis=1) <= 0).all()
-
-
 def test_oracle_gain() -> None:
     """Section 3.5: an oracle gamma is "up to ~60 %" faster than the best fixed one.
 
     The supremum is e/(e - 1), 58.2 %: as alpha -> 1 at ln(1/alpha)/c = e - 2 (test_symbolic).
     """
-    # Not printed: the two formulas of section 3.5 and an argmax over gamma, by hand.
+    # Not printed: the two formulas of section 3.5 and an argmax over gamma, by hand; theory,
+    # section 2.
     for alpha, c, gain in ((0.9, 0.1, 1.534), (0.8, 0.05, 1.348), (0.97, 0.04, 1.568)):
         best = optimize(alpha, c)
         assert best.oracle_speedup / best.speedup == pytest.approx(gain, abs=0.0005)

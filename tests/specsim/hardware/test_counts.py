@@ -125,7 +125,7 @@ def test_flops_as_torch_counts_them(name: str) -> None:
     # Norms and biases, which torch leaves out and we count as matrices.
     vectors = sum(part.numel() for part in model.parameters() if part.ndim == 1)
     shape = hardware.shape_from_config(config)
-    assert shape.flops_per_token(context) == counter.get_total_flops() + 2 * vectors
+    assert shape.flops(1, context) == counter.get_total_flops() + 2 * vectors
 
 
 @pytest.mark.parametrize("name", ["deepseek_v2", "deepseek_v3"])
@@ -145,7 +145,7 @@ def test_flops_of_latent_attention(name: str) -> None:
     expanded = config["qk_nope_head_dim"] + rotary + config["v_head_dim"]
     heads = config["num_attention_heads"] * config["num_hidden_layers"]
     absorbed = counter.get_total_flops() + 2 * heads * (2 * latent + rotary - expanded)
-    assert hardware.shape_from_config(config).flops_per_token() == absorbed + 2 * vectors
+    assert hardware.shape_from_config(config).flops(1, 0) == absorbed + 2 * vectors
 
 
 @pytest.mark.parametrize("name", ["t5", "t5, gated"])
@@ -170,7 +170,7 @@ def test_flops_of_a_decoder_behind_an_encoder(name: str) -> None:
     # Norms, and the table of relative positions.
     vectors = sum(part.numel() for part in model.decoder.parameters() if part.ndim == 1)
     vectors += 32 * config["num_heads"]
-    flops = hardware.shape_from_config(config).flops_per_token(context, encoder_context)
+    flops = hardware.shape_from_config(config).flops(1, context, encoder_context)
     assert flops == counter.get_total_flops() + 2 * vectors
 
 

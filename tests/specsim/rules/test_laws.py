@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from specsim import rules
 from specsim.checks import Floats, SpecsimError
 from specsim.rules import Distributions
-from specsim.rules.verify import draw, verify_positions
+from specsim.rules.verify import draw, verify
 from tests.support.rule_cases import CASES, Case, adversarial, emitted, pairs
 
 BELOW_ONE = np.nextafter(1.0, 0.0)
@@ -68,10 +68,10 @@ def test_law_of_the_sampler_is_the_emitted_law(case: Case, library: str) -> None
     to = torch.asarray if library == "torch" else np.asarray
 
     def positions(index: np.ndarray, coins: Floats, draws: Floats) -> tuple[np.ndarray, np.ndarray]:
-        rows = Distributions(to(rows_p[index]), to(rows_q[index]))
-        given = (to(drafts[index]), to(coins), to(draws))
-        accepted, token = verify_positions(case.rule, rows, *given)
-        return np.asarray(accepted), np.asarray(token)
+        rows = (to(np.repeat(row[index, None], 2, axis=1)) for row in (rows_p, rows_q))
+        given = (to(drafts[index, None]), to(coins[:, None]), to(draws))
+        accepted, token = verify(case.rule, *rows, *given)
+        return np.asarray(accepted) == 1, np.asarray(token)
 
     everyone = np.arange(len(drafts))
     half = np.full(len(drafts), 0.5)

@@ -18,7 +18,7 @@ from specsim.acceptance import (
     SurvivalAcceptance,
 )
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from specsim.cost import Cost, LinearVerify
+from specsim.cost import Cost
 from specsim.laws import TARGET, BlockLaw, Run
 from specsim.predict import operations, renewal
 from specsim.rules import Lossless, Opt
@@ -32,7 +32,6 @@ from specsim.schemes import (
     Deferral,
     DraftedAccepted,
     FallbackRollback,
-    HorizontalCascade,
     OracleGamma,
     PlainDecoding,
     SequenceCascade,
@@ -218,15 +217,6 @@ class TestOracle(SchemeContract):
     @given(coin_acceptances, small)
     def test_histories(self, acceptance, gamma_max) -> None:
         check_histories(OracleGamma(gamma_max), Acceptances(acceptance))
-
-    # (alpha, c, oracle over the best fixed gamma): theory, section 2; Leviathan23 3.5.
-    @pytest.mark.parametrize(("alpha", "c", "gain"), [(0.9, 0.1, 1.534), (0.8, 0.05, 1.348)])
-    def test_gain_over_the_best_fixed_gamma(self, alpha, c, gain) -> None:
-        cost = Cost({"draft": c})
-        oracle = renewal.speedup(OracleGamma(400).law(alpha), cost)
-        assert close(oracle, 1 / (1 - alpha + c * alpha))
-        fixed = max(renewal.speedup(SpeculativeDecoding(g).law(alpha), cost) for g in range(30))
-        assert abs(oracle / fixed - gain) < 5e-4
 
 
 class TestBigLittle(SchemeContract):
@@ -414,29 +404,12 @@ class TestFormulas:
         wanted = formulas.bild_speedup(f, r, window, c, verify_slope=slope, overhead=cost.overhead)
         assert close(renewal.speedup(law, cost), wanted)
 
-    @given(st.lists(st.tuples(chances, st.integers(0, 8), chances), min_size=1, max_size=3))
-    def test_horizontal(self, drafters) -> None:
-        names = tuple("abc"[: len(drafters)])
-        known = Acceptances.of_pairs(*(alpha for alpha, _, _ in drafters))
-        law = HorizontalCascade(names, tuple(n for _, n, _ in drafters)).law(known)
-        cost = Cost({name: c for name, (_, _, c) in zip(names, drafters, strict=True)})
-        rates = [alpha for alpha, n, _ in drafters for _ in range(n)]
-        prices = [c for _, n, c in drafters for _ in range(n)]
-        assert close(renewal.speedup(law, cost), formulas.horizontal_speedup(rates, prices))
-
     @given(chances, chances, st.integers(0, 5), st.integers(0, 8), chances, chances)
     def test_vertical(self, alpha, inner, n, k, c1, c2) -> None:
         known = Acceptances.of_pairs(alpha, inner)
         law = VerticalCascade(("a", "b"), k, steps=(n,)).law(known)
         wanted = formulas.vertical_speedup(alpha, inner, n, k, c1, c2)
         assert close(renewal.speedup(law, Cost({"a": c1, "b": c2})), wanted)
-
-    @given(st.floats(0, 0.9), chances)
-    def test_oracle(self, alpha, c) -> None:
-        law = OracleGamma(400).law(alpha)
-        cost = Cost({"draft": c}, LinearVerify(0.05), overhead=0.2)
-        wanted = formulas.oracle_speedup(alpha, c, verify_slope=0.05, overhead=0.2)
-        assert close(renewal.speedup(law, cost), wanted)
 
     @given(chances, sizes, st.integers(1, 60))
     def test_finite(self, alpha, gamma, tokens) -> None:
