@@ -102,7 +102,7 @@ def test_sampled_sequences_follow_the_execution(
     random, seen = generator(CPU, 1), []
     for _ in range(800):
         result = token_cascade(
-            *models, DecodeRequest([1], 3, sampling, random), rule, cap=2
+            *models, DecodeRequest([1], 3, sampling, random), TokenCascade(2, rule=rule)
         ).finish()
         reads = tuple(sorted(result.target.widths.elements()))
         seen.append((tuple(result.tokens), result.draft.count, reads))
@@ -124,7 +124,7 @@ def test_blocks_of_an_independent_model_follow_the_law(deferral: float, cap: int
     length = 160
     for number in range(20):
         result = token_cascade(
-            large, small_model, greedy([number, 1], length), rule, cap=cap
+            large, small_model, greedy([number, 1], length), TokenCascade(cap, rule=rule)
         ).finish()
         # So many blocks there are in any case, each with room for all that may be written.
         seen += result.drafted[: length // (cap + 1)]
