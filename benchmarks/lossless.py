@@ -57,7 +57,7 @@ def main() -> int:
     for name, model in pool.models.items():
         costs[name] = model.num_parameters() / pool.target.num_parameters()
     print(f"{len(prompts)} requests of {arguments.tokens} tokens, temperature 0")
-    print(f"{'setting':46}{'texts differ':>13}{'tokens/call':>13}{'SWI':>7}  runs per call")
+    print(f"{'setting':54}{'texts differ':>13}{'tokens/call':>13}{'SWI':>7}  runs per call")
     different = 0
     for name, begin in decoders(pool):
         model_set = pool.new(timed=False)
@@ -112,7 +112,7 @@ def show(name: str, decoded: Sequence[Decoded], differ: int, costs: Mapping[str,
         for drafter in decoded[0].drafts
     )
     improvement = standardized_improvement(decoded, costs)
-    print(f"{name:46}{differ:13d}{tokens / calls:13.3f}{improvement:7.3f}  {runs}", flush=True)
+    print(f"{name:54}{differ:13d}{tokens / calls:13.3f}{improvement:7.3f}  {runs}", flush=True)
 
 
 if __name__ == "__main__":

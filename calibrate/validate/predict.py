@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,8 +14,10 @@ from calibrate.decode.engine import DecodeRequest
 from calibrate.decode.specdec import accepted_tokens
 from calibrate.measure.emitted_text import PositionWise, write
 from calibrate.measure.recorded_text import ReadableText
+from calibrate.validate.quality import Quality
 from specsim.checks import Floats, UnsupportedError
 from specsim.laws import TARGET
+from specsim.predict.measured import RunPrices
 from specsim.predict.replay import build
 from specsim.predict.replay.blocks import Expected, replay_blocks
 from specsim.predict.replay.drafters import DeterministicReplay
@@ -23,9 +26,12 @@ from specsim.predict.replay.rates import (
     FALLBACK,
     ROLLBACK,
     Event,
+    Rates,
     Tried,
     acceptance_rates,
     first_tokens,
+    law_tokens_per_call,
+    total,
 )
 from specsim.predict.replay.run_counts import RunCounts, RunKind
 from specsim.rules.confidence import CONFIDENCES
@@ -52,6 +58,64 @@ class Prediction:
 
     expected: Expected
     rates: Sequence[tuple[Event, Tried]]
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """A setting before it is decoded.
+
+    requests : one prediction a request
+    overhead_s : host seconds a token, outside the model runs
+    flat_s : seconds a run of drafters without a model
+    quality : of the law that it emits
+    """
+
+    scheme: Scheme
+    requests: Sequence[Prediction]
+    overhead_s: float
+    flat_s: Mapping[str, float]
+    quality: Quality | None
+
+    @property
+    def expected(self) -> list[Expected]:
+        return [each.expected for each in self.requests]
+
+    @property
+    def rates(self) -> Rates:
+        """What the law must know, as all requests show it together."""
+        return total(found for each in self.requests for found in each.rates)
+
+    @property
+    def tokens(self) -> float:
+        return float(sum(each.tokens for each in self.expected))
+
+    def seconds(self, tables: Mapping[RunKind, Any], context: float) -> float:
+        """Seconds a token."""
+        prices = RunPrices(tables, self.flat_s)
+        spent = sum(prices.seconds(each.runs, context) for each in self.expected)
+        return spent / self.tokens + self.overhead_s
+
+    @property
+    def widest(self) -> float:
+        """The widest runs of a kind, on average."""
+        return max(
+            each.runs.positions[kind] / count
+            for each in self.expected
+            for kind, count in each.runs.counts.items()
+            if count
+        )
+
+    def per_token(self, model: str) -> Floats:
+        """Expected runs a token, one figure a request."""
+        return np.array([each.runs.runs(model) / each.tokens for each in self.expected])
+
+    @property
+    def law_tokens_per_call(self) -> float | None:
+        """Those of the scheme's law with the acceptances of the text; None where it has none."""
+        try:
+            return law_tokens_per_call(self.scheme, self.rates)
+        except UnsupportedError:
+            return None
 
 
 def predict(scheme: Scheme, text: ReadableText, request: DecodeRequest) -> Prediction:

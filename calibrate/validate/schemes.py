@@ -8,7 +8,6 @@ runs.  Then the same prompts are decoded for real with all settings side by side
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,16 +23,14 @@ from calibrate.measure.trace import LOSSY, OVERHEAD, generator
 from calibrate.models.pool import ModelPool, ModelSet
 from calibrate.validate.catalogue import drawn_with
 from calibrate.validate.interleave import PLAIN, Interleaved, RequestSet, Start, decode_interleaved
-from calibrate.validate.predict import Prediction, predict
-from calibrate.validate.quality import Quality, quality
+from calibrate.validate.predict import Predicted, predict
+from calibrate.validate.quality import quality
 from calibrate.validate.speedups import CheckedPrompts
 from specsim.checkpoint import Checkpoint
 from specsim.checks import Floats, UnsupportedError
 from specsim.laws import TARGET
-from specsim.predict.measured import RunPrices
-from specsim.predict.replay.blocks import Expected
 from specsim.predict.replay.build import approximate_runs
-from specsim.predict.replay.rates import Rates, law_tokens_per_call, named_rates, total
+from specsim.predict.replay.rates import named_rates
 from specsim.predict.replay.run_counts import RunKind
 from specsim.schemes import PlainDecoding, Scheme, scheme_name
 
@@ -45,62 +42,6 @@ _SHARE, _ERRORS = 0.03, 2.0
 # Chance that a correct run fails for its counts, over all rows of a table.
 _FALSE_ALARM = 1e-4
 _ROUNDING = 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class Predicted:
-    """A setting before it is decoded.
-
-    requests : one prediction a request
-    overhead_s : host seconds a token, outside the model runs
-    flat_s : seconds a run of drafters without a model
-    """
-
-    scheme: Scheme
-    requests: Sequence[Prediction]
-    overhead_s: float
-    flat_s: Mapping[str, float]
-
-    @property
-    def expected(self) -> list[Expected]:
-        return [each.expected for each in self.requests]
-
-    @property
-    def rates(self) -> Rates:
-        """What the law must know, as all requests show it together."""
-        return total(found for each in self.requests for found in each.rates)
-
-    @property
-    def tokens(self) -> float:
-        return float(sum(each.tokens for each in self.expected))
-
-    def seconds(self, tables: Mapping[RunKind, Any], context: float) -> float:
-        """Seconds a token."""
-        prices = RunPrices(tables, self.flat_s)
-        spent = sum(prices.seconds(each.runs, context) for each in self.expected)
-        return spent / self.tokens + self.overhead_s
-
-    @property
-    def widest(self) -> float:
-        """The widest runs of a kind, on average."""
-        return max(
-            each.runs.positions[kind] / count
-            for each in self.expected
-            for kind, count in each.runs.counts.items()
-            if count
-        )
-
-    def per_token(self, model: str) -> Floats:
-        """Expected runs a token, one figure a request."""
-        return np.array([each.runs.runs(model) / each.tokens for each in self.expected])
-
-    @property
-    def law_tokens_per_call(self) -> float | None:
-        """Those of the scheme's law with the acceptances of the text; None where it has none."""
-        try:
-            return law_tokens_per_call(self.scheme, self.rates)
-        except UnsupportedError:
-            return None
 
 
 def recorded_texts(check: CheckedPrompts, model_set: ModelSet) -> list[ReadableText]:
@@ -130,30 +71,18 @@ def validate_schemes(
     checkpoint : keeps the requests that were decoded
     """
     device = next(pool.target.parameters()).device
-    predicted: list[list[Predicted]] = []
-    kinds: list[list[Quality | None]] = []
+    expected: list[list[Predicted]] = []
     plain_overhead: list[float] = []
     for check, chosen in checks:
         model_set = pool.new()
         texts = recorded_texts(check, model_set)
         plain_overhead.append(_overhead(_short_decodings(PlainDecoding(), check, model_set)))
-        predicted.append([])
-        kinds.append([])
+        expected.append([])
         for number, scheme in enumerate(chosen):
             draws = [generator(device, LOSSY, seed, number, index) for index in range(len(texts))]
-            requests = [
-                _request(scheme, check, text.prompt, random, end_of_text)
-                for text, random in zip(texts, draws, strict=True)
-            ]
-            expected = [
-                predict(scheme, text, request)
-                for text, request in zip(texts, requests, strict=True)
-            ]
-            predicted[-1].append(_with_overhead(scheme, expected, check, model_set))
-            sampling = drawn_with(scheme, check.sampling)
-            kinds[-1].append(quality(scheme, sampling, check.prompts, model_set))
+            expected[-1].append(_predicted(scheme, check, texts, draws, end_of_text))
             advance("predicting")
-    widest = max(each.widest for found in predicted for each in found)
+    widest = max(each.widest for found in expected for each in found)
     timed = pool.new()
     models = {TARGET: timed.target, **timed.models}
 
@@ -176,20 +105,16 @@ def validate_schemes(
     rows: list[dict[str, Any]] = []
     names = [name for _, chosen in checks for each in chosen for name in each.row_fields()]
     fields = dict.fromkeys(names)
-    for (check, _), turns, found, overhead, how_good in zip(
-        checks, decoded, predicted, plain_overhead, kinds, strict=True
+    for (check, _), turns, found, overhead in zip(
+        checks, decoded, expected, plain_overhead, strict=True
     ):
         context = float(np.mean([len(prompt) for prompt in check.prompts]))
         context += float(turns.lengths(PLAIN).mean()) / 2
         plainly = float(tables[RunKind(TARGET, False)](1, np.array([context]))[0]) + overhead
-        for each, good in zip(found, how_good, strict=True):
+        for each in found:
             speedup = plainly / each.seconds(tables, context)
-            rows.append(
-                {
-                    **_named(each.scheme, check, fields),
-                    **_row(each, turns, speedup, good, check.sampling.greedy),
-                }
-            )
+            row = _row(each, turns, speedup, check.sampling.greedy)
+            rows.append({**_named(each.scheme, check, fields), **row})
     return rows
 
 
@@ -227,17 +152,27 @@ def key(scheme: Scheme) -> tuple[str, str]:
     return scheme_name(scheme), scheme.label
 
 
-def _with_overhead(
-    scheme: Scheme, requests: Sequence[Prediction], check: CheckedPrompts, model_set: ModelSet
+def _predicted(
+    scheme: Scheme,
+    check: CheckedPrompts,
+    texts: Sequence[ReadableText],
+    draws: Sequence[torch.Generator],
+    end_of_text: int | None,
 ) -> Predicted:
-    """The predictions, with what a few short decodings spend outside the models."""
+    """From the recorded texts, and what a few short decodings spend outside the models."""
+    requests = [
+        predict(scheme, text, _request(scheme, check, text.prompt, random, end_of_text))
+        for text, random in zip(texts, draws, strict=True)
+    ]
+    model_set = texts[0].model_set
     decoded = _short_decodings(scheme, check, model_set)
     flat: dict[str, float] = {}
     for name in set(decoded[0].drafts) - set(model_set.models):
         runs = [each.drafts[name] for each in decoded]
         count = sum(each.count for each in runs)
         flat[name] = sum(each.seconds for each in runs) / count if count else 0.0
-    return Predicted(scheme, requests, _overhead(decoded), flat)
+    good = quality(scheme, drawn_with(scheme, check.sampling), check.prompts, model_set)
+    return Predicted(scheme, requests, _overhead(decoded), flat, good)
 
 
 def _short_decodings(scheme: Scheme, check: CheckedPrompts, model_set: ModelSet) -> list[Decoded]:
@@ -273,10 +208,8 @@ def _named(scheme: Scheme, check: CheckedPrompts, fields: Mapping[str, Any]) -> 
     }
 
 
-def _row(
-    predicted: Predicted, turns: Interleaved, speedup: float, good: Quality | None, greedy: bool
-) -> dict[str, Any]:
-    scheme = predicted.scheme
+def _row(predicted: Predicted, turns: Interleaved, speedup: float, greedy: bool) -> dict[str, Any]:
+    scheme, good = predicted.scheme, predicted.quality
     name = key(scheme)
     decoded = turns.decoded[name]
     lengths = turns.lengths(name)
