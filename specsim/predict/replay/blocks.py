@@ -1,4 +1,4 @@
-"""Exact replay of cascades: expected target calls of any nest of drafters, from one text.
+"""Exact replay of cascades: expected target calls of drafters nested at will, from one text.
 
 ``specsim.predict.replay.fixed_gamma`` does this for one model that drafts a fixed number of tokens.
 Here the drafter may give up, copy, review another drafter, or hand over to one, and the same
