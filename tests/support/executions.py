@@ -1,10 +1,10 @@
 """Slow twins of the decoders: a rule run over two models that are functions of the whole text.
 
-Speculatively, token by token, as an oracle, or by whole responses.
+Block by block, token by token, or by whole responses.
 A *model* is any function from a context (a tuple of tokens) to a row of probabilities (V,).  All
-randomness goes through ``choose``, which picks an entry of a row of weights: ``sampler`` draws,
-and ``law`` runs an execution along every choice and adds up the probabilities, which is exact
-where the tree of choices is small.
+randomness goes through ``choose``, which picks an entry of a row of weights: ``law`` runs an
+execution along every choice and adds up the probabilities, which is exact where the tree of
+choices is small.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
-from specsim.checks import Floats, InvalidArgumentError, integer, number, probability
+from specsim.checks import Floats
 from specsim.rules.base import Distributions, Rule
 from specsim.rules.confidence import Confidence
-from specsim.rules.deferral import DeferralRule, DraftDeferralRule
+from specsim.rules.deferral import DraftDeferralRule
 
 Tokens = tuple[int, ...]
 Row = np.ndarray[Any, Any]
@@ -50,35 +49,12 @@ class Execution:
         return len(self.target_reads)
 
 
-def speculative(
-    rule: Rule,
-    target: Model,
-    draft: Model,
-    prompt: Tokens,
-    gamma: int,
-    length: int,
-    choose: Choose,
-) -> Execution:
-    """Narasimhan24 Algorithm 4 (5 for a deferral rule), block after block, to ``length`` tokens.
-
-    The law of the text is the product of the rule's emitted laws m along it, whatever gamma.  A
-    last block that runs past the end is cut.
-    """
-    gamma, length = integer("gamma", gamma), integer("length", length)
-    text, draft_runs, reads = prompt, 0, []
-    while len(text) < len(prompt) + length:
-        block, runs = speculative_block(rule, target, draft, text, gamma, choose)
-        text, draft_runs = text + block, draft_runs + runs
-        reads.append(gamma + 1)
-    return Execution(text[len(prompt) :][:length], draft_runs, tuple(reads))
-
-
 def speculative_block(
     rule: Rule, target: Model, draft: Model, text: Tokens, gamma: int, choose: Choose
-) -> tuple[Tokens, int]:
-    """The tokens of one block behind ``text``, 1..gamma + 1, and how often the draft ran for it.
+) -> Tokens:
+    """The tokens of one block behind ``text``, 1..gamma + 1.
 
-    The draft runs gamma times, and once more for a bonus token that depends on q.
+    Narasimhan24 Algorithm 4 (5 for a deferral rule).
     """
     q_rows: list[Row] = []
     drafts: Tokens = ()
@@ -90,11 +66,11 @@ def speculative_block(
         rows = Distributions(p_rows[position], q_rows[position])
         chance = float(rule.accepted(rows)[token] / rows.q[token])
         if choose(np.array([1 - chance, chance])) == 0:
-            return (*drafts[:position], choose(rule.residual(rows))), gamma
+            return (*drafts[:position], choose(rule.residual(rows)))
     if rule.bonus_needs_draft:
         q_rows.append(draft(text + drafts))
     last = Distributions(p_rows[-1], q_rows[-1] if rule.bonus_needs_draft else p_rows[-1])
-    return (*drafts, choose(rule.bonus(last))), len(q_rows)
+    return (*drafts, choose(rule.bonus(last)))
 
 
 def token_cascade(
@@ -111,7 +87,6 @@ def token_cascade(
     After ``window`` tokens of the draft in a row the next one comes from the target, unasked
     (E.1).  Each run of the target reads all that came since its last one.
     """
-    length, window = integer("length", length), integer("window", window)
     text, draft_runs, reads = prompt, 0, []
     unread = 1
     while len(text) < len(prompt) + length:
@@ -128,26 +103,6 @@ def token_cascade(
     return Execution(text[len(prompt) :], draft_runs, tuple(reads))
 
 
-def oracle_cascade(
-    rule: DeferralRule,
-    target: Model,
-    draft: Model,
-    prompt: Tokens,
-    length: int,
-    choose: Choose,
-) -> Execution:
-    """Narasimhan24 Algorithm 3: both models run at every token, and the rule chooses one.
-
-    Slower than either model alone: it shows what a rule could do, not what it saves.
-    """
-    length = integer("length", length)
-    text = prompt
-    for _ in range(length):
-        rows = Distributions(target(text), draft(text))
-        text += (choose(rows.p if bool(rule.defer(rows)) else rows.q),)
-    return Execution(text[len(prompt) :], length, (1,) * length)
-
-
 def sequence_cascade(
     confidence: Confidence,
     threshold: float,
@@ -161,7 +116,6 @@ def sequence_cascade(
 
     Narasimhan24 eq. 1 is the sum of log probabilities with threshold log(1 - t).
     """
-    length = integer("length", length, low=1)
     text = prompt
     logs = np.zeros(length)
     for position in range(length):
@@ -179,23 +133,11 @@ def sequence_cascade(
 
 def quantile_log_probability(level: float) -> Confidence:
     """The quantile of the tokens' log probabilities: 0 is the least sure token, 1 the surest."""
-    level = probability("level", level)
 
     def confidence(logs: Floats) -> float:
         return float(np.quantile(logs, level))
 
     return confidence
-
-
-def sampler(rng: Generator) -> Choose:
-    """Draws from weights that need not sum to exactly one."""
-
-    def choose(weights: Row) -> int:
-        ends = np.cumsum(weights, dtype=np.float64)
-        # Below the last end, so what is found has weight.
-        return int(np.searchsorted(ends, rng.random() * ends[-1], side="right"))
-
-    return choose
 
 
 def law(execution: Callable[[Choose], Any], most_runs: int = 1_000_000) -> dict[Any, float]:
@@ -205,7 +147,7 @@ def law(execution: Callable[[Choose], Any], most_runs: int = 1_000_000) -> dict[
     """
     total: dict[Any, float] = {}
     pending: list[Tokens] = [()]
-    for _ in range(int(number("most_runs", most_runs, low=1))):
+    for _ in range(most_runs):
         if not pending:
             return total
         script, probability_so_far, made = pending.pop(), 1.0, 0
@@ -223,4 +165,4 @@ def law(execution: Callable[[Choose], Any], most_runs: int = 1_000_000) -> dict[
 
         result = execution(choose)
         total[result] = total.get(result, 0.0) + probability_so_far
-    raise InvalidArgumentError(f"the execution has more than {most_runs} ways to go")
+    raise RuntimeError(f"the execution has more than {most_runs} ways to go")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
@@ -30,3 +32,12 @@ def frame(requests: int = 20, length: int = 30, seed: int = 0) -> pd.DataFrame:
         "Lossy(looseness=0.9).top": (draft > 0.45).astype(int),
     }
     return pd.DataFrame(columns)
+
+
+def write_positions(folder: Path) -> Path:
+    """The file that ``specsim score`` would write of them."""
+    path = folder / "positions.parquet"
+    given = frame()
+    given.attrs = {"draft": "small", "target": "large", "temperature": 1.0}
+    given.to_parquet(path)
+    return path

@@ -17,7 +17,7 @@ from specsim.checks import InvalidArgumentError
 from specsim.frontier import read_positions
 from specsim.profiles import read_profile
 from specsim.report.tables import show
-from tests.support.positions import frame
+from tests.support.positions import write_positions
 from tests.support.profiles import write
 
 ROW = {
@@ -54,11 +54,7 @@ def document(result: Any, schema: str) -> dict[str, Any]:
 
 @pytest.fixture
 def positions(tmp_path: Path) -> Path:
-    path = tmp_path / "positions.parquet"
-    given = frame()
-    given.attrs = {"draft": "small", "target": "large", "temperature": 1.0}
-    given.to_parquet(path)
-    return path
+    return write_positions(tmp_path)
 
 
 def calibration(folder: Path, **changes: Any) -> specsim.Calibration:

@@ -45,36 +45,27 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def test_optimize_from_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "optimize", "--alpha", "0.8", "--c", "0.05", "--format", "json")
+@pytest.mark.parametrize(
+    ("words", "name", "value", "tolerance"),
+    [
+        # Leviathan23 Thm 3.8 over gamma 0..64: the best is at 8.
+        ("optimize --alpha 0.8 --c 0.05", "gamma", 8, 0),
+        ("optimize --alpha 0.8 --c 0.05", "speedup", (1 - 0.8**9) / (0.2 * 1.4), 1e-12),
+        # Leviathan23 Table 1, first row: operations 1.53, speed 1.96.
+        ("evaluate --alpha 0.6 --c 0 --gamma 2", "operations_factor", 1.53, 0.005),
+        ("evaluate --alpha 0.6 --c 0 --gamma 2", "speedup", 1.96, 0.005),
+        ("evaluate --alpha 0.9,0.5 --c 0.1 --gamma 3", "tokens_per_call", 2.575, 1e-12),
+        ("evaluate --alpha 0.5 --c 0.1 --gamma 1 --verify-cost 1,1.4", "speedup", 1, 1e-12),
+    ],
+)
+def test_numbers(
+    capsys: pytest.CaptureFixture[str], words: str, name: str, value: float, tolerance: float
+) -> None:
+    code, out, _ = run(capsys, *words.split(), "--format", "json")
     (result,) = rows(out)
     assert code == 0
     assert set(result) == KEYS
-    # Leviathan23 Thm 3.8 over gamma 0..64: the best is at 8, (1 - 0.8^9) / (0.2 (1 + 8 * 0.05)).
-    assert result["gamma"] == 8
-    assert result["speedup"] == pytest.approx((1 - 0.8**9) / (0.2 * 1.4), rel=1e-12)
-
-
-def test_evaluate_from_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = run(
-        capsys, "evaluate", "--alpha", "0.6", "--c", "0", "--gamma", "2", "--format", "json"
-    )
-    (result,) = rows(out)
-    # Leviathan23 Table 1, first row: operations 1.53, speed 1.96.
-    assert result["operations_factor"] == pytest.approx(1.53, abs=0.005)
-    assert result["speedup"] == pytest.approx(1.96, abs=0.005)
-
-
-def test_alpha_by_position(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["evaluate", "--alpha", "0.9,0.5", "--c", "0.1", "--gamma", "3", "--format", "json"]
-    _, out, _ = run(capsys, *words)
-    assert rows(out)[0]["tokens_per_call"] == pytest.approx(1 + 0.9 + 0.45 + 0.225)
-
-
-def test_verify_curve(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["evaluate", "--alpha", "0.5", "--c", "0.1", "--gamma", "1", "--format", "json"]
-    _, out, _ = run(capsys, *words, "--verify-cost", "1,1.4")
-    assert rows(out)[0]["speedup"] == pytest.approx(1.5 / 1.5)
+    assert result[name] == pytest.approx(value, abs=tolerance)
 
 
 def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,12 +145,6 @@ def test_optimize_searches_ranges(capsys: pytest.CaptureFixture[str]) -> None:
     assert best["speedup"] == pytest.approx(rows(out)[0]["speedup"], rel=1e-12)
 
 
-def test_the_oracle_may_draft_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, err = run(capsys, "optimize", "--alpha", "0.8", "--c", "5", "--format", "json")
-    assert rows(out)[0]["oracle_speedup"] == 1
-    assert "a run of the draft costs 5 runs of the target" in err
-
-
 def test_names_of_shapes_in_any_case(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--alpha", "0.8", "--batch", "1", "--context", "60000"]
     named = [word.upper() if not word.startswith("--") else word for word in SHAPES]
@@ -186,13 +171,10 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["allocate", "--drafter", "a:1.2:0.1"], "alpha of a must be in [0, 1], got 1.2"),
         (["allocate", "--drafter", "a:0.2"], "--drafter must be NAME:ALPHA:C"),
         (["allocate"], "--drafter"),
         (["simulate", "nope"], "no scheme is named 'nope'"),
         (["simulate", "bild", "--fallback", "0.1", "--c", "1"], "--rollback"),
-        (["evaluate", "bild", "--fallback", "0.1", "--rollback", "2", "--c", "1"], "rollback"),
-        (["evaluate", "bild", "--fallback", "0.1", "--rollback", "0.2"], "c is missing"),
         (
             [
                 "evaluate",
@@ -210,25 +192,12 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
             "stands before the scheme bild",
         ),
         (["optimize", "--alpha", "1.3", "--c", "0.1"], "--alpha must be in [0, 1], got 1.3"),
-        (["optimize", "--alpha", "nan", "--c", "0.1"], "--alpha must be in [0, 1], got nan"),
         (["optimize", "--alpha", "", "--c", "0.1"], "--alpha is empty"),
-        (["optimize", "--alpha", "0.5", "--c", "-1"], "--c must be >= 0, got -1"),
-        (["optimize", "--alpha", "0.5", "--c", "inf"], "--c must be finite, got inf"),
         (["optimize", "--alpha", "x", "--c", "1"], "--alpha must be a number"),
-        (["optimize", "--alpha", "0.5"], "c is missing"),
         (["optimize"], "alpha is missing"),
         (
             ["evaluate", "--alpha", "0.5", "--c", "0.1", "--gamma", "2.5"],
             "--gamma must be a whole number >= 0, got 2.5",
-        ),
-        (["evaluate", "--alpha", "0.5", "--c", "0.1", "--gamma", "-1"], "--gamma must be"),
-        (
-            ["evaluate", "--alpha", ".5", "--c", "1", "--gamma", "3", "--verify-cost", "1,1.1"],
-            "verify cost is known for 1..2 tokens, 4 asked for",
-        ),
-        (
-            ["optimize", "--alpha", "1", "--c", "1", "--verify-cost", "1,2", "--verify-slope", "1"],
-            "exclude each other",
         ),
         (["replay", "none.csv"], "no such file"),
         (["replay", "none.csv", "--gamma", "4:2"], "--gamma must be a range"),
@@ -251,9 +220,7 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (["optimize", *SHAPES, "--alpha", "0.8", "--batch", "1:1000000000"], "at most 1,000,000"),
         (["optimize", *SHAPES, "--alpha", "0.8", "--context", "131073"], "must be <= 131,072"),
-        (["optimize", "--alpha", "1", "--c", "1", "--temperature", "1"], "needs a profile"),
         (["optimize", "--profile", "x", "--gamma-max", "3"], "gamma_max and profile exclude"),
-        (["optimize", "--profile", "x", "--c", "0"], "c and profile exclude each other"),
         (["replay", "x.csv", "--verify-slope", "0.1"], "verify_slope needs c"),
     ],
 )
@@ -261,28 +228,6 @@ def test_bad_input_is_one_line(
     capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     assert message in fail(capsys, *words)
-
-
-def test_bad_files_are_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: Path
-) -> None:
-    path = write(tmp_path)
-    content = path.read_text()
-    for changed, message in (
-        (content[:200], "not complete JSON"),
-        (content.replace('"version": 2', '"version": 7'), "has version 7"),
-        (content.replace('"notes"', '"extra": 1, "notes"'), "unknown field `extra`"),
-    ):
-        path.write_text(changed)
-        assert message in fail(capsys, "optimize", "--profile", str(path))
-    frame = pd.read_csv(trace)
-    for wrong, message in (
-        (frame.drop(columns="logp_draft"), "missing column logp_draft"),
-        (frame.assign(logp_target=0.3), "logp_target must be <= 0"),
-        (frame.iloc[[0, 1, 3]], "without a gap"),
-    ):
-        wrong.to_csv(trace, index=False)
-        assert message in fail(capsys, "replay", str(trace))
 
 
 def test_without_a_command_the_help_is_readable(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,17 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import fail, run
-from tests.support.positions import frame
+from tests.support.positions import write_positions
 from tests.support.profiles import write
 
 
 @pytest.fixture
 def positions(tmp_path: Path) -> str:
-    path = tmp_path / "positions.parquet"
-    given = frame()
-    given.attrs = {"draft": "small", "target": "large", "temperature": 1.0}
-    given.to_parquet(path)
-    return str(path)
+    return str(write_positions(tmp_path))
 
 
 def test_regret_of_every_rule(capsys: pytest.CaptureFixture[str], positions: str) -> None:

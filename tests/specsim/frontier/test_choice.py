@@ -21,14 +21,12 @@ from specsim.frontier import (
     PositionsError,
     read_positions,
 )
-from tests.support.positions import frame
+from tests.support.positions import frame, write_positions
 
 
 @pytest.fixture
 def positions(tmp_path: Path) -> LabelledPositions:
-    path = tmp_path / "p.parquet"
-    frame().to_parquet(path)
-    return read_positions(path)
+    return read_positions(write_positions(tmp_path))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -90,9 +88,7 @@ COST = Cost({"draft": 0.1}, LinearVerify(0.02), overhead=0.05)
 def test_best_gamma_is_that_of_optimize(rejection: float) -> None:
     """An independent search, where drafting pays; this one has no gamma 0."""
     speed, gamma = BlockPrices.of_cost(COST).speedup(rejection)
-    found = optimize(
-        acceptance=ConstantAcceptance(1 - rejection), c=0.1, verify_slope=0.02, overhead=0.05
-    )
+    found = optimize(ConstantAcceptance(1 - rejection), c=0.1, verify_slope=0.02, overhead=0.05)
     if found.gamma:
         assert speed == pytest.approx(found.speedup, rel=1e-12)
     else:

@@ -119,13 +119,6 @@ def test_no_set_of_positions_beats_the_optimum(rows: Floats) -> None:
     assert frontier(best, 1.0) == pytest.approx(np.minimum(draft, target).mean())
 
 
-def test_free_and_harmful_positions() -> None:
-    """TV = 0 with a gain is deferred at budget 0; a target that is worse is never deferred to."""
-    tv, draft, target = np.array([[0.0, 0.0, 0.5, 0.5], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
-    best = optimum(tv, draft, target).curve(tv, draft, target)
-    assert frontier(best, [0.0, 0.0625, 0.125, 1.0]) == pytest.approx([0.25, 0.125, 0.0, 0.0])
-
-
 @given(columns(UNIT | COARSE), st.data())
 def test_regret_by_quadrature(rows: Floats, data: st.DataObject) -> None:
     tv, draft, target, score = rows

@@ -53,11 +53,18 @@ def expected_0_1(truth: Floats, model: Floats) -> Floats:
     return 1 - np.take_along_axis(truth, model.argmax(-1)[..., None], -1)[..., 0]
 
 
-@given(laws(3), COST)
-def test_lemma_6_is_pointwise(given_laws: Floats, cost: float) -> None:
-    """No decision, at any position, has less risk than that of (9)."""
+@given(laws(3, least=1), COST, st.booleans(), st.booleans())
+def test_lemmas_1_and_6_are_pointwise(
+    given_laws: Floats, cost: float, log: bool, sequential: bool
+) -> None:
+    """No decision, at any position, has less risk than that of (9), for either loss.
+
+    Lemma 1 is the same with the whole cost wherever the target is asked, which is the place of tv.
+    """
     truth, q, p = given_laws
-    draft, target, tv = expected_0_1(truth, q), expected_0_1(truth, p), distance(p, q)
+    loss = cross_entropy if log else expected_0_1
+    draft, target = loss(truth, q), loss(truth, p)
+    tv = np.ones_like(draft) if sequential else distance(p, q)
     optimal = deferral_risk(draft > target + cost * tv, draft, target, tv, cost)
     either = [deferral_risk(np.full(tv.shape, r), draft, target, tv, cost) for r in (0, 1)]
     assert optimal == pytest.approx(np.min(either, axis=0), abs=1e-12)

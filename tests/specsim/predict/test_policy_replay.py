@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,13 +9,7 @@ from hypothesis import strategies as st
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.predict.replay.policy import replay_policy
 from specsim.schemes.policies import EstimateAlpha, FixedGamma, GrowShrink
-from specsim.traces import Trace
-
-
-def trace_of(*requests: list[float]) -> Trace:
-    starts = np.concatenate([[0], np.cumsum([len(request) for request in requests])])
-    return Trace(np.concatenate([np.asarray(r, dtype=float) for r in requests]), starts)
-
+from tests.support.traces import trace_of
 
 rates = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0]))
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from specsim import rules
-from specsim.checks import InvalidArgumentError
 from specsim.rules import Distributions, confidence
 from specsim.rules.base import Array
 from tests.support import executions
@@ -99,7 +98,7 @@ def speculative_law(rule: rules.Rule, target: Model, draft: Model, gamma: int, l
             block_law = executions.law(
                 lambda choose, text=text: executions.speculative_block(
                     rule, target, draft, text, gamma, choose
-                )[0]
+                )
             )
             for block, share in block_law.items():
                 new = (text + block)[:length]
@@ -122,37 +121,6 @@ def test_speculative_text_follows_the_product_of_emitted_laws(case: Case, gamma:
     assert variation(law, product_law(emitted, length)) < 1e-12
 
 
-@pytest.mark.parametrize("name", ["Lossless", "Lossy", "TokenV3"])
-def test_whole_executions_enumerated_at_once(name: str) -> None:
-    rule = next(case.rule for case in CASES if type(case.rule).__name__ == name)
-    target, draft = markov(2, 3), markov(2, 4)
-    law = executions.law(
-        lambda choose: (
-            executions.speculative(Remembering(rule), target, draft, (), 2, 4, choose).tokens
-        )
-    )
-
-    def emitted(text: Tokens) -> Row:
-        row: Row = rule.emitted(Distributions(target(text), draft(text)))
-        return row
-
-    assert variation(law, product_law(emitted, 4)) < 1e-12
-
-
-def test_speculative_counts() -> None:
-    same = markov(3, 5)
-    rng = executions.sampler(np.random.default_rng(0))
-    lossless = executions.speculative(rules.Lossless(), same, same, (0,), 3, 8, rng)
-    # p = q: two blocks of 3 + 1.
-    assert (lossless.draft_runs, lossless.target_reads) == (6, (4, 4))
-    assert len(lossless.tokens) == 8
-    # A bonus that depends on q costs one more run of the draft a block.
-    opt = executions.speculative(rules.Opt(0.1), same, same, (0,), 3, 8, rng)
-    assert (opt.draft_runs, opt.target_reads) == (8, (4, 4))
-    alone = executions.speculative(rules.Lossless(), same, same, (), 0, 5, rng)
-    assert (alone.draft_runs, alone.target_reads) == (0, (1,) * 5)
-
-
 @pytest.mark.parametrize("rule", [rules.Chow(0.4), rules.ChowLog(0.6)], ids=str)
 def test_token_cascade_follows_the_target_distribution_of_its_rule(
     rule: rules.DraftDeferralRule,
@@ -169,47 +137,6 @@ def test_token_cascade_follows_the_target_distribution_of_its_rule(
     assert variation(law, product_law(pi, 4)) < 1e-12
     speculative = speculative_law(rule, target, draft, 2, 4)
     assert variation(law, speculative) < 1e-12
-
-
-def test_token_cascade_calls_the_target_after_its_window() -> None:
-    row = np.array([0.9, 0.1])
-    sure = executions.token_cascade(
-        rules.Chow(0.5),
-        lambda context: np.array([0.0, 1.0]),
-        lambda context: np.array([1.0, 0.0]),
-        (),
-        7,
-        executions.sampler(np.random.default_rng(0)),
-        window=2,
-    )
-    # By hand: two tokens of the draft, one of the target, which reads the three that came.
-    assert sure.tokens == (0, 0, 1, 0, 0, 1, 0)
-    assert (sure.draft_runs, sure.target_reads) == (5, (3, 3))
-    never = executions.token_cascade(
-        rules.Chow(0.0),
-        lambda context: row,
-        lambda context: row,
-        (),
-        4,
-        executions.sampler(np.random.default_rng(0)),
-    )
-    assert (never.draft_runs, never.target_reads) == (4, (1, 1, 1, 1))
-
-
-@pytest.mark.parametrize("rule", [rules.Diff(0.05), rules.Opt(0.3)], ids=str)
-def test_oracle_cascade_follows_the_target_distribution_of_its_rule(
-    rule: rules.DeferralRule,
-) -> None:
-    target, draft = markov(3, 8), markov(3, 9)
-
-    def pi(text: Tokens) -> Row:
-        row: Row = rule.pi(Distributions(target(text), draft(text)))
-        return row
-
-    law = executions.law(
-        lambda choose: executions.oracle_cascade(rule, target, draft, (), 4, choose).tokens
-    )
-    assert variation(law, product_law(pi, 4)) < 1e-12
 
 
 CONFIDENCES = {
@@ -251,14 +178,3 @@ def test_confidences_by_hand() -> None:
     assert confidence.mean_log_probability(logs) == pytest.approx(np.log(1 / 4))
     assert executions.quantile_log_probability(1.0)(logs) == pytest.approx(np.log(0.5))
     assert executions.quantile_log_probability(0.0)(logs) == pytest.approx(np.log(0.125))
-
-
-def test_errors_of_executions() -> None:
-    row = np.array([0.5, 0.5])
-    with pytest.raises(InvalidArgumentError, match="more than 10 ways"):
-        executions.law(lambda choose: tuple(choose(row) for _ in range(5)), most_runs=10)
-    with pytest.raises(InvalidArgumentError, match=r"level must be in \[0, 1\], got 2"):
-        executions.quantile_log_probability(2)
-    choose = executions.sampler(np.random.default_rng(0))
-    with pytest.raises(InvalidArgumentError, match="gamma must be a whole number >= 0"):
-        executions.speculative(rules.Lossless(), lambda c: row, lambda c: row, (), -1, 3, choose)

@@ -18,19 +18,6 @@ thresholds = st.floats(0, 1)
 Pair = tuple[Floats, Floats]
 
 
-@st.composite
-def triples(draw: st.DrawFn) -> tuple[Floats, Floats, Floats]:
-    """p, q and the truth over the same tokens."""
-    size = draw(st.integers(1, 6))
-    return draw(distributions(size)), draw(distributions(size)), draw(distributions(size))
-
-
-def expected_loss(truth: Floats, model: Floats, loss: str) -> float:
-    if loss == "zero_one":
-        return float(1 - truth[model.argmax()])
-    return float(-(truth * np.log(model)).sum())
-
-
 # Leviathan23
 
 
@@ -119,36 +106,6 @@ def test_lenience_is_lossy_with_unit_scale(pair: Pair, lenience: float) -> None:
 
 
 # Narasimhan24
-
-
-@given(triples(), thresholds, st.sampled_from(["zero_one", "log"]))
-def test_narasimhan24_lemma_1_sequential_optimum(
-    triple: tuple[Floats, Floats, Floats], cost: float, loss: str
-) -> None:
-    """Deferring iff the draft's loss exceeds the target's by the cost minimises (3)."""
-    p, q, truth = triple
-    assume(loss == "zero_one" or (p.min() > 0 and q.min() > 0))
-    kept, deferred = expected_loss(truth, q, loss), expected_loss(truth, p, loss)
-    risk = {False: kept, True: deferred + cost}
-    assert risk[kept > deferred + cost] == min(risk.values())
-
-
-@given(triples(), thresholds, st.sampled_from(["zero_one", "log"]))
-def test_narasimhan24_lemma_6_speculative_optimum(
-    triple: tuple[Floats, Floats, Floats], cost: float, loss: str
-) -> None:
-    """As Lemma 1 with the cost of a rejection, t D_TV(p, q); (8) with the real rejection rate."""
-    p, q, truth = triple
-    assume(loss == "zero_one" or (p.min() > 0 and q.min() > 0))
-    rows = Distributions(p, q)
-    kept, deferred = expected_loss(truth, q, loss), expected_loss(truth, p, loss)
-    best = kept > deferred + cost * distance(p, q)
-    risk = {}
-    for choice in (False, True):
-        rule = rules.Custom(lambda p, q, choice=choice: p if choice else q)
-        rejected = 1 - float(rule.acceptance(rows))
-        risk[choice] = (deferred if choice else kept) + cost * rejected
-    assert risk[best] <= min(risk.values()) + TINY
 
 
 @given(st.sampled_from(["Opt", "OptLog"]), pairs(), thresholds)

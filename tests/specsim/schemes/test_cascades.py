@@ -43,6 +43,9 @@ from tests.support.contract import (
     survival_sum,
 )
 
+# How a reviewer knows that it has enough.
+FORMS = st.sampled_from(["steps", "at_least"])
+
 
 class TestHorizontal(SchemeContract):
     example = HorizontalCascade(("a", "b"), (3, 4))
@@ -107,19 +110,27 @@ class TestVertical(SchemeContract):
         known = Acceptances.of_pairs(alpha, inner)
         check_closed(VerticalCascade(("a", "b"), k, steps=(n,)), known, cost, (tokens, price))
 
-    @settings(max_examples=30)
-    @given(st.tuples(coin_acceptances, coin_acceptances), small, st.integers(0, 2), st.booleans())
-    def test_histories(self, known, n, k, one_run) -> None:
-        scheme = VerticalCascade(("a", "b"), k, steps=(n,), one_run=one_run)
+    @settings(max_examples=60)
+    @given(
+        st.tuples(coin_acceptances, coin_acceptances),
+        FORMS,
+        small,
+        st.integers(0, 2),
+        st.booleans(),
+    )
+    def test_histories(self, known, form, n, k, one_run) -> None:
+        scheme = VerticalCascade(("a", "b"), k, **{form: (n,)}, one_run=one_run)
         check_histories(scheme, Acceptances(known))
 
-    @settings(max_examples=15)
+    @settings(max_examples=30)
     @given(
         st.tuples(coin_acceptances, coin_acceptances, coin_acceptances),
+        FORMS,
         st.tuples(*[st.integers(0, 2)] * 2),
     )
-    def test_histories_of_three_levels(self, known, steps) -> None:
-        check_histories(VerticalCascade(("a", "b", "c"), 1, steps=steps), Acceptances(known))
+    def test_histories_of_three_levels(self, known, form, enough) -> None:
+        scheme = VerticalCascade(("a", "b", "c"), 1, **{form: enough})
+        check_histories(scheme, Acceptances(known))
 
     def test_the_assumption_of_independence_is_one(self) -> None:
         """Real tokens of three toy models: E[N] is a few percent off, as the module says.
@@ -163,26 +174,6 @@ class TestVerticalAtLeast(SchemeContract):
     plain = dataclasses.replace(example, at_least=(0,))
     huge = dataclasses.replace(example, gamma=10**6)
     models = ("a", "b")
-
-    @settings(max_examples=30)
-    @given(
-        st.tuples(coin_acceptances, coin_acceptances),
-        st.integers(0, 4),
-        st.integers(0, 2),
-        st.booleans(),
-    )
-    def test_histories(self, known, at_least, k, one_run) -> None:
-        scheme = VerticalCascade(("a", "b"), k, at_least=(at_least,), one_run=one_run)
-        check_histories(scheme, Acceptances(known))
-
-    @settings(max_examples=15)
-    @given(
-        st.tuples(coin_acceptances, coin_acceptances, coin_acceptances),
-        st.tuples(*[st.integers(0, 2)] * 2),
-    )
-    def test_histories_of_three_levels(self, known, at_least) -> None:
-        scheme = VerticalCascade(("a", "b", "c"), 1, at_least=at_least)
-        check_histories(scheme, Acceptances(known))
 
     @given(constant, constant, st.integers(0, 8))
     def test_one_token_is_one_step(self, outer, inner, k) -> None:
