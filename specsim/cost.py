@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,15 +66,6 @@ class MeasuredVerify:
 VerifyCost = LinearVerify | MeasuredVerify
 
 
-def verify_cost_of(slope: float | None, curve: npt.ArrayLike | None) -> VerifyCost:
-    """From ``verify_slope`` or from ``verify_cost``, v(1), v(2), ... measured; else v = 1."""
-    if curve is None:
-        return LinearVerify(0.0 if slope is None else slope)
-    if slope is not None:
-        raise InvalidArgumentError("verify_slope and verify_cost exclude each other")
-    return MeasuredVerify(tuple(np.ravel(numbers("verify cost", curve)).tolist()))
-
-
 def block_cost(
     gamma: npt.NDArray[np.number],
     c: float | Floats,
@@ -127,3 +119,40 @@ class Cost:
         c = self.price(Run(drafter, 1))
         gammas = np.arange(gamma_max + 1)
         return block_cost(gammas, c, self.verify, self.overhead, self.plain_overhead)
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a caller says of costs, all in target runs on one token; None is not said.
+
+    c : cost of one run of the draft
+    c_ops, c_memory : operations of a draft token and bytes of a draft run, over the target's
+    verify_slope : v(n) = 1 + verify_slope (n - 1), free as in the papers if nothing is said; or
+        ``verify_cost``, v(1), v(2), ... as measured
+    overhead : host time of a block
+    """
+
+    c: npt.ArrayLike | None = None
+    c_ops: npt.ArrayLike | None = None
+    c_memory: npt.ArrayLike | None = None
+    verify_slope: float | None = None
+    verify_cost: npt.ArrayLike | None = None
+    overhead: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.verify_slope is not None and self.verify_cost is not None:
+            raise InvalidArgumentError("verify_slope and verify_cost exclude each other")
+
+    def said(self) -> dict[str, Any]:
+        """By name, without what was not said."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    @property
+    def verify(self) -> VerifyCost:
+        if self.verify_cost is None:
+            return LinearVerify(self.verify_slope or 0.0)
+        return MeasuredVerify(tuple(np.ravel(numbers("verify cost", self.verify_cost)).tolist()))
+
+    def cost(self, drafts: Mapping[str, float]) -> Cost:
+        """Of these draft models, with what is said of verification and overhead."""
+        return Cost(drafts, self.verify, self.overhead or 0.0)

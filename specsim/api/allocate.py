@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy.typing as npt
 
-from specsim.cost import verify_cost_of
+from specsim.cost import Prices
 from specsim.optimizers.allocation import Allocation, PricedDrafter, best_allocation
 
 _FREE = (
@@ -22,7 +22,7 @@ def allocate(
     *,
     verify_slope: float | None = None,
     verify_cost: npt.ArrayLike | None = None,
-    overhead: float = 0.0,
+    overhead: float | None = None,
 ) -> Allocation:
     """The exact optimum of the horizontal cascade: which drafter for which position (Chen23).
 
@@ -33,16 +33,16 @@ def allocate(
     >>> allocate([PricedDrafter("base", 0.8, 0.04), PricedDrafter("small", 0.75, 0.02)]).allocation
     (('base', 4), ('small', 6))
     """
-    verify = verify_cost_of(verify_slope, verify_cost)
-    found = best_allocation(drafters, gamma_max, verify, overhead)
+    cost = Prices(None, None, None, verify_slope, verify_cost, overhead).cost({})
+    found = best_allocation(drafters, gamma_max, cost.verify, cost.overhead)
     free = verify_slope is None and verify_cost is None
     return replace(
         found,
         inputs={
             "drafters": drafters,
             "gamma_max": gamma_max,
-            "verify": verify,
-            "overhead": overhead,
+            "verify": cost.verify,
+            "overhead": cost.overhead,
         },
         warnings=(_FREE,) if free else (),
     )

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-from specsim.acceptance import AlphaLike
 from specsim.api.result import LeftOut, Result, Row
 from specsim.batching.cost import CellUnavailableError
 from specsim.batching.point import MARGIN, BatchPoint
 from specsim.batching.schedule import EVERY, Plan, Span, plan, ranges
-from specsim.batching.workload import (
-    BatchWorkload,
-    Load,
-    Shapes,
-    workload_of_shapes,
-    workloads_of_profile,
-)
-from specsim.checks import InvalidArgumentError
-from specsim.profiles import Mode
+from specsim.batching.workload import BatchWorkload, Load, Source
 
 
 @dataclass(frozen=True)
@@ -85,28 +75,13 @@ class LoadPlan(Result):
 
 
 def plan_load(
-    load: Load,
-    *,
-    alpha: AlphaLike | None = None,
-    shapes: Shapes | None = None,
-    profile: Path | None = None,
-    temperature: float | None = None,
-    mode: Mode | None = None,
-    gamma_max: int | None = None,
-    gamma: int | None = None,
+    load: Load, source: Source, gamma_max: int | None = None, gamma: int | None = None
 ) -> LoadPlan:
     """The best draft length of every batch and context, or what ``gamma`` gives there.
 
     Batches without a price are left out and named; CellUnavailableError if that is all of them.
     """
-    workloads = find_workloads(
-        alpha=alpha,
-        shapes=shapes,
-        profile=profile,
-        temperature=temperature,
-        mode=mode,
-        gamma_max=gamma if gamma_max is None else gamma_max,
-    )
+    workloads = source.workloads(gamma if gamma_max is None else gamma_max)
     settings, left_out = [], []
     first_reason: CellUnavailableError | None = None
     for workload in workloads:
@@ -134,11 +109,7 @@ def plan_load(
     return LoadPlan(
         settings=tuple(settings),
         inputs={
-            "alpha": alpha,
-            "shapes": shapes,
-            "profile": profile,
-            "temperature": temperature,
-            "mode": mode,
+            **vars(source),
             "batches": _echo(load.batches),
             "contexts": _echo(load.contexts),
             "gamma_max": [workload.gamma_max for workload in workloads],
@@ -147,35 +118,6 @@ def plan_load(
         warnings=tuple(dict.fromkeys(warnings)),
         left_out=tuple(left_out),
     )
-
-
-def find_workloads(
-    *,
-    alpha: AlphaLike | None,
-    shapes: Shapes | None,
-    profile: Path | None,
-    temperature: float | None,
-    mode: Mode | None,
-    gamma_max: int | None,
-) -> list[BatchWorkload]:
-    """The settings to plan for: one of shapes, or one for each temperature of a profile."""
-    if profile is not None:
-        if shapes is not None:
-            raise InvalidArgumentError(
-                "shapes (target, draft, accelerator) and profile exclude each other"
-            )
-        return workloads_of_profile(
-            profile, alpha=alpha, temperature=temperature, mode=mode, gamma_max=gamma_max
-        )
-    for name, value in (("temperature", temperature), ("mode", mode)):
-        if value is not None:
-            raise InvalidArgumentError(f"{name} needs a profile")
-    if shapes is None:
-        raise InvalidArgumentError(
-            "profile is missing, or shapes (target, draft and accelerator): what runs cost "
-            "depends on the batch"
-        )
-    return [workload_of_shapes(shapes, alpha, gamma_max)]
 
 
 def extrapolated(workload: BatchWorkload, points: Sequence[BatchPoint]) -> str:

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from specsim.api.arguments import refuse
 from specsim.api.result import Result, Row
-from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
-from specsim.cost import Cost, verify_cost_of
+from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError, number
+from specsim.cost import Prices
 from specsim.frontier import (
     OPTIMUM,
     BlockPrices,
@@ -129,16 +130,14 @@ def defer(
     if quality is not None and speedup is not None:
         raise InvalidArgumentError("quality and speedup exclude each other")
     table = read_positions(Path(positions))
-    prices: BlockPrices | None
+    prices = Prices(c, None, None, verify_slope, verify_cost, overhead)
+    blocks: BlockPrices | None
     if profile is not None:
-        if not (c is None and verify_slope is None and verify_cost is None and overhead is None):
-            raise InvalidArgumentError(
-                "c, verify_slope, verify_cost and overhead exclude a profile, which has its own"
-            )
-        prices = _measured_prices(Path(profile), temperature, gamma, table)
+        refuse(prices.said(), "and profile exclude each other")
+        blocks = _measured_prices(Path(profile), temperature, gamma, table)
     else:
-        prices = _prices(c, verify_slope, verify_cost, overhead, temperature, gamma)
-    comparison = Comparison.of(table, loss, decide_on, prices)
+        blocks = _prices(prices, temperature, gamma)
+    comparison = Comparison.of(table, loss, decide_on, blocks)
     wanted = quality
     if quality == "target":
         wanted = float(comparison.quality(comparison.target_loss))
@@ -163,10 +162,7 @@ def defer(
             "quality": quality,
             "speedup": speedup,
             "decide_on": decide_on,
-            "c": c,
-            "verify_slope": verify_slope,
-            "verify_cost": verify_cost,
-            "overhead": overhead,
+            **prices.said(),
             "profile": None if profile is None else str(profile),
             "temperature": temperature,
             "gamma": gamma,
@@ -174,29 +170,13 @@ def defer(
     )
 
 
-def _prices(
-    c: float | None,
-    verify_slope: float | None,
-    verify_cost: Sequence[float] | None,
-    overhead: float | None,
-    temperature: float | None,
-    gamma: int | None,
-) -> BlockPrices | None:
+def _prices(prices: Prices, temperature: float | None, gamma: int | None) -> BlockPrices | None:
     """What blocks cost from numbers; None where c is not given."""
-    if temperature is not None:
-        raise InvalidArgumentError("temperature needs a profile")
-    if c is None:
-        for name, value in (
-            ("gamma", gamma),
-            ("verify_slope", verify_slope),
-            ("verify_cost", verify_cost),
-            ("overhead", overhead),
-        ):
-            if value is not None:
-                raise InvalidArgumentError(f"{name} needs c or a profile")
+    refuse({"temperature": temperature}, "needs a profile")
+    if prices.c is None:
+        refuse({"gamma": gamma, **prices.said()}, "needs c or a profile")
         return None
-    verify = verify_cost_of(verify_slope, verify_cost)
-    return BlockPrices.of_cost(Cost({DRAFT: c}, verify, overhead or 0.0), gamma)
+    return BlockPrices.of_cost(prices.cost({DRAFT: number("c", prices.c)}), gamma)
 
 
 def _measured_prices(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy.typing as npt
 
 from specsim.acceptance import AlphaLike
-from specsim.api.arguments import refuse
-from specsim.checks import InvalidArgumentError, integer, number
-from specsim.optimizers.gamma import evaluate_numbers
+from specsim.api.question import (
+    NumberArguments,
+    ProfileArguments,
+    Question,
+    SchemeArguments,
+)
+from specsim.cost import Prices
 
 if TYPE_CHECKING:
     from specsim.api.by_load import LoadPlan
@@ -27,15 +30,7 @@ if TYPE_CHECKING:
 
 @overload
 def evaluate(
-    alpha: AlphaLike,
-    c: npt.ArrayLike,
-    gamma: npt.ArrayLike,
-    *,
-    c_ops: npt.ArrayLike | None = ...,
-    c_memory: npt.ArrayLike | None = ...,
-    verify_slope: float | None = ...,
-    verify_cost: npt.ArrayLike | None = ...,
-    overhead: float | None = ...,
+    alpha: AlphaLike, c: npt.ArrayLike, gamma: npt.ArrayLike, **prices: Unpack[NumberArguments]
 ) -> Evaluation: ...
 @overload
 def evaluate(
@@ -52,8 +47,7 @@ def evaluate(
     gamma: int,
     profile: str | PathLike[str],
     load: Load,
-    temperature: float | None = ...,
-    mode: Mode | None = ...,
+    **setting: Unpack[ProfileArguments],
 ) -> LoadPlan: ...
 @overload
 def evaluate(
@@ -61,29 +55,8 @@ def evaluate(
     c: float | None = ...,
     *,
     scheme: Scheme,
-    known: Any = ...,
-    costs: Mapping[str, float] | None = ...,
-    verify_slope: float | None = ...,
-    verify_cost: npt.ArrayLike | None = ...,
-    overhead: float | None = ...,
+    **known: Unpack[SchemeArguments],
 ) -> SchemeEvaluation: ...
-@overload
-def evaluate(
-    alpha: AlphaLike | None = ...,
-    c: npt.ArrayLike | None = ...,
-    gamma: npt.ArrayLike | None = ...,
-    *,
-    c_ops: npt.ArrayLike | None = ...,
-    c_memory: npt.ArrayLike | None = ...,
-    verify_slope: float | None = ...,
-    verify_cost: npt.ArrayLike | None = ...,
-    overhead: float | None = ...,
-    profile: str | PathLike[str] | None = ...,
-    temperature: float | None = ...,
-    shapes: Shapes | None = ...,
-    load: Load | None = ...,
-    mode: Mode | None = ...,
-) -> Result: ...
 def evaluate(
     alpha: AlphaLike | None = None,
     c: npt.ArrayLike | None = None,
@@ -111,58 +84,6 @@ def evaluate(
     >>> round(evaluate(alpha=0.8, c=0.05, gamma=5).speedup, 3)
     2.951
     """
-    by_load = {"shapes": shapes, "load": load, "mode": mode}
-    from_profile = {"profile": profile, "temperature": temperature}
-    rates = {"c": c, "c_ops": c_ops, "c_memory": c_memory}
-    prices = {"verify_slope": verify_slope, "verify_cost": verify_cost, "overhead": overhead}
-    path = None if profile is None else Path(profile)
-    if scheme is not None:
-        others = {**by_load, **from_profile, "c_ops": c_ops, "c_memory": c_memory}
-        refuse({**others, "gamma": gamma}, "has no meaning for a scheme")
-        from specsim.api.schemes import evaluate_scheme
-
-        return evaluate_scheme(
-            scheme,
-            alpha,
-            known=known,
-            c=None if c is None else number("c", c, low=0.0),
-            costs=costs,
-            verify_slope=verify_slope,
-            verify_cost=verify_cost,
-            overhead=overhead or 0.0,
-        )
-    refuse({"known": known, "costs": costs}, "needs a scheme")
-    if gamma is None:
-        raise InvalidArgumentError("gamma is missing, a whole number >= 0")
-    if any(value is not None for value in by_load.values()):
-        reason = "has no meaning by load: costs come from a profile, or from shapes"
-        refuse({**rates, **prices}, reason)
-        from specsim.api.by_load import plan_load
-        from specsim.batching.workload import Load
-
-        return plan_load(
-            load or Load(),
-            alpha=alpha,
-            shapes=shapes,
-            profile=path,
-            temperature=temperature,
-            mode=mode,
-            gamma=integer("gamma", gamma),
-        )
-    if path is not None:
-        refuse({"alpha": alpha}, "and profile exclude each other, unless a load (--batch) is given")
-        refuse({**rates, **prices}, "and profile exclude each other")
-        from specsim.api.by_profile import evaluate_profile
-
-        return evaluate_profile(path, integer("gamma", gamma), temperature)
-    refuse(from_profile, "needs a profile")
-    return evaluate_numbers(
-        alpha,
-        c,
-        gamma,
-        c_ops=0.0 if c_ops is None else c_ops,
-        c_memory=0.0 if c_memory is None else c_memory,
-        verify_slope=verify_slope,
-        verify_cost=verify_cost,
-        overhead=overhead or 0.0,
-    )
+    prices = Prices(c, c_ops, c_memory, verify_slope, verify_cost, overhead)
+    asked = Question(alpha, prices, profile, temperature, shapes, load, mode, scheme, known, costs)
+    return asked.evaluate(gamma)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import ClassVar
 
 from specsim.acceptance import AlphaLike
-from specsim.api.by_load import extrapolated, find_workloads
+from specsim.api.by_load import extrapolated
 from specsim.api.result import Result, Row
 from specsim.batching.point import MARGIN
 from specsim.batching.schedule import Plan, plan
-from specsim.batching.workload import BatchWorkload, Shapes
+from specsim.batching.workload import BatchWorkload, Shapes, Source
 from specsim.checks import InvalidArgumentError, integer
 from specsim.engines import Engine, Schedule, engine_named, gamma_at, largest, merged
 from specsim.profiles import Mode
@@ -74,16 +73,8 @@ def export(
         raise InvalidArgumentError(
             f"batch has no meaning for {engine}, which takes a length for each batch"
         )
-    workload = _only(
-        find_workloads(
-            alpha=alpha,
-            shapes=shapes,
-            profile=None if profile is None else Path(profile),
-            temperature=temperature,
-            mode=mode,
-            gamma_max=gamma_max,
-        )
-    )
+    source = Source(alpha, shapes, profile, temperature, mode)
+    workload = _only(source.workloads(gamma_max))
     draft = _draft_name(engine, chosen, model, workload)
     where = workload.contexts(None if context is None else [integer("context", context)])[0]
     planned = plan(workload, range(1, integer("most", most, low=1) + 1), where)
@@ -102,11 +93,8 @@ def export(
         schedule=tuple(schedule),
         inputs={
             "engine": engine,
-            "shapes": shapes,
-            "profile": profile,
-            "alpha": alpha,
+            **vars(source),
             "temperature": workload.temperature,
-            "mode": mode,
             "context": where,
             "most": most,
             "batch": batch,

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy.typing as npt
 
 from specsim.acceptance import AlphaLike
-from specsim.api.arguments import refuse
-from specsim.checks import number
-from specsim.optimizers.gamma import optimize_numbers
+from specsim.api.question import (
+    NumberArguments,
+    ProfileArguments,
+    Question,
+    SchemeArguments,
+)
+from specsim.cost import Prices
 
 if TYPE_CHECKING:
     from specsim.api.by_load import LoadPlan
@@ -24,20 +27,14 @@ if TYPE_CHECKING:
     from specsim.profiles import Mode
     from specsim.schemes import Scheme
 
-_GAMMA_MAX = 64
-
 
 @overload
 def optimize(
     alpha: AlphaLike,
     c: npt.ArrayLike,
     *,
-    c_ops: npt.ArrayLike | None = ...,
-    c_memory: npt.ArrayLike | None = ...,
-    verify_slope: float | None = ...,
-    verify_cost: npt.ArrayLike | None = ...,
-    overhead: float | None = ...,
     gamma_max: int | None = ...,
+    **prices: Unpack[NumberArguments],
 ) -> Evaluation: ...
 @overload
 def optimize(
@@ -53,9 +50,8 @@ def optimize(
     *,
     profile: str | PathLike[str],
     load: Load,
-    temperature: float | None = ...,
-    mode: Mode | None = ...,
     gamma_max: int | None = ...,
+    **setting: Unpack[ProfileArguments],
 ) -> LoadPlan: ...
 @overload
 def optimize(
@@ -64,29 +60,8 @@ def optimize(
     *,
     scheme: str | type[Scheme],
     candidates: Mapping[str, Any],
-    known: Any = ...,
-    costs: Mapping[str, float] | None = ...,
-    verify_slope: float | None = ...,
-    verify_cost: npt.ArrayLike | None = ...,
-    overhead: float | None = ...,
+    **known: Unpack[SchemeArguments],
 ) -> SchemeOptimum: ...
-@overload
-def optimize(
-    alpha: AlphaLike | None = ...,
-    c: npt.ArrayLike | None = ...,
-    *,
-    c_ops: npt.ArrayLike | None = ...,
-    c_memory: npt.ArrayLike | None = ...,
-    verify_slope: float | None = ...,
-    verify_cost: npt.ArrayLike | None = ...,
-    overhead: float | None = ...,
-    gamma_max: int | None = ...,
-    profile: str | PathLike[str] | None = ...,
-    temperature: float | None = ...,
-    shapes: Shapes | None = ...,
-    load: Load | None = ...,
-    mode: Mode | None = ...,
-) -> Result: ...
 def optimize(
     alpha: AlphaLike | None = None,
     c: npt.ArrayLike | None = None,
@@ -135,58 +110,6 @@ def optimize(
     >>> optimize(0.8, 0.05).gamma
     8
     """
-    by_load = {"shapes": shapes, "load": load, "mode": mode}
-    from_profile = {"profile": profile, "temperature": temperature}
-    of_scheme = {"scheme": scheme, "candidates": candidates, "known": known, "costs": costs}
-    rates = {"c": c, "c_ops": c_ops, "c_memory": c_memory}
-    prices = {"verify_slope": verify_slope, "verify_cost": verify_cost, "overhead": overhead}
-    path = None if profile is None else Path(profile)
-    if scheme is not None:
-        others = {**by_load, **from_profile, "c_ops": c_ops, "c_memory": c_memory}
-        refuse({**others, "gamma_max": gamma_max}, "has no meaning for a scheme")
-        from specsim.api.schemes import optimize_scheme
-
-        return optimize_scheme(
-            scheme,
-            candidates or {},
-            alpha,
-            known=known,
-            c=None if c is None else number("c", c, low=0.0),
-            costs=costs,
-            verify_slope=verify_slope,
-            verify_cost=verify_cost,
-            overhead=overhead or 0.0,
-        )
-    refuse(of_scheme, "needs a scheme")
-    if any(value is not None for value in by_load.values()):
-        reason = "has no meaning by load: costs come from a profile, or from shapes"
-        refuse({**rates, **prices}, reason)
-        from specsim.api.by_load import plan_load
-        from specsim.batching.workload import Load
-
-        return plan_load(
-            load or Load(),
-            alpha=alpha,
-            shapes=shapes,
-            profile=path,
-            temperature=temperature,
-            mode=mode,
-            gamma_max=gamma_max,
-        )
-    if path is not None:
-        refuse({"alpha": alpha}, "and profile exclude each other, unless a load (--batch) is given")
-        refuse({**rates, **prices, "gamma_max": gamma_max}, "and profile exclude each other")
-        from specsim.api.by_profile import optimize_profile
-
-        return optimize_profile(path, temperature)
-    refuse(from_profile, "needs a profile")
-    return optimize_numbers(
-        alpha,
-        c,
-        c_ops=0.0 if c_ops is None else c_ops,
-        c_memory=0.0 if c_memory is None else c_memory,
-        verify_slope=verify_slope,
-        verify_cost=verify_cost,
-        overhead=overhead or 0.0,
-        gamma_max=_GAMMA_MAX if gamma_max is None else gamma_max,
-    )
+    prices = Prices(c, c_ops, c_memory, verify_slope, verify_cost, overhead)
+    asked = Question(alpha, prices, profile, temperature, shapes, load, mode, scheme, known, costs)
+    return asked.optimize(gamma_max, candidates)

@@ -11,9 +11,10 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from specsim.api.arguments import refuse
 from specsim.api.result import Result, Row
 from specsim.checks import InvalidArgumentError, number
-from specsim.cost import Cost, verify_cost_of
+from specsim.cost import Prices
 from specsim.predict.replay import fixed_gamma
 from specsim.predict.replay.policy import replay_policy
 from specsim.schemes.policies import EstimateAlpha, GrowShrink
@@ -80,19 +81,16 @@ def replay(
 
     Calls are counted for requests exactly as long as the trace's.
     """
-    prices = {"verify_slope": verify_slope, "verify_cost": verify_cost, "overhead": overhead}
+    prices = Prices(c, None, None, verify_slope, verify_cost, overhead)
     if c is None:
-        for name, value in prices.items():
-            if value is not None:
-                raise InvalidArgumentError(f"{name} needs c, the cost of a draft run")
+        refuse(prices.said(), "needs c, the cost of a draft run")
         if "estimate" in policies:
             raise InvalidArgumentError("the policy estimate needs c, the cost of a draft run")
     text = trace if isinstance(trace, Trace) else read_trace(Path(trace), greedy=greedy)
     longest = max(gammas)
     blocks = None
     if c is not None:
-        verify = verify_cost_of(verify_slope, verify_cost)
-        blocks = Cost({"draft": number("c", c, low=0.0)}, verify, overhead or 0.0).blocks(longest)
+        blocks = prices.cost({"draft": number("c", c, low=0.0)}).blocks(longest)
     found = [
         Replayed(
             gamma=each.gamma,
@@ -128,7 +126,6 @@ def replay(
             "gammas": list(gammas),
             "greedy": greedy,
             "policies": list(policies),
-            "c": c,
-            **prices,
+            **prices.said(),
         },
     )

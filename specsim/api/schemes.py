@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from specsim.acceptance import AlphaLike
 from specsim.api.result import Result, Row
-from specsim.checks import InvalidArgumentError, did_you_mean
-from specsim.cost import Cost, VerifyCost, verify_cost_of
+from specsim.checks import InvalidArgumentError, did_you_mean, number
+from specsim.cost import Cost, Prices
 from specsim.predict import monte_carlo, renewal
 from specsim.schemes import SCHEMES, Acceptances, Known, Scheme, scheme_name
 
@@ -125,43 +125,33 @@ class SchemeSimulation(Result):
 
 def evaluate_scheme(
     scheme: Scheme,
-    alpha: AlphaLike | None = None,
+    alpha: AlphaLike | None,
+    prices: Prices,
     *,
     known: Known | None = None,
-    c: float | None = None,
     costs: Mapping[str, float] | None = None,
-    verify_slope: float | None = None,
-    verify_cost: npt.ArrayLike | None = None,
-    overhead: float = 0.0,
 ) -> SchemeEvaluation:
     """The long-run figures of a scheme.
 
     alpha : acceptance of its drafters' tokens, the same for all: a rate, a list of rates by
         position, an acceptance
-    known : instead, where that differs between drafters (``Acceptances``), or where the law must
-        know something else (``FallbackRollback``, ``DraftedAccepted``, ``Deferral``)
-    c, costs : cost of a draft run in target runs: of every model, and of models by name
-    verify_slope : v(n) = 1 + verify_slope (n - 1); or ``verify_cost``, v(1), v(2), ... as measured
-    overhead : host time of a block, in target runs
+    prices : the cost of a draft run is that of every model that ``costs`` does not name
+    known : instead of alpha, where that differs between drafters (``Acceptances``), or where the
+        law must know something else (``FallbackRollback``, ``DraftedAccepted``, ``Deferral``)
 
     Raises UnsupportedError where the scheme has no law in the long run.
     """
-    known = _stated(type(scheme), alpha, known)
-    verify = verify_cost_of(verify_slope, verify_cost)
-    return _evaluate(scheme, known, _cost(scheme, c, costs, verify, overhead))
+    return _evaluate(scheme, _stated(type(scheme), alpha, known), _cost(scheme, prices, costs))
 
 
 def optimize_scheme(
     kind: str | type[Scheme],
     candidates: Mapping[str, Any],
-    alpha: AlphaLike | None = None,
+    alpha: AlphaLike | None,
+    prices: Prices,
     *,
     known: Known | Sequence[Known | None] | None = None,
-    c: float | None = None,
     costs: Mapping[str, float] | None = None,
-    verify_slope: float | None = None,
-    verify_cost: npt.ArrayLike | None = None,
-    overhead: float = 0.0,
 ) -> SchemeOptimum:
     """The fastest of all combinations of candidates for a scheme's fields.
 
@@ -181,10 +171,9 @@ def optimize_scheme(
             f"the search has {size:,} candidates, 1 to {MOST_CANDIDATES:,} are tried; "
             f"{'narrow it' if size else 'give every field a value'}"
         )
-    verify = verify_cost_of(verify_slope, verify_cost)
     best: tuple[SchemeEvaluation, Known | None] | None = None
     for scheme in _grid(kind, lists):
-        cost = _cost(scheme, c, costs, verify, overhead)
+        cost = _cost(scheme, prices, costs)
         for each in knowns:
             found = _evaluate(scheme, each, cost)
             if best is None or found.speedup > best[0].speedup:
@@ -215,7 +204,7 @@ def simulate(
     costs: Mapping[str, float] | None = None,
     verify_slope: float | None = None,
     verify_cost: npt.ArrayLike | None = None,
-    overhead: float = 0.0,
+    overhead: float | None = None,
     blocks: int = 1_000_000,
     tokens: int | None = None,
     requests: int = 10_000,
@@ -227,11 +216,11 @@ def simulate(
     blocks : of one long run; or, with ``tokens``, so many ``requests`` of exactly so many tokens
     level : of the intervals
 
-    What is known and what runs cost are as in ``evaluate_scheme``.
+    What is known and what runs cost are as in ``optimize``.
     """
     known = _stated(type(scheme), alpha, known)
-    verify = verify_cost_of(verify_slope, verify_cost)
-    cost = _cost(scheme, c, costs, verify, overhead)
+    prices = Prices(c, None, None, verify_slope, verify_cost, overhead)
+    cost = _cost(scheme, prices, costs)
     source, plain = scheme.source(known), scheme.baseline()
     random = np.random.default_rng(seed)
     drawn: monte_carlo.Simulation | monte_carlo.SimulatedRequests
@@ -282,13 +271,7 @@ def _stated(kind: type[Scheme], alpha: AlphaLike | None, known: Known | None) ->
     return found
 
 
-def _cost(
-    scheme: Scheme,
-    c: float | None,
-    costs: Mapping[str, float] | None,
-    verify: VerifyCost,
-    overhead: float,
-) -> Cost:
+def _cost(scheme: Scheme, prices: Prices, costs: Mapping[str, float] | None) -> Cost:
     """Prices of the models of a scheme, and of no others."""
     named, models = dict(costs or {}), scheme.models
     unknown = [name for name in named if name not in models]
@@ -296,11 +279,12 @@ def _cost(
         known = ", ".join(models) or "none"
         raise InvalidArgumentError(f"costs name {unknown[0]!r}, the scheme's drafters are: {known}")
     missing = [name for name in models if name not in named]
-    if missing and c is None:
+    if missing and prices.c is None:
         raise InvalidArgumentError(
             f"c is missing: the cost of a run of {', '.join(missing)}, in target runs"
         )
-    return Cost({**dict.fromkeys(missing, c or 0.0), **named}, verify, overhead)
+    c = 0.0 if prices.c is None else number("c", prices.c, low=0.0)
+    return prices.cost({**dict.fromkeys(missing, c), **named})
 
 
 def _to_try(values: Any) -> Sequence[Any]:

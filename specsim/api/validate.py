@@ -19,7 +19,7 @@ from specsim.api.validation import (
     Validation,
 )
 from specsim.batching.cost import MeasuredLoadCost
-from specsim.batching.workload import BatchWorkload, workloads_of_profile
+from specsim.batching.workload import BatchWorkload, Source
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError
 from specsim.files import file_digest
@@ -190,10 +190,8 @@ def _schemes(asked: _Asked, check: SchemeCheck) -> Validation:
 
 
 def _synthetic(asked: _Asked, check: SyntheticCheck) -> Validation:
-    workloads = workloads_of_profile(
-        asked.path, alpha=check.alpha, temperature=check.temperature, mode=check.mode
-    )
-    grids = [_Grid.of(workload, check) for workload in workloads]
+    source = Source(check.alpha, None, asked.path, check.temperature, check.mode)
+    grids = [_Grid.of(workload, check) for workload in source.workloads()]
     device, dtype = asked.models.place()
     from calibrate.models.load import load_measured
     from calibrate.validate.batching import validate_cell

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,40 @@ class Shapes:
     target: str | Path | Shape
     draft: str | Path | Shape
     accelerator: str | Accelerator
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where acceptance and costs by load come from: shapes with an acceptance, or a profile.
+
+    alpha : acceptance; None is the profile's
+    temperature : one of the profile's; None is all
+    mode : how the profile's models ran; None is compiled, where that was measured
+    """
+
+    alpha: AlphaLike | None = None
+    shapes: Shapes | None = None
+    profile: str | PathLike[str] | None = None
+    temperature: float | None = None
+    mode: Mode | None = None
+
+    def workloads(self, gamma_max: int | None = None) -> list[BatchWorkload]:
+        """The settings to plan for: one of shapes, or one for each temperature of a profile."""
+        if self.profile is not None:
+            if self.shapes is not None:
+                raise InvalidArgumentError(
+                    "shapes (target, draft, accelerator) and profile exclude each other"
+                )
+            return _of_profile(self, Path(self.profile), gamma_max)
+        for name in ("temperature", "mode"):
+            if getattr(self, name) is not None:
+                raise InvalidArgumentError(f"{name} needs a profile")
+        if self.shapes is None:
+            raise InvalidArgumentError(
+                "profile is missing, or shapes (target, draft and accelerator): what runs cost "
+                "depends on the batch"
+            )
+        return [_of_shapes(self.shapes, self.alpha, gamma_max)]
 
 
 @dataclass(frozen=True)
@@ -131,9 +166,7 @@ class BatchWorkload:
         return asked
 
 
-def workload_of_shapes(
-    shapes: Shapes, alpha: AlphaLike | None, gamma_max: int | None = None
-) -> BatchWorkload:
+def _of_shapes(shapes: Shapes, alpha: AlphaLike | None, gamma_max: int | None) -> BatchWorkload:
     """From shapes and a data sheet, with an acceptance that is given."""
     if alpha is None:
         raise InvalidArgumentError("alpha is missing: shapes say nothing of acceptance")
@@ -163,25 +196,14 @@ def workload_of_shapes(
     )
 
 
-def workloads_of_profile(
-    path: Path,
-    *,
-    alpha: AlphaLike | None = None,
-    temperature: float | None = None,
-    mode: Mode | None = None,
-    gamma_max: int | None = None,
-) -> list[BatchWorkload]:
-    """From a profile with run times of batches; one setting for each of its temperatures.
-
-    alpha : instead of the acceptance that was measured
-    temperature : only this one
-    mode : how the models ran; None: compiled, where that was measured
-    """
+def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[BatchWorkload]:
+    """From a profile with run times of batches; one setting for each of its temperatures."""
+    alpha = source.alpha
     profile = read_profile(path)
     context = min(profile.target.context, profile.draft.context)
 
     def workload(temperature: float, measured: MeasuredAcceptance | None) -> BatchWorkload:
-        cost = MeasuredLoadCost.of(profile, temperature, mode)
+        cost = MeasuredLoadCost.of(profile, temperature, source.mode)
         reach = cost.longest - 1
         if measured is None:
             assert alpha is not None
@@ -203,11 +225,13 @@ def workloads_of_profile(
 
     if alpha is not None:
         known = sorted({row.temperature for row in profile.batch_overhead})
-        chosen = [each for each in known if temperature in (None, each)]
-        return [workload(each, None) for each in chosen or [temperature or 0.0]]
+        chosen = [each for each in known if source.temperature in (None, each)]
+        return [workload(each, None) for each in chosen or [source.temperature or 0.0]]
     if not profile.acceptance:
         raise InvalidArgumentError("alpha is missing: the profile has costs and no acceptance")
-    return [workload(each.sampling.temperature, each) for each in profile.sampled(temperature)]
+    return [
+        workload(each.sampling.temperature, each) for each in profile.sampled(source.temperature)
+    ]
 
 
 def _replayed(

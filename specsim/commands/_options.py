@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ from click.core import ParameterSource
 from specsim.checks import InvalidArgumentError, integer, integer_range, number, numbers
 
 if TYPE_CHECKING:
-    from specsim.batching.workload import Load, Shapes
+    from specsim.api.question import Question
+    from specsim.batching.workload import Shapes
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -81,17 +83,22 @@ class IntegerRange(_Checked):
         return tuple(integer_range(option, word, low=self.low))
 
 
+def option(name: str, kind: Any, help_text: str, **more: Any) -> Decorator:
+    """One option; its default is shown where there is one."""
+    return click.option(name, type=kind, help=help_text, show_default=True, **more)
+
+
+PATH = click.Path(path_type=Path)
+
+
 def format_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """``--format``, on every command that prints a result."""
     from specsim.report.tables import FORMATS
 
+    words = "--format", "output_format"
+    kind = click.Choice(FORMATS)
     return click.option(
-        "--format",
-        "output_format",
-        type=click.Choice(FORMATS),
-        default="table",
-        show_default=True,
-        help="How to print the result.",
+        *words, type=kind, default="table", show_default=True, help="How to print the result."
     )(command)
 
 
@@ -107,109 +114,107 @@ def stack(*options: Decorator) -> Decorator:
 
 
 verify_options = stack(
-    click.option(
+    option(
         "--verify-slope",
-        type=Number(0),
-        help="v(n) = 1 + SLOPE (n - 1): cost of a target run on n tokens. [default: 0]",
+        Number(0),
+        "v(n) = 1 + SLOPE (n - 1): cost of a target run on n tokens. [default: 0]",
     ),
-    click.option(
-        "--verify-cost", type=Numbers(0), help="v(1),v(2),... as measured, instead of a slope."
-    ),
-    click.option(
-        "--overhead",
-        type=Number(0),
-        help="Host time of a block, in target runs. [default: 0]",
-    ),
+    option("--verify-cost", Numbers(0), "v(1),v(2),... as measured, instead of a slope."),
+    option("--overhead", Number(0), "Host time of a block, in target runs. [default: 0]"),
 )
 
-alpha_option = click.option(
+alpha_option = option(
     "--alpha",
-    type=Numbers(0, 1),
-    help="Acceptance rate, or alpha_1,alpha_2,... by position (the last one holds on).",
+    Numbers(0, 1),
+    "Acceptance rate, or alpha_1,alpha_2,... by position (the last one holds on).",
 )
 
-cost_options = stack(
-    alpha_option,
-    click.option("--c", type=Number(0), help="Cost of a draft run, in target runs."),
-    click.option(
-        "--c-ops",
-        type=Number(0),
-        help="Operations per token, draft / target. [default: 0, the target's own only]",
-    ),
-    click.option(
-        "--c-memory",
-        type=Number(0),
-        help="Bytes read per run, draft / target. [default: 0, the target's own only]",
-    ),
-    verify_options,
+mode_option = option(
+    "--mode",
+    click.Choice(["eager", "compiled"]),
+    "Which of the profile's run times in batches. [default: compiled, if measured]",
 )
+
+seed_option = option("--seed", Integer(), "Random seed.", default=0)
+
+figure_option = option("--figure", PATH, "Picture to write, a PNG.")
 
 profile_options = stack(
-    click.option(
-        "--profile",
-        type=click.Path(path_type=Path),
-        help="Profile written by specsim calibrate, instead of numbers.",
-    ),
-    click.option(
-        "--temperature",
-        type=Number(0),
-        help="Which of the profile's temperatures. [default: all]",
-    ),
+    option("--profile", PATH, "Profile written by specsim calibrate, instead of numbers."),
+    option("--temperature", Number(0), "Which of the profile's temperatures. [default: all]"),
 )
 
 
 # What runs cost at a load with nothing measured, or how they ran where it was.
 machine_options = stack(
-    click.option(
+    option(
         "--target",
+        str,
+        "Target model by its shape: a shipped one, or a config.json. No measurement needed.",
         metavar="SHAPE",
-        help="Target model by its shape: a shipped one, or a config.json. No measurement needed.",
     ),
-    click.option("--draft", metavar="SHAPE", help="Draft model by its shape."),
-    click.option("--accelerator", metavar="NAME", help="Accelerator that both models run on."),
-    click.option(
-        "--mode",
-        type=click.Choice(["eager", "compiled"]),
-        help="Which of the profile's run times in batches. [default: compiled, if measured]",
-    ),
+    option("--draft", str, "Draft model by its shape.", metavar="SHAPE"),
+    option("--accelerator", str, "Accelerator that both models run on.", metavar="NAME"),
+    mode_option,
 )
 
-load_options = stack(
-    click.option(
+question_options = stack(
+    alpha_option,
+    option("--c", Number(0), "Cost of a draft run, in target runs."),
+    option(
+        "--c-ops",
+        Number(0),
+        "Operations per token, draft / target. [default: 0, the target's own only]",
+    ),
+    option(
+        "--c-memory",
+        Number(0),
+        "Bytes read per run, draft / target. [default: 0, the target's own only]",
+    ),
+    verify_options,
+    profile_options,
+    option(
         "--batch",
-        type=IntegerRange(1),
-        help="Requests that share iterations, one or many. "
+        IntegerRange(1),
+        "Requests that share iterations, one or many. "
         "[default: as in the profile, or 1,2,4,...,256]",
     ),
-    click.option(
+    option(
         "--context",
-        type=IntegerRange(),
-        help="Tokens in the cache of each request. [default: as in the profile, or 512,4096]",
+        IntegerRange(),
+        "Tokens in the cache of each request. [default: as in the profile, or 512,4096]",
     ),
     machine_options,
 )
 
 
-def read_shapes(target: str | None, draft: str | None, accelerator: str | None) -> Shapes | None:
-    """The models and the machine that ``machine_options`` say, if they say any."""
+def read_question(given: dict[str, Any]) -> Question:
+    """What ``question_options`` ask, taken out of what was given."""
+    from specsim.api.question import Question
+    from specsim.batching.workload import Load
+    from specsim.cost import Prices
+
+    prices = Prices(**{field.name: given.pop(field.name) for field in fields(Prices)})
+    batch, context = given.pop("batch"), given.pop("context")
+    load = None if batch is None and context is None else Load(batch, context)
+    names = ("alpha", "profile", "temperature", "mode")
+    asked = {name: given.pop(name) for name in names}
+    return Question(prices=prices, shapes=read_shapes(given), load=load, **asked)
+
+
+def read_shapes(given: dict[str, Any]) -> Shapes | None:
+    """The models and the machine that ``machine_options`` say, if any, taken out of it."""
     from specsim.batching.workload import Shapes
 
-    if target is None and draft is None and accelerator is None:
+    named = {name: given.pop(name) for name in ("target", "draft", "accelerator")}
+    missing = [name for name, value in named.items() if value is None]
+    if len(missing) == len(named):
         return None
-    if target is None or draft is None or accelerator is None:
-        named = {"target": target, "draft": draft, "accelerator": accelerator}
-        missing = next(name for name, value in named.items() if value is None)
+    if missing:
         raise InvalidArgumentError(
-            f"--{missing} is missing; give --target, --draft and --accelerator, or --profile"
+            f"--{missing[0]} is missing; give --target, --draft and --accelerator, or --profile"
         )
-    return Shapes(target, draft, accelerator)
-
-
-def read_load(batch: Sequence[int] | None, context: Sequence[int] | None) -> Load | None:
-    """The batches and contexts that ``load_options`` say, if they say any."""
-    from specsim.batching.workload import Load
-
-    return None if batch is None and context is None else Load(batch, context)
+    return Shapes(**named)
 
 
 def check_figure(figure: Path | None) -> None:

@@ -17,6 +17,7 @@ from specsim.checks import InvalidArgumentError
 from specsim.commands._options import (
     Number,
     format_option,
+    option,
     refuse_given,
     stack,
     verify_options,
@@ -75,7 +76,7 @@ def scheme_command(
         for field, value in kind.implied_by(knowns[0]).items():
             candidates.setdefault(field, [value])
         _refuse_missing(kind, candidates)
-        run(kind, candidates, knowns, **_read_costs(given))
+        run(kind, candidates, knowns, costs=_read_costs(given.pop("cost")), **given)
 
     price = _COST_OPTIONS[1:] if "c" in options(kind) else _COST_OPTIONS
     made = [_option(field) for field in {**options(kind), **knows}.values()]
@@ -164,31 +165,31 @@ def only(kind: type[Scheme], candidates: Candidates, knowns: Sequence[Any]) -> t
 
 
 _COST_OPTIONS = (
-    click.option(
+    option(
         "--c",
-        type=Number(0),
-        help="Cost of a draft run in target runs, of every draft model not named in --cost.",
+        Number(0),
+        "Cost of a draft run in target runs, of every draft model not named in --cost.",
     ),
-    click.option(
+    option(
         "--cost",
+        str,
+        "Cost of a run of one draft model; may be repeated.",
         multiple=True,
         metavar="NAME=C",
-        help="Cost of a run of one draft model; may be repeated.",
     ),
     verify_options,
 )
 
 
-def _read_costs(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of the calls that the options of cost say."""
+def _read_costs(pairs: Sequence[str]) -> dict[str, float]:
+    """The costs of models by name."""
     costs: dict[str, float] = {}
-    for pair in given.pop("cost"):
+    for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
             raise InvalidArgumentError(f"--cost must be NAME=C, got {pair}")
         costs[name] = Number(0).check(f"--cost {name}", value)
-    overhead = given.pop("overhead")
-    return {**given, "costs": costs, "overhead": 0.0 if overhead is None else overhead}
+    return costs
 
 
 def refuse_mixture(context: click.Context) -> None:

@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from specsim.checks import InvalidArgumentError, number, probability
-from specsim.commands._options import Integer, format_option, verify_options
+from specsim.commands._options import Integer, format_option, option, verify_options
 
 if TYPE_CHECKING:
     from specsim.optimizers.allocation import PricedDrafter
 
 
 @click.command(epilog="Example: specsim allocate --drafter base:0.8:0.04 --drafter small:0.75:0.02")
-@click.option(
+@option(
     "--drafter",
+    str,
+    "A drafter, its acceptance rate and its cost in target runs; repeat for each.",
     multiple=True,
     required=True,
     metavar="NAME:ALPHA:C",
-    help="A drafter, its acceptance rate and its cost in target runs; repeat for each.",
 )
-@click.option(
-    "--gamma-max",
-    type=Integer(),
-    default=64,
-    show_default=True,
-    help="Most draft tokens per target call.",
-)
+@option("--gamma-max", Integer(), "Most draft tokens per target call.", default=64)
 @verify_options
 @format_option
-def command(
-    drafter: tuple[str, ...],
-    gamma_max: int,
-    verify_slope: float | None,
-    verify_cost: tuple[float, ...] | None,
-    overhead: float | None,
-    output_format: str,
-) -> None:
+def command(drafter: tuple[str, ...], output_format: str, **given: Any) -> None:
     """The exact optimum of the horizontal cascade: which drafter for which draft position.
 
     The best drafter goes first, cheaper ones behind it (Chen23).
@@ -45,13 +33,7 @@ def command(
     from specsim import allocate
     from specsim.report.tables import show
 
-    found = allocate(
-        [_drafter(word) for word in drafter],
-        gamma_max,
-        verify_slope=verify_slope,
-        verify_cost=verify_cost,
-        overhead=overhead or 0.0,
-    )
+    found = allocate([_drafter(word) for word in drafter], **given)
     show(found, output_format, "best allocation")
 
 

@@ -8,7 +8,7 @@ import click
 
 from specsim.api.models import Batches, Measurement, Models
 from specsim.commands._models import measurement_options, models_options, typed
-from specsim.commands._options import IntegerRange, format_option, refuse_given
+from specsim.commands._options import PATH, IntegerRange, format_option, option, refuse_given
 
 # What only acceptance is measured with.
 _OF_ACCEPTANCE = ("prompts", "requests", "prompt_tokens", "max_new_tokens", "top_k", "top_p")
@@ -21,15 +21,15 @@ _OF_ACCEPTANCE = ("prompts", "requests", "prompt_tokens", "max_new_tokens", "top
 )
 @models_options
 @measurement_options
-@click.option(
+@option(
     "--batch",
-    type=IntegerRange(1),
-    help="Measure run times in batches too. [default with --context or --cost-only: 1,2,4,...,32]",
+    IntegerRange(1),
+    "Measure run times in batches too. [default with --context or --cost-only: 1,2,4,...,32]",
 )
-@click.option(
+@option(
     "--context",
-    type=IntegerRange(1),
-    help="Tokens in the caches of a batch. [default: 512,4096, or what the models can read]",
+    IntegerRange(1),
+    "Tokens in the caches of a batch. [default: 512,4096, or what the models can read]",
 )
 @click.option(
     "--compiled",
@@ -42,12 +42,7 @@ _OF_ACCEPTANCE = ("prompts", "requests", "prompt_tokens", "max_new_tokens", "top
     help="Measure what runs cost and nothing else; a model may then be given by its shape alone: "
     "a config.json, or a shape that specsim ships.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Profile to write; traces go beside it.",
-)
+@option("--out", PATH, "Profile to write; traces go beside it.", required=True)
 @format_option
 def command(
     models: Models,

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from specsim.checks import InvalidArgumentError
 from specsim.commands._options import (
+    PATH,
     Integer,
     Number,
+    check_figure,
+    figure_option,
     format_option,
+    option,
     profile_options,
     verify_options,
 )
 
 if TYPE_CHECKING:
     from specsim.frontier.positions import LabelledPositions, Loss
-    from specsim.rules import DecideOn
 
 
 class _Quality(Number):
@@ -35,50 +37,35 @@ class _Quality(Number):
     "specsim defer positions.parquet --quality target --c 0.1 --figure frontier.png; "
     "specsim defer positions.parquet --speedup 2 --profile profile.json"
 )
-@click.argument("positions", type=click.Path(path_type=Path))
-@click.option(
+@click.argument("positions", type=PATH)
+@option(
     "--loss",
-    type=click.Choice(["0-1", "log", "sampled"]),
-    default="0-1",
-    show_default=True,
-    help="0-1: is the most probable token the label; log: log-probability of the label; "
+    click.Choice(["0-1", "log", "sampled"]),
+    "0-1: is the most probable token the label; log: log-probability of the label; "
     "sampled: probability of the label.",
+    default="0-1",
 )
-@click.option(
+@option(
     "--quality",
-    type=_Quality(float("-inf")),
-    help="Least quality: a share of right tokens (with --loss log a mean log-probability, nats), "
+    _Quality(float("-inf")),
+    "Least quality: a share of right tokens (with --loss log a mean log-probability, nats), "
     "or the word target. Finds the least rejection.",
 )
-@click.option("--speedup", type=Number(0), help="Least speedup. Finds the best quality.")
-@click.option(
+@option("--speedup", Number(0), "Least speedup. Finds the best quality.")
+@option(
     "--decide-on",
-    type=click.Choice(["unscaled", "tempered"]),
+    click.Choice(["unscaled", "tempered"]),
+    "What deferral rules look at: probabilities at temperature 1, or as sampled from.",
     default="unscaled",
-    show_default=True,
-    help="What deferral rules look at: probabilities at temperature 1, or as sampled from.",
 )
-@click.option("--c", type=Number(0), help="Cost of a draft run, in target runs.")
+@option("--c", Number(0), "Cost of a draft run, in target runs.")
 @verify_options
 @profile_options
-@click.option("--gamma", type=Integer(1), help="Draft tokens per target call. [default: the best]")
-@click.option("--figure", type=click.Path(path_type=Path), help="Picture to write, a PNG.")
+@option("--gamma", Integer(1), "Draft tokens per target call. [default: the best]")
+@figure_option
 @format_option
 def command(
-    positions: Path,
-    loss: Loss,
-    quality: float | Literal["target"] | None,
-    speedup: float | None,
-    decide_on: DecideOn,
-    c: float | None,
-    verify_slope: float | None,
-    verify_cost: tuple[float, ...] | None,
-    overhead: float | None,
-    profile: Path | None,
-    temperature: float | None,
-    gamma: int | None,
-    figure: Path | None,
-    output_format: str,
+    positions: Path, loss: Loss, figure: Path | None, output_format: str, **given: Any
 ) -> None:
     """Which rule buys the most quality for its rejections, and how far it is from the optimum.
 
@@ -98,22 +85,8 @@ def command(
     from specsim.api.defer import defer
     from specsim.report.tables import show
 
-    if figure is not None and (figure.suffix != ".png" or not figure.parent.is_dir()):
-        raise InvalidArgumentError(f"--figure {figure} must be a .png in a folder that exists")
-    found = defer(
-        positions,
-        loss,
-        quality,
-        speedup,
-        decide_on,
-        c=c,
-        verify_slope=verify_slope,
-        verify_cost=verify_cost,
-        overhead=overhead,
-        profile=profile,
-        temperature=temperature,
-        gamma=gamma,
-    )
+    check_figure(figure)
+    found = defer(positions, loss, **given)
     table = found.comparison.positions
     if figure is not None:
         from specsim.report.frontier_plots import quality_against_cost

@@ -7,19 +7,13 @@ from pathlib import Path
 import click
 
 from specsim.commands._models import typed
-from specsim.commands._options import Integer, format_option
+from specsim.commands._options import PATH, format_option, option, seed_option
 
 
 @click.command(epilog="Example: specsim demo --out demo")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default="specsim-demo",
-    show_default=True,
-    help="Folder for the profile, its traces and the figure.",
-)
-@click.option("--draft", default="embedded/small", show_default=True, help="Member that drafts.")
-@click.option("--seed", type=Integer(), default=0, show_default=True, help="Random seed.")
+@option("--out", PATH, "Folder for the profile, its traces and the figure.", default="specsim-demo")
+@option("--draft", str, "Member that drafts.", default="embedded/small")
+@seed_option
 @format_option
 def command(out: Path, draft: str, seed: int, output_format: str) -> None:
     """Measure the embedded pair, predict the best draft length, and check it by real decoding.

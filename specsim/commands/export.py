@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -11,12 +10,10 @@ from specsim.commands._options import (
     Integer,
     alpha_option,
     machine_options,
+    option,
     profile_options,
     read_shapes,
 )
-
-if TYPE_CHECKING:
-    from specsim.profiles import Mode
 
 
 @click.command(
@@ -28,23 +25,19 @@ if TYPE_CHECKING:
 @profile_options
 @machine_options
 @alpha_option
-@click.option(
+@option(
     "--context",
-    type=Integer(),
-    help="Tokens in the cache of each request. [default: the smallest in the profile, or 512]",
+    Integer(),
+    "Tokens in the cache of each request. [default: the smallest in the profile, or 512]",
 )
-@click.option(
-    "--most", type=Integer(1), default=256, show_default=True, help="Largest batch to plan for."
-)
-@click.option(
+@option("--most", Integer(1), "Largest batch to plan for.", default=256)
+@option(
     "--batch",
-    type=Integer(1),
-    help="Batch of the one draft length that sglang, llama.cpp and transformers take. [default: 1]",
+    Integer(1),
+    "Batch of the one draft length that sglang, llama.cpp and transformers take. [default: 1]",
 )
-@click.option("--gamma-max", type=Integer(1), help="Longest draft. [default: 16, or as measured]")
-@click.option(
-    "--model", help="The draft's name or path for the engine. [default: as in the profile]"
-)
+@option("--gamma-max", Integer(1), "Longest draft. [default: 16, or as measured]")
+@option("--model", str, "The draft's name or path for the engine. [default: as in the profile]")
 @click.option(
     "--format",
     "output_format",
@@ -53,22 +46,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="What the engine reads, or our document about it.",
 )
-def command(
-    engine: str,
-    profile: Path | None,
-    temperature: float | None,
-    target: str | None,
-    draft: str | None,
-    accelerator: str | None,
-    mode: Mode | None,
-    alpha: tuple[float, ...] | None,
-    context: int | None,
-    most: int,
-    batch: int | None,
-    gamma_max: int | None,
-    model: str | None,
-    output_format: str,
-) -> int:
+def command(engine: str, output_format: str, **given: Any) -> int:
     """What ENGINE should draft at every batch, as its configuration wants it.
 
     On stdout is what the engine reads and nothing else; what it cannot be told is on stderr.
@@ -78,19 +56,7 @@ def command(
     from specsim import export
     from specsim.report.tables import show_notes
 
-    found = export(
-        engine,
-        shapes=read_shapes(target, draft, accelerator),
-        profile=profile,
-        alpha=alpha,
-        temperature=temperature,
-        mode=mode,
-        context=context,
-        most=most,
-        batch=batch,
-        gamma_max=gamma_max,
-        model=model,
-    )
+    found = export(engine, shapes=read_shapes(given), **given)
     if output_format == "json":
         click.echo(found.to_json())
     elif found.text:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,22 +12,13 @@ from specsim.checks import InvalidArgumentError
 from specsim.commands._options import (
     Integer,
     check_figure,
-    cost_options,
+    figure_option,
     format_option,
-    load_options,
-    profile_options,
-    read_load,
-    read_shapes,
+    option,
+    question_options,
+    read_question,
 )
-from specsim.commands._schemes import (
-    Candidates,
-    SchemeGroup,
-    refuse_mixture,
-    scheme_command,
-)
-
-if TYPE_CHECKING:
-    from specsim.profiles import Mode
+from specsim.commands._schemes import Candidates, SchemeGroup, refuse_mixture, scheme_command
 
 
 class _Optimize(SchemeGroup):
@@ -43,38 +35,22 @@ class _Optimize(SchemeGroup):
     "--alpha 0.8 --batch 1,8,64 --context 512; "
     "specsim optimize bild --fallback 0.2 --rollback 0.05 --window 1:20 --c 0.1",
 )
-@cost_options
-@profile_options
-@load_options
-@click.option("--figure", type=click.Path(path_type=Path), help="Heat map to write, a PNG.")
-@click.option(
+@question_options
+@figure_option
+@option(
     "--gamma-max",
-    type=Integer(),
-    help="Longest draft to consider. [default: 64; by load 16, or as far as measured]",
+    Integer(),
+    "Longest draft to consider. [default: 64; by load 16, or as far as measured]",
 )
 @format_option
 @click.pass_context
 def command(
     click_context: click.Context,
     /,
-    alpha: tuple[float, ...] | None,
-    c: float | None,
-    c_ops: float | None,
-    c_memory: float | None,
-    verify_slope: float | None,
-    verify_cost: tuple[float, ...] | None,
-    overhead: float | None,
-    profile: Path | None,
-    temperature: float | None,
-    batch: tuple[int, ...] | None,
-    context: tuple[int, ...] | None,
-    target: str | None,
-    draft: str | None,
-    accelerator: str | None,
-    mode: Mode | None,
     figure: Path | None,
     gamma_max: int | None,
     output_format: str,
+    **given: Any,
 ) -> None:
     """The draft length gamma that pays best, from numbers or from a profile.
 
@@ -91,33 +67,19 @@ def command(
     if click_context.invoked_subcommand:
         refuse_mixture(click_context)
         return
-    from specsim import Load, LoadPlan, optimize
+    from specsim import Load, LoadPlan
     from specsim.report.tables import show
 
     check_figure(figure)
-    shapes, load = read_shapes(target, draft, accelerator), read_load(batch, context)
-    if figure is not None and shapes is None and load is None:
-        if profile is None:
+    asked = read_question(given)
+    if figure is not None and asked.shapes is None and asked.load is None:
+        if asked.profile is None:
             raise InvalidArgumentError(
                 "--figure draws decisions by load: it needs --profile, or --target, --draft and "
                 "--accelerator"
             )
-        load = Load()
-    result = optimize(
-        alpha,
-        c,
-        c_ops=c_ops,
-        c_memory=c_memory,
-        verify_slope=verify_slope,
-        verify_cost=verify_cost,
-        overhead=overhead,
-        gamma_max=gamma_max,
-        profile=profile,
-        temperature=temperature,
-        shapes=shapes,
-        load=load,
-        mode=mode,
-    )
+        asked = replace(asked, load=Load())
+    result = asked.optimize(gamma_max)
     by_load = isinstance(result, LoadPlan)
     show(result, output_format, "best draft length" + (" by load" if by_load else ""))
     if figure is not None and isinstance(result, LoadPlan):
@@ -132,8 +94,8 @@ def optimize_scheme(
     kind: Any, candidates: Candidates, knowns: list[Any], output_format: str, **given: Any
 ) -> None:
     """The fastest of all combinations."""
-    from specsim.api import schemes
+    from specsim import optimize
     from specsim.report.tables import show
 
-    found = schemes.optimize_scheme(kind, candidates, known=knowns, **given)
+    found = optimize(scheme=kind, candidates=candidates, known=knowns, **given)
     show(found, output_format, "fastest, stationary")

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from specsim.commands._options import IntegerRange, Number, format_option, verify_options
-
-if TYPE_CHECKING:
-    from specsim.api.replay import Policy
+from specsim.commands._options import (
+    PATH,
+    IntegerRange,
+    Number,
+    format_option,
+    option,
+    verify_options,
+)
 
 
 @click.command(
     epilog="Example: specsim replay trace.parquet --gamma 1:8 --c 0.1 --verify-slope 0.05"
 )
-@click.argument("trace", type=click.Path(path_type=Path))
-@click.option(
-    "--gamma", type=IntegerRange(), default="1:16", show_default=True, help="Draft lengths."
-)
+@click.argument("trace", type=PATH)
+@option("--gamma", IntegerRange(), "Draft lengths.", default="1:16")
 @click.option(
     "--greedy",
     is_flag=True,
@@ -33,20 +35,10 @@ if TYPE_CHECKING:
     help="Also an adaptive draft length: transformers' +2/-1, or the best gamma for an estimated "
     "alpha (needs --c).",
 )
-@click.option("--c", type=Number(0), help="Cost of a draft run in target runs; adds the speedup.")
+@option("--c", Number(0), "Cost of a draft run in target runs; adds the speedup.")
 @verify_options
 @format_option
-def command(
-    trace: Path,
-    gamma: tuple[int, ...],
-    greedy: bool,
-    policies: tuple[Policy, ...],
-    c: float | None,
-    verify_slope: float | None,
-    verify_cost: tuple[float, ...] | None,
-    overhead: float | None,
-    output_format: str,
-) -> None:
+def command(trace: Path, gamma: tuple[int, ...], output_format: str, **given: Any) -> None:
     """Expected target calls for every draft length, exactly, from one trace.
 
     The trace has one row per token of text drawn from the target (columns request, position,
@@ -55,14 +47,5 @@ def command(
     from specsim import replay
     from specsim.report.tables import show
 
-    found = replay(
-        trace,
-        gamma,
-        greedy=greedy,
-        policies=policies,
-        c=c,
-        verify_slope=verify_slope,
-        verify_cost=verify_cost,
-        overhead=overhead,
-    )
+    found = replay(trace, gamma, **given)
     show(found, output_format, f"replay of {trace.name}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from specsim.api.models import Models
-from specsim.commands._models import models_options, typed
-from specsim.commands._options import Integer, Number, format_option
+from specsim.commands._models import models_options, sampling_options, typed
+from specsim.commands._options import PATH, Integer, Number, format_option, option
 
 
 @click.command(
@@ -16,36 +17,18 @@ from specsim.commands._options import Integer, Number, format_option
     "specsim defer positions.parquet --quality target"
 )
 @models_options
-@click.option(
+@option(
     "--text",
-    type=click.Path(path_type=Path),
-    help="Text to score: one a line, or .jsonl with the key prompt. [default: held-out modules]",
+    PATH,
+    "Text to score: one a line, or .jsonl with the key prompt. [default: held-out modules]",
 )
-@click.option("--temperature", type=Number(0), default=1.0, show_default=True, help="Temperature.")
-@click.option("--top-k", type=Integer(1), help="Keep the k most probable tokens.")
-@click.option("--top-p", type=Number(0, 1), help="Keep the most probable tokens up to p.")
-@click.option("--requests", type=Integer(1), default=128, show_default=True, help="Texts, at most.")
-@click.option(
-    "--tokens", type=Integer(2), default=128, show_default=True, help="Tokens of a text, at most."
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="File to write, .parquet or .csv.",
-)
+@option("--temperature", Number(0), "Temperature.", default=1.0)
+@sampling_options
+@option("--requests", Integer(1), "Texts, at most.", default=128)
+@option("--tokens", Integer(2), "Tokens of a text, at most.", default=128)
+@option("--out", PATH, "File to write, .parquet or .csv.", required=True)
 @format_option
-def command(
-    models: Models,
-    text: Path | None,
-    temperature: float,
-    top_k: int | None,
-    top_p: float | None,
-    requests: int,
-    tokens: int,
-    out: Path,
-    output_format: str,
-) -> None:
+def command(out: Path, models: Models, output_format: str, **given: Any) -> None:
     """What both models think of text whose every next token is known: the input of defer.
 
     Both read the text once.  Kept are some numbers per position, never a distribution, so the
@@ -61,17 +44,6 @@ def command(
     from specsim.report.tables import show
 
     with progress_bar() as progress:
-        found = score(
-            out,
-            models,
-            text,
-            temperature,
-            top_k,
-            top_p,
-            requests,
-            tokens,
-            command=typed(),
-            progress=progress,
-        )
+        found = score(out, models, **given, command=typed(), progress=progress)
     click.echo(f"wrote {out}", err=True)
     show(found, output_format, "scored")

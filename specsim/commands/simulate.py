@@ -6,26 +6,14 @@ from typing import Any
 
 import click
 
-from specsim.commands._options import Integer
+from specsim.commands._options import Integer, option, seed_option
 from specsim.commands._schemes import Candidates, SchemeGroup, only, scheme_command
 
 _OPTIONS = (
-    click.option(
-        "--blocks",
-        type=Integer(1),
-        default=1_000_000,
-        show_default=True,
-        help="Blocks of the long run.",
-    ),
-    click.option("--tokens", type=Integer(1), help="Instead: requests of exactly so many tokens."),
-    click.option(
-        "--requests",
-        type=Integer(2),
-        default=10_000,
-        show_default=True,
-        help="Requests, with --tokens.",
-    ),
-    click.option("--seed", type=Integer(), default=0, show_default=True, help="Random seed."),
+    option("--blocks", Integer(1), "Blocks of the long run.", default=1_000_000),
+    option("--tokens", Integer(1), "Instead: requests of exactly so many tokens."),
+    option("--requests", Integer(2), "Requests, with --tokens.", default=10_000),
+    seed_option,
 )
 
 
@@ -48,7 +36,7 @@ def command() -> None:
 def _simulate(
     kind: Any, candidates: Candidates, knowns: list[Any], output_format: str, **given: Any
 ) -> None:
-    from specsim.api.schemes import simulate
+    from specsim import simulate
     from specsim.report.tables import show
 
     scheme, known = only(kind, candidates, knowns)

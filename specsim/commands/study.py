@@ -8,7 +8,7 @@ import click
 
 from specsim.checks import InvalidArgumentError
 from specsim.commands._models import typed
-from specsim.commands._options import format_option
+from specsim.commands._options import PATH, format_option, option
 from specsim.files import make_folder
 
 
@@ -17,14 +17,8 @@ from specsim.files import make_folder
     "specsim study all --profile mine.json --measure --out results"
 )
 @click.argument("name")
-@click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="Folder for the results."
-)
-@click.option(
-    "--profile",
-    type=click.Path(path_type=Path),
-    help="Measurements to show. [default: the embedded family's, as shipped]",
-)
+@option("--out", PATH, "Folder for the results.", required=True)
+@option("--profile", PATH, "Measurements to show. [default: the embedded family's, as shipped]")
 @click.option(
     "--measure",
     is_flag=True,

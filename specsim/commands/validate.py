@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -16,12 +16,15 @@ from specsim.api.validation import (
 )
 from specsim.checks import InvalidArgumentError
 from specsim.commands._options import (
+    PATH,
     Integer,
     IntegerRange,
     Number,
     Numbers,
     format_option,
+    option,
     refuse_given,
+    seed_option,
 )
 from specsim.profiles import Mode
 
@@ -37,39 +40,30 @@ _TITLES = {
 
 
 @click.command(epilog="Example: specsim validate profile.json --gamma 1:8 --requests 12")
-@click.argument("profile", type=click.Path(path_type=Path))
-@click.option(
-    "--gamma", type=IntegerRange(1), help="Draft lengths. [default: 1 to the profile's longest]"
-)
-@click.option(
-    "--temperature", type=Number(0), help="One of the profile's temperatures. [default: all]"
-)
-@click.option(
+@click.argument("profile", type=PATH)
+@option("--gamma", IntegerRange(1), "Draft lengths. [default: 1 to the profile's longest]")
+@option("--temperature", Number(0), "One of the profile's temperatures. [default: all]")
+@option(
     "--requests",
-    type=Integer(2),
-    help="Requests on each set of prompts, at most. [default: 12, with --scheme 6; with "
+    Integer(2),
+    "Requests on each set of prompts, at most. [default: 12, with --scheme 6; with "
     "--synthetic segments of each cell, 8; draft lengths that are clearly slower have fewer]",
 )
-@click.option(
-    "--prompts",
-    type=click.Path(path_type=Path),
-    help="The prompt file given to calibrate. [default: held-out modules]",
-)
-@click.option(
+@option("--prompts", PATH, "The prompt file given to calibrate. [default: held-out modules]")
+@option(
     "--only",
-    type=click.Choice(["calibration", "unseen"]),
-    help="Only the prompts of the calibration, or only unseen ones.",
+    click.Choice(["calibration", "unseen"]),
+    "Only the prompts of the calibration, or only unseen ones.",
 )
-@click.option(
+@option(
     "--median-tolerance",
-    type=Number(0),
-    help="Largest median relative error of the speedup that passes. "
-    "[default: 0.05, with --scheme 0.08]",
+    Number(0),
+    "Largest median relative error of the speedup that passes. [default: 0.05, with --scheme 0.08]",
 )
-@click.option(
+@option(
     "--tolerance",
-    type=Number(0),
-    help="Largest relative error of the speedup that passes. [default: 0.12, with --scheme none]",
+    Number(0),
+    "Largest relative error of the speedup that passes. [default: 0.12, with --scheme none]",
 )
 @click.option(
     "--scheme",
@@ -89,30 +83,22 @@ _TITLES = {
     is_flag=True,
     help="Check what batches cost instead: decode them with acceptance drawn, not tested.",
 )
-@click.option(
-    "--batch", type=IntegerRange(1), help="Batches for --synthetic. [default: as in the profile]"
-)
-@click.option(
-    "--context", type=IntegerRange(1), help="Contexts for --synthetic. [default: as in the profile]"
-)
-@click.option(
+@option("--batch", IntegerRange(1), "Batches for --synthetic. [default: as in the profile]")
+@option("--context", IntegerRange(1), "Contexts for --synthetic. [default: as in the profile]")
+@option(
     "--alpha",
-    type=Numbers(0, 1),
-    help="Acceptance for --synthetic, one rate or one by position. [default: as in the profile]",
+    Numbers(0, 1),
+    "Acceptance for --synthetic, one rate or one by position. [default: as in the profile]",
 )
-@click.option(
+@option(
     "--mode",
-    type=click.Choice(["eager", "compiled"]),
-    help="How models run with --synthetic. [default: compiled, if measured]",
+    click.Choice(["eager", "compiled"]),
+    "How models run with --synthetic. [default: compiled, if measured]",
 )
-@click.option("--device", default=None, help="cpu, cuda, ... [default: the profile's]")
-@click.option(
-    "--threads", type=Integer(1), default=None, help="CPU threads. [default: the profile's]"
-)
+@option("--device", str, "cpu, cuda, ... [default: the profile's]")
+@option("--threads", Integer(1), "CPU threads. [default: the profile's]")
 @click.option("--trust-remote-code", is_flag=True, help="Run the code that comes with the models.")
-@click.option(
-    "--seed", type=Integer(), default=0, show_default=True, help="Random seed of the decoders."
-)
+@seed_option
 @format_option
 def command(
     profile: Path,
@@ -130,11 +116,9 @@ def command(
     context: tuple[int, ...] | None,
     alpha: tuple[float, ...] | None,
     mode: Mode | None,
-    device: str | None,
-    threads: int | None,
-    trust_remote_code: bool,
     seed: int,
     output_format: str,
+    **place: Any,
 ) -> int:
     """Decode plainly and speculatively, interleaved, and print predicted beside measured.
 
@@ -185,9 +169,7 @@ def command(
                 usual.median if median_tolerance is None else median_tolerance,
                 usual.worst if tolerance is None else tolerance,
             ),
-            device=device,
-            threads=threads,
-            trust_remote_code=trust_remote_code,
+            **place,
             progress=progress,
         )
     show(found, output_format, _TITLES[type(check)])

@@ -27,75 +27,56 @@ from specsim.checks import (
     numbers,
     probabilities,
 )
-from specsim.cost import MeasuredVerify, VerifyCost, block_cost, verify_cost_of
+from specsim.cost import MeasuredVerify, Prices, VerifyCost, block_cost
 from specsim.optimizers.evaluation import Evaluation, Setting
 from specsim.optimizers.search import blockwise, closed_form, effective_cost, search
 
+_GAMMA_MAX = 64
 # Far beyond use; a survival curve of this length is still 80 MB.
 _LONGEST = 10**7
 
 
 def evaluate_numbers(
-    alpha: AlphaLike | None = None,
-    c: npt.ArrayLike | None = None,
-    gamma: npt.ArrayLike | None = None,
-    *,
-    c_ops: npt.ArrayLike = 0.0,
-    c_memory: npt.ArrayLike = 0.0,
-    verify_slope: float | None = None,
-    verify_cost: npt.ArrayLike | None = None,
-    overhead: float = 0.0,
+    alpha: AlphaLike | None, prices: Prices, gamma: npt.ArrayLike | None
 ) -> Evaluation:
     """What drafting ``gamma`` tokens per call does; all but the costs of verification broadcast.
 
     alpha : acceptance rate, i.i.d. at every position, or an array of such rates; a list or tuple
         is one acceptance by position; or what else is known of acceptance (``acceptance_of``)
-    c : time of one draft run over time of one target run on one token
-    c_ops, c_memory : operations of a draft token, bytes of a draft run, over the target's
-    verify_slope : v(n) = 1 + verify_slope (n - 1); or ``verify_cost``, v(1), v(2), ... as measured
-    overhead : host time per call, in target runs on one token
 
     Speedup is E[N] / (gamma c + v(gamma + 1) + o): Leviathan23 Thm 3.8, with E[N] the sum of the
     survival curve.  Raises ``UnsupportedError`` for a gamma beyond what was measured.
 
-    >>> round(evaluate_numbers(alpha=0.8, c=0.05, gamma=5).speedup, 3)
+    >>> round(evaluate_numbers(0.8, Prices(0.05), gamma=5).speedup, 3)
     2.951
     """
     lengths = np.array(integers("gamma", _given("gamma", gamma), high=_LONGEST))
     rates, acceptance = _rates(alpha)
-    verify = verify_cost_of(verify_slope, verify_cost)
+    verify = prices.verify
     longest = max([int(lengths.max()), *_known_lengths(acceptance, verify)])
-    setting = _setting(rates, acceptance, c, c_ops, c_memory, verify, overhead, longest)
-    asked = _echo(setting, alpha, verify_slope, verify_cost)
+    setting = _setting(rates, acceptance, prices, verify, longest)
+    asked = _echo(setting, alpha, prices)
     return setting.at(lengths, None, {**asked, "gamma": _scalar(lengths)})
 
 
 def optimize_numbers(
-    alpha: AlphaLike | None = None,
-    c: npt.ArrayLike | None = None,
-    *,
-    c_ops: npt.ArrayLike = 0.0,
-    c_memory: npt.ArrayLike = 0.0,
-    verify_slope: float | None = None,
-    verify_cost: npt.ArrayLike | None = None,
-    overhead: float = 0.0,
-    gamma_max: int = 64,
+    alpha: AlphaLike | None, prices: Prices, gamma_max: int | None = None
 ) -> Evaluation:
-    """The gamma in 0..gamma_max with the best speedup, of equals the smaller.
+    """The gamma in 0..gamma_max (64 by default) with the best speedup, of equals the smaller.
 
     Arguments as in ``evaluate_numbers``.  In closed form under i.i.d. acceptance and linear
     verification, else by exhaustive search, which also ends where the measured curves do;
     ``at_gamma_max`` says that the best lies at the end.
 
-    >>> optimize_numbers(alpha=0.8, c=0.05).gamma
+    >>> optimize_numbers(0.8, Prices(0.05)).gamma
     8
     """
     rates, acceptance = _rates(alpha)
-    verify = verify_cost_of(verify_slope, verify_cost)
-    gamma_max = integer("gamma_max", gamma_max, high=_LONGEST)
+    verify = prices.verify
+    gamma_max = integer("gamma_max", _GAMMA_MAX if gamma_max is None else gamma_max, high=_LONGEST)
     longest = min([gamma_max, *_known_lengths(acceptance, verify)])
-    setting = _setting(rates, acceptance, c, c_ops, c_memory, verify, overhead, longest)
-    asked = _echo(setting, alpha, verify_slope, verify_cost)
+    setting = _setting(rates, acceptance, prices, verify, longest)
+    asked = _echo(setting, alpha, prices)
     return setting.at(_best_gamma(setting), longest, {**asked, "gamma_max": gamma_max})
 
 
@@ -127,38 +108,31 @@ def _known_lengths(acceptance: Acceptance | None, verify: VerifyCost) -> list[in
 
 
 def _setting(
-    rates: Floats,
-    acceptance: Acceptance | None,
-    c: npt.ArrayLike | None,
-    c_ops: npt.ArrayLike,
-    c_memory: npt.ArrayLike,
-    verify: VerifyCost,
-    overhead: float,
-    longest: int,
+    rates: Floats, acceptance: Acceptance | None, prices: Prices, verify: VerifyCost, longest: int
 ) -> Setting:
     verify(longest + 1)  # raises here, not when a figure is read, if that was not measured
+
+    def checked(name: str, value: npt.ArrayLike) -> Floats:
+        # A copy: the figures are read later, and the caller may change an array meanwhile.
+        return np.array(numbers(name, value, low=0.0))
+
     return Setting(
-        # Copies: the figures are read later, and the caller may change an array meanwhile.
         alpha=np.array(rates),
         survival=None if acceptance is None else acceptance.survival(longest),
-        c=np.array(numbers("c", _given("c", c), low=0.0)),
-        c_ops=np.array(numbers("c_ops", c_ops, low=0.0)),
-        c_memory=np.array(numbers("c_memory", c_memory, low=0.0)),
+        c=checked("c", _given("c", prices.c)),
+        c_ops=checked("c_ops", 0.0 if prices.c_ops is None else prices.c_ops),
+        c_memory=checked("c_memory", 0.0 if prices.c_memory is None else prices.c_memory),
         verify=verify,
-        overhead=number("overhead", overhead, low=0.0),
+        overhead=number("overhead", prices.overhead or 0.0, low=0.0),
         longest=longest,
     )
 
 
-def _echo(
-    setting: Setting,
-    alpha: AlphaLike | None,
-    verify_slope: float | None,
-    verify_cost: npt.ArrayLike | None,
-) -> dict[str, Any]:
+def _echo(setting: Setting, alpha: AlphaLike | None, prices: Prices) -> dict[str, Any]:
     """The inputs as they were checked."""
-    slope = 0.0 if verify_slope is None else verify_slope
-    verify = {"verify_slope": slope} if verify_cost is None else {"verify_cost": verify_cost}
+    verify: dict[str, Any] = {"verify_slope": prices.verify_slope or 0.0}
+    if prices.verify_cost is not None:
+        verify = {"verify_cost": prices.verify_cost}
     return {
         "alpha": _scalar(setting.alpha) if setting.survival is None else alpha,
         "c": _scalar(setting.c),

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from specsim.checks import InvalidArgumentError
+from specsim.cost import Prices
 from specsim.formulas import speedup
 from specsim.optimizers.evaluation import Evaluation
 from specsim.optimizers.gamma import optimize_numbers
@@ -78,9 +79,8 @@ class Workload:
 
     def formula_best(self) -> Evaluation:
         """What the papers' formula would choose."""
-        return optimize_numbers(
-            alpha=self.measured.alpha.best, c=self.draft_cost, gamma_max=self.profile.gamma_max
-        )
+        alpha, prices = self.measured.alpha.best, Prices(self.draft_cost)
+        return optimize_numbers(alpha, prices, self.profile.gamma_max)
 
     def oracle_speedup(self) -> float:
         """Speedup if each block drafted just what will be accepted, at most gamma_max tokens.

@@ -12,7 +12,6 @@ import pytest
 
 import specsim
 from specsim.acceptance import BetaAcceptance
-from specsim.api.schemes import evaluate_scheme, optimize_scheme
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.cli import main
 from specsim.cost import Cost, LinearVerify
@@ -117,8 +116,8 @@ def test_a_new_scheme_has_its_calls(read_twice: type[Scheme]) -> None:
 
 def test_an_evaluation_is_the_renewal_figures() -> None:
     scheme, known = VerticalCascade(("a", "b"), 3, at_least=(5,)), Acceptances.of_pairs(0.8, 0.6)
-    found = evaluate_scheme(
-        scheme, known=known, c=0.1, costs={"b": 0.02}, verify_slope=0.01, overhead=0.1
+    found = specsim.evaluate(
+        scheme=scheme, known=known, c=0.1, costs={"b": 0.02}, verify_slope=0.01, overhead=0.1
     )
     cost = Cost({"a": 0.1, "b": 0.02}, LinearVerify(0.01), 0.1)
     law = scheme.law(known)
@@ -133,31 +132,33 @@ def test_an_evaluation_is_the_renewal_figures() -> None:
 def test_the_baseline_is_the_schemes_own() -> None:
     # Plain beam search reads every beam; so does a search that drafts nothing.
     scheme = BeamSearch(0, beams=4, draft_beam=4)
-    assert evaluate_scheme(scheme, alpha=0.5, c=0.1, verify_slope=0.3).speedup == 1
+    assert specsim.evaluate(scheme=scheme, alpha=0.5, c=0.1, verify_slope=0.3).speedup == 1
     drawn = specsim.simulate(scheme, alpha=0.5, c=0.1, verify_slope=0.3).drawn
     assert drawn.speedup.best == 1
-    assert evaluate_scheme(PlainDecoding()).speedup == 1
+    assert specsim.evaluate(scheme=PlainDecoding()).speedup == 1
 
 
 def test_acceptance_in_all_its_forms() -> None:
     scheme = SpeculativeDecoding(3)
 
     def tokens(**known: object) -> float:
-        return evaluate_scheme(scheme, c=0.1, **known).tokens_per_call
+        return specsim.evaluate(scheme=scheme, c=0.1, **known).tokens_per_call
 
     assert tokens(alpha=[0.9, 0.5]) == pytest.approx(1 + 0.9 + 0.45 + 0.225)
     assert tokens(alpha=BetaAcceptance(8, 2)) > tokens(alpha=0.8)
     assert tokens(known=Acceptances({("draft", "target"): 0.8})) == tokens(alpha=0.8)
     # One acceptance for every pair, or one for each.
     cascade = VerticalCascade(("a", "b"), 3, steps=(2,))
-    both = evaluate_scheme(cascade, alpha=0.7, c=0.1).tokens_per_call
-    each = evaluate_scheme(cascade, known=Acceptances.of_pairs(0.7, [0.7, 0.7]), c=0.1)
+    both = specsim.evaluate(scheme=cascade, alpha=0.7, c=0.1).tokens_per_call
+    each = specsim.evaluate(scheme=cascade, known=Acceptances.of_pairs(0.7, [0.7, 0.7]), c=0.1)
     assert both == pytest.approx(each.tokens_per_call, rel=1e-14)
 
 
 def test_a_search_over_what_is_known() -> None:
     knowns = [FallbackRollback(f, r) for f in (0.3, 0.1, 0.2) for r in (0.05, 0.01)]
-    found = optimize_scheme("bild", {"window": [2, 5], "rescore": True}, known=knowns, c=0.05)
+    found = specsim.optimize(
+        scheme="bild", candidates={"window": [2, 5], "rescore": True}, known=knowns, c=0.05
+    )
     assert found.searched == {"window": 5, "fallback": 0.1, "rollback": 0.01}
     assert found.candidates == 12
     assert found.scheme == BigLittle(5, rescore=True)
@@ -166,9 +167,9 @@ def test_a_search_over_what_is_known() -> None:
 def test_policies_are_drawn_and_not_evaluated() -> None:
     scheme = AdaptiveEstimate(0.05)
     with pytest.raises(UnsupportedError, match="use its policy"):
-        evaluate_scheme(scheme, alpha=0.8, c=0.05)
+        specsim.evaluate(scheme=scheme, alpha=0.8, c=0.05)
     assert specsim.simulate(scheme, alpha=0.8, c=0.05, blocks=10_000).drawn.speedup.best > 2.5
-    assert evaluate_scheme(AdaptiveHeuristic(), alpha=0.8, c=0.05).speedup > 2.5
+    assert specsim.evaluate(scheme=AdaptiveHeuristic(), alpha=0.8, c=0.05).speedup > 2.5
 
 
 def test_requests_have_their_own_row() -> None:
@@ -184,13 +185,18 @@ def test_requests_have_their_own_row() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: evaluate_scheme(SpeculativeDecoding(5), alpha=0.8), "c is missing: the cost of"),
         (
-            lambda: evaluate_scheme(SpeculativeDecoding(5), alpha=0.8, costs={"big": 0.1}),
+            lambda: specsim.evaluate(scheme=SpeculativeDecoding(5), alpha=0.8),
+            "c is missing: the cost of",
+        ),
+        (
+            lambda: specsim.evaluate(scheme=SpeculativeDecoding(5), alpha=0.8, costs={"big": 0.1}),
             "the scheme's drafters are: draft",
         ),
         (
-            lambda: evaluate_scheme(SpeculativeDecoding(5), alpha=np.array([0.8, 0.7]), c=0.1),
+            lambda: specsim.evaluate(
+                scheme=SpeculativeDecoding(5), alpha=np.array([0.8, 0.7]), c=0.1
+            ),
             "alpha must be one acceptance here",
         ),
         (
@@ -198,20 +204,25 @@ def test_requests_have_their_own_row() -> None:
             "alpha and known exclude each other",
         ),
         (
-            lambda: evaluate_scheme(SpeculativeDecoding(5), c=0.1),
+            lambda: specsim.evaluate(scheme=SpeculativeDecoding(5), c=0.1),
             "alpha must say what the law of SpeculativeDecoding takes, Acceptances, got None",
         ),
         (
-            lambda: evaluate_scheme(BigLittle(), alpha=0.8, c=0.1),
+            lambda: specsim.evaluate(scheme=BigLittle(), alpha=0.8, c=0.1),
             "known must say .* BigLittle takes, FallbackRollback or DraftedAccepted, got Acc",
         ),
-        (lambda: optimize_scheme("nope", {}, alpha=0.8, c=0.1), "no scheme is named 'nope'"),
         (
-            lambda: optimize_scheme("speculative", {"gamma": range(30_000)}, alpha=0.8, c=0.1),
+            lambda: specsim.optimize(scheme="nope", candidates={}, alpha=0.8, c=0.1),
+            "no scheme is named 'nope'",
+        ),
+        (
+            lambda: specsim.optimize(
+                scheme="speculative", candidates={"gamma": range(30_000)}, alpha=0.8, c=0.1
+            ),
             "the search has 30,000 candidates",
         ),
         (
-            lambda: evaluate_scheme(BigLittle(), known=DraftedAccepted(((1.0,),)), c=0.1),
+            lambda: specsim.evaluate(scheme=BigLittle(), known=DraftedAccepted(((1.0,),)), c=0.1),
             "was it counted with the window 0",
         ),
     ],

@@ -101,7 +101,7 @@ def test_wrong_words(capsys: pytest.CaptureFixture[str], positions: str, tmp_pat
         capsys, "defer", positions, "--speedup", "90", "--c", "0.1"
     )
     profile = ["--profile", str(write(tmp_path))]
-    assert "exclude a profile" in fail(capsys, *wish, *profile, "--c", "0.1")
+    assert "c and profile exclude each other" in fail(capsys, *wish, *profile, "--c", "0.1")
     assert "temperature 0 is not in the profile" in fail(
         capsys, *wish, *profile, "--temperature", "0"
     )

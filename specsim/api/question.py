@@ -1,0 +1,148 @@
+"""What ``optimize`` and ``evaluate`` are asked, and which of four ways answers it.
+
+Of a scheme, where one is named; by load, where shapes, batches or a mode are; from a profile; else
+from numbers.  What has no meaning on the way that is meant is refused rather than ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy.typing as npt
+
+from specsim.acceptance import AlphaLike
+from specsim.api.arguments import refuse
+from specsim.checks import InvalidArgumentError, integer
+from specsim.cost import Prices
+from specsim.optimizers.gamma import evaluate_numbers, optimize_numbers
+
+if TYPE_CHECKING:
+    from specsim.api.by_load import LoadPlan
+    from specsim.api.result import Result
+    from specsim.batching.workload import Load, Shapes
+    from specsim.profiles import Mode
+
+
+class VerifyArguments(TypedDict, total=False):
+    """What a block costs beside its drafts, as ``optimize`` describes it."""
+
+    verify_slope: float | None
+    verify_cost: npt.ArrayLike | None
+    overhead: float | None
+
+
+class NumberArguments(VerifyArguments, total=False):
+    """What broadcasts, too, where all is numbers."""
+
+    c_ops: npt.ArrayLike | None
+    c_memory: npt.ArrayLike | None
+
+
+class ProfileArguments(TypedDict, total=False):
+    """Which setting of a profile is meant by load."""
+
+    temperature: float | None
+    mode: Mode | None
+
+
+class SchemeArguments(VerifyArguments, total=False):
+    """What the law of a scheme must know, and what runs of its models cost."""
+
+    known: Any
+    costs: Mapping[str, float] | None
+
+
+@dataclass(frozen=True)
+class Question:
+    """All that ``optimize`` and ``evaluate`` share; None is not said."""
+
+    alpha: AlphaLike | None
+    prices: Prices
+    profile: str | PathLike[str] | None = None
+    temperature: float | None = None
+    shapes: Shapes | None = None
+    load: Load | None = None
+    mode: Mode | None = None
+    scheme: Any = None
+    known: Any = None
+    costs: Mapping[str, float] | None = None
+
+    def optimize(
+        self, gamma_max: int | None = None, candidates: Mapping[str, Any] | None = None
+    ) -> Result:
+        """The draft length that pays best, or the best of the candidates for a scheme's fields."""
+        if self.scheme is not None:
+            self._refuse_for_scheme({"gamma_max": gamma_max})
+            from specsim.api.schemes import optimize_scheme
+
+            return optimize_scheme(
+                self.scheme,
+                candidates or {},
+                self.alpha,
+                self.prices,
+                known=self.known,
+                costs=self.costs,
+            )
+        self._refuse_without_scheme({"candidates": candidates})
+        if self._by_load:
+            return self._plan(gamma_max=gamma_max)
+        if self.profile is not None:
+            self._refuse_beside_profile({"gamma_max": gamma_max})
+            from specsim.api.by_profile import optimize_profile
+
+            return optimize_profile(Path(self.profile), self.temperature)
+        refuse({"temperature": self.temperature}, "needs a profile")
+        return optimize_numbers(self.alpha, self.prices, gamma_max)
+
+    def evaluate(self, gamma: npt.ArrayLike | None = None) -> Result:
+        """What drafting ``gamma`` tokens gives, or the scheme, which says that itself."""
+        if self.scheme is not None:
+            self._refuse_for_scheme({"gamma": gamma})
+            from specsim.api.schemes import evaluate_scheme
+
+            return evaluate_scheme(
+                self.scheme, self.alpha, self.prices, known=self.known, costs=self.costs
+            )
+        self._refuse_without_scheme({})
+        if gamma is None:
+            raise InvalidArgumentError("gamma is missing, a whole number >= 0")
+        if self._by_load:
+            return self._plan(gamma=integer("gamma", gamma))
+        if self.profile is not None:
+            self._refuse_beside_profile({})
+            from specsim.api.by_profile import evaluate_profile
+
+            return evaluate_profile(Path(self.profile), integer("gamma", gamma), self.temperature)
+        refuse({"temperature": self.temperature}, "needs a profile")
+        return evaluate_numbers(self.alpha, self.prices, gamma)
+
+    @property
+    def _by_load(self) -> bool:
+        return not (self.shapes is None and self.load is None and self.mode is None)
+
+    def _plan(self, gamma_max: int | None = None, gamma: int | None = None) -> LoadPlan:
+        reason = "has no meaning by load: costs come from a profile, or from shapes"
+        refuse(self.prices.said(), reason)
+        from specsim.api.by_load import plan_load
+        from specsim.batching.workload import Load, Source
+
+        source = Source(self.alpha, self.shapes, self.profile, self.temperature, self.mode)
+        return plan_load(self.load or Load(), source, gamma_max, gamma)
+
+    def _refuse_for_scheme(self, lengths: Mapping[str, Any]) -> None:
+        names = ("shapes", "load", "mode", "profile", "temperature")
+        others = {name: getattr(self, name) for name in names}
+        factors = {"c_ops": self.prices.c_ops, "c_memory": self.prices.c_memory}
+        refuse({**others, **factors, **lengths}, "has no meaning for a scheme")
+
+    def _refuse_without_scheme(self, others: Mapping[str, Any]) -> None:
+        refuse({**others, "known": self.known, "costs": self.costs}, "needs a scheme")
+
+    def _refuse_beside_profile(self, lengths: Mapping[str, Any]) -> None:
+        reason = "and profile exclude each other, unless a load (--batch) is given"
+        refuse({"alpha": self.alpha}, reason)
+        refuse({**self.prices.said(), **lengths}, "and profile exclude each other")
