@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import astuple
 from itertools import product
 
@@ -15,7 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from specsim import conversions as convert
-from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
+from specsim.checks import UnsupportedError
+from tests.support.refusals import refuses
 
 rate = st.floats(0.0, 1.0)
 gamma = st.integers(1, 64)
@@ -236,72 +236,49 @@ def test_marginal_intervals(blocks: list[int], level: float) -> None:
 # --- what is refused ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (
-            lambda: convert.alpha_from_acceptance_length(1.0, 0),
-            UnsupportedError,
-            "gamma must be >= 1, got 0: the acceptance length is 1 whatever alpha is",
-        ),
-        (
-            lambda: convert.acceptance_rate_from_alpha(0.5, 0),
-            UnsupportedError,
-            "gamma must be >= 1, got 0: .* no drafted tokens",
-        ),
-        (lambda: convert.alpha_from_histogram([7]), UnsupportedError, "gamma must be >= 1"),
-        (
-            lambda: convert.alpha_from_acceptance_length(4.5, 3),
-            InvalidArgumentError,
-            r"acceptance length must be in \[1, 4\], got 4.5",
-        ),
-        (
-            lambda: convert.alpha_from_acceptance_length(0.9, 3),
-            InvalidArgumentError,
-            r"acceptance length must be in \[1, 4\], got 0.9",
-        ),
-        (
-            lambda: convert.alpha_from_acceptance_rate(1.01, 3),
-            InvalidArgumentError,
-            r"acceptance rate must be in \[0, 1\], got 1.01",
-        ),
-        (
-            lambda: convert.conditional_from_marginal([0.5, 0.0, 0.0]),
-            UnsupportedError,
-            "conditional rates end at position 2: .* rate at position 3 is 0/0",
-        ),
-        (
-            lambda: convert.acceptance_length_from_marginal([0.7, 0.75]),
-            InvalidArgumentError,
-            "non-increasing, got 0.7 and then 0.75",
-        ),
-        (
-            lambda: convert.marginal_from_histogram([0, 0]),
-            InvalidArgumentError,
-            "histogram must count at least one block",
-        ),
-        (
-            lambda: convert.marginal_from_histogram([1.5, 2]),
-            InvalidArgumentError,
-            "histogram must be a whole number",
-        ),
-        (
-            lambda: convert.alpha_from_counts(3, 10, 4),
-            InvalidArgumentError,
-            "drafted must be a multiple of gamma = 4, got 10",
-        ),
-        (
-            lambda: convert.rate_from_counts(5, 4),
-            InvalidArgumentError,
-            r"successes must be a whole number in \[0, 4\], got 5",
-        ),
-        (
-            lambda: convert.rate_from_counts(1, 4, level=1.0),
-            InvalidArgumentError,
-            r"level must be inside \(0, 1\), got 1",
-        ),
-    ],
+test_refused = refuses(
+    (
+        lambda: convert.alpha_from_acceptance_length(4.5, 3),
+        r"acceptance length must be in \[1, 4\], got 4.5",
+    ),
+    (
+        lambda: convert.alpha_from_acceptance_length(0.9, 3),
+        r"acceptance length must be in \[1, 4\], got 0.9",
+    ),
+    (
+        lambda: convert.alpha_from_acceptance_rate(1.01, 3),
+        r"acceptance rate must be in \[0, 1\], got 1.01",
+    ),
+    (
+        lambda: convert.acceptance_length_from_marginal([0.7, 0.75]),
+        "non-increasing, got 0.7 and then 0.75",
+    ),
+    (lambda: convert.marginal_from_histogram([0, 0]), "histogram must count at least one block"),
+    (lambda: convert.marginal_from_histogram([1.5, 2]), "histogram must be a whole number"),
+    (
+        lambda: convert.alpha_from_counts(3, 10, 4),
+        "drafted must be a multiple of gamma = 4, got 10",
+    ),
+    (
+        lambda: convert.rate_from_counts(5, 4),
+        r"successes must be a whole number in \[0, 4\], got 5",
+    ),
+    (lambda: convert.rate_from_counts(1, 4, level=1.0), r"level must be inside \(0, 1\), got 1"),
 )
-def test_refused(call: Callable[[], object], error: type[SpecsimError], message: str) -> None:
-    with pytest.raises(error, match=message):
-        call()
+
+test_unknowable = refuses(
+    (
+        lambda: convert.alpha_from_acceptance_length(1.0, 0),
+        "gamma must be >= 1, got 0: the acceptance length is 1 whatever alpha is",
+    ),
+    (
+        lambda: convert.acceptance_rate_from_alpha(0.5, 0),
+        "gamma must be >= 1, got 0: .* no drafted tokens",
+    ),
+    (lambda: convert.alpha_from_histogram([7]), "gamma must be >= 1"),
+    (
+        lambda: convert.conditional_from_marginal([0.5, 0.0, 0.0]),
+        "conditional rates end at position 2: .* rate at position 3 is 0/0",
+    ),
+    error=UnsupportedError,
+)

@@ -12,7 +12,7 @@ import pytest
 
 import specsim
 from specsim.acceptance import BetaAcceptance
-from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.checks import UnsupportedError
 from specsim.cli import main
 from specsim.cost import Cost, LinearVerify
 from specsim.predict import renewal
@@ -30,6 +30,7 @@ from specsim.schemes import (
     SpeculativeDecoding,
     VerticalCascade,
 )
+from tests.support.refusals import refuses
 
 NEW_SCHEME = '''
 """Two target runs in every block: the second one reads the first one's token once more."""
@@ -182,51 +183,43 @@ def test_requests_have_their_own_row() -> None:
     assert found.inputs["seed"] == 3
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: specsim.evaluate(scheme=SpeculativeDecoding(5), alpha=0.8),
-            "c is missing: the cost of",
+test_what_is_refused = refuses(
+    (
+        lambda: specsim.evaluate(scheme=SpeculativeDecoding(5), alpha=0.8),
+        "c is missing: the cost of",
+    ),
+    (
+        lambda: specsim.evaluate(scheme=SpeculativeDecoding(5), alpha=0.8, costs={"big": 0.1}),
+        "the scheme's drafters are: draft",
+    ),
+    (
+        lambda: specsim.evaluate(scheme=SpeculativeDecoding(5), alpha=np.array([0.8, 0.7]), c=0.1),
+        "alpha must be one acceptance here",
+    ),
+    (
+        lambda: specsim.simulate(SpeculativeDecoding(5), 0.8, known=Acceptances(0.8), c=0.1),
+        "alpha and known exclude each other",
+    ),
+    (
+        lambda: specsim.evaluate(scheme=SpeculativeDecoding(5), c=0.1),
+        "alpha must say what the law of SpeculativeDecoding takes, Acceptances, got None",
+    ),
+    (
+        lambda: specsim.evaluate(scheme=BigLittle(), alpha=0.8, c=0.1),
+        "known must say .* BigLittle takes, FallbackRollback or DraftedAccepted, got Acc",
+    ),
+    (
+        lambda: specsim.optimize(scheme="nope", candidates={}, alpha=0.8, c=0.1),
+        "no scheme is named 'nope'",
+    ),
+    (
+        lambda: specsim.optimize(
+            scheme="speculative", candidates={"gamma": range(30_000)}, alpha=0.8, c=0.1
         ),
-        (
-            lambda: specsim.evaluate(scheme=SpeculativeDecoding(5), alpha=0.8, costs={"big": 0.1}),
-            "the scheme's drafters are: draft",
-        ),
-        (
-            lambda: specsim.evaluate(
-                scheme=SpeculativeDecoding(5), alpha=np.array([0.8, 0.7]), c=0.1
-            ),
-            "alpha must be one acceptance here",
-        ),
-        (
-            lambda: specsim.simulate(SpeculativeDecoding(5), 0.8, known=Acceptances(0.8), c=0.1),
-            "alpha and known exclude each other",
-        ),
-        (
-            lambda: specsim.evaluate(scheme=SpeculativeDecoding(5), c=0.1),
-            "alpha must say what the law of SpeculativeDecoding takes, Acceptances, got None",
-        ),
-        (
-            lambda: specsim.evaluate(scheme=BigLittle(), alpha=0.8, c=0.1),
-            "known must say .* BigLittle takes, FallbackRollback or DraftedAccepted, got Acc",
-        ),
-        (
-            lambda: specsim.optimize(scheme="nope", candidates={}, alpha=0.8, c=0.1),
-            "no scheme is named 'nope'",
-        ),
-        (
-            lambda: specsim.optimize(
-                scheme="speculative", candidates={"gamma": range(30_000)}, alpha=0.8, c=0.1
-            ),
-            "the search has 30,000 candidates",
-        ),
-        (
-            lambda: specsim.evaluate(scheme=BigLittle(), known=DraftedAccepted(((1.0,),)), c=0.1),
-            "was it counted with the window 0",
-        ),
-    ],
+        "the search has 30,000 candidates",
+    ),
+    (
+        lambda: specsim.evaluate(scheme=BigLittle(), known=DraftedAccepted(((1.0,),)), c=0.1),
+        "was it counted with the window 0",
+    ),
 )
-def test_what_is_refused(call, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
-        call()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim import hardware
-from specsim.batching.cost import MeasuredLoadCost, RooflineLoadCost
+from specsim.batching.cost import MeasuredLoadCost
 from specsim.batching.point import BatchPoint, best_of_cell
 from specsim.batching.schedule import plan, stops_paying
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.batching.workload import BatchWorkload
 from specsim.profiles import read_profile
 from tests.support.command_line import SHAPES, fail, rows, run
+from tests.support.loads import Priced, best_points, roofline
 from tests.support.profiles import grid, write, write_grid
 
 
@@ -44,31 +43,17 @@ def test_stop_among_very_many_batches_is_exact_where_it_is_the_only_one(last: in
     assert len(asked) < 500
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """A cost by which longer drafts pay up to some batches and none beyond the last of them."""
-
-    ends: tuple[int, ...]
-    longest: int = 9
-
-    def run_s(
-        self, model: str, tokens: int, batch: int, context: float, follows: str = "draft"
-    ) -> float:
-        if model == "draft":
-            return 0.01
-        free = sum(batch <= end for end in self.ends)
-        return 1.0 + max(tokens - 1 - free, 0)
-
-    def overhead_s(self, gamma: int, batch: int) -> float:
-        return 0.0
-
-
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=4), st.integers(600, 5000))
 @settings(max_examples=25)
 def test_many_batches_are_planned_as_one_by_one(ends: list[int], most: int) -> None:
-    """Where the best length falls with the batch, ranges say of every batch what it alone says."""
+    """Where the best length falls with the batch, ranges say of every batch what it alone says.
+
+    Longer drafts pay up to some batches and none beyond the last of them.
+    """
     curve = np.cumprod(np.full(6, 0.8))
-    cost = _Steps(tuple(ends))
+    cost = Priced(
+        lambda tokens, batch: 1.0 + max(tokens - 1 - sum(batch <= end for end in ends), 0), 0.01
+    )
     workload = BatchWorkload(curve, lambda: TokensPerBlock.of_survival(curve), cost, 6)
     planned = plan(workload, range(1, most + 1), 0)
     # The best length changes behind each end only: those and their neighbours stand for all.
@@ -77,26 +62,6 @@ def test_many_batches_are_planned_as_one_by_one(ends: list[int], most: int) -> N
         assert span.first.gamma == best_of_cell(curve, cost, batch, 0, 6).gamma
     assert planned.looked_at < most / 2
     assert planned.stops == (None if max(ends) >= most else max(ends) + 1)
-
-
-def best_points(
-    acceptance: Any, cost: Any, batches: Any, contexts: Any, gamma_max: int
-) -> list[BatchPoint]:
-    """``best_of_cell`` at every context and batch, batches running fastest."""
-    return [
-        best_of_cell(acceptance, cost, batch, context, gamma_max)
-        for context in contexts
-        for batch in batches
-    ]
-
-
-def roofline(longest: int = 9) -> RooflineLoadCost:
-    return RooflineLoadCost(
-        hardware.shape("llama-3.1-8b"),
-        hardware.shape("llama-3.2-1b"),
-        hardware.accelerator("H100-SXM"),
-        longest,
-    )
 
 
 def row(cell: BatchPoint, gamma_max: int, **setting: float) -> dict[str, Any]:

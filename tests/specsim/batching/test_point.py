@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -13,10 +12,11 @@ import pytest
 
 from specsim import evaluate, hardware
 from specsim.acceptance import SurvivalAcceptance
-from specsim.batching.cost import CellUnavailableError, MeasuredLoadCost, RooflineLoadCost
-from specsim.batching.point import BatchPoint, batch_point, best_of_cell
+from specsim.batching.cost import CellUnavailableError, MeasuredLoadCost
+from specsim.batching.point import batch_point, best_of_cell
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.profiles import read_profile
+from tests.support.loads import Priced, best_points, roofline
 from tests.support.profiles import grid, overhead, write_grid
 
 CURVE = np.array([0.8, 0.7, 0.4, 0.35])
@@ -38,24 +38,6 @@ class MadeUp:
 
     def overhead_s(self, gamma: int, batch: int) -> float:
         return self.host_s * (1 + 0.1 * batch) * (2 if gamma else 1)
-
-
-@dataclass(frozen=True)
-class Priced:
-    """A cost that depends on the batch alone."""
-
-    target: Callable[[int, int], float]  # of tokens and batch
-    draft: float = 0.1
-    host_s: float = 0.0
-    longest: int = 99
-
-    def run_s(
-        self, model: str, tokens: int, batch: int, context: float, follows: str = "draft"
-    ) -> float:
-        return self.target(tokens, batch) if model == "target" else self.draft
-
-    def overhead_s(self, gamma: int, batch: int) -> float:
-        return self.host_s if gamma else 0.0
 
 
 def written_out(cost: MadeUp, gamma: int, batch: int, context: float) -> float:
@@ -107,17 +89,6 @@ def test_plain_decoding_is_exactly_one() -> None:
     assert batch_point(CURVE, MadeUp(), 0, 7, 33).speedup == 1.0
 
 
-def best_points(
-    acceptance: Any, cost: Any, batches: Any, contexts: Any, gamma_max: int
-) -> list[BatchPoint]:
-    """``best_of_cell`` at every context and batch, batches running fastest."""
-    return [
-        best_of_cell(acceptance, cost, batch, context, gamma_max)
-        for context in contexts
-        for batch in batches
-    ]
-
-
 def test_best_is_the_best_of_all_and_of_equals_the_smaller() -> None:
     cells = best_points(CURVE, MadeUp(), [1, 3, 30], [0, 500], 4)
     assert [(cell.context, cell.batch) for cell in cells] == list(product([0, 500], [1, 3, 30]))
@@ -138,15 +109,6 @@ def test_what_is_not_known_is_refused() -> None:
         batch_point([0.5, 0.6], MadeUp(), 1, 1, 0)
     with pytest.raises(InvalidArgumentError, match="batch must be a whole number >= 1, got 0"):
         batch_point(CURVE, MadeUp(), 1, 0, 0)
-
-
-def roofline(longest: int = 9) -> RooflineLoadCost:
-    return RooflineLoadCost(
-        hardware.shape("llama-3.1-8b"),
-        hardware.shape("llama-3.2-1b"),
-        hardware.accelerator("H100-SXM"),
-        longest,
-    )
 
 
 def test_roofline_prices_runs_as_the_roofline_does() -> None:

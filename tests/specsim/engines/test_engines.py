@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.engines import ENGINES, Schedule, gamma_at, largest, merged
 from specsim.profiles import read_profile
 from tests.support.command_line import SHAPES, fail, run
+from tests.support.loads import Priced
 from tests.support.profiles import write_grid
 
 
@@ -38,32 +38,17 @@ def test_batches_outside_the_schedule_are_refused() -> None:
             gamma_at(merged([2, 2, 0]), batch)
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """Another token costs the target nothing up to batch 2, then 0.3, and 1 from batch 5 on."""
-
-    longest: int = 9
-
-    def run_s(
-        self, model: str, tokens: int, batch: int, context: float, follows: str = "draft"
-    ) -> float:
-        if model == "draft":
-            return 0.1
-        return float(1 + (tokens - 1) * (0.0 if batch < 3 else 0.3 if batch < 5 else 1.0))
-
-    def overhead_s(self, gamma: int, batch: int) -> float:
-        return 0.0
-
-
 @pytest.fixture(scope="module")
 def schedule() -> Schedule:
     """S_i = 0.6^i and c = 0.1: by hand, of gamma 0..4 the best is 3, then 1, then 0.
 
+    Another token costs the target nothing up to batch 2, then 0.3, and 1 from batch 5 on.
     Batch 1, 2: (1 + .6 + .36 + .216) / 1.3 = 1.674 against 1.633 at gamma 2 and 1.647 at 4.
     Batch 3, 4: 1.6 / 1.4 = 1.143 against 1.96 / 1.8 = 1.089.  Batch 5: 1.6 / 2.1 < 1.
     """
     curve = [0.6**i for i in range(1, 5)]
-    cells = [best_of_cell(curve, _Steps(), batch, 0, 4) for batch in range(1, 7)]
+    cost = Priced(lambda n, batch: 1 + (n - 1) * (0.0 if batch < 3 else 0.3 if batch < 5 else 1.0))
+    cells = [best_of_cell(curve, cost, batch, 0, 4) for batch in range(1, 7)]
     return merged([cell.gamma for cell in cells])
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import accumulate, combinations_with_replacement, product
+from operator import mul
 
 import pytest
 from hypothesis import given, settings
@@ -44,34 +45,16 @@ def by_law(found: Allocation, drafters: list[PricedDrafter], cost: Cost) -> floa
 def allocate_exhaustively(
     drafters: list[PricedDrafter], gamma_max: int, verify: VerifyCost, overhead: float
 ) -> tuple[float, int]:
-    """The same optimum by depth-first search over counts: its speed, and the fewest tokens.
-
-    Branches are cut by a bound: what may still be added after m tokens, all accepted with
-    probability s, is at most s (alpha + alpha^2 + ... + alpha^(gamma_max - m)) tokens for nothing,
-    with alpha the best of the drafters that are left, and no verify run is cheaper than the
-    cheapest that is left.
-    """
-    ranked = sorted(drafters, key=lambda drafter: (-drafter.alpha, drafter.c))
-    fixed = [1.0] + [float(verify(n + 1)) + overhead for n in range(1, gamma_max + 1)]
-    found = [(1.0, 0)]
-
-    def extend(first: int, tokens: int, gain: float, price: float, alive: float) -> None:
-        fastest = max(speed for speed, _ in found)
-        speed = (1 + gain) / (fixed[tokens] + price)
-        if speed >= fastest * (1 - 1e-13):
-            found.append((speed, tokens))
-        for d in range(first, len(ranked) if tokens < gamma_max else first):
-            alpha = ranked[d].alpha
-            most = alive * sum(alpha**i for i in range(1, gamma_max - tokens + 1))
-            fastest = max(speed for speed, _ in found)
-            if 1 + gain + most < fastest * (1 - 1e-13) * (min(fixed[tokens:]) + price):
-                return  # the later drafters have no higher alpha
-            still = alive * alpha
-            extend(d, tokens + 1, gain + still, price + ranked[d].c, still)
-
-    extend(0, 0, 0.0, 0.0, 1.0)
-    fastest = max(speed for speed, _ in found)
-    return fastest, min(tokens for speed, tokens in found if speed >= fastest * (1 - 1e-13))
+    """The same optimum over all counts, best drafter first: its speed, and the fewest tokens."""
+    ranked = sorted(drafters, key=lambda drafter: -drafter.alpha)
+    speeds = [(1.0, 0)]
+    for tokens in range(1, gamma_max + 1):
+        read = float(verify(tokens + 1)) + overhead
+        for team in combinations_with_replacement(ranked, tokens):
+            gain = sum(accumulate((drafter.alpha for drafter in team), mul))
+            speeds.append(((1 + gain) / (read + sum(drafter.c for drafter in team)), tokens))
+    fastest, _ = max(speeds)
+    return fastest, min(tokens for speed, tokens in speeds if speed >= fastest * (1 - 1e-13))
 
 
 @settings(max_examples=100)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.checks import InvalidArgumentError
 from specsim.predict.replay.blocks import replay_blocks
-from specsim.predict.replay.drafters import AutoregressiveReplay, DeterministicReplay, DrafterReplay
+from specsim.predict.replay.drafters import AutoregressiveReplay, DeterministicReplay
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.predict.replay.horizontal import HorizontalReplay
 from specsim.predict.replay.vertical import VerticalReplay
 from specsim.traces import Trace
+from tests.support.refusals import refuses
 
 SIZE = 5
 rates = st.lists(st.sampled_from([0.0, 0.3, 0.5, 0.8, 1.0]), min_size=SIZE, max_size=SIZE).map(
@@ -202,14 +202,8 @@ def test_a_reviewer_goes_on_in_the_text_that_it_writes_at_that_place() -> None:
     assert replay_blocks(both, 1, 100).runs.runs("reviewer") == pytest.approx(3)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: AutoregressiveReplay("d", np.ones(2), -1), "tokens"),
-        (lambda: AutoregressiveReplay("d", np.ones(2), 1, unsure=np.zeros(2, bool)), "together"),
-        (lambda: reviewed(np.ones(2), np.ones(2), 1, 1, 1), "either steps or at_least"),
-    ],
+test_refusals = refuses(
+    (lambda: AutoregressiveReplay("d", np.ones(2), -1), "tokens"),
+    (lambda: AutoregressiveReplay("d", np.ones(2), 1, unsure=np.zeros(2, bool)), "together"),
+    (lambda: reviewed(np.ones(2), np.ones(2), 1, 1, 1), "either steps or at_least"),
 )
-def test_refusals(make: Callable[[], DrafterReplay], message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
-        make()
