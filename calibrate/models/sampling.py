@@ -12,6 +12,9 @@ import torch
 
 from specsim.checks import InvalidArgumentError, integer, number
 
+# Below this, logits over temperature leave the range of float32.
+_COLDEST = 1e-30
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -22,7 +25,10 @@ class Sampling:
     top_p: float | None = None
 
     def __post_init__(self) -> None:
-        number("temperature", self.temperature, low=0.0)
+        if 0 < number("temperature", self.temperature, low=0.0) < _COLDEST:
+            raise InvalidArgumentError(
+                f"temperature must be 0 or >= {_COLDEST:g}, got {self.temperature:g}"
+            )
         if self.top_k is not None:
             integer("top_k", self.top_k, low=1)
         if self.top_p is not None and number("top_p", self.top_p, low=0.0, high=1.0) == 0:

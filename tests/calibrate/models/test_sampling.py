@@ -18,14 +18,18 @@ from specsim.checks import InvalidArgumentError
     st.integers(0, 2**32 - 1),
     st.sampled_from([0.1, 0.5, 1.0, 1.7]),
     st.one_of(st.none(), st.integers(1, 12)),
-    st.one_of(st.none(), st.floats(0.05, 1.0)),
-    st.booleans(),
+    st.one_of(st.none(), st.floats(1e-9, 1.0)),
+    st.sampled_from(["normal", "ties", "holes"]),
 )
 def test_as_transformers_does(
-    seed: int, temperature: float, top_k: int | None, top_p: float | None, ties: bool
+    seed: int, temperature: float, top_k: int | None, top_p: float | None, kind: str
 ) -> None:
     random = np.random.default_rng(seed)
-    rows = random.integers(-3, 3, size=(3, 10)) if ties else 3 * random.normal(size=(3, 10))
+    rows = 3 * random.normal(size=(3, 10))
+    if kind == "ties":
+        rows = random.integers(-3, 3, size=(3, 10)).astype(np.float64)
+    if kind == "holes":
+        rows[:, random.permutation(10)[:4]] = -np.inf
     logits = torch.tensor(rows, dtype=torch.float32)
     expected = TemperatureLogitsWarper(temperature)(None, logits)
     if top_k is not None:
@@ -41,15 +45,25 @@ def test_greedy_is_one_hot_at_the_first_of_ties() -> None:
     assert Sampling(0.0).probabilities(logits).tolist() == [[0, 1, 0], [1, 0, 0]]
 
 
-def test_half_precision_rows_sum_to_one() -> None:
-    logits = torch.randn(4, 5000).to(torch.bfloat16)
-    assert Sampling(1.0).probabilities(logits).sum(-1) == pytest.approx(torch.ones(4), abs=1e-5)
+@given(st.floats(1e-30, 1e30))
+def test_any_temperature_gives_a_distribution(temperature: float) -> None:
+    row = Sampling(temperature).probabilities(torch.tensor([50.0, -torch.inf, 49.0, -1e4]))
+    assert row.sum() == pytest.approx(1, abs=1e-6)
+    assert row[1] == 0
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_rows_of_any_type_sum_to_one(kind: torch.dtype) -> None:
+    rows = Sampling(0.7, 40, 0.9).probabilities(torch.zeros(2, 5000, dtype=kind))
+    assert rows.dtype == torch.float32
+    assert rows.sum(-1).tolist() == pytest.approx([1, 1], abs=1e-5)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"temperature": -1.0}, "temperature must be >= 0, got -1"),
+        ({"temperature": 1e-40}, "temperature must be 0 or >= 1e-30, got 1e-40"),
         ({"top_k": 0}, "top_k must be a whole number >= 1, got 0"),
         ({"top_p": 0.0}, "top_p must be in"),
         ({"top_p": 1.5}, "top_p must be in"),
