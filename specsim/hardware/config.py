@@ -56,11 +56,6 @@ def known_shapes() -> list[str]:
     return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
 
-def load_shape(path: Path) -> Shape:
-    """The shape of a config.json, or of the folder of a checkpoint that holds one."""
-    return shape_from_config(_read(path / "config.json" if path.is_dir() else path))
-
-
 def shape_from_config(config: Config) -> Shape:
     """The shape of the model that a parsed config.json describes.
 

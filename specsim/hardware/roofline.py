@@ -12,11 +12,9 @@ accelerator; no model is split.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, number
-from specsim.cost import Cost, MeasuredVerify
 from specsim.hardware.accelerators import Accelerator
 from specsim.hardware.shapes import Shape
 
@@ -138,35 +136,6 @@ def memory_needed_bytes(
             cache += count * part.kv_width * stored
     embeddings = (shape.head + shape.idle) * precision.dtype_bytes
     return layers + embeddings + batch * cache * precision.kv_bytes
-
-
-def roofline_cost(
-    target: Shape,
-    drafts: Mapping[str, Shape],
-    accelerator: Accelerator,
-    *,
-    longest: int,
-    batch: int = 1,
-    context: int = 0,
-    efficiency: Efficiency = PEAK,
-) -> Cost:
-    """Prices in target runs on one token: c of each draft and v(1), ..., v(``longest``).
-
-    Each run is priced alone on the accelerator at the same batch and context; host time is
-    unknown to a roofline, so the overheads are zero.
-    """
-    longest = integer("longest", longest, low=1)
-
-    def seconds(model: Shape, new_tokens: int) -> float:
-        return roofline(
-            model, accelerator, new_tokens, batch, context, efficiency=efficiency
-        ).seconds
-
-    one = seconds(target, 1)
-    return Cost(
-        drafts={name: seconds(draft, 1) / one for name, draft in drafts.items()},
-        verify=MeasuredVerify(tuple(seconds(target, n) for n in range(1, longest + 1))),
-    )
 
 
 def _weights_read(shape: Shape, tokens: int) -> float:

@@ -87,19 +87,19 @@ def test_efficiency_is_a_share() -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    text = json.dumps(hardware.read_config("qwen3-0.6b"))
-    (tmp_path / "config.json").write_text(text, encoding="utf-8")
-    shape = hardware.shape("qwen3-0.6b")
-    assert hardware.load_shape(tmp_path) == shape == hardware.load_shape(tmp_path / "config.json")
+    config = hardware.read_config("qwen3-0.6b")
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    for path in (tmp_path, tmp_path / "config.json"):
+        assert hardware.read_config(str(path)) == config
     (tmp_path / "list.json").write_text("[]", encoding="utf-8")
     (tmp_path / "broken.json").write_text("{", encoding="utf-8")
     for name, message in (
         ("list.json", "must hold a JSON object"),
         ("broken.json", "is not JSON"),
-        ("none.json", "cannot be read"),
+        ("none.json", "neither a known shape"),
     ):
         with pytest.raises(SpecsimError, match=message):
-            hardware.load_shape(tmp_path / name)
+            hardware.read_config(str(tmp_path / name))
 
 
 # Vendors' data sheets, dense TFLOP/s and GB/s, written down apart from the table.

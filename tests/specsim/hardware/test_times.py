@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim import hardware
-from specsim.predict.renewal import speedup
-from specsim.schemes.speculative import SpeculativeDecoding
 from tests.support.shapes import ROOMY, SMALL
 
 
@@ -151,21 +149,3 @@ def test_quantisation_methods(
     assert precision.weight_bits == pytest.approx(bits, abs=5e-4)
     assert precision.expert_bits == expert_bits
     assert precision.multiplies_in == compute
-
-
-def test_a_roofline_cost_feeds_the_predictor() -> None:
-    target, draft = hardware.shape("llama-3.1-8b"), hardware.shape("llama-3.2-1b")
-    gpu = hardware.accelerator("H100-SXM")
-    cost = {
-        batch: hardware.roofline_cost(
-            target, {"draft": draft}, gpu, longest=5, batch=batch, context=256
-        )
-        for batch in (1, 512)
-    }
-    assert cost[1].drafts["draft"] == pytest.approx(
-        draft.active_parameters / target.active_parameters, rel=0.01
-    )
-    law = SpeculativeDecoding(gamma=4).law(0.8)
-    # Alone it pays; with the arithmetic units busy it does not.
-    assert speedup(law, cost[1]) > 1.8
-    assert speedup(law, cost[512]) < 1.0
