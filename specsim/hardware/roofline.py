@@ -60,11 +60,6 @@ class Roofline:
     def seconds(self) -> float:
         return max(self.compute_s, self.memory_s) + self.launch_s
 
-    @property
-    def memory_bound(self) -> bool:
-        """Whether traffic takes longer than arithmetic: more tokens then cost next to nothing."""
-        return self.memory_s >= self.compute_s
-
 
 def expected_experts(experts: int, experts_per_token: int, tokens: int) -> float:
     """Expected number of experts that a run touches: E (1 - (1 - k / E)^m), m = B n tokens.

@@ -183,17 +183,6 @@ class Shape:
         )
         return layers + self.head
 
-    @property
-    def kv_bytes_per_token(self) -> float:
-        """Bytes that one token adds to the KV cache while no window is full."""
-        width = sum(
-            count * part.kv_width
-            for layer, count in self.distinct_layers
-            for part in layer.attentions
-            if not part.of_encoder
-        )
-        return width * self.precision.kv_bytes
-
     def flops(self, new_tokens: int, context: int, encoder_context: int = 0) -> float:
         """FLOPs of one sequence in one run, logits at every new token.
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy.special import expit, logit
 
 import specsim
 from benchmarks import extrapolation_accuracy as benchmark
@@ -62,25 +61,12 @@ def test_fewer_drafts_are_less_sure(rates: list[float], drafts: int, times: int)
     assert ((few.high - few.low)[measured] >= (many.high - many.low)[measured] - 1e-12).all()
 
 
-def test_fewer_drafts_are_less_sure_of_the_tail() -> None:
-    found = [extrapolate([0.8, 0.6, 0.45], 7, drafts) for drafts in (30, 300, 3000)]
-    widths = [curve.high[6] - curve.low[6] for curve in found]
-    assert widths == sorted(widths, reverse=True)
-
-
 @given(conditional, st.integers(1, 1000))
 def test_one_count_stands_for_one_per_position(rates: list[float], drafts: int) -> None:
     marginal, k = np.cumprod(rates), len(rates) + 3
     one, each = extrapolate(marginal, k, drafts), extrapolate(marginal, k, [drafts] * len(rates))
     for name in ("survival", "low", "high"):
         np.testing.assert_array_equal(getattr(one, name), getattr(each, name))
-
-
-def test_a_position_with_few_drafts_weighs_little() -> None:
-    # The odd third rate counts for nothing with ten drafts behind it.
-    odd, plain = (extrapolate([0.8, 0.64, third], 4, [10**5, 10**5, 10]) for third in (0.2, 0.5))
-    rates = [found.survival[3] / found.survival[2] for found in (odd, plain)]
-    assert abs(rates[0] - rates[1]) < 0.02
 
 
 # --- the filter against its obvious slow twin --------------------------------------------------
@@ -122,22 +108,6 @@ def test_forecast_against_penalised_least_squares(
     found_mean, found_spread = extrapolation._forecast(curve, trials, ahead)
     np.testing.assert_allclose(found_mean, mean, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(found_spread, spread[known:size], rtol=1e-8)
-
-
-def test_pure_drift_is_followed() -> None:
-    # A curve with exactly the pooled drift goes on with it, whatever the counts.
-    odds = logit(0.8) - DRIFT * np.arange(8)
-    curve = np.cumprod(expit(odds))
-    for drafts in (10**5, 10**7):
-        found = extrapolate(curve[:3], 8, drafts)
-        np.testing.assert_allclose(found.survival, curve, rtol=2e-3)
-
-
-def test_many_drafts_let_the_curve_have_its_own_drift() -> None:
-    odds = logit(0.8) - 2 * DRIFT * np.arange(8)
-    curve = np.cumprod(expit(odds))
-    few, many = (extrapolate(curve[:6], 8, n).survival[7] for n in (50, 10**6))
-    assert abs(many - curve[7]) < abs(few - curve[7])
 
 
 def test_rising_rates_do_not_rise_for_ever() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.acceptance import Acceptance, ConstantAcceptance, PerPositionAcceptance
+from specsim.acceptance import Acceptance, ConstantAcceptance
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.laws import (
     TARGET,
@@ -22,12 +22,8 @@ from specsim.laws import (
     propose_at_least,
     verify,
 )
+from tests.support.contract import acceptances
 
-chances = st.one_of(st.sampled_from([0.0, 1.0, 1 - 1e-15]), st.floats(0, 1, allow_subnormal=False))
-acceptances = st.one_of(
-    chances.map(ConstantAcceptance),
-    st.lists(chances, min_size=1, max_size=3).map(lambda a: PerPositionAcceptance(tuple(a))),
-)
 READ = Run("reader", 3)
 
 

@@ -16,6 +16,12 @@ from specsim.predict.replay.fixed_gamma import replay
 from tests.support.profiles import write
 
 
+@pytest.fixture
+def load(tmp_path: Path) -> Workload:
+    path = write(tmp_path)
+    return Workload.all_of(profiles.read_profile(path), path, None)[0]
+
+
 def test_round_trip(tmp_path: Path) -> None:
     path = write(tmp_path)
     profile = profiles.read_profile(path)
@@ -84,10 +90,8 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
         profiles.write_profile(profile, tmp_path / "none" / "p.json")
 
 
-def test_prediction_prices_the_replay(tmp_path: Path) -> None:
+def test_prediction_prices_the_replay(load: Workload) -> None:
     """Against the sum written out: every block start times what its block costs."""
-    path = write(tmp_path)
-    load = Workload.all_of(profiles.read_profile(path), path, None)[0]
     gamma = 3
     replayed = replay(load.trace, [gamma])[0]
     total = 0.0
@@ -105,18 +109,14 @@ def test_prediction_prices_the_replay(tmp_path: Path) -> None:
     assert load.predict([0])[0].speedup == 1
 
 
-def test_best_gamma_is_the_best_of_all(tmp_path: Path) -> None:
-    path = write(tmp_path)
-    load = Workload.all_of(profiles.read_profile(path), path, None)[0]
+def test_best_gamma_is_the_best_of_all(load: Workload) -> None:
     best = load.best()
     assert best.speedup == max(p.speedup for p in load.predict(range(5)))
     assert best.low < best.speedup < best.high
     assert load.draft_cost == pytest.approx(0.1)
 
 
-def test_gamma_beyond_the_profile_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path)
-    load = Workload.all_of(profiles.read_profile(path), path, None)[0]
+def test_gamma_beyond_the_profile_is_refused(load: Workload) -> None:
     with pytest.raises(InvalidArgumentError, match="calibrate with a larger --gamma-max"):
         load.predict([5])
 
@@ -147,10 +147,8 @@ def test_context_changes_the_price(tmp_path: Path) -> None:
     assert predict(trace, cost, [1], max_new_tokens=50)[0].speedup > 0
 
 
-def test_requests_that_end_early_still_draft(tmp_path: Path) -> None:
+def test_requests_that_end_early_still_draft(load: Workload) -> None:
     """The decoder cannot know where end-of-text falls: only the limit shortens drafts."""
-    path = write(tmp_path)
-    load = Workload.all_of(profiles.read_profile(path), path, None)[0]
     replayed = replay(load.trace, [4])[0]
     at_limit, early = (load.cost.seconds(load.trace, replayed, limit) for limit in (50, 500))
     assert (early > at_limit).all()
@@ -158,7 +156,5 @@ def test_requests_that_end_early_still_draft(tmp_path: Path) -> None:
     assert early.sum() == pytest.approx(whole_blocks + replayed.bonus.sum() * 0.0002)
 
 
-def test_oracle_is_faster_than_every_gamma(tmp_path: Path) -> None:
-    path = write(tmp_path)
-    load = Workload.all_of(profiles.read_profile(path), path, None)[0]
+def test_oracle_is_faster_than_every_gamma(load: Workload) -> None:
     assert load.oracle_speedup() > load.best().speedup

@@ -155,3 +155,8 @@ def transformers_model(config: dict[str, Any], device: str = "meta") -> Any:
 # Of every variant, and an accelerator that holds any of them.
 SMALL = [hardware.shape_from_config(config) for config in VARIANTS.values()]
 ROOMY = dataclasses.replace(hardware.accelerator("H100-SXM"), memory=1e15)
+
+
+def kv_bytes(shape: hardware.Shape, tokens: int) -> float:
+    """Bytes of so many tokens in the KV cache of one sequence."""
+    return hardware.memory_needed_bytes(shape, context=tokens) - hardware.memory_needed_bytes(shape)

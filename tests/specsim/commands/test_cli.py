@@ -16,19 +16,10 @@ import pandas as pd
 import pytest
 
 from specsim.cli import COMMANDS
+from specsim.optimizers.evaluation import FIGURES
 from specsim.schemes import SCHEMES
 from tests.support.command_line import SHAPES, fail, rows, run
 from tests.support.profiles import write
-
-KEYS = {
-    "gamma",
-    "speedup",
-    "tokens_per_call",
-    "operations_factor",
-    "memory_factor",
-    "oracle_speedup",
-    "at_gamma_max",
-}
 
 
 @pytest.fixture
@@ -64,7 +55,7 @@ def test_numbers(
     code, out, _ = run(capsys, *words.split(), "--format", "json")
     (result,) = rows(out)
     assert code == 0
-    assert set(result) == KEYS
+    assert set(result) == set(FIGURES)
     assert result[name] == pytest.approx(value, abs=tolerance)
 
 
@@ -83,7 +74,7 @@ def test_profile_instead_of_numbers(capsys: pytest.CaptureFixture[str], tmp_path
     path = str(write(tmp_path))
     _, out, _ = run(capsys, "optimize", "--profile", path, "--format", "json")
     (best,) = rows(out)
-    assert set(best) >= KEYS | {"temperature", "formula_speedup", "formula_gamma"}
+    assert set(best) >= {*FIGURES, "temperature", "formula_speedup", "formula_gamma"}
     _, out, _ = run(capsys, "evaluate", "--profile", path, "--gamma", "1", "--format", "json")
     assert rows(out)[0]["speedup"] <= best["speedup"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -53,16 +53,23 @@ def expected_0_1(truth: Floats, model: Floats) -> Floats:
     return 1 - np.take_along_axis(truth, model.argmax(-1)[..., None], -1)[..., 0]
 
 
-@given(laws(3, least=1), COST, st.booleans(), st.booleans())
+# The rule of a loss, the loss and its bound, with truth, q and p; logs need all chances over zero.
+JUDGED = st.one_of(
+    st.tuples(st.just((Opt, expected_0_1, bound_0_1)), laws(3)),
+    st.tuples(st.just((OptLog, cross_entropy, bound_log)), laws(3, least=1)),
+)
+
+
+@settings(max_examples=400)
+@given(JUDGED, COST, st.booleans())
 def test_lemmas_1_and_6_are_pointwise(
-    given_laws: Floats, cost: float, log: bool, sequential: bool
+    judged: tuple[Any, Floats], cost: float, sequential: bool
 ) -> None:
     """No decision, at any position, has less risk than that of (9), for either loss.
 
     Lemma 1 is the same with the whole cost wherever the target is asked, which is the place of tv.
     """
-    truth, q, p = given_laws
-    loss = cross_entropy if log else expected_0_1
+    (_, loss, _), (truth, q, p) = judged
     draft, target = loss(truth, q), loss(truth, p)
     tv = np.ones_like(draft) if sequential else distance(p, q)
     optimal = deferral_risk(draft > target + cost * tv, draft, target, tv, cost)
@@ -71,24 +78,15 @@ def test_lemmas_1_and_6_are_pointwise(
     assert least_risk(draft, target, tv, cost) == pytest.approx(optimal, abs=1e-12)
 
 
-@given(laws(3), COST)
-def test_lemma_7_bounds_the_regret_of_opt(given_laws: Floats, cost: float) -> None:
-    truth, q, p = given_laws
-    draft, target, tv = expected_0_1(truth, q), expected_0_1(truth, p), distance(p, q)
-    defer = Opt(cost).defer(Distributions(p, q))
+@settings(max_examples=200)
+@given(JUDGED, COST)
+def test_lemmas_7_and_8_bound_the_regret(judged: tuple[Any, Floats], cost: float) -> None:
+    (rule, loss, bound), (truth, q, p) = judged
+    draft, target, tv = loss(truth, q), loss(truth, p), distance(p, q)
+    defer = rule(cost).defer(Distributions(p, q))
     regret = deferral_risk(defer, draft, target, tv, cost) - least_risk(draft, target, tv, cost)
     assert (regret >= 0).all()
-    assert (regret <= bound_0_1(truth, q, p) + 1e-12).all()
-
-
-@given(laws(3, least=1), COST)
-def test_lemma_8_bounds_the_regret_of_opt_log(given_laws: Floats, cost: float) -> None:
-    truth, q, p = given_laws
-    draft, target, tv = cross_entropy(truth, q), cross_entropy(truth, p), distance(p, q)
-    defer = OptLog(cost).defer(Distributions(p, q))
-    regret = deferral_risk(defer, draft, target, tv, cost) - least_risk(draft, target, tv, cost)
-    assert (regret >= 0).all()
-    assert (regret <= bound_log(truth, q, p) + 1e-12).all()
+    assert (regret <= bound(truth, q, p) + 1e-12).all()
 
 
 def test_bounds_are_zero_for_models_that_are_the_truth() -> None:
@@ -143,7 +141,7 @@ RULES: dict[str, Any] = {
 }
 
 
-def judged(rule: Rule, models: Floats, labels: Any) -> tuple[float, float]:
+def outcome(rule: Rule, models: Floats, labels: Any) -> tuple[float, float]:
     """Mean rejection and mean 1 - m(y), from the rule's own arrays."""
     q, p = models
     rows = Distributions(p, q)
@@ -169,7 +167,7 @@ def test_every_threshold_is_what_the_rule_does(name: str, case: tuple[Floats, An
         if upper - lower < 1e-9:
             continue
         rule: DeferralRule = RULES[name](middle)
-        rejection, loss = judged(rule, models, labels)
+        rejection, loss = outcome(rule, models, labels)
         # The point of the scores above the midpoint is the one before the lower threshold's.
         assert curve.rejection[at] == pytest.approx(rejection, abs=1e-12)
         assert curve.loss[at] == pytest.approx(loss, abs=1e-12)

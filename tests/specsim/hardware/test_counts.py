@@ -17,6 +17,7 @@ from tests.support.shapes import (
     SIZES,
     T5,
     VARIANTS,
+    kv_bytes,
     transformers_config,
     transformers_model,
 )
@@ -101,7 +102,7 @@ def test_the_cache_that_transformers_keeps(name: str) -> None:
     )
     shape = hardware.shape_from_config(config)
     # A config without a dtype is kept in float32.
-    assert stored * 4 == shape.kv_bytes_per_token * tokens
+    assert stored * 4 == kv_bytes(shape, tokens)
 
 
 # Latent attention is counted as engines run it, absorbed, and transformers runs it expanded; its
@@ -179,10 +180,10 @@ def test_flops_of_a_decoder_behind_an_encoder(name: str) -> None:
 def test_published_cache_per_token() -> None:
     qwen = {**SIZES, "num_hidden_layers": 80, "num_key_value_heads": 8, "head_dim": 128}
     llama = {**qwen, "num_hidden_layers": 126}
-    assert hardware.shape("deepseek-v3").kv_bytes_per_token == 70_272
+    assert kv_bytes(hardware.shape("deepseek-v3"), 1) == 70_272
     for config, published in ((qwen, 327_680), (llama, 516_096)):
         shape = hardware.shape_from_config({"model_type": "llama", "dtype": "bfloat16", **config})
-        assert shape.kv_bytes_per_token == published
+        assert kv_bytes(shape, 1) == published
 
 
 # --- attention ---------------------------------------------------------------------------------

@@ -21,9 +21,9 @@ from specsim.schemes import (
     SequenceCascade,
     SpeculativeDecoding,
 )
+from tests.support.contract import chances
 
 COST = Cost({"draft": 0.1, "small": 0.1}, LinearVerify(0.02), 0.03, 0.01)
-chances = st.one_of(st.sampled_from([0.0, 1 - 1e-15, 1.0]), st.floats(0, 1, allow_subnormal=False))
 
 
 def speculative(alpha: float, gamma: int) -> BlockLaw:

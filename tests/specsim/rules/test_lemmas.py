@@ -51,14 +51,6 @@ def test_leviathan23_theorem_5_acceptance(pair: Pair) -> None:
     assert found == pytest.approx(1 - distance(p, q), abs=TINY)
 
 
-def test_leviathan23_corollary_6_mean_acceptance() -> None:
-    """alpha = 1 - E[D_LK] = E[sum min(p, q)] over prefixes."""
-    p, q = np.random.default_rng(0).dirichlet(np.full(20, 0.3), size=(2, 500))
-    alpha = rules.Lossless().acceptance(Distributions(p, q)).mean()
-    assert alpha == pytest.approx(1 - distance(p, q).mean(), abs=TINY)
-    assert alpha == pytest.approx(np.minimum(p, q).sum(axis=-1).mean(), abs=TINY)
-
-
 @given(pairs())
 def test_leviathan23_appendix_a1_emits_the_target(pair: Pair) -> None:
     p, q = pair
