@@ -230,7 +230,7 @@ class TestVertical:
 
 class TestBild:
     @unhurried
-    @given(chances, chances, st.integers(1, 12))
+    @given(chances, chances, st.integers(1, 30))
     def test_is_an_enumeration(self, fallback: float, rollback: float, window: int) -> None:
         f, r = Fraction(fallback), Fraction(rollback)
         u, s = 1 - f, 1 - r

@@ -386,16 +386,6 @@ class TestFormulas:
         )
         assert close(renewal.speedup(law, cost), wanted)
 
-    @given(chances, chances, st.integers(1, 30), costs(["small"]))
-    def test_bild(self, f, r, window, cost) -> None:
-        law = BigLittle(window).law(FallbackRollback(f, r))
-        cost = dataclasses.replace(cost, plain_overhead=0.0)
-        assert close(law.tokens_per_call, formulas.bild_tokens_per_call(f, r, window))
-        assert close(law.calls("small"), formulas.bild_runs_per_call(f, window))
-        c, slope = cost.drafts["small"], cost.verify.slope
-        wanted = formulas.bild_speedup(f, r, window, c, verify_slope=slope, overhead=cost.overhead)
-        assert close(renewal.speedup(law, cost), wanted)
-
     @given(chances, chances, st.integers(0, 5), st.integers(0, 8), chances, chances)
     def test_vertical(self, alpha, inner, n, k, c1, c2) -> None:
         known = Acceptances.of_pairs(alpha, inner)
