@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from specsim.api.by_profile import ProfileForecast as ProfileForecast
     from specsim.api.calibrate import Calibration as Calibration
     from specsim.api.calibrate import calibrate as calibrate
-    from specsim.api.defer import Deferral as Deferral
+    from specsim.api.defer import RuleComparison as RuleComparison
     from specsim.api.defer import defer as defer
     from specsim.api.evaluate import evaluate as evaluate
     from specsim.api.export import EngineConfiguration as EngineConfiguration
@@ -60,7 +60,7 @@ _HOMES = {
     "specsim.api.by_load": ["LoadPlan"],
     "specsim.api.by_profile": ["ProfileForecast"],
     "specsim.api.calibrate": ["Calibration", "calibrate"],
-    "specsim.api.defer": ["Deferral", "defer"],
+    "specsim.api.defer": ["RuleComparison", "defer"],
     "specsim.api.evaluate": ["evaluate"],
     "specsim.api.export": ["EngineConfiguration", "export"],
     "specsim.api.models": ["Batches", "Measurement", "Models"],

@@ -17,7 +17,7 @@ from specsim.checks import UnsupportedError
 BUCKET = 64
 
 
-class Place:
+class Destination:
     """Where this run's tokens go, the same in every layer.
 
     at : positions, (B, n)
@@ -34,13 +34,18 @@ class RaggedLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers has no
     is_sliding = False
 
     def __init__(
-        self, keys: torch.Tensor, values: torch.Tensor, batch: int, slots: int, place: Place
+        self,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        batch: int,
+        slots: int,
+        destination: Destination,
     ) -> None:
         super().__init__()
         heads, size = keys.shape[1], keys.shape[3]
         self.keys = keys.new_zeros((batch, heads, slots, size))
         self.values = values.new_zeros((batch, heads, slots, size))
-        self.place, self.slots = place, slots
+        self.destination, self.slots = destination, slots
         self.is_initialized = True
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
@@ -49,13 +54,15 @@ class RaggedLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers has no
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        where = self.place.at[:, None, :, None].expand_as(key_states)
+        where = self.destination.at[:, None, :, None].expand_as(key_states)
         self.keys.scatter_(2, where, key_states)
         self.values.scatter_(2, where, value_states)
-        return self.keys[:, :, : self.place.bucket], self.values[:, :, : self.place.bucket]
+        return self.keys[:, :, : self.destination.bucket], self.values[
+            :, :, : self.destination.bucket
+        ]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.place.bucket, 0
+        return self.destination.bucket, 0
 
     def get_seq_length(self) -> int:
         # The rows have no common length; models are told all positions.

@@ -19,7 +19,7 @@ from transformers.cache_utils import Cache
 
 from calibrate.batch.cache import (
     BUCKET,
-    Place,
+    Destination,
     RaggedLayer,
     check_model,
     grouped,
@@ -70,9 +70,9 @@ class RaggedModel:
         check_model(model, self.slots)
         with torch.inference_mode():
             room = round_up(self.slots)
-            self._place = Place()
+            self._destination = Destination()
             self._layers = [
-                RaggedLayer(layer.keys, layer.values, self.batch, room, self._place)
+                RaggedLayer(layer.keys, layer.values, self.batch, room, self._destination)
                 for layer in ordinary_layers(model)
             ]
             self._cache = Cache(layers=self._layers)
@@ -201,7 +201,7 @@ class RaggedModel:
         hidden = self._slot[:bucket] > at[:, :, None]
         mask = torch.zeros_like(hidden, dtype=self._layers[0].keys.dtype)
         mask.masked_fill_(hidden, -torch.inf)
-        self._place.at, self._place.bucket = at, bucket
+        self._destination.at, self._destination.bucket = at, bucket
         logits: torch.Tensor = self.model(
             input_ids=ids,
             position_ids=at,

@@ -31,7 +31,7 @@ _SHARES = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deferral(Result):
+class RuleComparison(Result):
     """The optimum, then every rule.
 
     comparison : all rules at all their settings, for figures and further questions
@@ -112,7 +112,7 @@ def defer(
     profile: Path | None = None,
     temperature: float | None = None,
     gamma: int | None = None,
-) -> Deferral:
+) -> RuleComparison:
     """Which rule buys the most quality for its rejections, and how far it is from the optimum.
 
     The optimum knows the label: no deferral rule can beat it.  With ``quality`` the setting of
@@ -150,7 +150,7 @@ def defer(
     else:
         wish = "regret, and quality within a share of the target's rejection"
         choices = _regrets(comparison)
-    return Deferral(
+    return RuleComparison(
         comparison=comparison,
         wish=wish,
         choices=tuple(choices),

@@ -28,7 +28,7 @@ from specsim.profiles import Profile, read_profile
 from specsim.schemes import SCHEMES, scheme_name
 
 if TYPE_CHECKING:
-    from calibrate.validate.verdict import Verdict
+    from calibrate.validate.findings import Findings
 
 
 def validate(
@@ -83,15 +83,15 @@ class _Asked:
         self,
         check: AnyCheck,
         rows: list[Row],
-        verdict: Verdict,
+        findings: Findings,
         warnings: tuple[str, ...],
         left_out: tuple[LeftOut, ...] = (),
     ) -> Validation:
         return Validation(
             check=check,
             measured=tuple(rows),
-            errors=verdict.errors,
-            failures=verdict.failures,
+            errors=findings.errors,
+            failures=findings.failures,
             inputs={
                 "profile": str(self.path),
                 "check": check,
@@ -117,7 +117,7 @@ def _speedups(asked: _Asked, check: SpeedupCheck) -> Validation:
     device, dtype = asked.models.place()
     from calibrate.models.load import load_measured_pair
     from calibrate.validate import speedups
-    from calibrate.validate.verdict import speedup_verdict
+    from calibrate.validate.findings import speedup_findings
 
     pair = load_measured_pair(profile, device, dtype, asked.models.trust_remote_code)
     checked = [
@@ -133,7 +133,7 @@ def _speedups(asked: _Asked, check: SpeedupCheck) -> Validation:
     advance = steps(asked.progress, "decoding", sum(map(len, prompts)))
     rows = speedups.validate(profile, pair, checked, gammas, check.seed, checkpoint, advance)
     checkpoint.done()
-    return asked.result(check, rows, speedup_verdict(rows, asked.tolerance), warnings)
+    return asked.result(check, rows, speedup_findings(rows, asked.tolerance), warnings)
 
 
 def _schemes(asked: _Asked, check: SchemeCheck) -> Validation:
@@ -144,9 +144,9 @@ def _schemes(asked: _Asked, check: SchemeCheck) -> Validation:
     from calibrate.models.load import load_measured_pair
     from calibrate.models.pool import ROLES, load_pool
     from calibrate.validate.catalogue import settings
+    from calibrate.validate.findings import scheme_findings
     from calibrate.validate.schemes import validate_schemes
     from calibrate.validate.speedups import CheckedPrompts
-    from calibrate.validate.verdict import scheme_verdict
 
     _known("others", check.others, ROLES)
     pair = load_measured_pair(profile, device, dtype, asked.models.trust_remote_code)
@@ -185,8 +185,8 @@ def _schemes(asked: _Asked, check: SchemeCheck) -> Validation:
         advance=lambda stage: advance[stage](),
     )
     checkpoint.done()
-    verdict = scheme_verdict(rows, asked.tolerance)
-    return asked.result(check, rows, verdict, warnings, tuple(missing.values()))
+    findings = scheme_findings(rows, asked.tolerance)
+    return asked.result(check, rows, findings, warnings, tuple(missing.values()))
 
 
 def _synthetic(asked: _Asked, check: SyntheticCheck) -> Validation:
@@ -195,7 +195,7 @@ def _synthetic(asked: _Asked, check: SyntheticCheck) -> Validation:
     device, dtype = asked.models.place()
     from calibrate.models.load import load_measured
     from calibrate.validate.batching import validate_cell
-    from calibrate.validate.verdict import synthetic_verdict
+    from calibrate.validate.findings import synthetic_findings
 
     trusted = asked.models.trust_remote_code
     target, draft = load_measured(asked.profile, device, dtype, trusted)
@@ -220,7 +220,7 @@ def _synthetic(asked: _Asked, check: SyntheticCheck) -> Validation:
             )
             advance()
     checkpoint.done()
-    return asked.result(check, rows, synthetic_verdict(rows, asked.tolerance), warnings)
+    return asked.result(check, rows, synthetic_findings(rows, asked.tolerance), warnings)
 
 
 @dataclass(frozen=True)

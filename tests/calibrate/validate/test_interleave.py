@@ -16,6 +16,7 @@ from calibrate.measure.timing import Samples
 from calibrate.measure.trace import DECODING, generator
 from calibrate.models.load import Pair, load_pair
 from calibrate.models.sampling import Sampling
+from calibrate.validate.findings import check_counts
 from calibrate.validate.interleave import (
     PLAIN,
     Interleaved,
@@ -25,7 +26,6 @@ from calibrate.validate.interleave import (
     decode_interleaved,
 )
 from calibrate.validate.speedups import decoder
-from calibrate.validate.verdict import check_counts
 from specsim.checkpoint import Checkpoint
 
 CPU = torch.device("cpu")

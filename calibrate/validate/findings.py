@@ -26,14 +26,14 @@ _MOST_LOSS = 0.02
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Findings:
     """errors : sentences on how close the predictions were; failures : what did not pass"""
 
     errors: tuple[str, ...]
     failures: tuple[str, ...]
 
 
-def speedup_verdict(rows: Sequence[Row], tolerance: Tolerance) -> Verdict:
+def speedup_findings(rows: Sequence[Row], tolerance: Tolerance) -> Findings:
     """Of speculative decoding at every draft length.
 
     A handful of sampled or unseen requests accepts more or less than predicted by chance; that is
@@ -48,10 +48,10 @@ def speedup_verdict(rows: Sequence[Row], tolerance: Tolerance) -> Verdict:
             f"(temperature {worst['temperature']:g}, {worst['prompts']} prompts, "
             f"gamma {worst['gamma']})"
         )
-    return Verdict(tuple(errors), (*check_counts(rows), *_beyond(rows, tolerance)))
+    return Findings(tuple(errors), (*check_counts(rows), *_beyond(rows, tolerance)))
 
 
-def scheme_verdict(rows: Sequence[Row], tolerance: Tolerance) -> Verdict:
+def scheme_findings(rows: Sequence[Row], tolerance: Tolerance) -> Findings:
     """Of every decoding scheme."""
     sizes = [abs(row["relative_error"]) for row in rows]
     kept = sum(row["counts_as_predicted"] for row in rows)
@@ -61,10 +61,10 @@ def scheme_verdict(rows: Sequence[Row], tolerance: Tolerance) -> Verdict:
         f"at temperature 0 every target call as predicted: {sum(exact)} of {len(exact)}; "
         f"relative error of the speedup: median {median(sizes):.1%}, worst {max(sizes):.1%}"
     )
-    return Verdict((errors,), (*contradictions(rows), *_beyond(rows, tolerance)))
+    return Findings((errors,), (*contradictions(rows), *_beyond(rows, tolerance)))
 
 
-def synthetic_verdict(rows: Sequence[Row], tolerance: Tolerance) -> Verdict:
+def synthetic_findings(rows: Sequence[Row], tolerance: Tolerance) -> Findings:
     """Of batches at a synthetic acceptance, and of the draft length that was predicted best."""
     sizes = [abs(row["relative_error"]) for row in rows]
     cells = {(row["temperature"], row["context"], row["batch"]): row for row in rows}.values()
@@ -82,7 +82,7 @@ def synthetic_verdict(rows: Sequence[Row], tolerance: Tolerance) -> Verdict:
         for cell in cells
         if cell["loss"] > _MOST_LOSS
     ]
-    return Verdict((errors,), (*slow, *_beyond(rows, tolerance)))
+    return Findings((errors,), (*slow, *_beyond(rows, tolerance)))
 
 
 def check_counts(rows: Sequence[Row]) -> list[str]:
