@@ -61,17 +61,21 @@ class Cast:
 
 @dataclass(frozen=True)
 class Job:
-    """A request, and ``gamma``: the most that is drafted in a block, whatever it is called."""
+    """A request, and ``gamma``: the most that is drafted in a block, whatever it is called.
+
+    Drafters may have it None, and then fill the room or have a length of their own.
+    """
 
     prompt: list[int]
     wanted: int
-    gamma: int = 4
+    gamma: int | None = 4
     sampling: Sampling = GREEDY
     end: int | None = None
+    seed: int = 0
 
     @property
     def request(self) -> DecodeRequest:
-        random = generator(CPU, len(self.prompt), self.wanted)
+        random = generator(CPU, len(self.prompt), self.wanted, self.seed)
         return DecodeRequest(self.prompt, self.wanted, self.sampling, random, self.end)
 
 
