@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import torch
 
 from calibrate.decode.engine import CachedModel, DecodeRequest
 from calibrate.measure.grid import OUT_OF_TIME, GridSettings, measure_grid, overhead_gammas
@@ -102,7 +101,8 @@ def calibrate(
     sequence.
     """
     settings.check_fits(pair.context)
-    checkpoint = Checkpoint.beside(out, _decisive(pair, settings, grid))
+    models = pair.target.description, pair.draft.description
+    checkpoint = Checkpoint.beside(out, _decisive(models, pair.target.model, settings, grid))
     target, draft = pair.cached()
     acceptance = [
         _measure_acceptance(pair, target, draft, settings, index, checkpoint, out, progress)
@@ -132,27 +132,16 @@ def calibrate(
         steps(progress, "overhead", decodings),
     )
     costs = _costs(pair.target.model, pair.draft.model, grid, checkpoint, progress) if grid else {}
-    profile = profiles.Profile(
-        schema=profiles.SCHEMA,
-        version=profiles.VERSION,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        command=command,
-        target=pair.target.description,
-        draft=pair.draft.description,
-        hardware=hardware(target.device),
-        software=software(next(pair.target.model.parameters()).dtype),
-        gamma_max=settings.gamma_max,
-        acceptance=acceptance,
-        run_times=run_times,
-        overhead=overhead,
-        notes=[
-            "acceptance: replay of text drawn from the target; intervals 95 %, bootstrap over "
-            f"requests, {DRAWS} draws",
-            "run times: seconds, batch 1, timed in blocks of gamma draft runs and one target run; "
-            "median and quartiles",
-            "overhead: seconds of a block of real decoding outside the model runs",
-        ],
-        **costs,
+    notes = [
+        "acceptance: replay of text drawn from the target; intervals 95 %, bootstrap over "
+        f"requests, {DRAWS} draws",
+        "run times: seconds, batch 1, timed in blocks of gamma draft runs and one target run; "
+        "median and quartiles",
+        "overhead: seconds of a block of real decoding outside the model runs",
+    ]
+    measured = {"acceptance": acceptance, "run_times": run_times, "overhead": overhead, **costs}
+    profile = _profile(
+        command, models, pair.target.model, settings.gamma_max, notes=notes, **measured
     )
     profiles.write_profile(profile, out)
     checkpoint.done()
@@ -175,25 +164,10 @@ def calibrate_costs(
         another call with the same settings goes on with them
     """
     (model, described), (small, small_described) = target, draft
-    device, dtype = next(model.parameters()).device, next(model.parameters()).dtype
-    decisive = [described.sha256, small_described.sha256, str(dtype), str(device), asdict(grid)]
-    checkpoint = Checkpoint.beside(out, decisive)
-    profile = profiles.Profile(
-        schema=profiles.SCHEMA,
-        version=profiles.VERSION,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        command=command,
-        target=described,
-        draft=small_described,
-        hardware=hardware(device),
-        software=software(dtype),
-        gamma_max=grid.gamma_max,
-        acceptance=[],
-        run_times=[],
-        overhead=[],
-        notes=[],
-        **_costs(model, small, grid, checkpoint, progress, more_time),
-    )
+    models = described, small_described
+    checkpoint = Checkpoint.beside(out, _decisive(models, model, grid))
+    costs = _costs(model, small, grid, checkpoint, progress, more_time)
+    profile = _profile(command, models, model, grid.gamma_max, **costs)
     profiles.write_profile(profile, out)
     if all(cell.reason != OUT_OF_TIME for cell in profile.missing):
         checkpoint.done()
@@ -218,21 +192,40 @@ def _costs(
     }
 
 
-def _decisive(pair: Pair, settings: Settings, grid: GridSettings | None) -> list[Any]:
+def _decisive(
+    models: tuple[profiles.MeasuredModel, profiles.MeasuredModel],
+    target: Any,
+    *settings: Settings | GridSettings | None,
+) -> list[Any]:
     """Everything that decides the profile."""
-    return [
-        pair.target.description.sha256,
-        pair.draft.description.sha256,
-        str(next(pair.target.model.parameters()).dtype),
-        str(target_device(pair)),
-        asdict(settings),
-        asdict(grid) if grid else None,
-    ]
+    weights = next(target.parameters())
+    where = [str(weights.dtype), str(weights.device)]
+    asked = [asdict(each) if each else None for each in settings]
+    return [*(model.sha256 for model in models), *where, *asked]
 
 
-def target_device(pair: Pair) -> torch.device:
-    device: torch.device = next(pair.target.model.parameters()).device
-    return device
+def _profile(
+    command: str,
+    models: tuple[profiles.MeasuredModel, profiles.MeasuredModel],
+    target: Any,
+    gamma_max: int,
+    **measured: Any,
+) -> profiles.Profile:
+    """What was measured, with when, by what and where; the rest of the fields is empty."""
+    weights = next(target.parameters())
+    empty: dict[str, Any] = {"acceptance": [], "run_times": [], "overhead": [], "notes": []}
+    return profiles.Profile(
+        schema=profiles.SCHEMA,
+        version=profiles.VERSION,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=command,
+        target=models[0],
+        draft=models[1],
+        hardware=hardware(weights.device),
+        software=software(weights.dtype),
+        gamma_max=gamma_max,
+        **(empty | measured),
+    )
 
 
 def _measure_acceptance(

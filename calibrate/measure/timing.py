@@ -182,21 +182,15 @@ def summarize_runs(samples: Samples) -> list[RunTime]:
     """Medians and quartiles of what ``sample_runs`` found."""
     rows = []
     for (model, follows, tokens, context), seconds in sorted(samples.items()):
-        low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
-        rows.append(
-            RunTime(
-                model,
-                follows,
-                tokens,
-                context,
-                batch=1,
-                repeats=len(seconds),
-                median_s=median,
-                low_s=low,
-                high_s=high,
-            )
-        )
+        repeats = len(seconds)
+        rows.append(RunTime(model, follows, tokens, context, 1, repeats, **_quartiles(seconds)))
     return rows
+
+
+def _quartiles(seconds: Sequence[float]) -> dict[str, float]:
+    """The median and the quartiles around it, as the rows of a profile call them."""
+    low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
+    return {"median_s": median, "low_s": low, "high_s": high}
 
 
 def time_overhead(
@@ -231,16 +225,6 @@ def time_overhead(
     rows = []
     for (temperature, gamma), decodings in sorted(samples.items()):
         seconds, calls = zip(*decodings, strict=True)
-        low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
-        rows.append(
-            Overhead(
-                temperature,
-                gamma,
-                requests=len(decodings),
-                blocks=sum(calls),
-                median_s=median,
-                low_s=low,
-                high_s=high,
-            )
-        )
+        blocks = sum(calls)
+        rows.append(Overhead(temperature, gamma, len(decodings), blocks, **_quartiles(seconds)))
     return rows
