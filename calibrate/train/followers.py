@@ -34,6 +34,7 @@ from calibrate.train import corpus
 from calibrate.train.heldout_eval import HeldOut, bild_costs, own_text_acceptance, specdec_blocks
 from calibrate.train.loop import (
     Fit,
+    LossAt,
     Progress,
     Schedule,
     Work,
@@ -103,15 +104,22 @@ def train(recipe: FollowersRecipe, family: Path, folder: Path) -> None:
         )
         greedy.append(torch.load(work.stage(f"greedy_{prompt}.pt", write), weights_only=True))
 
+    def fit(name: str, model: LlamaForCausalLM, steps: int, rate: float, loss: LossAt) -> None:
+        def write(path: Path) -> None:
+            Fit(model.train(), recipe, steps, rate).run(name, work, loss)
+            torch.save(model.state_dict(), path)
+
+        model.load_state_dict(torch.load(work.stage(f"{name}.pt", write), weights_only=True))
+
     aligned = LlamaForCausalLM(small.model.config)
     aligned.load_state_dict(small.model.state_dict())
-    file = work.stage("aligned.pt", lambda path: train_aligned(path, recipe, work, aligned, greedy))
-    aligned.load_state_dict(torch.load(file, weights_only=True))
+    alignment = partial(aligned_loss, aligned, recipe, greedy)
+    fit("aligned", aligned, recipe.aligned_steps, recipe.aligned_rate, alignment)
 
     torch.manual_seed(recipe.seed)
     masks = with_masks(middle.model)
-    file = work.stage("masks.pt", lambda path: train_masks(path, recipe, work, masks, greedy))
-    masks.load_state_dict(torch.load(file, weights_only=True))
+    filling = partial(masks_loss, masks, recipe, greedy)
+    fit("masks", masks, recipe.masks_steps, recipe.masks_rate, filling)
 
     followers = {
         name: exported(model, folder / name, family)
@@ -181,52 +189,32 @@ def pick(
 # -- stage 2 -------------------------------------------------------------------------------
 
 
-def train_aligned(
-    path: Path,
-    recipe: FollowersRecipe,
-    work: Work,
-    model: LlamaForCausalLM,
-    greedy: Sequence[torch.Tensor],
-) -> None:
+def aligned_loss(
+    model: LlamaForCausalLM, recipe: FollowersRecipe, greedy: Sequence[torch.Tensor], step: int
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Cross-entropy on the tokens that the target wrote, behind the prompt."""
-    fit = Fit(model.train(), recipe, recipe.aligned_steps, recipe.aligned_rate)
-
-    def loss(step: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        text, first = pick(recipe, greedy, ALIGNED, step, 0)
-        with half_precision(CPU):
-            logits = model(text[:, :-1], use_cache=False).logits[:, first - 1 :]
-        logits, labels = logits.float().flatten(0, 1), text[:, first:].flatten()
-        right = (logits.argmax(-1) == labels).float().mean()
-        return F.cross_entropy(logits, labels), {"right": right}
-
-    fit.run("aligned", work, loss)
-    torch.save(model.state_dict(), path)
+    text, first = pick(recipe, greedy, ALIGNED, step, 0)
+    with half_precision(CPU):
+        logits = model(text[:, :-1], use_cache=False).logits[:, first - 1 :]
+    logits, labels = logits.float().flatten(0, 1), text[:, first:].flatten()
+    right = (logits.argmax(-1) == labels).float().mean()
+    return F.cross_entropy(logits, labels), {"right": right}
 
 
 # -- stage 3 -------------------------------------------------------------------------------
 
 
-def train_masks(
-    path: Path,
-    recipe: FollowersRecipe,
-    work: Work,
-    model: LlamaForCausalLM,
-    greedy: Sequence[torch.Tensor],
-) -> None:
+def masks_loss(
+    model: LlamaForCausalLM, recipe: FollowersRecipe, greedy: Sequence[torch.Tensor], step: int
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Mask i of a block that starts at s learns the target's token at s + i."""
-    fit = Fit(model.train(), recipe, recipe.masks_steps, recipe.masks_rate)
     width, blocks = recipe.block, recipe.blocks
     weight = recipe.block_decay ** torch.arange(width)
-
-    def loss(step: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        text, first = pick(recipe, greedy, MASKS, step, width * blocks)
-        places = draws(recipe.new_tokens - width + 1, len(text) * blocks, recipe.seed, MASKS, step)
-        losses, right = blocks_filled(model, text, first + places.view(-1, blocks), width)
-        accepted = right.cumprod(1).sum(1).float().mean()
-        return (losses @ weight).mean() / weight.sum(), {"accepted": accepted}
-
-    fit.run("masks", work, loss)
-    torch.save(model.state_dict(), path)
+    text, first = pick(recipe, greedy, MASKS, step, width * blocks)
+    places = draws(recipe.new_tokens - width + 1, len(text) * blocks, recipe.seed, MASKS, step)
+    losses, right = blocks_filled(model, text, first + places.view(-1, blocks), width)
+    accepted = right.cumprod(1).sum(1).float().mean()
+    return (losses @ weight).mean() / weight.sum(), {"accepted": accepted}
 
 
 # -- the result ----------------------------------------------------------------------------

@@ -94,6 +94,15 @@ def own_text_acceptance(
     }
 
 
+def _greedy_requests(
+    pair: Pair, prompts: Sequence[Sequence[int]], new_tokens: int
+) -> Iterator[DecodeRequest]:
+    """One a prompt, at temperature 0."""
+    for prompt in prompts:
+        random = generator(pair.target.model.device, DECODING)
+        yield DecodeRequest(prompt, new_tokens, Sampling(0.0), random, pair.target.end_of_text)
+
+
 def specdec_blocks(
     pair: Pair, prompts: Sequence[Sequence[int]], new_tokens: int, block: int
 ) -> dict[str, float | list[float]]:
@@ -106,9 +115,7 @@ def specdec_blocks(
     drafter = MaskFiller(draft, pair.draft.model.config.mask_token_id)
     accepted: list[int] = []
     tokens = calls = 0
-    for prompt in prompts:
-        random = generator(target.device, DECODING)
-        request = DecodeRequest(prompt, new_tokens, Sampling(0.0), random, pair.target.end_of_text)
+    for request in _greedy_requests(pair, prompts, new_tokens):
         decoded = specdec(target, drafter, request, block, GreedyMatch()).finish()
         blocks = zip(decoded.accepted, decoded.drafted, strict=True)
         accepted += [count for count, length in blocks if length == block]
@@ -132,14 +139,13 @@ def bild_costs(
     target, draft = pair.cached(timed=False)
     calls = runs = back = 0
     regrets = []
-    for prompt in prompts:
-        random = generator(target.device, DECODING)
-        request = DecodeRequest(prompt, new_tokens, Sampling(0.0), random, pair.target.end_of_text)
+    for request in _greedy_requests(pair, prompts, new_tokens):
         decoded = bild(target, draft, request, scheme).finish()
         calls, runs = calls + decoded.calls, runs + decoded.draft.count
         back += decoded.rejections
         target.reset()
-        rows = target.read(torch.tensor([[*prompt, *decoded.tokens[:-1]]]))[len(prompt) - 1 :]
+        read = torch.tensor([[*request.prompt, *decoded.tokens[:-1]]])
+        rows = target.read(read)[len(request.prompt) - 1 :]
         rows = rows.float().log_softmax(-1)
         written = rows.gather(1, torch.tensor(decoded.tokens)[:, None])[:, 0]
         regrets.append(rows.amax(-1) - written)

@@ -32,6 +32,10 @@ END_OF_TEXT = "<|endoftext|>"
 _ENCODED_AT_ONCE = 256
 
 
+# At a step: the loss, and what else to show.
+LossAt = Callable[[int], tuple[torch.Tensor, dict[str, torch.Tensor]]]
+
+
 @dataclass(frozen=True)
 class Schedule:
     """Batch size and learning rates: Muon for the matrices and AdamW for the rest."""
@@ -103,13 +107,8 @@ class Fit:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
-    def run(
-        self,
-        name: str,
-        work: Work,
-        loss: Callable[[int], tuple[torch.Tensor, dict[str, torch.Tensor]]],
-    ) -> None:
-        """All steps, from the last that the work folder knows; ``loss`` and what else to show."""
+    def run(self, name: str, work: Work, loss: LossAt) -> None:
+        """All steps, from the last that the work folder knows."""
         saved, progress = work.folder / f"{name}.checkpoint", Progress(name, self.steps)
         for step in range(self._resume(saved), self.steps):
             lost, shown = loss(step)
