@@ -4,7 +4,8 @@ The draft's wider beam of u >= w runs ahead for gamma steps; the target scores i
 u gamma candidates in one run.  A step stands while the target's w best continuations are among
 the draft's u, and the first step that does not stand is still the target's own: a block advances
 the search by 1 to gamma + 1 steps.  The result is that of plain beam search, by the rules of
-transformers' ``generate(num_beams=w, do_sample=False)``.
+transformers' ``generate(num_beams=w, do_sample=False)``: texts that end compare by their log
+probability a token.
 
 The beams are a tree.  A model reads it as one sequence, every token at its own position and
 seeing its ancestors only, so a run over n candidates is one run of width n.
@@ -13,47 +14,17 @@ seeing its ancestors only, so a run over n candidates is one run of width n.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from transformers.cache_utils import DynamicLayer, EncoderDecoderCache
 
 from calibrate.decode.engine import CachedModel, DecodeRequest, Decoding, RequestState
-from specsim.checks import InvalidArgumentError, UnsupportedError, number
+from specsim.checks import UnsupportedError
 from specsim.schemes import BeamSearch
 
 
-@dataclass(frozen=True)
-class Ending:
-    """When a beam search ends, and what its texts are then compared by.
-
-    length_penalty : texts that end compare by log probability / length ** length_penalty
-    early_stopping : once w texts have ended, stop at once (True); or when the best beam, at its
-        present length, is no better than the worst of them (False); or the same at the length
-        that serves it best ("never").  One beam is greedy decoding and stops at once
-    """
-
-    length_penalty: float = 1.0
-    early_stopping: bool | Literal["never"] = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "length_penalty", number("length_penalty", self.length_penalty))
-        if self.early_stopping != "never" and not isinstance(self.early_stopping, bool):
-            raise InvalidArgumentError(
-                f"early_stopping must be True, False or 'never', got {self.early_stopping!r}"
-            )
-
-
-_ENDING = Ending()
-
-
 def beam_search(
-    target: CachedModel,
-    draft: CachedModel,
-    request: DecodeRequest,
-    scheme: BeamSearch,
-    ending: Ending = _ENDING,
+    target: CachedModel, draft: CachedModel, request: DecodeRequest, scheme: BeamSearch
 ) -> Decoding:
     """Decode one request, at temperature 0.  All of the text is emitted in the last block.
 
@@ -61,8 +32,7 @@ def beam_search(
     """
     request.require_greedy("beam search")
     state = RequestState(request, target, draft)
-    search = _Search(scheme, ending, request)
-    return Decoding(state, _blocks(state, target, draft, search))
+    return Decoding(state, _blocks(state, target, draft, _Search(scheme, request)))
 
 
 @torch.inference_mode()
@@ -98,7 +68,7 @@ def try_everywhere(
     for model in (target, draft):
         model.prefill(request.prompt)
     large, small = (_TreeReader(model, len(request.prompt)) for model in (target, draft))
-    search = _Search(scheme, _ENDING, request)
+    search = _Search(scheme, request)
     lives, candidates = [], []
     while not search.over:
         candidates.append(set(_run_ahead(small, search, scheme.gamma)))
@@ -150,8 +120,8 @@ class _Search:
     live : nodes, at most w, best first; scores : their log probabilities, (len(live),)
     """
 
-    def __init__(self, scheme: BeamSearch, ending: Ending, request: DecodeRequest) -> None:
-        self.scheme, self.ending = scheme, ending
+    def __init__(self, scheme: BeamSearch, request: DecodeRequest) -> None:
+        self.scheme = scheme
         self.most_steps, self.end = request.limit, request.end_of_text
         self.live, self.scores = [_Node(request.prompt[-1])], torch.zeros(1)
         self.steps, self.over = 0, False
@@ -168,7 +138,7 @@ class _Search:
             if node.token != self.end and self.steps < self.most_steps:
                 live.append(rank)
             elif rank < width:
-                self._ended.append((score / self.steps**self.ending.length_penalty, node))
+                self._ended.append((score / self.steps, node))
         self._ended = sorted(self._ended, key=lambda each: -each[0])[:width]
         live = live[:width]
         self.live, self.scores = [nodes[rank] for rank in live], scores[live]
@@ -179,13 +149,12 @@ class _Search:
         return self._ended[0][1].text()
 
     def _settled(self) -> bool:
-        """Whether the live beams are given up, now that w texts have ended."""
-        stop, penalty = self.ending.early_stopping, self.ending.length_penalty
-        if stop is True or self.scheme.beams == 1:
-            return True
-        length = self.most_steps if stop == "never" and penalty > 0 else self.steps
-        hope: float = float(self.scores[0]) / length**penalty
-        return hope <= self._ended[-1][0]
+        """Whether the live beams are given up, now that w texts have ended.
+
+        That is when the best of them, at its present length, is no better than the worst text.
+        One beam is greedy decoding and stops at once.
+        """
+        return self.scheme.beams == 1 or float(self.scores[0]) / self.steps <= self._ended[-1][0]
 
 
 def _run_ahead(draft: _TreeReader, search: _Search, steps: int) -> list[_Node]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from calibrate.decode.beam import Ending, beam_search
+from calibrate.decode.beam import beam_search
 from calibrate.decode.engine import CachedModel, DecodingError
 from calibrate.decode.plain import plain
 from specsim.checks import InvalidArgumentError, UnsupportedError
@@ -26,12 +25,7 @@ def models(tiny_family: dict[str, Path]) -> dict[str, CachedModel]:
 
 
 def searched(
-    target: CachedModel,
-    prompt: list[int],
-    width: int,
-    wanted: int,
-    end: int | None = None,
-    ending: Ending = Ending(),  # noqa: B008, it is frozen
+    target: CachedModel, prompt: list[int], width: int, wanted: int, end: int | None = None
 ) -> list[int]:
     """The text that transformers finds."""
     model = target.model
@@ -43,8 +37,6 @@ def searched(
         attention_mask=torch.ones_like(ids),
         num_beams=width,
         do_sample=False,
-        early_stopping=ending.early_stopping,
-        length_penalty=ending.length_penalty,
         max_new_tokens=wanted,
     )
     tokens: list[int] = found[0, len(prompt) :].tolist()
@@ -72,54 +64,19 @@ def test_the_text_is_that_of_plain_beam_search(
             assert sum(result.accepted) + result.calls == 16
 
 
-@pytest.mark.parametrize(
-    ("early_stopping", "penalty"),
-    list(product([True, False, "never"], [1.0, 0.0, -1.0, 2.0])),
-)
-def test_texts_end_as_in_plain_beam_search(
-    models: dict[str, CachedModel], early_stopping: bool | str, penalty: float
-) -> None:
-    target = models["target"]
-    random = np.random.default_rng([int(10 * penalty) + 10, len(str(early_stopping))])
-    lengths = set()
-    for prompt in prompts(6, seed=7):
+def test_texts_end_as_in_plain_beam_search(models: dict[str, CachedModel]) -> None:
+    target, random, lengths = models["target"], np.random.default_rng(20), set()
+    for prompt in prompts(40, seed=7):
         width, gamma = int(random.integers(1, 5)), int(random.integers(0, 5))
         # A token that greedy decoding meets, so that texts end.
         text = plain(target, greedy(prompt, 8)).finish().tokens
         end = text[int(random.integers(1, 8))]
-        scheme = BeamSearch(gamma, width, width + 3)
-        ending = Ending(penalty, early_stopping)  # type: ignore[arg-type]
         draft = drafter(models, "target" if random.random() < 0.5 else "draft")
-        result = beam_search(target, draft, greedy(prompt, 20, end), scheme, ending).finish()
-        assert result.tokens == searched(target, prompt, width, 20, end, ending)
+        scheme = BeamSearch(gamma, width, width + 3)
+        result = beam_search(target, draft, greedy(prompt, 20, end), scheme).finish()
+        assert result.tokens == searched(target, prompt, width, 20, end)
         lengths.add(len(result.tokens))
     assert min(lengths) < 20
-
-
-def test_never_waits_for_longer_texts_where_false_gives_up(
-    models: dict[str, CachedModel],
-) -> None:
-    """With texts rewarded for length; a draft that is the target has every step accepted."""
-    target, ways = models["target"], []
-    for prompt in prompts(3, seed=7):
-        text = plain(target, greedy(prompt, 8)).finish().tokens
-        for end, width in product(sorted(set(text[1:])), (2, 3)):
-            found = []
-            for early_stopping in (False, "never"):
-                ending = Ending(2.0, early_stopping)  # type: ignore[arg-type]
-                scheme = BeamSearch(3, width, width)
-                result = beam_search(
-                    target, twin(target), greedy(prompt, 20, end), scheme, ending
-                ).finish()
-                assert result.accepted[:-1] == result.drafted[:-1]
-                found.append(result.tokens)
-            if found[0] != found[1]:
-                ways.append((prompt, end, width, found))
-    assert ways
-    for prompt, end, width, found in ways[:4]:
-        for early_stopping, text in zip((False, "never"), found, strict=True):
-            ending = Ending(2.0, early_stopping)  # type: ignore[arg-type]
-            assert text == searched(target, prompt, width, 20, end, ending)
 
 
 def test_one_beam_is_greedy_decoding_and_agreement_fills_every_block(
@@ -177,8 +134,6 @@ def test_edges(models: dict[str, CachedModel]) -> None:
         beam_search(target, draft, greedy([7], 128), BeamSearch(6, 2, 4))
     with pytest.raises(InvalidArgumentError, match="draft_beam"):
         BeamSearch(1, 3, 2)
-    with pytest.raises(InvalidArgumentError, match="early_stopping"):
-        Ending(early_stopping="soon")  # type: ignore[arg-type]
     flash = copy.deepcopy(draft.model)
     flash.config._attn_implementation = "flash_attention_2"
     with pytest.raises(UnsupportedError, match="attention"):
