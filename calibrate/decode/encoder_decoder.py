@@ -35,16 +35,9 @@ class EncoderDecoder(CachedModel):
         are relative, as T5's are: any length can be read, which is not to say read well
     """
 
-    def __init__(
-        self,
-        model: Any,
-        vocabulary: int | None = None,
-        timed: bool = True,
-        name: str = "draft",
-    ) -> None:
-        self._encoded: Any = None
-        self._cross = DynamicCache()
-        super().__init__(model, vocabulary, timed, name)
+    # The encoder's output, and what the decoder's cross-attention keeps of it.
+    _encoded: Any = None
+    _cross: Any = None
 
     @property
     def start(self) -> list[int]:
@@ -91,7 +84,7 @@ class EncoderDecoder(CachedModel):
     def _empty_cache(self) -> Any:
         # Of the decoder's own configuration: encoder and decoder may differ in layers.
         own = DynamicCache(config=self.model.get_decoder().config)
-        return EncoderDecoderCache(own, self._cross)
+        return EncoderDecoderCache(own, DynamicCache() if self._cross is None else self._cross)
 
     @torch.inference_mode()
     def _forward(self, ids: torch.Tensor, keep: int, **inputs: torch.Tensor) -> torch.Tensor:
