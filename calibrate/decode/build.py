@@ -87,7 +87,7 @@ def build_drafter(
             return Neural(model_set[name])
         case described.NgramDrafter(name=name):
             kind = {"bigram": Bigram, "unigram": Unigram}[name]
-            return kind(model_set.pair_counts(name), name)
+            return kind(model_set.pair_counts(name))
         case described.VerticalDrafter():
             return Vertical(
                 model_set[drafter.name],

@@ -8,7 +8,6 @@ from calibrate.decode.drafters.counts import Bigram, PairCounts, Unigram, read_p
 from calibrate.decode.drafters.horizontal import Horizontal
 from calibrate.decode.drafters.masks import MaskFiller
 from calibrate.decode.drafters.neural import Neural, first_layers
-from calibrate.decode.drafters.uniform import Uniform
 from calibrate.decode.drafters.vertical import Vertical
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "Neural",
     "PairCounts",
     "PromptLookup",
-    "Uniform",
     "Unigram",
     "Vertical",
     "first_layers",

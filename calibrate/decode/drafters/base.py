@@ -40,12 +40,13 @@ class Drafter(ABC):
 
 
 class Lookup(Drafter):
-    """A drafter without a model, whose runs are counted all the same."""
+    """A drafter without a model, whose runs are counted all the same, under its ``name``."""
 
+    name: str
     context = sys.maxsize
 
-    def __init__(self, name: str) -> None:
-        self.name, self.runs = name, Runs()
+    def __init__(self) -> None:
+        self.runs = Runs()
         self.sources = (self,)
 
     def prefill(self, prompt: Sequence[int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calibrate.decode.drafters.base import Lookup
-from calibrate.decode.drafters.counts import Counting, PairCounts
+from calibrate.decode.drafters.counts import Counting
 from calibrate.decode.drawing import Drawing, Rows
 from specsim.checks import integer
 
@@ -16,8 +16,10 @@ class PromptLookup(Lookup):
     longest : the most tokens that are matched, >= 1
     """
 
-    def __init__(self, longest: int = 3, name: str = "copy") -> None:
-        super().__init__(name)
+    name = "copy"
+
+    def __init__(self, longest: int = 3) -> None:
+        super().__init__()
         self.longest = integer("longest", longest, low=1)
 
     def propose(self, room: int, drawing: Drawing) -> Rows | None:
@@ -37,8 +39,7 @@ class MaxGram(Counting):
     generation; where fewer tokens follow it than wanted, the most probable bigrams go on.
     """
 
-    def __init__(self, counts: PairCounts, name: str = "max-gram") -> None:
-        super().__init__(counts, name)
+    name = "max-gram"
 
     def propose(self, room: int, drawing: Drawing) -> Rows | None:
         if not room:

@@ -71,8 +71,8 @@ def read_pair_counts(path: Path) -> PairCounts:
 class Counting(Lookup):
     """Base of the drafters with counts; the target must know all tokens that were counted."""
 
-    def __init__(self, counts: PairCounts, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, counts: PairCounts) -> None:
+        super().__init__()
         self.counts = counts
 
     def begin(self, text: Text) -> None:
@@ -87,8 +87,7 @@ class Counting(Lookup):
 class Bigram(Counting):
     """Draws from P(next | last token), under the request's temperature and filters."""
 
-    def __init__(self, counts: PairCounts, name: str = "bigram") -> None:
-        super().__init__(counts, name)
+    name = "bigram"
 
     def propose(self, room: int, drawing: Drawing) -> Rows | None:
         rows = []
@@ -114,8 +113,7 @@ class Bigram(Counting):
 class Unigram(Bigram):
     """Draws from the law of single tokens, whatever came before."""
 
-    def __init__(self, counts: PairCounts, name: str = "unigram") -> None:
-        super().__init__(counts, name)
+    name = "unigram"
 
     def law(self) -> Floats:
         return self.counts.unigram

@@ -18,7 +18,6 @@ from calibrate.decode.drafters import (
     Neural,
     PairCounts,
     PromptLookup,
-    Uniform,
     Vertical,
     first_layers,
     read_pair_counts,
@@ -30,33 +29,13 @@ from calibrate.measure.trace import generator
 from calibrate.models.load import FAMILY, load
 from calibrate.models.pool import ModelSet
 from calibrate.models.prompts import held_out_prompts
-from calibrate.models.sampling import Sampling
 from specsim import rules
 from specsim.checks import InvalidArgumentError
 from specsim.schemes import FullCascade
 from tests.support.imitations import CPU, GREEDY, ORDINARY, greedy
 from tests.support.pair_counts import pair_counts
-from tests.support.sequences import check_law, model_at
 
-Maker = Callable[[CachedModel, CachedModel], Drafter]
 Lengths = tuple[tuple[int, ...], ...]
-
-
-def horizontal(first: CachedModel, second: CachedModel) -> Drafter:
-    counts = pair_counts(first.vocabulary)
-    return Horizontal([(Neural(first), 2), (Neural(second), 2), (Bigram(counts), 3)])
-
-
-def vertical(lenience: float) -> Maker:
-    return lambda first, second: Vertical(first, Neural(second), 2, steps=2, lenience=lenience)
-
-
-def at_least(lenience: float) -> Maker:
-    return lambda first, second: Vertical(first, Neural(second), 2, at_least=4, lenience=lenience)
-
-
-def deep(first: CachedModel, second: CachedModel) -> Drafter:
-    return Vertical(first, Vertical(second, Uniform(), 1, steps=2), steps=2, lenience=0.5)
 
 
 def full_cascade(
@@ -71,82 +50,6 @@ def full_cascade(
     # No drafter is made of the target, so any model stands for it.
     model_set = ModelSet(cast(CachedModel, None), named, counts)
     return build_drafter(scheme.drafter, model_set, lenience)
-
-
-def full(lenience: float) -> Maker:
-    def make(first: CachedModel, second: CachedModel) -> Drafter:
-        counts = pair_counts(first.vocabulary)
-        lengths = ((3, 2, 4), (2, 3), (3,))
-        return full_cascade([first, second], "max-gram", lengths, lenience, counts)
-
-    return make
-
-
-CASCADES: dict[str, Maker] = {
-    "horizontal": horizontal,
-    "vertical": vertical(1.0),
-    "vertical, lenient": vertical(0.3),
-    "vertical, at least": at_least(1.0),
-    "vertical, at least, lenient": at_least(0.3),
-    "vertical, two deep": deep,
-    "full": full(1.0),
-    "full, lenient": full(0.3),
-}
-cascades = pytest.mark.parametrize("make", CASCADES.values(), ids=CASCADES)
-
-
-@cascades
-def test_greedy_text_is_plain_text(models: dict[str, CachedModel], make: Maker) -> None:
-    target = models["target"]
-    drafter = make(models["draft"], models["stranger"])
-    for prompt in ([5, 9, 7, 5, 9, 7, 5, 9], [11], [30, 31]):
-        text = plain(target, greedy(prompt, 40)).finish().tokens
-        for gamma in (1, 3, None):
-            result = speculative(target, drafter, greedy(prompt, 40), gamma).finish()
-            assert result.tokens == text
-            assert set(result.drafts) == {source.name for source in drafter.sources}
-
-
-@cascades
-@pytest.mark.parametrize("sampling", [GREEDY, ORDINARY])
-def test_lengths_of_their_own_stay_in_the_context(
-    models: dict[str, CachedModel], make: Maker, sampling: Sampling
-) -> None:
-    target = models["target"]
-    drafter = make(models["draft"], models["stranger"])
-    result = speculative(
-        target, drafter, DecodeRequest([4], 127, sampling, generator(CPU, 1))
-    ).finish()
-    assert len(result.tokens) == 127
-    assert result.target.widths == Counter(drafted + 1 for drafted in result.drafted)
-
-
-@cascades
-def test_sampled_sequences_follow_the_target(
-    four_words: tuple[CachedModel, CachedModel], four_words_more: CachedModel, make: Maker
-) -> None:
-    target, draft = four_words
-    drafter, random = make(draft, four_words_more), generator(CPU, 9)
-    # False-alarm chance 1e-4 for each of 8 cascades.  Seeded.  Handing on the model's own q in
-    # place of m under lenience fails every case with lenient in its name (tried).
-    check_law(
-        target,
-        [1],
-        lambda: (
-            speculative(target, drafter, DecodeRequest([1], 3, ORDINARY, random)).finish().tokens
-        ),
-        ORDINARY,
-        draws=1000,
-    )
-
-
-@pytest.fixture(scope="module")
-def four_words_more(tmp_path_factory: pytest.TempPathFactory) -> CachedModel:
-    from tests.support.models import build_model
-
-    folder = tmp_path_factory.mktemp("more") / "second"
-    build_model(folder, layers=1, width=16, seed=13, words=4, spread=0.25)
-    return model_at(folder, "second")
 
 
 def test_counts_where_everything_agrees(models: dict[str, CachedModel]) -> None:
@@ -185,8 +88,8 @@ def test_a_cascade_of_nothing_is_plain_decoding(models: dict[str, CachedModel]) 
     nothing = (
         Horizontal([]),
         Horizontal([(Neural(draft), 0)]),
-        Vertical(draft, Uniform(), 3, steps=0),
-        Vertical(draft, Uniform(), 3, at_least=0),
+        Vertical(draft, PromptLookup(), 3, steps=0),
+        Vertical(draft, PromptLookup(), 3, at_least=0),
         full_cascade([draft], "copy", ((0, 0), (5,))),
         full_cascade([], "copy", ((0,),)),
     )
@@ -214,14 +117,19 @@ def test_a_reviewer_of_nothing_drafts_token_by_token(models: dict[str, CachedMod
 def test_lossy_targets_on_top_of_a_cascade(models: dict[str, CachedModel]) -> None:
     """Rules that want rows at temperature 0, and unscaled ones, from a cascade."""
     target, draft, stranger = (models[name] for name in ("target", "draft", "stranger"))
-    for maker in (vertical(1.0), vertical(0.3), full(1.0), horizontal):
+    counts = pair_counts(target.vocabulary)
+    makers: tuple[Callable[[], Drafter], ...] = (
+        lambda: Vertical(draft, Neural(stranger), 2, steps=2),
+        lambda: Vertical(draft, Neural(stranger), 2, steps=2, lenience=0.3),
+        lambda: full_cascade([draft, stranger], "max-gram", ((3, 2, 4), (2, 3), (3,)), 1.0, counts),
+        lambda: Horizontal([(Neural(draft), 2), (Neural(stranger), 2), (Bigram(counts), 3)]),
+    )
+    for make in makers:
         for sampling in (GREEDY, ORDINARY):
             for rule in (rules.Opt(0.1, decide_on="unscaled"), rules.TokenV1(0.2)):
                 random = generator(CPU, 2)
-                drafter = maker(draft, stranger)
-                decoding = speculative(
-                    target, drafter, DecodeRequest([4, 5], 20, sampling, random), rule=rule
-                )
+                request = DecodeRequest([4, 5], 20, sampling, random)
+                decoding = speculative(target, make(), request, rule=rule)
                 assert len(decoding.finish().tokens) == 20
 
 
@@ -236,9 +144,9 @@ def test_what_cannot_be_built(models: dict[str, CachedModel]) -> None:
         with pytest.raises(DecodingError, match=reason):
             speculative(target, drafter, greedy([3], 5))
     with pytest.raises(InvalidArgumentError, match="give one of steps and at_least"):
-        Vertical(draft, Uniform(), 1)
+        Vertical(draft, PromptLookup(), 1)
     with pytest.raises(InvalidArgumentError, match="lenience"):
-        Vertical(draft, Uniform(), 1, steps=1, lenience=1.5)
+        Vertical(draft, PromptLookup(), 1, steps=1, lenience=1.5)
 
 
 @pytest.fixture(scope="module")

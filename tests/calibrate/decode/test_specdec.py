@@ -150,8 +150,10 @@ def test_what_is_refused(models: dict[str, CachedModel]) -> None:
 class Coins(Lookup):
     """Proposes what ``agreeing`` says of each text, without a model."""
 
+    name = "coins"
+
     def __init__(self, write: Callable[[Tokens], int]) -> None:
-        super().__init__("coins")
+        super().__init__()
         self.write = write
 
     def propose(self, room: int, drawing: Drawing) -> Rows | None:
