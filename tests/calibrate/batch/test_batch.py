@@ -17,12 +17,11 @@ from calibrate.batch.ragged import CompileError, RaggedModel
 from calibrate.batch.synthetic import Timed, decode_synthetic, draw_accepted, speculate
 from calibrate.decode.engine import CachedModel
 from calibrate.decode.plain import plain
-from calibrate.decode.verification import verify_lossless
 from calibrate.measure.trace import generator
 from calibrate.models.load import load
 from calibrate.models.sampling import Sampling
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from tests.support.imitations import CPU, assert_drawn_from, greedy
+from tests.support.imitations import CPU, greedy
 from tests.support.sequences import check_law
 
 WORDS = 64
@@ -285,26 +284,6 @@ def test_what_cannot_be_decoded_is_refused() -> None:
     draft.rewind(1)
     with pytest.raises(InvalidArgumentError, match="draft must have the known_lengths"):
         decode_synthetic(target, draft, 2, [0.5, 0.4], 2, 0.0, random)
-
-
-def test_a_batch_is_verified_by_the_law() -> None:
-    """Of a draft and a target over four words, the first token of a block follows the target."""
-    random = np.random.default_rng(3)
-    p, q = (torch.tensor(random.dirichlet(np.ones(4), size=3)).float() for _ in range(2))
-    rows, draws = 20_000, generator(CPU, 9)
-    drafts = torch.multinomial(q[:2], rows, replacement=True, generator=draws).T
-    said, laws = p.expand(rows, 3, 4), q[:2].expand(rows, 2, 4)
-    count, token = verify_lossless(said, laws, drafts, draws)
-    second = torch.where(count > 0, torch.where(count > 1, drafts[:, 1], token[:, 0]), -1)
-    first = torch.where(count > 0, drafts[:, 0], token[:, 0])
-    # False-alarm chance 1e-6 for each of three, seeded.
-    assert_drawn_from({(x,): float(p[0, x]) for x in range(4)}, as_texts(first), 1e-6)
-    assert_drawn_from({(x,): float(p[1, x]) for x in range(4)}, as_texts(second[count > 0]), 1e-6)
-    assert_drawn_from({(x,): float(p[2, x]) for x in range(4)}, as_texts(token[count == 2]), 1e-6)
-
-
-def as_texts(drawn: torch.Tensor) -> list[tuple[int, ...]]:
-    return [(token,) for token in drawn.flatten().tolist()]
 
 
 @pytest.mark.parametrize(("gamma", "temperature"), list(product((1, 3), (1.0, 0.7))))

@@ -130,21 +130,6 @@ def test_greedy_is_the_algorithm(
         assert_same(result, expected)
         blocks = zip(expected.accepted, expected.drafted, strict=True)
         assert result.rejections == sum(m < j for m, j in blocks)
-        assert result.draft.count == expected.small_runs
-
-
-def test_without_rollback_everything_stands_and_without_fallback_the_window_fills(
-    models: dict[str, CachedModel],
-) -> None:
-    large, small = models["target"], models["stranger"]
-    no_rollback = bild(large, small, greedy([5, 6], 40), big_little(0.2, math.inf)).finish()
-    assert no_rollback.rejections == 0
-    assert no_rollback.accepted == no_rollback.drafted
-    no_fallback = bild(large, small, greedy([5, 6], 40), big_little(0.0, 1.0, window=4)).finish()
-    assert no_fallback.draft.count == sum(no_fallback.drafted)
-    assert no_fallback.rejections > 0
-    room = 40 - np.cumsum([0, *(m + 1 for m in no_fallback.accepted)])[:-1]
-    assert no_fallback.drafted == np.minimum(4, room - 1).tolist()
 
 
 def test_rollback_threshold_zero_is_greedy_decoding_of_the_large_model(

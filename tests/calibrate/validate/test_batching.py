@@ -110,6 +110,10 @@ class Slots:
         self.starts.append(length)
 
 
+CONFIG = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=8))
+NO_MODEL = SimpleNamespace(config=CONFIG, parameters=lambda: iter([torch.empty(0)]))
+
+
 def test_every_segment_has_the_plain_ones_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every segment takes a second longer than the one before."""
     models: list[Slots] = []
@@ -125,9 +129,7 @@ def test_every_segment_has_the_plain_ones_around_it(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(validate_load, "RaggedModel", ragged)
     monkeypatch.setattr(validate_load, "decode_synthetic", decode_synthetic)
-    config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=8))
-    model = SimpleNamespace(config=config, parameters=lambda: iter([torch.empty(0)]))
-    found = decode_cell(model, model, 2, 100, [1, 3], [0.8, 0.6, 0.5], 0.0, 4, False, 0)
+    found = decode_cell(NO_MODEL, NO_MODEL, 2, 100, [1, 3], [0.8, 0.6, 0.5], 0.0, 4, False, 0)
     # A round: plain, one length, plain, the other, plain.  The first round is not kept.
     for number in range(5):
         assert gammas[5 * number :][:5:2] == [0, 0, 0]
@@ -154,21 +156,19 @@ def test_rounds_go_to_draft_lengths_that_may_be_best(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(validate_load, "RaggedModel", Slots)
     monkeypatch.setattr(validate_load, "decode_synthetic", decode_synthetic)
-    config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=8))
-    model = SimpleNamespace(config=config, parameters=lambda: iter([torch.empty(0)]))
     curve = [0.8, 0.6, 0.5]
-    found = decode_cell(model, model, 1, 100, [1, 2, 3], curve, 0.0, 20, False, 0)
+    found = decode_cell(NO_MODEL, NO_MODEL, 1, 100, [1, 2, 3], curve, 0.0, 20, False, 0)
     # The slow one is decoded in the first eight rounds, and in the sixteenth.
     assert {gamma: len(found[gamma].timed) for gamma in (1, 2, 3)} == {1: 20, 2: 20, 3: 9}
     # A length that is asked for alone has all its rounds, however slow.
-    alone = decode_cell(model, model, 1, 100, [3], curve, 0.0, 20, False, 0)
+    alone = decode_cell(NO_MODEL, NO_MODEL, 1, 100, [3], curve, 0.0, 20, False, 0)
     assert len(alone[3].timed) == 20
     rows = compare_cell(found, Made(), curve, 1, 100)
     assert [row["segments"] for row in rows] == [20, 20, 9]
     assert rows[0]["measured_best"] in (1, 2)
     # Where plain decoding is faster than all of them, one alone goes on, now 1 and now 2.
     blocks = {gamma: 2 * seconds if gamma else seconds for gamma, seconds in blocks.items()}
-    found = decode_cell(model, model, 1, 100, [1, 2, 3], curve, 0.0, 20, False, 0)
+    found = decode_cell(NO_MODEL, NO_MODEL, 1, 100, [1, 2, 3], curve, 0.0, 20, False, 0)
     assert sum(len(found[gamma].timed) for gamma in (1, 2, 3)) == 3 * 9 + 11
     assert len(found[3].timed) == 9
 
