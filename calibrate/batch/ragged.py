@@ -43,7 +43,8 @@ class CompileError(SpecsimError):
 class RaggedModel:
     """A causal model with static caches of a batch of sequences, each as long as it likes.
 
-    lengths : tokens in the cache of each sequence, (B,), on the device of the model
+    lengths, known_lengths : tokens in the cache of each sequence, (B,), on the device of the model
+        and on the host
     compiled : record every shape of run as a CUDA graph, or compile it where there is no CUDA;
         the first run of a shape is slow, see ``prepare``
     vocabulary : cuts the logits to the tokens that target and draft share
@@ -79,19 +80,14 @@ class RaggedModel:
             self._slot = torch.arange(room, device=self.device)
             self.lengths = torch.zeros(self.batch, dtype=torch.long, device=self.device)
         # The host knows the lengths too, so that nothing has to wait for the device to say them.
-        self._known = [0] * self.batch
+        self.known_lengths = [0] * self.batch
         self._runs: dict[tuple[int, int], Callable[[torch.Tensor], torch.Tensor]] = {}
         self._pool: Any = None
 
     @property
-    def known_lengths(self) -> tuple[int, ...]:
-        """``lengths`` as the host knows them."""
-        return tuple(self._known)
-
-    @property
     def longest(self) -> int:
         """Tokens in the longest cache."""
-        return max(self._known)
+        return max(self.known_lengths)
 
     @torch.inference_mode()
     def fill(self, context: int, generator: torch.Generator) -> None:
@@ -138,7 +134,7 @@ class RaggedModel:
         bucket = round_up(self._fits(width))
         logits = self._run(ids, bucket)
         self.lengths.add_(width)
-        self._known = [length + width for length in self._known]
+        self.known_lengths = [length + width for length in self.known_lengths]
         return logits[..., : self.vocabulary]
 
     @torch.inference_mode()
@@ -148,18 +144,18 @@ class RaggedModel:
         A tensor is best given on the CPU: one on an accelerator has to be waited for.
         """
         dropped = [tokens] * self.batch if isinstance(tokens, int) else tokens.tolist()
-        left = [length - drop for length, drop in zip(self._known, dropped, strict=True)]
+        left = [length - drop for length, drop in zip(self.known_lengths, dropped, strict=True)]
         if min(dropped) < 0 or min(left) < 0:
             raise InvalidArgumentError(
-                f"tokens to drop must be between 0 and the lengths of the caches {self._known}, "
-                f"got {dropped}"
+                "tokens to drop must be between 0 and the lengths of the caches "
+                f"{self.known_lengths}, got {dropped}"
             )
         if any(dropped):
             amount = (
                 tokens if isinstance(tokens, int) else tokens.to(self.device, non_blocking=True)
             )
             self.lengths.sub_(amount)
-            self._known = left
+            self.known_lengths = left
 
     @torch.inference_mode()
     def prepare(self, width: int, longest: int) -> None:
@@ -174,7 +170,7 @@ class RaggedModel:
 
     def _set(self, lengths: list[int]) -> None:
         self.lengths.copy_(torch.tensor(lengths))
-        self._known = lengths
+        self.known_lengths = lengths
 
     def _fits(self, width: int) -> int:
         """Tokens in the longest cache after ``width`` more."""

@@ -147,11 +147,10 @@ def measure_grid(
                 lost = str(error) if error.lost else ""
         if number == passes - 1:
             advance()
+    parts = [part for measured in found.values() for part in measured]
     return Grid(
-        times=joined([row for parts in found.values() for part in parts for row in part["times"]]),
-        overhead=joined(
-            [row for parts in found.values() for part in parts for row in part["overhead"]]
-        ),
+        times=joined([row for part in parts for row in part["times"]]),
+        overhead=joined([row for part in parts for row in part["overhead"]]),
         # What one pass measured of a cell is a measurement.
         missing=[{**asdict(cell), "reason": reasons[cell]} for cell in reasons if not found[cell]],
     )
