@@ -40,7 +40,6 @@ from calibrate.train.heldout_eval import HeldOut
 from calibrate.train.loop import (
     CONTEXT,
     Fit,
-    Progress,
     Schedule,
     Work,
     circumstances,
@@ -50,6 +49,7 @@ from calibrate.train.loop import (
     for_transformers,
     half_precision,
     ordinary,
+    report,
     train_tokenizer,
     training_data,
 )
@@ -177,13 +177,13 @@ class Training:
         generator = torch.Generator().manual_seed(self.recipe.seed + 1)
         draw = partial(ordinary, random=generator)
         batch, tokens, rows = 128, self.recipe.sample_tokens - 32, []
-        progress = Progress("samples", self.recipe.sample_requests // batch)
-        for turn in range(self.recipe.sample_requests // batch):
+        turns = self.recipe.sample_requests // batch
+        for turn in range(turns):
             starts = torch.randint(len(self.train_tokens) - 32, (batch,), generator=generator)
             ids = self.train_tokens[starts[:, None] + torch.arange(32)].to(self.device)
             with half_precision(self.device):
                 rows.append(continued(self.target, ids, tokens, draw).cpu())
-            progress.show(turn)
+            report("samples", turn, turns)
         torch.save(torch.cat(rows), path)
 
     # -- stage 4 ---------------------------------------------------------------------------
@@ -220,7 +220,6 @@ class Training:
     ) -> None:
         """Bring the drafts' distributions near the target's, on its samples and on the corpus."""
         fits = {name: Fit(model, self.recipe, steps, rate) for name, model in drafts.items()}
-        progress = Progress(stage, steps)
         for step in range(steps):
             # Sharpening draws other windows than the pass before it.
             key = step if kl else step + self.recipe.draft_steps
@@ -242,7 +241,7 @@ class Training:
                 loss = variation + (p * (log_p - log_q)).sum(-1).mean() if kl else variation
                 fits[name].update(loss, step)
                 shown[name] = 1 - variation
-            progress.show(step, **shown)
+            report(stage, step, steps, **shown)
 
     # -- stage 6 ---------------------------------------------------------------------------
 

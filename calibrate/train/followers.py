@@ -35,7 +35,6 @@ from calibrate.train.heldout_eval import HeldOut, bild_costs, own_text_acceptanc
 from calibrate.train.loop import (
     Fit,
     LossAt,
-    Progress,
     Schedule,
     Work,
     circumstances,
@@ -43,6 +42,7 @@ from calibrate.train.loop import (
     draws,
     encode,
     half_precision,
+    report,
     top,
     training_data,
 )
@@ -163,13 +163,12 @@ def write_greedy(
 ) -> None:
     """Random prompts of ``prompt`` tokens with the target's continuations, as whole rows."""
     batch = min(128, recipe.texts)
-    rows = []
-    progress = Progress(f"greedy, prompts of {prompt} tokens", recipe.texts // batch)
-    for turn in range(recipe.texts // batch):
+    rows, turns = [], recipe.texts // batch
+    for turn in range(turns):
         starts = draws(len(corpus_ids) - prompt, batch, recipe.seed, GREEDY, prompt, turn)
         prompts = corpus_ids[starts[:, None] + torch.arange(prompt)]
         rows.append(continued(target, prompts, recipe.new_tokens, top))
-        progress.show(turn)
+        report(f"greedy, prompts of {prompt} tokens", turn, turns)
     torch.save(torch.cat(rows), path)
 
 

@@ -5,7 +5,6 @@ A stage is skipped when its result is in the work folder, so a killed run goes o
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import time
@@ -109,11 +108,11 @@ class Fit:
 
     def run(self, name: str, work: Work, loss: LossAt) -> None:
         """All steps, from the last that the work folder knows."""
-        saved, progress = work.folder / f"{name}.checkpoint", Progress(name, self.steps)
+        saved = work.folder / f"{name}.checkpoint"
         for step in range(self._resume(saved), self.steps):
             lost, shown = loss(step)
             self.update(lost, step)
-            progress.show(step, loss=lost, **shown)
+            report(name, step, self.steps, loss=lost, **shown)
             if (step + 1) % _SAVED_STEPS == 0:
                 self._save(saved, step + 1)
                 work.keep_time()
@@ -142,27 +141,12 @@ class Fit:
         partial.replace(checkpoint)
 
 
-class Progress:
-    """One line every 50 turns: where the stage is, what it averaged, how long it will take."""
-
-    def __init__(self, name: str, turns: int) -> None:
-        self.name, self.turns = name, turns
-        self.start, self.done = time.monotonic(), 0
-        self.sums: dict[str, float] = {}
-
-    def show(self, turn: int, **values: Any) -> None:
-        self.done += 1
-        for key, value in values.items():
-            self.sums[key] = self.sums.get(key, 0.0) + float(torch.as_tensor(value).detach())
-        if self.done % 50 == 0 or turn + 1 == self.turns:
-            span = self.done % 50 or 50
-            means = " ".join(f"{key} {total / span:.4f}" for key, total in self.sums.items())
-            left = (time.monotonic() - self.start) / self.done * (self.turns - turn - 1)
-            print(
-                f"{self.name} {turn + 1}/{self.turns} {means} {math.ceil(left / 60)} min left",
-                flush=True,
-            )
-            self.sums = {}
+def report(name: str, turn: int, turns: int, **values: Any) -> None:
+    """A line every 50 turns, and after the last: where the stage is, and these values of it."""
+    if (turn + 1) % 50 == 0 or turn + 1 == turns:
+        found = {key: float(torch.as_tensor(value).detach()) for key, value in values.items()}
+        shown = " ".join(f"{key} {value:.4f}" for key, value in found.items())
+        print(f"{name} {turn + 1}/{turns} {shown}", flush=True)
 
 
 def encode(tokenizer: Tokenizer, texts: dict[str, str]) -> torch.Tensor:
