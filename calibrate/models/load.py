@@ -87,14 +87,17 @@ def build(shape: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Me
     """
     config = read_config(shape)
     model = random_model(config, device, dtype)
-    description = MeasuredModel(
-        name=shape,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        context=model.config.get_text_config().max_position_embeddings,
-        sha256=hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest(),
-        config=config,
-    )
-    return model, description
+    sha256 = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+    return model, _described(shape, model, sha256, config)
+
+
+def _described(
+    name: str, model: Any, sha256: str, config: dict[str, Any] | None = None
+) -> MeasuredModel:
+    """What a profile says of a model."""
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    context = model.config.get_text_config().max_position_embeddings
+    return MeasuredModel(name, parameters, context, sha256, config)
 
 
 def load_or_build(
@@ -155,13 +158,7 @@ def load(
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"model {name} cannot be loaded: {reason}") from None
     model = model.to(device).eval()
-    description = MeasuredModel(
-        name=name,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        context=model.config.get_text_config().max_position_embeddings,
-        sha256=digest(folder),
-    )
-    return Loaded(model, tokenizer, description)
+    return Loaded(model, tokenizer, _described(name, model, digest(folder)))
 
 
 def resolve(name: str) -> Path:
