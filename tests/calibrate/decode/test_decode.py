@@ -17,7 +17,7 @@ from calibrate.models.sampling import Sampling
 from specsim.checks import InvalidArgumentError
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.traces import Trace
-from tests.support.imitations import CPU, GREEDY, ORDINARY, greedy, prompts, twin
+from tests.support.imitations import CPU, ORDINARY, greedy, prompts, twin
 from tests.support.sequences import check_law
 
 
@@ -29,15 +29,11 @@ def test_greedy_text_is_plain_text_and_calls_are_the_replayed_ones(
     target = models["target"]
     drafter = twin(target) if draft == "target" else models[draft]
     for number, prompt in enumerate(prompts(6)):
-        frame = record(
-            target, drafter, number, DecodeRequest(prompt, 30, GREEDY, generator(CPU, number))
-        )
+        frame = record(target, drafter, number, greedy(prompt, 30))
         # At temperature 0 both distributions are one-hot: the columns agree with argmax_equal.
         acceptance = np.exp(np.minimum(frame["logp_draft"] - frame["logp_target"], 0)).to_numpy()
         assert acceptance.tolist() == frame["argmax_equal"].tolist()
-        result = speculative(
-            target, drafter, DecodeRequest(prompt, 30, GREEDY, generator(CPU, number)), gamma
-        ).finish()
+        result = speculative(target, drafter, greedy(prompt, 30), gamma).finish()
         assert result.tokens == frame["token"].tolist()
         replayed = replay(Trace(acceptance, np.array([0, 30])), [gamma])[0]
         assert result.calls == replayed.total_calls
@@ -56,15 +52,15 @@ def test_a_bonus_token_is_read_with_the_next_draft(models: dict[str, CachedModel
 
 
 def test_what_cannot_be_decoded_is_refused(models: dict[str, CachedModel]) -> None:
-    target, random = models["target"], generator(CPU, 0)
+    target = models["target"]
     with pytest.raises(DecodingError, match="cache of its own"):
-        speculative(target, target, DecodeRequest([4], 8, GREEDY, random), 8)
+        speculative(target, target, greedy([4], 8), 8)
     with pytest.raises(DecodingError, match="prompt is empty"):
-        plain(target, DecodeRequest([], 4, GREEDY, random))
+        plain(target, greedy([], 4))
     with pytest.raises(DecodingError, match="limit must be >= 0, got -1"):
-        plain(target, DecodeRequest([4], -1, GREEDY, random))
+        plain(target, greedy([4], -1))
     with pytest.raises(InvalidArgumentError, match="gamma"):
-        speculative(target, models["draft"], DecodeRequest([4], 8, GREEDY, random), -1)
+        speculative(target, models["draft"], greedy([4], 8), -1)
 
 
 def test_a_sliding_window_is_cut_back_like_any_cache() -> None:
@@ -111,17 +107,13 @@ def test_sampled_sequences_follow_the_target(
     four_words: tuple[CachedModel, CachedModel], gamma: int, sampling: Sampling
 ) -> None:
     target, draft = four_words
-    random = generator(CPU, gamma)
+    request = DecodeRequest([1], 3, sampling, generator(CPU, gamma))
     # False-alarm chance 1e-4 for each of 5 settings.  Seeded.  At 1500 draws a swap of p and q in
     # the acceptance test, or recovering from p instead of the residual, fails all of them (tried).
     check_law(
         target,
         [1],
-        lambda: (
-            speculative(target, draft, DecodeRequest([1], 3, sampling, random), gamma)
-            .finish()
-            .tokens
-        ),
+        lambda: speculative(target, draft, request, gamma).finish().tokens,
         sampling,
     )
 
@@ -132,15 +124,13 @@ def test_counted_calls_agree_with_the_replay_when_sampling(
     target, draft, gamma = models["target"], models["draft"], 3
     gaps = []
     for number, prompt in enumerate(prompts(60, seed=5)):
-        frame = record(
-            target, draft, number, DecodeRequest(prompt, 40, ORDINARY, generator(CPU, 1, number))
+        asked, again = (
+            DecodeRequest(prompt, 40, ORDINARY, generator(CPU, key, number)) for key in (1, 2)
         )
+        frame = record(target, draft, number, asked)
         acceptance = np.exp(np.minimum(frame["logp_draft"] - frame["logp_target"], 0)).to_numpy()
         expected = replay(Trace(acceptance, np.array([0, 40])), [gamma])[0].total_calls
-        counted = speculative(
-            target, draft, DecodeRequest(prompt, 40, ORDINARY, generator(CPU, 2, number)), gamma
-        ).finish()
-        gaps.append(counted.calls - expected)
+        gaps.append(speculative(target, draft, again, gamma).finish().calls - expected)
     z = np.mean(gaps) / (np.std(gaps, ddof=1) / np.sqrt(len(gaps)))
     # False-alarm chance 6e-5 (|z| < 4 over 60 requests); a bias of 3 % in calls would show.
     assert abs(z) < 4

@@ -194,9 +194,7 @@ def test_greedy_text_is_plain_text_and_calls_are_the_replayed_ones(
     kept, offered = 0, 0
     for number, source in enumerate(SOURCES):
         encode(source, models)
-        frame = record(
-            target, drafter, number, DecodeRequest(target.start, 30, GREEDY, generator(CPU, 0))
-        )
+        frame = record(target, drafter, number, greedy(target.start, 30))
         result = speculative(target, drafter, greedy(target.start, 30), gamma).finish()
         assert result.tokens == frame["token"].tolist() == generated(target, source, 30, None)
         agreed = frame["argmax_equal"].to_numpy(float)
