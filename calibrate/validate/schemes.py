@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import t
 
 from calibrate.decode.build import start
 from calibrate.decode.engine import Decoded, DecodeRequest, Decoding
@@ -38,9 +37,7 @@ from specsim.schemes import PlainDecoding, Scheme, scheme_name
 _OVERHEAD_REQUESTS = 3
 _OVERHEAD_TOKENS = 48
 # Counts are as predicted within this share, or within two standard errors.
-_SHARE, _ERRORS = 0.03, 2.0
-# Chance that a correct run fails for its counts, over all rows of a table.
-_FALSE_ALARM = 1e-4
+SHARE, _ERRORS = 0.03, 2.0
 _ROUNDING = 1e-9
 
 
@@ -276,7 +273,7 @@ def _compare(expected: Floats, counted: Floats) -> tuple[float, float, float]:
 
 
 def _as_predicted(expected: float, counted: float, z: float) -> bool:
-    return abs(expected - counted) <= _SHARE * counted or abs(z) <= _ERRORS
+    return abs(expected - counted) <= SHARE * counted or abs(z) <= _ERRORS
 
 
 def _agreement(turns: Interleaved, name: Any) -> float:
@@ -290,30 +287,3 @@ def _agreement(turns: Interleaved, name: Any) -> float:
             same += 1
         shares.append(same / len(other.tokens))
     return float(np.mean(shares))
-
-
-def contradictions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Settings whose greedy text or calls are wrong, or whose counts chance does not explain.
-
-    At temperature 0 every target call must be as predicted, of lossy settings too.  Runs that are
-    predicted approximately are shown, and cannot fail.
-    """
-    failures = [
-        f"{row['scheme']} {row['setting']}, temperature 0: not the text of plain decoding, or not "
-        "the predicted calls"
-        for row in rows
-        if row["exact"] is False and TARGET not in row["approximate"]
-    ]
-    tests = sum(len(row["runs_z"]) for row in rows)
-    for row in rows:
-        limit = float(t.isf(_FALSE_ALARM / (2 * tests), df=row["requests"] - 1))
-        for model, z in row["runs_z"].items():
-            expected, counted = row["predicted_runs"][model], row["measured_runs"][model]
-            if model in row["approximate"]:
-                continue
-            if abs(expected - counted) > _SHARE * counted and abs(z) > limit:
-                failures.append(
-                    f"{row['scheme']} {row['setting']}, temperature {row['temperature']:g}: runs "
-                    f"of {model} {expected:.1f} predicted, {counted:.1f} counted (z {z:.1f})"
-                )
-    return failures

@@ -20,8 +20,9 @@ from calibrate.measure.trace import DECODING, LOSSY, TRACE, generator
 from calibrate.models.pool import ModelPool
 from calibrate.models.sampling import Sampling
 from calibrate.validate.catalogue import drawn_with, settings
+from calibrate.validate.findings import contradictions
 from calibrate.validate.predict import Prediction, predict
-from calibrate.validate.schemes import _compare, contradictions
+from calibrate.validate.schemes import _compare
 from specsim.checks import UnsupportedError
 from specsim.predict.replay.build import approximate_runs
 from specsim.rules import Diff
