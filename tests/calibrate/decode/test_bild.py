@@ -16,7 +16,6 @@ from calibrate.decode.engine import CachedModel, Decoded, DecodeRequest
 from calibrate.decode.plain import plain
 from calibrate.measure.trace import generator
 from calibrate.models.sampling import Sampling
-from specsim.checks import InvalidArgumentError
 from specsim.laws import TARGET
 from specsim.schemes import BigLittle, DraftedAccepted, FallbackRollback
 from tests.support.executions import Choose, Model, Tokens, law
@@ -35,6 +34,7 @@ from tests.support.imitations import (
     top,
     twin,
 )
+from tests.support.refusals import refuses
 
 NUCLEUS = Sampling(1.0, top_p=0.8)
 
@@ -266,13 +266,11 @@ def test_runs_are_those_of_the_joint_law(models: dict[str, CachedModel], rescore
         assert found * calls == pytest.approx(count)
 
 
-def test_thresholds_are_checked() -> None:
-    with pytest.raises(InvalidArgumentError, match="fallback"):
-        big_little(1.5, 1.0)
-    with pytest.raises(InvalidArgumentError, match="rollback"):
-        big_little(0.5, -1.0)
-    with pytest.raises(InvalidArgumentError, match="window"):
-        big_little(0.5, 1.0, window=-1)
+test_thresholds_are_checked = refuses(
+    (lambda: big_little(1.5, 1.0), "fallback"),
+    (lambda: big_little(0.5, -1.0), "rollback"),
+    (lambda: big_little(0.5, 1.0, window=-1), "window"),
+)
 
 
 def test_the_fallback_is_strict() -> None:
