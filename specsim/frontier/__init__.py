@@ -18,13 +18,11 @@ from specsim.frontier.bounds import (
     least_risk,
     plug_in_regret,
 )
-from specsim.frontier.choice import OPTIMUM, Choice, Comparison, Summary
+from specsim.frontier.choice import OPTIMUM, Choice, Comparison
 from specsim.frontier.latency import BlockPrices
-from specsim.frontier.positions import LOSSES, LabelledPositions, PositionsError, read_positions
+from specsim.frontier.positions import LabelledPositions, PositionsError, read_positions
 from specsim.frontier.sweep import (
-    SCORES,
     Curve,
-    Score,
     Sweep,
     best_within,
     frontier,
@@ -32,30 +30,3 @@ from specsim.frontier.sweep import (
     optimum,
     sweeps,
 )
-
-__all__ = [
-    "LOSSES",
-    "OPTIMUM",
-    "SCORES",
-    "BlockPrices",
-    "Choice",
-    "Comparison",
-    "Curve",
-    "LabelledPositions",
-    "PlugInRegret",
-    "PositionsError",
-    "Score",
-    "Summary",
-    "Sweep",
-    "best_within",
-    "bound_0_1",
-    "bound_log",
-    "deferral_risk",
-    "frontier",
-    "least_risk",
-    "mean_regret",
-    "optimum",
-    "plug_in_regret",
-    "read_positions",
-    "sweeps",
-]

@@ -34,26 +34,3 @@ from specsim.hardware.roofline import (
     roofline,
 )
 from specsim.hardware.shapes import NUMBER_BYTES, Attention, Layer, Precision, Shape
-
-__all__ = [
-    "ACCELERATORS",
-    "NUMBER_BYTES",
-    "Accelerator",
-    "Attention",
-    "Efficiency",
-    "Layer",
-    "Precision",
-    "Roofline",
-    "Shape",
-    "accelerator",
-    "expected_experts",
-    "known_accelerators",
-    "known_model_types",
-    "known_quantisations",
-    "known_shapes",
-    "memory_needed_bytes",
-    "read_config",
-    "roofline",
-    "shape",
-    "shape_from_config",
-]

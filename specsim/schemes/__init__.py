@@ -27,31 +27,6 @@ from specsim.schemes.specdec import SpecDec
 from specsim.schemes.speculative import SpeculativeCascade, SpeculativeDecoding
 from specsim.schemes.vertical import VerticalCascade
 
-__all__ = [
-    "SCHEMES",
-    "Acceptances",
-    "AdaptiveEstimate",
-    "AdaptiveHeuristic",
-    "BeamSearch",
-    "BigLittle",
-    "Deferral",
-    "DraftedAccepted",
-    "FallbackRollback",
-    "FullCascade",
-    "HorizontalCascade",
-    "Known",
-    "OracleGamma",
-    "PlainDecoding",
-    "Scheme",
-    "SequenceCascade",
-    "SpecDec",
-    "SpeculativeCascade",
-    "SpeculativeDecoding",
-    "TokenCascade",
-    "VerticalCascade",
-    "scheme_name",
-]
-
 SCHEMES: dict[str, type[Scheme]] = {
     "plain": PlainDecoding,
     "speculative": SpeculativeDecoding,
