@@ -132,6 +132,7 @@ class DraftingScheme(Scheme):
     """A scheme whose block is a proposal and the target's verdict on it."""
 
     bonus: bool = True
+    rule: Rule | None = None
 
     @property
     @abstractmethod
@@ -140,7 +141,7 @@ class DraftingScheme(Scheme):
 
     @property
     def lossless(self) -> bool:
-        return True
+        return self.rule is None
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -152,7 +153,10 @@ class DraftingScheme(Scheme):
 
     @property
     def label(self) -> str:
-        return self.drafter.label
+        parts = [self.drafter.label]
+        parts += [rule_label(self.rule)] if self.rule else []
+        parts += [] if self.bonus else ["no bonus"]
+        return ", ".join(parts)
 
 
 def plain_decoding(positions: int = 1) -> BlockLaw:

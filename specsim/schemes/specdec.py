@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from specsim.checks import integer
-from specsim.schemes.base import DraftingScheme, rule_label
+from specsim.schemes.base import DraftingScheme
 from specsim.schemes.drafters import MaskDrafter
 from specsim.schemes.fields import INTEGER, SWITCH, described, draft_name, model_names, settle
 
@@ -41,18 +41,8 @@ class SpecDec(DraftingScheme):
         settle(self, block_size=integer("block_size", self.block_size))
 
     @property
-    def lossless(self) -> bool:
-        return self.rule is None
-
-    @property
     def drafter(self) -> MaskDrafter:
         return MaskDrafter(self.draft, self.block_size)
-
-    @property
-    def label(self) -> str:
-        parts = [self.drafter.label]
-        parts += [rule_label(self.rule)] if self.rule else []
-        return ", ".join([*parts, *([] if self.bonus else ["no bonus"])])
 
     def row_fields(self) -> dict[str, Any]:
         return {**super().row_fields(), "gamma": self.block_size}

@@ -9,7 +9,7 @@ import numpy as np
 
 from specsim.checks import integer
 from specsim.laws import BlockLaw, Run
-from specsim.schemes.base import DraftingScheme, rule_label
+from specsim.schemes.base import DraftingScheme
 from specsim.schemes.drafters import SingleDrafter, single_drafter
 from specsim.schemes.fields import INTEGER, SWITCH, described, draft_name, model_names, settle
 
@@ -52,10 +52,6 @@ class SpeculativeDecoding(DraftingScheme):
         settle(self, gamma=integer("gamma", self.gamma))
 
     @property
-    def lossless(self) -> bool:
-        return self.rule is None
-
-    @property
     def drafter(self) -> SingleDrafter:
         return single_drafter(self.draft, self.gamma, self.one_run)
 
@@ -66,13 +62,6 @@ class SpeculativeDecoding(DraftingScheme):
         again, accepted_whole = Run(self.draft, 1), block.tokens == self.gamma + 1
         runs = block.runs.get(again, 0.0) + accepted_whole.astype(np.float64)
         return BlockLaw(block.probability, block.tokens, {**block.runs, again: runs})
-
-    @property
-    def label(self) -> str:
-        parts = [self.drafter.label]
-        parts += [rule_label(self.rule)] if self.rule else []
-        parts += [] if self.bonus else ["no bonus"]
-        return ", ".join(parts)
 
 
 def _opt() -> Rule:

@@ -22,21 +22,27 @@ def beyond(low: float, high: float, mark: float) -> bool | None:
     return None if low <= mark <= high else low > mark
 
 
-def claim(source: str, says: str, cases: Iterable[tuple[bool | None, str]]) -> list[dict[str, Any]]:
-    """What a paper says, in how many cases it holds here, and the cases; nothing without any.
+# Where a paper says something, what it says, whether that holds in one case (None where that is
+# open), and what was found.
+Case = tuple[str, str, bool | None, str]
 
-    cases : whether it holds, None where that is open, and what was found
-    """
-    listed = list(cases)
-    if not listed:
-        return []
-    held = sum(verdict is True for verdict, _ in listed)
-    unsure = sum(verdict is None for verdict, _ in listed)
-    return [
-        {
-            "claim": says,
-            "holds": f"{held} of {len(listed)}" + (f", {unsure} open" if unsure else ""),
-            "here": "; ".join(text for _, text in listed),
-            "source": source,
-        }
-    ]
+
+def counted(cases: Iterable[Case]) -> list[dict[str, Any]]:
+    """A row for each claim: in how many of its cases it holds here, and what was found."""
+    claims: dict[tuple[str, str], list[tuple[bool | None, str]]] = {}
+    for source, says, holds, found in cases:
+        claims.setdefault((source, says), []).append((holds, found))
+    rows = []
+    for (source, says), found_here in claims.items():
+        verdicts = [holds for holds, _ in found_here]
+        unsure = sum(holds is None for holds in verdicts)
+        held = f"{sum(holds is True for holds in verdicts)} of {len(verdicts)}"
+        rows.append(
+            {
+                "claim": says,
+                "holds": held + (f", {unsure} open" if unsure else ""),
+                "here": "; ".join(found for _, found in found_here),
+                "source": source,
+            }
+        )
+    return rows

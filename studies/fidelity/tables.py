@@ -17,26 +17,11 @@ from studies.fidelity.formula import BAND, SCHEMES, SPECULATIVE, SPEEDUP, SYNTHE
 _CLOSE = 0.03
 _BUDGET = ("acceptance", "draft", "verify", "overhead")
 _DECODERS = (
-    "temperature",
-    "scheme",
-    "setting",
-    "lossless",
-    "requests",
-    "predicted_tokens_per_call",
-    "measured_tokens_per_call",
-    "exact",
-    "runs",
-    "approximate",
-    "runs_within_3%",
-    "counts_as_predicted",
-    "predicted_speedup",
-    "measured_speedup",
-    "measured_low",
-    "measured_high",
-    "relative_error",
-    "log_loss",
-    "accuracy",
-    "agreement",
+    *("temperature", "scheme", "setting", "lossless", "requests"),
+    *("predicted_tokens_per_call", "measured_tokens_per_call", "exact"),
+    *("runs", "approximate", "runs_within_3%", "counts_as_predicted"),
+    *("predicted_speedup", "measured_speedup", "measured_low", "measured_high", "relative_error"),
+    *("log_loss", "accuracy", "agreement"),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from studies.common.claims import counted
 from studies.common.measured import Measured
 from studies.common.study import NOT_DECODED, Picture, Row, Study, Tables, listed
 from studies.leviathan import figures, paper, tables
@@ -103,7 +104,7 @@ def _compute(measured: Measured) -> dict[str, Sequence[Row]]:
         "lenience_speed": list(paper.lenience_speed()),
         "cheap": cheap,
         "oracle": oracle,
-        "claims": claims(pairs, cheap, lenience, oracle),
+        "claims": counted(claims(pairs, cheap, lenience, oracle)),
         **paper.curves(),
     }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from studies.common.claims import counted
 from studies.common.measured import Measured
 from studies.common.study import Picture, Row, Study, Tables, listed, where
 from studies.specdec import devices, figures, paper, tables
@@ -82,7 +83,7 @@ def _compute(measured: Measured) -> dict[str, Sequence[Row]]:
         "grid": grid,
         "devices": priced,
         "verify": list(devices.verify()),
-        "claims": claims(blocks, grid, priced),
+        "claims": counted(claims(blocks, grid, priced)),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specsim import hardware
-from studies.common.claims import beyond, claim
+from studies.common.claims import beyond, counted
 from studies.common.measured import Measured
 from studies.fidelity import roofline as fidelity_roofline
 from tests.support.profiles import write
@@ -21,10 +21,10 @@ def test_what_an_interval_says_of_a_mark() -> None:
 
 
 def test_a_claim_counts_what_is_open() -> None:
-    (row,) = claim("A", "b", [(True, "x"), (None, "y"), (False, "z")])
+    (row,) = counted([("A", "b", True, "x"), ("A", "b", None, "y"), ("A", "b", False, "z")])
     assert row == {"claim": "b", "holds": "1 of 3, 1 open", "here": "x; y; z", "source": "A"}
-    assert claim("A", "b", [(True, "x")])[0]["holds"] == "1 of 1"
-    assert claim("A", "b", []) == []
+    assert counted([("A", "b", True, "x")])[0]["holds"] == "1 of 1"
+    assert counted([]) == []
 
 
 def test_the_rates_of_a_core_are_found_again(tmp_path: Path) -> None:
