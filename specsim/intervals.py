@@ -32,6 +32,10 @@ class Interval(Generic[Figure]):
     best: Figure
     high: Figure
 
+    def columns(self, name: str) -> dict[str, Figure]:
+        """As three columns of a row: name, name_low, name_high."""
+        return {name: self.best, f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 def around(best: float | Floats, drawn: Floats) -> Interval[float]:
     """95 % of the draws of a bootstrap, shape (D,); draws that have no value (nan) are left out."""

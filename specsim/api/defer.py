@@ -267,7 +267,7 @@ def _flat(row: Row) -> Row:
     flat: Row = {}
     for name, value in row.items():
         if isinstance(value, Interval):
-            flat |= {name: value.best, f"{name}_low": value.low, f"{name}_high": value.high}
+            flat |= value.columns(name)
         else:
             flat[name] = value
     return flat

@@ -117,9 +117,7 @@ class SchemeSimulation(Result):
             for percent in (50, 95, 99):
                 row[f"cost_p{percent}"] = float(np.quantile(drawn.cost, percent / 100))
         for figure in ("speedup", "tokens_per_call"):
-            estimate = getattr(drawn, figure)
-            row[figure] = estimate.best
-            row[f"{figure}_low"], row[f"{figure}_high"] = estimate.low, estimate.high
+            row |= getattr(drawn, figure).columns(figure)
         return [{**row, "level": drawn.level}]
 
 

@@ -27,15 +27,3 @@ def engine_named(name: str) -> Engine:
             f"(known: {', '.join(ENGINES)})"
         )
     return ENGINES[name]
-
-
-__all__ = [
-    "ENGINES",
-    "Configuration",
-    "Engine",
-    "Schedule",
-    "engine_named",
-    "gamma_at",
-    "largest",
-    "merged",
-]

@@ -26,7 +26,9 @@ _CURVES = (BLUE, GREEN, SKY, AMBER, ORANGE, PURPLE, BLACK)
 
 
 def engagement(rows: Sequence[Row]) -> Figure:
-    """Quality over the large model's share, with the interval of its distance from the large."""
+    """Kim23 Figure 2 on our models: quality by the large model's share of the tokens, with 95 %
+    bands of the distance from the large model.
+    """
     shown = list(dict.fromkeys((row["temperature"], row["quality"]) for row in rows))
     down = -(-len(shown) // 2)
     figure, axes = plt.subplots(
@@ -68,7 +70,9 @@ def _time(row: Row) -> float:
 
 
 def latency(rows: Sequence[Row]) -> Figure:
-    """Curves of one rollback threshold each (Figure 10), and the best of each policy (Figure 5)."""
+    """Kim23 Figures 4, 5 and 10 on our models: accuracy and time per token by thresholds, on real
+    text.
+    """
     large = rows[0]["accuracy"]
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.4, 4.6), sharex=True, sharey=True)
     widest = max(row["window"] or 0 for row in rows)
@@ -108,7 +112,7 @@ def latency(rows: Sequence[Row]) -> Figure:
 
 
 def decoded(rows: Sequence[Row]) -> Figure:
-    """Predicted and measured speed of every decoded setting."""
+    """Decoding with BiLD, predicted and measured with 95 % intervals."""
     figure, found = panels(rows, 3.6, 3.8, beside=3.0, sharey=False)
     for axis, here in found:
         axis.axvline(1, color=GREY, linewidth=1)
@@ -126,7 +130,7 @@ def decoded(rows: Sequence[Row]) -> Figure:
 
 
 def operations(rows: Sequence[Row]) -> Figure:
-    """The four bars of Figure 8, for the paper and for us."""
+    """Kim23 Figure 8, and the same of our models."""
     quantities = {
         "operations": "operations",
         "memory_operations": "memory\noperations",

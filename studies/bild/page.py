@@ -24,26 +24,10 @@ _CAPTIONS = {
 }
 
 _PICTURES = {
-    "engagement": Picture(
-        "Kim23 Figure 2 on our models: quality by the large model's share of the tokens, with "
-        "95 % bands of the distance from the large model.",
-        figures.engagement,
-        ("engagement",),
-    ),
-    "latency": Picture(
-        "Kim23 Figures 4, 5 and 10 on our models: accuracy and time per token by thresholds, on "
-        "real text.",
-        figures.latency,
-        ("latency",),
-    ),
-    "decoded": Picture(
-        "Decoding with BiLD, predicted and measured with 95 % intervals.",
-        figures.decoded,
-        ("decoded",),
-    ),
-    "operations": Picture(
-        "Kim23 Figure 8, and the same of our models.", figures.operations, ("operations",)
-    ),
+    "engagement": Picture(figures.engagement, ("engagement",)),
+    "latency": Picture(figures.latency, ("latency",)),
+    "decoded": Picture(figures.decoded, ("decoded",)),
+    "operations": Picture(figures.operations, ("operations",)),
 }
 
 _CLAIM = (

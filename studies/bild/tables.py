@@ -18,7 +18,7 @@ from specsim.predict.operations import operations as law_operations
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.schemes.bild import WINDOW, BigLittle
 from studies.bild.chain import SMALL, Chain, Thresholds, chains
-from studies.common.decoded import by_temperature, costs_as_decoded, row_of, single_drafters
+from studies.common.decoded import TIMED, by_temperature, costs_as_decoded, row_of, single_drafters
 from studies.common.measured import Measured, temperature_of
 from studies.common.orderings import BILD
 from studies.common.study import Row, where
@@ -36,7 +36,7 @@ _LARGE_ALONE = "large model alone"
 _OF_DECODED = (
     *("temperature", "scheme", "setting", "lossless"),
     *("predicted_tokens_per_call", "measured_tokens_per_call"),
-    *("predicted_speedup", "measured_speedup", "measured_low", "measured_high"),
+    *TIMED,
     *("accuracy", "agreement", "log_loss"),
 )
 
@@ -140,9 +140,7 @@ def latency(measured: Measured) -> tuple[list[dict[str, Any]], list[Chain]]:
             "window": about.get("window"),
             "large_share": about.get("share"),
             "accuracy": float(right.mean()),
-            "above_large": above.best,
-            "above_large_low": above.low,
-            "above_large_high": above.high,
+            **above.columns("above_large"),
             "agreement": float(same.mean()),
             "tokens_per_call": about.get("tokens_per_call", 1.0),
             "speedup": speedup,
@@ -282,10 +280,7 @@ def early(measured: Measured, decoded: Sequence[Row]) -> Iterator[dict[str, Any]
                 "tokens_per_call": each["measured_tokens_per_call"],
                 "small_runs_per_100": each["small_runs_per_100"],
                 "c_as_decoded": costs.get(model),
-                "predicted_speedup": each["predicted_speedup"],
-                "measured_speedup": each["measured_speedup"],
-                "measured_low": each["measured_low"],
-                "measured_high": each["measured_high"],
+                **{name: each[name] for name in TIMED},
             }
 
 

@@ -68,10 +68,16 @@ _EXECUTIONS = {
 
 
 def rejection(rows: Sequence[Row]) -> Figure:
+    """Quality against rejections of every rule, on held-out text; dots are rules with fixed
+    thresholds.
+    """
     return _curves(rows, ["rejection"])
 
 
 def latency(rows: Sequence[Row]) -> Figure:
+    """Narasimhan24 Figures 2, 3, 6, 7 and 9, ours: quality against time per token, by block
+    size.
+    """
     return _curves(rows, [name for name in rows[0] if name.startswith("latency_")])
 
 
@@ -118,6 +124,9 @@ def _rules(axis: Any, rows: Sequence[Row], column: str) -> None:
 
 
 def deferral(rows: Sequence[Row]) -> Figure:
+    """Narasimhan24 Figure 1, ours: quality against calls of the target, for rules run token by
+    token and speculatively.
+    """
     figure, found = panels(rows, 3.5, 3.7, beside=2.3, sharey=False)
     for axis, here in found:
         for (rule, execution), (color, mark, label) in _EXECUTIONS.items():
@@ -132,7 +141,7 @@ def deferral(rows: Sequence[Row]) -> Figure:
 
 
 def token_rules(rows: Sequence[Row]) -> Figure | None:
-    """Rejections of the token rules over Diff's, by quality; below 1 the token rule is better."""
+    """Rejections of the token rules over those of Diff at the same quality, with 95 % intervals."""
     if all(row["rejection_ratio"] is None for row in rows):
         return None
     figure, found = panels(rows, 3.6, 3.7, beside=1.4)

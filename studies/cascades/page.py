@@ -34,30 +34,10 @@ _CAPTIONS: Mapping[str, str] = {
 }
 
 _PICTURES = {
-    "deferral": Picture(
-        "Narasimhan24 Figure 1, ours: quality against calls of the target, for rules run token by "
-        "token and speculatively.",
-        figures.deferral,
-        ("deferral",),
-    ),
-    "rejection": Picture(
-        "Quality against rejections of every rule, on held-out text; dots are rules with fixed "
-        "thresholds.",
-        figures.rejection,
-        ("frontier",),
-    ),
-    "latency": Picture(
-        "Narasimhan24 Figures 2, 3, 6, 7 and 9, ours: quality against time per token, by block "
-        "size.",
-        figures.latency,
-        ("frontier",),
-    ),
-    "token_rules": Picture(
-        "Rejections of the token rules over those of Diff at the same quality, with 95 % "
-        "intervals.",
-        figures.token_rules,
-        ("token_against_deferral",),
-    ),
+    "deferral": Picture(figures.deferral, ("deferral",)),
+    "rejection": Picture(figures.rejection, ("frontier",)),
+    "latency": Picture(figures.latency, ("frontier",)),
+    "token_rules": Picture(figures.token_rules, ("token_against_deferral",)),
 }
 
 _GAMMAS = (3, 5, 7)

@@ -30,7 +30,7 @@ from specsim.intervals import Bootstrap, around, over
 from specsim.laws import Run
 from specsim.optimizers.workload import Workload
 from specsim.schemes.deferral import CAP, TokenCascade
-from studies.common.decoded import LOSSLESS, is_of
+from studies.common.decoded import LOSSLESS, TIMED, is_of
 from studies.common.measured import Measured, temperature_of
 from studies.common.study import Row
 
@@ -49,7 +49,7 @@ _SCHEMES = ("speculative-cascade", "token-cascade", "sequence-cascade")
 _EXECUTIONS = (
     *("temperature", "scheme", "setting"),
     *("predicted_tokens_per_call", "measured_tokens_per_call"),
-    *("predicted_speedup", "measured_speedup", "measured_low", "measured_high"),
+    *TIMED,
     *("accuracy", "log_loss", "agreement"),
 )
 
@@ -87,16 +87,12 @@ def equal_quality(
             "speedup_high": None,
             "best_quality": None if allowed is None else comparison.optimum_quality(allowed),
         }
-        rows = [
-            {
-                "gamma": gamma,
-                "rule": rule,
-                "target_quality": wanted,
-                **_chosen(choice),
-                **_quality(fastest[rule]),
-            }
-            for rule, choice in matching.items()
-        ]
+        rows = []
+        for rule, choice in matching.items():
+            best = fastest[rule]
+            quality = best.quality.columns("best_quality") if best else {"best_quality": None}
+            row = {"gamma": gamma, "rule": rule, "target_quality": wanted}
+            rows.append({**row, **_chosen(choice), **quality})
         yield from sorted(rows, key=lambda row: -(row["speedup"] or 0.0))
 
 
@@ -106,20 +102,7 @@ def _chosen(choice: Choice | None) -> dict[str, Any]:
     return {
         "setting": choice.setting,
         "rejection": choice.rejection.best,
-        "speedup": choice.speedup.best,
-        "speedup_low": choice.speedup.low,
-        "speedup_high": choice.speedup.high,
-    }
-
-
-def _quality(choice: Choice | None) -> dict[str, Any]:
-    if choice is None:
-        return {"best_quality": None}
-    found = choice.quality
-    return {
-        "best_quality": found.best,
-        "best_quality_low": found.low,
-        "best_quality_high": found.high,
+        **choice.speedup.columns("speedup"),
     }
 
 
@@ -174,12 +157,7 @@ def _ratio(positions: LabelledPositions, first: Outcome, second: Outcome) -> dic
 def regret(comparison: Comparison) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for rule, figures in comparison.summary((0.25, 0.5, 0.75)).items():
-        row: dict[str, Any] = {
-            "rule": rule,
-            "regret": figures.regret.best,
-            "regret_low": figures.regret.low,
-            "regret_high": figures.regret.high,
-        }
+        row: dict[str, Any] = {"rule": rule, **figures.regret.columns("regret")}
         for share, quality in zip((25, 50, 75), figures.within, strict=True):
             row[f"quality_within_{share}%_of_the_targets_rejection"] = quality.best
         rows.append(row)

@@ -18,6 +18,8 @@ from studies.common.study import Row, where
 LOSSLESS = SpeculativeDecoding(4)
 # Drafters that count or copy: a run is a look into a table.
 WITHOUT_MODEL = ("unigram", "bigram", "copy", "max-gram")
+# Columns of a row that say how fast it was.
+TIMED = ("predicted_speedup", "measured_speedup", "measured_low", "measured_high")
 
 
 def by_temperature(rows: Sequence[Row]) -> list[tuple[float, list[Row]]]:

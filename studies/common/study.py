@@ -54,15 +54,18 @@ class Check:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of a page.
+    """A figure of a page; what ``draw`` says of itself is its caption.
 
     draw : from the rows of ``tables``; None where they have nothing to show.  It is not called
         where the first table is empty, which is what was not measured
     """
 
-    caption: str
     draw: Callable[..., Figure | None]
     tables: tuple[str, ...]
+
+    @property
+    def caption(self) -> str:
+        return " ".join((self.draw.__doc__ or "").split())
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ _TIMES = "times plain decoding"
 
 
 def allocation(rows: Sequence[Row]) -> Figure:
-    """EWIF against the second drafter's share, the printed and the best one marked."""
+    """Chen23 Table 1: EWIF by the second drafter's share, printed and best."""
     cascades = [row for row in rows if "," in row["allocation"]]
     size = (4.4 * len(cascades), 3.4)
     figure, axes = plt.subplots(1, len(cascades), figsize=size, squeeze=False)
@@ -56,7 +56,9 @@ def allocation(rows: Sequence[Row]) -> Figure:
 
 
 def positions(rows: Sequence[Row]) -> Figure:
-    """Acceptance by position: given all before it, and from the start of the block."""
+    """Chen23 Figure 1 on our models. The dashed lines take acceptance as the same alpha
+    everywhere.
+    """
     figure, found = panels(rows, 4.4, 3.8)
     for axis, here in found:
         alpha = here[0]["alpha"]
@@ -80,7 +82,9 @@ def positions(rows: Sequence[Row]) -> Figure:
 
 
 def swi(rows: Sequence[Row]) -> Figure:
-    """SWI of every decoded setting, and the clock's speedup."""
+    """Chen23 Table 2 on our models: SWI, which charges every verifying run 1, beside the speedup by
+    the clock.
+    """
     names = list(dict.fromkeys((row["scheme"], row["setting"]) for row in rows))
 
     def place(row: Row) -> int:
@@ -114,7 +118,9 @@ def swi(rows: Sequence[Row]) -> Figure:
 
 
 def search(rows: Sequence[Row]) -> Figure:
-    """What the search found, beside one model, two in a row, and the decoded matrix."""
+    """The best cascade of the law at both sets of costs, with its matrix of lengths (first line:
+    before the target).
+    """
     bars = {
         "one model": "best_single",
         "in a row (horizontal)": "best_horizontal",

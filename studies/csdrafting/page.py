@@ -27,29 +27,10 @@ _CAPTIONS = {
 }
 
 _PICTURES = {
-    "allocation": Picture(
-        "Chen23 Table 1: EWIF by the second drafter's share, printed and best.",
-        figures.allocation,
-        ("table1",),
-    ),
-    "positions": Picture(
-        "Chen23 Figure 1 on our models. The dashed lines take acceptance as the same alpha "
-        "everywhere.",
-        figures.positions,
-        ("positions",),
-    ),
-    "swi": Picture(
-        "Chen23 Table 2 on our models: SWI, which charges every verifying run 1, beside the "
-        "speedup by the clock.",
-        figures.swi,
-        ("swi",),
-    ),
-    "search": Picture(
-        "The best cascade of the law at both sets of costs, with its matrix of lengths (first "
-        "line: before the target).",
-        figures.search,
-        ("search",),
-    ),
+    "allocation": Picture(figures.allocation, ("table1",)),
+    "positions": Picture(figures.positions, ("positions",)),
+    "swi": Picture(figures.swi, ("swi",)),
+    "search": Picture(figures.search, ("search",)),
 }
 
 _CLAIM = (

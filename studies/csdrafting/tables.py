@@ -17,7 +17,7 @@ from specsim.cost import Cost
 from specsim.laws import TARGET
 from specsim.optimizers import cascade
 from specsim.predict import renewal
-from studies.common.decoded import WITHOUT_MODEL, by_temperature, costs_as_decoded
+from studies.common.decoded import TIMED, WITHOUT_MODEL, by_temperature, costs_as_decoded
 from studies.common.measured import Measured
 from studies.common.orderings import FULL
 from studies.common.study import Row
@@ -95,8 +95,7 @@ def swi(
             row[f"swi_{name}_replayed"] = _priced(each["predicted_runs"], prices) if known else None
             by_law = renewal.speedup(law, Cost(prices)) if known and law is not None else None
             row[f"swi_{name}_law"] = by_law
-        timed = ("predicted_speedup", "measured_speedup", "measured_low", "measured_high")
-        yield {**row, "drafters": each["drafters"], **{key: each[key] for key in timed}}
+        yield {**row, "drafters": each["drafters"], **{key: each[key] for key in TIMED}}
 
 
 def _priced(runs: Mapping[str, float], prices: Mapping[str, float]) -> float:

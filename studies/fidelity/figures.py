@@ -30,6 +30,9 @@ _GAMMA = "draft tokens per target call, gamma"
 
 
 def predicted_measured(rows: Sequence[Row]) -> Figure:
+    """Every prediction and its measurement, with 95 % intervals where timed (of the calibration's
+    prompts without the luck of the draw, which the prediction knows); grey: equal within 5 %.
+    """
     quantities = [each for each in (TOKENS, SPEEDUP) if each in values(rows, "quantity")]
     size = (4.4 * len(quantities) + 2.1, 4.2)
     figure, axes = plt.subplots(1, len(quantities), figsize=size, squeeze=False)
@@ -83,7 +86,9 @@ def _identity(axis: Any, values: Sequence[float]) -> None:
 
 
 def formula(rows: Sequence[Row]) -> Figure:
-    """Signed error of both predictions against what was measured, by gamma."""
+    """Speculative decoding: how far the papers' formula and the replay are from what was measured,
+    on prompts that the calibration saw and on others; grey: 5 %.
+    """
     figure, found = panels(rows, 3.6, 3.6, beside=1.9)
     for axis, here in found:
         axis.axhline(0.0, color=GREY, linewidth=1)
@@ -108,6 +113,7 @@ def _percent(name: str) -> Column:
 
 
 def iid(rows: Sequence[Row]) -> Figure:
+    """How far the papers' formula is from the replay of the same text."""
     figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.6))
     for axis, name, what in (
         (axes[0], "tokens_difference", "tokens per call"),
@@ -127,7 +133,10 @@ def iid(rows: Sequence[Row]) -> Figure:
 
 
 def laws(rows: Sequence[Row]) -> Figure:
-    """Tokens per call of every setting that has a law, three times."""
+    """Tokens per call by the law, by the replay and as counted. What lies between law and replay is
+    lost by taking acceptance as alike everywhere; what lies between replay and count is chance, and
+    runs that the replay approximates.
+    """
     names = list(dict.fromkeys(values(rows, "setting")))
     figure, found = panels(rows, 3.4, 0.23 * len(names) + 1.6, beside=3.2)
     for axis, here in found:
@@ -147,7 +156,9 @@ def laws(rows: Sequence[Row]) -> Figure:
 
 
 def orderings(rows: Sequence[Row]) -> Figure:
-    """Each claim as a ratio of speedups; right of 1 it holds."""
+    """Claims of the papers on our models; right of 1 they hold. Rules with thresholds are at one
+    threshold, not at equal quality.
+    """
     figure, axis = plt.subplots(figsize=(9.4, 0.27 * len(rows) + 1.2))
     axis.axvline(1.0, color=GREY, linewidth=1)
     for name, color, mark in (("predicted", BLUE, "o"), ("measured", BLACK, "x")):
@@ -160,7 +171,9 @@ def orderings(rows: Sequence[Row]) -> Figure:
 
 
 def public(printed: Sequence[Row], chains: Sequence[Row]) -> Figure:
-    """The formula on other people's measurements: outright, and from a shorter chain."""
+    """The papers' formula on public measurements: with everything as printed, and extrapolated from
+    shorter chains; grey: equal within 5 %.
+    """
     figure, axes = plt.subplots(1, 3, figsize=(13.2, 4.4))
     theirs = [row for row in printed if row["source"].startswith("Leviathan")]
     others = [row for row in printed if row not in theirs]

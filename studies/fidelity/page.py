@@ -45,41 +45,12 @@ _CAPTIONS: Mapping[str, str] = {
 }
 
 _PICTURES = {
-    "predicted_measured": Picture(
-        "Every prediction and its measurement, with 95 % intervals where timed (of the "
-        "calibration's prompts without the luck of the draw, which the prediction knows); grey: "
-        "equal within 5 %.",
-        figures.predicted_measured,
-        ("points",),
-    ),
-    "formula": Picture(
-        "Speculative decoding: how far the papers' formula and the replay are from what was "
-        "measured, on prompts that the calibration saw and on others; grey: 5 %.",
-        figures.formula,
-        ("formula",),
-    ),
-    "iid": Picture(
-        "How far the papers' formula is from the replay of the same text.", figures.iid, ("iid",)
-    ),
-    "laws": Picture(
-        "Tokens per call by the law, by the replay and as counted. What lies between law and "
-        "replay is lost by taking acceptance as alike everywhere; what lies between replay and "
-        "count is chance, and runs that the replay approximates.",
-        figures.laws,
-        ("laws",),
-    ),
-    "orderings": Picture(
-        "Claims of the papers on our models; right of 1 they hold. Rules with thresholds are at "
-        "one threshold, not at equal quality.",
-        figures.orderings,
-        ("orderings",),
-    ),
-    "public": Picture(
-        "The papers' formula on public measurements: with everything as printed, and extrapolated "
-        "from shorter chains; grey: equal within 5 %.",
-        figures.public,
-        ("public_formula", "public_chains"),
-    ),
+    "predicted_measured": Picture(figures.predicted_measured, ("points",)),
+    "formula": Picture(figures.formula, ("formula",)),
+    "iid": Picture(figures.iid, ("iid",)),
+    "laws": Picture(figures.laws, ("laws",)),
+    "orderings": Picture(figures.orderings, ("orderings",)),
+    "public": Picture(figures.public, ("public_formula", "public_chains")),
 }
 
 

@@ -36,51 +36,14 @@ _CAPTIONS = {
 }
 
 _PICTURES = {
-    "speedup": Picture(
-        "Measured against predicted speedup: the paper's Table 4, and our pair with its 95 % "
-        "intervals.",
-        figures.speedup,
-        ("table4", "pairs"),
-    ),
-    "alpha": Picture(
-        "Acceptance by drafter, the paper's Table 3 above and ours below; bars are 95 % "
-        "intervals, several dots are several draft lengths.",
-        figures.alpha,
-        ("table3",),
-    ),
-    "figure2": Picture(
-        "Leviathan23 Figure 2: expected tokens per target call. Dots are our pair by replay of its "
-        "text; where acceptance is not i.i.d. they leave the curve of their colour.",
-        figures.figure2,
-        ("figure2", "pairs"),
-    ),
-    "figure3": Picture(
-        "Leviathan23 Figure 3: the best gamma where verification is free and acceptance i.i.d.",
-        figures.figure3,
-        ("figure3",),
-    ),
-    "figure4": Picture(
-        "Leviathan23 Figure 4: speedup and operations per token at c = 0.",
-        figures.figure4,
-        ("figure4",),
-    ),
-    "lenience": Picture(
-        "Acceptance under lenience: the paper's Table 5, and our pair. Decoding (dashed) writes "
-        "another text at every l, so its alpha may fall where that of one text rises.",
-        figures.lenience,
-        ("table5",),
-    ),
-    "cheap": Picture(
-        "Drafters without a model: what c = 0 promises, what the cost of verifying leaves of it, "
-        "and what was measured.",
-        figures.cheap,
-        ("cheap",),
-    ),
-    "oracle": Picture(
-        "What an oracle for gamma gains over the best fixed gamma.",
-        figures.oracle,
-        ("figure_oracle", "oracle"),
-    ),
+    "speedup": Picture(figures.speedup, ("table4", "pairs")),
+    "alpha": Picture(figures.alpha, ("table3",)),
+    "figure2": Picture(figures.figure2, ("figure2", "pairs")),
+    "figure3": Picture(figures.figure3, ("figure3",)),
+    "figure4": Picture(figures.figure4, ("figure4",)),
+    "lenience": Picture(figures.lenience, ("table5",)),
+    "cheap": Picture(figures.cheap, ("cheap",)),
+    "oracle": Picture(figures.oracle, ("figure_oracle", "oracle")),
 }
 
 _CLAIM = (

@@ -33,30 +33,10 @@ _CAPTIONS = {
 }
 
 _PICTURES = {
-    "blocks": Picture(
-        "Tokens per call and speedup by block size, measured with 95 % intervals. The line is the "
-        "law at the alpha of the widest block and at what blocks cost beside v in the mean, so it "
-        "meets the masks there and is tested between and beyond.",
-        figures.blocks,
-        ("law", "blocks"),
-    ),
-    "grid": Picture(
-        "Quality against acceptance on scored text, from strict to loose, with 95 % paired "
-        "intervals.",
-        figures.grid,
-        ("grid",),
-    ),
-    "verify": Picture(
-        "What a wide run costs: little at batch 1, where weights are read once for all tokens, and "
-        "more at batch 32, where devices run out of arithmetic.",
-        figures.verify,
-        ("verify",),
-    ),
-    "devices": Picture(
-        "Blocks of 25 masks by device and batch; the P100 has no tensor units and runs in float32.",
-        figures.devices,
-        ("devices",),
-    ),
+    "blocks": Picture(figures.blocks, ("law", "blocks")),
+    "grid": Picture(figures.grid, ("grid",)),
+    "verify": Picture(figures.verify, ("verify",)),
+    "devices": Picture(figures.devices, ("devices",)),
 }
 
 _CLAIM = (
