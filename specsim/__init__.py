@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from specsim.api.calibrate import calibrate as calibrate
     from specsim.api.defer import RuleComparison as RuleComparison
     from specsim.api.defer import defer as defer
-    from specsim.api.evaluate import evaluate as evaluate
     from specsim.api.export import EngineConfiguration as EngineConfiguration
     from specsim.api.export import export as export
     from specsim.api.models import Batches as Batches
     from specsim.api.models import Measurement as Measurement
     from specsim.api.models import Models as Models
+    from specsim.api.optimize import evaluate as evaluate
     from specsim.api.optimize import optimize as optimize
     from specsim.api.replay import TraceReplay as TraceReplay
     from specsim.api.replay import replay as replay
@@ -61,10 +61,9 @@ _HOMES = {
     "specsim.api.by_profile": ["ProfileForecast"],
     "specsim.api.calibrate": ["Calibration", "calibrate"],
     "specsim.api.defer": ["RuleComparison", "defer"],
-    "specsim.api.evaluate": ["evaluate"],
     "specsim.api.export": ["EngineConfiguration", "export"],
     "specsim.api.models": ["Batches", "Measurement", "Models"],
-    "specsim.api.optimize": ["optimize"],
+    "specsim.api.optimize": ["evaluate", "optimize"],
     "specsim.api.replay": ["TraceReplay", "replay"],
     "specsim.api.result": ["LeftOut", "Result"],
     "specsim.api.schemes": ["SchemeEvaluation", "SchemeOptimum", "SchemeSimulation", "simulate"],

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
@@ -25,35 +25,6 @@ if TYPE_CHECKING:
     from specsim.api.result import Result
     from specsim.batching.workload import Load, Shapes
     from specsim.profiles import Mode
-
-
-class VerifyArguments(TypedDict, total=False):
-    """What a block costs beside its drafts, as ``optimize`` describes it."""
-
-    verify_slope: float | None
-    verify_cost: npt.ArrayLike | None
-    overhead: float | None
-
-
-class NumberArguments(VerifyArguments, total=False):
-    """What broadcasts, too, where all is numbers."""
-
-    c_ops: npt.ArrayLike | None
-    c_memory: npt.ArrayLike | None
-
-
-class ProfileArguments(TypedDict, total=False):
-    """Which setting of a profile is meant by load."""
-
-    temperature: float | None
-    mode: Mode | None
-
-
-class SchemeArguments(VerifyArguments, total=False):
-    """What the law of a scheme must know, and what runs of its models cost."""
-
-    known: Any
-    costs: Mapping[str, float] | None
 
 
 @dataclass(frozen=True)

@@ -57,12 +57,7 @@ class BatchPoint:
     @property
     def block_s(self) -> float:
         """Seconds of a block."""
-        return self.spent.draft_s + self.spent.verify_s + self.spent.overhead_s
-
-    @property
-    def plain_step_s(self) -> float:
-        """Seconds of a step of plain decoding."""
-        return self.spent.plain_step_s
+        return self.spent.block_s
 
     @property
     def speedup(self) -> float:
@@ -82,7 +77,7 @@ class BatchPoint:
     @property
     def plain_tokens_per_s(self) -> float:
         """The same without speculation."""
-        return self.batch / self.plain_step_s
+        return self.batch / self.spent.plain_step_s
 
     def row(self) -> dict[str, Any]:
         """The result row."""

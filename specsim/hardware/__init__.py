@@ -12,12 +12,7 @@ machine gets (``roofline.Efficiency``, measured or left at one)::
     (4.52, 1.0)
 """
 
-from specsim.hardware.accelerators import (
-    ACCELERATORS,
-    Accelerator,
-    accelerator,
-    known_accelerators,
-)
+from specsim.hardware.accelerators import ACCELERATORS, Accelerator, accelerator
 from specsim.hardware.config import (
     known_model_types,
     known_shapes,

@@ -69,11 +69,6 @@ def _table() -> dict[str, Accelerator]:
 ACCELERATORS: Mapping[str, Accelerator] = _table()
 
 
-def known_accelerators() -> list[str]:
-    """Names of the table."""
-    return list(ACCELERATORS)
-
-
 def accelerator(name: str) -> Accelerator:
     """The row of that name, upper and lower case alike."""
     for row in ACCELERATORS.values():
@@ -81,6 +76,6 @@ def accelerator(name: str) -> Accelerator:
             return row
     raise UnsupportedError(
         f"accelerator {name!r} is not known{did_you_mean(name, ACCELERATORS)} "
-        f"(known: {', '.join(known_accelerators())}); "
+        f"(known: {', '.join(ACCELERATORS)}); "
         "describe another one with specsim.hardware.Accelerator"
     )

@@ -53,11 +53,6 @@ class Workload:
         """The papers' c."""
         return self.cost.draft_cost(self.context)
 
-    @property
-    def parameter_ratio(self) -> float:
-        """Draft over target: operations and bytes are about proportional to parameters."""
-        return self.profile.draft.parameters / self.profile.target.parameters
-
     def predict(self, gammas: Sequence[int]) -> list[MeasuredPrediction]:
         """By replay of the trace and the measured run times."""
         limit = self.profile.gamma_max
@@ -98,7 +93,9 @@ class Workload:
 
     def forecast(self, prediction: MeasuredPrediction) -> Forecast:
         """The prediction beside the formula and the oracle."""
-        gamma, ratio = prediction.gamma, self.parameter_ratio
+        gamma = prediction.gamma
+        # Operations and bytes are about proportional to parameters.
+        ratio = self.profile.draft.parameters / self.profile.target.parameters
         formula = self.formula_best()
         return Forecast(
             temperature=self.measured.sampling.temperature,

@@ -27,8 +27,12 @@ class BlockTiming:
     plain_step_s: float
 
     @property
+    def block_s(self) -> float:
+        return self.draft_s + self.verify_s + self.overhead_s
+
+    @property
     def speedup(self) -> float:
-        return self.tokens * self.plain_step_s / (self.draft_s + self.verify_s + self.overhead_s)
+        return self.tokens * self.plain_step_s / self.block_s
 
 
 PARTS = ("acceptance", "draft", "verify", "overhead")

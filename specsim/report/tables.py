@@ -45,23 +45,13 @@ def show_notes(result: Result) -> None:
         click.echo(line, err=True)
 
 
-def render(result: Row | Sequence[Row], output_format: str, title: str | None = None) -> str:
-    """One row or many; JSON keeps full precision, the others are for reading."""
-    rows = [result] if isinstance(result, Mapping) else list(result)
-    if output_format == "json":
-        return to_json(result)
+def render(rows: Sequence[Row], output_format: str, title: str | None = None) -> str:
+    """Rows as CSV, in full precision, as Markdown, or as a table for people."""
     if output_format == "csv":
         return _csv(rows)
     if output_format == "markdown":
         return _markdown(rows)
     return _table(rows, title)
-
-
-def to_json(result: Any) -> str:
-    """JSON with numbers that JSON has: infinities and nan become null."""
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(plain(result)), indent=2).decode()
 
 
 def _columns(rows: Sequence[Row]) -> list[str]:

@@ -17,7 +17,7 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
     llama = VARIANTS["llama"]
     unknown = {"quant_method": "hqq"}
     for call, known in (
-        (lambda: hardware.accelerator("H1000"), hardware.known_accelerators()),
+        (lambda: hardware.accelerator("H1000"), list(hardware.ACCELERATORS)),
         (lambda: hardware.shape("llama-9"), hardware.known_shapes()),
         (
             lambda: hardware.shape_from_config({**llama, "model_type": "mamba"}),
