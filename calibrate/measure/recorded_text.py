@@ -6,8 +6,7 @@ Implements ``specsim.predict.replay.recorded.RecordedText``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -44,6 +43,12 @@ class ReadableText:
     limit: int
     sampling: Sampling
     model_set: ModelSet
+    # What was read or written already, so that it is not again.
+    _at_tokens: dict[str, Floats] = field(default_factory=dict, init=False)
+    _off_text: dict[tuple[str, str | int], list[ReadableText]] = field(
+        default_factory=dict, init=False
+    )
+    _chosen: dict[str, list[int]] = field(default_factory=dict, init=False)
 
     def rows(self, name: str) -> torch.Tensor:
         """Distributions of a model, or of counts, where each token of the text came; (T, V).
@@ -87,10 +92,6 @@ class ReadableText:
             here = torch.tensor(self.tokens, device=rows.device)[:, None]
             self._at_tokens[name] = rows.gather(1, here)[:, 0].double().cpu().numpy()
         return self._at_tokens[name]
-
-    @cached_property
-    def _at_tokens(self) -> dict[str, Floats]:
-        return {}
 
     def accepted(self, drafter: str, verifier: str) -> Floats:
         """a_t = min(1, d(x_t) / v(x_t)), shape (T,); zero where the verifier never says x_t."""
@@ -145,14 +146,6 @@ class ReadableText:
             written = self._written(reviewer, place, self._chosen[reviewer][place], draws)
             self._off_text[key] = written
         return self._off_text[key]
-
-    @cached_property
-    def _off_text(self) -> dict[tuple[str, str | int], list[ReadableText]]:
-        return {}
-
-    @cached_property
-    def _chosen(self) -> dict[str, list[int]]:
-        return {}
 
     def _written(
         self, reviewer: str, place: int, first: int, draws: torch.Generator

@@ -157,7 +157,7 @@ def _racing(decoded: Mapping[int, Segments], survival: Sequence[float]) -> list[
     """Draft lengths that are not slower than another one, or than plain decoding, beyond doubt."""
     sides = (1 - _BEYOND_DOUBT) / 2, (1 + _BEYOND_DOUBT) / 2
     ranges = {
-        gamma: np.quantile(_drawn_speeds(decoded, survival, gamma, seed=0), sides)
+        gamma: np.quantile(_drawn_speeds(decoded, survival, gamma), sides)
         for gamma in decoded
         if gamma
     }
@@ -173,7 +173,6 @@ def compare_cell(
     survival: Sequence[float],
     batch: int,
     context: int,
-    seed: int = 0,
 ) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, one per draft length of one cell.
 
@@ -193,7 +192,7 @@ def compare_cell(
     measured_best = fastest(speed)
     expected = {gamma: batch_point(survival, cost, gamma, batch, context) for gamma in [0, *gammas]}
     predicted_best = fastest({gamma: each.speedup for gamma, each in expected.items()})
-    drawn = {gamma: _drawn_speeds(decoded, survival, gamma, seed) for gamma in [0, *gammas]}
+    drawn = {gamma: _drawn_speeds(decoded, survival, gamma) for gamma in [0, *gammas]}
     loss = around(
         1 - speed[predicted_best] / speed[measured_best],
         1 - drawn[predicted_best] / drawn[measured_best],
@@ -236,9 +235,7 @@ def compare_cell(
     return rows
 
 
-def _drawn_speeds(
-    decoded: Mapping[int, Segments], survival: Sequence[float], gamma: int, seed: int
-) -> Floats:
+def _drawn_speeds(decoded: Mapping[int, Segments], survival: Sequence[float], gamma: int) -> Floats:
     """Speedups of a bootstrap over segments, (D,), 1 for plain decoding.
 
     Draft lengths with the same number of segments have the same ones drawn, so that they compare.
@@ -246,7 +243,7 @@ def _drawn_speeds(
     if not gamma:
         return np.ones(DRAWS)
     count = len(decoded[gamma].timed)
-    drawn = decoded[gamma].plain_steps[Bootstrap(count, seed).drawn]
+    drawn = decoded[gamma].plain_steps[Bootstrap(count).drawn]
     blocks = np.sort(drawn, axis=1)[:, _middle(count)].mean(axis=1)
     speeds: Floats = (1.0 + sum(survival[:gamma])) / blocks
     return speeds

@@ -75,7 +75,7 @@ class Interleaved:
         return np.array([float(each.calls) for each in self.decoded[name]])
 
     def speedup(
-        self, name: Hashable, expected: tuple[Floats, Floats] | None = None, seed: int = 0
+        self, name: Hashable, expected: tuple[Floats, Floats] | None = None
     ) -> Interval[float]:
         """Plain over this time a token, 95 % by bootstrap over requests.
 
@@ -84,7 +84,7 @@ class Interleaved:
         the interval is that of measured over expected, times expected.
         """
         figures = [self.seconds(PLAIN), self.lengths(PLAIN), self.seconds(name), self.lengths(name)]
-        bootstrap = Bootstrap(len(figures[0]), seed)
+        bootstrap = Bootstrap(len(figures[0]))
 
         def ratio(plain_s: Floats, plain: Floats, fast_s: Floats, fast: Floats) -> Floats:
             return np.asarray(plain_s / plain / (fast_s / fast))

@@ -239,7 +239,7 @@ def test_acceptance_and_batches_in_one_profile(
     _, printed, err = run(
         capsys, "optimize", "--profile", str(out), "--batch", "1:3", "--format", "json"
     )
-    rows = json.loads(printed)
+    rows = json.loads(printed)["answer"]["rows"]
     cells = [(row["temperature"], row["context"], row["batch"]) for row in rows]
     assert cells == [(t, c, b) for t in (0, 1) for c in (8, 16) for b in (1, 2, 3)]
     assert "extrapolated" not in err
