@@ -184,7 +184,7 @@ def test_every_position_follows_the_emitted_law(
             spread += features**2 @ m - (features @ m) ** 2
     # Sums of martingale differences over 960 tokens: |z| < 4.5 for five features in 30 cases, a
     # false-alarm chance of 1e-3 for all of them.  Seeded.  Recovering from p fails 19 of the 30,
-    # keeping one in ten of the rejected tokens 11 (tried).
+    # keeping one in ten of the rejected tokens 17 (tried).
     kept = spread > 1
     assert (np.abs(surprise[~kept]) < 6).all()
     assert (np.abs(surprise[kept]) < 4.5 * np.sqrt(spread[kept])).all()
