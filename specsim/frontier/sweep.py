@@ -85,7 +85,8 @@ class Sweep:
     def of(score: Floats, floor: float = -np.inf) -> Sweep:
         """Every threshold >= ``floor`` that makes a difference."""
         if np.isnan(score).any():
-            raise InvalidArgumentError(f"scores must be numbers, got nan at {_first_nan(score)}")
+            first = int(np.isnan(score).argmax())
+            raise InvalidArgumentError(f"scores must be numbers, got nan at {first}")
         falling = np.argsort(-score, kind="stable")
         falling = falling[: int((score > floor).sum())]
         ranked = score[falling]
@@ -119,10 +120,6 @@ class Sweep:
         deferred = np.zeros(len(tv), dtype=np.bool_)
         deferred[self.order[: self.deferred[at]]] = True
         return Outcome(np.where(deferred, tv, 0.0), np.where(deferred, target, draft))
-
-
-def _first_nan(score: Floats) -> int:
-    return int(np.isnan(score).argmax())
 
 
 def sweeps(positions: LabelledPositions, decide_on: DecideOn) -> dict[str, Sweep]:

@@ -148,13 +148,6 @@ def _below(left: _Plan, middle: _Plan, right: _Plan) -> bool:
     return (middle.gain - left.gain) * run < rise * (middle.price - left.price)
 
 
-def _fixed_costs(gamma_max: int, verify: VerifyCost, overhead: float) -> list[float]:
-    """v(n + 1) + o for n = 1..gamma_max; plain decoding, n = 0, costs 1."""
-    overhead = number("overhead", overhead, low=0.0)
-    fixed: list[float] = block_cost(np.arange(gamma_max + 1), 0.0, verify, overhead).tolist()
-    return fixed
-
-
 def _best(
     ranked: Sequence[PricedDrafter],
     plans: Sequence[_Plan],
@@ -162,7 +155,9 @@ def _best(
     verify: VerifyCost,
     overhead: float,
 ) -> Allocation:
-    fixed = _fixed_costs(gamma_max, verify, overhead)
+    overhead = number("overhead", overhead, low=0.0)
+    # v(n + 1) + o for n = 1..gamma_max; plain decoding, n = 0, costs 1.
+    fixed: list[float] = block_cost(np.arange(gamma_max + 1), 0.0, verify, overhead).tolist()
     speeds = [(1 + plan.gain) / (fixed[sum(plan.counts)] + plan.price) for plan in plans]
     enough = max(speeds) * (1 - _EQUAL)
     equal = [i for i, speed in enumerate(speeds) if speed >= enough]

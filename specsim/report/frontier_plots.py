@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 GREEN, PURPLE, SKY, AMBER = "#009E73", "#AA4499", "#56B4E9", "#E69F00"
 
 # Colour is the family; the log variant is dashed.  Rules of fixed thresholds are dots.
-_LINES = {
-    "Chow": (BLUE, "-"),
-    "ChowLog": (BLUE, "--"),
+LINES = {
+    "Chow": (BLUE, "-", 1.3),
+    "ChowLog": (BLUE, "--", 1.3),
     # Wide, because Opt lies on top of it at temperature 0 (Narasimhan24 Lemma 9).
-    "Diff": (GREEN, "-"),
-    "DiffLog": (GREEN, "--"),
-    "Opt": (ORANGE, "-"),
-    "OptLog": (ORANGE, "--"),
-    "BildStar greedy": (PURPLE, "-"),
-    "BildStar expectation": (PURPLE, "--"),
+    "Diff": (GREEN, "-", 2.6),
+    "DiffLog": (GREEN, "--", 1.3),
+    "Opt": (ORANGE, "-", 1.3),
+    "OptLog": (ORANGE, "--", 1.3),
+    "BildStar greedy": (PURPLE, "-", 1.3),
+    "BildStar expectation": (PURPLE, "--", 1.3),
 }
 _DOTS = {
     "TokenV1": (SKY, "v"),
@@ -82,10 +82,9 @@ def _panel(axis: Any, comparison: Comparison, latency: bool) -> None:
     # What more rejections than it can use are worth to it: nothing.
     rejection, quality = np.append(rejection, widest), np.append(quality, quality[-1])
     axis.plot(x(rejection), quality, color=BLACK, linewidth=2, label="optimum\n(knows the label)")
-    for rule, (color, dash) in _LINES.items():
+    for rule, (color, dash, width) in LINES.items():
         if rule in comparison.rules:
             rejection, quality = points(comparison.rules[rule].curve())
-            width = 2.6 if color == GREEN else 1.3
             axis.plot(x(rejection), quality, dash, color=color, linewidth=width, label=rule)
     for rule, (color, marker) in _DOTS.items():
         if rule in comparison.rules:

@@ -13,7 +13,7 @@ import numpy as np
 from specsim.checks import UnsupportedError
 from specsim.laws import BlockLaw, ProposalLaw, Run, verify
 from specsim.schemes.base import OneDraft
-from specsim.schemes.fields import INTEGER, NUMBER, described, draft_name, model_names, settle
+from specsim.schemes.fields import INTEGER, NUMBER, described, draft_name, settle
 from specsim.schemes.policies import AdaptiveDraft, EstimateAlpha, GrowShrink, stationary_gamma
 
 
@@ -43,9 +43,8 @@ class AdaptiveHeuristic(_Adaptive):
     draft: str = draft_name()
 
     def __post_init__(self) -> None:
-        model_names("draft", (self.draft,))
-        policy = self.policy()
-        settle(self, gamma_start=policy.gamma_start, gamma_max=policy.gamma_max)
+        super().__post_init__()
+        self.policy()  # checks how they go together
 
     def policy(self) -> GrowShrink:
         return GrowShrink(self.gamma_start, self.gamma_max)
@@ -83,10 +82,9 @@ class AdaptiveEstimate(_Adaptive):
     draft: str = draft_name()
 
     def __post_init__(self) -> None:
-        model_names("draft", (self.draft,))
+        super().__post_init__()
         policy = self.policy()
         settle(self, c=policy.c, prior=policy.prior, weight=policy.weight)
-        settle(self, gamma_max=policy.gamma_max)
 
     def policy(self) -> EstimateAlpha:
         return EstimateAlpha(self.c, self.prior, self.weight, self.gamma_max)

@@ -20,7 +20,7 @@ from specsim.acceptance import Acceptance
 from specsim.checks import UnsupportedError
 from specsim.laws import TARGET, BlockLaw, Run
 from specsim.schemes.drafters import Drafter
-from specsim.schemes.fields import options
+from specsim.schemes.fields import Described, options
 from specsim.schemes.known import Acceptances, Known, Pair
 from specsim.schemes.policies import AdaptiveDraft, GammaPolicy
 from specsim.schemes.proposals import acceptance_pairs, block_law
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _COUNTS = ("gamma", "steps", "at_least")
 
 
-class Scheme(ABC):
+class Scheme(Described, ABC):
     """Base of all schemes; each is a frozen dataclass whose fields are ``described``.
 
     A new scheme has fields, ``pairs``, ``law`` and an example, and one line in

@@ -10,7 +10,7 @@ import numpy as np
 from specsim.checks import integer
 from specsim.laws import TARGET, BlockLaw, Run, draft, verify
 from specsim.schemes.base import OneDraft, plain_decoding
-from specsim.schemes.fields import INTEGER, described, draft_name, model_names, settle
+from specsim.schemes.fields import INTEGER, described, draft_name
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,9 @@ class BeamSearch(OneDraft):
     draft: str = draft_name()
 
     def __post_init__(self) -> None:
-        model_names("draft", (self.draft,))
-        beams = integer("beams", self.beams, low=1)
-        settle(
-            self,
-            gamma=integer("gamma", self.gamma),
-            beams=beams,
-            draft_beam=integer("draft_beam", self.draft_beam, low=beams),
-        )
+        super().__post_init__()
+        integer("beams", self.beams, low=1)
+        integer("draft_beam", self.draft_beam, low=self.beams)
 
     def law(self, known: Any) -> BlockLaw:
         block = verify(draft(self.draft, self.gamma), {self.draft: self.acceptance(known)})

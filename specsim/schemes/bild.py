@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from specsim.acceptance import ConstantAcceptance
-from specsim.checks import Floats, InvalidArgumentError, integer, number, probability
+from specsim.checks import Floats, InvalidArgumentError, number, probability
 from specsim.laws import TARGET, BlockLaw, ProposalLaw, Run, verify
 from specsim.schemes.base import OneDraft
-from specsim.schemes.fields import INTEGER, SWITCH, described, draft_name, model_names, settle
+from specsim.schemes.fields import INTEGER, SWITCH, described, draft_name, settle
 from specsim.schemes.known import DraftedAccepted, FallbackRollback, Known
 
 WINDOW = 10  # the paper's longest draft
@@ -95,12 +95,9 @@ class BigLittle(OneDraft):
     )
 
     def __post_init__(self) -> None:
-        model_names("draft", (self.draft,))
-        settle(
-            self,
-            window=integer("window", self.window),
-            fallback_threshold=probability("fallback_threshold", self.fallback_threshold),
-        )
+        super().__post_init__()
+        fallback = probability("fallback_threshold", self.fallback_threshold)
+        settle(self, fallback_threshold=fallback)
         if self.rollback_threshold != math.inf:
             threshold = number("rollback_threshold", self.rollback_threshold, low=0.0)
             settle(self, rollback_threshold=threshold)

@@ -16,7 +16,7 @@ from specsim.checks import InvalidArgumentError, integer
 from specsim.laws import TARGET, BlockLaw, Run, verify
 from specsim.schemes.base import OneDraft, rule_label
 from specsim.schemes.bild import draft_until_fallback
-from specsim.schemes.fields import INTEGER, described, draft_name, model_names, settle
+from specsim.schemes.fields import INTEGER, described, draft_name
 from specsim.schemes.known import Deferral, Known
 
 if TYPE_CHECKING:
@@ -56,10 +56,6 @@ class TokenCascade(OneDraft):
         "When the small model defers, in specsim.rules.", default_factory=_chow
     )
 
-    def __post_init__(self) -> None:
-        model_names("draft", (self.draft,))
-        settle(self, cap=integer("cap", self.cap))
-
     def law(self, known: Any) -> BlockLaw:
         proposal = draft_until_fallback(self.draft, Deferral.of(known).deferral, self.cap)
         return verify(proposal, {self.draft: ConstantAcceptance(1.0)})
@@ -98,8 +94,8 @@ class SequenceCascade(OneDraft):
     )
 
     def __post_init__(self) -> None:
-        model_names("draft", (self.draft,))
-        settle(self, length=integer("length", self.length, low=1))
+        super().__post_init__()
+        integer("length", self.length, low=1)
         if self.confidence not in get_args(Confidence):
             raise InvalidArgumentError(
                 f"confidence must be one of {', '.join(get_args(Confidence))}, "

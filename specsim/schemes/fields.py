@@ -8,11 +8,11 @@ and thresholds that a decoder needs and no law.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from itertools import product
 from typing import Any
 
-from specsim.checks import InvalidArgumentError, integer_range, numbers
+from specsim.checks import InvalidArgumentError, integer, integer_range, numbers, probability
 from specsim.laws import TARGET
 
 
@@ -22,10 +22,12 @@ class Words:
 
     metavar : what stands for them in a help text; empty for a switch, which has none
     candidates : the values that these words of this option name, several where a search is meant
+    check : a field's name and the value it is made with, to the value as it is kept
     """
 
     metavar: str
     candidates: Callable[[str, str], list[Any]]
+    check: Callable[[str, Any], Any] = lambda name, value: value
 
 
 def described(help_text: str, words: Words | None = None, **given: Any) -> Any:
@@ -52,6 +54,16 @@ def required(each: Field[Any]) -> bool:
     return each.default is MISSING and each.default_factory is MISSING
 
 
+def model_names(name: str, value: Sequence[str]) -> tuple[str, ...]:
+    """At least one model name, all different, none of them the target's."""
+    names = tuple(value)
+    if not names or len(set(names)) < len(names) or TARGET in names:
+        raise InvalidArgumentError(
+            f"{name} must be different model names, at least one and not {TARGET!r}, got {names}"
+        )
+    return names
+
+
 def _tuples(separator: str, entry: Words, metavar: str) -> Words:
     """Words of tuples: every combination of the candidates of each entry."""
 
@@ -59,16 +71,24 @@ def _tuples(separator: str, entry: Words, metavar: str) -> Words:
         parts = [entry.candidates(option, part) for part in words.split(separator)]
         return list(product(*parts))
 
-    return Words(metavar, candidates)
+    def check(name: str, value: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(entry.check(name, each) for each in value)
+
+    return Words(metavar, candidates, check)
 
 
 SWITCH = Words("", lambda _, given: [given])
-INTEGER = Words("n|first:last", integer_range)
+INTEGER = Words("n|first:last", integer_range, integer)
 NUMBER = Words(
     "number[,number...]", lambda option, words: numbers(option, words.split(",")).tolist()
 )
-NAME = Words("name", lambda _, words: [words.strip()])
-NAMES = Words("name,name", lambda _, words: [tuple(part.strip() for part in words.split(","))])
+PROBABILITY = replace(NUMBER, check=probability)
+NAME = Words(
+    "name", lambda _, words: [words.strip()], lambda name, value: model_names(name, (value,))[0]
+)
+NAMES = Words(
+    "name,name", lambda _, words: [tuple(part.strip() for part in words.split(","))], model_names
+)
 INTEGERS = _tuples(",", INTEGER, "n,first:last")
 ROWS = _tuples("/", INTEGERS, "n,n/n")
 TABLE = Words(
@@ -85,14 +105,14 @@ def settle(instance: object, **values: Any) -> None:
         object.__setattr__(instance, name, value)
 
 
-def model_names(name: str, value: Sequence[str]) -> tuple[str, ...]:
-    """At least one model name, all different, none of them the target's."""
-    names = tuple(value)
-    if not names or len(set(names)) < len(names) or TARGET in names:
-        raise InvalidArgumentError(
-            f"{name} must be different model names, at least one and not {TARGET!r}, got {names}"
-        )
-    return names
+class Described:
+    """Base of dataclasses of ``described`` fields: each value is checked as its words say."""
+
+    def __post_init__(self) -> None:
+        for name, each in options(type(self)).items():
+            value = getattr(self, name)
+            if value is not None:
+                settle(self, **{name: each.metadata["words"].check(name, value)})
 
 
 def same_size(name: str, value: Sequence[Any], size: int, what: str) -> None:

@@ -14,11 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from specsim.checks import integer
 from specsim.laws import TARGET
 from specsim.schemes.base import DraftingScheme
 from specsim.schemes.drafters import CopyDrafter, Drafter, HorizontalDrafter, VerticalDrafter
-from specsim.schemes.fields import NAMES, ROWS, described, model_names, same_size, settle
+from specsim.schemes.fields import NAMES, ROWS, described, same_size
 from specsim.schemes.known import Pair
 
 
@@ -52,12 +51,11 @@ class FullCascade(DraftingScheme):
     )
 
     def __post_init__(self) -> None:
-        names = model_names("drafters", self.drafters)
-        same_size("lengths", self.lengths, len(names), "one row per reviewer")
+        super().__post_init__()
+        size = len(self.drafters)
+        same_size("lengths", self.lengths, size, "one row per reviewer")
         for i, row in enumerate(self.lengths):
-            same_size(f"lengths row {i}", row, len(names) - i, "one per drafter below")
-        lengths = tuple(tuple(integer("lengths", n) for n in row) for row in self.lengths)
-        settle(self, drafters=names, lengths=lengths)
+            same_size(f"lengths row {i}", row, size - i, "one per drafter below")
 
     @property
     def pairs(self) -> tuple[Pair, ...]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from specsim.checks import integer
 from specsim.schemes.base import DraftingScheme, row_value
 from specsim.schemes.drafters import HorizontalDrafter, single_drafter
-from specsim.schemes.fields import INTEGERS, NAMES, described, model_names, same_size, settle
+from specsim.schemes.fields import INTEGERS, NAMES, described, same_size
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,8 @@ class HorizontalCascade(DraftingScheme):
     )
 
     def __post_init__(self) -> None:
-        names = model_names("drafters", self.drafters)
-        same_size("lengths", self.lengths, len(names), "one per drafter")
-        lengths = tuple(integer("lengths", length) for length in self.lengths)
-        settle(self, drafters=names, lengths=lengths)
+        super().__post_init__()
+        same_size("lengths", self.lengths, len(self.drafters), "one per drafter")
 
     @property
     def drafter(self) -> HorizontalDrafter:

@@ -20,8 +20,16 @@ from specsim.acceptance import (
     SurvivalAcceptance,
     acceptance_of,
 )
-from specsim.checks import InvalidArgumentError, numbers, probability
-from specsim.schemes.fields import NUMBER, TABLE, Words, described, same_size, settle
+from specsim.checks import InvalidArgumentError, numbers
+from specsim.schemes.fields import (
+    PROBABILITY,
+    TABLE,
+    Described,
+    Words,
+    described,
+    same_size,
+    settle,
+)
 
 # Drafter and verifier: whose tokens are accepted, and by whom.
 Pair = tuple[str, str]
@@ -56,7 +64,7 @@ ALPHA = Words(
 )
 
 
-class Known:
+class Known(Described):
     """Base of what a law may have to know; each is a frozen dataclass whose fields are options."""
 
 
@@ -118,17 +126,13 @@ class Acceptances(Known):
 class FallbackRollback(Known):
     """How often BiLD's small model gives way and is overruled, wherever it stands (Kim23)."""
 
-    fallback: float = described("Probability that the small model gives way at a step.", NUMBER)
-    rollback: float = described(
-        "Probability that a drafted token is replaced, given that those before it stand.", NUMBER
+    fallback: float = described(
+        "Probability that the small model gives way at a step.", PROBABILITY
     )
-
-    def __post_init__(self) -> None:
-        settle(
-            self,
-            fallback=probability("fallback", self.fallback),
-            rollback=probability("rollback", self.rollback),
-        )
+    rollback: float = described(
+        "Probability that a drafted token is replaced, given that those before it stand.",
+        PROBABILITY,
+    )
 
 
 @dataclass(frozen=True)
@@ -166,11 +170,8 @@ class Deferral(Known):
     """How often a small model hands over to the large one: a token, or a whole response."""
 
     deferral: float = described(
-        "Probability that the small model defers: at a token, or a whole response.", NUMBER
+        "Probability that the small model defers: at a token, or a whole response.", PROBABILITY
     )
-
-    def __post_init__(self) -> None:
-        settle(self, deferral=probability("deferral", self.deferral))
 
     @classmethod
     def of(cls, known: Any) -> Deferral:

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from specsim.acceptance import ConstantAcceptance
-from specsim.checks import integer
 from specsim.laws import BlockLaw, ProposalLaw, Run, verify
 from specsim.schemes.base import OneDraft
-from specsim.schemes.fields import INTEGER, described, draft_name, model_names, settle
+from specsim.schemes.fields import INTEGER, described, draft_name
 
 
 @dataclass(frozen=True)
@@ -28,10 +27,6 @@ class OracleGamma(OneDraft):
 
     gamma_max: int = described("Most draft tokens per target call, >= 0.", INTEGER, default=64)
     draft: str = draft_name()
-
-    def __post_init__(self) -> None:
-        model_names("draft", (self.draft,))
-        settle(self, gamma_max=integer("gamma_max", self.gamma_max))
 
     def law(self, known: Any) -> BlockLaw:
         acceptance = self.acceptance(known)

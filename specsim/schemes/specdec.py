@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from specsim.checks import integer
 from specsim.schemes.base import DraftingScheme
 from specsim.schemes.drafters import MaskDrafter
-from specsim.schemes.fields import INTEGER, SWITCH, described, draft_name, model_names, settle
+from specsim.schemes.fields import INTEGER, SWITCH, described, draft_name
 
 if TYPE_CHECKING:
     from specsim.rules import GreedyMatch, TopBeta
@@ -35,10 +34,6 @@ class SpecDec(DraftingScheme):
     rule: GreedyMatch | TopBeta | None = described(
         "Which draft tokens stand, in specsim.rules; None is the target's best one.", default=None
     )
-
-    def __post_init__(self) -> None:
-        model_names("draft", (self.draft,))
-        settle(self, block_size=integer("block_size", self.block_size))
 
     @property
     def drafter(self) -> MaskDrafter:

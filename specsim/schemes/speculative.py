@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from specsim.checks import integer
 from specsim.laws import BlockLaw, Run
 from specsim.schemes.base import DraftingScheme
 from specsim.schemes.drafters import SingleDrafter, single_drafter
-from specsim.schemes.fields import INTEGER, SWITCH, described, draft_name, model_names, settle
+from specsim.schemes.fields import INTEGER, SWITCH, described, draft_name
 
 if TYPE_CHECKING:
     from specsim.rules import Rule
@@ -46,10 +45,6 @@ class SpeculativeDecoding(DraftingScheme):
     rule: Rule | None = described(
         "What drafts are verified against, in specsim.rules; None is lossless.", default=None
     )
-
-    def __post_init__(self) -> None:
-        model_names("draft", (self.draft,))
-        settle(self, gamma=integer("gamma", self.gamma))
 
     @property
     def drafter(self) -> SingleDrafter:

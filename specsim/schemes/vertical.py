@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from specsim.checks import InvalidArgumentError, integer
+from specsim.checks import InvalidArgumentError
 from specsim.schemes.base import DraftingScheme
 from specsim.schemes.drafters import Drafter, VerticalDrafter, single_drafter
 from specsim.schemes.fields import (
@@ -27,9 +27,7 @@ from specsim.schemes.fields import (
     NAMES,
     SWITCH,
     described,
-    model_names,
     same_size,
-    settle,
 )
 
 
@@ -71,14 +69,12 @@ class VerticalCascade(DraftingScheme):
     )
 
     def __post_init__(self) -> None:
-        names = model_names("drafters", self.drafters)
-        settle(self, drafters=names, gamma=integer("gamma", self.gamma))
+        super().__post_init__()
         if (self.steps is None) == (self.at_least is None):
             raise InvalidArgumentError("give one of steps and at_least")
         for name, counts in (("steps", self.steps), ("at_least", self.at_least)):
             if counts is not None:
-                same_size(name, counts, len(names) - 1, "one per drafter but the last")
-                settle(self, **{name: tuple(integer(name, count) for count in counts)})
+                same_size(name, counts, len(self.drafters) - 1, "one per drafter but the last")
 
     @property
     def drafter(self) -> Drafter:

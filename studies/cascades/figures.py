@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt  # plots.py, imported below, chose its backend
 from matplotlib.figure import Figure
 
 from specsim.frontier import OPTIMUM
-from specsim.report.frontier_plots import AMBER, GREEN, PURPLE, SKY
+from specsim.report.frontier_plots import AMBER, GREEN, LINES, SKY
 from specsim.report.plots import BLACK, BLUE, GREY, ORANGE
 from studies.common.decoded import by_temperature
 from studies.common.figures import legend_right, panels, points
@@ -18,15 +18,8 @@ from studies.common.study import Row, where
 # Colour is the family, dashes the log variant; rules of fixed thresholds are dots.
 _LINES = {
     OPTIMUM: (BLACK, "-", 2.0),
-    "Chow": (BLUE, "-", 1.3),
-    "ChowLog": (BLUE, "--", 1.3),
     "TokenCascade": (BLUE, ":", 1.8),
-    "Diff": (GREEN, "-", 2.6),  # wide, since OPT lies on top of it at temperature 0
-    "DiffLog": (GREEN, "--", 1.3),
-    "Opt": (ORANGE, "-", 1.3),
-    "OptLog": (ORANGE, "--", 1.3),
-    "BildStar greedy": (PURPLE, "-", 1.3),
-    "BildStar expectation": (PURPLE, "--", 1.3),
+    **LINES,
 }
 # Marker, face and edge; the token rules share a colour, V3 is the paper's own.
 _DOTS = {
