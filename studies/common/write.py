@@ -62,7 +62,9 @@ def counts(checks: Sequence[Check]) -> dict[str, int]:
 
     printed : those that are checked
     computable : those that follow from what the paper prints
-    matching : of those, within the rounding of what is printed
+    reproduced : of those, within the rounding of what is printed
+    consistent : the same, where ours is made of other printed numbers alone: the paper agrees
+        with itself
     differ_with_reason : of those, further off for a reason that the page states
     unexplained : of those, further off for no known reason; also without a value and a reason
     """
@@ -72,7 +74,8 @@ def counts(checks: Sequence[Check]) -> dict[str, int]:
     return {
         "printed": len(checks),
         "computable": len(computable),
-        "matching": sum(check.matches for check in computable),
+        "reproduced": sum(check.matches and not check.printed_twice for check in computable),
+        "consistent": sum(check.matches and check.printed_twice for check in computable),
         "differ_with_reason": differ,
         "unexplained": unexplained,
     }
@@ -108,14 +111,13 @@ def _differences(checks: Sequence[Check], file: str) -> str:
     if not checks:
         return f"{heading}\n\nThe paper prints none that can be computed."
     counted = counts(checks)
-    twice = sum(check.matches and check.printed_twice for check in checks)
     parts = [
         heading,
         f"The paper prints {counted['printed']} numbers that are checked here. "
         f"{counted['computable']} of them can be computed from what it prints: "
-        f"{counted['matching']} of those match within their rounding ({twice} of them against "
-        f"other printed numbers alone) and {counted['differ_with_reason']} differ for the reasons "
-        f"below. All are in `{file}`.",
+        f"{counted['reproduced']} of those match ours within their rounding, "
+        f"{counted['consistent']} match other printed numbers, and "
+        f"{counted['differ_with_reason']} differ for the reasons below. All are in `{file}`.",
     ]
     missing = [check for check in checks if check.ours is None]
     off = [check for check in checks if check.ours is not None and not check.matches]

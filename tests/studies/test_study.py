@@ -143,7 +143,8 @@ def test_printed_numbers_are_counted_by_how_they_stand() -> None:
     assert counts(MADE_CHECKS) == {
         "printed": 5,
         "computable": 4,
-        "matching": 2,
+        "reproduced": 1,
+        "consistent": 1,
         "differ_with_reason": 2,
         "unexplained": 0,
     }
@@ -157,9 +158,9 @@ def test_what_differs_is_grouped_by_reason(
     monkeypatch.setattr("studies.common.write.load", lambda name: MADE)
     write("made", bare, tmp_path, "typed")
     text = (tmp_path / "made.md").read_text()
-    computed = "4 of them can be computed from what it prints: 2 of those match within their "
+    computed = "4 of them can be computed from what it prints: 1 of those match ours within their "
     assert "The paper prints 5 numbers that are checked here." in text
-    twice = "rounding (1 of them against other printed numbers alone) and 2 differ for the reasons"
+    twice = "rounding, 1 match other printed numbers, and 2 differ for the reasons"
     assert computed + twice in text
     assert "- **A slip.** 2: Table 1: b (2, 2.5); Table 2: c (3, 3.5)." in text
     assert "- **Lost.** 1: Table 2: d (4)." in text
