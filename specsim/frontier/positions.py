@@ -28,7 +28,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -38,7 +38,6 @@ from specsim.files import read_frame
 from specsim.rules import DecideOn
 
 Loss = Literal["0-1", "log", "sampled"]
-LOSSES: tuple[Loss, ...] = get_args(Loss)
 
 STATISTICS = (
     "target_max",  # max_v p(v)
