@@ -78,12 +78,6 @@ def test_a_changed_trace_is_refused(tmp_path: Path) -> None:
         Workload.all_of(profile, path, None)
 
 
-def test_unknown_temperature_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path)
-    with pytest.raises(profiles.ProfileError, match=r"0\.5 is not in the profile \(measured: 1\)"):
-        Workload.all_of(profiles.read_profile(path), path, 0.5)
-
-
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     profile = profiles.read_profile(write(tmp_path))
     with pytest.raises(FileError, match="cannot be written"):

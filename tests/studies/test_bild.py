@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,11 +53,6 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     path.write_text(json.dumps(content))
     scored().to_parquet(Measured.at(path).positions_file(0.0))
     return Measured.at(path)
-
-
-@pytest.fixture(scope="module")
-def tables(measured: Measured) -> Tables:
-    return STUDY.tables(measured)
 
 
 def test_every_printed_row_is_checked(tables: Tables) -> None:
@@ -188,11 +182,3 @@ def test_operations_rise_and_memory_falls_with_drafting(tables: Tables) -> None:
 def test_page_and_figures_from_the_tables(tables: Tables) -> None:
     assert len(STUDY.opening(tables)) == 3
     assert STUDY.draw(tables).keys() == {"engagement", "latency", "operations"}
-
-
-def test_works_with_a_profile_and_its_traces_alone(tmp_path: Path) -> None:
-    tables = STUDY.tables(Measured.at(write(tmp_path)))
-    for name in ("engagement", "latency", "fastest", "decoded", "alignment", "early", "orderings"):
-        assert tables[name] == []
-    assert "specsim score" in " ".join(STUDY.opening(tables))
-    assert STUDY.draw(tables).keys() == {"operations"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from specsim.acceptance import ConstantAcceptance
@@ -16,7 +14,7 @@ from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.csdrafting import laws, paper
 from studies.csdrafting.page import STUDY
-from tests.support.pages import described, document
+from tests.support.pages import decoding, described, document
 from tests.support.profiles import write
 
 COSTS = {"middle": 0.2, "draft": 0.1, "max-gram": 0.01}
@@ -30,27 +28,17 @@ RATES = {
 }
 
 
-def decoded_row(scheme: Scheme, temperature: float = 0.0) -> dict[str, object]:
+def decoded_row(scheme: Scheme) -> dict[str, object]:
     """What ``validate --scheme`` would count if the law of ``RATES`` and ``COSTS`` were true."""
     law = laws.law_of(described(scheme), RATES)
     assert law is not None
     per_100 = 100 / law.tokens_per_call
     runs = {name: per_100 * law.calls(name) for name in (TARGET, *COSTS) if law.calls(name)}
     speed = renewal.speedup(law, Cost(COSTS))
-    return {
-        "temperature": temperature,
-        **described(scheme),
-        "measured_tokens_per_call": law.tokens_per_call,
-        "predicted_runs": runs,
-        "measured_runs": runs,
-        "predicted_speedup": speed,
-        "measured_speedup": speed,
-        "measured_low": speed,
-        "measured_high": speed,
-        "accuracy": 0.5,
-        "log_loss": None,
-        "agreement": 1.0,
-    }
+    speeds = dict.fromkeys(("predicted_speedup", "measured_low", "measured_high"), speed)
+    found = {"temperature": 0.0, "predicted_runs": runs, "measured_runs": runs, **speeds}
+    quality = {"accuracy": 0.5, "log_loss": None}
+    return decoding(scheme, law.tokens_per_call, speed, **found, **quality)
 
 
 @pytest.fixture(scope="module")
@@ -128,12 +116,12 @@ def test_costs_are_found_again_from_speeds() -> None:
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """Of models that do just what the law says."""
     path = write(tmp_path_factory.mktemp("full"))
     rows = [decoded_row(scheme) for scheme in laws.SCHEMES]
     Measured.at(path).beside("decoders").write_text(document(rows))
-    return STUDY.tables(Measured.at(path))
+    return Measured.at(path)
 
 
 def test_swi_of_counts_that_follow_the_law_is_the_law(tables: Tables) -> None:
@@ -165,13 +153,5 @@ def test_the_ablation_takes_what_was_predicted_fastest(tables: Tables) -> None:
 
 def test_page_and_figures_from_the_tables(tables: Tables) -> None:
     assert len(STUDY.opening(tables)) == 3
+    assert len(tables["positions"]) == 4  # one trace, gamma up to 4
     assert STUDY.draw(tables).keys() == {"allocation", "positions", "swi", "search"}
-
-
-def test_works_with_a_profile_and_its_traces_alone(tmp_path: Path) -> None:
-    alone = Measured.at(write(tmp_path))
-    tables = STUDY.tables(alone)
-    assert tables["swi"] == tables["search"] == tables["ablation"] == tables["orderings"] == []
-    assert len(tables["positions"]) == len(alone.workloads) * alone.profile.gamma_max
-    assert "not decoded" in " ".join(STUDY.opening(tables))
-    assert STUDY.draw(tables).keys() == {"allocation", "positions"}

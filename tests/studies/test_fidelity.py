@@ -13,31 +13,19 @@ from studies.common.measured import Measured
 from studies.common.study import Tables, reference
 from studies.fidelity import public
 from studies.fidelity.page import STUDY
-from tests.support.pages import described, document
+from tests.support.pages import decoding, document
 from tests.support.profiles import write
 
 DECODED: list[dict[str, Any]] = [
-    {
-        "temperature": 1.0,
-        **described(SpeculativeDecoding(gamma)),
-        "acceptance": {"draft by target": 0.6},
-        "law_tokens_per_call": formulas.tokens_per_call(0.6, gamma),
-        "predicted_tokens_per_call": tokens,
-        "measured_tokens_per_call": 2.0,
-        "predicted_runs": {"target": 40.0, "draft": 80.0},
-        "measured_runs": {"target": 50.0, "draft": 80.0},
-        "approximate": [],
-        "counts_as_predicted": True,
-        "exact": None,
-        "predicted_speedup": speedup,
-        "measured_speedup": 1.5,
-        "measured_low": 1.4,
-        "measured_high": 1.7,
-        "accuracy": None,
-        "log_loss": None,
-        "agreement": None,
-    }
+    decoding(SpeculativeDecoding(gamma), 2.0, 1.5)
+    | dict.fromkeys(("exact", "accuracy", "log_loss", "agreement"))
+    | {"predicted_tokens_per_call": tokens, "law_tokens_per_call": law}
+    | {"predicted_speedup": speedup, "measured_low": 1.4, "measured_high": 1.7}
+    | {"acceptance": {"draft by target": 0.6}, "approximate": [], "counts_as_predicted": True}
+    | {"predicted_runs": {"target": 40.0, "draft": 80.0}}
+    | {"measured_runs": {"target": 50.0, "draft": 80.0}}
     for gamma, tokens, speedup in ((2, 2.2, 1.65), (4, 2.0, 1.2))
+    for law in [formulas.tokens_per_call(0.6, gamma)]
 ]
 SPEEDUPS: list[dict[str, Any]] = [
     {
@@ -208,14 +196,6 @@ def test_published_lengths_agree_with_published_rates(tables: Tables) -> None:
     found = STUDY.checks(tables)
     assert len(found) == 10
     assert sum(check.matches for check in found) == 7
-
-
-def test_without_anything_decoded(tmp_path: Path) -> None:
-    tables = STUDY.tables(Measured.at(write(tmp_path)))
-    for name in ("points", "errors", "budget", "formula", "decisions", "orderings", "decoders"):
-        assert tables[name] == []
-    assert "Nothing was decoded" in " ".join(STUDY.opening(tables))
-    assert set(STUDY.draw(tables)) == {"iid", "public"}
 
 
 def test_page_and_figures_from_the_tables(tables: Tables) -> None:

@@ -31,12 +31,6 @@ PRINTED = {
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """A profile with nothing beside it but its trace."""
-    return Measured.at(write(tmp_path_factory.mktemp("bare")))
-
-
-@pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     path = write(tmp_path_factory.mktemp("full"))
     rows = [
@@ -58,11 +52,6 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     }
     Measured.at(path).beside("speedups").write_text(document([validated]))
     return Measured.at(path)
-
-
-@pytest.fixture(scope="module")
-def tables(measured: Measured) -> Tables:
-    return STUDY.tables(measured)
 
 
 def test_every_printed_number_is_checked_once(tables: Tables) -> None:

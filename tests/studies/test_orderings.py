@@ -8,23 +8,17 @@ import pytest
 
 from calibrate.models.sampling import Sampling
 from calibrate.validate.catalogue import settings
-from specsim.schemes import HorizontalCascade, Scheme, SpeculativeDecoding, scheme_name
+from specsim.schemes import HorizontalCascade, Scheme, SpeculativeDecoding
 from studies.common.orderings import ORDERINGS, ratios
+from tests.support.pages import decoding
 
 MIDDLE = SpeculativeDecoding(4, "middle")
 
 
 def row(scheme: Scheme, predicted: float, measured: float) -> dict[str, Any]:
-    return {
-        "temperature": 0.0,
-        "scheme": scheme_name(scheme),
-        "setting": scheme.label,
-        "predicted_speedup": predicted,
-        "measured_speedup": measured,
-        "accuracy": 0.5,
-        "log_loss": None,
-        "agreement": 1.0,
-    }
+    quality = {"accuracy": 0.5, "log_loss": None}
+    given = {"temperature": 0.0, "predicted_speedup": predicted, **quality}
+    return decoding(scheme, 1.0, measured, **given)
 
 
 @pytest.mark.parametrize(

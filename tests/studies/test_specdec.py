@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from specsim import profiles
 from specsim.conversions import acceptance_length_from_alpha
 from specsim.rules import TopBeta
 from specsim.schemes import Scheme, SpecDec, SpeculativeDecoding
@@ -81,11 +80,6 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     )
     write_positions(Measured.at(path).positions_file(0.0))
     return Measured.at(path)
-
-
-@pytest.fixture(scope="module")
-def tables(measured: Measured) -> Tables:
-    return STUDY.tables(measured)
 
 
 def test_every_row_of_the_running_text_is_explained(tables: Tables) -> None:
@@ -171,12 +165,3 @@ def test_opening_and_claims_tell_what_was_decoded(tables: Tables) -> None:
     holds = {row["claim"]: row["holds"] for row in tables["claims"]}
     assert holds["SpecDec++ is faster than SpecDec"] == "1 of 2"
     assert set(STUDY.draw(tables)) == {"blocks", "grid", "verify", "devices"}
-
-
-def test_a_profile_alone_is_enough(tmp_path: Path) -> None:
-    bare = Measured.at(write(tmp_path))  # temperature 1 only, nothing decoded
-    assert profiles.read_profile(bare.path).acceptance[0].sampling.temperature == 1
-    tables = STUDY.tables(bare)
-    assert tables["blocks"] == tables["law"] == tables["grid"] == []
-    assert "No drafter of masks was decoded" in " ".join(STUDY.opening(tables))
-    assert set(STUDY.draw(tables)) == {"verify", "devices"}

@@ -36,12 +36,6 @@ def run(*words: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """A profile with its trace and nothing else."""
-    return Measured.at(write_profile(tmp_path_factory.mktemp("bare")))
-
-
-@pytest.fixture(scope="module")
 def pages(bare: Measured, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("pages") / "new folder"
     assert run("study", "all", "--profile", str(bare.path), "--out", str(out)) == 0
@@ -76,6 +70,35 @@ def test_every_table_has_a_file_and_every_row_a_source(
         assert all(list(row)[-1] == "source" for row in written)
     with (pages / f"{name}-checks.csv").open(newline="") as stream:
         assert len(list(csv.DictReader(stream))) == len(load(name).checks(tables))
+
+
+@pytest.mark.parametrize(
+    ("name", "empty", "said", "pictures"),
+    [
+        (
+            "bild",
+            "engagement latency fastest decoded alignment early orderings",
+            "specsim score",
+            "operations",
+        ),
+        ("cascades", "frontier equal_quality executions", "No text was scored", ""),
+        ("csdrafting", "swi search ablation orderings", "not decoded", "allocation positions"),
+        (
+            "fidelity",
+            "points errors budget formula decisions orderings decoders",
+            "Nothing was decoded",
+            "iid public",
+        ),
+        ("specdec", "blocks law grid", "No drafter of masks was decoded", "verify devices"),
+    ],
+)
+def test_a_profile_alone_is_enough(
+    name: str, empty: str, said: str, pictures: str, computed: dict[str, Tables]
+) -> None:
+    study, tables = load(name), computed[name]
+    assert [table for table in empty.split() if tables[table]] == []
+    assert said in " ".join(study.opening(tables))
+    assert study.draw(tables).keys() == set(pictures.split())
 
 
 @pytest.mark.parametrize("name", STUDIES)

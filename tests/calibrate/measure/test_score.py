@@ -14,7 +14,7 @@ from calibrate.measure.score import fixed_rules, score, setting, statistics
 from calibrate.models.load import load_pair
 from calibrate.models.sampling import Sampling
 from specsim.frontier import Comparison, read_positions
-from specsim.rules import Distributions, Lenient, Lossy, TokenV3
+from specsim.rules import Distributions, Lossy, TokenV3
 from tests.support.command_line import fail, run
 
 
@@ -98,13 +98,6 @@ def test_names_of_settings() -> None:
     names = [setting(rule) for rule in fixed_rules(greedy=False)]
     assert len(set(names)) == len(names)
     assert {"TokenV3(threshold=0.5)", "TopBeta(beta=3, tau=1)", "Lossy(looseness=0.9)"} <= {*names}
-
-
-def test_lenience_is_lossy() -> None:
-    """Why lenience is not measured: Leviathan23 A.4 is Lossy with b = 1."""
-    random = np.random.default_rng(0)
-    rows = Distributions(*random.dirichlet(np.full(6, 0.5), (2, 50)))
-    assert Lenient(0.25).emitted(rows) == pytest.approx(Lossy(0.75).emitted(rows), abs=1e-15)
 
 
 def test_small_probabilities_have_logs() -> None:

@@ -191,7 +191,7 @@ def test_bad_loads_of_a_profile_are_one_line(
     known = "gamma_max must be <= 4 with this profile, got 5; calibrate with a larger one"
     assert known in fail(capsys, *words, "--gamma-max", "5")
     assert known in fail(capsys, *words, "--gamma-max", "5", "--alpha", "0.9")
-    assert "0.5 is not in the profile" in fail(capsys, *words, "--temperature", "0.5")
+    assert "0.5 is not in the profile (measured: 1)" in fail(capsys, *words, "--temperature", "0.5")
     without = str(write(tmp_path))
     assert "measure them with specsim calibrate --batch" in fail(
         capsys, "optimize", "--profile", without, "--batch", "1"

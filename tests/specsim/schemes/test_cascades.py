@@ -159,14 +159,6 @@ class TestVertical(SchemeContract):
         error = np.std(tokens) / math.sqrt(len(tokens))
         assert 5 * error < abs(np.mean(tokens) - predicted) < 0.1 * predicted
 
-    def test_no_inner_drafts_is_speculative_decoding(self) -> None:
-        """With k = 0 the reviewer decodes plainly: n steps are n draft tokens."""
-        scheme = dataclasses.replace(self.example, gamma=0, steps=(4,))
-        law, wanted = scheme.law(self.known), SpeculativeDecoding(4, "a").law(0.8)
-        np.testing.assert_allclose(law.token_law(), wanted.token_law())
-        assert law.calls("a") == pytest.approx(4)
-        assert law.calls("b") == 0
-
 
 class TestVerticalAtLeast(SchemeContract):
     example = VerticalCascade(("a", "b"), 3, at_least=(5,))

@@ -358,10 +358,6 @@ class TestBeamSearch(SchemeContract):
     def test_histories(self, acceptance, gamma) -> None:
         check_histories(BeamSearch(gamma, 2, 3), Acceptances(acceptance))
 
-    def test_plain_beam_search_has_speedup_one(self) -> None:
-        plain = dataclasses.replace(self.example, gamma=0)
-        assert renewal.speedup(plain.law(self.known), self.cost(0.3), plain.baseline()) == 1
-
     def test_a_narrow_draft_beam_is_refused(self) -> None:
         with pytest.raises(InvalidArgumentError, match="draft_beam must be a whole number >= 4"):
             BeamSearch(3, beams=4, draft_beam=3)
