@@ -14,10 +14,7 @@ from specsim.schemes import Acceptances, FullCascade, HorizontalCascade
 
 REFERENCE = Path(__file__).parents[2] / "studies" / "reference"
 # Leviathan23 Table 3 at temperature 0, target T5-XXL.
-ALPHA = {
-    "CNNDM": {"T5-small": 0.65, "T5-base": 0.73},
-    "EnDe": {"T5-small": 0.75, "T5-base": 0.80},
-}
+ALPHA = {"CNNDM": {"T5-small": 0.65, "T5-base": 0.73}, "EnDe": {"T5-small": 0.75, "T5-base": 0.80}}
 # Ratios of parameters to T5-XXL's: 77 M and 248 M over 11.3 B.
 COST = Cost({"T5-small": 0.0068, "T5-base": 0.022})
 

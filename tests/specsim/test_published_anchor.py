@@ -45,9 +45,7 @@ def law(alpha: float) -> BlockLaw:
 def cost(overhead: float = 0.0) -> Cost:
     """The issue times 1 token and 5; a block of 5 drafts reads 6, priced as 5 were."""
     return Cost(
-        drafts={"draft": C},
-        verify=MeasuredVerify((1.0, *[VERIFY] * GAMMA)),
-        overhead=overhead,
+        drafts={"draft": C}, verify=MeasuredVerify((1.0, *[VERIFY] * GAMMA)), overhead=overhead
     )
 
 

@@ -28,33 +28,17 @@ DECODED: list[dict[str, Any]] = [
     for law in [formulas.tokens_per_call(0.6, gamma)]
 ]
 SPEEDUPS: list[dict[str, Any]] = [
-    {
-        "temperature": 1.0,
-        "prompts": "unseen",
-        "gamma": gamma,
-        "predicted_tokens_per_call": 2.0,
-        "measured_tokens_per_call": 2.0,
-        "predicted_speedup": predicted,
-        "alpha": 0.6,
-        "formula_speedup": 1.0 + gamma / 10,
-        "measured_speedup": measured,
-        "measured_low": measured - 0.1,
-        "measured_high": measured + 0.1,
-        "acceptance_error": 0.0,
-        "cost_error": predicted / measured - 1,
-    }
+    {"temperature": 1.0, "prompts": "unseen", "gamma": gamma, "alpha": 0.6}
+    | dict.fromkeys(("predicted_tokens_per_call", "measured_tokens_per_call"), 2.0)
+    | {"predicted_speedup": predicted, "formula_speedup": 1.0 + gamma / 10}
+    | {"measured_speedup": measured, "measured_low": measured - 0.1}
+    | {"measured_high": measured + 0.1}
+    | {"acceptance_error": 0.0, "cost_error": predicted / measured - 1}
     for gamma, predicted, measured in ((1, 1.1, 1.1), (2, 1.3, 1.25), (3, 1.2, 1.0))
 ]
 SYNTHETIC: list[dict[str, Any]] = [
-    {
-        "batch": 8,
-        "context": 512,
-        "gamma": 3,
-        "predicted_speedup": 1.1,
-        "measured_speedup": 0.9,
-        "error_draft": 0.05,
-        "error_verify": 0.15,
-    }
+    {"batch": 8, "context": 512, "gamma": 3, "error_draft": 0.05, "error_verify": 0.15}
+    | {"predicted_speedup": 1.1, "measured_speedup": 0.9}
 ]
 
 

@@ -40,16 +40,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
         decoding(SpeculativeCascade(4, "draft", rule=Lenient(0.5)), 2.4, 1.5),
     ]
     Measured.at(path).beside("decoders").write_text(document(rows))
-    validated = {
-        "temperature": 1.0,
-        "prompts": "calibration",
-        "gamma": 4,
-        "formula_speedup": 1.4,
-        "predicted_speedup": 1.2,
-        "measured_speedup": 1.3,
-        "measured_low": 1.2,
-        "measured_high": 1.4,
-    }
+    speeds = {"formula_speedup": 1.4, "predicted_speedup": 1.2, "measured_speedup": 1.3}
+    interval = {"measured_low": 1.2, "measured_high": 1.4}
+    validated = {"temperature": 1.0, "prompts": "calibration", "gamma": 4, **speeds, **interval}
     Measured.at(path).beside("speedups").write_text(document([validated]))
     return Measured.at(path)
 

@@ -231,17 +231,10 @@ def test_an_unknown_study_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_measuring_makes_what_is_missing(
     grid: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cell = {
-        "model": "target",
-        "follows": "target",
-        "mode": "eager",
-        "seconds": [1.0],
-        "plain": [1.0],
-        "tokens": 1,
-        "batch": 1,
-        "context": 8,
-    }
-    overhead = {"temperature": 1.0, "gamma": 0, "batch": 1, "context": 8, "mode": "eager"}
+    where = {"batch": 1, "context": 8, "mode": "eager"}
+    cell = {"model": "target", "follows": "target", "tokens": 1, **where}
+    cell |= {"seconds": [1.0], "plain": [1.0]}
+    overhead = {"temperature": 1.0, "gamma": 0, **where}
     more = {"grid": [cell], "batch_overhead": [{**overhead, "seconds": [0.0]}]} if grid else {}
     path = write_profile(tmp_path, **more)
     checks: list[AnyCheck] = []

@@ -15,10 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from specsim.acceptance import (
-    ConstantAcceptance,
-    PerPositionAcceptance,
-)
+from specsim.acceptance import ConstantAcceptance, PerPositionAcceptance
 from specsim.checks import UnsupportedError
 from specsim.cost import Cost, LinearVerify, MeasuredVerify
 from specsim.laws import TARGET, BlockLaw, Run

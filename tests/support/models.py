@@ -8,12 +8,7 @@ VOCABULARY = 64
 
 
 def build_model(
-    folder: Path,
-    layers: int,
-    width: int,
-    seed: int,
-    words: int = VOCABULARY,
-    spread: float = 0.5,
+    folder: Path, layers: int, width: int, seed: int, words: int = VOCABULARY, spread: float = 0.5
 ) -> Path:
     """A random Llama of the given size with a word-level tokenizer, in Hugging Face format.
 

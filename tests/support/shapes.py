@@ -83,12 +83,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "n_inner": 60,
         "tie_word_embeddings": False,
     },
-    "mixtral": {
-        "model_type": "mixtral",
-        **SIZES,
-        "num_local_experts": 5,
-        "num_experts_per_tok": 2,
-    },
+    "mixtral": {"model_type": "mixtral", **SIZES, "num_local_experts": 5, "num_experts_per_tok": 2},
     "qwen2_moe": {
         "model_type": "qwen2_moe",
         **SIZES,

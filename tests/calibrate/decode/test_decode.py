@@ -111,16 +111,11 @@ def test_sampled_sequences_follow_the_target(
     # False-alarm chance 1e-4 for each of 5 settings.  Seeded.  At 1500 draws a swap of p and q in
     # the acceptance test, or recovering from p instead of the residual, fails all of them (tried).
     check_law(
-        target,
-        [1],
-        lambda: speculative(target, draft, request, gamma).finish().tokens,
-        sampling,
+        target, [1], lambda: speculative(target, draft, request, gamma).finish().tokens, sampling
     )
 
 
-def test_counted_calls_agree_with_the_replay_when_sampling(
-    models: dict[str, CachedModel],
-) -> None:
+def test_counted_calls_agree_with_the_replay_when_sampling(models: dict[str, CachedModel]) -> None:
     target, draft, gamma = models["target"], models["draft"], 3
     gaps = []
     for number, prompt in enumerate(prompts(60, seed=5)):

@@ -34,14 +34,7 @@ from specsim.predict.replay.fixed_gamma import replay
 from specsim.schemes import BeamSearch
 from specsim.traces import Trace
 from tests.support.decoders import DECODERS, Cast, Job
-from tests.support.imitations import (
-    CPU,
-    GREEDY,
-    ORDINARY,
-    greedy,
-    top,
-    uncached,
-)
+from tests.support.imitations import CPU, GREEDY, ORDINARY, greedy, top, uncached
 from tests.support.pair_counts import pair_counts
 from tests.support.sequences import check_law, sequence_law
 

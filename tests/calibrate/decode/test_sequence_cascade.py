@@ -13,12 +13,7 @@ from calibrate.decode.plain import plain
 from calibrate.decode.sequence_cascade import sequence_cascade
 from calibrate.measure.trace import generator
 from specsim.rules.confidence import Confidence, mean_log_probability, sum_log_probability
-from tests.support.executions import (
-    Choose,
-    Tokens,
-    law,
-    quantile_log_probability,
-)
+from tests.support.executions import Choose, Tokens, law, quantile_log_probability
 from tests.support.executions import sequence_cascade as execute
 from tests.support.imitations import (
     CPU,

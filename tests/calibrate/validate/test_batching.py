@@ -214,10 +214,7 @@ def test_validate_synthetic_as_it_is_typed(costs: Path, capsys: pytest.CaptureFi
 
 
 def test_validate_synthetic_goes_on_where_it_was_killed(
-    costs: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    costs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     cells: list[tuple[int, int]] = []

@@ -137,9 +137,7 @@ def test_greedy_runs_of_a_reviewer_are_foreseen_behind_rejected_tokens_too(
 
 
 @pytest.mark.parametrize(
-    "scheme",
-    [each for each in settings(ORDINARY) if not isinstance(each, FullCascade)],
-    ids=named,
+    "scheme", [each for each in settings(ORDINARY) if not isinstance(each, FullCascade)], ids=named
 )
 def test_sampled_calls_are_foreseen_on_average(scheme: Scheme, pool: ModelPool) -> None:
     """False-alarm chance 1e-5 a setting, as far as 16 requests are normal."""
@@ -201,18 +199,10 @@ def test_rows_of_a_text_are_those_of_its_models(pool: ModelPool) -> None:
 
 
 def test_counts_that_chance_does_not_explain_are_named() -> None:
-    row: dict[str, Any] = {
-        "scheme": "bild",
-        "setting": "fast",
-        "temperature": 1.0,
-        "lossless": False,
-        "exact": None,
-        "requests": 12,
-        "approximate": [],
-        "predicted_runs": {"target": 50.0},
-        "measured_runs": {"target": 80.0},
-        "runs_z": {"target": 30.0},
-    }
+    row: dict[str, Any] = {"scheme": "bild", "setting": "fast", "temperature": 1.0}
+    row |= {"lossless": False, "exact": None, "requests": 12, "approximate": []}
+    runs = {"predicted_runs": 50.0, "measured_runs": 80.0, "runs_z": 30.0}
+    row |= {name: {"target": value} for name, value in runs.items()}
     (text,) = contradictions([row])
     assert "runs of target 50.0 predicted, 80.0 counted" in text
     assert contradictions([{**row, "approximate": ["target"]}]) == []

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from specsim.acceptance import BetaAcceptance
 from specsim.checks import InvalidArgumentError
 from specsim.schemes import SpeculativeDecoding
 from tests.support.profiles import write_grid
+from tests.support.refusals import refuses
 from tests.support.traces import trace_of
 
 LLAMAS = Shapes("llama-3.1-8b", "llama-3.2-1b", "H100-SXM")
@@ -119,18 +119,12 @@ def test_an_extrapolated_curve_plans_a_load() -> None:
     assert found.rows()[0]["gamma"] <= 5
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"c": 0.1, "load": Load([1])}, "c has no meaning by load"),
-        ({"alpha": 0.5, "profile": "p.json"}, r"alpha and profile exclude .* unless a load"),
-        ({"c": 0.5, "profile": "p.json"}, "c and profile exclude each other"),
-        ({"alpha": 0.5, "c": 0.1, "temperature": 1.0}, "temperature needs a profile"),
-        ({"alpha": 0.5, "c": 0.1, "costs": {"a": 1.0}}, "costs needs a scheme"),
-        ({"alpha": 0.5, "load": Load([1])}, "profile is missing, or shapes"),
-        ({"scheme": "speculativ"}, "did you mean speculative"),
-    ],
+test_what_does_not_go_together_is_refused = refuses(
+    (lambda: specsim.optimize(c=0.1, load=Load([1])), "c has no meaning by load"),
+    (lambda: specsim.optimize(0.5, profile="p.json"), "alpha and profile exclude .* unless a load"),
+    (lambda: specsim.optimize(c=0.5, profile="p.json"), "c and profile exclude each other"),
+    (lambda: specsim.optimize(0.5, 0.1, temperature=1.0), "temperature needs a profile"),
+    (lambda: specsim.optimize(0.5, 0.1, costs={"a": 1.0}), "costs needs a scheme"),
+    (lambda: specsim.optimize(0.5, load=Load([1])), "profile is missing, or shapes"),
+    (lambda: specsim.optimize(scheme="speculativ"), "did you mean speculative"),
 )
-def test_what_does_not_go_together_is_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
-        specsim.optimize(**arguments)

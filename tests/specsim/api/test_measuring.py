@@ -20,27 +20,12 @@ from specsim.report.tables import show
 from tests.support.positions import write_positions
 from tests.support.profiles import write
 
-ROW = {
-    "temperature": 1.0,
-    "prompts": "unseen",
-    "gamma": 3,
-    "predicted_tokens_per_call": 2.5,
-    "measured_tokens_per_call": 2.4,
-    "predicted_calls": 40.0,
-    "measured_calls": 41,
-    "exact": None,
-    "z": -0.5,
-    "predicted_speedup": 1.5,
-    "formula_speedup": 1.8,
-    "measured_speedup": 1.4,
-    "measured_low": 1.3,
-    "measured_high": 1.5,
-    "relative_error": 1.5 / 1.4 - 1,
-    "error_acceptance": 0.04,
-    "error_draft": 0.01,
-    "error_verify": 0.02,
-    "error_overhead": 0.0,
-}
+ROW = {"temperature": 1.0, "prompts": "unseen", "gamma": 3, "exact": None, "z": -0.5}
+ROW |= {"predicted_tokens_per_call": 2.5, "measured_tokens_per_call": 2.4}
+ROW |= {"predicted_calls": 40.0, "measured_calls": 41, "formula_speedup": 1.8}
+ROW |= {"predicted_speedup": 1.5, "measured_speedup": 1.4, "relative_error": 1.5 / 1.4 - 1}
+ROW |= {"measured_low": 1.3, "measured_high": 1.5, "error_acceptance": 0.04}
+ROW |= {"error_draft": 0.01, "error_verify": 0.02, "error_overhead": 0.0}
 
 
 def document(result: Any, schema: str) -> dict[str, Any]:

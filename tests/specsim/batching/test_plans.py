@@ -167,10 +167,7 @@ def test_it_is_said_where_it_does_not_pay(
         ([*SHAPES[:4], "--alpha", "1"], "--accelerator is missing"),
         (["--target", "none", *SHAPES[2:], "--alpha", "1"], "neither a known shape (deepseek-v3,"),
         ([*SHAPES[:4], "--accelerator", "X1", "--alpha", "1"], "'X1' is not known (known:"),
-        (
-            [*SHAPES, "--alpha", "1", "--profile", "p.json"],
-            "accelerator) and profile exclude",
-        ),
+        ([*SHAPES, "--alpha", "1", "--profile", "p.json"], "accelerator) and profile exclude"),
         ([*SHAPES, "--alpha", "1", "--temperature", "1"], "temperature needs a profile"),
         ([*SHAPES, "--alpha", "1", "--mode", "eager"], "mode needs a profile"),
         ([*SHAPES, "--alpha", "1", "--figure", "x.gif"], "must be a .png"),

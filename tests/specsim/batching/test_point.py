@@ -74,11 +74,7 @@ def test_block_is_the_sum_written_out(gamma: int, batch: int) -> None:
 def test_one_price_for_every_batch_is_the_papers_formula(gamma: int, batch: int) -> None:
     cost = Priced(lambda tokens, batch: 2.0 * (1 + 0.05 * (tokens - 1)), draft=0.3, host_s=0.2)
     papers = evaluate(
-        alpha=SurvivalAcceptance(tuple(CURVE)),
-        c=0.15,
-        gamma=gamma,
-        verify_slope=0.05,
-        overhead=0.1,
+        alpha=SurvivalAcceptance(tuple(CURVE)), c=0.15, gamma=gamma, verify_slope=0.05, overhead=0.1
     )
     found = batch_point(CURVE, cost, gamma, batch, 0).speedup
     # ``evaluate`` charges plain decoding no overhead and a gamma of zero neither.

@@ -21,6 +21,11 @@ from specsim.schemes import SCHEMES
 from tests.support.command_line import SHAPES, fail, rows, run
 from tests.support.profiles import write
 
+PAIR = " ".join(SHAPES[:4])
+MACHINE = " ".join(SHAPES[4:])
+SHAPED = f"optimize {PAIR} {MACHINE} --alpha 0.8"
+MISSPELT = f"optimize --target llama-3-8b --draft llama-3.2-1b {MACHINE}"
+
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
@@ -162,63 +167,53 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["allocate", "--drafter", "a:0.2"], "--drafter must be NAME:ALPHA:C"),
-        (["allocate"], "--drafter"),
-        (["simulate", "nope"], "no scheme is named 'nope'"),
-        (["simulate", "bild", "--fallback", "0.1", "--c", "1"], "--rollback"),
+        ("allocate --drafter a:0.2", "--drafter must be NAME:ALPHA:C"),
+        ("allocate", "--drafter"),
+        ("simulate nope", "no scheme is named 'nope'"),
+        ("simulate bild --fallback 0.1 --c 1", "--rollback"),
         (
-            [
-                "evaluate",
-                "bild",
-                *["--fallback", "0.1", "--rollback", "0.2", "--c", "0.1", "--window", "1:3"],
-            ],
+            "evaluate bild --fallback 0.1 --rollback 0.2 --c 0.1 --window 1:3",
             "--window must be one value here",
         ),
         (
-            ["evaluate", "bild", "--fallback", "0.1", "--rollback", "0.2", "--cost", "big=0.1"],
+            "evaluate bild --fallback 0.1 --rollback 0.2 --cost big=0.1",
             "the scheme's drafters are: small",
         ),
+        ("optimize --c 0.1 bild --fallback 0.1 --rollback 0.2", "stands before the scheme bild"),
+        ("optimize --alpha 1.3 --c 0.1", "--alpha must be in [0, 1], got 1.3"),
+        ("optimize --alpha '' --c 0.1", "--alpha is empty"),
+        ("optimize --alpha x --c 1", "--alpha must be a number"),
+        ("optimize", "alpha is missing"),
         (
-            ["optimize", "--c", "0.1", "bild", "--fallback", "0.1", "--rollback", "0.2"],
-            "stands before the scheme bild",
-        ),
-        (["optimize", "--alpha", "1.3", "--c", "0.1"], "--alpha must be in [0, 1], got 1.3"),
-        (["optimize", "--alpha", "", "--c", "0.1"], "--alpha is empty"),
-        (["optimize", "--alpha", "x", "--c", "1"], "--alpha must be a number"),
-        (["optimize"], "alpha is missing"),
-        (
-            ["evaluate", "--alpha", "0.5", "--c", "0.1", "--gamma", "2.5"],
+            "evaluate --alpha 0.5 --c 0.1 --gamma 2.5",
             "--gamma must be a whole number >= 0, got 2.5",
         ),
-        (["replay", "none.csv"], "no such file"),
-        (["replay", "none.csv", "--gamma", "4:2"], "--gamma must be a range"),
-        (["optimize", "--profile", "none.json"], "no such file"),
-        (["optimize", "--profile", "none.json", "--alpha", "0.5"], "exclude each other"),
-        (["nonsense"], "No such command 'nonsense'"),
-        (["optimise"], "No such command 'optimise', did you mean optimize?"),
-        (["optimize", "--nonsense"], "No such option --nonsense"),
-        (["optimize", "--tp", "2"], "No such option --tp\n"),
-        (["optimize", "--contxt", "2"], "No such option --contxt, did you mean --context?"),
-        (["optimize", "speculativ"], "did you mean speculative"),
+        ("replay none.csv", "no such file"),
+        ("replay none.csv --gamma 4:2", "--gamma must be a range"),
+        ("optimize --profile none.json", "no such file"),
+        ("optimize --profile none.json --alpha 0.5", "exclude each other"),
+        ("nonsense", "No such command 'nonsense'"),
+        ("optimise", "No such command 'optimise', did you mean optimize?"),
+        ("optimize --nonsense", "No such option --nonsense"),
+        ("optimize --tp 2", "No such option --tp\n"),
+        ("optimize --contxt 2", "No such option --contxt, did you mean --context?"),
+        ("optimize speculativ", "did you mean speculative"),
         (
-            ["optimize", *SHAPES[:4], "--accelerator", "H100", "--alpha", "0.8"],
+            f"optimize {PAIR} --accelerator H100 --alpha 0.8",
             "'H100' is not known, did you mean H100-PCIe or H100-SXM?",
         ),
-        (["optimize", "--target", "llama-3-8b", *SHAPES[2:]], "alpha is missing"),
-        (
-            ["optimize", "--target", "llama-3-8b", *SHAPES[2:], "--alpha", "0.8"],
-            "did you mean llama-3.1-8b or llama-3.2-1b?",
-        ),
-        (["optimize", *SHAPES, "--alpha", "0.8", "--batch", "1:1000000000"], "at most 1,000,000"),
-        (["optimize", *SHAPES, "--alpha", "0.8", "--context", "131073"], "must be <= 131,072"),
-        (["optimize", "--profile", "x", "--gamma-max", "3"], "gamma_max and profile exclude"),
-        (["replay", "x.csv", "--verify-slope", "0.1"], "verify_slope needs c"),
+        (MISSPELT, "alpha is missing"),
+        (f"{MISSPELT} --alpha 0.8", "did you mean llama-3.1-8b or llama-3.2-1b?"),
+        (f"{SHAPED} --batch 1:1000000000", "at most 1,000,000"),
+        (f"{SHAPED} --context 131073", "must be <= 131,072"),
+        ("optimize --profile x --gamma-max 3", "gamma_max and profile exclude"),
+        ("replay x.csv --verify-slope 0.1", "verify_slope needs c"),
     ],
 )
 def test_bad_input_is_one_line(
-    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+    capsys: pytest.CaptureFixture[str], words: str, message: str
 ) -> None:
-    assert message in fail(capsys, *words)
+    assert message in fail(capsys, *shlex.split(words))
 
 
 def test_without_a_command_the_help_is_readable(capsys: pytest.CaptureFixture[str]) -> None:

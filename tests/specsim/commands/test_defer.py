@@ -86,24 +86,18 @@ def test_figure_and_table(
 
 
 def test_wrong_words(capsys: pytest.CaptureFixture[str], positions: str, tmp_path: Path) -> None:
-    wish = ["defer", positions, "--quality", "0.5"]
-    assert "exclude each other" in fail(capsys, *wish, "--speedup", "2")
-    assert "--quality must be a number" in fail(capsys, "defer", positions, "--quality", "good")
-    assert "needs a price" in fail(capsys, "defer", positions, "--speedup", "2")
-    assert "gamma needs c or a profile" in fail(capsys, *wish, "--gamma", "3")
-    assert "--gamma must be a whole number >= 1" in fail(
-        capsys, *wish, "--c", "0.1", "--gamma", "0"
-    )
-    assert "no rule reaches a quality of 1.5" in fail(
-        capsys, "defer", positions, "--quality", "1.5"
-    )
-    assert "no rule is 90 times as fast" in fail(
-        capsys, "defer", positions, "--speedup", "90", "--c", "0.1"
-    )
-    profile = ["--profile", str(write(tmp_path))]
-    assert "c and profile exclude each other" in fail(capsys, *wish, *profile, "--c", "0.1")
-    assert "temperature 0 is not in the profile" in fail(
-        capsys, *wish, *profile, "--temperature", "0"
-    )
+    profile = f"--profile {write(tmp_path)}"
+    for words, message in (
+        ("--quality 0.5 --speedup 2", "exclude each other"),
+        ("--quality good", "--quality must be a number"),
+        ("--speedup 2", "needs a price"),
+        ("--quality 0.5 --gamma 3", "gamma needs c or a profile"),
+        ("--quality 0.5 --c 0.1 --gamma 0", "--gamma must be a whole number >= 1"),
+        ("--quality 1.5", "no rule reaches a quality of 1.5"),
+        ("--speedup 90 --c 0.1", "no rule is 90 times as fast"),
+        (f"--quality 0.5 {profile} --c 0.1", "c and profile exclude each other"),
+        (f"--quality 0.5 {profile} --temperature 0", "temperature 0 is not in the profile"),
+        ("--figure a.pdf", "must be a .png"),
+    ):
+        assert message in fail(capsys, "defer", positions, *words.split())
     assert "no such file" in fail(capsys, "defer", str(tmp_path / "none.parquet"))
-    assert "must be a .png" in fail(capsys, "defer", positions, "--figure", "a.pdf")

@@ -74,8 +74,7 @@ def test_losses(positions: LabelledPositions) -> None:
     assert positions.losses("log")[1] == pytest.approx(-positions.columns["logp_target"])
     assert set(np.unique(positions.losses("0-1"))) == {0.0, 1.0}
     greedy = LabelledPositions(
-        positions.starts,
-        {**positions.columns, "logp_draft": np.full(positions.positions, -np.inf)},
+        positions.starts, {**positions.columns, "logp_draft": np.full(positions.positions, -np.inf)}
     )
     with pytest.raises(PositionsError, match="infinite at 600 of 600 positions"):
         greedy.losses("log")

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
 from specsim import hardware
 from tests.support.shapes import (
@@ -22,19 +24,14 @@ from tests.support.shapes import (
     transformers_model,
 )
 
-
-@pytest.mark.parametrize("name", hardware.known_shapes())
-def test_parameters_of_shipped_shapes(name: str) -> None:
-    model = transformers_model(hardware.read_config(name))
-    assert hardware.shape(name).parameters == model.num_parameters()
+CONFIGS = {**{name: hardware.read_config(name) for name in hardware.known_shapes()}, **VARIANTS}
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_parameters_of_variants(name: str) -> None:
-    config = VARIANTS[name]
-    assert hardware.shape_from_config(config).parameters == (
-        transformers_model(config).num_parameters()
-    )
+@pytest.mark.parametrize("name", CONFIGS)
+def test_parameters(name: str) -> None:
+    config = CONFIGS[name]
+    counted = transformers_model(config).num_parameters()
+    assert hardware.shape_from_config(config).parameters == counted
 
 
 def test_every_model_type_is_held_to_transformers() -> None:
@@ -92,8 +89,6 @@ def test_windows(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in VARIANTS if "t5" not in name])
 def test_the_cache_that_transformers_keeps(name: str) -> None:
-    import torch
-
     config, tokens = VARIANTS[name], 3  # fewer than any window
     with torch.no_grad():
         out = transformers_model(config, "cpu")(torch.arange(tokens)[None], use_cache=True)
@@ -112,9 +107,6 @@ def test_the_cache_that_transformers_keeps(name: str) -> None:
     ["llama", "llama, biases", "qwen2", "qwen3", "gpt2", "mixtral", "qwen3_moe", "qwen2_moe"],
 )
 def test_flops_as_torch_counts_them(name: str) -> None:
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
     config, context = {**VARIANTS[name], "use_sliding_window": False}, 23
     model = transformers_model(config, "cpu")
     # The other ways to run experts use a product that torch's counter does not know.
@@ -131,9 +123,6 @@ def test_flops_as_torch_counts_them(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["deepseek_v2", "deepseek_v3"])
 def test_flops_of_latent_attention(name: str) -> None:
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
     config = VARIANTS[name]
     model = transformers_model(config, "cpu")
     model.set_experts_implementation("eager")
@@ -151,9 +140,6 @@ def test_flops_of_latent_attention(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["t5", "t5, gated"])
 def test_flops_of_a_decoder_behind_an_encoder(name: str) -> None:
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
     config, context, encoder_context = VARIANTS[name], 5, 17
     model = transformers_model(config, "cpu")
     with torch.no_grad():
@@ -190,9 +176,7 @@ def test_published_cache_per_token() -> None:
 
 
 @given(
-    context=st.integers(0, 40),
-    new_tokens=st.integers(1, 20),
-    window=st.none() | st.integers(1, 30),
+    context=st.integers(0, 40), new_tokens=st.integers(1, 20), window=st.none() | st.integers(1, 30)
 )
 def test_pairs_count_a_mask(context: int, new_tokens: int, window: int | None) -> None:
     attention = hardware.Attention(kv_width=1, pair_width=1, window=window)
@@ -228,11 +212,7 @@ def test_expected_experts_by_drawing_them() -> None:
     assert abs(counts.mean() - hardware.expected_experts(experts, chosen, tokens)) < 4.4 * error
 
 
-@given(
-    experts=st.integers(1, 300),
-    share=st.floats(0, 1),
-    tokens=st.integers(1, 5000),
-)
+@given(experts=st.integers(1, 300), share=st.floats(0, 1), tokens=st.integers(1, 5000))
 def test_expected_experts_stay_in_their_bounds(experts: int, share: float, tokens: int) -> None:
     chosen = max(1, round(share * experts))
     touched = hardware.expected_experts(experts, chosen, tokens)

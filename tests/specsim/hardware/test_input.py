@@ -10,6 +10,7 @@ import pytest
 
 from specsim import hardware
 from specsim.checks import SpecsimError
+from tests.support.refusals import refuses
 from tests.support.shapes import SMALL, VARIANTS
 
 
@@ -40,50 +41,34 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
         assert all(name in message for name in known)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"hidden_size": None}, "the config of llama has no field hidden_size"),
-        ({"hidden_size": "wide"}, "config field hidden_size must be a number, got 'wide'"),
-        ({"num_attention_heads": 0}, "config field num_attention_heads must be a whole number"),
-        ({"torch_dtype": "float64"}, "dtype 'float64' is not known"),
-    ],
+def made(model: str = "llama", **change: Any) -> hardware.Shape:
+    return hardware.shape_from_config({**VARIANTS[model], **change})
+
+
+def run(name: str = "llama-3.2-1b", card: str = "H200", **arguments: int) -> hardware.Roofline:
+    return hardware.roofline(hardware.shape(name), hardware.accelerator(card), **arguments)
+
+
+SHARE = "memory efficiency must be"
+test_what_cannot_be_is_refused = refuses(
+    (lambda: made(hidden_size=None), "the config of llama has no field hidden_size"),
+    (lambda: made(hidden_size="wide"), "config field hidden_size must be a number, got 'wide'"),
+    (
+        lambda: made(num_attention_heads=0),
+        "config field num_attention_heads must be a whole number",
+    ),
+    (lambda: made(torch_dtype="float64"), "dtype 'float64' is not known"),
+    (lambda: made("qwen3", layer_types=["other"] * 4), "layer type 'other' is not known"),
+    (lambda: run("qwen3-32b", "L4"), r"needs 65\.5 GB, L4 has 24 GB"),
+    (lambda: run(new_tokens=0), "new tokens must be a whole number >= 1, got 0"),
+    (lambda: run(batch=0), "batch must be a whole number >= 1, got 0"),
+    (lambda: run(context=-1), "context must be a whole number >= 0, got -1"),
+    (lambda: run(encoder_context=5), "encoder_context must be 0 for llama"),
+    (lambda: hardware.Efficiency(memory=0.0), SHARE),
+    (lambda: hardware.Efficiency(memory=1.1), SHARE),
+    (lambda: hardware.Efficiency(memory=float("nan")), SHARE),
+    error=SpecsimError,
 )
-def test_broken_configs_are_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(SpecsimError, match=message):
-        hardware.shape_from_config({**VARIANTS["llama"], **change})
-
-
-def test_layers_of_unknown_kinds_are_refused() -> None:
-    config = {**VARIANTS["qwen3"], "layer_types": ["linear_attention"] * 4}
-    with pytest.raises(SpecsimError, match="layer type 'linear_attention' is not known"):
-        hardware.shape_from_config(config)
-
-
-def test_a_model_that_does_not_fit_is_refused() -> None:
-    shape = hardware.shape("qwen3-32b")
-    with pytest.raises(SpecsimError, match=r"needs 65\.5 GB, L4 has 24 GB"):
-        hardware.roofline(shape, hardware.accelerator("L4"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"new_tokens": 0}, "new tokens must be a whole number >= 1, got 0"),
-        ({"batch": 0}, "batch must be a whole number >= 1, got 0"),
-        ({"context": -1}, "context must be a whole number >= 0, got -1"),
-        ({"encoder_context": 5}, "encoder_context must be 0 for llama"),
-    ],
-)
-def test_arguments_of_a_run(arguments: dict[str, int], message: str) -> None:
-    with pytest.raises(SpecsimError, match=message):
-        hardware.roofline(hardware.shape("llama-3.2-1b"), hardware.accelerator("H200"), **arguments)
-
-
-def test_efficiency_is_a_share() -> None:
-    for share in (0.0, 1.1, float("nan")):
-        with pytest.raises(SpecsimError, match="memory efficiency must be"):
-            hardware.Efficiency(memory=share)
 
 
 def test_files(tmp_path: Path) -> None:

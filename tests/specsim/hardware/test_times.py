@@ -108,39 +108,22 @@ def test_quantised_weights_are_read_faster_and_multiplied_as_before() -> None:
     )
 
 
+NF4 = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+INT8 = {"num_bits": 8, "type": "int"}
+GROUPS = {"group_0": {"weights": INT8, "input_activations": INT8}}
+
+
 @pytest.mark.parametrize(
     ("method", "bits", "expert_bits", "compute"),
     [
         ({"quant_method": "gptq", "bits": 8, "group_size": -1}, 8.0, None, "bfloat16"),
         ({"quant_method": "fp8"}, 8.0, None, "fp8"),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, 8.0, None, "int8"),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 4.5, None, "bfloat16"),
+        (NF4, 4.5, None, "bfloat16"),
         # QLoRA, section 3: double quantisation brings 0.5 bits down to 0.127.
-        (
-            {
-                "quant_method": "bitsandbytes",
-                "load_in_4bit": True,
-                "bnb_4bit_use_double_quant": True,
-            },
-            4.127,
-            None,
-            "bfloat16",
-        ),
+        ({**NF4, "bnb_4bit_use_double_quant": True}, 4.127, None, "bfloat16"),
         ({"quant_method": "mxfp4"}, None, 4.25, "bfloat16"),
-        (
-            {
-                "quant_method": "compressed-tensors",
-                "config_groups": {
-                    "group_0": {
-                        "weights": {"num_bits": 8, "type": "int"},
-                        "input_activations": {"num_bits": 8, "type": "int"},
-                    }
-                },
-            },
-            8.0,
-            None,
-            "int8",
-        ),
+        ({"quant_method": "compressed-tensors", "config_groups": GROUPS}, 8.0, None, "int8"),
     ],
 )
 def test_quantisation_methods(

@@ -110,11 +110,7 @@ class TestEvaluate:
         """E[N] = S_0 + ... + S_gamma, at every gamma."""
         gamma = np.arange(len(curve) + 1)
         found = evaluate(
-            alpha=SurvivalAcceptance(curve),
-            c=c,
-            gamma=gamma,
-            verify_slope=slope,
-            overhead=overhead,
+            alpha=SurvivalAcceptance(curve), c=c, gamma=gamma, verify_slope=slope, overhead=overhead
         )
         tokens = np.array([1.0 + sum(curve[:g]) for g in gamma])
         np.testing.assert_allclose(found.tokens_per_call, tokens, rtol=1e-14)
@@ -150,12 +146,7 @@ class TestEvaluate:
 
 
 class TestOracle:
-    @given(
-        curves,
-        st.lists(st.floats(1, 3), min_size=10, max_size=10),
-        prices,
-        prices,
-    )
+    @given(curves, st.lists(st.floats(1, 3), min_size=10, max_size=10), prices, prices)
     def test_sums_over_first_rejections(self, curve, reads, c, overhead) -> None:
         """J accepted tokens of at most K, at the cost of drafting and reading just those."""
         verify = [1.0, *reads[: len(curve)]]

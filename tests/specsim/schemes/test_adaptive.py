@@ -11,10 +11,7 @@ from specsim.laws import TARGET
 from specsim.predict import monte_carlo, renewal
 from specsim.schemes import SCHEMES, AdaptiveEstimate, AdaptiveHeuristic, SpeculativeDecoding
 from specsim.schemes.policies import EstimateAlpha, FixedGamma, GrowShrink
-from tests.support.contract import (
-    EDGES,
-    geometric,
-)
+from tests.support.contract import EDGES, geometric
 
 
 class TestAdaptive:

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.acceptance import (
-    PerPositionAcceptance,
-)
+from specsim.acceptance import PerPositionAcceptance
 from specsim.checks import InvalidArgumentError
 from specsim.cost import Cost
 from specsim.laws import TARGET

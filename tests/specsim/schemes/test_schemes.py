@@ -13,9 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specsim import formulas
-from specsim.acceptance import (
-    SurvivalAcceptance,
-)
+from specsim.acceptance import SurvivalAcceptance
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.cost import Cost
 from specsim.laws import TARGET, BlockLaw, Run
