@@ -73,17 +73,9 @@ def write(folder: Path, **changes: Any) -> Path:
             }
         ],
         "run_times": [
-            {
-                "model": model,
-                "follows": follows,
-                "tokens": tokens,
-                "context": context,
-                "batch": 1,
-                "repeats": 5,
-                "median_s": scale * (1 + 0.1 * (tokens - 1)),
-                "low_s": 0.0,
-                "high_s": 1.0,
-            }
+            {"model": model, "follows": follows, "tokens": tokens, "context": context}
+            | {"median_s": scale * (1 + 0.1 * (tokens - 1)), "low_s": 0.0, "high_s": 1.0}
+            | {"batch": 1, "repeats": 5}
             for model, follows, scale in (
                 ("target", "draft", 0.01),
                 ("draft", "target", 0.002),
@@ -93,15 +85,8 @@ def write(folder: Path, **changes: Any) -> Path:
             for context in (10, 60)
         ],
         "overhead": [
-            {
-                "temperature": 1.0,
-                "gamma": gamma,
-                "requests": 3,
-                "blocks": 9,
-                "median_s": 0.0,
-                "low_s": 0.0,
-                "high_s": 0.0,
-            }
+            {"temperature": 1.0, "gamma": gamma, "requests": 3, "blocks": 9}
+            | dict.fromkeys(("median_s", "low_s", "high_s"), 0.0)
             for gamma in (0, 1, 4)
         ],
         "notes": [],
@@ -138,14 +123,8 @@ def grid(mode: str = "eager", scale: float = 1.0) -> list[dict[str, Any]]:
 
 def overhead(mode: str = "eager", temperature: float = 1.0) -> list[dict[str, Any]]:
     return [
-        {
-            "temperature": temperature,
-            "gamma": gamma,
-            "batch": batch,
-            "context": 64,
-            "mode": mode,
-            "seconds": [1e-4 * (1 + gamma) * batch] * 3,
-        }
+        {"temperature": temperature, "gamma": gamma, "batch": batch, "context": 64, "mode": mode}
+        | {"seconds": [1e-4 * (1 + gamma) * batch] * 3}
         for gamma in (0, 2, 4)
         for batch in (1, 64)
     ]

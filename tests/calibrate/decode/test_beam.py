@@ -90,6 +90,8 @@ def test_one_beam_is_greedy_decoding_and_agreement_fills_every_block(
     assert result.target.widths == Counter({5: 5})
     # After a bonus step the draft reads two tokens of each beam.
     assert result.draft.widths == Counter({1: 16, 2: 4})
+    wide = beam_search(target, twin(target), greedy([5, 6], 25), BeamSearch(4, 3, 3)).finish()
+    assert wide.accepted == wide.drafted == [4] * 5
 
 
 @pytest.mark.parametrize(("width", "draft_width", "gamma"), [(2, 3, 2), (3, 5, 3)])
@@ -112,14 +114,6 @@ def test_the_target_scores_its_beams_and_all_candidates(
     ).finish()
     assert alone.draft.count == 0
     assert alone.target.widths == Counter({1: 1, width: 9})
-
-
-def test_a_target_that_drafts_for_itself_has_every_step_accepted(
-    models: dict[str, CachedModel],
-) -> None:
-    target = models["target"]
-    result = beam_search(target, twin(target), greedy([5, 6], 25), BeamSearch(4, 3, 3)).finish()
-    assert result.accepted == result.drafted == [4] * 5
 
 
 def test_edges(models: dict[str, CachedModel]) -> None:

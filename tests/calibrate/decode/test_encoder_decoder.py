@@ -341,18 +341,10 @@ def test_what_cannot_be_done_is_said() -> None:
     draft.model.generation_config.decoder_start_token_id = None
     with pytest.raises(DecodingError, match="decoder_start_token_id"):
         _ = draft.start
-    led = LEDConfig(
-        vocab_size=8,
-        d_model=8,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=1,
-        decoder_attention_heads=1,
-        encoder_ffn_dim=8,
-        decoder_ffn_dim=8,
-        attention_window=2,
-        max_encoder_position_embeddings=16,
-        max_decoder_position_embeddings=16,
-    )
+    sizes = dict.fromkeys(("vocab_size", "d_model", "encoder_ffn_dim", "decoder_ffn_dim"), 8)
+    for side in ("encoder", "decoder"):
+        sizes |= {f"{side}_layers": 1, f"{side}_attention_heads": 1}
+        sizes |= {f"max_{side}_position_embeddings": 16}
+    led = LEDConfig(attention_window=2, **sizes)
     with pytest.raises(UnsupportedError, match="LEDForConditionalGeneration"):
         EncoderDecoder(LEDForConditionalGeneration(led))

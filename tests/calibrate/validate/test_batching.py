@@ -179,20 +179,11 @@ def costs(tiny_family: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
     from specsim.cli import main
 
     out = tmp_path_factory.mktemp("costs") / "costs.json"
+    words = "calibrate --cost-only --device cpu --threads 1 --temperature 0 --gamma-max 2"
+    words += f" --repeats 2 --batch 1,2 --context 8,16 --draft {tiny_family['draft']}"
+    words += f" --target {tiny_family['target'] / 'config.json'} --out {out}"
     with pytest.raises(SystemExit, match="0"):
-        main(
-            [
-                *(
-                    "calibrate",
-                    "--cost-only",
-                    "--target",
-                    str(tiny_family["target"] / "config.json"),
-                ),
-                *("--draft", str(tiny_family["draft"]), "--device", "cpu", "--threads", "1"),
-                *("--batch", "1,2", "--context", "8,16", "--gamma-max", "2", "--repeats", "2"),
-                *("--temperature", "0", "--out", str(out)),
-            ]
-        )
+        main(words.split())
     return out
 
 

@@ -109,10 +109,6 @@ def test_replay_of_policies(capsys: pytest.CaptureFixture[str], trace: Path) -> 
     assert found[3]["speedup"] == pytest.approx(4 / (1.3 + 1.2))
 
 
-def test_policy_needs_a_cost(capsys: pytest.CaptureFixture[str], trace: Path) -> None:
-    assert "needs c" in fail(capsys, "replay", str(trace), "--policy", "estimate")
-
-
 @pytest.mark.parametrize("verb", ["evaluate", "simulate", "optimize"])
 @pytest.mark.parametrize("scheme", list(SCHEMES))
 def test_every_scheme_has_its_entry(
@@ -208,6 +204,7 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
         (f"{SHAPED} --context 131073", "must be <= 131,072"),
         ("optimize --profile x --gamma-max 3", "gamma_max and profile exclude"),
         ("replay x.csv --verify-slope 0.1", "verify_slope needs c"),
+        ("replay x.csv --policy estimate", "needs c"),
     ],
 )
 def test_bad_input_is_one_line(
