@@ -6,7 +6,7 @@ command line can print it as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -136,3 +136,10 @@ def _range(low: float, high: float) -> str:
     if np.isneginf(low):
         return f"<= {high:g}"
     return f"in [{low:g}, {high:g}]"
+
+
+def refuse(given: Mapping[str, Any], reason: str) -> None:
+    """Raise InvalidArgumentError with the first argument that is there, and why it must not be."""
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidArgumentError(f"{name} {reason}")

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from specsim.api.arguments import refuse
 from specsim.api.result import Result, Row
-from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError, number
+from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError, number, refuse
 from specsim.cost import Prices
 from specsim.frontier import (
     OPTIMUM,

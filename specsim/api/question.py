@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from specsim.acceptance import AlphaLike
-from specsim.api.arguments import refuse
-from specsim.checks import InvalidArgumentError, integer
+from specsim.checks import InvalidArgumentError, integer, refuse
 from specsim.cost import Prices
 from specsim.optimizers.gamma import evaluate_numbers, optimize_numbers
 

@@ -11,9 +11,8 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from specsim.api.arguments import refuse
 from specsim.api.result import Result, Row
-from specsim.checks import InvalidArgumentError, number
+from specsim.checks import InvalidArgumentError, number, refuse
 from specsim.cost import Prices
 from specsim.predict.replay import fixed_gamma
 from specsim.predict.replay.policy import replay_policy
