@@ -8,7 +8,7 @@ acceptance S_i = alpha^i (theory: Leviathan23 Def 3.1 and Thm 3.8).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,13 @@ from specsim.checks import (
     probabilities,
     probability,
 )
+
+# How a draft token is accepted; engines differ.  At temperature 0 all agree.
+#   ratio-test      sampled drafts, accepted with min(1, p/q) (Leviathan23 A.2): sum_x min(p, q)
+#   greedy-drafts   the draft's most probable token, accepted with p of it: p(argmax q)
+#   exact-match     a sampled draft that equals the target's own sample: sum_x p q
+AcceptanceLaw = Literal["ratio-test", "greedy-drafts", "exact-match"]
+ACCEPTANCE_LAWS: tuple[AcceptanceLaw, ...] = get_args(AcceptanceLaw)
 
 
 @runtime_checkable
