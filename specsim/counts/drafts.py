@@ -63,11 +63,10 @@ class DraftCounts:
         reached: tuple[float, ...] = ()
         if self.reached and other.reached:
             longest = max(len(self.reached), len(other.reached))
-            reached = tuple(
-                sum(
-                    np.pad(each.reached, (0, longest - len(each.reached))) for each in (self, other)
-                ).tolist()
-            )
+            sums = np.zeros(longest)
+            for each in (self, other):
+                sums[: len(each.reached)] += each.reached
+            reached = tuple(sums.tolist())
         drafted = None
         if self.drafted is not None and other.drafted is not None:
             drafted = self.drafted + other.drafted
@@ -83,6 +82,29 @@ class DraftCounts:
     def tokens_per_call(self) -> float:
         """Mean acceptance length: tokens of a round, its recovered or bonus token counted."""
         return 1.0 + self.accepted / self._some_rounds()
+
+    def length(self, level: float = 0.95) -> Interval[float] | None:
+        """``tokens_per_call`` with its interval, rounds taken as independent.
+
+        Wilson's interval of the share accepted / (gamma rounds) over as many trials as give a
+        round's accepted tokens their variance.  Where positions are not known, the variance is
+        the largest that the mean leaves, gamma^2 p (1 - p) (Bhatia and Davis 2000): the interval
+        is then wider than need be.  None where nothing bounds a round.
+        """
+        longest = len(self.reached) if self.gamma is None else self.gamma
+        if not longest:
+            return None
+        mean = self.accepted / self._some_rounds()
+        # Printed shares and sums are rounded apart, so this may be just above one.
+        share = min(mean / longest, 1.0)
+        largest = longest**2 * share * (1 - share)
+        variance = largest
+        if self.reached:
+            odd = 2 * np.arange(1, len(self.reached) + 1) - 1
+            variance = float(odd @ np.array(self.reached)) / self.rounds - mean**2
+        spread = variance / largest if 0 < variance < largest else 1.0
+        found = wilson_interval(np.array(share), np.array(self.rounds / spread), level)
+        return Interval(1 + longest * float(found.low), 1 + mean, 1 + longest * float(found.high))
 
     def marginal(self, level: float = 0.95) -> Interval[Floats]:
         """S_1, S_2, ...: the share of all rounds whose first i drafts were all accepted."""
@@ -101,3 +123,61 @@ class DraftCounts:
         if not self.rounds:
             raise UnsupportedError("no round was drafted, so there is no rate of acceptance")
         return self.rounds
+
+
+@dataclass(frozen=True)
+class DraftTotals:
+    """Accepted and drafted tokens where rounds were not counted.
+
+    accepted / drafted is not alpha, and without the rounds it tells no tokens per call.
+    """
+
+    accepted: float
+    drafted: float
+
+    def __post_init__(self) -> None:
+        for name in ("accepted", "drafted"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise InvalidArgumentError(f"{name} must be a number >= 0, got {value}")
+        if self.accepted > self.drafted:
+            raise InvalidArgumentError(
+                f"accepted must be at most drafted = {self.drafted:g}, got {self.accepted:g}"
+            )
+
+    def __add__(self, other: DraftTotals) -> DraftTotals:
+        return DraftTotals(self.accepted + other.accepted, self.drafted + other.drafted)
+
+
+@dataclass(frozen=True)
+class MeanLength:
+    """A mean acceptance length of which no counts are known; plain decoding is 1.
+
+    gamma : draft tokens of a round; None where it varied or the source does not tell
+    tokens_per_call : the mean, the recovered or bonus token counted
+    weight : how much it counts beside others
+    weight_of : what the weight is a number of; lengths of one kind of weight average
+    """
+
+    gamma: int | None
+    tokens_per_call: float
+    weight: float = 1.0
+    weight_of: str = "means"
+
+    def __post_init__(self) -> None:
+        most = np.inf if self.gamma is None else self.gamma + 1.0
+        if not (np.isfinite(self.tokens_per_call) and 1 <= self.tokens_per_call <= most):
+            allowed = ">= 1" if self.gamma is None else f"in [1, {most:g}]"
+            raise InvalidArgumentError(
+                f"the mean acceptance length must be {allowed}, got {self.tokens_per_call:g}"
+            )
+        if not (np.isfinite(self.weight) and self.weight > 0):
+            raise InvalidArgumentError(f"its weight must be a number > 0, got {self.weight}")
+
+    def __add__(self, other: MeanLength) -> MeanLength:
+        """The mean of both by weight."""
+        if (self.gamma, self.weight_of) != (other.gamma, other.weight_of):
+            raise UnsupportedError("lengths of one gamma and one kind of weight average, no others")
+        weight = self.weight + other.weight
+        total = self.tokens_per_call * self.weight + other.tokens_per_call * other.weight
+        return MeanLength(self.gamma, total / weight, weight, self.weight_of)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from specsim.checks import InvalidArgumentError
 
 
 @dataclass(frozen=True)
 class StepTime:
     """Seconds of one decoding step of a batch: its drafts, its verification and all else.
 
-    gamma : draft tokens of a step; 0 is a plain step
+    gamma : draft tokens of a step; 0 is a plain step; None where the source does not tell
     batch : requests that shared it
     seconds : of a step
     steps : how many were timed; None where the source does not tell
@@ -19,10 +22,16 @@ class StepTime:
     context : tokens in the cache of each request, where the source tells
     """
 
-    gamma: int
+    gamma: int | None
     batch: float
     seconds: float
     steps: float | None = None
     draft_s: float | None = None
     drafter_loaded: bool | None = None
     context: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "seconds"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise InvalidArgumentError(f"{name} of a step must be a number > 0, got {value}")

@@ -1,0 +1,242 @@
+"""Scrapes of /metrics: the counters of drafts, which vLLM and llama.cpp name alike.
+
+``PREFIX:spec_decode_num_drafts_total``, ``..._num_draft_tokens_total``,
+``..._num_accepted_tokens_total`` and ``..._num_accepted_tokens_per_pos_total{position="j"}``
+(vllm/v1/spec_decode/metrics.py of vLLM 0.33.0; tools/server/server-task.cpp of llama.cpp
+0c1e57098).  They count since the server started, one series for each engine process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import ceil
+
+from specsim.acceptance import AcceptanceLaw
+from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.counts.drafts import DraftCounts
+from specsim.engines.readers.figures import Printed
+from specsim.engines.readers.reading import Reading
+
+_ROUNDS, _DRAFTED, _ACCEPTED = "num_drafts", "num_draft_tokens", "num_accepted_tokens"
+_REACHED = "num_accepted_tokens_per_pos"
+_NAMES = (_ROUNDS, _DRAFTED, _ACCEPTED, _REACHED)
+
+# A sample as the format has it, NAME{LABELS} VALUE [TIMESTAMP], or as a table with " | " has it.
+_SAMPLE = re.compile(
+    r"^\s*(?P<name>[\w:]+?)(?:_total)?\s*(?:\{(?P<labels>[^}]*)\})?\s*[|\s]\s*(?P<value>[^\s|{}]+)"
+    r"(?:\s+\d+)?\s*$"
+)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+# Above this a series is no position of a draft.
+_LONGEST = 1000
+
+
+def has_counters(text: str, prefix: str) -> bool:
+    """Whether a text has any sample of the counters of drafts."""
+    return bool(
+        re.search(rf"^\s*{re.escape(prefix)}:spec_decode_num_\w+[\s{{]", text, re.MULTILINE)
+    )
+
+
+def read_scrapes(
+    text: str, prefix: str, engine: str, law: AcceptanceLaw | None, notes: Sequence[str] = ()
+) -> list[Reading]:
+    """A reading of every scrape in a text; a series that comes again begins the next one."""
+    scrapes: list[dict[str, Printed]] = [{}]
+    for series, value in _samples(text, prefix):
+        if series in scrapes[-1]:
+            scrapes.append({})
+        scrapes[-1][series] = value
+    return [
+        Reading(
+            engine=engine,
+            source="/metrics scrape",
+            span="server",
+            counts=_counts(scrape, prefix),
+            law=law,
+            notes=tuple(notes),
+            counters={series: each.value for series, each in scrape.items()},
+        )
+        for scrape in scrapes
+        if scrape
+    ]
+
+
+def differenced(readings: Iterable[Reading]) -> list[Reading]:
+    """The readings, with scrapes of one server replaced by what was counted between them.
+
+    Scrapes belong together if they have the same series; the earlier one has the smaller
+    counters.  A counter that fell means that the server was started again in between.
+    """
+    found: list[Reading] = []
+    scrapes: list[list[Reading]] = []
+    for reading in readings:
+        if reading.counters is None:
+            found.append(reading)
+            continue
+        same = [
+            group
+            for group in scrapes
+            if group[0].engine == reading.engine and _share_series(group[0], reading)
+        ]
+        if same:
+            same[0].append(reading)
+        else:
+            scrapes.append([reading])
+    return found + [_between(group) for group in scrapes]
+
+
+def _samples(text: str, prefix: str) -> Iterable[tuple[str, Printed]]:
+    """Series, written as ``name position other labels``, and their values."""
+    start = f"{prefix}:spec_decode_"
+    for line in text.splitlines():
+        if not line.lstrip().startswith(start):
+            continue
+        sample = _SAMPLE.match(line)
+        if sample is None:
+            raise InvalidArgumentError(f"not a sample of a scrape: {line.strip()[:80]!r}")
+        name = sample["name"].removeprefix(start)
+        if name not in _NAMES:
+            continue  # among them the times that end in _created
+        labels = dict(_LABEL.findall(sample["labels"] or ""))
+        position = labels.pop("position", "")
+        if (name == _REACHED) != position.isdecimal() or int(position or 0) >= _LONGEST:
+            raise InvalidArgumentError(f"{name} has the position {position[:20]!r}")
+        process = ",".join(f"{key}={labels[key]}" for key in sorted(labels))
+        yield f"{name}|{position}|{process}", Printed.of(name, sample["value"])
+
+
+def _counts(scrape: Mapping[str, Printed], prefix: str) -> DraftCounts:
+    """The counters of all engine processes of one model together, checked against each other."""
+    processes: dict[str, dict[str, Printed]] = {}
+    for series, value in scrape.items():
+        name, position, process = series.split("|", 2)
+        processes.setdefault(process, {})[f"{name}{position}"] = value
+    models = {part for each in processes for part in each.split(",") if "model_name=" in part}
+    if len(models) > 1:
+        raise UnsupportedError(
+            f"the scrape has {len(models)} models ({', '.join(sorted(models))[:100]}); give the "
+            "lines of one model"
+        )
+    one, *others = (_of_process(each, prefix) for each in processes.values())
+    for other in others:
+        if len(other.reached) != len(one.reached):
+            raise UnsupportedError(
+                "the engine processes of the scrape have not the same positions; the scrape is "
+                "incomplete, or they draft different lengths: give those of one length"
+            )
+        one += other
+    return one
+
+
+def _of_process(values: Mapping[str, Printed], prefix: str) -> DraftCounts:
+    missing = [name for name in (_ROUNDS, _DRAFTED, _ACCEPTED) if name not in values]
+    if missing:
+        raise UnsupportedError(
+            f"the scrape lacks {', '.join(f'{prefix}:spec_decode_{each}' for each in missing)} "
+            f"for some engine; give all lines of {prefix}:spec_decode_ of one scrape"
+        )
+    rounds, drafted, accepted = (values[name] for name in (_ROUNDS, _DRAFTED, _ACCEPTED))
+    length = len(values) - 3
+    try:
+        reached = [values[f"{_REACHED}{position}"] for position in range(length)]
+    except KeyError as gap:
+        raise UnsupportedError(
+            f"the scrape has {length} positions but no {gap.args[0].removeprefix(_REACHED)}; give "
+            f"all lines of {prefix}:spec_decode_ of one scrape"
+        ) from None
+    # Totals may be printed to six digits, such as 1.55024e+06.
+    rounding = accepted.half + sum(each.half for each in reached) if _is_rounded(accepted) else 0
+    total = sum(each.value for each in reached)
+    if reached and abs(total - accepted.value) > rounding:
+        raise InvalidArgumentError(
+            f"the positions of the scrape add up to {total:.10g} accepted tokens, the counter says "
+            f"{accepted.value:.10g}; the scrape is incomplete or was changed"
+        )
+    if reached and drafted.value > rounds.high * length + drafted.half:
+        raise InvalidArgumentError(
+            f"the scrape has {drafted.value:.10g} draft tokens, more than {length} positions in "
+            f"each of {rounds.value:.10g} drafts; the scrape is incomplete or was changed"
+        )
+    return DraftCounts(
+        gamma=_gamma(rounds, drafted, length),
+        rounds=rounds.value,
+        accepted=total if reached else accepted.value,
+        drafted=drafted.value,
+        reached=tuple(each.value for each in reached),
+    )
+
+
+def _is_rounded(printed: Printed) -> bool:
+    return printed.half > 0.5
+
+
+def _gamma(rounds: Printed, drafted: Printed, length: int) -> int | None:
+    """The draft length where drafted tokens are as many in every round."""
+    if not rounds.value:
+        return length or None
+    gamma = length or ceil(drafted.value / rounds.value)
+    rounding = 0.0
+    if _is_rounded(rounds) or _is_rounded(drafted):
+        rounding = drafted.half + rounds.half * gamma
+    return gamma if abs(rounds.value * gamma - drafted.value) <= rounding else None
+
+
+def _share_series(one: Reading, other: Reading) -> bool:
+    assert one.counters is not None
+    assert other.counters is not None
+    return not one.counters.keys().isdisjoint(other.counters)
+
+
+def _between(scrapes: list[Reading]) -> Reading:
+    """What was counted between the first and the last of the scrapes of one server."""
+    if len(scrapes) == 1:
+        (alone,) = scrapes
+        note = "one scrape counts everything since the server started; give a second to difference"
+        return replace(alone, notes=(*alone.notes, note))
+    series = [each.counters for each in scrapes if each.counters is not None]
+    if any(each.keys() != series[0].keys() for each in series):
+        raise UnsupportedError(
+            "the scrapes share some counters and not others; give scrapes of one server and one "
+            "configuration, whole"
+        )
+    ordered = sorted(zip(series, scrapes, strict=True), key=lambda each: sum(each[0].values()))
+    for (before, _), (after, _) in pairwise(ordered):
+        fallen = [name for name, value in before.items() if after[name] < value]
+        if fallen:
+            raise UnsupportedError(
+                f"{fallen[0].split('|')[0]} fell from {before[fallen[0]]:g} to "
+                f"{after[fallen[0]]:g} between two scrapes: the server was started again, or these "
+                "are two servers; give two scrapes of one life"
+            )
+    first, last = ordered[0][1].counts, ordered[-1][1].counts
+    assert first is not None
+    assert last is not None
+    return replace(
+        scrapes[0],
+        source=f"difference of {len(scrapes)} /metrics scrapes",
+        span="run",
+        counts=_minus(last, first),
+        counters=None,
+    )
+
+
+def _minus(last: DraftCounts, first: DraftCounts) -> DraftCounts:
+    rounds = last.rounds - first.rounds
+    assert last.drafted is not None
+    assert first.drafted is not None
+    drafted = last.drafted - first.drafted
+    # The length may have varied before the first scrape and not since.
+    constant = rounds > 0 and drafted == rounds * len(last.reached)
+    gamma = len(last.reached) if constant else last.gamma
+    return DraftCounts(
+        gamma=gamma or None,
+        rounds=rounds,
+        accepted=last.accepted - first.accepted,
+        drafted=drafted,
+        reached=tuple(b - a for a, b in zip(first.reached, last.reached, strict=True)),
+    )
