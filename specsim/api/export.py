@@ -6,14 +6,25 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import ClassVar
 
-from specsim.acceptance import AlphaLike
+from specsim.acceptance import AcceptanceLaw, AlphaLike
 from specsim.api.by_load import extrapolated
 from specsim.api.result import Result, Row
-from specsim.batching.point import MARGIN
+from specsim.batching.point import MARGIN, points_of_cell
 from specsim.batching.schedule import Plan, plan
 from specsim.batching.workload import BatchWorkload, Shapes, Source
-from specsim.checks import InvalidArgumentError, integer
-from specsim.engines import Engine, Schedule, engine_named, gamma_at, largest, merged
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer
+from specsim.engines import (
+    Drafting,
+    Engine,
+    Method,
+    Order,
+    Schedule,
+    engine_named,
+    fewest_ranges,
+    gamma_at,
+    largest,
+    merged,
+)
 from specsim.profiles import Mode
 
 # Largest batch that is planned for where none is named.
@@ -25,15 +36,21 @@ class EngineConfiguration(Result):
     """What an engine should draft at every batch.
 
     engine : its name
+    method : where its drafts come from
     text : what the engine reads; empty where speculation is better left off
     schedule : (first batch, last batch, gamma), both ends included, from batch 1 on
+    law : how the engine accepts drafts unless told otherwise
+    read_at : the version of the engine whose declarations ``text`` follows
     """
 
     schema: ClassVar[str] = "specsim.export"
 
     engine: str
+    method: Method
     text: str
     schedule: tuple[tuple[int, int, int], ...]
+    law: AcceptanceLaw
+    read_at: str
 
     def rows(self) -> list[Row]:
         return [
@@ -42,7 +59,13 @@ class EngineConfiguration(Result):
         ]
 
     def summary(self) -> Row:
-        return {"engine": self.engine, "configuration": self.text or None}
+        return {
+            "engine": self.engine,
+            "method": self.method,
+            "configuration": self.text or None,
+            "law": self.law,
+            "read_at": self.read_at,
+        }
 
 
 def export(
@@ -57,7 +80,10 @@ def export(
     most: int = _MOST,
     batch: int | None = None,
     gamma_max: int | None = None,
+    method: Method = "draft_model",
     model: str | None = None,
+    lookup_max: int | None = None,
+    lookup_min: int | None = None,
 ) -> EngineConfiguration:
     """What ``engine`` should draft at every batch, as its configuration wants it.
 
@@ -66,31 +92,48 @@ def export(
     context : tokens in the cache of each request; the smallest of a profile, or 512, by default
     most : largest batch to plan for
     batch : where the engine takes one length for all batches, the one to plan it for; by default 1
-    model : the draft's name or path for the engine; by default as in the profile
+    method : draft_model, eagle3, mtp, dflash, ngram or suffix; costs are those given, whatever it
+    model : the draft's name or path for the engine; by default as in the profile, for draft_model
+    lookup_max, lookup_min : with ngram, the longest and the shortest run of tokens to look up;
+        by default the engine's
+
+    Neighbouring batches have one length wherever that loses no batch more than MARGIN of its best.
+    Raises UnsupportedError where the engine does not have the method.
     """
     chosen = engine_named(engine)
-    if batch is not None and not chosen.one_batch:
+    drafting = chosen.drafting(method)
+    if batch is not None and drafting.by_batch:
         raise InvalidArgumentError(
-            f"batch has no meaning for {engine}, which takes a length for each batch"
+            f"batch has no meaning for {engine} with {method}, which takes a length for each batch"
         )
+    lookups = _lookups(chosen, method, lookup_max=lookup_max, lookup_min=lookup_min)
     source = Source(alpha, shapes, profile, temperature, mode)
     workload = _only(source.workloads(gamma_max))
-    draft = _draft_name(engine, chosen, model, workload)
+    draft = _draft_name(chosen, method, model, workload)
     where = workload.contexts(None if context is None else [integer("context", context)])[0]
     planned = plan(workload, range(1, integer("most", most, low=1) + 1), where)
-    schedule = _schedule(planned)
+    schedule = _schedule(workload, planned)
     at = batch or 1
     if not largest(schedule):
         text, notes = "", [f"speculation never gains {MARGIN:.0%} or more here: leave it off"]
-    elif chosen.one_batch and not gamma_at(schedule, at):
+    elif not drafting.by_batch and not gamma_at(schedule, at):
         text, notes = "", [f"speculation does not pay at batch {at}: leave it off"]
     else:
-        configuration = chosen.write(schedule, draft, at)
-        text, notes = configuration.text, list(configuration.notes)
+        configuration = chosen.write(Order(schedule, drafting, draft, at, **lookups))
+        text = configuration.text
+        notes = [
+            *_method_notes(method, measured=alpha is None),
+            *_law_notes(chosen, drafting, workload),
+            *configuration.notes,
+            f"written as {chosen.read_at} reads it",
+        ]
     return EngineConfiguration(
         engine=engine,
+        method=method,
         text=text,
         schedule=tuple(schedule),
+        law=drafting.law,
+        read_at=chosen.read_at,
         inputs={
             "engine": engine,
             **vars(source),
@@ -99,7 +142,9 @@ def export(
             "most": most,
             "batch": batch,
             "gamma_max": workload.gamma_max,
+            "method": method,
             "model": draft,
+            **lookups,
         },
         warnings=(*_notes(workload, planned), *notes),
     )
@@ -113,26 +158,93 @@ def _only(workloads: list[BatchWorkload]) -> BatchWorkload:
     return workloads[0]
 
 
-def _draft_name(engine: str, chosen: Engine, model: str | None, workload: BatchWorkload) -> str:
-    if not chosen.names_draft:
+def _lookups(chosen: Engine, method: Method, **given: int | None) -> dict[str, int | None]:
+    """The bounds of ngram's lookup, refused where they mean nothing."""
+    for name, bound in given.items():
+        if bound is None:
+            continue
+        if method != "ngram":
+            raise InvalidArgumentError(f"{name} has no meaning with {method}, only with ngram")
+        if name not in chosen.lookups:
+            raise UnsupportedError(f"{name} cannot be told to {chosen.title}")
+        integer(name, bound, low=1)
+    longest, shortest = given["lookup_max"], given["lookup_min"]
+    if longest is not None and shortest is not None and shortest > longest:
+        raise InvalidArgumentError(
+            f"lookup_min must be <= lookup_max, which is {longest}, got {shortest}"
+        )
+    return given
+
+
+def _draft_name(chosen: Engine, method: Method, model: str | None, workload: BatchWorkload) -> str:
+    needed = chosen.drafting(method).model
+    if needed == "none":
         if model is not None:
             raise InvalidArgumentError(
-                f"model has no meaning for {engine}, whose assistant is an object"
+                f"model has no meaning for {chosen.title} with {method}: nothing is loaded by name"
             )
         return ""
-    name = model or workload.draft_name
-    if not name:
-        raise InvalidArgumentError(f"model is missing: what {engine} should load as the draft")
-    return name
+    # The profile's draft is a model of its own; heads have another name.
+    name = model or (workload.draft_name if method == "draft_model" else None)
+    if not name and needed == "needed":
+        raise InvalidArgumentError(
+            f"model is missing: what {chosen.title} should load as the draft with {method}"
+        )
+    return name or ""
 
 
-def _schedule(planned: Plan) -> Schedule:
+def _schedule(workload: BatchWorkload, planned: Plan) -> Schedule:
     """A draft length for every batch, 0 where the best gains less than the margin."""
+    looked_at = [point.batch for point in planned.points]
+    speedups = [
+        [
+            point.speedup
+            for point in points_of_cell(
+                workload.gains, workload.cost, batch, planned.context, workload.gamma_max
+            )
+        ]
+        for batch in looked_at
+    ]
+    # Batches that were not looked at lie between two that decide alike.
+    ends = [*looked_at[1:], planned.largest + 1]
     gammas: list[int] = []
-    for span in planned.spans:
-        gamma = span.first.gamma if span.first.pays else 0
-        gammas += [gamma] * (span.last.batch - span.first.batch + 1)
+    for batch, end, gamma in zip(looked_at, ends, fewest_ranges(speedups, MARGIN), strict=True):
+        gammas += [gamma] * (end - batch)
     return merged(gammas)
+
+
+_LAW = {
+    "ratio-test": "samples drafts and accepts them with the ratio test",
+    "greedy-drafts": "drafts greedily and accepts a draft with its probability in the target",
+    "exact-match": "samples drafts and accepts those that the target samples too",
+}
+
+
+def _law_notes(chosen: Engine, drafting: Drafting, workload: BatchWorkload) -> list[str]:
+    """How the engine accepts drafts; at temperature 0 all ways are one."""
+    if workload.temperature == 0:
+        return []
+    unless = f", unless told {drafting.ratio_test} (ratio-test)" if drafting.ratio_test else ""
+    return [
+        f"{chosen.title} {_LAW[drafting.law]} ({drafting.law}), also above temperature 0{unless}: "
+        "acceptance must have been measured in the same way"
+    ]
+
+
+def _method_notes(method: Method, measured: bool) -> list[str]:
+    """What a draft model's plan leaves out; ``measured``: its acceptance is a profile's."""
+    if method == "draft_model":
+        return []
+    known = "acceptance and costs" if measured else "costs"
+    notes = [
+        f"planned with the {known} of a draft model that runs once for each draft token, which are "
+        f"not those of {method}"
+    ]
+    if method == "dflash":
+        notes.append(
+            "a DFlash drafter accepts differently at another length than it was trained for"
+        )
+    return notes
 
 
 def _notes(workload: BatchWorkload, planned: Plan) -> list[str]:

@@ -115,10 +115,21 @@ def best_of_cell(
 
     All are tried: with measured costs the speedup may have several maxima.
     """
+    points = points_of_cell(acceptance, cost, batch, context, gamma_max)
+    return points[fastest({point.gamma: point.speedup for point in points})]
+
+
+def points_of_cell(
+    acceptance: TokensPerBlockLike,
+    cost: LoadCost,
+    batch: int,
+    context: float,
+    gamma_max: int,
+) -> list[BatchPoint]:
+    """What every gamma in 0..gamma_max gives a batch, in that order."""
     gains = _gains(acceptance, gamma_max, cost)
     cell = _Cell.of(cost, batch, context)
-    points = [cell.at(gains, gamma) for gamma in range(gamma_max + 1)]
-    return points[fastest({point.gamma: point.speedup for point in points})]
+    return [cell.at(gains, gamma) for gamma in range(gamma_max + 1)]
 
 
 @dataclass(frozen=True)

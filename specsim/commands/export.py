@@ -19,7 +19,8 @@ from specsim.commands._options import (
 @click.command(
     epilog="Examples: specsim export vllm --profile profile.json --context 2048; "
     "specsim export llama.cpp --target llama-3.1-8b --draft llama-3.2-1b --accelerator L40S "
-    "--alpha 0.8 --model draft.gguf"
+    "--alpha 0.8 --model draft.gguf; specsim export vllm --target llama-3.1-8b "
+    "--draft llama-3.2-1b --accelerator L40S --alpha 0.6,0.5 --method eagle3 --model heads"
 )
 @click.argument("engine", metavar="vllm|sglang|tensorrt-llm|llama.cpp|transformers")
 @profile_options
@@ -34,10 +35,18 @@ from specsim.commands._options import (
 @option(
     "--batch",
     Integer(1),
-    "Batch of the one draft length that sglang, llama.cpp and transformers take. [default: 1]",
+    "Batch of the one draft length of engines that take no length by batch. [default: 1]",
 )
 @option("--gamma-max", Integer(1), "Longest draft. [default: 16, or as measured]")
+@option(
+    "--method",
+    str,
+    "Where drafts come from: draft_model, eagle3, mtp, dflash, ngram or suffix.",
+    default="draft_model",
+)
 @option("--model", str, "The draft's name or path for the engine. [default: as in the profile]")
+@option("--lookup-max", Integer(1), "Longest run of tokens that ngram looks up.")
+@option("--lookup-min", Integer(1), "Shortest run of tokens that ngram looks up; vllm only.")
 @click.option(
     "--format",
     "output_format",
@@ -50,8 +59,8 @@ def command(engine: str, output_format: str, **given: Any) -> int:
     """What ENGINE should draft at every batch, as its configuration wants it.
 
     On stdout is what the engine reads and nothing else; what it cannot be told is on stderr.
-    Drafts are left off where they gain less than 1 %.  Ends with 1 where speculation is better
-    left off.
+    Drafts are left off where they gain less than 1 %, and batches share a length where that loses
+    none of them more.  Ends with 1 where speculation is better left off.
     """
     from specsim import export
     from specsim.report.tables import show_notes

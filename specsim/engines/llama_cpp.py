@@ -1,5 +1,7 @@
-"""llama.cpp of October 2026: flags of ``llama-server``.
+"""llama.cpp 0c1e57098 (2026-10-01): flags of ``llama-server``.
 
+A draft model alone starts nothing: ``--spec-type`` is ``none`` by default and only DFlash files and
+those with layers for next tokens are recognised by their content (``common/speculative.cpp``).
 ``--spec-draft-n-max`` is the one draft length; ``--draft-max`` is an error there.
 """
 
@@ -7,14 +9,38 @@ from __future__ import annotations
 
 import shlex
 
-from specsim.engines.schedule import Configuration, Schedule, gamma_at, in_words
+from specsim.engines.drafting import Configuration, Drafting, Engine, Method, Order
+from specsim.engines.schedule import gamma_at, in_words
+
+_METHODS: dict[Method, Drafting] = {
+    "draft_model": Drafting("draft-simple"),
+    "eagle3": Drafting("draft-eagle3"),
+    "mtp": Drafting("draft-mtp", model="optional"),
+    "dflash": Drafting("draft-dflash"),
+    "ngram": Drafting("ngram-simple", model="none"),
+}
 
 
-def write(schedule: Schedule, draft: str, batch: int) -> Configuration:
+def _write(order: Order) -> Configuration:
     """One line of flags."""
-    flags = ["-md", draft, "--spec-draft-n-max", str(gamma_at(schedule, batch))]
-    note = (
-        f"llama.cpp takes one draft length, here the best at batch {batch}; by batch the best "
-        f"would be {in_words(schedule)}"
-    )
-    return Configuration(shlex.join(flags), (note,))
+    drafting, length = order.drafting, str(gamma_at(order.schedule, order.batch))
+    flags = ["--spec-type", drafting.word]
+    if order.draft:
+        flags += ["-md", order.draft]
+    # The draft of ngram-simple is its m-gram, whatever --spec-draft-n-max says.
+    looked_up = drafting.model == "none"
+    flags += ["--spec-ngram-simple-size-m" if looked_up else "--spec-draft-n-max", length]
+    if order.lookup_max is not None:
+        flags += ["--spec-ngram-simple-size-n", str(order.lookup_max)]
+    notes = [
+        f"llama.cpp takes one draft length, here the best at batch {order.batch}; by batch the "
+        f"best would be {in_words(order.schedule)}"
+    ]
+    if not looked_up:
+        notes.append("drafts end early only where --spec-draft-p-min is above 0, its default")
+    return Configuration(shlex.join(flags), tuple(notes))
+
+
+ENGINE = Engine(
+    "llama.cpp", "llama.cpp 0c1e57098 of 2026-10-01", _METHODS, _write, lookups=("lookup_max",)
+)

@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import groupby
 
 from specsim.checks import InvalidArgumentError
 
 # (first batch, last batch, gamma), both ends included; from batch 1 on, without a gap.
 Schedule = list[tuple[int, int, int]]
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """What an engine reads, and what it does not express, one sentence a note."""
-
-    text: str
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Engine:
-    """One engine.
-
-    write : from the schedule, the draft's name and a batch
-    one_batch : the engine takes one draft length, the one at that batch
-    names_draft : whether its configuration names the draft model
-    """
-
-    write: Callable[[Schedule, str, int], Configuration]
-    one_batch: bool = False
-    names_draft: bool = True
 
 
 def merged(gammas: Sequence[int]) -> Schedule:
@@ -64,3 +41,8 @@ def in_words(schedule: Schedule) -> str:
         f"{first}: {gamma}" if first == last else f"{first}-{last}: {gamma}"
         for first, last, gamma in schedule
     )
+
+
+def off_at(schedule: Schedule) -> bool:
+    """Whether some batch drafts nothing."""
+    return any(gamma == 0 for _, _, gamma in schedule)

@@ -2,8 +2,10 @@
 
 With ``--speculative-eagle-topk 1`` the target reads ``--speculative-num-draft-tokens`` = steps + 1.
 The file of ``--speculative-adaptive-config`` maps the smallest batch of a range to the numbers of
-steps that the engine may choose from; one number leaves it no choice.  It is for EAGLE and EAGLE3:
-with a draft model (STANDALONE) SGLang warns and keeps the flags.
+steps that the engine may choose from; one number leaves it no choice, and
+``--speculative-num-steps`` must be among all of them.  It is for EAGLE and EAGLE3: with another
+algorithm SGLang warns and keeps the flags (``srt/speculative/adaptive_spec_params.py``).  Without
+``--max-running-requests`` it is set to 48 (``srt/arg_groups/speculative_hook.py``).
 """
 
 from __future__ import annotations
@@ -11,24 +13,70 @@ from __future__ import annotations
 import json
 import shlex
 
-from specsim.engines.schedule import Configuration, Schedule, gamma_at, in_words
+from specsim.engines.drafting import Configuration, Drafting, Engine, Method, Order
+from specsim.engines.schedule import gamma_at, in_words, largest
+
+_SAMPLED = "--speculative-use-rejection-sampling"
+_ADAPTIVE = "adaptive.json"
+
+_METHODS: dict[Method, Drafting] = {
+    # SGLang refuses rejection sampling with STANDALONE.
+    "draft_model": Drafting("STANDALONE"),
+    "eagle3": Drafting("EAGLE3", ratio_test=_SAMPLED, by_batch=True),
+    "mtp": Drafting("NEXTN", model="optional", ratio_test=_SAMPLED, by_batch=True),
+    "dflash": Drafting("DFLASH"),
+    "ngram": Drafting("NGRAM", model="none"),
+}
 
 
-def write(schedule: Schedule, draft: str, batch: int) -> Configuration:
-    """Two lines: the flags, and the file."""
-    steps = gamma_at(schedule, batch)
-    flags = [
-        *("--speculative-algorithm", "STANDALONE"),
-        *("--speculative-draft-model-path", draft),
-        *("--speculative-num-steps", str(steps)),
-        *("--speculative-eagle-topk", "1"),
-        *("--speculative-num-draft-tokens", str(steps + 1)),
+def _write(order: Order) -> Configuration:
+    """A line of flags, and for lengths by batch a second one, the file."""
+    schedule, word = order.schedule, order.drafting.word
+    adaptive = order.drafting.by_batch and len(schedule) > 1
+    steps = largest(schedule) if order.drafting.by_batch else gamma_at(schedule, order.batch)
+    flags = ["--speculative-algorithm", word]
+    if order.draft:
+        flags += ["--speculative-draft-model-path", order.draft]
+    if word not in ("NGRAM", "DFLASH"):
+        flags += ["--speculative-num-steps", str(steps), "--speculative-eagle-topk", "1"]
+    flags += ["--speculative-num-draft-tokens", str(steps + 1)]
+    if word == "NGRAM":
+        # Wider, SGLang drafts a tree of so many tokens and not a chain.
+        flags += ["--speculative-ngram-max-bfs-breadth", "1"]
+    flags += ["--max-running-requests", str(schedule[-1][1])]
+    notes = ["without --max-running-requests SGLang runs 48 requests at most when it speculates"]
+    if not adaptive:
+        if len(schedule) > 1:
+            notes.append(
+                f"SGLang takes one draft length with {word}, here the best at batch "
+                f"{order.batch}; by batch the best would be {in_words(schedule)}"
+            )
+        return Configuration(shlex.join(flags), (*notes, *_own_notes(order)))
+    flags += ["--speculative-adaptive", "--speculative-adaptive-config", _ADAPTIVE]
+    file = {str(first): {"candidate_steps": [gamma]} for first, _, gamma in schedule}
+    notes += [
+        f"the first line is flags, the second is to be kept as {_ADAPTIVE}",
+        "SGLang pads a batch to the next CUDA-graph size before it looks up its draft length",
+        f"under attention data parallelism, two-batch overlap or multi-layer EAGLE SGLang drafts "
+        f"{steps} tokens at every batch",
     ]
-    adaptive = {str(first): {"candidate_steps": [gamma]} for first, _, gamma in schedule}
-    notes = (
-        f"first line: flags, best at batch {batch}; SGLang keeps to them at every batch with a "
-        f"draft model, where the best would be {in_words(schedule)}",
-        "second line: the file of --speculative-adaptive-config, which SGLang reads with "
-        "--speculative-adaptive and EAGLE or EAGLE3 only",
-    )
-    return Configuration(f"{shlex.join(flags)}\n{json.dumps(adaptive)}", notes)
+    return Configuration(f"{shlex.join(flags)}\n{json.dumps(file)}", (*notes, *_own_notes(order)))
+
+
+def _own_notes(order: Order) -> list[str]:
+    """What is to be known of one method only."""
+    word = order.drafting.word
+    if word == "NEXTN" and not order.draft:
+        return [
+            "SGLang finds the layers of NEXTN in the target's checkpoint for the architectures "
+            "that it lists; for others name a checkpoint with --model"
+        ]
+    if word == "DFLASH":
+        return [
+            "--speculative-num-draft-tokens is DFLASH's block, the drafts and one more; drafters "
+            "with a sampling head (DFlash2, LiLiCorr) sample above temperature 0"
+        ]
+    return []
+
+
+ENGINE = Engine("SGLang", "SGLang 0.5.23", _METHODS, _write)

@@ -1,9 +1,11 @@
-"""TensorRT-LLM 1.4: the YAML of ``speculative_config``.
+"""TensorRT-LLM ahead of 1.4 (commit 000439672): the YAML of ``speculative_config``.
 
 ``draft_len_schedule`` maps the largest batch of a range to its draft length, and above the last
 nothing is drafted.  Before 2026-03-13 (NVIDIA/TensorRT-LLM pull request 10860) the same keys were
 the smallest batches of the ranges.  The first range must have the longest draft,
-``max_draft_len``, or the engine does not start.
+``max_draft_len``, or the engine does not start (``tensorrt_llm/llmapi/llm_args.py``).  Its names
+are ``Literal`` types; ``Draft_Target`` was ``DraftTarget`` as long as ``from_dict`` of
+``DecodingBaseConfig`` looked it up.
 """
 
 from __future__ import annotations
@@ -11,35 +13,94 @@ from __future__ import annotations
 import json
 
 from specsim.checks import UnsupportedError
-from specsim.engines.schedule import Configuration, Schedule, in_words, largest
+from specsim.engines.drafting import Configuration, Drafting, Engine, Method, Order
+from specsim.engines.schedule import gamma_at, in_words, largest
+
+_SAMPLED = "use_rejection_sampling: true"
+
+_METHODS: dict[Method, Drafting] = {
+    "draft_model": Drafting("Draft_Target", ratio_test=_SAMPLED, by_batch=True),
+    "eagle3": Drafting("Eagle3", ratio_test=_SAMPLED, by_batch=True),
+    "mtp": Drafting("MTP", model="optional", ratio_test=_SAMPLED, by_batch=True),
+    "dflash": Drafting("DFlash", ratio_test=_SAMPLED, by_batch=True),
+    # Not in support_dynamic_draft_len (tensorrt_llm/_torch/speculative/interface.py).
+    "ngram": Drafting("NGram", model="none"),
+    "suffix": Drafting("SA", model="none", by_batch=True),
+}
 
 
-def write(schedule: Schedule, draft: str, batch: int) -> Configuration:
+def _write(order: Order) -> Configuration:
     """Lines of a YAML file.
 
     Raises UnsupportedError where the smallest batches do not draft longest, as with a mixture of
     experts, of which more tokens read more.
     """
+    schedule, drafting = order.schedule, order.drafting
+    by_batch = drafting.by_batch
+    length = largest(schedule) if by_batch else gamma_at(schedule, order.batch)
+    lines = [
+        "speculative_config:",
+        f"  decoding_type: {drafting.word}",
+        f"  max_draft_len: {length}",
+    ]
+    if order.draft:
+        # A JSON string is a YAML string whatever the name holds.
+        lines.append(f"  speculative_model: {json.dumps(order.draft)}")
+    if order.lookup_max is not None:
+        lines.append(f"  max_matching_ngram_size: {order.lookup_max}")
+    lines += _schedule(order) if by_batch else _cutoff(order)
+    return Configuration("\n".join(lines), _notes(order))
+
+
+def _schedule(order: Order) -> list[str]:
+    schedule = order.schedule
     if schedule[0][2] < largest(schedule):
         raise UnsupportedError(
             "TensorRT-LLM drafts longest at the smallest batches, and the best here would be "
             f"{in_words(schedule)}"
         )
+    kept = schedule if schedule[-1][2] else schedule[:-1]
+    return ["  draft_len_schedule:", *(f"    {end}: {length}" for _, end, length in kept)]
+
+
+def _cutoff(order: Order) -> list[str]:
+    """The largest batch that drafts, where some do not."""
+    first, _, gamma = order.schedule[-1]
+    return [] if gamma else [f"  max_concurrency: {first - 1}"]
+
+
+def _notes(order: Order) -> tuple[str, ...]:
+    schedule, word = order.schedule, order.drafting.word
     _, last, gamma = schedule[-1]
-    kept = schedule if gamma else schedule[:-1]
-    lines = [
-        "speculative_config:",
-        "  decoding_type: DraftTarget",
-        f"  max_draft_len: {largest(schedule)}",
-        # A JSON string is a YAML string whatever the name holds.
-        f"  speculative_model: {json.dumps(draft)}",
-        "  draft_len_schedule:",
-        *(f"    {end}: {length}" for _, end, length in kept),
-    ]
-    notes = [
+    notes = []
+    if word == "Draft_Target":
+        notes.append(
+            "TensorRT-LLM that does not know decoding_type Draft_Target is older and calls it "
+            "DraftTarget"
+        )
+    if not order.drafting.by_batch:
+        notes.append(
+            f"TensorRT-LLM takes one draft length with {word}, here the best at batch "
+            f"{order.batch}; by batch the best would be {in_words(schedule)}"
+        )
+        return tuple(notes)
+    notes.append(
         "keys of draft_len_schedule are the last batches of their ranges, as TensorRT-LLM reads "
         "them since 2026-03-13; older ones read them as the first"
-    ]
+    )
     if gamma:
         notes.append(f"above batch {last} TensorRT-LLM drafts nothing")
-    return Configuration("\n".join(lines), tuple(notes))
+    notes.append(
+        "where pull request 16888 is in, which was open when this was read, TensorRT-LLM drafts "
+        "one token with some drafters where the schedule says none"
+    )
+    return tuple(notes)
+
+
+ENGINE = Engine(
+    "TensorRT-LLM",
+    "TensorRT-LLM ahead of 1.4, commit 000439672",
+    _METHODS,
+    _write,
+    lookups=("lookup_max",),
+)
