@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from specsim.api.models import Models as Models
     from specsim.api.optimize import evaluate as evaluate
     from specsim.api.optimize import optimize as optimize
+    from specsim.api.read import EngineCounts as EngineCounts
+    from specsim.api.read import read as read
     from specsim.api.replay import TraceReplay as TraceReplay
     from specsim.api.replay import replay as replay
     from specsim.api.result import LeftOut as LeftOut
@@ -64,6 +66,7 @@ _HOMES = {
     "specsim.api.export": ["EngineConfiguration", "export"],
     "specsim.api.models": ["Batches", "Measurement", "Models"],
     "specsim.api.optimize": ["evaluate", "optimize"],
+    "specsim.api.read": ["EngineCounts", "read"],
     "specsim.api.replay": ["TraceReplay", "replay"],
     "specsim.api.result": ["LeftOut", "Result"],
     "specsim.api.schemes": ["SchemeEvaluation", "SchemeOptimum", "SchemeSimulation", "simulate"],

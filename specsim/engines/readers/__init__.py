@@ -8,11 +8,12 @@ before the engines.
 from __future__ import annotations
 
 from specsim.checks import SpecsimError, UnsupportedError, did_you_mean
-from specsim.engines.readers import vllm
+from specsim.engines.readers import sglang, vllm
 from specsim.engines.readers.reading import Reader, Reading
 
 READERS: dict[str, Reader] = {
     "vllm": vllm,
+    "sglang": sglang,
 }
 
 

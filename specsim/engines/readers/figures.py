@@ -93,7 +93,7 @@ def reached_from_rates(
     Whole where the printed digits leave one whole number, else the share times the rounds.  The
     sum over positions must be what was accepted.
     """
-    reached = []
+    known: list[int | None] = []
     for position, rate in enumerate(rates, start=1):
         if rate.value > 1:
             raise InvalidArgumentError(
@@ -105,16 +105,31 @@ def reached_from_rates(
                 f"{name} at position {position} is printed as {rate.value:g}, which is no whole "
                 f"number of {rounds:g} rounds; the text was cut or changed"
             )
-        reached.append(float(first) if first == last else min(rate.value, 1.0) * rounds)
+        known.append(first if first == last else _near_whole(rate.value * rounds))
     least = sum(each.low for each in rates) * rounds
     most = sum(each.high for each in rates) * rounds
-    exact = all(each == math.floor(each) for each in reached)
-    if not least <= accepted <= most or (exact and rounds < 1e4 and sum(reached) != accepted):
+    open_positions = [i for i, each in enumerate(known) if each is None]
+    rest = accepted - sum(each for each in known if each is not None)
+    if not least <= accepted <= most or (not open_positions and rest):
+        total = sum(each.value for each in rates) * rounds
         raise InvalidArgumentError(
-            f"{name} adds up to {sum(reached):g} accepted tokens in {rounds:g} rounds, but "
+            f"{name} adds up to {total:.6g} accepted tokens in {rounds:g} rounds, but "
             f"{accepted:g} were accepted; the text was cut or changed"
         )
-    return tuple(reached)
+    if len(open_positions) == 1:  # then the sum tells it
+        (i,) = open_positions
+        if rates[i].low * rounds <= rest <= rates[i].high * rounds:
+            known[i] = round(rest)
+    return tuple(
+        min(rate.value, 1.0) * rounds if each is None else float(each)
+        for each, rate in zip(known, rates, strict=True)
+    )
+
+
+def _near_whole(value: float) -> int | None:
+    """Of a share in full precision times its rounds, the whole number that it was."""
+    near = round(value)
+    return near if abs(value - near) < _FLOAT * max(value, 1.0) else None
 
 
 def counts_of_histogram(

@@ -39,8 +39,9 @@ def test_help_shows_the_signature_of_every_call() -> None:
     for name in specsim.__all__:
         value = getattr(specsim, name)
         if inspect.isfunction(value):
-            first = next(iter(inspect.signature(value).parameters))
-            assert f"{name}({first}" in text
+            first = next(iter(inspect.signature(value).parameters.values()))
+            stars = "*" if first.kind is first.VAR_POSITIONAL else ""
+            assert f"{name}({stars}{first.name}" in text
 
 
 def test_import_loads_nothing_of_the_house_and_no_numpy() -> None:

@@ -1,0 +1,312 @@
+"""``specsim.read``: what inference engines counted of their drafts, from what they print."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from os import PathLike
+from pathlib import Path
+from typing import ClassVar
+
+from specsim import __version__
+from specsim.acceptance import AcceptanceLaw
+from specsim.api.result import Result, Row
+from specsim.checks import InvalidArgumentError, UnsupportedError, number
+from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
+from specsim.counts.file import (
+    SCHEMA,
+    VERSION,
+    AcceptanceFile,
+    CountedTotals,
+    Source,
+    counted_length,
+    counted_rounds,
+    timed_step,
+    write_acceptance,
+)
+from specsim.counts.pooling import pooled_counts, pooled_lengths, pooled_totals
+from specsim.counts.steps import StepTime
+from specsim.engines.readers import read_text
+from specsim.engines.readers.prometheus import differenced
+from specsim.engines.readers.reading import Reading
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineCounts(Result):
+    """What an engine counted, pooled over all files.
+
+    engine : whose counts
+    law : how the engine accepts drafts unless it was told otherwise; None where that is not known
+    counts : sums by draft length
+    totals : tokens whose rounds were not counted; None where there are none
+    lengths : means of which no counts are known
+    steps : how long steps took
+    sources : files, and what was recognised in them
+    """
+
+    schema: ClassVar[str] = "specsim.read"
+
+    engine: str
+    law: AcceptanceLaw | None
+    counts: tuple[DraftCounts, ...]
+    totals: DraftTotals | None
+    lengths: tuple[MeanLength, ...]
+    steps: tuple[StepTime, ...]
+    sources: tuple[Source, ...]
+
+    def rows(self) -> list[Row]:
+        """Counts, means and totals, with 95 % intervals; positions as lists."""
+        found = [_count_row(each) for each in self.counts]
+        found += [_row(gamma=each.gamma, tokens=each.tokens_per_call) for each in self.lengths]
+        if self.totals is not None:
+            found.append(_row(drafted=self.totals.drafted, accepted=self.totals.accepted))
+        if not found:
+            found = [_row(gamma=step.gamma) for step in self.steps]
+        return found
+
+    def table(self) -> list[Row]:
+        """One line for all rounds of a draft length, then one a position."""
+        lines: list[Row] = []
+        for row in self.rows():
+            lines.append(
+                {
+                    "K": "?" if row["gamma"] is None else row["gamma"],
+                    "position": "all",
+                    "rounds": _whole(row["rounds"]),
+                    "drafted": _whole(row["drafted"]),
+                    "accepted": _whole(row["accepted"]),
+                    "tokens_per_call": _with_interval(row, "tokens_per_call"),
+                    "marginal": None,
+                    "conditional": None,
+                }
+            )
+            lines += [
+                {
+                    "K": lines[-1]["K"],
+                    "position": i + 1,
+                    "accepted": _whole(reached),
+                    "marginal": _with_interval(row, "marginal", i),
+                    "conditional": _with_interval(row, "conditional", i),
+                }
+                for i, reached in enumerate(row["reached"])
+            ]
+        return lines
+
+    def summary(self) -> Row:
+        return {
+            "engine": self.engine,
+            "law": self.law,
+            "steps": list(self.steps),
+            "sources": [
+                {"file": each.file, "sha256": each.sha256, "recognised": each.recognised}
+                for each in self.sources
+            ],
+        }
+
+    def sentences(self) -> list[str]:
+        found = [f"{each.file}: {self.engine}, {_listed(each.recognised)}" for each in self.sources]
+        if self.law is not None:
+            found.append(f"acceptance law: {_LAWS[self.law]}")
+        for each in sorted(self.steps, key=lambda step: (step.batch, step.gamma or 0)):
+            length = "K not told" if each.gamma is None else f"K = {each.gamma}"
+            found.append(
+                f"step time at batch {each.batch:g}, {length}: {1000 * each.seconds:.4g} ms"
+            )
+        return found
+
+
+_LAWS: dict[AcceptanceLaw, str] = {
+    "ratio-test": "ratio-test (sampled drafts, accepted with min(1, p/q))",
+    "greedy-drafts": "greedy-drafts, the engine's default (the draft's most probable token, "
+    "accepted with the target's probability of it)",
+    "exact-match": "exact-match (a sampled draft that equals the target's own sample)",
+}
+
+
+def read(
+    *files: str | PathLike[str],
+    engine: str | None = None,
+    temperature: float | None = None,
+    out: str | PathLike[str] | None = None,
+) -> EngineCounts:
+    """What inference engines counted of their drafts, from the files that they print.
+
+    Log lines, scrapes of /metrics, results of benchmarks and counts of requests are recognised by
+    their content.  Several files are pooled by what was counted, draft lengths apart; two scrapes
+    of one server are differenced.
+
+    files : paths; "-" is standard input
+    engine : what wrote them, by name; by default the content decides
+    temperature : of the requests, for the record: engines do not print it
+    out : an acceptance file to write, which takes the place of a profile in other calls
+    """
+    if not files:
+        raise InvalidArgumentError("files must be at least one file that an engine printed, got 0")
+    if temperature is not None:
+        temperature = number("temperature", temperature, low=0.0)
+    if out is not None and not Path(out).parent.is_dir():
+        raise InvalidArgumentError(f"out {out}: no such folder {Path(out).parent}")
+    names = [str(file) for file in files]
+    sources, readings = _readings(names, engine)
+    readings = differenced(readings)
+    engines = sorted({each.engine for each in readings})
+    if len(engines) > 1:
+        raise UnsupportedError(
+            f"files of {' and '.join(engines)} do not pool, engines count differently; read each "
+            "on its own"
+        )
+    laws = {each.law for each in readings if each.law is not None}
+    warnings = [note for each in readings for note in each.notes]
+    if len(laws) > 1:
+        warnings.append(f"the files are of different acceptance laws: {', '.join(sorted(laws))}")
+    counted = [each.counts for each in readings if each.counts is not None]
+    warnings += _twice(counted)
+    counts = [each for each, _ in pooled_counts(counted)]
+    if counts and not any(each.rounds for each in counts):
+        raise UnsupportedError(
+            f"{', '.join(names)}: no round was drafted; send requests and read again"
+        )
+    found = EngineCounts(
+        engine=engines[0],
+        law=laws.pop() if len(laws) == 1 else None,
+        counts=tuple(each for each in counts if each.rounds),
+        totals=pooled_totals(each.totals for each in readings if each.totals is not None),
+        lengths=tuple(pooled_lengths(each.length for each in readings if each.length is not None)),
+        steps=tuple(step for each in readings for step in each.steps),
+        sources=tuple(sources),
+        inputs={
+            "files": names,
+            "engine": engine,
+            "temperature": temperature,
+            "out": None if out is None else str(out),
+        },
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+    if out is not None:
+        write_acceptance(_document(found, temperature), Path(out))
+    return found
+
+
+def _readings(names: Sequence[str], engine: str | None) -> tuple[list[Source], list[Reading]]:
+    sources: list[Source] = []
+    readings: list[Reading] = []
+    for name in names:
+        content = _content(name)
+        digest = sha256(content).hexdigest()
+        same = [each.file for each in sources if each.sha256 == digest]
+        if same:
+            raise InvalidArgumentError(
+                f"{name} has the same content as {same[0]}, which would count twice; give it once"
+            )
+        found = read_text(_text(content), name, engine)
+        sources.append(Source(file=name, sha256=digest, recognised=[each.source for each in found]))
+        readings += found
+    return sources, readings
+
+
+def _content(name: str) -> bytes:
+    if name == "-":
+        return sys.stdin.buffer.read()
+    path = Path(name)
+    if not path.is_file():
+        raise InvalidArgumentError(f"{name}: no such file")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidArgumentError(f"{name}: cannot be read ({error.strerror})") from None
+
+
+def _text(content: bytes) -> str:
+    """UTF-8, or UTF-16 as a Windows shell redirects; what is neither is left for the readers."""
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return content.decode("utf-16", errors="replace")
+    return content.decode("utf-8-sig", errors="replace")
+
+
+def _twice(counts: Sequence[DraftCounts]) -> list[str]:
+    """A warning where two sources counted the very same, as two forms of one run do."""
+    seen = {(each.gamma, each.rounds, each.accepted) for each in counts if each.rounds > 1}
+    if len(seen) == len([each for each in counts if each.rounds > 1]):
+        return []
+    return [
+        "two sources have the same rounds and accepted tokens; if both are of one run, they are "
+        "counted twice: give one of them"
+    ]
+
+
+def _document(found: EngineCounts, temperature: float | None) -> AcceptanceFile:
+    totals = found.totals
+    return AcceptanceFile(
+        schema=SCHEMA,
+        version=VERSION,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        specsim=__version__,
+        engine=found.engine,
+        law=found.law,
+        temperature=temperature,
+        counts=[counted_rounds(each) for each in found.counts],
+        lengths=[counted_length(each) for each in found.lengths],
+        totals=None if totals is None else CountedTotals(totals.accepted, totals.drafted),
+        steps=[timed_step(each) for each in found.steps],
+        sources=list(found.sources),
+        notes=list(found.warnings),
+    )
+
+
+def _row(
+    gamma: int | None = None,
+    rounds: float | None = None,
+    drafted: float | None = None,
+    accepted: float | None = None,
+    tokens: float | None = None,
+) -> Row:
+    rates = ("marginal", "conditional")
+    return {
+        "gamma": gamma,
+        "rounds": rounds,
+        "drafted": drafted,
+        "accepted": accepted,
+        "tokens_per_call": tokens,
+        "tokens_per_call_low": None,
+        "tokens_per_call_high": None,
+        "reached": [],
+        **{f"{name}{end}": [] for name in rates for end in ("", "_low", "_high")},
+    }
+
+
+def _count_row(counts: DraftCounts) -> Row:
+    row = _row(counts.gamma, counts.rounds, counts.drafted, counts.accepted, counts.tokens_per_call)
+    length = counts.length()
+    if length is not None:
+        row |= length.columns("tokens_per_call")
+    if counts.reached:
+        row["reached"] = list(counts.reached)
+        for name, rates in (("marginal", counts.marginal()), ("conditional", counts.conditional())):
+            row |= {key: each.tolist() for key, each in rates.columns(name).items()}
+    return row
+
+
+def _listed(words: Sequence[str]) -> str:
+    """Each word once, with how often it came."""
+    return ", ".join(
+        f"{number} times {word}" if number > 1 else word for word, number in Counter(words).items()
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _with_interval(row: Row, name: str, position: int | None = None) -> str | None:
+    """A figure as "0.834 (0.825 to 0.843)"; None where there is none."""
+    values = [row[f"{name}{end}"] for end in ("", "_low", "_high")]
+    if position is not None:
+        values = [each[position] if position < len(each) else None for each in values]
+    best, low, high = values
+    if best is None:
+        return None
+    return f"{best:.4g}" if low is None else f"{best:.4g} ({low:.4g} to {high:.4g})"

@@ -1,0 +1,189 @@
+"""The file acceptance.json: what engines counted of their drafts, and where the counts are from.
+
+JSON with a schema name and version and no unknown keys, written by ``specsim read``.  Anything
+that was not counted is absent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from specsim.acceptance import AcceptanceLaw
+from specsim.checks import SpecsimError
+from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
+from specsim.counts.steps import StepTime
+from specsim.files import write_atomically
+
+SCHEMA = "specsim-acceptance"
+VERSION = 1
+
+
+class AcceptanceFileError(SpecsimError):
+    """The acceptance file cannot be used; the message says which file and why."""
+
+
+Number = Annotated[float, Meta(ge=0)]
+Above = Annotated[float, Meta(gt=0)]
+Gamma = Annotated[int, Meta(ge=0)]
+
+
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A part of the file: frozen, and closed to keys it does not know."""
+
+
+class CountedRounds(_Part, frozen=True):
+    """``DraftCounts`` of one draft length; ``gamma`` is absent where the length varied."""
+
+    rounds: Number
+    accepted: Number
+    gamma: Gamma | None = None
+    drafted: Number | None = None
+    reached: list[Number] = []
+
+    def __post_init__(self) -> None:
+        self.counts()
+
+    def counts(self) -> DraftCounts:
+        """The counts, checked."""
+        return DraftCounts(
+            self.gamma, self.rounds, self.accepted, self.drafted, tuple(self.reached)
+        )
+
+
+class CountedLength(_Part, frozen=True):
+    """A ``MeanLength``: nothing but a mean acceptance length was printed."""
+
+    tokens_per_call: Annotated[float, Meta(ge=1)]
+    weight: Above
+    weight_of: str
+    gamma: Gamma | None = None
+
+    def __post_init__(self) -> None:
+        self.length()
+
+    def length(self) -> MeanLength:
+        """The mean, checked."""
+        return MeanLength(self.gamma, self.tokens_per_call, self.weight, self.weight_of)
+
+
+class CountedTotals(_Part, frozen=True):
+    """``DraftTotals``: tokens without their rounds."""
+
+    accepted: Number
+    drafted: Number
+
+    def __post_init__(self) -> None:
+        self.totals()
+
+    def totals(self) -> DraftTotals:
+        """The totals, checked."""
+        return DraftTotals(self.accepted, self.drafted)
+
+
+class TimedStep(_Part, frozen=True):
+    """A ``StepTime``, in seconds."""
+
+    batch: Above
+    seconds: Above
+    gamma: Gamma | None = None
+    steps: Number | None = None
+    draft_s: Number | None = None
+    drafter_loaded: bool | None = None
+    context: Number | None = None
+
+    def step(self) -> StepTime:
+        """The step time, checked."""
+        return StepTime(**{name: getattr(self, name) for name in self.__struct_fields__})
+
+
+class Source(_Part, frozen=True):
+    """A file that was read, and what was recognised in it."""
+
+    file: str
+    sha256: str
+    recognised: list[str]
+
+
+class AcceptanceFile(_Part, frozen=True):
+    """What was counted of drafts under one engine.
+
+    law : how drafts were accepted; absent where the sources do not tell or differ
+    temperature : as its user said; engines do not print it
+    counts : one for each draft length, those with positions before those without
+    """
+
+    schema: str
+    version: int
+    created: str
+    specsim: str
+    engine: str
+    counts: list[CountedRounds]
+    lengths: list[CountedLength]
+    steps: list[TimedStep]
+    sources: Annotated[list[Source], Meta(min_length=1)]
+    notes: list[str]
+    law: AcceptanceLaw | None = None
+    temperature: Number | None = None
+    totals: CountedTotals | None = None
+
+    def draft_counts(self) -> list[DraftCounts]:
+        """The counts by draft length."""
+        return [each.counts() for each in self.counts]
+
+    def step_times(self) -> list[StepTime]:
+        """The step times."""
+        return [each.step() for each in self.steps]
+
+
+def counted_rounds(counts: DraftCounts) -> CountedRounds:
+    """Counts as the file has them."""
+    return CountedRounds(**{**asdict(counts), "reached": list(counts.reached)})
+
+
+def counted_length(length: MeanLength) -> CountedLength:
+    """A mean length as the file has it."""
+    return CountedLength(**asdict(length))
+
+
+def timed_step(step: StepTime) -> TimedStep:
+    """A step time as the file has it."""
+    return TimedStep(**asdict(step))
+
+
+def read_acceptance(path: Path) -> AcceptanceFile:
+    """Load and check an acceptance file."""
+    if not path.is_file():
+        raise AcceptanceFileError(f"acceptance {path}: no such file")
+    return parse_acceptance(path.read_bytes(), str(path))
+
+
+def parse_acceptance(content: bytes, name: str) -> AcceptanceFile:
+    """The content of an acceptance file, checked; ``name`` is for messages."""
+    try:
+        header = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise AcceptanceFileError(f"acceptance {name}: not complete JSON ({error})") from None
+    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
+        raise AcceptanceFileError(
+            f'acceptance {name}: not an acceptance file (no "schema": "{SCHEMA}")'
+        )
+    version = header.get("version")
+    if version != VERSION:
+        raise AcceptanceFileError(
+            f"acceptance {name}: has version {version}, this specsim reads version {VERSION}; "
+            "use the specsim that wrote it or read the engine's files again"
+        )
+    try:
+        return msgspec.json.decode(content, type=AcceptanceFile)
+    except msgspec.ValidationError as error:
+        raise AcceptanceFileError(f"acceptance {name}: {error}") from None
+
+
+def write_acceptance(acceptance: AcceptanceFile, path: Path) -> None:
+    """Write whole or not at all."""
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(acceptance)) + b"\n")

@@ -1,0 +1,27 @@
+"""Sentences on what a number cannot tell, which several readers need."""
+
+from __future__ import annotations
+
+VARIED = (
+    "drafts were not all of one length; the share at a position is of all rounds, also of those "
+    "that drafted less, so it is no rate of acceptance there"
+)
+RATE_IS_NOT_ALPHA = (
+    "accepted / drafted falls with K and is not alpha; rounds were not counted, so there are no "
+    "tokens per call"
+)
+LIFE_MEAN = (
+    "the acceptance length is a mean over the server's life, not over one run: start the server "
+    "anew for each run that is compared"
+)
+PROMPTS_UNKNOWN = (
+    "the result does not say which prompts were sent; random prompts say nothing of acceptance on "
+    "real text"
+)
+RANDOM_PROMPTS = (
+    "the prompts were random tokens, which say nothing of acceptance on real text; step times hold"
+)
+BATCH_IS_A_MAXIMUM = (
+    "the batch of the step times is the maximum concurrency of the run, which holds where the "
+    "server was kept full"
+)
