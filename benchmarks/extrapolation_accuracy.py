@@ -29,7 +29,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq, least_squares
 from scipy.special import expit, logit
 
-import specsim.extrapolation as subject
+import specsim.extrapolation.drift as subject
 from specsim.acceptance import BetaAcceptance
 from specsim.checks import Floats
 

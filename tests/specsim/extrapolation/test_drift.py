@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import specsim
 from benchmarks import extrapolation_accuracy as benchmark
-from specsim import extrapolation
 from specsim.acceptance import DecayingAcceptance, SurvivalAcceptance
 from specsim.checks import Floats
-from specsim.extrapolation import DRIFT, DRIFT_SPREAD, NOISE, WALK, extrapolate
+from specsim.extrapolation import drift
+from specsim.extrapolation.drift import DRIFT, DRIFT_SPREAD, NOISE, WALK, extrapolate
 from tests.support.refusals import refuses
 
 conditional = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6)
@@ -106,7 +106,7 @@ def test_forecast_against_penalised_least_squares(
     solution = np.linalg.lstsq(design, np.array(right), rcond=None)[0]
     spread = np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
     mean = solution[known - 1] + np.arange(1, ahead + 1) * min(solution[size], 0.0)
-    found_mean, found_spread = extrapolation._forecast(curve, trials, ahead)
+    found_mean, found_spread = drift._forecast(curve, trials, ahead)
     np.testing.assert_allclose(found_mean, mean, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(found_spread, spread[known:size], rtol=1e-8)
 

@@ -11,10 +11,11 @@ Level and d are read from all the given rates, weighted by how many drafts reach
 (a Kalman filter on empirical logits), so few counts leave d at its pooled value and many let the
 curve have its own.  i.i.d. acceptance is the case DRIFT = DRIFT_SPREAD = WALK = 0.
 
-A caveat that no model of one curve removes: the drafts of a run with K tokens start where its
-blocks end, so S_1 itself falls a little as K grows (0.83 at K = 1 and 0.76 at K = 8 for the same
-model in vllm-project/vllm PR#48892).  The curve meant here is the gain from the i-th draft
-token, E[N at K = i] - E[N at K = i - 1]: its sum is the mean acceptance length at the longer K.
+The drafts of a run with K tokens start where its blocks end, so S_1 itself falls a little as K
+grows (0.83 at K = 1 and 0.76 at K = 8 for the same model in vllm-project/vllm PR#48892): the gap
+law and the mixtures of the modules beside this one say how much, and for shorter K they are
+asked.  The curve meant here is the gain from the i-th draft token,
+E[N at K = i] - E[N at K = i - 1]: its sum is the mean acceptance length at the longer K.
 Rates beyond the first dozen positions are outside anything that was checked.
 """
 
@@ -137,6 +138,27 @@ def extrapolate(
         "log-odds drift",
         inputs=asked,
     )
+
+
+def drifting(tokens_per_call: float, k: int, drift: float = DRIFT) -> Floats:
+    """S_1..S_k of one level and one drift, with these tokens per call; shape (k,).
+
+    For totals that were counted without positions: 1 <= tokens_per_call <= k + 1, k >= 1.
+    """
+    from scipy.optimize import brentq
+
+    steps = drift * np.arange(k)
+
+    def curve(level: float) -> Floats:
+        return _continue(np.ones(1), np.asarray(level - steps, dtype=np.float64))[1:]
+
+    end = 60.0  # log odds whose rate is 1 to the last digit
+    gained = tokens_per_call - 1.0
+    if gained <= float(curve(-end).sum()):
+        return np.zeros(k)
+    if gained >= float(curve(end).sum()):
+        return np.ones(k)
+    return curve(brentq(lambda level: float(curve(level).sum()) - gained, -end, end))
 
 
 def _trials(counts: npt.ArrayLike | None, size: int) -> Floats:

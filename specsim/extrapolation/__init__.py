@@ -1,0 +1,28 @@
+"""Acceptance at other draft lengths than were measured.
+
+drift.py       rates that fall with depth, towards longer drafts (EAGLE, MTP)
+gaps.py        the distances between rejections, exact for draft models
+mixtures.py    acceptance that differs from place to place, and what counts allow of it
+over_gamma.py  which of them carries counts to another length
+"""
+
+from specsim.extrapolation.drift import Extrapolation, extrapolate
+from specsim.extrapolation.gaps import GapLaw
+from specsim.extrapolation.over_gamma import (
+    AcceptanceOverGamma,
+    Conditional,
+    Marginal,
+    acceptance_from_counts,
+    acceptance_from_rates,
+)
+
+__all__ = [
+    "AcceptanceOverGamma",
+    "Conditional",
+    "Extrapolation",
+    "GapLaw",
+    "Marginal",
+    "acceptance_from_counts",
+    "acceptance_from_rates",
+    "extrapolate",
+]

@@ -1,0 +1,310 @@
+"""Acceptance at every draft length from counts at one or several.
+
+Which model carries it depends on the drafter:
+
+* a draft model reads the text alone, so the token mixture holds both ways, and all draft lengths
+  that were counted speak for one mixture;
+* heads (EAGLE, MTP) read their own features back and lose hold with depth, which no mixture has:
+  longer drafts follow the drift of the log odds (``drift.py``), from the longest that was counted,
+  shorter ones the mixture of the next longer one that was.
+
+A mixture is asked only how rates change with the draft length: S_j at another gamma is the
+counted S_j times what the mixture says of the two.  Where rates fall with the position no mixture
+fits, the nearest is one rate, which says that nothing changes, and the curve is simply cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, number, probabilities
+from specsim.counts.drafts import DraftCounts
+from specsim.extrapolation.drift import (
+    DRIFT,
+    DRIFT_SPREAD,
+    LEVEL,
+    UNKNOWN_COUNTS,
+    drifting,
+    extrapolate,
+)
+from specsim.extrapolation.mixtures import (
+    TokenMixture,
+    fit_mixture,
+    misfit,
+    mixture_bounds,
+    tokens_deviation,
+)
+from specsim.intervals import Interval, normal_quantile
+
+# Far beyond anything that was checked; every length costs a sum over the mixture.
+_LONGEST = 1000
+
+MEASURED, MIXTURE, DRIFTING = "measured", "token mixture", "log-odds drift"
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """Measured shares of all rounds whose first i drafts were all accepted, S_1, ..., S_K.
+
+    rates : in [0, 1], non-increasing; their number K is the draft length that they were measured at
+    rounds : behind the rates; None is not known, and they weigh like rates from 400
+    heads : whether the drafter reads its own features back (EAGLE, MTP) and loses hold with depth;
+        false for a draft model
+    """
+
+    rates: tuple[float, ...]
+    rounds: float | None = None
+    heads: bool = True
+
+    def __post_init__(self) -> None:
+        rates = np.atleast_1d(probabilities("marginal", self.rates))
+        if rates.ndim > 1 or (np.diff(rates) > 0).any():
+            raise InvalidArgumentError(
+                "marginal must be one row of rates that do not rise with the position, got "
+                f"{', '.join(f'{each:g}' for each in rates.ravel())}; rates of the drafts that got "
+                "there are conditional"
+            )
+        object.__setattr__(self, "rates", tuple(rates.tolist()))
+        if self.rounds is not None:
+            object.__setattr__(self, "rounds", number("rounds", self.rounds, low=1.0))
+
+    @property
+    def curve(self) -> Floats:
+        """S_1..S_K, shape (K,)."""
+        return np.array(self.rates)
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """Measured shares of the drafts that got to a position and were accepted, alpha_1..alpha_K.
+
+    Fields as in ``Marginal``, but rates may rise: S_i = alpha_1 ... alpha_i.
+    """
+
+    rates: tuple[float, ...]
+    rounds: float | None = None
+    heads: bool = True
+
+    def __post_init__(self) -> None:
+        rates = np.atleast_1d(probabilities("conditional", self.rates))
+        if rates.ndim > 1:
+            raise InvalidArgumentError(
+                f"conditional must be one row of rates, got {rates.ndim} dimensions"
+            )
+        object.__setattr__(self, "rates", tuple(rates.tolist()))
+        if self.rounds is not None:
+            object.__setattr__(self, "rounds", number("rounds", self.rounds, low=1.0))
+
+    @property
+    def curve(self) -> Floats:
+        """S_1..S_K, shape (K,)."""
+        return np.asarray(np.cumprod(self.rates), dtype=np.float64)
+
+
+def acceptance_from_counts(
+    counts: Iterable[DraftCounts], heads: bool = True
+) -> AcceptanceOverGamma:
+    """What an engine counted at one or several draft lengths, as an acceptance at every one.
+
+    counts : those of one draft length are added up; rounds without a draft are left out
+    heads : see ``Marginal``
+
+    Raises UnsupportedError where nothing was counted, or where the draft length varied within
+    the counts (gamma is None), so that nobody knows which rounds could have got how far.
+    """
+    pooled: dict[int, DraftCounts] = {}
+    for count in counts:
+        if count.gamma is None:
+            raise UnsupportedError(
+                "counts of rounds whose draft length varied say nothing of any other length; count "
+                "each length by itself"
+            )
+        if count.gamma and count.rounds:
+            known = pooled.get(count.gamma)
+            pooled[count.gamma] = count if known is None else known + count
+    if not pooled:
+        raise UnsupportedError("no round was drafted, so there is no rate of acceptance")
+    return AcceptanceOverGamma(tuple(pooled[gamma] for gamma in sorted(pooled)), heads)
+
+
+def acceptance_from_rates(stated: Marginal | Conditional) -> AcceptanceOverGamma:
+    """What rates measured at one draft length say of every other."""
+    rounds = UNKNOWN_COUNTS if stated.rounds is None else stated.rounds
+    reached = rounds * stated.curve
+    gamma = reached.size
+    count = DraftCounts(
+        gamma, rounds, float(reached.sum()), rounds * gamma, tuple(reached.tolist())
+    )
+    return AcceptanceOverGamma((count,), stated.heads)
+
+
+@dataclass(frozen=True, eq=False)
+class AcceptanceOverGamma:
+    """Acceptance by draft length, from counts; what it was measured at comes back as it was.
+
+    counts : one for each draft length, rising, each with at least one round
+    heads : see ``Marginal``
+
+    Intervals hold at 90 % if rounds are independent; those of one request are not quite.
+    """
+
+    counts: tuple[DraftCounts, ...]
+    heads: bool = True
+
+    @property
+    def measured(self) -> tuple[int, ...]:
+        """Draft lengths that were counted, rising."""
+        return tuple(count.gamma for count in self.counts if count.gamma is not None)
+
+    def model(self, gamma: int) -> str:
+        """What the figures at this draft length come from."""
+        if gamma == 0 or gamma in self.measured:
+            return MEASURED
+        if not self.heads:
+            return MIXTURE
+        # Of totals it was not seen where blocks start; how rates of heads fall is known better.
+        return MIXTURE if gamma < self.measured[-1] and self._next(gamma).reached else DRIFTING
+
+    def survival(self, length: int) -> Floats:
+        """S_0..S_length of blocks that draft ``length`` tokens, shape (length + 1,)."""
+        if length > _LONGEST:
+            raise UnsupportedError(
+                f"measured rates are carried to {_LONGEST:,} drafts at most, {length:,} asked for"
+            )
+        model = self.model(length)
+        if model == MIXTURE:
+            curve = self._carried(length)
+        elif length > self.measured[-1]:
+            curve = extrapolate(self._longest_curve, length, self.counts[-1].rounds).survival
+        else:
+            curve = self._counted(int(self._next(length).gamma or 0))[:length]
+        return np.concatenate([[1.0], curve])
+
+    def conditional(self, length: int) -> Floats:
+        """alpha_1..alpha_length of such blocks; 0 behind a position that is never reached."""
+        curve = self.survival(length)
+        return np.divide(curve[1:], curve[:-1], out=np.zeros(length), where=curve[:-1] > 0)
+
+    def tokens_per_call(self, longest: int) -> Floats:
+        """At gamma = 0..longest, the recovered or bonus token counted, shape (longest + 1,)."""
+        return np.array([self.survival(gamma).sum() for gamma in range(longest + 1)])
+
+    def interval(self, gamma: int) -> Interval[float]:
+        """Tokens per call at this draft length, with what the counts leave open.
+
+        Chance alone gives the normal interval.  To it come, by the mixture, the sharp bounds of all
+        mixtures within the confidence intervals of the counted rates; by the drift, towards longer
+        drafts the intervals of ``extrapolate``, added up, and from totals to shorter ones the
+        spread of drifts between drafters.
+        """
+        best = float(self.survival(gamma).sum())
+        if not gamma:
+            return Interval(best, best, best)
+        model = self.model(gamma)
+        if model == DRIFTING and gamma > self.measured[-1]:
+            found = extrapolate(self._longest_curve, gamma, self.counts[-1].rounds)
+            return Interval(1.0 + float(found.low.sum()), best, 1.0 + float(found.high.sum()))
+        curve = self.survival(gamma)[1:]
+        near = self._next(gamma) if gamma <= self.measured[-1] else self.counts[-1]
+        half = normal_quantile(LEVEL) * tokens_deviation(curve, near.rounds)
+        low, high = best - half, best + half
+        if model == DRIFTING:
+            reach = normal_quantile(LEVEL) * DRIFT_SPREAD
+            length, tokens = int(near.gamma or 0), near.tokens_per_call
+            ends = [
+                1.0 + float(drifting(tokens, length, drift)[:gamma].sum())
+                for drift in (DRIFT - reach, DRIFT + reach)
+            ]
+            low, high = min(ends) - half, max(ends) + half
+        if model == MIXTURE:
+            basis = self._basis(gamma)
+            bounds = mixture_bounds(self._mixtures[basis], basis, gamma, LEVEL)
+            scale = best / bounds.best
+            low, high = min(low, bounds.low * scale), max(high, bounds.high * scale)
+        return Interval(max(low, 1.0), best, min(high, gamma + 1.0))
+
+    def notes(self, gamma: int) -> tuple[str, ...]:
+        """How far from what was measured this draft length is, and how sure the answer there."""
+        model = self.model(gamma)
+        if model == MEASURED:
+            return ()
+        where = f"gamma {gamma} was not measured"
+        if gamma > self.measured[-1]:
+            where = f"gamma {gamma} is {gamma - self.measured[-1]} beyond what was measured"
+        lengths = ", ".join(map(str, self.measured))
+        found = self.interval(gamma)
+        return (
+            f"acceptance was measured at gamma {lengths}; {where}: {found.best:.3f} tokens per "
+            f"call by the {model}, {LEVEL:.0%} interval {found.low:.3f} to {found.high:.3f}",
+        )
+
+    def _basis(self, gamma: int) -> tuple[DraftCounts, ...]:
+        """The counts whose mixture answers for this draft length."""
+        return (self._next(gamma),) if self.heads else self.counts
+
+    def _next(self, gamma: int) -> DraftCounts:
+        """Of the shortest draft that was counted and is no shorter than this."""
+        return next(count for count in self.counts if (count.gamma or 0) >= gamma)
+
+    @cached_property
+    def _mixtures(self) -> _Fits:
+        return _Fits()
+
+    @cached_property
+    def _longest_curve(self) -> Floats:
+        """S_1..S_K of the longest draft, as it was counted, or as totals and the drift have it."""
+        return self._counted(self.measured[-1])
+
+    def _counted(self, gamma: int) -> Floats:
+        """S_1..S_gamma as counted; where only totals were, by the model that shares them out."""
+        count = self._next(gamma)
+        if len(count.reached) >= gamma:
+            return np.clip(np.array(count.reached[:gamma]) / count.rounds, 0.0, 1.0)
+        if self.heads and not count.reached:
+            return drifting(count.tokens_per_call, gamma)
+        curve = self._mixtures[(count,)].survival(gamma)[1:]
+        known = np.array(count.reached) / count.rounds
+        rest = curve[known.size :]
+        left = max(count.tokens_per_call - 1.0 - float(known.sum()), 0.0)
+        if rest.sum() > 0:
+            rest = rest * left / rest.sum()
+        return np.minimum.accumulate(np.concatenate([known, rest]))
+
+    def _carried(self, gamma: int) -> Floats:
+        """S_1..S_gamma: the counted curve next to it, times what the mixture says of the two."""
+        basis = self._basis(gamma)
+        mixture = self._mixtures[basis]
+        near = self._next(gamma) if gamma < self.measured[-1] else basis[-1]
+        length = int(near.gamma or 0)
+        fitted = mixture.survival(length)[1:]
+        counted = self._counted(length)
+        ratio = np.divide(counted, fitted, out=np.ones(length), where=fitted > 1e-12)
+        # As much of the misfit is carried on as is more than chance (James and Stein's share).
+        off, rates = misfit(mixture, basis)
+        ratio = np.maximum(ratio, 1e-12) ** max(0.0, 1.0 - rates / max(off, 1e-12))
+        ratio = np.pad(ratio, (0, max(gamma - length, 0)), mode="edge")[:gamma]
+        curve = mixture.survival(gamma)[1:] * ratio
+        return np.minimum.accumulate(np.clip(curve, 0.0, 1.0))
+
+
+class _Fits(dict[tuple[DraftCounts, ...], TokenMixture]):
+    """Fitted mixtures by what was counted, each fitted when it is first asked for."""
+
+    def __missing__(self, counts: Sequence[DraftCounts]) -> TokenMixture:
+        self[tuple(counts)] = fitted = fit_mixture(counts)
+        return fitted
+
+
+# What says itself which rates it holds; ``acceptance_from_rates`` makes an acceptance of it.
+StatedRates = Marginal | Conditional
+
+
+def stated_rates(rates: npt.ArrayLike, conditional: bool, heads: bool = True) -> StatedRates:
+    """Rates of either kind as numbers, such as from the command line."""
+    kind = Conditional if conditional else Marginal
+    return kind(tuple(np.atleast_1d(rates).tolist()), heads=heads)
