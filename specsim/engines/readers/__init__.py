@@ -8,10 +8,23 @@ before the engines.
 from __future__ import annotations
 
 from specsim.checks import SpecsimError, UnsupportedError, did_you_mean
-from specsim.engines.readers import sglang, vllm
+from specsim.engines.readers import (
+    aiperf,
+    guidellm,
+    llama_cpp,
+    sglang,
+    speculation_profile,
+    tensorrt_llm,
+    vllm,
+)
 from specsim.engines.readers.reading import Reader, Reading
 
 READERS: dict[str, Reader] = {
+    "aiperf": aiperf,
+    "guidellm": guidellm,
+    "speculation-profile": speculation_profile,
+    "tensorrt-llm": tensorrt_llm,
+    "llama.cpp": llama_cpp,
     "vllm": vllm,
     "sglang": sglang,
 }

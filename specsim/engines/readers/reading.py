@@ -29,6 +29,7 @@ class Reading:
     totals : accepted and drafted tokens where rounds were not counted
     length : the mean acceptance length where nothing but a mean is printed
     steps : how long steps took
+    drafter : which one of several in one server, by the name that the source gives it
     law : how the engine accepts drafts unless it is told otherwise; None where it is not known
     notes : what a number cannot tell, one sentence each
     counters : the counters of a scrape by series, so that two scrapes can be differenced
@@ -41,6 +42,7 @@ class Reading:
     totals: DraftTotals | None = None
     length: MeanLength | None = None
     steps: tuple[StepTime, ...] = ()
+    drafter: str | None = None
     law: AcceptanceLaw | None = None
     notes: tuple[str, ...] = ()
     counters: Mapping[str, float] | None = None

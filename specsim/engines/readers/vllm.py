@@ -1,12 +1,18 @@
-"""What vLLM prints of its drafts: scrapes, log lines, benchmark results, metrics of requests."""
+"""What vLLM prints: scrapes, log lines, results of benchmarks, metrics of requests."""
 
 from __future__ import annotations
 
-from specsim.engines.readers import prometheus, vllm_bench, vllm_log, vllm_requests
+from specsim.engines.readers import (
+    prometheus,
+    vllm_bench,
+    vllm_forward,
+    vllm_log,
+    vllm_requests,
+)
 from specsim.engines.readers.reading import Reading
 
 _PREFIX = "vllm"
-_FORMS = (vllm_bench, vllm_requests, vllm_log)
+_FORMS = (vllm_bench, vllm_forward, vllm_requests, vllm_log)
 
 
 def recognises(text: str) -> bool:

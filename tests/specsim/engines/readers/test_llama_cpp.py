@@ -1,0 +1,244 @@
+"""llama.cpp's log, scrapes and timings, with the numbers that their sources state."""
+
+from __future__ import annotations
+
+import pytest
+
+from specsim.checks import SpecsimError
+from specsim.counts.drafts import DraftCounts
+from specsim.engines.readers import read_text
+from specsim.engines.readers.reading import Reading
+from tests.support.engine_samples import sample
+from tests.support.refusals import refuses
+
+
+def read(text: str) -> list[Reading]:
+    return read_text(text, "log")
+
+
+def by_source() -> dict[str, Reading]:
+    return {
+        f"{each.source} K={each.counts.gamma}": each
+        for each in read(sample("llama-cpp-log.txt"))
+        if each.counts is not None
+    }
+
+
+# ggml-org/llama.cpp pull request #24536 (2026-06-15): 87 drafts, 259 and 167 tokens, 325.555 ms
+# of drafting, 2296.72 ms in all, shares (0.805, 0.632, 0.483)
+EAGLE3 = DraftCounts(gamma=3, rounds=87, accepted=167, drafted=259, reached=(70.0, 55.0, 42.0))
+
+
+def test_a_drafter_is_counted_once_though_its_request_prints_the_same_tokens() -> None:
+    found = by_source()["statistics of draft-eagle3 K=3"]
+    assert found.counts == EAGLE3
+    assert found.counts.tokens_per_call == pytest.approx(2.92, abs=0.005)
+    (step,) = found.steps
+    # The same pull request: 26.4 ms a block, 3.74 ms of it drafting.
+    assert step.seconds == pytest.approx(26.4e-3, abs=5e-5)
+    assert step.draft_s == pytest.approx(3.74e-3, abs=5e-6)
+
+
+def test_drafters_of_one_server_are_kept_apart() -> None:
+    found = by_source()
+    # pull request #22673 (May 2026): two drafters in one server
+    assert found["statistics of draft-mtp K=2"].counts == DraftCounts(2, 727, 1135, 1447)
+    assert found["statistics of ngram-mod K=64"].counts == DraftCounts(64, 4, 47, 256)
+    assert {each.drafter for each in found.values()} == {
+        "draft-eagle3",
+        "draft-mtp",
+        "ngram-mod",
+        None,
+    }
+
+
+def test_rounds_follow_from_a_printed_length() -> None:
+    found = by_source()
+    # pull request #27342 (2026-08): 886 of 900 accepted, mean len 4.94, so 225 rounds of 4
+    assert found["log of 1 request K=4"].counts == DraftCounts(4, 225, 886, 900)
+    # lemonade-sdk/llamacpp-rocm issue #129: 5995 of 9089, mean len 4.30; two lengths of rounds
+    # fit the printed length, one of them fits 5 draft tokens each
+    assert found["log of 1 request K=5"].counts == DraftCounts(5, 1818, 5995, 9089)
+
+
+REQUEST = (
+    "slot print_timing: id 0 | task 1 |        eval time =     {ms} ms /   {tokens} tokens (x)\n"
+    "slot print_timing: id 0 | task 1 | draft acceptance = {rate:.5f} (  {accepted} accepted /"
+    "   {drafted} generated), mean len =  {length:.2f}\n"
+)
+STATISTICS = (
+    "statistics  draft-mtp: #calls(b,g,a) = {begun} {rounds} {rounds}, #gen drafts = {rounds}, "
+    "#acc drafts = {kept}, #gen tokens = {drafted}, #acc tokens = {accepted}, "
+    "#mean acc len = {length:.2f}, dur(b,g,a) = 0.1, {ms}, 0.1 ms\n"
+)
+
+
+def request(rounds: int, accepted: int, drafted: int) -> str:
+    return REQUEST.format(
+        ms=20 * rounds,
+        tokens=1 + rounds + accepted,
+        rate=accepted / drafted,
+        accepted=accepted,
+        drafted=drafted,
+        length=1 + accepted / rounds,
+    )
+
+
+def statistics(begun: int, rounds: int, accepted: int, drafted: int) -> str:
+    return STATISTICS.format(
+        begun=begun,
+        rounds=rounds,
+        kept=min(rounds, accepted),
+        drafted=drafted,
+        accepted=accepted,
+        length=1 + accepted / rounds,
+        ms=5 * rounds,
+    )
+
+
+def test_growing_statistics_count_once() -> None:
+    log = request(100, 120, 200) + statistics(1, 100, 120, 200)
+    log += request(50, 70, 100) + statistics(2, 150, 190, 300)
+    (found,) = read(log)
+    assert found.counts == DraftCounts(2, 150, 190, 300)
+    assert [step.seconds for step in found.steps] == pytest.approx([20e-3, 20e-3])
+    assert [step.draft_s for step in found.steps] == pytest.approx([5e-3, 5e-3])
+
+
+def test_statistics_of_a_server_started_again_add_up() -> None:
+    log = request(100, 120, 200) + statistics(1, 100, 120, 200)
+    log += request(50, 70, 100) + statistics(1, 50, 70, 100)
+    (found,) = read(log)
+    assert found.counts == DraftCounts(2, 150, 190, 300)
+
+
+def test_statistics_that_slots_count_apart_add_up() -> None:
+    one = request(100, 120, 200) + statistics(1, 100, 120, 200)
+    other = (request(30, 40, 60) + statistics(1, 30, 40, 60)).replace("id 0", "id 1")
+    again = request(50, 70, 100) + statistics(2, 150, 190, 300)
+    (found,) = read(one + other + again)
+    assert found.counts == DraftCounts(2, 180, 230, 360)
+
+
+def test_verification_that_was_counted_again_is_said() -> None:
+    """As in ggml-org/llama.cpp #25682: requests count full acceptances alone, statistics all."""
+    log = "draft acceptance rate = 1.00000 (  115 accepted /   115 generated)\n"
+    log += (
+        "statistics draft: #calls(b,g,a) = 1 82 33, #gen drafts = 81, #acc drafts = 33, "
+        "#gen tokens = 214, #acc tokens = 115, dur(b,g,a) = 0.001, 999.634, 0.005 ms\n"
+    )
+    (found,) = read(log)
+    assert found.counts is not None
+    assert (found.counts.rounds, found.counts.accepted, found.counts.drafted) == (81, 115, 214)
+    assert found.counts.gamma is None
+    assert any("rolled back" in note for note in found.notes)
+    assert any("ended early" in note for note in found.notes)
+
+
+def test_positions_may_come_on_a_line_of_their_own() -> None:
+    # The trace-level line of tools/server/server-context.cpp (0c1e57098), shares of pull request
+    # #24536.
+    log = (
+        "draft acceptance = 0.64479 (  167 accepted /   259 generated), mean len =  2.92\n"
+        "     acc per pos = (0.805, 0.632, 0.483)\n"
+    )
+    (found,) = read(log)
+    assert found.counts == EAGLE3
+
+
+def test_without_a_length_rounds_are_told_from_tokens_if_drafts_were_alike() -> None:
+    # pull request #22673: 192 tokens in 14323.78 ms, 118 of 144 accepted
+    log = (
+        "eval time =   14323.78 ms /   192 tokens (   74.60 ms per token)\n"
+        "draft acceptance rate = 0.81944 (  118 accepted /   144 generated)\n"
+    )
+    (found,) = read(log)
+    assert found.counts == DraftCounts(2, 72, 118, 144)
+    (varied,) = read(log.replace("144", "150").replace("0.81944", "0.78667"))
+    assert varied.counts is None
+    assert varied.totals is not None
+    assert (varied.totals.accepted, varied.totals.drafted) == (118, 150)
+
+
+def test_a_server_without_drafts_gives_plain_steps() -> None:
+    log = "slot print_timing: id 0 | prompt eval time = 900.00 ms / 10 tokens\n"
+    log += "slot print_timing: id 0 |        eval time =    2000.00 ms /   101 tokens\n"
+    (found,) = read(log)
+    (step,) = found.steps
+    assert (step.gamma, step.seconds, step.steps) == (0, pytest.approx(20e-3), 100)
+
+
+def test_a_scrape_is_counted_by_position() -> None:
+    (found,) = read(sample("llama-cpp-metrics.txt"))
+    assert found.counts == DraftCounts(3, 100.0, 150.0, 300.0, (80.0, 50.0, 20.0))
+
+
+def test_totals_of_a_scrape_have_six_digits_and_positions_all() -> None:
+    text = sample("llama-cpp-metrics.txt")
+    for few, many in (("300", "3.70071e+06"), ("150", "1.85035e+06"), ("100", "1.23357e+06")):
+        text = text.replace(f"total {few}\n", f"total {many}\n")
+    for few, many in (("80", "986856"), ("50", "616785"), ("20", "246714")):
+        text = text.replace(f"}} {few}\n", f"}} {many}\n")
+    (found,) = read(text)
+    assert found.counts is not None
+    assert found.counts.gamma == 3
+    assert found.counts.accepted == 986856 + 616785 + 246714
+    with pytest.raises(SpecsimError, match="add up to"):
+        read(text.replace("246714", "246799"))
+
+
+def test_a_scrape_before_the_first_request_has_no_positions() -> None:
+    text = "".join(
+        line for line in sample("llama-cpp-metrics.txt").splitlines(True) if "per_pos" not in line
+    )
+    (found,) = read(text)
+    assert found.counts == DraftCounts(3, 100.0, 150.0, 300.0)
+
+
+def test_drafts_cut_at_the_end_of_requests_leave_the_draft_length() -> None:
+    (found,) = read(sample("llama-cpp-metrics.txt").replace("total 300", "total 296"))
+    assert found.counts is not None
+    assert found.counts.gamma == 3
+    assert any("cut" in note for note in found.notes)
+    (varied,) = read(sample("llama-cpp-metrics.txt").replace("total 300", "total 250"))
+    assert varied.counts is not None
+    assert varied.counts.gamma is None
+
+
+def test_timings_have_no_rounds() -> None:
+    """347 draft tokens fit no single length in 134 steps (--draft-min 4, --draft-p-min 0.4)."""
+    (found,) = read(sample("llama-cpp-timings.json.txt"))
+    assert found.counts is None
+    assert found.totals is not None
+    # ggml-org/llama.cpp pull request #12603: 200 tokens, 65 of 347 accepted
+    assert (found.totals.accepted, found.totals.drafted) == (65, 347)
+    assert found.length is not None
+    assert found.length.tokens_per_call == pytest.approx(199 / 134)
+
+
+def test_timings_whose_drafts_were_alike_have_rounds_and_a_step_time() -> None:
+    timings = '{"timings": {"predicted_n": 192, "predicted_ms": 14600.0, '
+    timings += '"draft_n": 144, "draft_n_accepted": 118}}'
+    (found,) = read(timings)
+    assert found.counts == DraftCounts(2, 72, 118, 144)
+    assert [step.seconds for step in found.steps] == pytest.approx([0.2])
+    assert any("timings have no rounds" in note for note in found.notes)
+
+
+LENGTH = "draft acceptance = 0.98444 (886 accepted / 900 generated), mean len = {}"
+SERIES = (
+    "statistics draft-mtp: #calls(b,g,a) = 1 9 {}, #gen drafts = 9, #acc drafts = {}, "
+    "#gen tokens = 18, #acc tokens = {}"
+)
+
+test_figures_that_contradict_are_refused = refuses(
+    (lambda: read(LENGTH.format("5.94").replace("0.98444", "0.9")), "is printed as 0.9, but"),
+    (lambda: read(LENGTH.format("1.50")), "no number of rounds gives mean len = 1.5"),
+    (lambda: read(LENGTH.format("1.00")), "no number of rounds gives mean len = 1 with"),
+    (lambda: read(f"{LENGTH.format(4.94)}\ndraft acceptance = 0.5 (5 "), "line 2: .* not whole"),
+    (lambda: read(SERIES.format(10, 5, 9)), "9 drafts cannot be 10 times verified"),
+    (lambda: read(SERIES.format(9, 9, 8)), "9 times with some of 8 tokens accepted"),
+    (lambda: read(SERIES.format(9, 9, 19)), "accepted must be at most drafted = 18, got 19"),
+    (lambda: read('{"predicted_n": 5, "draft_n": 9, "draft_n_accepted": 7}'), "cannot have 7"),
+    error=SpecsimError,
+)
