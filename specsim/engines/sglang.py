@@ -18,6 +18,8 @@ from specsim.engines.schedule import gamma_at, in_words, largest
 
 _SAMPLED = "--speculative-use-rejection-sampling"
 _ADAPTIVE = "adaptive.json"
+# The default of --speculative-ngram-max-trie-depth: a match and its drafts are no longer together.
+_TRIE_DEPTH = 18
 
 _METHODS: dict[Method, Drafting] = {
     # SGLang refuses rejection sampling with STANDALONE.
@@ -43,6 +45,8 @@ def _write(order: Order) -> Configuration:
     if word == "NGRAM":
         # Wider, SGLang drafts a tree of so many tokens and not a chain.
         flags += ["--speculative-ngram-max-bfs-breadth", "1"]
+        if steps >= _TRIE_DEPTH:
+            flags += ["--speculative-ngram-max-trie-depth", str(steps + 1)]
     flags += ["--max-running-requests", str(schedule[-1][1])]
     notes = ["without --max-running-requests SGLang runs 48 requests at most when it speculates"]
     if not adaptive:

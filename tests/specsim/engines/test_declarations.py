@@ -62,6 +62,7 @@ SGLANG: dict[str, Check] = {
     "--speculative-eagle-topk": one_of("1"),
     "--speculative-num-draft-tokens": whole(2),
     "--speculative-ngram-max-bfs-breadth": one_of("1"),
+    "--speculative-ngram-max-trie-depth": whole(2),
     "--speculative-adaptive": one_of(""),
     "--speculative-adaptive-config": text,
     "--max-running-requests": whole(1),
@@ -226,6 +227,13 @@ def test_sglang_routes_every_batch_to_its_length(method: str, schedule: str) -> 
             known = [key for key in slots if key <= batch]
             expected = slots[max(known)] if known else [found["--speculative-num-steps"]]
             assert expected == [tokens]
+
+
+# trie.cpp holds max_trie_depth tokens, 18 by default, the matched one and its drafts.
+@pytest.mark.parametrize(("length", "depth"), [(17, None), (18, 19), (40, 41)])
+def test_sglang_holds_runs_as_long_as_its_drafts(length: int, depth: int | None) -> None:
+    order = Order(merged([length]), ENGINES["sglang"].drafting("ngram"))
+    assert content("sglang", order).get("--speculative-ngram-max-trie-depth") == depth
 
 
 @pytest.mark.parametrize("schedule", list(SCHEDULES))
