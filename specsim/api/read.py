@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
 from os import PathLike
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from specsim import __version__
 from specsim.acceptance import AcceptanceLaw
 from specsim.api.result import Result, Row
-from specsim.checks import InvalidArgumentError, UnsupportedError, number
+from specsim.checks import InvalidArgumentError, number
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
 from specsim.counts.file import (
     SCHEMA,
@@ -28,11 +27,8 @@ from specsim.counts.file import (
     timed_step,
     write_acceptance,
 )
-from specsim.counts.pooling import pooled_counts, pooled_lengths, pooled_totals
 from specsim.counts.steps import StepTime
-from specsim.engines.readers import read_text
-from specsim.engines.readers.prometheus import differenced
-from specsim.engines.readers.reading import Reading
+from specsim.engines.readers.pooling import PooledFiles, pooled_files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,61 +147,32 @@ def read(
     if out is not None and not Path(out).parent.is_dir():
         raise InvalidArgumentError(f"out {out}: no such folder {Path(out).parent}")
     names = [str(file) for file in files]
-    sources, readings = _readings(names, engine)
-    readings = differenced(readings)
-    engines = sorted({each.engine for each in readings})
-    if len(engines) > 1:
-        raise UnsupportedError(
-            f"files of {' and '.join(engines)} do not pool, engines count differently; read each "
-            "on its own"
-        )
-    laws = {each.law for each in readings if each.law is not None}
-    warnings = [note for each in readings for note in each.notes]
-    if len(laws) > 1:
-        warnings.append(f"the files are of different acceptance laws: {', '.join(sorted(laws))}")
-    counted = [each.counts for each in readings if each.counts is not None]
-    warnings += _twice(counted)
-    counts = [each for each, _ in pooled_counts(counted)]
-    if counts and not any(each.rounds for each in counts):
-        raise UnsupportedError(
-            f"{', '.join(names)}: no round was drafted; send requests and read again"
-        )
-    found = EngineCounts(
-        engine=engines[0],
-        law=laws.pop() if len(laws) == 1 else None,
-        counts=tuple(each for each in counts if each.rounds),
-        totals=pooled_totals(each.totals for each in readings if each.totals is not None),
-        lengths=tuple(pooled_lengths(each.length for each in readings if each.length is not None)),
-        steps=tuple(step for each in readings for step in each.steps),
-        sources=tuple(sources),
-        inputs={
-            "files": names,
-            "engine": engine,
-            "temperature": temperature,
-            "out": None if out is None else str(out),
-        },
-        warnings=tuple(dict.fromkeys(warnings)),
-    )
+    pooled = pooled_files([(name, _content(name)) for name in names], engine)
+    inputs = {
+        "files": names,
+        "engine": engine,
+        "temperature": temperature,
+        "out": None if out is None else str(out),
+    }
+    found = engine_counts(pooled, inputs)
     if out is not None:
         write_acceptance(_document(found, temperature), Path(out))
     return found
 
 
-def _readings(names: Sequence[str], engine: str | None) -> tuple[list[Source], list[Reading]]:
-    sources: list[Source] = []
-    readings: list[Reading] = []
-    for name in names:
-        content = _content(name)
-        digest = sha256(content).hexdigest()
-        same = [each.file for each in sources if each.sha256 == digest]
-        if same:
-            raise InvalidArgumentError(
-                f"{name} has the same content as {same[0]}, which would count twice; give it once"
-            )
-        found = read_text(_text(content), name, engine)
-        sources.append(Source(file=name, sha256=digest, recognised=[each.source for each in found]))
-        readings += found
-    return sources, readings
+def engine_counts(pooled: PooledFiles, inputs: Mapping[str, Any]) -> EngineCounts:
+    """The result of what was pooled over files."""
+    return EngineCounts(
+        engine=pooled.engine,
+        law=pooled.law,
+        counts=pooled.counts,
+        totals=pooled.totals,
+        lengths=pooled.lengths,
+        steps=pooled.steps,
+        sources=pooled.sources,
+        inputs=inputs,
+        warnings=pooled.notes,
+    )
 
 
 def _content(name: str) -> bytes:
@@ -218,24 +185,6 @@ def _content(name: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise InvalidArgumentError(f"{name}: cannot be read ({error.strerror})") from None
-
-
-def _text(content: bytes) -> str:
-    """UTF-8, or UTF-16 as a Windows shell redirects; what is neither is left for the readers."""
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16", errors="replace")
-    return content.decode("utf-8-sig", errors="replace")
-
-
-def _twice(counts: Sequence[DraftCounts]) -> list[str]:
-    """A warning where two sources counted the very same, as two forms of one run do."""
-    seen = {(each.gamma, each.rounds, each.accepted) for each in counts if each.rounds > 1}
-    if len(seen) == len([each for each in counts if each.rounds > 1]):
-        return []
-    return [
-        "two sources have the same rounds and accepted tokens; if both are of one run, they are "
-        "counted twice: give one of them"
-    ]
 
 
 def _document(found: EngineCounts, temperature: float | None) -> AcceptanceFile:

@@ -6,6 +6,14 @@ VARIED = (
     "drafts were not all of one length; the share at a position is of all rounds, also of those "
     "that drafted less, so it is no rate of acceptance there"
 )
+NO_POSITIONS = (
+    "rounds and totals alone are known of some counts: tokens per call hold, rates by position do "
+    "not follow from them"
+)
+SAME_LINES = (
+    "some lines are the very same, their time included; if they were pasted twice, they are "
+    "counted twice"
+)
 RATE_IS_NOT_ALPHA = (
     "accepted / drafted falls with K and is not alpha; rounds were not counted, so there are no "
     "tokens per call"

@@ -23,6 +23,8 @@ from specsim.engines.readers.reading import Reading
 _ROUNDS, _DRAFTED, _ACCEPTED = "num_drafts", "num_draft_tokens", "num_accepted_tokens"
 _REACHED = "num_accepted_tokens_per_pos"
 _NAMES = (_ROUNDS, _DRAFTED, _ACCEPTED, _REACHED)
+# When a counter was made, which differs where the server was started again.
+_CREATED = "num_drafts_created"
 
 # A sample as the format has it, NAME{LABELS} VALUE [TIMESTAMP], or as a table with " | " has it.
 _SAMPLE = re.compile(
@@ -56,7 +58,9 @@ def read_scrapes(
             engine=engine,
             source="/metrics scrape",
             span="server",
-            counts=_counts(scrape, prefix),
+            counts=_counts(
+                {series: each for series, each in scrape.items() if not _is_time(series)}, prefix
+            ),
             law=law,
             notes=tuple(notes),
             counters={series: each.value for series, each in scrape.items()},
@@ -100,8 +104,8 @@ def _samples(text: str, prefix: str) -> Iterable[tuple[str, Printed]]:
         if sample is None:
             raise InvalidArgumentError(f"not a sample of a scrape: {line.strip()[:80]!r}")
         name = sample["name"].removeprefix(start)
-        if name not in _NAMES:
-            continue  # among them the times that end in _created
+        if name not in (*_NAMES, _CREATED):
+            continue
         labels = dict(_LABEL.findall(sample["labels"] or ""))
         position = labels.pop("position", "")
         if (name == _REACHED) != position.isdecimal() or int(position or 0) >= _LONGEST:
@@ -150,14 +154,15 @@ def _of_process(values: Mapping[str, Printed], prefix: str) -> DraftCounts:
             f"all lines of {prefix}:spec_decode_ of one scrape"
         ) from None
     # Totals may be printed to six digits, such as 1.55024e+06.
-    rounding = accepted.half + sum(each.half for each in reached) if _is_rounded(accepted) else 0
+    rounding = _rounding(accepted)
     total = sum(each.value for each in reached)
     if reached and abs(total - accepted.value) > rounding:
         raise InvalidArgumentError(
             f"the positions of the scrape add up to {total:.10g} accepted tokens, the counter says "
             f"{accepted.value:.10g}; the scrape is incomplete or was changed"
         )
-    if reached and drafted.value > rounds.high * length + drafted.half:
+    most = (rounds.value + _rounding(rounds)) * length + _rounding(drafted)
+    if reached and drafted.value > most:
         raise InvalidArgumentError(
             f"the scrape has {drafted.value:.10g} draft tokens, more than {length} positions in "
             f"each of {rounds.value:.10g} drafts; the scrape is incomplete or was changed"
@@ -171,8 +176,13 @@ def _of_process(values: Mapping[str, Printed], prefix: str) -> DraftCounts:
     )
 
 
-def _is_rounded(printed: Printed) -> bool:
-    return printed.half > 0.5
+def _is_time(series: str) -> bool:
+    return series.startswith(_CREATED)
+
+
+def _rounding(counter: Printed) -> float:
+    """How far a counter may be off: it is whole unless its digits ended before that."""
+    return counter.half if counter.half > 0.5 else 0.0
 
 
 def _gamma(rounds: Printed, drafted: Printed, length: int) -> int | None:
@@ -180,9 +190,7 @@ def _gamma(rounds: Printed, drafted: Printed, length: int) -> int | None:
     if not rounds.value:
         return length or None
     gamma = length or ceil(drafted.value / rounds.value)
-    rounding = 0.0
-    if _is_rounded(rounds) or _is_rounded(drafted):
-        rounding = drafted.half + rounds.half * gamma
+    rounding = _rounding(drafted) + _rounding(rounds) * gamma
     return gamma if abs(rounds.value * gamma - drafted.value) <= rounding else None
 
 
@@ -204,8 +212,13 @@ def _between(scrapes: list[Reading]) -> Reading:
             "the scrapes share some counters and not others; give scrapes of one server and one "
             "configuration, whole"
         )
-    ordered = sorted(zip(series, scrapes, strict=True), key=lambda each: sum(each[0].values()))
+    ordered = sorted(zip(series, scrapes, strict=True), key=lambda each: _size(each[0]))
     for (before, _), (after, _) in pairwise(ordered):
+        if any(after[name] != value for name, value in before.items() if _is_time(name)):
+            raise UnsupportedError(
+                f"{_CREATED} differs between two scrapes: the server was started again, or these "
+                "are two servers; give two scrapes of one life"
+            )
         fallen = [name for name, value in before.items() if after[name] < value]
         if fallen:
             raise UnsupportedError(
@@ -223,6 +236,10 @@ def _between(scrapes: list[Reading]) -> Reading:
         counts=_minus(last, first),
         counters=None,
     )
+
+
+def _size(counters: Mapping[str, float]) -> float:
+    return sum(value for series, value in counters.items() if not _is_time(series))
 
 
 def _minus(last: DraftCounts, first: DraftCounts) -> DraftCounts:

@@ -16,6 +16,7 @@ from specsim.checks import InvalidArgumentError, SpecsimError
 from specsim.counts.drafts import MeanLength
 from specsim.counts.steps import StepTime
 from specsim.engines.readers.figures import FIGURE, Printed, count
+from specsim.engines.readers.notes import SAME_LINES
 from specsim.engines.readers.reading import Reading
 
 _LINE = re.compile(r"Decode batch[.,](?P<fields>.*)")
@@ -43,10 +44,12 @@ def read(text: str) -> list[Reading]:
     """The mean length over all lines, and the step time of every number of running requests."""
     lengths: list[MeanLength] = []
     seconds: dict[tuple[int | None, int], list[float]] = {}
+    texts: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         found = _LINE.search(line)
         if found is None:
             continue
+        texts.append(line)
         try:
             for gamma, running, length, took in _window(found["fields"]):
                 if gamma is None:
@@ -62,6 +65,7 @@ def read(text: str) -> list[Reading]:
     if not lengths and not steps:
         return []
     lines = len(lengths) or sum(len(each) for each in seconds.values())
+    same = [SAME_LINES] * (len(set(texts)) < len(texts))
     return [
         Reading(
             engine="sglang",
@@ -70,7 +74,7 @@ def read(text: str) -> list[Reading]:
             length=sum(lengths[1:], lengths[0]) if lengths else None,
             steps=steps,
             law="greedy-drafts" if lengths else None,
-            notes=(*_NOTES, *[_STEPS] * bool(steps)) if lengths else (_STEPS,),
+            notes=(*_NOTES * bool(lengths), *[_STEPS] * bool(steps), *same),
         )
     ]
 

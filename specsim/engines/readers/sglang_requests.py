@@ -19,7 +19,6 @@ from specsim.counts.drafts import DraftCounts
 from specsim.counts.pooling import pooled_counts
 from specsim.engines.readers.documents import Object, is_json, objects
 from specsim.engines.readers.figures import Printed, count, counts_in, counts_of_histogram
-from specsim.engines.readers.notes import VARIED
 from specsim.engines.readers.reading import Reading
 
 _ROUNDS = "spec_verify_ct"
@@ -53,7 +52,7 @@ def read(text: str) -> list[Reading]:
             span="request",
             counts=counts,
             law="greedy-drafts",
-            notes=(VARIED,) if counts.gamma is None else (_TREE,),
+            notes=(_TREE,),
         )
         for counts, _ in pooled_counts(counted)
     ]

@@ -21,7 +21,6 @@ from specsim.engines.readers.notes import (
     BATCH_IS_A_MAXIMUM,
     PROMPTS_UNKNOWN,
     RANDOM_PROMPTS,
-    VARIED,
 )
 from specsim.engines.readers.reading import Reading
 
@@ -47,6 +46,7 @@ _SECTION = re.compile(r"-+\s*Speculative Decoding\s*-+")
 _HEADER = "Serving Benchmark Result"
 # SGLang's benchmark prints the same header, and then which engine it asked.
 _OTHERS = re.compile(r"^Backend:|\"accept_length\"", re.MULTILINE)
+_CUT = "the last block has no last line of ====; give every block whole"
 _FIELD = re.compile(r"\s*(?P<label>[A-Z][^:]*?):\s+(?P<word>\S+)\s*")
 
 
@@ -85,12 +85,19 @@ def _blocks(text: str) -> Iterator[tuple[Object, list[Printed]]]:
     """Figures by their key in the file, and shares by position, of every block of a console."""
     found: Object = {}
     positions: list[Printed] = []
-    for line in [*text.splitlines(), "="]:
+    for line in text.splitlines():
+        if not line.strip():
+            continue
         if _HEADER in line or not line.strip().strip("="):
-            if line.strip() and found:
+            if found and _HEADER in line:
+                raise UnsupportedError(_CUT)
+            if found:
                 yield found, positions
                 found, positions = {}, []
             continue
+        if _SECTION.search(line):
+            # So that a block whose figures on drafts are cut off is not one without drafts.
+            found["section"] = True
         field = _FIELD.fullmatch(line)
         if field is None:
             continue
@@ -109,16 +116,14 @@ def _blocks(text: str) -> Iterator[tuple[Object, list[Printed]]]:
                     "of ===="
                 )
             found[key] = word
-    if positions:
-        raise UnsupportedError("there are positions but no 'Drafts'; give the block whole")
+    if found or positions:
+        raise UnsupportedError(_CUT)
 
 
 def _reading(result: Object, positions: Sequence[Printed], source: str) -> Reading:
     counts = _counts(result, positions)
     notes = []
     if counts is not None:
-        if counts.gamma is None:
-            notes.append(VARIED)
         # A result says which prompts it sent where its user saved that beside it.
         dataset = result.get("dataset_name")
         if dataset is None:
@@ -130,6 +135,10 @@ def _reading(result: Object, positions: Sequence[Printed], source: str) -> Readi
         steps = _steps(result, counts)
         notes += [BATCH_IS_A_MAXIMUM] * len(steps)
     except UnsupportedError as error:
+        if counts is None:
+            raise UnsupportedError(
+                f"a result without drafts and without step time: {error}"
+            ) from None
         notes.append(f"no step time: {error}")
     return Reading(
         engine="vllm",
@@ -146,7 +155,7 @@ def _counts(result: Mapping[str, Any], positions: Sequence[Printed]) -> DraftCou
     """None where no drafts were counted: the server did not speculate."""
     keys = list(_LABELS.values())[:5]
     missing = [key for key in keys if key not in result]
-    if len(missing) == len(keys) and not positions:
+    if len(missing) == len(keys) and not positions and "section" not in result:
         return None
     if missing:
         raise UnsupportedError(f"the result lacks {', '.join(missing)}; give it whole")
@@ -185,7 +194,7 @@ def _steps(result: Mapping[str, Any], counts: DraftCounts | None) -> tuple[StepT
     median = Printed.of("median_itl_ms", result["median_itl_ms"]).value
     if not median or not batch:
         raise UnsupportedError("no time between chunks was measured")
-    if counts is not None and not _chunk_is_step(result, counts.tokens_per_call):
+    if not _chunk_is_step(result, 1.0 if counts is None else counts.tokens_per_call):
         raise UnsupportedError(
             "mean ITL is not mean TPOT times the tokens per call, so a chunk was not a step"
         )

@@ -21,7 +21,7 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.drafts import DraftCounts, DraftTotals
 from specsim.counts.pooling import pooled_counts
 from specsim.engines.readers.figures import FIGURE, Printed, agree, count, reached_from_rates
-from specsim.engines.readers.notes import RATE_IS_NOT_ALPHA, VARIED
+from specsim.engines.readers.notes import RATE_IS_NOT_ALPHA, SAME_LINES
 from specsim.engines.readers.reading import Reading
 
 _LINE = re.compile(r"(SpecDecoding|Speculative) metrics: (?P<fields>.*)")
@@ -50,10 +50,12 @@ def read(text: str) -> list[Reading]:
     windows: list[DraftCounts] = []
     totals: list[DraftTotals] = []
     cumulative: list[DraftCounts] = []
+    lines: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         found = _LINE.search(line)
         if found is None:
             continue
+        lines.append(line)
         try:
             if "System efficiency" in line:
                 cumulative.append(_v0(found["fields"]))
@@ -63,10 +65,11 @@ def read(text: str) -> list[Reading]:
                 totals.append(DraftTotals(*_tokens(found["fields"])))
         except (InvalidArgumentError, UnsupportedError) as error:
             raise type(error)(f"line {number}: {error}") from None
-    return [*_windows(windows), *_totals(totals), *_lives(cumulative)]
+    same = [SAME_LINES] * (len(set(lines)) < len(lines))
+    return [*_windows(windows, same), *_totals(totals, same), *_lives(cumulative)]
 
 
-def _windows(windows: Sequence[DraftCounts]) -> Iterator[Reading]:
+def _windows(windows: Sequence[DraftCounts], same: Sequence[str]) -> Iterator[Reading]:
     for counts, lines in pooled_counts(windows):
         yield Reading(
             engine="vllm",
@@ -74,11 +77,11 @@ def _windows(windows: Sequence[DraftCounts]) -> Iterator[Reading]:
             span="window",
             counts=counts,
             law=_V1_LAW,
-            notes=(_WINDOWS,) if counts.gamma is not None else (_WINDOWS, VARIED),
+            notes=(_WINDOWS, *same),
         )
 
 
-def _totals(totals: Sequence[DraftTotals]) -> Iterator[Reading]:
+def _totals(totals: Sequence[DraftTotals], same: Sequence[str]) -> Iterator[Reading]:
     if totals:
         first, *rest = totals
         yield Reading(
@@ -87,7 +90,7 @@ def _totals(totals: Sequence[DraftTotals]) -> Iterator[Reading]:
             span="window",
             totals=sum(rest, first),
             law=_V1_LAW,
-            notes=(_WINDOWS, RATE_IS_NOT_ALPHA),
+            notes=(_WINDOWS, RATE_IS_NOT_ALPHA, *same),
         )
 
 

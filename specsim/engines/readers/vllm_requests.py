@@ -22,7 +22,6 @@ from specsim.engines.readers.figures import (
     counts_in,
     counts_of_histogram,
 )
-from specsim.engines.readers.notes import VARIED
 from specsim.engines.readers.reading import Reading
 
 _ACCEPTED = "num_accepted_draft_tokens"
@@ -53,7 +52,6 @@ def readings(requests: list[Object]) -> list[Reading]:
             span="request",
             counts=counts,
             law="greedy-drafts",
-            notes=() if counts.gamma is not None else (VARIED,),
         )
         for counts, _ in pooled_counts(counted)
     ]

@@ -1,0 +1,90 @@
+"""The file acceptance.json: read back as written, closed to what it does not know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import specsim
+from specsim.counts.file import AcceptanceFileError, read_acceptance
+from tests.support.mutations import SAMPLES
+
+
+def written(folder: Path, name: str = "vllm-bench-serve-mtp3.txt") -> Path:
+    specsim.read(SAMPLES / name, temperature=1.0, out=folder / "acceptance.json")
+    return folder / "acceptance.json"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("vllm-bench-serve-mtp3.txt", "vllm-bench-serve-result.json.txt", "sglang-log.txt"),
+        *("vllm-log-v0.txt", "vllm-log-2025-04.txt", "sglang-request-meta.json.txt"),
+    ],
+)
+def test_read_back_as_written(tmp_path: Path, name: str) -> None:
+    found = specsim.read(SAMPLES / name)
+    file = read_acceptance(written(tmp_path, name))
+    assert file.draft_counts() == list(found.counts)
+    assert file.step_times() == list(found.steps)
+    assert [each.length() for each in file.lengths] == list(found.lengths)
+    assert (file.totals and file.totals.totals()) == found.totals
+    assert (file.engine, file.law, file.temperature) == (found.engine, found.law, 1.0)
+    assert (file.sources, file.notes) == (list(found.sources), list(found.warnings))
+    assert len(file.sources[0].sha256) == 64
+
+
+def _set(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(document: dict[str, Any]) -> None:
+        place: Any = document
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_set("version", value=2), "has version 2, this specsim reads version 1"),
+        (_set("schema", value="specsim-profile"), 'no "schema": "specsim-acceptance"'),
+        (_set("more", value=1), "unknown field `more`"),
+        (_set("counts", 0, "more", value=1), r"unknown field `more` - at `\$.counts\[0\]`"),
+        (_set("counts", 0, "rounds", value=-1), ">= 0"),
+        (_set("counts", 0, "rounds", value=5000), "accepted tokens must not rise"),
+        (_set("counts", 0, "accepted", value=20000), "accepted must be at most drafted"),
+        (_set("counts", 0, "reached", value=[1.0, 2.0]), "must not rise with the position"),
+        (_set("steps", 0, "seconds", value=0), "> 0"),
+        (_set("law", value="greedy"), "Invalid enum value 'greedy'"),
+        (_set("sources", value=[]), "length >= 1"),
+    ],
+)
+def test_what_it_does_not_know_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], message: str
+) -> None:
+    path = written(tmp_path)
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(AcceptanceFileError, match=message) as refusal:
+        read_acceptance(path)
+    assert str(path) in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, b"\xff\xfe", b"null"])
+def test_what_is_no_document_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "acceptance.json"
+    path.write_bytes(content)
+    with pytest.raises(AcceptanceFileError):
+        read_acceptance(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AcceptanceFileError, match="no such file"):
+        read_acceptance(tmp_path / "none.json")
