@@ -9,7 +9,7 @@ chunks between them give the step time; ``inter_token_latency_ms`` is per token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from statistics import median
 
@@ -18,16 +18,16 @@ from specsim.counts.steps import StepTime
 from specsim.engines.readers import vllm_requests
 from specsim.engines.readers.documents import Object, documents, is_json
 from specsim.engines.readers.figures import Printed, count
+from specsim.engines.readers.notes import BATCH_IS_A_MAXIMUM, PROMPTS_UNKNOWN
 from specsim.engines.readers.reading import Reading
 
-_METRICS = "response_metrics"
 _ACCEPTED = "num_accepted_draft_tokens"
 
 _NO_DRAFTS = (
     "no request has speculative_decoding among its response_metrics (vLLM's "
     "--per-request-spec-decode-metrics), so the draft length of the step times is not known"
 )
-_BATCH = (
+_MEAN_BATCH = (
     "the batch of the step times is the mean number of requests under way, time on the prompt "
     "included"
 )
@@ -61,14 +61,38 @@ def _of_benchmark(benchmark: Object) -> list[Reading]:
         raise InvalidArgumentError("requests of a benchmark must be an object")
     requests = _list(by_end.get("successful") or [], "requests.successful")
     drafts = [found for each in requests for found in _drafts(each)]
-    step = _step(benchmark, requests)
+    batch, of_batch = _batch(benchmark)
+    gaps = [gap for each in requests if (gap := _gap(each))]
+    steps = (StepTime(None, batch, median(gaps)),) if gaps and batch else ()
     if not drafts:
-        return [] if step is None else [_reading(steps=(step,), notes=(_NO_DRAFTS, _BATCH))]
-    found = vllm_requests.readings(drafts)
-    if step is not None and len(found) == 1 and found[0].counts is not None:
-        steps = (replace(step, gamma=found[0].counts.gamma),)
-        found = [replace(found[0], steps=steps, notes=(*found[0].notes, _BATCH))]
-    return [replace(each, engine="guidellm", span="run") for each in found]
+        return [_reading(steps, (_NO_DRAFTS, of_batch))] if steps else []
+    found = [
+        replace(each, engine="guidellm", span="run", notes=(*each.notes, PROMPTS_UNKNOWN))
+        for each in vllm_requests.readings(drafts)
+    ]
+    if steps and len(found) == 1 and found[0].counts is not None:
+        steps = (replace(steps[0], gamma=found[0].counts.gamma),)
+        found = [replace(found[0], steps=steps, notes=(*found[0].notes, of_batch))]
+    return found
+
+
+def _batch(benchmark: Object) -> tuple[float | None, str]:
+    """Requests under way, and the note on where they are from; None where that is not told."""
+    streams = _within(benchmark, "config", "strategy", "streams")
+    if streams is not None:
+        return float(count("streams", streams)) or None, BATCH_IS_A_MAXIMUM
+    mean = _within(benchmark, "metrics", "request_concurrency", "successful", "mean")
+    if mean is None:
+        return None, _MEAN_BATCH
+    value = Printed.of("request_concurrency", mean).value
+    return (max(value, 1.0) if value else None), _MEAN_BATCH
+
+
+def _within(document: object, *keys: str) -> object:
+    """The value at a path of keys; None where there is none."""
+    for key in keys:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
 
 
 def _reading(steps: tuple[StepTime, ...], notes: tuple[str, ...]) -> Reading:
@@ -78,29 +102,16 @@ def _reading(steps: tuple[StepTime, ...], notes: tuple[str, ...]) -> Reading:
 
 
 def _drafts(request: Object) -> Iterator[Object]:
-    metrics = request.get(_METRICS)
-    drafts = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
+    drafts = _within(request, "response_metrics", "speculative_decoding")
     if isinstance(drafts, dict):
         if _ACCEPTED not in drafts:
             raise UnsupportedError(f"the metrics of a request lack {_ACCEPTED}")
         yield drafts
 
 
-def _step(benchmark: Object, requests: Sequence[Object]) -> StepTime | None:
-    """The median over requests of their mean gap between chunks; of no known draft length."""
-    gaps = [gap for each in requests if (gap := _gap(each))]
-    batch = benchmark.get("metrics")
-    for key in ("request_concurrency", "successful", "mean"):
-        batch = batch.get(key) if isinstance(batch, dict) else None
-    if not gaps or batch is None:
-        return None
-    mean = Printed.of("request_concurrency", batch).value
-    return StepTime(None, max(mean, 1.0), median(gaps)) if mean else None
-
-
 def _gap(request: Object) -> float | None:
-    timings = request.get("info")
-    timings = timings.get("timings") if isinstance(timings, dict) else None
+    """Seconds between the chunks of a request, in the mean."""
+    timings = _within(request, "info", "timings")
     if not isinstance(timings, dict):
         return None
     first, last = timings.get("first_token_iteration"), timings.get("last_token_iteration")

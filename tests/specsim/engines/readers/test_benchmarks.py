@@ -64,6 +64,13 @@ def test_guidellm_passes_vllms_metrics_through() -> None:
     assert (step.gamma, step.batch, step.seconds) == (3, 2.0, pytest.approx(0.020))
 
 
+def test_guidellm_without_a_fixed_concurrency_has_the_mean() -> None:
+    text = without_header(GUIDELLM).replace("streams", "other").replace("2.0", "7.5", 1)
+    (found,) = read_text(text, GUIDELLM)
+    assert [step.batch for step in found.steps] == [7.5]
+    assert any("mean number of requests under way" in note for note in found.notes)
+
+
 def test_guidellm_without_metrics_gives_steps_of_no_known_draft_length() -> None:
     text = without_header(GUIDELLM).replace("response_metrics", "other_metrics")
     (found,) = read_text(text, GUIDELLM)
