@@ -52,6 +52,11 @@ def sample(name: str) -> str:
     return (SAMPLES / name).read_text()
 
 
+def without_header(name: str) -> str:
+    """The text alone, without the lines on its source."""
+    return "".join(line for line in sample(name).splitlines(True) if not line.startswith("#"))
+
+
 def mutations(text: str, number: int, seed: int = 0) -> Iterator[str]:
     """``number`` changed texts, each with one to three changes."""
     rng = random.Random(seed)

@@ -23,7 +23,7 @@ from specsim.counts.drafts import DraftCounts
 from specsim.counts.steps import StepTime
 from specsim.engines.readers.documents import Object, documents, is_json
 from specsim.engines.readers.figures import Printed, agree, count, counts_of_histogram
-from specsim.engines.readers.notes import BATCH_IS_A_MAXIMUM, PROMPTS_UNKNOWN, VARIED
+from specsim.engines.readers.notes import BATCH_IS_A_MAXIMUM, PROMPTS_UNKNOWN
 from specsim.engines.readers.reading import Reading
 
 _HISTOGRAM = "pooled_spec_decode_acceptance_histogram"
@@ -61,8 +61,6 @@ def read(text: str) -> list[Reading]:
 def _reading(result: Object) -> Reading:
     counts = _counts(result)
     notes = [_NO_DRAFTS] if counts is None else [PROMPTS_UNKNOWN]
-    if counts is not None and counts.gamma is None:
-        notes.append(VARIED)
     if result.get("is_complete") is False:
         notes.append("the run ended before it was complete")
     steps = list(_steps(result, None if counts is None else counts.gamma, notes))

@@ -21,7 +21,6 @@ from specsim.engines.readers.documents import Object, is_json, objects
 from specsim.engines.readers.figures import Printed, count
 from specsim.engines.readers.llama_cpp_lines import gamma_of
 from specsim.engines.readers.llama_cpp_log import ALONE, CUT, SHORTER, rounds_of_tokens
-from specsim.engines.readers.notes import VARIED
 from specsim.engines.readers.reading import Reading
 
 _PREFIX = "llamacpp"
@@ -67,7 +66,7 @@ def _with_gamma(scrape: Reading) -> Reading:
         return scrape
     gamma = gamma_of(counts.rounds, counts.drafted, ceil(counts.rounds), len(counts.reached))
     if gamma is None:
-        return replace(scrape, notes=(*scrape.notes, VARIED, SHORTER))
+        return replace(scrape, notes=(*scrape.notes, SHORTER))
     return replace(scrape, counts=replace(counts, gamma=gamma), notes=(*scrape.notes, CUT))
 
 

@@ -25,7 +25,7 @@ from specsim.engines.readers.llama_cpp_lines import (
     recognises,
     requests_of,
 )
-from specsim.engines.readers.notes import RATE_IS_NOT_ALPHA, VARIED
+from specsim.engines.readers.notes import RATE_IS_NOT_ALPHA
 from specsim.engines.readers.reading import Reading
 
 __all__ = ["read", "recognises"]
@@ -276,7 +276,7 @@ def _of_requests(counted: Sequence[DraftCounts | DraftTotals]) -> Iterator[Readi
 
 def _of_lengths(counts: DraftCounts) -> tuple[str, ...]:
     if counts.gamma is None:
-        return (VARIED, SHORTER)
+        return (SHORTER,)
     return (CUT,) if counts.drafted != counts.gamma * counts.rounds else ()
 
 

@@ -38,7 +38,7 @@ def pooled_files(files: Iterable[tuple[str, bytes]], engine: str | None = None) 
     engine : what wrote them, by name; by default the content decides
     """
     sources, readings = _readings(files, engine)
-    readings = differenced(readings)
+    readings, notes = _one_drafter(differenced(readings))
     engines = sorted({each.engine for each in readings})
     if len(engines) > 1:
         raise UnsupportedError(
@@ -46,7 +46,7 @@ def pooled_files(files: Iterable[tuple[str, bytes]], engine: str | None = None) 
             "on its own"
         )
     laws = {each.law for each in readings if each.law is not None}
-    notes = [note for each in readings for note in each.notes]
+    notes += [note for each in readings for note in each.notes]
     if len(laws) > 1:
         notes.append(f"the files are of different acceptance laws: {', '.join(sorted(laws))}")
     counted = [each.counts for each in readings if each.counts is not None]
@@ -85,6 +85,28 @@ def _readings(
         sources.append(Source(file=name, sha256=digest, recognised=[each.source for each in found]))
         readings += found
     return sources, readings
+
+
+def _one_drafter(readings: Sequence[Reading]) -> tuple[list[Reading], list[str]]:
+    """The readings of the drafter with the most rounds, and notes on the others of a server."""
+    rounds: dict[str | None, float] = {}
+    for each in readings:
+        if each.counts is not None:
+            rounds[each.drafter] = rounds.get(each.drafter, 0.0) + each.counts.rounds
+    if len(rounds) < 2:
+        return [*readings], []
+    main = max(rounds, key=lambda drafter: rounds[drafter])
+    kept, notes = [], []
+    for each in readings:
+        if each.counts is None or each.drafter == main:
+            kept.append(each)
+        else:
+            notes.append(
+                f"{each.source} left out ({each.counts.accepted:g} tokens accepted in "
+                f"{each.counts.rounds:g} rounds): drafters do not pool, and "
+                f"{main or 'requests that name none'} had more rounds"
+            )
+    return kept, notes
 
 
 def _text(content: bytes) -> str:

@@ -34,7 +34,7 @@ from specsim.engines.readers.figures import (
     counts_in,
     counts_of_histogram,
 )
-from specsim.engines.readers.notes import RATE_IS_NOT_ALPHA, VARIED
+from specsim.engines.readers.notes import RATE_IS_NOT_ALPHA
 from specsim.engines.readers.reading import Reading
 
 _ITERATION, _OF_DRAFTS = "iterLatencyMS", "specDecodingStats"
@@ -125,7 +125,7 @@ def _of_iterations(iterations: Sequence[Object]) -> Iterator[Reading]:
             counts=counts,
             steps=mine,
             law="greedy-drafts",
-            notes=(*_varied(counts), *((_MEDIAN,) if mine else ()), *extra),
+            notes=(*((_MEDIAN,) if mine else ()), *extra),
         )
     if totals:
         yield Reading(
@@ -239,7 +239,7 @@ def _of_requests(requests: Sequence[Object]) -> Iterator[Reading]:
             span="request",
             counts=counts,
             law="greedy-drafts",
-            notes=(*_varied(counts), *schedule),
+            notes=schedule,
         )
     if totals:
         yield Reading(
@@ -306,10 +306,6 @@ def _of_means(found: Sequence[Object]) -> Iterator[Reading]:
                 law="greedy-drafts",
                 notes=(_UPPER_BOUND,),
             )
-
-
-def _varied(counts: DraftCounts) -> tuple[str, ...]:
-    return (VARIED,) if counts.gamma is None else ()
 
 
 def _has_counts(response: Object) -> bool:

@@ -13,7 +13,7 @@ from specsim.counts.step_costs import StepCosts
 from specsim.counts.steps import StepTime
 from specsim.engines.readers import read_text
 from specsim.engines.readers.reading import Reading
-from tests.support.engine_samples import sample, without_header
+from tests.support.mutations import sample, without_header
 from tests.support.refusals import refuses
 
 AIPERF = "aiperf-profile-export.json.txt"

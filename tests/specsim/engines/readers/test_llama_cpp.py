@@ -7,8 +7,9 @@ import pytest
 from specsim.checks import SpecsimError
 from specsim.counts.drafts import DraftCounts
 from specsim.engines.readers import read_text
+from specsim.engines.readers.pooling import pooled_files
 from specsim.engines.readers.reading import Reading
-from tests.support.engine_samples import sample
+from tests.support.mutations import sample
 from tests.support.refusals import refuses
 
 
@@ -50,6 +51,23 @@ def test_drafters_of_one_server_are_kept_apart() -> None:
         "ngram-mod",
         None,
     }
+
+
+def test_drafters_do_not_pool_even_of_one_draft_length() -> None:
+    both = statistics(1, 100, 120, 200) + statistics(1, 10, 20, 20).replace("draft-mtp", "ngram")
+    found = pooled_files([("log", (request(100, 120, 200) + both).encode())])
+    assert found.counts == (DraftCounts(2, 100, 120, 200),)
+    assert any("ngram left out (20 tokens accepted in 10 rounds)" in note for note in found.notes)
+
+
+def test_two_scrapes_are_differenced() -> None:
+    later = sample("llama-cpp-metrics.txt")
+    for few, many in (("300", "360"), ("150", "180"), ("100", "120")):
+        later = later.replace(f"total {few}\n", f"total {many}\n")
+    for few, many in (("80", "96"), ("50", "60"), ("20", "24")):
+        later = later.replace(f"}} {few}\n", f"}} {many}\n")
+    files = [("a", sample("llama-cpp-metrics.txt").encode()), ("b", later.encode())]
+    assert pooled_files(files).counts == (DraftCounts(3, 20.0, 30.0, 60.0, (16.0, 10.0, 4.0)),)
 
 
 def test_rounds_follow_from_a_printed_length() -> None:

@@ -15,7 +15,7 @@ from specsim.counts.drafts import DraftCounts
 from specsim.engines.readers import read_text
 from specsim.engines.readers.reading import Reading
 from specsim.engines.readers.speculation_profile import write
-from tests.support.engine_samples import sample, without_header
+from tests.support.mutations import sample, without_header
 from tests.support.refusals import refuses
 
 SAMPLE = "speculation-profile.json.txt"

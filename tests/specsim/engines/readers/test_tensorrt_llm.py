@@ -12,7 +12,7 @@ from specsim.counts.drafts import DraftCounts, DraftTotals
 from specsim.counts.step_costs import StepCosts
 from specsim.engines.readers import read_text
 from specsim.engines.readers.reading import Reading
-from tests.support.engine_samples import sample
+from tests.support.mutations import sample
 from tests.support.refusals import refuses
 
 
