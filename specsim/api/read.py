@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from specsim import __version__
 from specsim.acceptance import AcceptanceLaw
 from specsim.api.result import Result, Row
-from specsim.checks import InvalidArgumentError, number
+from specsim.checks import InvalidArgumentError, UnsupportedError, number
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
 from specsim.counts.file import (
     SCHEMA,
@@ -27,8 +27,11 @@ from specsim.counts.file import (
     timed_step,
     write_acceptance,
 )
+from specsim.counts.step_costs import StepCosts
 from specsim.counts.steps import StepTime
 from specsim.engines.readers.pooling import PooledFiles, pooled_files
+from specsim.engines.readers.speculation_profile import write as write_profile
+from specsim.files import write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +56,15 @@ class EngineCounts(Result):
     lengths: tuple[MeanLength, ...]
     steps: tuple[StepTime, ...]
     sources: tuple[Source, ...]
+
+    @property
+    def costs(self) -> StepCosts | None:
+        """What a step costs by draft length and batch; None where no step of a known K was timed.
+
+        UnsupportedError where the steps are of different contexts.
+        """
+        known = [each for each in self.steps if each.gamma is not None]
+        return StepCosts.of(known) if known else None
 
     def rows(self) -> list[Row]:
         """Counts, means and totals, with 95 % intervals; positions as lists."""
@@ -112,6 +124,24 @@ class EngineCounts(Result):
             found.append(
                 f"step time at batch {each.batch:g}, {length}: {1000 * each.seconds:.4g} ms"
             )
+        return [*found, *self._costs_in_words()]
+
+    def _costs_in_words(self) -> list[str]:
+        """The law of a step, a line for each batch that tells it."""
+        try:
+            lines = [] if self.costs is None else self.costs.lines()
+        except UnsupportedError as error:
+            return [f"no law of a step: {error}"]
+        found = []
+        for line in lines:
+            plain, fixed, draft = 1e3 * line.plain_s, 1e3 * line.fixed_s, 1e3 * line.per_draft_s
+            words = f"at batch {line.batch:g} a step takes {plain:.4g} ms without drafts, with K "
+            words += f"drafts {fixed:+.3g} ms and {draft:+.3g} ms a draft"
+            if line.draft_run_s is not None:
+                words += f", {1e3 * line.draft_run_s:.3g} ms of it to make it"
+            if len(line.gammas) > 2:
+                words += f" (within {line.deviation:.1%} of all {len(line.gammas)} K)"
+            found.append(words)
         return found
 
 
@@ -128,6 +158,7 @@ def read(
     engine: str | None = None,
     temperature: float | None = None,
     out: str | PathLike[str] | None = None,
+    speculation_profile: str | PathLike[str] | None = None,
 ) -> EngineCounts:
     """What inference engines counted of their drafts, from the files that they print.
 
@@ -139,13 +170,15 @@ def read(
     engine : what wrote them, by name; by default the content decides
     temperature : of the requests, for the record: engines do not print it
     out : an acceptance file to write, which takes the place of a profile in other calls
+    speculation_profile : a file to write in NVIDIA's schema of that name; counts of one K alone
     """
     if not files:
         raise InvalidArgumentError("files must be at least one file that an engine printed, got 0")
     if temperature is not None:
         temperature = number("temperature", temperature, low=0.0)
-    if out is not None and not Path(out).parent.is_dir():
-        raise InvalidArgumentError(f"out {out}: no such folder {Path(out).parent}")
+    for option, path in (("out", out), ("speculation_profile", speculation_profile)):
+        if path is not None and not Path(path).parent.is_dir():
+            raise InvalidArgumentError(f"{option} {path}: no such folder {Path(path).parent}")
     names = [str(file) for file in files]
     pooled = pooled_files([(name, _content(name)) for name in names], engine)
     inputs = {
@@ -153,10 +186,14 @@ def read(
         "engine": engine,
         "temperature": temperature,
         "out": None if out is None else str(out),
+        "speculation_profile": None if speculation_profile is None else str(speculation_profile),
     }
     found = engine_counts(pooled, inputs)
     if out is not None:
         write_acceptance(_document(found, temperature), Path(out))
+    if speculation_profile is not None:
+        text = _profile(found, temperature)
+        write_atomically(Path(speculation_profile), text.encode())
     return found
 
 
@@ -185,6 +222,23 @@ def _content(name: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise InvalidArgumentError(f"{name}: cannot be read ({error.strerror})") from None
+
+
+def _profile(found: EngineCounts, temperature: float | None) -> str:
+    """The text of a speculation_profile.json, which holds the counts of one K."""
+    if len(found.counts) != 1:
+        lengths = ", ".join("unknown" if c.gamma is None else str(c.gamma) for c in found.counts)
+        raise UnsupportedError(
+            f"a speculation profile is of one K, the files have {lengths or 'no counts'}; read "
+            "those of one K"
+        )
+    conditions = {
+        "engine": found.engine,
+        "temperature": temperature,
+        "files": [each.file for each in found.sources],
+        "specsim": __version__,
+    }
+    return write_profile(found.counts[0], conditions=conditions)
 
 
 def _document(found: EngineCounts, temperature: float | None) -> AcceptanceFile:
