@@ -121,6 +121,7 @@ class BatchWorkload:
     context : longest that both models take; None where it is not known
     draft_name : as in the profile
     doubts : what to know about the models, one line each
+    acceptance_law : what the acceptance is of; None where it was given as numbers
     """
 
     survival: Floats
@@ -131,6 +132,7 @@ class BatchWorkload:
     context: int | None = None
     draft_name: str | None = None
     doubts: tuple[str, ...] = ()
+    acceptance_law: AcceptanceLaw | None = None
 
     @cached_property
     def gains(self) -> TokensPerBlock:
@@ -224,8 +226,16 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
                 f"gamma_max must be <= {reach} with this profile, got {longest}; "
                 "calibrate with a larger one"
             )
-        name = profile.draft.name
-        return BatchWorkload(survival, replay, cost, longest, temperature, context, name)
+        return BatchWorkload(
+            survival=survival,
+            replay=replay,
+            cost=cost,
+            gamma_max=longest,
+            temperature=temperature,
+            context=context,
+            draft_name=profile.draft.name,
+            acceptance_law=None if measured is None else measured.acceptance_law,
+        )
 
     if alpha is not None:
         if source.acceptance_law is not None:
