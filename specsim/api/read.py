@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from specsim import __version__
 from specsim.acceptance import AcceptanceLaw
 from specsim.api.result import Result, Row
-from specsim.checks import InvalidArgumentError, UnsupportedError, number
+from specsim.checks import InvalidArgumentError, UnsupportedError, check_choice, number
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
 from specsim.counts.file import (
     SCHEMA,
@@ -29,6 +29,7 @@ from specsim.counts.file import (
 )
 from specsim.counts.step_costs import StepCosts
 from specsim.counts.steps import StepTime
+from specsim.engines.drafting import METHODS, Method
 from specsim.engines.readers.pooling import PooledFiles, pooled_files
 from specsim.engines.readers.speculation_profile import write as write_profile
 from specsim.files import write_atomically
@@ -157,6 +158,7 @@ def read(
     *files: str | PathLike[str],
     engine: str | None = None,
     temperature: float | None = None,
+    method: Method | None = None,
     out: str | PathLike[str] | None = None,
     speculation_profile: str | PathLike[str] | None = None,
 ) -> EngineCounts:
@@ -169,6 +171,8 @@ def read(
     files : paths; "-" is standard input
     engine : what wrote them, by name; by default the content decides
     temperature : of the requests, for the record: engines do not print it
+    method : where the drafts came from (specsim.engines.drafting), which tells how acceptance
+        goes on at other draft lengths than were counted
     out : an acceptance file to write, which takes the place of a profile in other calls
     speculation_profile : a file to write in NVIDIA's schema of that name; counts of one K alone
     """
@@ -176,6 +180,8 @@ def read(
         raise InvalidArgumentError("files must be at least one file that an engine printed, got 0")
     if temperature is not None:
         temperature = number("temperature", temperature, low=0.0)
+    if method is not None:
+        check_choice("method", method, METHODS)
     for option, path in (("out", out), ("speculation_profile", speculation_profile)):
         if path is not None and not Path(path).parent.is_dir():
             raise InvalidArgumentError(f"{option} {path}: no such folder {Path(path).parent}")
@@ -185,12 +191,13 @@ def read(
         "files": names,
         "engine": engine,
         "temperature": temperature,
+        "method": method,
         "out": None if out is None else str(out),
         "speculation_profile": None if speculation_profile is None else str(speculation_profile),
     }
     found = engine_counts(pooled, inputs)
     if out is not None:
-        write_acceptance(_document(found, temperature), Path(out))
+        write_acceptance(_document(found, temperature, method), Path(out))
     if speculation_profile is not None:
         text = _profile(found, temperature)
         write_atomically(Path(speculation_profile), text.encode())
@@ -241,7 +248,9 @@ def _profile(found: EngineCounts, temperature: float | None) -> str:
     return write_profile(found.counts[0], conditions=conditions)
 
 
-def _document(found: EngineCounts, temperature: float | None) -> AcceptanceFile:
+def _document(
+    found: EngineCounts, temperature: float | None, method: Method | None
+) -> AcceptanceFile:
     totals = found.totals
     return AcceptanceFile(
         schema=SCHEMA,
@@ -251,6 +260,7 @@ def _document(found: EngineCounts, temperature: float | None) -> AcceptanceFile:
         engine=found.engine,
         law=found.law,
         temperature=temperature,
+        method=method,
         counts=[counted_rounds(each) for each in found.counts],
         lengths=[counted_length(each) for each in found.lengths],
         totals=None if totals is None else CountedTotals(totals.accepted, totals.drafted),

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from specsim.commands._options import PATH, Number, format_option, option
+from specsim.engines.drafting import METHODS
 
 
 @click.command(
@@ -18,6 +19,11 @@ from specsim.commands._options import PATH, Number, format_option, option
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @option("--engine", str, "What wrote the files. [default: by their content]")
 @option("--temperature", Number(0), "Temperature of the requests; engines do not print it.")
+@option(
+    "--method",
+    click.Choice(METHODS),
+    "Where the drafts came from; tells how acceptance goes on at other draft lengths.",
+)
 @option("--out", PATH, "Acceptance file to write, for optimize, evaluate and validate.")
 @option("--speculation-profile", PATH, "speculation_profile.json to write, NVIDIA's; of one K.")
 @format_option
