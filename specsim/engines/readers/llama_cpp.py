@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil
 
 from specsim.checks import InvalidArgumentError
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
@@ -19,7 +18,6 @@ from specsim.counts.steps import StepTime
 from specsim.engines.readers import llama_cpp_log, prometheus
 from specsim.engines.readers.documents import Object, is_json, objects
 from specsim.engines.readers.figures import Printed, count
-from specsim.engines.readers.llama_cpp_lines import gamma_of
 from specsim.engines.readers.llama_cpp_log import ALONE, CUT, SHORTER, rounds_of_tokens
 from specsim.engines.readers.reading import Reading
 
@@ -53,21 +51,17 @@ def read(text: str) -> list[Reading]:
     if prometheus.has_counters(text, _PREFIX):
         # A drafted token is accepted if the target's sampler draws the same one.
         scrapes = prometheus.read_scrapes(text, _PREFIX, "llama.cpp", "greedy-drafts")
-        found += [_with_gamma(each) for each in scrapes]
+        found += [_with_note(each) for each in scrapes]
     if llama_cpp_log.recognises(text):
         found += llama_cpp_log.read(text)
     return found
 
 
-def _with_gamma(scrape: Reading) -> Reading:
-    """The scrape with K where nearly all drafts had as many tokens as there are positions."""
-    counts = scrape.counts
-    if counts is None or counts.gamma is not None or not counts.drafted:
+def _with_note(scrape: Reading) -> Reading:
+    """The scrape, with what a length that varies says of its positions."""
+    if scrape.counts is None or scrape.counts.gamma is not None:
         return scrape
-    gamma = gamma_of(counts.rounds, counts.drafted, ceil(counts.rounds), len(counts.reached))
-    if gamma is None:
-        return replace(scrape, notes=(*scrape.notes, SHORTER))
-    return replace(scrape, counts=replace(counts, gamma=gamma), notes=(*scrape.notes, CUT))
+    return replace(scrape, notes=(*scrape.notes, SHORTER))
 
 
 def _of_timings(responses: Sequence[Object]) -> list[Reading]:
