@@ -122,6 +122,8 @@ class EngineCounts(Result):
             found.append(f"acceptance law: {_LAWS[self.law]}")
         for each in sorted(self.steps, key=lambda step: (step.batch, step.gamma or 0)):
             length = "K not told" if each.gamma is None else f"K = {each.gamma}"
+            if each.gamma == 0 and each.drafter_loaded:
+                length += " with a drafter kept in step"
             found.append(
                 f"step time at batch {each.batch:g}, {length}: {1000 * each.seconds:.4g} ms"
             )

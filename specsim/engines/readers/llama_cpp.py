@@ -18,7 +18,8 @@ from specsim.counts.steps import StepTime
 from specsim.engines.readers import llama_cpp_log, prometheus
 from specsim.engines.readers.documents import Object, is_json, objects
 from specsim.engines.readers.figures import Printed, count
-from specsim.engines.readers.llama_cpp_log import ALONE, CUT, SHORTER, rounds_of_tokens
+from specsim.engines.readers.llama_cpp_log import ALONE, CUT, SHORTER
+from specsim.engines.readers.llama_cpp_rounds import rounds_of_tokens
 from specsim.engines.readers.reading import Reading
 
 _PREFIX = "llamacpp"
@@ -39,13 +40,14 @@ def recognises(text: str) -> bool:
     return (
         prometheus.has_counters(text, _PREFIX)
         or llama_cpp_log.recognises(text)
-        or (is_json(text) and f'"{_ACCEPTED}"' in text and f'"{_PREDICTED}"' in text)
+        or _has_timings(text)
     )
 
 
 def read(text: str) -> list[Reading]:
     """All readings of a text, of every form that is in it."""
-    if is_json(text):
+    # A log line may begin like JSON, with its process in brackets.
+    if _has_timings(text):
         return _of_timings([each for each in objects(text) if _ACCEPTED in each])
     found: list[Reading] = []
     if prometheus.has_counters(text, _PREFIX):
@@ -55,6 +57,10 @@ def read(text: str) -> list[Reading]:
     if llama_cpp_log.recognises(text):
         found += llama_cpp_log.read(text)
     return found
+
+
+def _has_timings(text: str) -> bool:
+    return is_json(text) and f'"{_ACCEPTED}"' in text and f'"{_PREDICTED}"' in text
 
 
 def _with_note(scrape: Reading) -> Reading:
