@@ -49,7 +49,11 @@ if TYPE_CHECKING:
     from specsim.api.validation import Validation as Validation
     from specsim.batching.workload import Load as Load
     from specsim.batching.workload import Shapes as Shapes
+    from specsim.extrapolation import Conditional as Conditional
     from specsim.extrapolation import Extrapolation as Extrapolation
+    from specsim.extrapolation import GapLaw as GapLaw
+    from specsim.extrapolation import Marginal as Marginal
+    from specsim.extrapolation import acceptance_from_counts as acceptance_from_counts
     from specsim.extrapolation import extrapolate as extrapolate
     from specsim.optimizers.allocation import Allocation as Allocation
     from specsim.optimizers.allocation import PricedDrafter as PricedDrafter
@@ -80,7 +84,14 @@ _HOMES = {
         "Validation",
     ],
     "specsim.batching.workload": ["Load", "Shapes"],
-    "specsim.extrapolation": ["Extrapolation", "extrapolate"],
+    "specsim.extrapolation": [
+        "Conditional",
+        "Extrapolation",
+        "GapLaw",
+        "Marginal",
+        "acceptance_from_counts",
+        "extrapolate",
+    ],
     "specsim.optimizers.allocation": ["Allocation", "PricedDrafter"],
     "specsim.optimizers.evaluation": ["Evaluation"],
 }

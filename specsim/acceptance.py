@@ -3,6 +3,9 @@
 S_i, the *survival curve*, is the probability that the first i draft tokens of a block are all
 accepted; alpha_i = S_i / S_{i-1} is the *conditional* rate at position i.  Under i.i.d.
 acceptance S_i = alpha^i (theory: Leviathan23 Def 3.1 and Thm 3.8).
+
+The laws in this module are the same for blocks of every draft length.  What was measured is not:
+long blocks start in harder text, or drafters lose hold with depth (``specsim.extrapolation``).
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from specsim.checks import (
     probabilities,
     probability,
 )
+from specsim.extrapolation import Conditional, Extrapolation, Marginal, acceptance_from_rates
 
 # How a draft token is accepted; engines differ.  At temperature 0 all agree.
 #   ratio-test      sampled drafts, accepted with min(1, p/q) (Leviathan23 A.2): sum_x min(p, q)
@@ -41,6 +45,33 @@ class Acceptance(Protocol):
     def conditional(self, length: int) -> Floats:
         """alpha_1..alpha_length, shape (length,)."""
         ...
+
+
+@runtime_checkable
+class AcceptanceByLength(Acceptance, Protocol):
+    """Acceptance whose survival curve depends on the draft length: ``survival(gamma)`` is that of
+    blocks of gamma drafts, and no prefix of a longer one.
+    """
+
+    def tokens_per_call(self, longest: int) -> Floats:
+        """E[N] at gamma = 0..longest, shape (longest + 1,)."""
+        ...
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """What knows how far it was measured."""
+
+    def notes(self, gamma: int) -> tuple[str, ...]:
+        """Lines for people on what the answer at this draft length rests on; often none."""
+        ...
+
+
+def tokens_per_call(acceptance: Acceptance, longest: int) -> Floats:
+    """E[N] at gamma = 0..longest, the recovered or bonus token counted, shape (longest + 1,)."""
+    if isinstance(acceptance, AcceptanceByLength):
+        return acceptance.tokens_per_call(longest)
+    return np.asarray(np.cumsum(acceptance.survival(longest)))
 
 
 # A running product of n factors errs by up to n roundings, which all go the same way where the
@@ -85,7 +116,7 @@ class ConstantAcceptance:
 
 @dataclass(frozen=True)
 class PerPositionAcceptance:
-    """Conditional rates alpha_1, alpha_2, ...; the last one holds on."""
+    """Conditional rates alpha_1, alpha_2, ... at every draft length; the last one holds on."""
 
     alphas: tuple[float, ...]
 
@@ -100,10 +131,24 @@ class PerPositionAcceptance:
         known = np.array(self.alphas[:length])
         return np.concatenate([known, np.full(length - known.size, self.alphas[-1])])
 
+    def notes(self, gamma: int) -> tuple[str, ...]:
+        """That the last of several rates holds on, where it has to."""
+        known = len(self.alphas)
+        if gamma <= known or known == 1:
+            return ()
+        return (
+            f"alpha is given for {known} positions, and the last, {self.alphas[-1]:g}, is taken to "
+            f"hold on to gamma {gamma}; measured rates are carried on as --conditional or "
+            "--marginal (specsim.Conditional, specsim.Marginal)",
+        )
+
 
 @dataclass(frozen=True)
 class SurvivalAcceptance:
-    """A measured survival curve S_1, S_2, ..., S_K; nothing is known beyond K."""
+    """A survival curve S_1, S_2, ..., S_K at every draft length; nothing is known beyond K.
+
+    Rates that were measured in blocks of K drafts are ``specsim.Marginal``.
+    """
 
     marginal: tuple[float, ...]
 
@@ -117,7 +162,7 @@ class SurvivalAcceptance:
         if length > len(self.marginal):
             raise UnsupportedError(
                 f"the survival curve ends at position {len(self.marginal)}, {length} asked for; "
-                "extend it with specsim.extrapolate"
+                "extend it with specsim.extrapolate, or give measured rates as specsim.Marginal"
             )
         return np.concatenate([[1.0], self.marginal[:length]])
 
@@ -131,7 +176,11 @@ class SurvivalAcceptance:
 class BetaAcceptance:
     """alpha differs between requests, Beta(a, b), and is constant within one: S_i = E[alpha^i].
 
-    At the same mean a mixture yields more tokens per call than the i.i.d. formula (Jensen).
+    The law is that of alpha over target CALLS, where blocks start, at every draft length alike.  At
+    the same mean over calls, S_1, such a mixture yields more tokens per call than the i.i.d.
+    formula (Jensen).  A mean over TOKENS, as that of a trace is, is another one: requests with high
+    alpha have more tokens a call, and at the same mean over tokens a mixture yields fewer than the
+    formula (``specsim.extrapolation.mixtures``).
     """
 
     a: float
@@ -172,20 +221,21 @@ class DecayingAcceptance:
 
 
 # What the argument ``alpha`` of every call takes.
-AlphaLike = Acceptance | npt.ArrayLike
+AlphaLike = Acceptance | Marginal | Conditional | npt.ArrayLike
 
 
 def acceptance_of(alpha: AlphaLike) -> Acceptance:
     """What ``alpha`` says of acceptance, as on the command line.
 
-    A number is one rate at every position; a list or tuple is one rate for each position (the
-    last one holds on); a curve of ``extrapolate`` is known as far as it goes; an ``Acceptance`` is
-    itself.  A numpy array stands for several settings and is refused.
+    A number is one rate at every position; a list or tuple is one conditional rate for each
+    position (the last one holds on); ``Marginal`` and ``Conditional`` are rates measured at one
+    draft length, carried to others; a curve of ``extrapolate`` is known as far as it goes; an
+    ``Acceptance`` is itself.  A numpy array stands for several settings and is refused.
     """
-    from specsim.extrapolation import Extrapolation
-
     if isinstance(alpha, Acceptance):
         return alpha
+    if isinstance(alpha, (Marginal, Conditional)):
+        return acceptance_from_rates(alpha)
     if isinstance(alpha, Extrapolation):
         return SurvivalAcceptance(tuple(alpha.survival.tolist()))
     rates = probabilities("alpha", alpha)
@@ -197,3 +247,22 @@ def acceptance_of(alpha: AlphaLike) -> Acceptance:
     if rates.size == 1:
         return ConstantAcceptance(rates.item())
     return PerPositionAcceptance(tuple(rates.tolist()))
+
+
+def notes_on(alpha: AlphaLike, acceptance: Acceptance, gamma: int) -> tuple[str, ...]:
+    """How ``alpha`` was read where it could have meant two things, and how far it was measured.
+
+    acceptance : what ``acceptance_of`` made of it
+    gamma : the draft length that is answered for
+    """
+    lines: list[str] = []
+    if isinstance(alpha, (list, tuple)) and len(alpha) > 1 and not (np.diff(alpha) > 0).any():
+        lines.append(
+            f"alpha {','.join(f'{each:g}' for each in alpha)} was read as conditional rates, "
+            "accepted of the drafts that got to a position; shares of all rounds are --marginal "
+            "(specsim.Marginal)"
+        )
+    known = alpha if isinstance(alpha, Limited) else acceptance
+    if isinstance(known, Limited):
+        lines += known.notes(gamma)
+    return tuple(lines)

@@ -167,6 +167,8 @@ def _doubts(planned: PlannedWorkload) -> list[str]:
             f"a run of the draft takes {draft / target:.3g} times as long as one of the target: "
             "have target and draft changed places?"
         )
+    for gamma in sorted({point.gamma for point in points}):
+        doubts += workload.notes(gamma)
     bounded = [point for point in points if point.gamma == workload.gamma_max > 0]
     if bounded and planned.plans[0].gamma is None:
         doubts.append(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import numpy.typing as npt
 
-from specsim.acceptance import AcceptanceLaw, AlphaLike
+from specsim.acceptance import AlphaLike
 from specsim.api.question import Question
 from specsim.cost import Prices
 
@@ -58,10 +58,7 @@ def optimize(
 ) -> Evaluation: ...
 @overload
 def optimize(
-    *,
-    profile: str | PathLike[str],
-    temperature: float | None = ...,
-    acceptance_law: AcceptanceLaw | None = ...,
+    *, profile: str | PathLike[str], temperature: float | None = ...
 ) -> ProfileForecast: ...
 @overload
 def optimize(
@@ -76,7 +73,6 @@ def optimize(
     gamma_max: int | None = ...,
     temperature: float | None = ...,
     mode: Mode | None = ...,
-    acceptance_law: AcceptanceLaw | None = ...,
 ) -> LoadPlan: ...
 @overload
 def optimize(
@@ -99,7 +95,6 @@ def optimize(
     gamma_max: int | None = None,
     profile: str | PathLike[str] | None = None,
     temperature: float | None = None,
-    acceptance_law: AcceptanceLaw | None = None,
     shapes: Shapes | None = None,
     load: Load | None = None,
     mode: Mode | None = None,
@@ -112,8 +107,11 @@ def optimize(
 
     From numbers, ``optimize(alpha, c)`` is an ``Evaluation``:
 
-    alpha : a rate; a numpy array of rates, one for each setting; a list of rates by position (the
-        last one holds on); the curve of ``extrapolate``; an acceptance of specsim.acceptance
+    alpha : a rate; a numpy array of rates, one for each setting; a list of conditional rates by
+        position, assumed at every draft length (the last one holds on); ``Marginal(...)`` or
+        ``Conditional(...)``, rates measured at one draft length and carried to others (``warnings``
+        says how far, and with which interval); what ``acceptance_from_counts`` makes of an
+        engine's counts; the curve of ``extrapolate``; an acceptance of specsim.acceptance
     c : time of a draft run over time of a target run on one token; broadcasts with ``alpha``
     c_ops, c_memory : operations of a draft token and bytes of a draft run, over the target's
     verify_slope : v(n) = 1 + verify_slope (n - 1), the cost of a target run on n tokens (free by
@@ -122,8 +120,7 @@ def optimize(
     gamma_max : longest draft that is considered (64; by load 16, or as far as is measured)
 
     From a profile, ``optimize(profile=path)`` is a ``ProfileForecast``: the trace is replayed
-    exactly, priced with measured run times, at every ``temperature`` or at one; drafts are accepted
-    as in the profile's rates, or under another ``acceptance_law`` (specsim.acceptance).
+    exactly, priced with measured run times, at every ``temperature`` or at one.
 
     By load, ``optimize(alpha, shapes=Shapes(...), load=Load(...))`` or
     ``optimize(profile=path, load=Load(...))`` is a ``LoadPlan``: the best length of every batch and
@@ -138,19 +135,7 @@ def optimize(
     8
     """
     prices = Prices(c, c_ops, c_memory, verify_slope, verify_cost, overhead)
-    asked = Question(
-        alpha,
-        prices,
-        profile,
-        temperature,
-        shapes,
-        load,
-        mode,
-        scheme,
-        known,
-        costs,
-        acceptance_law,
-    )
+    asked = Question(alpha, prices, profile, temperature, shapes, load, mode, scheme, known, costs)
     return asked.optimize(gamma_max, candidates)
 
 
@@ -160,11 +145,7 @@ def evaluate(
 ) -> Evaluation: ...
 @overload
 def evaluate(
-    *,
-    gamma: int,
-    profile: str | PathLike[str],
-    temperature: float | None = ...,
-    acceptance_law: AcceptanceLaw | None = ...,
+    *, gamma: int, profile: str | PathLike[str], temperature: float | None = ...
 ) -> ProfileForecast: ...
 @overload
 def evaluate(
@@ -179,7 +160,6 @@ def evaluate(
     load: Load,
     temperature: float | None = ...,
     mode: Mode | None = ...,
-    acceptance_law: AcceptanceLaw | None = ...,
 ) -> LoadPlan: ...
 @overload
 def evaluate(
@@ -201,7 +181,6 @@ def evaluate(
     overhead: float | None = None,
     profile: str | PathLike[str] | None = None,
     temperature: float | None = None,
-    acceptance_law: AcceptanceLaw | None = None,
     shapes: Shapes | None = None,
     load: Load | None = None,
     mode: Mode | None = None,
@@ -218,17 +197,5 @@ def evaluate(
     2.951
     """
     prices = Prices(c, c_ops, c_memory, verify_slope, verify_cost, overhead)
-    asked = Question(
-        alpha,
-        prices,
-        profile,
-        temperature,
-        shapes,
-        load,
-        mode,
-        scheme,
-        known,
-        costs,
-        acceptance_law,
-    )
+    asked = Question(alpha, prices, profile, temperature, shapes, load, mode, scheme, known, costs)
     return asked.evaluate(gamma)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from math import prod
 from typing import Any, ClassVar
@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from specsim.acceptance import AlphaLike
+from specsim.acceptance import AlphaLike, notes_on
 from specsim.api.result import Result, Row
 from specsim.checks import InvalidArgumentError, did_you_mean, number
 from specsim.cost import Cost, Prices
+from specsim.laws import TARGET
 from specsim.predict import monte_carlo, renewal
 from specsim.schemes import SCHEMES, Acceptances, Known, Scheme, scheme_name
 
@@ -139,7 +140,9 @@ def evaluate_scheme(
 
     Raises UnsupportedError where the scheme has no law in the long run.
     """
-    return _evaluate(scheme, _stated(type(scheme), alpha, known), _cost(scheme, prices, costs))
+    stated = _stated(type(scheme), alpha, known)
+    found = _evaluate(scheme, stated, _cost(scheme, prices, costs))
+    return replace(found, warnings=_notes(scheme, alpha, stated))
 
 
 def optimize_scheme(
@@ -190,6 +193,7 @@ def optimize_scheme(
             "known": knowns,
             "cost": evaluation.inputs["cost"],
         },
+        warnings=_notes(evaluation.scheme, alpha, best_known),
     )
 
 
@@ -253,6 +257,17 @@ def _evaluate(scheme: Scheme, known: Known | None, cost: Cost) -> SchemeEvaluati
         runs={model: law.calls(model) for model in models},
         inputs=_inputs(scheme, known, cost),
     )
+
+
+def _notes(scheme: Scheme, alpha: AlphaLike | None, known: Known | None) -> tuple[str, ...]:
+    """How far what is known of acceptance was measured, at the longest draft of the scheme."""
+    if not isinstance(known, Acceptances):
+        return ()
+    runs = scheme.stationary_law(known).runs
+    gamma = max((run.positions for run in runs if run.model == TARGET), default=1) - 1
+    of_pairs = known.by_pair(scheme.pairs).values()
+    said = [(each if alpha is None else alpha, each) for each in of_pairs]
+    return tuple(dict.fromkeys(line for pair in said for line in notes_on(*pair, gamma)))
 
 
 def _stated(kind: type[Scheme], alpha: AlphaLike | None, known: Known | None) -> Known | None:

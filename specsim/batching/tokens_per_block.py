@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from specsim.acceptance import Acceptance, AcceptanceByLength, tokens_per_call
 from specsim.checks import Floats, InvalidArgumentError, integer, probabilities
 
 if TYPE_CHECKING:
@@ -46,6 +47,17 @@ class TokensPerBlock:
         if (np.diff(curve) > 0).any():
             raise InvalidArgumentError("survival must be non-increasing in the position")
         return TokensPerBlock(1.0 + np.append(0.0, np.cumsum(curve)), np.append(1.0, curve))
+
+    @staticmethod
+    def of_acceptance(acceptance: Acceptance, gamma_max: int) -> TokensPerBlock:
+        """From what is known of acceptance, at gamma = 0..gamma_max; each draft length may have a
+        survival curve of its own.
+        """
+        if not isinstance(acceptance, AcceptanceByLength):
+            return TokensPerBlock.of_survival(acceptance.survival(max(gamma_max, 1))[1:])
+        lengths = range(gamma_max + 1)
+        bonus = np.array([acceptance.survival(gamma)[gamma] for gamma in lengths])
+        return TokensPerBlock(tokens_per_call(acceptance, gamma_max), bonus)
 
     @staticmethod
     def of_trace(trace: Trace, gamma_max: int) -> TokensPerBlock:

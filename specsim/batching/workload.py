@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from specsim.acceptance import AcceptanceLaw, AlphaLike, acceptance_of
+from specsim.acceptance import AlphaLike, acceptance_of, notes_on
 from specsim.batching.cost import LoadCost, MeasuredLoadCost, RooflineLoadCost
 from specsim.batching.point import BatchPoint
 from specsim.batching.tokens_per_block import TokensPerBlock
@@ -22,7 +22,6 @@ from specsim.checks import Floats, InvalidArgumentError, integer, integers
 from specsim.extrapolation import Extrapolation
 from specsim.hardware import Accelerator, Shape, accelerator, read_config, shape_from_config
 from specsim.hardware.config import ConfigError
-from specsim.predict.trace_rates import measured_under
 from specsim.profiles import MeasuredAcceptance, Mode, Profile, read_profile
 
 # Asked for where only contexts, or only batches, are.
@@ -56,8 +55,6 @@ class Source:
     alpha : acceptance; None is the profile's
     temperature : one of the profile's; None is all
     mode : how the profile's models ran; None is compiled, where that was measured
-    acceptance_law : how drafts are accepted; None is as the profile's rates are, other laws are
-        read off its trace
     """
 
     alpha: AlphaLike | None = None
@@ -65,7 +62,6 @@ class Source:
     profile: str | PathLike[str] | None = None
     temperature: float | None = None
     mode: Mode | None = None
-    acceptance_law: AcceptanceLaw | None = None
 
     def workloads(self, gamma_max: int | None = None) -> list[BatchWorkload]:
         """The settings to plan for: one of shapes, or one for each temperature of a profile."""
@@ -75,7 +71,7 @@ class Source:
                     "shapes (target, draft, accelerator) and profile exclude each other"
                 )
             return _of_profile(self, Path(self.profile), gamma_max)
-        for name in ("temperature", "mode", "acceptance_law"):
+        for name in ("temperature", "mode"):
             if getattr(self, name) is not None:
                 raise InvalidArgumentError(f"{name} needs a profile")
         if self.shapes is None:
@@ -110,6 +106,11 @@ class Load:
             object.__setattr__(self, name, tuple(checked.tolist()))
 
 
+def _none(gamma: int) -> tuple[str, ...]:
+    """Nothing to know: acceptance is exact at every draft length."""
+    return ()
+
+
 @dataclass(frozen=True)
 class BatchWorkload:
     """One sampling setting, ready to be asked at any batch and context.
@@ -121,7 +122,7 @@ class BatchWorkload:
     context : longest that both models take; None where it is not known
     draft_name : as in the profile
     doubts : what to know about the models, one line each
-    acceptance_law : what the acceptance is of; None where it was given as numbers
+    notes : what to know of the acceptance at a draft length, one line each
     """
 
     survival: Floats
@@ -132,7 +133,7 @@ class BatchWorkload:
     context: int | None = None
     draft_name: str | None = None
     doubts: tuple[str, ...] = ()
-    acceptance_law: AcceptanceLaw | None = None
+    notes: Callable[[int], tuple[str, ...]] = _none
 
     @cached_property
     def gains(self) -> TokensPerBlock:
@@ -177,7 +178,7 @@ def _of_shapes(shapes: Shapes, alpha: AlphaLike | None, gamma_max: int | None) -
     if alpha is None:
         raise InvalidArgumentError("alpha is missing: shapes say nothing of acceptance")
     longest = _gamma_max(gamma_max, alpha, _GAMMA_MAX)
-    survival = _survival(alpha, longest)
+    acceptance = acceptance_of(alpha)
     target, draft = _shape("target", shapes.target), _shape("draft", shapes.draft)
     place = shapes.accelerator
     known = [shape.longest_context for shape in (target, draft) if shape.longest_context]
@@ -188,8 +189,8 @@ def _of_shapes(shapes: Shapes, alpha: AlphaLike | None, gamma_max: int | None) -
             f"{draft.vocabulary:,}: both must read the same tokens (padding may differ)"
         )
     return BatchWorkload(
-        survival=survival,
-        replay=partial(TokensPerBlock.of_survival, survival),
+        survival=acceptance.survival(max(longest, 1))[1:],
+        replay=partial(TokensPerBlock.of_acceptance, acceptance, longest),
         cost=RooflineLoadCost(
             target,
             draft,
@@ -199,6 +200,7 @@ def _of_shapes(shapes: Shapes, alpha: AlphaLike | None, gamma_max: int | None) -
         gamma_max=longest,
         context=min(known, default=None),
         doubts=tuple(doubts),
+        notes=partial(notes_on, alpha, acceptance),
     )
 
 
@@ -211,11 +213,14 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
     def workload(temperature: float, measured: MeasuredAcceptance | None) -> BatchWorkload:
         cost = MeasuredLoadCost.of(profile, temperature, source.mode)
         reach = cost.longest - 1
+        notes: Callable[[int], tuple[str, ...]] = _none
         if measured is None:
             assert alpha is not None
             longest = _gamma_max(gamma_max, alpha, min(_GAMMA_MAX, reach))
-            survival = _survival(alpha, longest)
-            replay = partial(TokensPerBlock.of_survival, survival)
+            acceptance = acceptance_of(alpha)
+            survival = acceptance.survival(max(longest, 1))[1:]
+            replay = partial(TokensPerBlock.of_acceptance, acceptance, longest)
+            notes = partial(notes_on, alpha, acceptance)
         else:
             survival = np.array([rate.best for rate in measured.survival])
             usual = min(_GAMMA_MAX, reach, survival.size)
@@ -226,32 +231,19 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
                 f"gamma_max must be <= {reach} with this profile, got {longest}; "
                 "calibrate with a larger one"
             )
+        name = profile.draft.name
         return BatchWorkload(
-            survival=survival,
-            replay=replay,
-            cost=cost,
-            gamma_max=longest,
-            temperature=temperature,
-            context=context,
-            draft_name=profile.draft.name,
-            acceptance_law=None if measured is None else measured.acceptance_law,
+            survival, replay, cost, longest, temperature, context, name, notes=notes
         )
 
     if alpha is not None:
-        if source.acceptance_law is not None:
-            raise InvalidArgumentError(
-                "acceptance_law has no meaning beside alpha, which says what is accepted"
-            )
         known = sorted({row.temperature for row in profile.batch_overhead})
         chosen = [each for each in known if source.temperature in (None, each)]
         return [workload(each, None) for each in chosen or [source.temperature or 0.0]]
     if not profile.acceptance:
         raise InvalidArgumentError("alpha is missing: the profile has costs and no acceptance")
     return [
-        workload(
-            each.sampling.temperature, measured_under(profile, path, each, source.acceptance_law)
-        )
-        for each in profile.sampled(source.temperature)
+        workload(each.sampling.temperature, each) for each in profile.sampled(source.temperature)
     ]
 
 
@@ -266,10 +258,6 @@ def _gamma_max(asked: int | None, alpha: AlphaLike, usual: int) -> int:
     if asked is not None:
         return integer("gamma_max", asked)
     return min(usual, len(alpha)) if isinstance(alpha, Extrapolation) else usual
-
-
-def _survival(alpha: AlphaLike, gamma_max: int) -> Floats:
-    return acceptance_of(alpha).survival(max(gamma_max, 1))[1:]
 
 
 def _shape(role: str, source: str | Path | Shape) -> Shape:

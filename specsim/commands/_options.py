@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from specsim.acceptance import ACCEPTANCE_LAWS
 from specsim.checks import InvalidArgumentError, integer, integer_range, number, numbers
 
 if TYPE_CHECKING:
+    from specsim.acceptance import AlphaLike
     from specsim.api.question import Question
     from specsim.batching.workload import Shapes
 
@@ -124,10 +124,30 @@ verify_options = stack(
     option("--overhead", Number(0), "Host time of a block, in target runs. [default: 0]"),
 )
 
-alpha_option = option(
-    "--alpha",
-    Numbers(0, 1),
-    "Acceptance rate, or alpha_1,alpha_2,... by position (the last one holds on).",
+alpha_option = stack(
+    option(
+        "--alpha",
+        Numbers(0, 1),
+        "Acceptance rate at every position; or assumed alpha_1,alpha_2,... of the drafts that get "
+        "to each, at every draft length (the last one holds on).",
+    ),
+    option(
+        "--marginal",
+        Numbers(0, 1),
+        "S_1,...,S_K as measured with K drafts: shares of all rounds. Carried to other lengths.",
+    ),
+    option(
+        "--conditional",
+        Numbers(0, 1),
+        "alpha_1,...,alpha_K as measured with K drafts, of those that got to each position.",
+    ),
+    option("--rounds", Number(1), "Rounds behind measured rates. [default: weighed like 400]"),
+    click.option(
+        "--heads/--no-heads",
+        default=None,
+        help="Whether measured rates are those of heads (EAGLE, MTP), which lose hold with depth, "
+        "or of a draft model. [default: heads]",
+    ),
 )
 
 mode_option = option(
@@ -145,13 +165,6 @@ profile_options = stack(
     option("--temperature", Number(0), "Which of the profile's temperatures. [default: all]"),
 )
 
-
-acceptance_law_option = option(
-    "--acceptance-law",
-    click.Choice(ACCEPTANCE_LAWS),
-    "How drafts are accepted: sampled ones by the ratio test, greedy ones, or sampled ones that "
-    "match the target's own sample. [default: as in the profile]",
-)
 
 # What runs cost at a load with nothing measured, or how they ran where it was.
 machine_options = stack(
@@ -181,7 +194,6 @@ question_options = stack(
     ),
     verify_options,
     profile_options,
-    acceptance_law_option,
     option(
         "--batch",
         IntegerRange(1),
@@ -203,12 +215,33 @@ def read_question(given: dict[str, Any]) -> Question:
     from specsim.batching.workload import Load
     from specsim.cost import Prices
 
+    given["alpha"] = read_alpha(given)
     prices = Prices(**{field.name: given.pop(field.name) for field in fields(Prices)})
     batch, context = given.pop("batch"), given.pop("context")
     load = None if batch is None and context is None else Load(batch, context)
-    names = ("alpha", "profile", "temperature", "mode", "acceptance_law")
+    names = ("alpha", "profile", "temperature", "mode")
     asked = {name: given.pop(name) for name in names}
     return Question(prices=prices, shapes=read_shapes(given), load=load, **asked)
+
+
+def read_alpha(given: dict[str, Any]) -> AlphaLike | None:
+    """The acceptance that ``alpha_option`` says, if any, taken out of what was given."""
+    from specsim.extrapolation import Conditional, Marginal
+
+    kinds = {"alpha": None, "marginal": Marginal, "conditional": Conditional}
+    said = {name: given.pop(name) for name in kinds}
+    named = [name for name, value in said.items() if value is not None]
+    rounds, heads = given.pop("rounds"), given.pop("heads")
+    if len(named) > 1:
+        raise InvalidArgumentError(f"--{named[0]} and --{named[1]} exclude each other")
+    kind = kinds[named[0]] if named else None
+    if kind is None:
+        for name, value in {"rounds": rounds, "heads": heads}.items():
+            if value is not None:
+                raise InvalidArgumentError(f"--{name} needs --marginal or --conditional")
+        alpha: AlphaLike | None = said["alpha"]
+        return alpha
+    return kind(said[named[0]], rounds, True if heads is None else heads)
 
 
 def read_shapes(given: dict[str, Any]) -> Shapes | None:

@@ -8,11 +8,11 @@ import click
 
 from specsim.commands._options import (
     Integer,
-    acceptance_law_option,
     alpha_option,
     machine_options,
     option,
     profile_options,
+    read_alpha,
     read_shapes,
 )
 
@@ -25,7 +25,6 @@ from specsim.commands._options import (
 )
 @click.argument("engine", metavar="vllm|sglang|tensorrt-llm|llama.cpp|transformers")
 @profile_options
-@acceptance_law_option
 @machine_options
 @alpha_option
 @option(
@@ -67,7 +66,8 @@ def command(engine: str, output_format: str, **given: Any) -> int:
     from specsim import export
     from specsim.report.tables import show_notes
 
-    found = export(engine, shapes=read_shapes(given), **given)
+    alpha = read_alpha(given)
+    found = export(engine, shapes=read_shapes(given), alpha=alpha, **given)
     if output_format == "json":
         click.echo(found.to_json())
     elif found.text:

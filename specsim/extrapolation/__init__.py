@@ -3,6 +3,7 @@
 drift.py       rates that fall with depth, towards longer drafts (EAGLE, MTP)
 gaps.py        the distances between rejections, exact for draft models
 mixtures.py    acceptance that differs from place to place, and what counts allow of it
+stated.py      rates that say which rates they are
 over_gamma.py  which of them carries counts to another length
 """
 
@@ -10,11 +11,10 @@ from specsim.extrapolation.drift import Extrapolation, extrapolate
 from specsim.extrapolation.gaps import GapLaw
 from specsim.extrapolation.over_gamma import (
     AcceptanceOverGamma,
-    Conditional,
-    Marginal,
     acceptance_from_counts,
     acceptance_from_rates,
 )
+from specsim.extrapolation.stated import Conditional, Marginal
 
 __all__ = [
     "AcceptanceOverGamma",

@@ -84,6 +84,20 @@ class Extrapolation(Result):
         """E[N] = 1 + sum_i S_i, the mean acceptance length at gamma = k."""
         return 1.0 + float(self.survival.sum())
 
+    def notes(self, gamma: int) -> tuple[str, ...]:
+        """How far beyond what was measured this draft length is, and how sure the curve there."""
+        measured = np.size(self.inputs.get("marginal_rates", self.survival))
+        if not measured < gamma <= len(self):
+            return ()
+        low, best, high = (
+            1.0 + float(curve[:gamma].sum()) for curve in (self.low, self.survival, self.high)
+        )
+        return (
+            f"acceptance was measured at gamma {measured}; gamma {gamma} is {gamma - measured} "
+            f"beyond what was measured: {best:.3f} tokens per call by the {self.model}, "
+            f"{LEVEL:.0%} interval {low:.3f} to {high:.3f}",
+        )
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return np.array(self.survival, dtype=dtype, copy=copy)
 

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, number, probabilities
+from specsim.checks import Floats, UnsupportedError
 from specsim.counts.drafts import DraftCounts
 from specsim.extrapolation.drift import (
     DRIFT,
@@ -39,6 +38,7 @@ from specsim.extrapolation.mixtures import (
     mixture_bounds,
     tokens_deviation,
 )
+from specsim.extrapolation.stated import Conditional, Marginal
 from specsim.intervals import Interval, normal_quantile
 
 # Far beyond anything that was checked; every length costs a sum over the mixture.
@@ -47,71 +47,13 @@ _LONGEST = 1000
 MEASURED, MIXTURE, DRIFTING = "measured", "token mixture", "log-odds drift"
 
 
-@dataclass(frozen=True)
-class Marginal:
-    """Measured shares of all rounds whose first i drafts were all accepted, S_1, ..., S_K.
-
-    rates : in [0, 1], non-increasing; their number K is the draft length that they were measured at
-    rounds : behind the rates; None is not known, and they weigh like rates from 400
-    heads : whether the drafter reads its own features back (EAGLE, MTP) and loses hold with depth;
-        false for a draft model
-    """
-
-    rates: tuple[float, ...]
-    rounds: float | None = None
-    heads: bool = True
-
-    def __post_init__(self) -> None:
-        rates = np.atleast_1d(probabilities("marginal", self.rates))
-        if rates.ndim > 1 or (np.diff(rates) > 0).any():
-            raise InvalidArgumentError(
-                "marginal must be one row of rates that do not rise with the position, got "
-                f"{', '.join(f'{each:g}' for each in rates.ravel())}; rates of the drafts that got "
-                "there are conditional"
-            )
-        object.__setattr__(self, "rates", tuple(rates.tolist()))
-        if self.rounds is not None:
-            object.__setattr__(self, "rounds", number("rounds", self.rounds, low=1.0))
-
-    @property
-    def curve(self) -> Floats:
-        """S_1..S_K, shape (K,)."""
-        return np.array(self.rates)
-
-
-@dataclass(frozen=True)
-class Conditional:
-    """Measured shares of the drafts that got to a position and were accepted, alpha_1..alpha_K.
-
-    Fields as in ``Marginal``, but rates may rise: S_i = alpha_1 ... alpha_i.
-    """
-
-    rates: tuple[float, ...]
-    rounds: float | None = None
-    heads: bool = True
-
-    def __post_init__(self) -> None:
-        rates = np.atleast_1d(probabilities("conditional", self.rates))
-        if rates.ndim > 1:
-            raise InvalidArgumentError(
-                f"conditional must be one row of rates, got {rates.ndim} dimensions"
-            )
-        object.__setattr__(self, "rates", tuple(rates.tolist()))
-        if self.rounds is not None:
-            object.__setattr__(self, "rounds", number("rounds", self.rounds, low=1.0))
-
-    @property
-    def curve(self) -> Floats:
-        """S_1..S_K, shape (K,)."""
-        return np.asarray(np.cumprod(self.rates), dtype=np.float64)
-
-
 def acceptance_from_counts(
     counts: Iterable[DraftCounts], heads: bool = True
 ) -> AcceptanceOverGamma:
     """What an engine counted at one or several draft lengths, as an acceptance at every one.
 
-    counts : those of one draft length are added up; rounds without a draft are left out
+    counts : those of one draft length are added up, or those by position kept where others have
+        totals alone; rounds without a draft are left out
     heads : see ``Marginal``
 
     Raises UnsupportedError where nothing was counted, or where the draft length varied within
@@ -126,7 +68,10 @@ def acceptance_from_counts(
             )
         if count.gamma and count.rounds:
             known = pooled.get(count.gamma)
-            pooled[count.gamma] = count if known is None else known + count
+            if known is None or bool(count.reached) > bool(known.reached):
+                pooled[count.gamma] = count
+            elif bool(count.reached) == bool(known.reached):
+                pooled[count.gamma] = known + count
     if not pooled:
         raise UnsupportedError("no round was drafted, so there is no rate of acceptance")
     return AcceptanceOverGamma(tuple(pooled[gamma] for gamma in sorted(pooled)), heads)
@@ -298,13 +243,3 @@ class _Fits(dict[tuple[DraftCounts, ...], TokenMixture]):
     def __missing__(self, counts: Sequence[DraftCounts]) -> TokenMixture:
         self[tuple(counts)] = fitted = fit_mixture(counts)
         return fitted
-
-
-# What says itself which rates it holds; ``acceptance_from_rates`` makes an acceptance of it.
-StatedRates = Marginal | Conditional
-
-
-def stated_rates(rates: npt.ArrayLike, conditional: bool, heads: bool = True) -> StatedRates:
-    """Rates of either kind as numbers, such as from the command line."""
-    kind = Conditional if conditional else Marginal
-    return kind(tuple(np.atleast_1d(rates).tolist()), heads=heads)

@@ -79,9 +79,16 @@ class _ArrayEvaluation(Evaluation):
     """
 
     def __init__(
-        self, setting: Setting, gamma: Ints, end: int | None, inputs: Mapping[str, Any]
+        self,
+        setting: Setting,
+        gamma: Ints,
+        end: int | None,
+        inputs: Mapping[str, Any],
+        warnings: tuple[str, ...],
     ) -> None:
-        self.__dict__.update(_setting=setting, gamma=gamma, _end=end, inputs=inputs)
+        self.__dict__.update(
+            _setting=setting, gamma=gamma, _end=end, inputs=inputs, warnings=warnings
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name not in FIGURES:
@@ -98,12 +105,14 @@ class _ArrayEvaluation(Evaluation):
 class Setting:
     """Checked inputs, and the figures as functions of them and of gamma.
 
-    Either ``alpha`` is known (i.i.d. acceptance) or ``survival`` is: S_0, S_1, ... as far as any
-    gamma that will be asked for.  ``longest`` bounds the oracle where it has no closed form.
+    Either ``alpha`` is known (i.i.d. acceptance) or the tokens per call ``gains`` are, at gamma =
+    0, 1, ... as far as any that will be asked for, and ``survival``, S_0, S_1, ... of the longest
+    of these.  ``longest`` bounds the oracle where it has no closed form.
     """
 
     alpha: Floats
     survival: Floats | None
+    gains: Floats | None
     c: Floats
     c_ops: Floats
     c_memory: Floats
@@ -112,10 +121,10 @@ class Setting:
     longest: int
 
     def tokens(self, alpha: Floats, gamma: Ints) -> Floats:
-        """E[N] = S_0 + ... + S_gamma."""
-        if self.survival is None:
+        """E[N] = S_0 + ... + S_gamma, with the survival curve of blocks of gamma."""
+        if self.gains is None:
             return 1.0 + alpha * formulas.geometric_sum(alpha, gamma)
-        return np.asarray(np.cumsum(self.survival)[gamma])
+        return np.asarray(self.gains[gamma])
 
     def cost(self, c: Floats, gamma: Ints) -> Floats:
         """Of a block, in target runs."""
@@ -162,16 +171,24 @@ class Setting:
         return blockwise(formula, *operands, gamma)
 
     def at(
-        self, gamma: Ints, end: int | None = None, inputs: Mapping[str, Any] | None = None
+        self,
+        gamma: Ints,
+        end: int | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        notes: tuple[str, ...] = (),
     ) -> Evaluation:
-        """The evaluation at ``gamma``; ``end`` is the largest that a search considered."""
+        """The evaluation at ``gamma``.
+
+        end : the largest that a search considered
+        notes : what to know of the acceptance there, one line each
+        """
         operands = (self.alpha, self.c, self.c_ops, self.c_memory, gamma)
         shape = np.broadcast_shapes(*(each.shape for each in operands))
-        figures = _ArrayEvaluation(self, np.broadcast_to(gamma, shape), end, inputs or {})
+        figures = _ArrayEvaluation(self, np.broadcast_to(gamma, shape), end, inputs or {}, notes)
         if shape:
             return figures
         values = {name: getattr(figures, name).item() for name in FIGURES}
-        warnings = []
+        warnings = [*notes]
         if values["at_gamma_max"] and end:
             warnings.append(
                 f"gamma {end} is the longest that was considered: a longer one may pay more"

@@ -16,6 +16,8 @@ from specsim.acceptance import (
     ConstantAcceptance,
     SurvivalAcceptance,
     acceptance_of,
+    notes_on,
+    tokens_per_call,
 )
 from specsim.checks import (
     Floats,
@@ -42,7 +44,9 @@ def evaluate_numbers(
     """What drafting ``gamma`` tokens per call does; all but the costs of verification broadcast.
 
     alpha : acceptance rate, i.i.d. at every position, or an array of such rates; a list or tuple
-        is one acceptance by position; or what else is known of acceptance (``acceptance_of``)
+        is one acceptance by position; or what else is known of acceptance (``acceptance_of``),
+        measured at one draft length, too: ``warnings`` then says how far it was carried, how, and
+        with which interval
 
     Speedup is E[N] / (gamma c + v(gamma + 1) + o): Leviathan23 Thm 3.8, with E[N] the sum of the
     survival curve.  Raises ``UnsupportedError`` for a gamma beyond what was measured.
@@ -55,8 +59,8 @@ def evaluate_numbers(
     verify = prices.verify
     longest = max([int(lengths.max()), *_known_lengths(acceptance, verify)])
     setting = _setting(rates, acceptance, prices, verify, longest)
-    asked = _echo(setting, alpha, prices)
-    return setting.at(lengths, None, {**asked, "gamma": _scalar(lengths)})
+    asked = {**_echo(setting, alpha, prices), "gamma": _scalar(lengths)}
+    return setting.at(lengths, None, asked, _notes(alpha, acceptance, lengths))
 
 
 def optimize_numbers(
@@ -76,8 +80,19 @@ def optimize_numbers(
     gamma_max = integer("gamma_max", _GAMMA_MAX if gamma_max is None else gamma_max, high=_LONGEST)
     longest = min([gamma_max, *_known_lengths(acceptance, verify)])
     setting = _setting(rates, acceptance, prices, verify, longest)
-    asked = _echo(setting, alpha, prices)
-    return setting.at(_best_gamma(setting), longest, {**asked, "gamma_max": gamma_max})
+    asked = {**_echo(setting, alpha, prices), "gamma_max": gamma_max}
+    best = _best_gamma(setting)
+    return setting.at(best, longest, asked, _notes(alpha, acceptance, best))
+
+
+def _notes(
+    alpha: AlphaLike | None, acceptance: Acceptance | None, lengths: Ints
+) -> tuple[str, ...]:
+    """On the shortest and on the longest of the draft lengths that are answered for."""
+    if alpha is None or acceptance is None:
+        return ()
+    ends = (int(lengths.min()), int(lengths.max()))
+    return tuple(dict.fromkeys(line for end in ends for line in notes_on(alpha, acceptance, end)))
 
 
 def _rates(alpha: AlphaLike | None) -> tuple[Floats, Acceptance | None]:
@@ -119,6 +134,7 @@ def _setting(
     return Setting(
         alpha=np.array(rates),
         survival=None if acceptance is None else acceptance.survival(longest),
+        gains=None if acceptance is None else tokens_per_call(acceptance, longest),
         c=checked("c", _given("c", prices.c)),
         c_ops=checked("c_ops", 0.0 if prices.c_ops is None else prices.c_ops),
         c_memory=checked("c_memory", 0.0 if prices.c_memory is None else prices.c_memory),
@@ -149,7 +165,7 @@ def _scalar(array: Floats | Ints) -> Any:
 
 
 def _best_gamma(setting: Setting) -> Ints:
-    if setting.survival is not None or isinstance(setting.verify, MeasuredVerify):
+    if setting.gains is not None or isinstance(setting.verify, MeasuredVerify):
         undrafted = block_cost(
             np.arange(setting.longest + 1), 0.0, setting.verify, setting.overhead
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from specsim.acceptance import AcceptanceLaw
 from specsim.checks import InvalidArgumentError
 from specsim.cost import Prices
 from specsim.formulas import speedup
@@ -16,7 +15,6 @@ from specsim.optimizers.evaluation import Evaluation
 from specsim.optimizers.gamma import optimize_numbers
 from specsim.optimizers.search import fastest
 from specsim.predict.measured import MeasuredCost, MeasuredPrediction, predict
-from specsim.predict.trace_rates import measured_under
 from specsim.profiles import MeasuredAcceptance, Profile
 from specsim.traces import Trace
 
@@ -31,14 +29,8 @@ class Workload:
     cost: MeasuredCost
 
     @staticmethod
-    def all_of(
-        profile: Profile,
-        path: Path,
-        temperature: float | None,
-        law: AcceptanceLaw | None = None,
-    ) -> list[Workload]:
-        """The settings with this temperature, or all of them, under this law or the profile's."""
-        found = profile.sampled(temperature)
+    def all_of(profile: Profile, path: Path, temperature: float | None) -> list[Workload]:
+        """The settings with this temperature, or all of them."""
         return [
             Workload(
                 profile=profile,
@@ -48,7 +40,7 @@ class Workload:
                     profile.run_times, profile.overhead, measured.sampling.temperature
                 ),
             )
-            for measured in (measured_under(profile, path, each, law) for each in found)
+            for measured in profile.sampled(temperature)
         ]
 
     @property
@@ -77,7 +69,12 @@ class Workload:
         return predictions[fastest({each.gamma: each.speedup for each in predictions})]
 
     def formula(self, gamma: int) -> float:
-        """Speedup by the papers' formula: the profile's alpha and c alone."""
+        """Speedup by the papers' formula: the profile's alpha and c alone.
+
+        That alpha is the mean over the tokens of the trace.  Where acceptance differs from place
+        to place the formula promises too much at it (``specsim.extrapolation.mixtures``): its own
+        alpha is one for all places.
+        """
         return float(speedup(self.measured.alpha.best, self.draft_cost, gamma))
 
     def formula_best(self) -> Evaluation:
@@ -107,7 +104,6 @@ class Workload:
         formula = self.formula_best()
         return Forecast(
             temperature=self.measured.sampling.temperature,
-            acceptance_law=self.measured.acceptance_law,
             gamma=gamma,
             speedup=prediction.speedup,
             speedup_low=prediction.low,
@@ -129,7 +125,6 @@ class Workload:
 class Forecast:
     """One draft length at one temperature of a profile.
 
-    acceptance_law : how drafts are accepted
     gamma : draft tokens per target call
     speedup, speedup_low, speedup_high : by replay and measured run times, with 95 % interval
     tokens_per_call : the recovered or bonus token counted
@@ -137,13 +132,13 @@ class Forecast:
         are taken to be proportional to parameters
     oracle_speedup : if each block drafted just what will be accepted
     at_gamma_max : whether gamma is the longest that the profile knows
-    alpha, c : acceptance rate and draft cost, as the papers' formula takes them
+    alpha, c : acceptance rate, mean over the tokens of the trace, and draft cost, as the papers'
+        formula takes them
     formula_speedup : what that formula says of this gamma
     formula_gamma, formula_best_speedup : what it would choose, and what it promises
     """
 
     temperature: float
-    acceptance_law: AcceptanceLaw
     gamma: int
     speedup: float
     speedup_low: float

@@ -8,15 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+import specsim
 from specsim.acceptance import (
     Acceptance,
+    AcceptanceByLength,
     BetaAcceptance,
     ConstantAcceptance,
     DecayingAcceptance,
     PerPositionAcceptance,
     SurvivalAcceptance,
+    acceptance_of,
+    notes_on,
+    tokens_per_call,
 )
 from specsim.checks import UnsupportedError
+from specsim.extrapolation import Conditional, GapLaw, Marginal
+from specsim.extrapolation.mixtures import TokenMixture
 from tests.support.refusals import refuses
 
 rate = st.floats(0.0, 1.0)
@@ -76,7 +83,7 @@ def test_beta_moments_against_quadrature(a: float, b: float) -> None:
 
 @given(st.floats(0.05, 0.95), st.floats(0.1, 50.0), st.integers(2, 12))
 def test_a_mixture_yields_more_than_its_mean(mean: float, size: float, length: int) -> None:
-    # Jensen: E[alpha^i] >= E[alpha]^i.
+    # Jensen: E[alpha^i] >= E[alpha]^i, with alpha averaged over calls, as S_1 is.
     mixed = BetaAcceptance(mean * size, (1 - mean) * size)
     assert (mixed.survival(length) >= ConstantAcceptance(mean).survival(length) - 1e-12).all()
 
@@ -108,6 +115,47 @@ def test_per_position_holds_the_last_rate_on() -> None:
     np.testing.assert_array_equal(
         PerPositionAcceptance((0.9, 0.5)).conditional(4), [0.9, 0.5, 0.5, 0.5]
     )
+
+
+@given(kinds, st.integers(0, 12))
+def test_tokens_per_call_are_the_sum_of_the_curve(acceptance: Acceptance, longest: int) -> None:
+    found = tokens_per_call(acceptance, longest)
+    assert found.shape == (longest + 1,)
+    assert found[-1] == pytest.approx(acceptance.survival(longest).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "acceptance",
+    [
+        GapLaw(np.array([5.0, 2.0, 1.5, 1.3]), tail=0.9),
+        TokenMixture(np.array([0.3, 0.9]), np.ones(2)),
+        acceptance_of(Marginal((0.8, 0.7, 0.65), 3000, heads=False)),
+    ],
+)
+def test_what_depends_on_the_length_has_a_curve_for_each(acceptance: AcceptanceByLength) -> None:
+    assert isinstance(acceptance, AcceptanceByLength)
+    found = tokens_per_call(acceptance, 5)
+    for gamma in range(6):
+        assert found[gamma] == pytest.approx(acceptance.survival(gamma).sum(), rel=1e-12)
+    assert acceptance.survival(5)[1] < acceptance.survival(1)[1]
+
+
+def test_notes_say_how_alpha_was_read_and_how_far_it_goes() -> None:
+    def notes(alpha: object, gamma: int) -> str:
+        return "; ".join(notes_on(alpha, acceptance_of(alpha), gamma))
+
+    # Falling rates could be either kind; rising ones and single ones could not.
+    assert "0.9,0.8 was read as conditional rates" in notes([0.9, 0.8], 2)
+    assert "read as" not in notes([0.8, 0.9], 2)
+    assert notes([0.9], 9) == notes(0.9, 9) == notes(Marginal((0.9, 0.8)), 2) == ""
+    assert "given for 2 positions, and the last, 0.9, is taken to hold on to gamma 5" in notes(
+        (0.8, 0.9), 5
+    )
+    assert "measured at gamma 2; gamma 1 was not" in notes(Conditional((0.9, 0.8)), 1)
+    curve = specsim.extrapolate([0.8, 0.6], 5, counts=1000)
+    assert notes(curve, 2) == ""
+    assert "gamma 4 is 2 beyond what was measured" in notes(curve, 4)
+    assert f"{curve.low.sum() + 1:.3f} to {curve.high.sum() + 1:.3f}" in notes(curve, 5)
 
 
 def test_a_measured_curve_ends_where_it_was_measured() -> None:

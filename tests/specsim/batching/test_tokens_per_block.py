@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specsim.acceptance import DecayingAcceptance
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import InvalidArgumentError
+from specsim.extrapolation import GapLaw
 from tests.support.traces import slow_calls, trace_of
 
 
@@ -45,6 +47,22 @@ def test_tokens_are_the_replayed_ones() -> None:
     expected = [7 / sum(slow_calls(text, gamma) for text in texts) for gamma in range(4)]
     assert found == pytest.approx(expected, rel=1e-12)
     assert found[0] == 1
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=9), min_size=1, max_size=3))
+@settings(max_examples=30, deadline=None)
+def test_gaps_of_a_trace_gain_what_its_replay_gains(texts: list[list[float]]) -> None:
+    trace = trace_of(*texts)
+    found = TokensPerBlock.of_acceptance(GapLaw.of_trace(trace), 4)
+    np.testing.assert_allclose(found.tokens, TokensPerBlock.of_trace(trace, 4).tokens, rtol=1e-12)
+
+
+def test_one_curve_for_every_length_is_its_sums() -> None:
+    decaying = DecayingAcceptance(0.9, 0.8, 0.5)
+    found = TokensPerBlock.of_acceptance(decaying, 4)
+    of_curve = TokensPerBlock.of_survival(decaying.survival(4)[1:])
+    np.testing.assert_array_equal(found.tokens, of_curve.tokens)
+    np.testing.assert_array_equal(found.bonus, of_curve.bonus)
 
 
 def test_what_is_not_a_curve_is_refused() -> None:

@@ -134,7 +134,7 @@ test_what_says_nothing_is_refused = refuses(
 )
 
 test_bad_rates_are_named = refuses(
-    (lambda: Marginal((0.5, 0.7)), "marginal must be one row of rates that do not rise"),
+    (lambda: Marginal((0.5, 0.7)), "marginal must be rates that do not rise"),
     (lambda: Marginal((1.5,)), r"marginal must be in \[0, 1\], got 1.5"),
     (lambda: Conditional(()), "conditional is empty"),
     (lambda: Marginal((0.5,), rounds=0), "rounds must be >= 1, got 0"),
