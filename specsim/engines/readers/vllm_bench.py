@@ -153,6 +153,8 @@ def _reading(result: Object, positions: Sequence[Printed], source: str) -> Readi
 
 def _counts(result: Mapping[str, Any], positions: Sequence[Printed]) -> DraftCounts | None:
     """None where no drafts were counted: the server did not speculate."""
+    if "diffusion_denoising_steps" in result:
+        raise UnsupportedError("the model decodes by diffusion; its counters are not of drafts")
     keys = list(_LABELS.values())[:5]
     missing = [key for key in keys if key not in result]
     if len(missing) == len(keys) and not positions and "section" not in result:

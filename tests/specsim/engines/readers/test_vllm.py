@@ -304,6 +304,8 @@ def test_a_result_without_drafts_times_plain_steps() -> None:
         # Chunks of four tokens without a word on drafts: cut off, or streamed otherwise.
         json.dumps({**PLAIN, "mean_itl_ms": 52.0}),
         json.dumps({**PLAIN, "max_concurrency": None}),
+        # A model that denoises has the counters of drafts too (vllm/benchmarks/serve.py, 0.33.0).
+        json.dumps({**PLAIN, "diffusion_denoising_steps": 8}),
         # The last lines are cut off, and with them whether anything was drafted.
         sample("vllm-bench-serve-mtp3.txt").partition("---------------Speculative")[0],
     ],
