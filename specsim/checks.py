@@ -110,6 +110,13 @@ def integer_range(name: str, words: str, *, low: int = 0) -> list[int]:
     return found
 
 
+def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
+    """One of a few words."""
+    allowed = tuple(allowed)
+    if value not in allowed:
+        raise InvalidArgumentError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``, did you mean X or Y?`` of the known names that are near, or nothing where none is.
 

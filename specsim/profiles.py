@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from specsim.acceptance import AcceptanceLaw
 from specsim.checks import SpecsimError
 from specsim.files import file_digest, write_atomically
 from specsim.traces import Trace, read_trace
@@ -98,6 +99,7 @@ class MeasuredAcceptance(_Part, frozen=True):
     ``survival[i - 1]`` is S_i and ``conditional[i - 1]`` is alpha_i, averaged over all positions
     as block starts; intervals by bootstrap over requests.  ``prompt_tokens`` is the most that a
     prompt was allowed; ``prompts_sha256`` is over the token ids (``prompts_digest``).
+    ``acceptance_law`` is what alpha, survival and conditional are of; at temperature 0 all agree.
     """
 
     sampling: SamplingSetting
@@ -111,6 +113,7 @@ class MeasuredAcceptance(_Part, frozen=True):
     survival: list[Rate]
     conditional: list[Rate]
     trace: FileReference
+    acceptance_law: AcceptanceLaw = "ratio-test"
 
 
 class RunTime(_Part, frozen=True):
@@ -216,14 +219,16 @@ class Profile(_Part, frozen=True):
     missing: list[Missing] = []
 
     def trace(self, path: Path, measured: MeasuredAcceptance) -> Trace:
-        """The trace of one setting, checked against the hash that the profile names."""
+        """The trace of one setting under its law, checked against the hash that is named."""
         file = path.parent / measured.trace.file
         if file.is_file() and file_digest(file) != measured.trace.sha256:
             raise ProfileError(
                 f"profile {path}: {measured.trace.file} is not the trace that was measured "
                 "(its hash differs); calibrate again or restore the file"
             )
-        return read_trace(file)
+        # At temperature 0 the ratio is 0 or 1 and every law has the same: no column is lacking.
+        greedy = measured.sampling.temperature == 0
+        return read_trace(file, acceptance_law="ratio-test" if greedy else measured.acceptance_law)
 
     def sampled(self, temperature: float | None) -> list[MeasuredAcceptance]:
         """The settings with this temperature, or all of them."""

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from specsim.checks import Floats, Ints, SpecsimError
+from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
+from specsim.checks import Floats, Ints, SpecsimError, check_choice
 from specsim.files import read_frame
 
 if TYPE_CHECKING:
@@ -34,7 +35,12 @@ OPTIONAL_COLUMNS = (
     "token",  # its id
     "context",  # tokens in front of this one, those of the prompt included
     "argmax_equal",  # do target and draft agree on the most probable token
+    # rank of the emitted token in the draft's distribution: 1 is the one that a greedy draft
+    # proposes, the argmax of its logits; then by falling logit, equal ones by rising token id
+    "draft_rank",
 )
+# Ranks of this size and above are written as it.
+LARGEST_RANK = 255
 
 # float32 log-softmax may land this far above zero.
 _LOG_ROUNDING = 1e-6
@@ -48,7 +54,8 @@ class TraceError(SpecsimError):
 class Trace:
     """Acceptance along texts.
 
-    acceptance : shape (T,), a_t = min(1, q(x_t) / p(x_t)), or 0/1 for a greedy text
+    acceptance : shape (T,), a_t, P(the draft for token t is accepted | it was x_t that came out),
+        under one law of acceptance: min(1, q(x_t) / p(x_t)) by the ratio test; 0/1 of a greedy text
     starts : shape (R + 1,), request r is rows starts[r]:starts[r + 1]
     columns : the optional columns that the file had, each of shape (T,)
     """
@@ -115,10 +122,21 @@ class Trace:
         return Trace(self.acceptance[index], starts, columns)
 
 
-def read_trace(path: Path, greedy: bool = False) -> Trace:
-    """Load and check a trace file.  ``greedy``: the column ``argmax_equal`` decides acceptance."""
+def read_trace(
+    path: Path, greedy: bool = False, acceptance_law: AcceptanceLaw = "ratio-test"
+) -> Trace:
+    """Load and check a trace file.
+
+    greedy : the text was decoded at temperature 0, where all laws agree: the column
+        ``argmax_equal`` decides acceptance
+    acceptance_law : how drafts are accepted at other temperatures.  Given the emitted token x, the
+        ratio test accepted it with min(1, q(x) / p(x)), exact match with q(x), and a greedy draft
+        was accepted if x has rank 1: a draw from p is the draft's argmax with p of it.  So only
+        greedy drafts need the column ``draft_rank``
+    """
     import pandas as pd  # only files need it
 
+    check_choice("acceptance_law", acceptance_law, ACCEPTANCE_LAWS)
     frame = read_frame(path, "trace", TraceError)
     _check(path, frame)
     frame = frame.assign(request=pd.factorize(frame["request"])[0])
@@ -135,15 +153,36 @@ def read_trace(path: Path, greedy: bool = False) -> Trace:
             f"trace {path}: positions of a request must be 0, 1, 2, ... without a gap; "
             f"row {at} has position {position[at]}, expected {expected[at]}"
         )
-    if greedy:
-        if "argmax_equal" not in frame:
-            raise TraceError(f"trace {path}: temperature 0 needs the column argmax_equal")
-        acceptance = frame["argmax_equal"].to_numpy(dtype=np.float64)
-    else:
-        gap = frame["logp_draft"].to_numpy(np.float64) - frame["logp_target"].to_numpy(np.float64)
-        acceptance = np.exp(np.minimum(gap, 0.0))
+    acceptance = _acceptance(path, frame, "argmax_equal" if greedy else acceptance_law)
     columns = {name: frame[name].to_numpy() for name in OPTIONAL_COLUMNS if name in frame}
     return Trace(acceptance, starts, columns)
+
+
+def _acceptance(
+    path: Path, frame: pd.DataFrame, decides: AcceptanceLaw | Literal["argmax_equal"]
+) -> Floats:
+    """a_t, shape (T,)."""
+
+    def column(name: str) -> Floats:
+        return np.asarray(frame[name], dtype=np.float64)
+
+    match decides:
+        case "argmax_equal":
+            if decides not in frame:
+                raise TraceError(f"trace {path}: temperature 0 needs the column argmax_equal")
+            return column(decides)
+        case "greedy-drafts":
+            if "draft_rank" not in frame:
+                raise TraceError(
+                    f"trace {path}: the acceptance law greedy-drafts needs the column draft_rank, "
+                    "the rank of each token in the draft's distribution; calibrate again"
+                )
+            return np.asarray(column("draft_rank") == 1, dtype=np.float64)
+        case "exact-match":
+            return np.asarray(np.exp(np.minimum(column("logp_draft"), 0.0)))
+        case _:
+            gap = column("logp_draft") - column("logp_target")
+            return np.asarray(np.exp(np.minimum(gap, 0.0)))
 
 
 def _check(path: Path, frame: pd.DataFrame) -> None:
@@ -176,6 +215,7 @@ def _check(path: Path, frame: pd.DataFrame) -> None:
         ("argmax_equal", "0 or 1", 0, 1),
         ("context", "a whole number >= 0", 0, np.inf),
         ("token", "a whole number >= 0", 0, np.inf),
+        ("draft_rank", f"a whole number in [1, {LARGEST_RANK}]", 1, LARGEST_RANK),
     ):
         if name in frame:
             column = pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64)

@@ -70,13 +70,16 @@ def drawing_for(rule: Rule, asked: Drawing) -> Drawing:
     )
 
 
-def verify_tokens(text: Text, start: int, reader: Reader) -> int:
-    """Greedy verification of the text from ``start`` on: the longest agreement, then the argmax.
+def verify_tokens(text: Text, start: int, reader: Reader, drawing: Drawing) -> int:
+    """Keep of the text from ``start`` on what equals the verifier's own draws, then one of them.
 
+    At temperature 0 that is greedy verification, above it exact match: the verifier draws a token
+    at every position, so what comes out are its own draws, and a draft stands while it is equal.
     Returns how many tokens were kept.
     """
     length = len(text) - start
-    count, token = verify_greedy(reader.catch_up()[None, -length - 1 :], text.ids(start))
+    choice = drawing.sampling.draw(reader.catch_up()[-length - 1 :], drawing.generator)
+    count, token = _matched(choice[None, :, 0], text.ids(start))
     text.cut(start + int(count))
     text.push(token)
     return int(count)
@@ -87,7 +90,11 @@ def verify_greedy(logits: torch.Tensor, drafts: torch.Tensor) -> tuple[torch.Ten
 
     logits : the target's, (B, n + 1, V), before and behind the drafts (B, n)
     """
-    choice = logits.argmax(dim=-1)
+    return _matched(logits.argmax(dim=-1), drafts)
+
+
+def _matched(choice: torch.Tensor, drafts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """How many drafts (B, n) equal what was chosen (B, n + 1), and the choice behind, (B, 1)."""
     count: torch.Tensor = leading(choice[:, :-1] == drafts)
     return count, choice.gather(1, count[:, None])
 

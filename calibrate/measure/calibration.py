@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from calibrate.decode.engine import CachedModel, DecodeRequest
 from calibrate.measure.grid import OUT_OF_TIME, GridSettings, measure_grid, overhead_gammas
@@ -26,12 +25,14 @@ from calibrate.models.load import Pair
 from calibrate.models.machine import hardware, software
 from calibrate.models.sampling import Sampling
 from specsim import profiles
+from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
 from specsim.api.progress import Progress, quiet, steps
 from specsim.checkpoint import Checkpoint
-from specsim.checks import InvalidArgumentError, integer
+from specsim.checks import InvalidArgumentError, check_choice, integer
 from specsim.files import read_frame, write_atomically
-from specsim.intervals import DRAWS, Bootstrap, Interval, around
-from specsim.traces import Trace, TraceError, read_trace
+from specsim.intervals import DRAWS
+from specsim.predict.trace_rates import acceptance_rates
+from specsim.traces import TraceError, read_trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +46,8 @@ class Settings:
     """What is measured.
 
     ``requests`` may differ between samplings: one number for each.  ``prompt_tokens`` is the most
-    that a prompt was allowed.
+    that a prompt was allowed.  The trace is the same whatever the ``acceptance_law``, which says
+    what rates are worked out from it and how the overhead is decoded.
     """
 
     prompts: tuple[tuple[int, ...], ...]
@@ -56,8 +58,10 @@ class Settings:
     gamma_max: int
     repeats: int
     seed: int
+    acceptance_law: AcceptanceLaw = "ratio-test"
 
     def __post_init__(self) -> None:
+        check_choice("acceptance_law", self.acceptance_law, ACCEPTANCE_LAWS)
         integer("max_new_tokens", self.max_new_tokens, low=1)
         integer("gamma_max", self.gamma_max, low=1)
         integer("repeats", self.repeats, low=1)
@@ -130,11 +134,12 @@ def calibrate(
         settings.seed,
         checkpoint,
         steps(progress, "overhead", decodings),
+        settings.acceptance_law,
     )
     costs = _costs(pair.target.model, pair.draft.model, grid, checkpoint, progress) if grid else {}
     notes = [
-        "acceptance: replay of text drawn from the target; intervals 95 %, bootstrap over "
-        f"requests, {DRAWS} draws",
+        f"acceptance: replay of text drawn from the target, {settings.acceptance_law}; intervals "
+        f"95 %, bootstrap over requests, {DRAWS} draws",
         "run times: seconds, batch 1, timed in blocks of gamma draft runs and one target run; "
         "median and quartiles",
         "overhead: seconds of a block of real decoding outside the model runs",
@@ -266,7 +271,7 @@ def _measure_acceptance(
     sha256 = hashlib.sha256(content).hexdigest()
     file = out.with_name(f"{out.stem}.trace-{sha256[:12]}{suffix}")
     write_atomically(file, content)
-    trace = read_trace(file)
+    trace = read_trace(file, acceptance_law=settings.acceptance_law)
     alpha, survival, conditional = acceptance_rates(trace, settings.gamma_max, settings.seed)
     return profiles.MeasuredAcceptance(
         sampling=profiles.SamplingSetting(sampling.temperature, sampling.top_k, sampling.top_p),
@@ -280,6 +285,7 @@ def _measure_acceptance(
         survival=survival,
         conditional=conditional,
         trace=profiles.FileReference(file.name, sha256),
+        acceptance_law=settings.acceptance_law,
     )
 
 
@@ -288,35 +294,3 @@ def _written(frame: pd.DataFrame, suffix: str) -> bytes:
     if suffix == ".csv":
         return bytes(frame.to_csv(index=False).encode())
     return bytes(frame.to_parquet(index=False))
-
-
-def acceptance_rates(
-    trace: Trace, gamma_max: int, seed: int
-) -> tuple[profiles.Rate, list[profiles.Rate], list[profiles.Rate]]:
-    """alpha, S_1..S_gamma_max and alpha_1..alpha_gamma_max with 95 % intervals.
-
-    S_i is the mean of a_t ... a_{t+i-1} over the positions t with gamma_max tokens left in their
-    request, alpha the mean of a_t over all positions.  A request is the unit of the bootstrap,
-    since its positions are not independent.
-    """
-    survived = trace.survived(gamma_max)
-    accepted = np.array([row.sum() for row in trace.rows()])
-    if not survived[:, 0].sum():
-        raise InvalidArgumentError(
-            f"no request of the trace has gamma_max = {gamma_max} tokens; "
-            "ask for more new tokens or a smaller gamma_max"
-        )
-    bootstrap = Bootstrap(trace.requests, seed)
-    totals = np.vstack([survived.sum(0), bootstrap.sums(survived)])
-    with np.errstate(invalid="ignore"):
-        curves = totals[:, 1:] / totals[:, :1]
-        rates = np.nan_to_num(totals[:, 1:] / totals[:, :-1])
-    alpha = _rate(bootstrap.ratio(accepted, trace.lengths))
-    survival = [_rate(around(curve[0], curve[1:])) for curve in curves.T]
-    conditional = [_rate(around(rate[0], rate[1:])) for rate in rates.T]
-    return alpha, survival, conditional
-
-
-def _rate(found: Interval[float]) -> profiles.Rate:
-    """As the profile has it."""
-    return profiles.Rate(found.low, found.best, found.high)

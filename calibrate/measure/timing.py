@@ -23,6 +23,7 @@ from calibrate.decode.speculative import speculative
 from calibrate.measure.grid import overhead_gammas
 from calibrate.measure.trace import OVERHEAD, generator
 from calibrate.models.sampling import Sampling
+from specsim.acceptance import AcceptanceLaw
 from specsim.checkpoint import Checkpoint
 from specsim.laws import TARGET
 from specsim.predict.measured import RunTimes
@@ -203,6 +204,7 @@ def time_overhead(
     seed: int,
     checkpoint: Checkpoint,
     advance: Callable[[], None] = lambda: None,
+    acceptance_law: AcceptanceLaw = "ratio-test",
 ) -> list[Overhead]:
     """Host seconds of a block outside the model runs, from real decoding of a few requests."""
 
@@ -210,7 +212,10 @@ def time_overhead(
         """Seconds of a block, and the number of blocks."""
         random = generator(target.device, OVERHEAD, seed, number, gamma)
         request = DecodeRequest(prompts[number], max_new_tokens, sampling, random)
-        decoding = speculative(target, draft, request, gamma) if gamma else plain(target, request)
+        if gamma:
+            decoding = speculative(target, draft, request, gamma, acceptance_law=acceptance_law)
+        else:
+            decoding = plain(target, request)
         decoded = decoding.finish()
         return decoded.overhead_s / decoded.calls, decoded.calls
 

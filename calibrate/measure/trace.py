@@ -14,6 +14,8 @@ import torch
 from calibrate.decode.engine import CachedModel, DecodeRequest
 from calibrate.decode.plain import plain
 from calibrate.models.sampling import Sampling
+from specsim.rules import Distributions, expected_acceptance
+from specsim.traces import LARGEST_RANK
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,11 +70,27 @@ def statistics(
     columns = {
         "logp_target": p.gather(1, tokens[:, None])[:, 0].log().clamp(max=0),
         "logp_draft": q.gather(1, tokens[:, None])[:, 0].log().clamp(max=0),
-        "beta": torch.minimum(p, q).sum(-1).clamp(max=1),
+        "beta": expected_acceptance("ratio-test", Distributions(p, q)),
         "target_top": raw_p.amax(-1),
         "draft_top": raw_q.amax(-1),
         "target_entropy": torch.special.entr(raw_p).sum(-1),
         "draft_entropy": torch.special.entr(raw_q).sum(-1),
         "argmax_equal": (target_logits.argmax(-1) == draft_logits.argmax(-1)).to(torch.int8),
+        "draft_rank": ranks(draft_logits, tokens).clamp(max=LARGEST_RANK).to(torch.uint8),
     }
     return {name: column.cpu().numpy() for name, column in columns.items()}
+
+
+def ranks(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """The rank of one token in each row of logits (T, V), shape (T,), >= 1.
+
+    Rank 1 is the argmax as torch picks it, which is what a greedy draft proposes; then by falling
+    logit, equal ones by rising token id.  Temperature, top-k and top-p change none of it.
+    """
+    tokens = tokens[:, None]
+    ids = torch.arange(logits.shape[1], device=logits.device)
+    own, top = logits.gather(1, tokens), logits.argmax(-1, keepdim=True)
+    ahead = (logits > own) | ((logits == own) & ((ids < tokens) | (ids == top)))
+    ahead &= ids != tokens
+    found: torch.Tensor = torch.where((tokens == top)[:, 0], 1, 1 + ahead.sum(-1))
+    return found

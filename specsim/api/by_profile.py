@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from specsim.acceptance import AcceptanceLaw
 from specsim.api.result import Result, Row
 from specsim.optimizers.workload import Forecast, Workload
 from specsim.profiles import read_profile
@@ -33,10 +34,15 @@ class ProfileForecast(Result):
         ]
 
 
-def optimize_profile(path: Path, temperature: float | None = None) -> ProfileForecast:
-    """The draft length with the highest predicted speedup; 0 is plain decoding."""
-    found = [load.forecast(load.best()) for load in _workloads(path, temperature)]
-    asked = {"profile": path, "temperature": temperature}
+def optimize_profile(
+    path: Path, temperature: float | None = None, law: AcceptanceLaw | None = None
+) -> ProfileForecast:
+    """The draft length with the highest predicted speedup; 0 is plain decoding.
+
+    law : how drafts are accepted; None is as the profile's rates are
+    """
+    found = [load.forecast(load.best()) for load in _workloads(path, temperature, law)]
+    asked = {"profile": path, "temperature": temperature, "acceptance_law": law}
     doubts = [
         f"temperature {each.temperature:g}: gamma {each.gamma} is the longest of the profile; a "
         "longer one may pay more (calibrate with a larger --gamma-max)"
@@ -46,12 +52,22 @@ def optimize_profile(path: Path, temperature: float | None = None) -> ProfileFor
     return ProfileForecast(forecasts=tuple(found), inputs=asked, warnings=tuple(doubts))
 
 
-def evaluate_profile(path: Path, gamma: int, temperature: float | None = None) -> ProfileForecast:
-    """What drafting ``gamma`` tokens per call does."""
-    found = [load.forecast(load.predict([gamma])[0]) for load in _workloads(path, temperature)]
-    asked: Mapping[str, Any] = {"profile": path, "gamma": gamma, "temperature": temperature}
+def evaluate_profile(
+    path: Path,
+    gamma: int,
+    temperature: float | None = None,
+    law: AcceptanceLaw | None = None,
+) -> ProfileForecast:
+    """What drafting ``gamma`` tokens per call does; ``law`` as in ``optimize_profile``."""
+    found = [load.forecast(load.predict([gamma])[0]) for load in _workloads(path, temperature, law)]
+    asked: Mapping[str, Any] = {
+        "profile": path,
+        "gamma": gamma,
+        "temperature": temperature,
+        "acceptance_law": law,
+    }
     return ProfileForecast(forecasts=tuple(found), inputs=asked)
 
 
-def _workloads(path: Path, temperature: float | None) -> list[Workload]:
-    return Workload.all_of(read_profile(path), path, temperature)
+def _workloads(path: Path, temperature: float | None, law: AcceptanceLaw | None) -> list[Workload]:
+    return Workload.all_of(read_profile(path), path, temperature, law)

@@ -134,6 +134,7 @@ def _settings(pair: Pair, measurement: Measurement, warnings: list[str]) -> Sett
         gamma_max=measurement.gamma_max,
         repeats=measurement.repeats,
         seed=measurement.seed,
+        acceptance_law=measurement.acceptance_law,
     )
     settings.check_fits(pair.context)
     return settings

@@ -76,6 +76,7 @@ def export(
     alpha: AlphaLike | None = None,
     temperature: float | None = None,
     mode: Mode | None = None,
+    acceptance_law: AcceptanceLaw | None = None,
     context: int | None = None,
     most: int = _MOST,
     batch: int | None = None,
@@ -88,7 +89,8 @@ def export(
     """What ``engine`` should draft at every batch, as its configuration wants it.
 
     engine : vllm, sglang, tensorrt-llm, llama.cpp or transformers
-    shapes, profile, alpha, temperature, mode, gamma_max : as in ``optimize`` by load
+    shapes, profile, alpha, temperature, mode, acceptance_law, gamma_max : as in ``optimize`` by
+        load
     context : tokens in the cache of each request; the smallest of a profile, or 512, by default
     most : largest batch to plan for
     batch : where the engine takes one length for all batches, the one to plan it for; by default 1
@@ -107,7 +109,7 @@ def export(
             f"batch has no meaning for {engine} with {method}, which takes a length for each batch"
         )
     lookups = _lookups(chosen, method, lookup_max=lookup_max, lookup_min=lookup_min)
-    source = Source(alpha, shapes, profile, temperature, mode)
+    source = Source(alpha, shapes, profile, temperature, mode, acceptance_law)
     workload = _only(source.workloads(gamma_max))
     draft = _draft_name(chosen, method, model, workload)
     where = workload.contexts(None if context is None else [integer("context", context)])[0]
@@ -221,13 +223,29 @@ _LAW = {
 
 
 def _law_notes(chosen: Engine, drafting: Drafting, workload: BatchWorkload) -> list[str]:
-    """How the engine accepts drafts; at temperature 0 all ways are one."""
+    """How the engine accepts drafts, and whether that was planned; at temperature 0 all is one."""
     if workload.temperature == 0:
         return []
-    unless = f", unless told {drafting.ratio_test} (ratio-test)" if drafting.ratio_test else ""
+    said = f"{chosen.title} {_LAW[drafting.law]} ({drafting.law})"
+    planned = workload.acceptance_law
+    if planned == drafting.law:
+        return [f"{said}, as was planned"]
+    flag = drafting.ratio_test
+    if planned is None:
+        unless = f", unless told {flag} (ratio-test)" if flag else ""
+        return [
+            f"{said}, also above temperature 0{unless}: acceptance must have been measured in the "
+            "same way"
+        ]
+    ways = [
+        f"plan with --acceptance-law {drafting.law}, after calibrate --acceptance-law "
+        f"{drafting.law} where the trace is too old to tell"
+    ]
+    if flag and planned == "ratio-test":
+        ways.append(f"tell {chosen.title} {flag}")
     return [
-        f"{chosen.title} {_LAW[drafting.law]} ({drafting.law}), also above temperature 0{unless}: "
-        "acceptance must have been measured in the same way"
+        f"{said}, and this is planned for {planned}, which above temperature 0 accepts otherwise: "
+        f"{', or '.join(ways)}"
     ]
 
 

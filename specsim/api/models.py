@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specsim.checks import InvalidArgumentError, SpecsimError, integer, numbers
+from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
+from specsim.checks import InvalidArgumentError, SpecsimError, check_choice, integer, numbers
 
 if TYPE_CHECKING:
     from calibrate.models.load import Pair
@@ -83,6 +84,7 @@ class Measurement:
     max_new_tokens : tokens to decode
     gamma_max : the longest draft
     repeats : times that every run is timed
+    acceptance_law : what the rates of the profile are of; its trace answers for all of them
     """
 
     temperature: tuple[float, ...] = (0.0, 1.0)
@@ -95,9 +97,11 @@ class Measurement:
     gamma_max: int = 8
     repeats: int = 15
     seed: int = 0
+    acceptance_law: AcceptanceLaw = "ratio-test"
 
     def __post_init__(self) -> None:
         numbers("temperature", self.temperature, low=0.0)
+        check_choice("acceptance_law", self.acceptance_law, ACCEPTANCE_LAWS)
         for name in ("prompt_tokens", "max_new_tokens", "gamma_max", "repeats"):
             integer(name, getattr(self, name), low=1)
         if len(self.requests) not in (1, len(self.temperature)):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import numpy.typing as npt
 
-from specsim.acceptance import AlphaLike
+from specsim.acceptance import AcceptanceLaw, AlphaLike
 from specsim.api.question import Question
 from specsim.cost import Prices
 
@@ -58,7 +58,10 @@ def optimize(
 ) -> Evaluation: ...
 @overload
 def optimize(
-    *, profile: str | PathLike[str], temperature: float | None = ...
+    *,
+    profile: str | PathLike[str],
+    temperature: float | None = ...,
+    acceptance_law: AcceptanceLaw | None = ...,
 ) -> ProfileForecast: ...
 @overload
 def optimize(
@@ -73,6 +76,7 @@ def optimize(
     gamma_max: int | None = ...,
     temperature: float | None = ...,
     mode: Mode | None = ...,
+    acceptance_law: AcceptanceLaw | None = ...,
 ) -> LoadPlan: ...
 @overload
 def optimize(
@@ -95,6 +99,7 @@ def optimize(
     gamma_max: int | None = None,
     profile: str | PathLike[str] | None = None,
     temperature: float | None = None,
+    acceptance_law: AcceptanceLaw | None = None,
     shapes: Shapes | None = None,
     load: Load | None = None,
     mode: Mode | None = None,
@@ -120,7 +125,8 @@ def optimize(
     gamma_max : longest draft that is considered (64; by load 16, or as far as is measured)
 
     From a profile, ``optimize(profile=path)`` is a ``ProfileForecast``: the trace is replayed
-    exactly, priced with measured run times, at every ``temperature`` or at one.
+    exactly, priced with measured run times, at every ``temperature`` or at one; drafts are accepted
+    as in the profile's rates, or under another ``acceptance_law`` (specsim.acceptance).
 
     By load, ``optimize(alpha, shapes=Shapes(...), load=Load(...))`` or
     ``optimize(profile=path, load=Load(...))`` is a ``LoadPlan``: the best length of every batch and
@@ -135,7 +141,19 @@ def optimize(
     8
     """
     prices = Prices(c, c_ops, c_memory, verify_slope, verify_cost, overhead)
-    asked = Question(alpha, prices, profile, temperature, shapes, load, mode, scheme, known, costs)
+    asked = Question(
+        alpha,
+        prices,
+        profile,
+        temperature,
+        shapes,
+        load,
+        mode,
+        scheme,
+        known,
+        costs,
+        acceptance_law,
+    )
     return asked.optimize(gamma_max, candidates)
 
 
@@ -145,7 +163,11 @@ def evaluate(
 ) -> Evaluation: ...
 @overload
 def evaluate(
-    *, gamma: int, profile: str | PathLike[str], temperature: float | None = ...
+    *,
+    gamma: int,
+    profile: str | PathLike[str],
+    temperature: float | None = ...,
+    acceptance_law: AcceptanceLaw | None = ...,
 ) -> ProfileForecast: ...
 @overload
 def evaluate(
@@ -160,6 +182,7 @@ def evaluate(
     load: Load,
     temperature: float | None = ...,
     mode: Mode | None = ...,
+    acceptance_law: AcceptanceLaw | None = ...,
 ) -> LoadPlan: ...
 @overload
 def evaluate(
@@ -181,6 +204,7 @@ def evaluate(
     overhead: float | None = None,
     profile: str | PathLike[str] | None = None,
     temperature: float | None = None,
+    acceptance_law: AcceptanceLaw | None = None,
     shapes: Shapes | None = None,
     load: Load | None = None,
     mode: Mode | None = None,
@@ -197,5 +221,17 @@ def evaluate(
     2.951
     """
     prices = Prices(c, c_ops, c_memory, verify_slope, verify_cost, overhead)
-    asked = Question(alpha, prices, profile, temperature, shapes, load, mode, scheme, known, costs)
+    asked = Question(
+        alpha,
+        prices,
+        profile,
+        temperature,
+        shapes,
+        load,
+        mode,
+        scheme,
+        known,
+        costs,
+        acceptance_law,
+    )
     return asked.evaluate(gamma)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from specsim.acceptance import AlphaLike
+from specsim.acceptance import AcceptanceLaw, AlphaLike
 from specsim.checks import InvalidArgumentError, integer, refuse
 from specsim.cost import Prices
 from specsim.optimizers.gamma import evaluate_numbers, optimize_numbers
@@ -40,6 +40,7 @@ class Question:
     scheme: Any = None
     known: Any = None
     costs: Mapping[str, float] | None = None
+    acceptance_law: AcceptanceLaw | None = None
 
     def optimize(
         self, gamma_max: int | None = None, candidates: Mapping[str, Any] | None = None
@@ -64,8 +65,8 @@ class Question:
             self._refuse_beside_profile({"gamma_max": gamma_max})
             from specsim.api.by_profile import optimize_profile
 
-            return optimize_profile(Path(self.profile), self.temperature)
-        refuse({"temperature": self.temperature}, "needs a profile")
+            return optimize_profile(Path(self.profile), self.temperature, self.acceptance_law)
+        self._refuse_without_profile()
         return optimize_numbers(self.alpha, self.prices, gamma_max)
 
     def evaluate(self, gamma: npt.ArrayLike | None = None) -> Result:
@@ -86,8 +87,11 @@ class Question:
             self._refuse_beside_profile({})
             from specsim.api.by_profile import evaluate_profile
 
-            return evaluate_profile(Path(self.profile), integer("gamma", gamma), self.temperature)
-        refuse({"temperature": self.temperature}, "needs a profile")
+            length = integer("gamma", gamma)
+            return evaluate_profile(
+                Path(self.profile), length, self.temperature, self.acceptance_law
+            )
+        self._refuse_without_profile()
         return evaluate_numbers(self.alpha, self.prices, gamma)
 
     @property
@@ -100,17 +104,28 @@ class Question:
         from specsim.api.by_load import plan_load
         from specsim.batching.workload import Load, Source
 
-        source = Source(self.alpha, self.shapes, self.profile, self.temperature, self.mode)
+        source = Source(
+            self.alpha,
+            self.shapes,
+            self.profile,
+            self.temperature,
+            self.mode,
+            self.acceptance_law,
+        )
         return plan_load(self.load or Load(), source, gamma_max, gamma)
 
     def _refuse_for_scheme(self, lengths: Mapping[str, Any]) -> None:
-        names = ("shapes", "load", "mode", "profile", "temperature")
+        names = ("shapes", "load", "mode", "profile", "temperature", "acceptance_law")
         others = {name: getattr(self, name) for name in names}
         factors = {"c_ops": self.prices.c_ops, "c_memory": self.prices.c_memory}
         refuse({**others, **factors, **lengths}, "has no meaning for a scheme")
 
     def _refuse_without_scheme(self, others: Mapping[str, Any]) -> None:
         refuse({**others, "known": self.known, "costs": self.costs}, "needs a scheme")
+
+    def _refuse_without_profile(self) -> None:
+        asked = {"temperature": self.temperature, "acceptance_law": self.acceptance_law}
+        refuse(asked, "needs a profile")
 
     def _refuse_beside_profile(self, lengths: Mapping[str, Any]) -> None:
         reason = "and profile exclude each other, unless a load (--batch) is given"

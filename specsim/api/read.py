@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from specsim import __version__
 from specsim.acceptance import AcceptanceLaw
 from specsim.api.result import Result, Row
-from specsim.checks import InvalidArgumentError, number
+from specsim.checks import InvalidArgumentError, UnsupportedError, check_choice, number
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
 from specsim.counts.file import (
     SCHEMA,
@@ -27,8 +27,12 @@ from specsim.counts.file import (
     timed_step,
     write_acceptance,
 )
+from specsim.counts.step_costs import StepCosts
 from specsim.counts.steps import StepTime
+from specsim.engines.drafting import METHODS, Method
 from specsim.engines.readers.pooling import PooledFiles, pooled_files
+from specsim.engines.readers.speculation_profile import write as write_profile
+from specsim.files import write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,15 @@ class EngineCounts(Result):
     lengths: tuple[MeanLength, ...]
     steps: tuple[StepTime, ...]
     sources: tuple[Source, ...]
+
+    @property
+    def costs(self) -> StepCosts | None:
+        """What a step costs by draft length and batch; None where no step of a known K was timed.
+
+        UnsupportedError where the steps are of different contexts.
+        """
+        known = [each for each in self.steps if each.gamma is not None]
+        return StepCosts.of(known) if known else None
 
     def rows(self) -> list[Row]:
         """Counts, means and totals, with 95 % intervals; positions as lists."""
@@ -109,9 +122,29 @@ class EngineCounts(Result):
             found.append(f"acceptance law: {_LAWS[self.law]}")
         for each in sorted(self.steps, key=lambda step: (step.batch, step.gamma or 0)):
             length = "K not told" if each.gamma is None else f"K = {each.gamma}"
+            if each.gamma == 0 and each.drafter_loaded:
+                length += " with a drafter kept in step"
             found.append(
                 f"step time at batch {each.batch:g}, {length}: {1000 * each.seconds:.4g} ms"
             )
+        return [*found, *self._costs_in_words()]
+
+    def _costs_in_words(self) -> list[str]:
+        """The law of a step, a line for each batch that tells it."""
+        try:
+            lines = [] if self.costs is None else self.costs.lines()
+        except UnsupportedError as error:
+            return [f"no law of a step: {error}"]
+        found = []
+        for line in lines:
+            plain, fixed, draft = 1e3 * line.plain_s, 1e3 * line.fixed_s, 1e3 * line.per_draft_s
+            words = f"at batch {line.batch:g} a step takes {plain:.4g} ms without drafts, with K "
+            words += f"drafts {fixed:+.3g} ms and {draft:+.3g} ms a draft"
+            if line.draft_run_s is not None:
+                words += f", {1e3 * line.draft_run_s:.3g} ms of it to make it"
+            if len(line.gammas) > 2:
+                words += f" (within {line.deviation:.1%} of all {len(line.gammas)} K)"
+            found.append(words)
         return found
 
 
@@ -127,7 +160,9 @@ def read(
     *files: str | PathLike[str],
     engine: str | None = None,
     temperature: float | None = None,
+    method: Method | None = None,
     out: str | PathLike[str] | None = None,
+    speculation_profile: str | PathLike[str] | None = None,
 ) -> EngineCounts:
     """What inference engines counted of their drafts, from the files that they print.
 
@@ -138,25 +173,36 @@ def read(
     files : paths; "-" is standard input
     engine : what wrote them, by name; by default the content decides
     temperature : of the requests, for the record: engines do not print it
+    method : where the drafts came from (specsim.engines.drafting), which tells how acceptance
+        goes on at other draft lengths than were counted
     out : an acceptance file to write, which takes the place of a profile in other calls
+    speculation_profile : a file to write in NVIDIA's schema of that name; counts of one K alone
     """
     if not files:
         raise InvalidArgumentError("files must be at least one file that an engine printed, got 0")
     if temperature is not None:
         temperature = number("temperature", temperature, low=0.0)
-    if out is not None and not Path(out).parent.is_dir():
-        raise InvalidArgumentError(f"out {out}: no such folder {Path(out).parent}")
+    if method is not None:
+        check_choice("method", method, METHODS)
+    for option, path in (("out", out), ("speculation_profile", speculation_profile)):
+        if path is not None and not Path(path).parent.is_dir():
+            raise InvalidArgumentError(f"{option} {path}: no such folder {Path(path).parent}")
     names = [str(file) for file in files]
     pooled = pooled_files([(name, _content(name)) for name in names], engine)
     inputs = {
         "files": names,
         "engine": engine,
         "temperature": temperature,
+        "method": method,
         "out": None if out is None else str(out),
+        "speculation_profile": None if speculation_profile is None else str(speculation_profile),
     }
     found = engine_counts(pooled, inputs)
     if out is not None:
-        write_acceptance(_document(found, temperature), Path(out))
+        write_acceptance(_document(found, temperature, method), Path(out))
+    if speculation_profile is not None:
+        text = _profile(found, temperature)
+        write_atomically(Path(speculation_profile), text.encode())
     return found
 
 
@@ -187,7 +233,26 @@ def _content(name: str) -> bytes:
         raise InvalidArgumentError(f"{name}: cannot be read ({error.strerror})") from None
 
 
-def _document(found: EngineCounts, temperature: float | None) -> AcceptanceFile:
+def _profile(found: EngineCounts, temperature: float | None) -> str:
+    """The text of a speculation_profile.json, which holds the counts of one K."""
+    if len(found.counts) != 1:
+        lengths = ", ".join("unknown" if c.gamma is None else str(c.gamma) for c in found.counts)
+        raise UnsupportedError(
+            f"a speculation profile is of one K, the files have {lengths or 'no counts'}; read "
+            "those of one K"
+        )
+    conditions = {
+        "engine": found.engine,
+        "temperature": temperature,
+        "files": [each.file for each in found.sources],
+        "specsim": __version__,
+    }
+    return write_profile(found.counts[0], conditions=conditions)
+
+
+def _document(
+    found: EngineCounts, temperature: float | None, method: Method | None
+) -> AcceptanceFile:
     totals = found.totals
     return AcceptanceFile(
         schema=SCHEMA,
@@ -197,6 +262,7 @@ def _document(found: EngineCounts, temperature: float | None) -> AcceptanceFile:
         engine=found.engine,
         law=found.law,
         temperature=temperature,
+        method=method,
         counts=[counted_rounds(each) for each in found.counts],
         lengths=[counted_length(each) for each in found.lengths],
         totals=None if totals is None else CountedTotals(totals.accepted, totals.drafted),

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from specsim.acceptance import AcceptanceLaw
 from specsim.api.result import Result, Row
 from specsim.checks import InvalidArgumentError, number, refuse
 from specsim.cost import Prices
@@ -63,6 +64,7 @@ def replay(
     gammas: Sequence[int] = range(1, 17),
     *,
     greedy: bool = False,
+    acceptance_law: AcceptanceLaw | None = None,
     policies: Sequence[Policy] = (),
     c: float | None = None,
     verify_slope: float | None = None,
@@ -73,6 +75,8 @@ def replay(
 
     trace : or its file, a row per token of text drawn from the target (specsim.traces)
     greedy : the text of a file was decoded at temperature 0: ``argmax_equal`` decides acceptance
+    acceptance_law : how drafts of a file are accepted, None is by the ratio test; at temperature 0
+        (``greedy``) all laws agree
     policies : also an adaptive length, at most the largest of ``gammas``: transformers' +2/-1
         ("grow-shrink"), or the best for an estimated alpha ("estimate", needs ``c``)
     c : cost of a draft run in target runs, for speedups; with verification and overhead as in
@@ -85,7 +89,13 @@ def replay(
         refuse(prices.said(), "needs c, the cost of a draft run")
         if "estimate" in policies:
             raise InvalidArgumentError("the policy estimate needs c, the cost of a draft run")
-    text = trace if isinstance(trace, Trace) else read_trace(Path(trace), greedy=greedy)
+    law: AcceptanceLaw | None = None
+    if isinstance(trace, Trace):
+        refuse({"acceptance_law": acceptance_law}, "needs a file: a Trace holds its acceptance")
+        text = trace
+    else:
+        law = acceptance_law or "ratio-test"
+        text = read_trace(Path(trace), greedy, law)
     longest = max(gammas)
     blocks = None
     if c is not None:
@@ -124,6 +134,7 @@ def replay(
             "trace": None if isinstance(trace, Trace) else trace,
             "gammas": list(gammas),
             "greedy": greedy,
+            "acceptance_law": law,
             "policies": list(policies),
             **prices.said(),
         },

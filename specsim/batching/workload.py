@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from specsim.acceptance import AlphaLike, acceptance_of, notes_on
+from specsim.acceptance import AcceptanceLaw, AlphaLike, acceptance_of, notes_on
 from specsim.batching.cost import LoadCost, MeasuredLoadCost, RooflineLoadCost
 from specsim.batching.point import BatchPoint
 from specsim.batching.tokens_per_block import TokensPerBlock
@@ -22,6 +22,7 @@ from specsim.checks import Floats, InvalidArgumentError, integer, integers
 from specsim.extrapolation import Extrapolation
 from specsim.hardware import Accelerator, Shape, accelerator, read_config, shape_from_config
 from specsim.hardware.config import ConfigError
+from specsim.predict.trace_rates import measured_under
 from specsim.profiles import MeasuredAcceptance, Mode, Profile, read_profile
 
 # Asked for where only contexts, or only batches, are.
@@ -55,6 +56,8 @@ class Source:
     alpha : acceptance; None is the profile's
     temperature : one of the profile's; None is all
     mode : how the profile's models ran; None is compiled, where that was measured
+    acceptance_law : how drafts are accepted; None is as the profile's rates are, other laws are
+        read off its trace
     """
 
     alpha: AlphaLike | None = None
@@ -62,6 +65,7 @@ class Source:
     profile: str | PathLike[str] | None = None
     temperature: float | None = None
     mode: Mode | None = None
+    acceptance_law: AcceptanceLaw | None = None
 
     def workloads(self, gamma_max: int | None = None) -> list[BatchWorkload]:
         """The settings to plan for: one of shapes, or one for each temperature of a profile."""
@@ -71,7 +75,7 @@ class Source:
                     "shapes (target, draft, accelerator) and profile exclude each other"
                 )
             return _of_profile(self, Path(self.profile), gamma_max)
-        for name in ("temperature", "mode"):
+        for name in ("temperature", "mode", "acceptance_law"):
             if getattr(self, name) is not None:
                 raise InvalidArgumentError(f"{name} needs a profile")
         if self.shapes is None:
@@ -122,6 +126,7 @@ class BatchWorkload:
     context : longest that both models take; None where it is not known
     draft_name : as in the profile
     doubts : what to know about the models, one line each
+    acceptance_law : what the acceptance is of; None where it was given as numbers
     notes : what to know of the acceptance at a draft length, one line each
     """
 
@@ -133,6 +138,7 @@ class BatchWorkload:
     context: int | None = None
     draft_name: str | None = None
     doubts: tuple[str, ...] = ()
+    acceptance_law: AcceptanceLaw | None = None
     notes: Callable[[int], tuple[str, ...]] = _none
 
     @cached_property
@@ -231,19 +237,33 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
                 f"gamma_max must be <= {reach} with this profile, got {longest}; "
                 "calibrate with a larger one"
             )
-        name = profile.draft.name
         return BatchWorkload(
-            survival, replay, cost, longest, temperature, context, name, notes=notes
+            survival=survival,
+            replay=replay,
+            cost=cost,
+            gamma_max=longest,
+            temperature=temperature,
+            context=context,
+            draft_name=profile.draft.name,
+            acceptance_law=None if measured is None else measured.acceptance_law,
+            notes=notes,
         )
 
     if alpha is not None:
+        if source.acceptance_law is not None:
+            raise InvalidArgumentError(
+                "acceptance_law has no meaning beside alpha, which says what is accepted"
+            )
         known = sorted({row.temperature for row in profile.batch_overhead})
         chosen = [each for each in known if source.temperature in (None, each)]
         return [workload(each, None) for each in chosen or [source.temperature or 0.0]]
     if not profile.acceptance:
         raise InvalidArgumentError("alpha is missing: the profile has costs and no acceptance")
     return [
-        workload(each.sampling.temperature, each) for each in profile.sampled(source.temperature)
+        workload(
+            each.sampling.temperature, measured_under(profile, path, each, source.acceptance_law)
+        )
+        for each in profile.sampled(source.temperature)
     ]
 
 

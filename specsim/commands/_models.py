@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from specsim.acceptance import ACCEPTANCE_LAWS
 from specsim.api.models import Measurement, Models
 from specsim.commands._options import (
     PATH,
@@ -51,6 +52,10 @@ _MEASUREMENT = {
     "gamma_max": (Integer(1), "Longest draft."),
     "repeats": (Integer(1), "Times that every run is timed."),
     "seed": (Integer(), "Random seed."),
+    "acceptance_law": (
+        click.Choice(ACCEPTANCE_LAWS),
+        "How drafts are accepted in the profile's rates; its trace answers for every law.",
+    ),
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from specsim.acceptance import ACCEPTANCE_LAWS
 from specsim.checks import InvalidArgumentError, integer, integer_range, number, numbers
 
 if TYPE_CHECKING:
@@ -166,6 +167,13 @@ profile_options = stack(
 )
 
 
+acceptance_law_option = option(
+    "--acceptance-law",
+    click.Choice(ACCEPTANCE_LAWS),
+    "How drafts are accepted: sampled ones by the ratio test, greedy ones, or sampled ones that "
+    "match the target's own sample. [default: as in the profile]",
+)
+
 # What runs cost at a load with nothing measured, or how they ran where it was.
 machine_options = stack(
     option(
@@ -194,6 +202,7 @@ question_options = stack(
     ),
     verify_options,
     profile_options,
+    acceptance_law_option,
     option(
         "--batch",
         IntegerRange(1),
@@ -219,7 +228,7 @@ def read_question(given: dict[str, Any]) -> Question:
     prices = Prices(**{field.name: given.pop(field.name) for field in fields(Prices)})
     batch, context = given.pop("batch"), given.pop("context")
     load = None if batch is None and context is None else Load(batch, context)
-    names = ("alpha", "profile", "temperature", "mode")
+    names = ("alpha", "profile", "temperature", "mode", "acceptance_law")
     asked = {name: given.pop(name) for name in names}
     return Question(prices=prices, shapes=read_shapes(given), load=load, **asked)
 

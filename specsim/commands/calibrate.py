@@ -11,7 +11,10 @@ from specsim.commands._models import measurement_options, models_options, typed
 from specsim.commands._options import PATH, IntegerRange, format_option, option, refuse_given
 
 # What only acceptance is measured with.
-_OF_ACCEPTANCE = ("prompts", "requests", "prompt_tokens", "max_new_tokens", "top_k", "top_p")
+_OF_ACCEPTANCE = (
+    *("prompts", "requests", "prompt_tokens", "max_new_tokens", "top_k", "top_p"),
+    "acceptance_law",
+)
 
 
 @click.command(

@@ -8,6 +8,7 @@ import click
 
 from specsim.commands._options import (
     Integer,
+    acceptance_law_option,
     alpha_option,
     machine_options,
     option,
@@ -25,6 +26,7 @@ from specsim.commands._options import (
 )
 @click.argument("engine", metavar="vllm|sglang|tensorrt-llm|llama.cpp|transformers")
 @profile_options
+@acceptance_law_option
 @machine_options
 @alpha_option
 @option(

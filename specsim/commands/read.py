@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from specsim.commands._options import PATH, Number, format_option, option
+from specsim.engines.drafting import METHODS
 
 
 @click.command(
@@ -18,9 +19,21 @@ from specsim.commands._options import PATH, Number, format_option, option
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @option("--engine", str, "What wrote the files. [default: by their content]")
 @option("--temperature", Number(0), "Temperature of the requests; engines do not print it.")
+@option(
+    "--method",
+    click.Choice(METHODS),
+    "Where the drafts came from; tells how acceptance goes on at other draft lengths.",
+)
 @option("--out", PATH, "Acceptance file to write, for optimize, evaluate and validate.")
+@option("--speculation-profile", PATH, "speculation_profile.json to write, NVIDIA's; of one K.")
 @format_option
-def command(files: tuple[str, ...], out: Path | None, output_format: str, **given: Any) -> None:
+def command(
+    files: tuple[str, ...],
+    out: Path | None,
+    speculation_profile: Path | None,
+    output_format: str,
+    **given: Any,
+) -> None:
     """Rounds, draft tokens and acceptance by position, from what an engine prints.
 
     FILE is a log, a scrape of /metrics, the result of a benchmark, or counts of requests; - is
@@ -34,7 +47,8 @@ def command(files: tuple[str, ...], out: Path | None, output_format: str, **give
     from specsim import read
     from specsim.report.tables import show
 
-    found = read(*files, out=out, **given)
+    found = read(*files, out=out, speculation_profile=speculation_profile, **given)
     show(found, output_format, f"{found.engine}: what was counted")
-    if out is not None:
-        click.echo(f"wrote {out}", err=True)
+    for written in (out, speculation_profile):
+        if written is not None:
+            click.echo(f"wrote {written}", err=True)

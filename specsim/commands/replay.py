@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from specsim.acceptance import ACCEPTANCE_LAWS
 from specsim.commands._options import (
     PATH,
     IntegerRange,
@@ -26,6 +27,11 @@ from specsim.commands._options import (
     "--greedy",
     is_flag=True,
     help="The text was decoded at temperature 0: the column argmax_equal decides acceptance.",
+)
+@option(
+    "--acceptance-law",
+    click.Choice(ACCEPTANCE_LAWS),
+    "How drafts are accepted; greedy-drafts needs the column draft_rank. [default: ratio-test]",
 )
 @click.option(
     "--policy",

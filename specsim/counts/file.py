@@ -17,6 +17,7 @@ from specsim.acceptance import AcceptanceLaw
 from specsim.checks import SpecsimError
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
 from specsim.counts.steps import StepTime
+from specsim.engines.drafting import Method
 from specsim.files import write_atomically
 
 SCHEMA = "specsim-acceptance"
@@ -113,7 +114,7 @@ class AcceptanceFile(_Part, frozen=True):
     """What was counted of drafts under one engine.
 
     law : how drafts were accepted; absent where the sources do not tell or differ
-    temperature : as its user said; engines do not print it
+    temperature, method : as its user said; engines do not print how they sample or draft
     counts : one for each draft length, those with positions before those without
     """
 
@@ -129,6 +130,7 @@ class AcceptanceFile(_Part, frozen=True):
     notes: list[str]
     law: AcceptanceLaw | None = None
     temperature: Number | None = None
+    method: Method | None = None
     totals: CountedTotals | None = None
 
     def draft_counts(self) -> list[DraftCounts]:
@@ -153,6 +155,15 @@ def counted_length(length: MeanLength) -> CountedLength:
 def timed_step(step: StepTime) -> TimedStep:
     """A step time as the file has it."""
     return TimedStep(**asdict(step))
+
+
+def is_acceptance(path: Path) -> bool:
+    """Whether a file is meant as an acceptance file, by the schema that it names."""
+    try:
+        header = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return isinstance(header, dict) and header.get("schema") == SCHEMA
 
 
 def read_acceptance(path: Path) -> AcceptanceFile:

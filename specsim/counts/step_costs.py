@@ -176,6 +176,16 @@ class StepCosts:
             gammas=tuple(int(each) for each in timed),
         )
 
+    def lines(self) -> list[StepLine]:
+        """The law of every batch at which plain decoding and two draft lengths were timed."""
+        found = []
+        for batch in self.batches:
+            try:
+                found.append(self.line(batch))
+            except UnsupportedError:
+                continue
+        return found
+
     def rows(self) -> list[dict[str, float | int | bool | None]]:
         """One row per timed cell: seconds, and in steps of plain decoding where that was timed."""
         found: list[dict[str, float | int | bool | None]] = []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from specsim.acceptance import AcceptanceLaw
 from specsim.checks import InvalidArgumentError
 from specsim.cost import Prices
 from specsim.formulas import speedup
@@ -15,6 +16,7 @@ from specsim.optimizers.evaluation import Evaluation
 from specsim.optimizers.gamma import optimize_numbers
 from specsim.optimizers.search import fastest
 from specsim.predict.measured import MeasuredCost, MeasuredPrediction, predict
+from specsim.predict.trace_rates import measured_under
 from specsim.profiles import MeasuredAcceptance, Profile
 from specsim.traces import Trace
 
@@ -29,8 +31,14 @@ class Workload:
     cost: MeasuredCost
 
     @staticmethod
-    def all_of(profile: Profile, path: Path, temperature: float | None) -> list[Workload]:
-        """The settings with this temperature, or all of them."""
+    def all_of(
+        profile: Profile,
+        path: Path,
+        temperature: float | None,
+        law: AcceptanceLaw | None = None,
+    ) -> list[Workload]:
+        """The settings with this temperature, or all of them, under this law or the profile's."""
+        found = profile.sampled(temperature)
         return [
             Workload(
                 profile=profile,
@@ -40,7 +48,7 @@ class Workload:
                     profile.run_times, profile.overhead, measured.sampling.temperature
                 ),
             )
-            for measured in profile.sampled(temperature)
+            for measured in (measured_under(profile, path, each, law) for each in found)
         ]
 
     @property
@@ -104,6 +112,7 @@ class Workload:
         formula = self.formula_best()
         return Forecast(
             temperature=self.measured.sampling.temperature,
+            acceptance_law=self.measured.acceptance_law,
             gamma=gamma,
             speedup=prediction.speedup,
             speedup_low=prediction.low,
@@ -125,6 +134,7 @@ class Workload:
 class Forecast:
     """One draft length at one temperature of a profile.
 
+    acceptance_law : how drafts are accepted
     gamma : draft tokens per target call
     speedup, speedup_low, speedup_high : by replay and measured run times, with 95 % interval
     tokens_per_call : the recovered or bonus token counted
@@ -139,6 +149,7 @@ class Forecast:
     """
 
     temperature: float
+    acceptance_law: AcceptanceLaw
     gamma: int
     speedup: float
     speedup_low: float

@@ -6,6 +6,7 @@ See ``specsim.rules.base`` for what a rule is and what a new one needs.
 from __future__ import annotations
 
 from specsim.rules.accept_sets import GreedyLenient, GreedyMatch, TopBeta
+from specsim.rules.acceptance_laws import acceptance_given, expected_acceptance
 from specsim.rules.base import Array, DecideOn, DecidingRule, Distributions, Rule
 from specsim.rules.custom import Custom
 from specsim.rules.deferral import (

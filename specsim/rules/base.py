@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from array_api_compat import array_namespace, is_torch_array
 
-from specsim.checks import InvalidArgumentError, UnsupportedError, number
+from specsim.checks import InvalidArgumentError, UnsupportedError, check_choice, number
 
 Array = Any
 DecideOn = Literal["tempered", "unscaled"]
@@ -233,12 +233,6 @@ class ThresholdRule(DecidingRule):
         object.__setattr__(
             self, "threshold", number("threshold", self.threshold, low=low, high=high)
         )
-
-
-def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """One of a few words."""
-    if value not in allowed:
-        raise InvalidArgumentError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
 
 
 def at(rows: Array, tokens: Array) -> Array:

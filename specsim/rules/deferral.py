@@ -15,12 +15,12 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from array_api_compat import array_namespace
 
+from specsim.checks import check_choice
 from specsim.rules.base import (
     Array,
     Distributions,
     ThresholdRule,
     at,
-    check_choice,
     cross_entropy,
     distance,
     entropy,

@@ -8,7 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
+from specsim.checks import InvalidArgumentError
 from specsim.laws import draft, verify
+from specsim.predict.replay.fixed_gamma import replay
 from specsim.traces import Trace, TraceError, read_trace
 
 
@@ -79,6 +82,15 @@ def test_a_trace_is_knowledge_of_acceptance() -> None:
         (lambda f: f.assign(argmax_equal=[0, 1, 2, 0, 1]), "argmax_equal must be 0 or 1, got 2"),
         (lambda f: f.assign(argmax_equal=["x"] * 5), "argmax_equal must be 0 or 1, got x"),
         (lambda f: f.assign(context=[1, 2, 2.5, 0, 1]), "context must be a whole number"),
+        (
+            lambda f: f.assign(draft_rank=[1, 2, 0, 1, 1]),
+            r"draft_rank must be .* \[1, 255\], got 0",
+        ),
+        (lambda f: f.assign(draft_rank=[1, 2, 256, 1, 1]), "draft_rank must be .* got 256"),
+        (
+            lambda f: f.assign(draft_rank=[1, 2, None, 1, 1]),
+            "draft_rank must be .* got nan in row 2",
+        ),
     ],
 )
 def test_bad_traces_are_refused(tmp_path: Path, change: object, message: str) -> None:
@@ -104,3 +116,44 @@ def test_missing_unreadable_and_unknown_files_are_refused(tmp_path: Path) -> Non
     (tmp_path / "trace.pkl").write_bytes(b"")
     with pytest.raises(TraceError, match="must end in"):
         read_trace(tmp_path / "trace.pkl")
+
+
+# By hand.  Tokens with p = 0.5, 0.2, 0.4, 1 and 0.1, q = 0.25, 0.3, 0, 1 and 0.05.
+LAWS = {
+    "ratio-test": [0.5, 1.0, 0.0, 1.0, 0.5],  # min(1, q / p)
+    "greedy-drafts": [0, 1, 0, 1, 0],  # is it the draft's first choice?
+    "exact-match": [0.25, 0.3, 0.0, 1.0, 0.05],  # q
+}
+
+
+@pytest.mark.parametrize("law", ACCEPTANCE_LAWS)
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_trace_answers_for_every_law(tmp_path: Path, law: AcceptanceLaw, suffix: str) -> None:
+    file = tmp_path / f"trace{suffix}"
+    ranked = frame().assign(draft_rank=np.array([2, 1, 255, 1, 9], np.uint8))
+    ranked.to_csv(file, index=False) if suffix == ".csv" else ranked.to_parquet(file)
+    trace = read_trace(file, acceptance_law=law)
+    assert trace.acceptance == pytest.approx(LAWS[law])
+    # A block of one draft on the first request, whatever is drafted: 1 - a_0 more calls for [0].
+    first, second, _ = trace.acceptance[:3]
+    by_hand = 1 + (1 - first) + (first + (1 - first) * (1 - second))
+    assert replay(trace, [1])[0].calls[0] == pytest.approx(by_hand)
+
+
+def test_a_trace_without_ranks_says_so_and_stays_readable(tmp_path: Path) -> None:
+    file = tmp_path / "trace.csv"
+    frame().assign(argmax_equal=[1, 0, 1, 1, 0]).to_csv(file, index=False)
+    with pytest.raises(TraceError, match="greedy-drafts needs the column draft_rank") as refused:
+        read_trace(file, acceptance_law="greedy-drafts")
+    assert "\n" not in str(refused.value)
+    assert read_trace(file, acceptance_law="exact-match").tokens == 5
+    # At temperature 0 all laws agree, and argmax_equal is enough.
+    for law in ACCEPTANCE_LAWS:
+        assert read_trace(file, greedy=True, acceptance_law=law).acceptance.tolist() == [
+            *(1, 0, 1, 1, 0)
+        ]
+
+
+def test_an_unknown_law_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="must be one of ratio-test, greedy-drafts"):
+        read_trace(tmp_path / "trace.csv", acceptance_law="typical")  # type: ignore[arg-type]

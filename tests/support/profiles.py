@@ -30,8 +30,10 @@ def write(folder: Path, **changes: Any) -> Path:
             "request": np.repeat(np.arange(requests), length),
             "position": np.tile(np.arange(length), requests),
             "context": np.tile(10 + np.arange(length), requests),
-            "logp_target": np.zeros(requests * length),
-            "logp_draft": draft,
+            # The target says 0.9 of every token, and the draft a share of that.
+            "logp_target": np.full(requests * length, np.log(0.9)),
+            "logp_draft": draft + np.log(0.9),
+            "draft_rank": np.where(draft > np.log(0.5), 1, 2),
         }
     ).to_parquet(trace)
     alpha = float(np.exp(draft).mean())

@@ -78,7 +78,7 @@ class Vertical(Drafter):
         most = room - 1 if self.gamma is None else min(self.gamma, room - 1)
         proposed = self.inner.propose(most, inside)
         if not inside.rows:
-            verify_tokens(self.text, start, self.reader)
+            verify_tokens(self.text, start, self.reader, inside)
             return None
         block = verify_rows(self.text, start, self.reader, proposed, rule, inside)
         return emitted(rule, block) if drawing.rows else None

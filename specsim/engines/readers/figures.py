@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from specsim.checks import InvalidArgumentError
@@ -22,6 +22,8 @@ FIGURE = r"[^\s,|}\"]+"
 _NUMBER = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 # Beyond this float64 holds not every whole number.
 _LARGEST_WHOLE = 2.0**53
+# Rounds that may have drafted less than the others and still be of one draft length.
+MOST_SHORT = 0.05
 # Sums and quotients of float64 beside what was printed in full precision.
 _FLOAT = 1e-9
 
@@ -130,6 +132,18 @@ def _near_whole(value: float) -> int | None:
     """Of a share in full precision times its rounds, the whole number that it was."""
     near = round(value)
     return near if abs(value - near) < _FLOAT * max(value, 1.0) else None
+
+
+def with_draft_length(counts: DraftCounts, gamma: int) -> DraftCounts:
+    """The counts with this draft length if all but a few rounds drafted as many.
+
+    Engines draft less at the end of a context.  Tokens missing from full drafts are at most
+    ``MOST_SHORT`` a round, so at most that share of the rounds was short.
+    """
+    assert counts.drafted is not None
+    missing = counts.rounds * gamma - counts.drafted
+    constant = 0 <= missing <= MOST_SHORT * counts.rounds and gamma > 0
+    return replace(counts, gamma=gamma if constant else None)
 
 
 def counts_of_histogram(

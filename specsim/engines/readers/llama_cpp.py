@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil
 
 from specsim.checks import InvalidArgumentError
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
@@ -19,8 +18,8 @@ from specsim.counts.steps import StepTime
 from specsim.engines.readers import llama_cpp_log, prometheus
 from specsim.engines.readers.documents import Object, is_json, objects
 from specsim.engines.readers.figures import Printed, count
-from specsim.engines.readers.llama_cpp_lines import gamma_of
-from specsim.engines.readers.llama_cpp_log import ALONE, CUT, SHORTER, rounds_of_tokens
+from specsim.engines.readers.llama_cpp_log import ALONE, CUT, SHORTER
+from specsim.engines.readers.llama_cpp_rounds import rounds_of_tokens
 from specsim.engines.readers.reading import Reading
 
 _PREFIX = "llamacpp"
@@ -41,33 +40,34 @@ def recognises(text: str) -> bool:
     return (
         prometheus.has_counters(text, _PREFIX)
         or llama_cpp_log.recognises(text)
-        or (is_json(text) and f'"{_ACCEPTED}"' in text and f'"{_PREDICTED}"' in text)
+        or _has_timings(text)
     )
 
 
 def read(text: str) -> list[Reading]:
     """All readings of a text, of every form that is in it."""
-    if is_json(text):
+    # A log line may begin like JSON, with its process in brackets.
+    if _has_timings(text):
         return _of_timings([each for each in objects(text) if _ACCEPTED in each])
     found: list[Reading] = []
     if prometheus.has_counters(text, _PREFIX):
         # A drafted token is accepted if the target's sampler draws the same one.
         scrapes = prometheus.read_scrapes(text, _PREFIX, "llama.cpp", "greedy-drafts")
-        found += [_with_gamma(each) for each in scrapes]
+        found += [_with_note(each) for each in scrapes]
     if llama_cpp_log.recognises(text):
         found += llama_cpp_log.read(text)
     return found
 
 
-def _with_gamma(scrape: Reading) -> Reading:
-    """The scrape with K where nearly all drafts had as many tokens as there are positions."""
-    counts = scrape.counts
-    if counts is None or counts.gamma is not None or not counts.drafted:
+def _has_timings(text: str) -> bool:
+    return is_json(text) and f'"{_ACCEPTED}"' in text and f'"{_PREDICTED}"' in text
+
+
+def _with_note(scrape: Reading) -> Reading:
+    """The scrape, with what a length that varies says of its positions."""
+    if scrape.counts is None or scrape.counts.gamma is not None:
         return scrape
-    gamma = gamma_of(counts.rounds, counts.drafted, ceil(counts.rounds), len(counts.reached))
-    if gamma is None:
-        return replace(scrape, notes=(*scrape.notes, SHORTER))
-    return replace(scrape, counts=replace(counts, gamma=gamma), notes=(*scrape.notes, CUT))
+    return replace(scrape, notes=(*scrape.notes, SHORTER))
 
 
 def _of_timings(responses: Sequence[Object]) -> list[Reading]:

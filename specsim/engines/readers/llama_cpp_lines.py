@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from math import ceil
 
 from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
 from specsim.counts.drafts import DraftCounts
 from specsim.engines.readers.figures import FIGURE, Printed, agree, count, reached_from_rates
+from specsim.engines.readers.llama_cpp_rounds import gamma_of
 
 _EVAL = re.compile(rf"(?<!prompt )(?<!\w)eval time =\s*({FIGURE}) ms /\s*({FIGURE}) tokens")
 _REQUEST = re.compile(
@@ -35,9 +35,6 @@ _STATISTICS = re.compile(r"statistics\s+(?P<drafter>[\w-]+): #calls\(b,g,a\) =(?
 _SLOT = re.compile(r"slot print_timing: id\s+(\d+)")
 _PROCESS = re.compile(r"^\s*\[(\d+)\]")
 
-# Drafts cut short at the end of a request are fewer than this share of all draft tokens.
-FEW = 0.05
-
 
 @dataclass(frozen=True)
 class Statistics:
@@ -49,21 +46,30 @@ class Statistics:
     drafts: int
     draft_s: float | None
 
-    def goes_on(self, after: Statistics) -> bool:
-        """Whether ``after`` can be a later line of the same server."""
+    def goes_on(self, after: Statistics, drafted: float = 0.0) -> bool:
+        """Whether ``after`` can be a later line of the same series.
+
+        drafted : what the request before ``after`` drafted by itself, which the series must grow by
+        """
+        before, then = self.counts, after.counts
+        grown = (then.drafted or 0.0) - (before.drafted or 0.0)
         return (
-            all(
-                getattr(self.counts, name) <= getattr(after.counts, name)
-                for name in ("rounds", "accepted", "drafted")
-            )
+            grown >= drafted
+            and before.rounds <= then.rounds
+            and before.accepted <= then.accepted
             and self.requests <= after.requests
         )
 
 
 @dataclass
 class Request:
-    """The lines of one request, as they come."""
+    """The lines of one request, as they come.
 
+    process : the server, where several write one log
+    slot : the server's slot that it ran in
+    """
+
+    process: str
     slot: str
     eval_s: float | None = None
     tokens: int = 0
@@ -82,18 +88,22 @@ def recognises(text: str) -> bool:
 def requests_of(text: str) -> list[Request]:
     """Requests in the order of the log: lines up to the next eval time or acceptance."""
     found: list[Request] = []
+    slots: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
-        slot = f"{_first(_PROCESS, line)}|{_first(_SLOT, line)}"
+        process = _first(_PROCESS, line)
+        # Earlier builds name the slot on a line above the others.
+        slots[process] = _first(_SLOT, line) or slots.get(process, "")
         try:
-            _take(line, slot, found)
+            _take(line, Request(process, slots[process]), found)
         except SpecsimError as error:
             raise type(error)(f"line {number}: {error}") from None
     return found
 
 
-def _take(line: str, slot: str, found: list[Request]) -> None:
+def _take(line: str, new: Request, found: list[Request]) -> None:
+    """Put a line to the request that it belongs to, the last one or a ``new`` one."""
     if evaluated := _EVAL.search(line):
-        found.append(Request(slot))
+        found.append(new)
         found[-1].eval_s = Printed.of("eval time", evaluated[1]).value / 1000
         found[-1].tokens = count("tokens of eval time", evaluated[2])
     elif "draft acceptance" in line:
@@ -101,13 +111,14 @@ def _take(line: str, slot: str, found: list[Request]) -> None:
         if request is None:
             raise UnsupportedError("a line with 'draft acceptance' is not whole; give it whole")
         if not found or found[-1].found or found[-1].statistics:
-            found.append(Request(slot))
+            found.append(new)
         found[-1].found = request
         found[-1].rates = _rates(line)
     elif "statistics" in line and "#calls" in line:
         if not found:
-            found.append(Request(slot))
-        if (statistics := _statistics(line)) is not None:
+            found.append(new)
+        statistics = _statistics(line)
+        if statistics is not None and statistics not in found[-1].statistics:
             found[-1].statistics.append(statistics)
     elif "acc per pos" in line and found and found[-1].found:
         found[-1].rates = _rates(line)
@@ -172,15 +183,6 @@ def _field(fields: str, name: str) -> str:
     if found is None:
         raise UnsupportedError(f"a statistics line lacks {name}; give it whole")
     return found[1]
-
-
-def gamma_of(rounds: float, drafted: float, requests: int, positions: int = 0) -> int | None:
-    """K, if every draft had K tokens but for the last ones of some requests; else None."""
-    if not rounds or not drafted:
-        return positions or None
-    gamma = max(positions, ceil(drafted / rounds))
-    missing = gamma * rounds - drafted
-    return gamma if missing <= min((gamma - 1) * requests, FEW * gamma * rounds) else None
 
 
 def _first(pattern: re.Pattern[str], line: str) -> str:

@@ -7,23 +7,25 @@ counted and the request's own line is not, and of a growing series only the last
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from math import ceil, floor
 
-from specsim.checks import InvalidArgumentError
 from specsim.counts.drafts import DraftCounts, DraftTotals
 from specsim.counts.pooling import pooled_counts
 from specsim.counts.steps import StepTime
 from specsim.engines.readers.figures import Printed, agree, count, reached_from_rates
 from specsim.engines.readers.llama_cpp_lines import (
-    FEW,
     Request,
     Statistics,
-    gamma_of,
     recognises,
     requests_of,
+)
+from specsim.engines.readers.llama_cpp_rounds import (
+    gamma_of,
+    rounds_of_length,
+    rounds_of_tokens,
 )
 from specsim.engines.readers.notes import RATE_IS_NOT_ALPHA
 from specsim.engines.readers.reading import Reading
@@ -32,8 +34,8 @@ __all__ = ["read", "recognises"]
 
 CUT = "the last draft of a request is cut to what is left of it, and still counts as one of K"
 SHORTER = (
-    "drafts ended early (--spec-draft-p-min, or n-grams that were shorter), so a position tells "
-    "how often it was drafted and accepted"
+    "drafts were not all of one length, or too few to tell (--spec-draft-p-min, n-grams, the end "
+    "of a request), so a position tells how often it was drafted and accepted"
 )
 _LIFE = "statistics lines count since the server started, so requests before the log are in them"
 ALONE = (
@@ -48,8 +50,8 @@ _UNVERIFIED = (
     "{drafter} made {made:g} drafts and {verified:g} were verified; tokens of the others are among "
     "the drafted ones"
 )
-# Rounds and a draft length that fit by chance: less than one time in ten if rounds >= 20 K.
-_ROUNDS_TO_FIT = 20
+# Steps that did not draft, or drafted otherwise, are fewer than this share of a request's.
+_FEW = 0.05
 
 
 def read(text: str) -> list[Reading]:
@@ -59,11 +61,36 @@ def read(text: str) -> list[Reading]:
         return _plain(requests)
     own = [(each, _of_request(each)) for each in requests if each.found]
     steps = [step for each, counts in own for step in _steps(each, counts)]
+    uncovered = _uncovered(requests)
+    drafters = list(dict.fromkeys(s.drafter for each in requests for s in each.statistics))
     readings = [
-        *_of_statistics(requests, own),
-        *_of_requests([counts for each, counts in own if not each.statistics]),
+        *(each for drafter in drafters for each in _of_statistics(drafter, requests, own)),
+        *_of_requests(
+            [counts for each, counts in own if any(each is other for other in uncovered)],
+            drafters[0] if len(drafters) == 1 else None,
+        ),
     ]
     return _with_steps(readings, steps)
+
+
+def _uncovered(requests: Sequence[Request]) -> list[Request]:
+    """Requests whose drafts no statistics line has: those of a server's last n requests are in it.
+
+    n is the number of requests that the statistics say were begun.
+    """
+    seen: Counter[str] = Counter()
+    waiting: dict[str, list[tuple[int, Request]]] = {}
+    for each in requests:
+        if not each.found and not each.statistics:
+            continue
+        seen[each.process] += 1
+        mine = waiting.setdefault(each.process, [])
+        if each.statistics:
+            first = seen[each.process] - max(s.requests for s in each.statistics)
+            mine[:] = [(number, other) for number, other in mine if number <= first]
+        else:
+            mine.append((seen[each.process], each))
+    return [request for mine in waiting.values() for _, request in mine]
 
 
 def _of_request(request: Request) -> DraftCounts | DraftTotals:
@@ -98,82 +125,33 @@ def _rounds(request: Request, accepted: int, drafted: int) -> float | None:
         if not accepted:
             agree("mean len", length, 1.0, "nothing accepted")
             return None
-        return _rounds_of_length(length, accepted, drafted, request.rates)
+        return rounds_of_length(length, accepted, drafted, request.rates)
     return rounds_of_tokens(request.tokens, accepted, drafted)
-
-
-def rounds_of_tokens(tokens: int, accepted: int, drafted: int) -> int | None:
-    """Rounds of a request from its tokens; None unless they fit drafts of one length.
-
-    tokens : all of them; the first came with the prompt's run, and the last step may not draft
-    """
-    steps = tokens - 1 - accepted
-    fitting = [
-        rounds
-        for rounds in (steps, steps - 1)
-        if rounds > 0
-        and (gamma := gamma_of(rounds, drafted, 1)) is not None
-        and rounds >= _ROUNDS_TO_FIT * gamma
-    ]
-    return fitting[0] if len(fitting) == 1 else None
-
-
-def _rounds_of_length(
-    length: Printed, accepted: int, drafted: int, rates: Sequence[Printed]
-) -> float:
-    """Rounds from length = 1 + accepted / rounds: the whole number that all else allows.
-
-    Where several are left, the printed length itself decides, and the rounds are not whole.
-    """
-    if length.high <= 1 or accepted > drafted:
-        raise InvalidArgumentError(
-            f"mean len is {length.value:g} and {accepted} of {drafted} draft tokens were accepted; "
-            "the line was cut or changed"
-        )
-    first = ceil(accepted / (length.high - 1) - 1e-9)
-    last = floor(min(accepted / max(length.low - 1, 1e-9), drafted) + 1e-9)
-    if first > last:
-        raise InvalidArgumentError(
-            f"no number of rounds gives mean len = {length.value:g} with {accepted} accepted of "
-            f"{drafted} draft tokens; the line was cut or changed"
-        )
-    allowed = list(range(first, last + 1))[:10_000]
-    if rates:
-        allowed = [each for each in allowed if _explains(rates, each, accepted)]
-        if not allowed:
-            raise InvalidArgumentError(
-                "no number of rounds gives the shares by position; the line was cut or changed"
-            )
-    alike = [each for each in allowed if gamma_of(each, drafted, 1, len(rates)) is not None]
-    for possible in (allowed, alike):
-        if len(possible) == 1:
-            return possible[0]
-    return min(max(accepted / (length.value - 1), allowed[0]), allowed[-1])
-
-
-def _explains(rates: Sequence[Printed], rounds: int, accepted: int) -> bool:
-    try:
-        reached_from_rates("share", rates, rounds, accepted)
-    except InvalidArgumentError:
-        return False
-    return True
 
 
 def _steps(request: Request, counts: DraftCounts | DraftTotals) -> Iterator[StepTime]:
     """The step time of a request, if nearly all its tokens came from rounds of one drafter."""
-    if not isinstance(counts, DraftCounts) or not request.eval_s or not request.tokens:
+    rounds = sum(each.counts.rounds for each in request.statistics)
+    main = [each for each in request.statistics if each.counts.rounds >= (1 - _FEW) * rounds]
+    if isinstance(counts, DraftTotals):
+        # The first request of a server has its rounds in the statistics after it.
+        first = all(each.requests == 1 for each in request.statistics)
+        accepted = sum(each.counts.accepted for each in request.statistics)
+        if not main or not first or accepted != counts.accepted:
+            return
+        gamma = main[0].counts.gamma
+    else:
+        rounds, gamma = counts.rounds, counts.gamma
+    if not request.eval_s or not request.tokens or not rounds:
         return
-    others = request.tokens - 1 - counts.accepted - counts.rounds
-    if abs(others) > max(FEW * counts.rounds, counts.gamma or 1):
+    others = request.tokens - 1 - counts.accepted - rounds
+    if abs(others) > max(_FEW * rounds, gamma or 1):
         return
-    drafting = [each for each in request.statistics if each.draft_s is not None]
-    rounds = sum(each.counts.rounds for each in drafting)
-    main = [each for each in drafting if each.counts.rounds >= (1 - FEW) * rounds]
-    seconds = request.eval_s / counts.rounds
+    seconds = request.eval_s / rounds
     draft_s = main[0].draft_s if main else None
     if draft_s is not None and draft_s >= seconds:
         draft_s = None
-    yield StepTime(counts.gamma, 1, seconds, steps=counts.rounds, draft_s=draft_s)
+    yield StepTime(gamma, 1, seconds, steps=rounds, draft_s=draft_s)
 
 
 def _plain(requests: Iterable[Request]) -> list[Reading]:
@@ -190,50 +168,68 @@ def _plain(requests: Iterable[Request]) -> list[Reading]:
 
 
 def _of_statistics(
-    requests: Sequence[Request], own: Sequence[tuple[Request, DraftCounts | DraftTotals]]
+    drafter: str,
+    requests: Sequence[Request],
+    own: Sequence[tuple[Request, DraftCounts | DraftTotals]],
 ) -> Iterator[Reading]:
-    """One reading a drafter and draft length, each server's life counted once."""
-    drafters = list(dict.fromkeys(s.drafter for each in requests for s in each.statistics))
-    for drafter in drafters:
-        last = _last_lines(
-            [(each.slot, s) for each in requests for s in each.statistics if s.drafter == drafter]
+    """One reading for each draft length of a drafter, each server's life counted once."""
+    alone = all(s.drafter == drafter for each in requests for s in each.statistics)
+    drafted = {id(each): counts.drafted or 0.0 for each, counts in own if alone}
+    last = _last_lines(
+        [
+            (f"{each.process}|{each.slot}", s, drafted.get(id(each), 0.0))
+            for each in requests
+            for s in each.statistics
+            if s.drafter == drafter
+        ]
+    )
+    notes = [_LIFE]
+    made = sum(each.drafts for each in last)
+    verified = sum(each.counts.rounds for each in last)
+    if made > verified:
+        notes.append(_UNVERIFIED.format(drafter=drafter, made=made, verified=verified))
+    if alone:
+        notes += _rolled_back(own, last)
+    for counts, lives in pooled_counts(each.counts for each in last):
+        yield Reading(
+            engine="llama.cpp",
+            source=f"statistics of {drafter}" + f", {lives} servers or slots" * (lives > 1),
+            span="server",
+            drafter=drafter,
+            counts=counts,
+            law="greedy-drafts",
+            notes=(*notes, *_of_lengths(counts)),
         )
-        notes = [_LIFE]
-        made = sum(each.drafts for each in last)
-        verified = sum(each.counts.rounds for each in last)
-        if made > verified:
-            notes.append(_UNVERIFIED.format(drafter=drafter, made=made, verified=verified))
-        if len(drafters) == 1:
-            notes += _rolled_back(own, last)
-        for counts, lives in pooled_counts(each.counts for each in last):
-            yield Reading(
-                engine="llama.cpp",
-                source=f"statistics of {drafter}" + f" of {lives} servers" * (lives > 1),
-                span="server",
-                drafter=drafter,
-                counts=counts,
-                law="greedy-drafts",
-                notes=(*notes, *_of_lengths(counts)),
-            )
 
 
-def _last_lines(lines: Sequence[tuple[str, Statistics]]) -> list[Statistics]:
-    """The last line of each server, or of each slot where slots count apart (early 2026)."""
-    everything = [each for _, each in lines]
-    if all(before.goes_on(after) for before, after in pairwise(everything)):
-        return everything[-1:]
-    by_slot: dict[str, list[Statistics]] = {}
-    for slot, each in lines:
-        by_slot.setdefault(slot, []).append(each)
-    groups = list(by_slot.values())
-    if not all(before.goes_on(after) for group in groups for before, after in pairwise(group)):
-        groups = [everything]
-    return [
-        before
-        for group in groups
-        for before, after in pairwise([*group, None])
-        if before is not None and (after is None or not before.goes_on(after))
-    ]
+_Line = tuple[str, Statistics, float]
+
+
+def _last_lines(lines: Sequence[_Line]) -> list[Statistics]:
+    """The last line of each series: of a server, or of a slot where slots count apart.
+
+    lines : process and slot, statistics, and what the request before them drafted by itself
+    """
+
+    def one_series(group: Sequence[_Line]) -> bool:
+        return all(before[1].goes_on(*after[1:]) for before, after in pairwise(group))
+
+    by_process: dict[str, list[_Line]] = {}
+    for line in lines:
+        by_process.setdefault(line[0].partition("|")[0], []).append(line)
+    found = []
+    for group in by_process.values():
+        by_slot: dict[str, list[_Line]] = {}
+        for line in group:
+            by_slot.setdefault(line[0], []).append(line)
+        series = [*by_slot.values()]
+        if one_series(group) or not all(one_series(each) for each in series):
+            series = [group]
+        for each in series:
+            # Where a series falls, its server was started again.
+            found += [a[1] for a, b in pairwise(each) if not a[1].goes_on(*b[1:])]
+            found.append(each[-1][1])
+    return found
 
 
 def _rolled_back(
@@ -249,7 +245,9 @@ def _rolled_back(
     return [] if same else [_ROLLED_BACK.format(accepted=accepted, drafted=drafted)]
 
 
-def _of_requests(counted: Sequence[DraftCounts | DraftTotals]) -> Iterator[Reading]:
+def _of_requests(
+    counted: Sequence[DraftCounts | DraftTotals], drafter: str | None
+) -> Iterator[Reading]:
     """Requests without statistics, by draft length, and those without rounds."""
     with_rounds = [each for each in counted if isinstance(each, DraftCounts)]
     for counts, number in pooled_counts(with_rounds):
@@ -257,6 +255,7 @@ def _of_requests(counted: Sequence[DraftCounts | DraftTotals]) -> Iterator[Readi
             engine="llama.cpp",
             source=f"log of {number} request{'s' * (number > 1)}",
             span="request",
+            drafter=drafter,
             counts=counts,
             law="greedy-drafts",
             notes=_of_lengths(counts),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from specsim.counts.drafts import DraftCounts
+
 VARIED = (
     "drafts were not all of one length; the share at a position is of all rounds, also of those "
     "that drafted less, so it is no rate of acceptance there"
@@ -33,3 +35,14 @@ BATCH_IS_A_MAXIMUM = (
     "the batch of the step times is the maximum concurrency of the run, which holds where the "
     "server was kept full"
 )
+
+
+def short_drafts(counts: DraftCounts) -> str:
+    """How many rounds at most drafted less than the draft length."""
+    assert counts.gamma is not None
+    assert counts.drafted is not None
+    share = counts.gamma - counts.drafted / counts.rounds
+    return (
+        f"up to {share:.1%} of the rounds at K = {counts.gamma} drafted less; acceptance by "
+        "position is low by at most that share"
+    )

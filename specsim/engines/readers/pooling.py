@@ -13,7 +13,7 @@ from specsim.counts.file import Source
 from specsim.counts.pooling import pooled_counts, pooled_lengths, pooled_totals
 from specsim.counts.steps import StepTime
 from specsim.engines.readers import read_text
-from specsim.engines.readers.notes import NO_POSITIONS, VARIED
+from specsim.engines.readers.notes import NO_POSITIONS, VARIED, short_drafts
 from specsim.engines.readers.prometheus import differenced
 from specsim.engines.readers.reading import Reading
 
@@ -52,6 +52,7 @@ def pooled_files(files: Iterable[tuple[str, bytes]], engine: str | None = None) 
     counted = [each.counts for each in readings if each.counts is not None]
     notes += _twice(counted)
     drafted = [each for each in counted if each.rounds]
+    notes += [short_drafts(each) for each in drafted if _short(each)]
     notes += [VARIED] * any(each.gamma is None for each in drafted)
     notes += [NO_POSITIONS] * any(not each.reached for each in drafted)
     if counted and not drafted:
@@ -114,6 +115,13 @@ def _text(content: bytes) -> str:
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16", errors="replace")
     return content.decode("utf-8-sig", errors="replace")
+
+
+def _short(counts: DraftCounts) -> bool:
+    """Whether some rounds drafted less than the others."""
+    if counts.gamma is None or counts.drafted is None:
+        return False
+    return counts.drafted < counts.rounds * counts.gamma * (1 - 1e-6)
 
 
 def _twice(counts: Sequence[DraftCounts]) -> list[str]:

@@ -12,12 +12,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from math import ceil
 
 from specsim.acceptance import AcceptanceLaw
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.drafts import DraftCounts
-from specsim.engines.readers.figures import Printed
+from specsim.engines.readers.figures import Printed, with_draft_length
 from specsim.engines.readers.reading import Reading
 
 _ROUNDS, _DRAFTED, _ACCEPTED = "num_drafts", "num_draft_tokens", "num_accepted_tokens"
@@ -167,13 +166,14 @@ def _of_process(values: Mapping[str, Printed], prefix: str) -> DraftCounts:
             f"the scrape has {drafted.value:.10g} draft tokens, more than {length} positions in "
             f"each of {rounds.value:.10g} drafts; the scrape is incomplete or was changed"
         )
-    return DraftCounts(
-        gamma=_gamma(rounds, drafted, length),
+    found = DraftCounts(
+        gamma=None,
         rounds=rounds.value,
         accepted=total if reached else accepted.value,
-        drafted=drafted.value,
+        drafted=min(drafted.value, rounds.value * length) if reached else drafted.value,
         reached=tuple(each.value for each in reached),
     )
+    return _with_length(found)
 
 
 def _is_time(series: str) -> bool:
@@ -185,13 +185,13 @@ def _rounding(counter: Printed) -> float:
     return counter.half if counter.half > 0.5 else 0.0
 
 
-def _gamma(rounds: Printed, drafted: Printed, length: int) -> int | None:
-    """The draft length where drafted tokens are as many in every round."""
-    if not rounds.value:
-        return length or None
-    gamma = length or ceil(drafted.value / rounds.value)
-    rounding = _rounding(drafted) + _rounding(rounds) * gamma
-    return gamma if abs(rounds.value * gamma - drafted.value) <= rounding else None
+def _with_length(counts: DraftCounts) -> DraftCounts:
+    """The draft length: that of the positions, or the one that gives all drafted tokens."""
+    assert counts.drafted is not None
+    length = len(counts.reached)
+    if not counts.rounds:
+        return replace(counts, gamma=length or None)
+    return with_draft_length(counts, length or round(counts.drafted / counts.rounds))
 
 
 def _share_series(one: Reading, other: Reading) -> bool:
@@ -206,12 +206,7 @@ def _between(scrapes: list[Reading]) -> Reading:
         (alone,) = scrapes
         note = "one scrape counts everything since the server started; give a second to difference"
         return replace(alone, notes=(*alone.notes, note))
-    series = [each.counters for each in scrapes if each.counters is not None]
-    if any(each.keys() != series[0].keys() for each in series):
-        raise UnsupportedError(
-            "the scrapes share some counters and not others; give scrapes of one server and one "
-            "configuration, whole"
-        )
+    series = _same_series(scrapes)
     ordered = sorted(zip(series, scrapes, strict=True), key=lambda each: _size(each[0]))
     for (before, _), (after, _) in pairwise(ordered):
         if any(after[name] != value for name, value in before.items() if _is_time(name)):
@@ -242,18 +237,34 @@ def _size(counters: Mapping[str, float]) -> float:
     return sum(value for series, value in counters.items() if not _is_time(series))
 
 
+def _same_series(scrapes: Sequence[Reading]) -> list[Mapping[str, float]]:
+    """The counters of every scrape; a position that it does not have yet is 0."""
+    every = {series for each in scrapes if each.counters for series in each.counters}
+    found: list[Mapping[str, float]] = []
+    for scrape in scrapes:
+        assert scrape.counters is not None
+        assert scrape.counts is not None
+        missing = every - scrape.counters.keys()
+        # Where positions are printed they add up to all that was accepted.
+        later = scrape.counts.reached or not scrape.counts.accepted
+        if missing and not (later and all(each.startswith(f"{_REACHED}|") for each in missing)):
+            raise UnsupportedError(
+                "the scrapes share some counters and not others; give scrapes of one server and "
+                "one configuration, whole"
+            )
+        found.append({**scrape.counters, **dict.fromkeys(missing, 0.0)})
+    return found
+
+
 def _minus(last: DraftCounts, first: DraftCounts) -> DraftCounts:
-    rounds = last.rounds - first.rounds
     assert last.drafted is not None
     assert first.drafted is not None
-    drafted = last.drafted - first.drafted
-    # The length may have varied before the first scrape and not since.
-    constant = rounds > 0 and drafted == rounds * len(last.reached)
-    gamma = len(last.reached) if constant else last.gamma
-    return DraftCounts(
-        gamma=gamma or None,
-        rounds=rounds,
+    before = [*first.reached, *[0.0] * (len(last.reached) - len(first.reached))]
+    found = DraftCounts(
+        gamma=None,
+        rounds=last.rounds - first.rounds,
         accepted=last.accepted - first.accepted,
-        drafted=drafted,
-        reached=tuple(b - a for a, b in zip(first.reached, last.reached, strict=True)),
+        drafted=last.drafted - first.drafted,
+        reached=tuple(b - a for a, b in zip(before, last.reached, strict=True)),
     )
+    return _with_length(found)

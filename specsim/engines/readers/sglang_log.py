@@ -19,7 +19,8 @@ from specsim.engines.readers.figures import FIGURE, Printed, count
 from specsim.engines.readers.notes import SAME_LINES
 from specsim.engines.readers.reading import Reading
 
-_LINE = re.compile(r"Decode batch[.,](?P<fields>.*)")
+# Newer versions number the batch: "Decode batch [124], ...".
+_LINE = re.compile(r"Decode batch\b(?P<fields>.*(?:#running-req|accept len).*)")
 _RUNNING = re.compile(rf"#running-req:\s*({FIGURE})")
 _LENGTH = re.compile(rf"accept len:\s*({FIGURE})")
 _THROUGHPUT = re.compile(rf"gen throughput \(token/s\):\s*({FIGURE})")

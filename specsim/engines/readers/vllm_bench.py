@@ -16,7 +16,13 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.drafts import DraftCounts
 from specsim.counts.steps import StepTime
 from specsim.engines.readers.documents import Object, is_json, objects
-from specsim.engines.readers.figures import Printed, agree, count, reached_from_rates
+from specsim.engines.readers.figures import (
+    Printed,
+    agree,
+    count,
+    reached_from_rates,
+    with_draft_length,
+)
 from specsim.engines.readers.notes import (
     BATCH_IS_A_MAXIMUM,
     PROMPTS_UNKNOWN,
@@ -173,14 +179,8 @@ def _counts(result: Mapping[str, Any], positions: Sequence[Printed]) -> DraftCou
         agree("the acceptance rate", rate.share(), accepted / drafted, "accepted / draft tokens")
     agree("the acceptance length", length, 1 + accepted / rounds, "1 + accepted / drafts")
     reached = reached_from_rates("acceptance", positions, rounds, accepted) if positions else ()
-    gamma = len(positions) or drafted // rounds
-    return DraftCounts(
-        gamma=gamma if gamma * rounds == drafted else None,
-        rounds=rounds,
-        accepted=accepted,
-        drafted=drafted,
-        reached=reached,
-    )
+    found = DraftCounts(None, rounds, accepted, drafted, reached)
+    return with_draft_length(found, len(positions) or round(drafted / rounds))
 
 
 def _steps(result: Mapping[str, Any], counts: DraftCounts | None) -> tuple[StepTime, ...]:

@@ -20,11 +20,20 @@ from specsim.acceptance import AcceptanceLaw
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.drafts import DraftCounts, DraftTotals
 from specsim.counts.pooling import pooled_counts
-from specsim.engines.readers.figures import FIGURE, Printed, agree, count, reached_from_rates
+from specsim.engines.readers.figures import (
+    FIGURE,
+    Printed,
+    agree,
+    count,
+    reached_from_rates,
+    with_draft_length,
+)
 from specsim.engines.readers.notes import RATE_IS_NOT_ALPHA, SAME_LINES
 from specsim.engines.readers.reading import Reading
 
 _LINE = re.compile(r"(SpecDecoding|Speculative) metrics: (?P<fields>.*)")
+# Mid-2025 versions print a line with nan in it where nothing was drafted.
+_EMPTY = re.compile(r"(?:Drafted|draft tokens): 0(?:\.0+)?\b")
 _V1_LAW: AcceptanceLaw = "greedy-drafts"
 
 _WINDOWS = (
@@ -46,14 +55,14 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str) -> list[Reading]:
-    """Lines with positions by draft length, lines with totals alone, and those of v0."""
+    """Lines with positions by their number, lines with totals alone, and those of v0."""
     windows: list[DraftCounts] = []
     totals: list[DraftTotals] = []
     cumulative: list[DraftCounts] = []
     lines: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         found = _LINE.search(line)
-        if found is None:
+        if found is None or _EMPTY.search(line):
             continue
         lines.append(line)
         try:
@@ -75,7 +84,7 @@ def _windows(windows: Sequence[DraftCounts], same: Sequence[str]) -> Iterator[Re
             engine="vllm",
             source=f"{lines} log line{'s' * (lines > 1)}",
             span="window",
-            counts=counts,
+            counts=with_draft_length(counts, len(counts.reached)),
             law=_V1_LAW,
             notes=(_WINDOWS, *same),
         )
@@ -142,6 +151,11 @@ def _tokens(fields: str) -> tuple[int, int]:
 def _window(fields: str) -> DraftCounts:
     accepted, drafted = _tokens(fields)
     positions = re.search(r"Per-position acceptance rate:([^A-Za-z]*)", fields)
+    if "coverage" in fields:
+        raise UnsupportedError(
+            "the log line has shares of the rounds that verified a position, not of all; read the "
+            "counters of /metrics instead"
+        )
     if positions is None:
         raise UnsupportedError("the log line lacks 'Per-position acceptance rate'; give it whole")
     words = [word.strip() for word in positions[1].strip(" ,").split(",")]
@@ -155,7 +169,7 @@ def _window(fields: str) -> DraftCounts:
     if drafted % gamma or not length.low <= 1 + accepted / max(rounds, 1) <= length.high:
         rounds = _rounds_of_varied(length, rates, accepted, drafted)
     return DraftCounts(
-        gamma=gamma if rounds * gamma == drafted else None,
+        gamma=gamma,
         rounds=rounds,
         accepted=accepted,
         drafted=drafted,

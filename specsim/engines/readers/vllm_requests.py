@@ -21,6 +21,7 @@ from specsim.engines.readers.figures import (
     count,
     counts_in,
     counts_of_histogram,
+    with_draft_length,
 )
 from specsim.engines.readers.reading import Reading
 
@@ -45,6 +46,10 @@ def readings(requests: list[Object]) -> list[Reading]:
     if requests and not counted:
         raise UnsupportedError("no request has a round with a draft")
     number = len(requests)
+    pooled = [
+        counts if counts.gamma is None else with_draft_length(counts, counts.gamma)
+        for counts, _ in pooled_counts(counted)
+    ]
     return [
         Reading(
             engine="vllm",
@@ -53,7 +58,7 @@ def readings(requests: list[Object]) -> list[Reading]:
             counts=counts,
             law="greedy-drafts",
         )
-        for counts, _ in pooled_counts(counted)
+        for counts in pooled
     ]
 
 
@@ -87,7 +92,6 @@ def request_counts(metrics: Object) -> list[DraftCounts]:
                 f"num_draft_tokens must be at most num_spec_tokens = {gamma} in each of {rounds} "
                 f"rounds, got {drafted}"
             )
-        gamma = gamma if drafted == rounds * gamma else None
     return [counts_of_histogram(histogram, gamma, drafted)]
 
 

@@ -106,6 +106,15 @@ def test_one_draft_length_has_a_slope_only_if_the_fixed_cost_is_said() -> None:
     assert line.step_s(2) == pytest.approx(0.014)
 
 
+def test_batches_without_a_law_have_no_line() -> None:
+    steps = [
+        *lawful([1, 3], 4, 0.01, 0.002, 0.001, 0.0),
+        StepTime(0, 8, 0.02),
+        StepTime(3, 8, 0.03),
+    ]
+    assert [line.batch for line in StepCosts.of(steps).lines()] == [4.0]
+
+
 def test_rows_of_one_cell_are_weighted_by_their_steps() -> None:
     several = [StepTime(1, 1, 0.01, steps=300), StepTime(1, 1, 0.02, steps=100)]
     assert StepCosts.of(several).step_s(1, 1) == pytest.approx(0.0125)

@@ -6,19 +6,22 @@ import json
 import shlex
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import specsim
+from specsim.acceptance import AcceptanceLaw
 from specsim.batching.cost import MeasuredLoadCost
 from specsim.batching.point import batch_point, best_of_cell
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.batching.workload import Shapes
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.engines import ENGINES, Method, Order, Schedule, gamma_at, largest, merged
-from specsim.profiles import read_profile
+from specsim.profiles import file_digest, read_profile
 from tests.support.command_line import SHAPES, fail, run
 from tests.support.loads import Priced
 from tests.support.profiles import write_grid
@@ -303,6 +306,61 @@ def test_results_name_law_and_version(name: str) -> None:
     (said,) = [line for line in found.warnings if f"({found.law})" in line]
     # SGLang refuses the ratio test with a draft model, and llama.cpp has none.
     assert ("unless told" in said) == (name in ("vllm", "tensorrt-llm"))
+
+
+def write_ranked(folder: Path, **changes: Any) -> Path:
+    """A profile at temperature 1 whose trace has ranks: every other token is a greedy draft's."""
+    path = write_grid(folder, **changes)
+    content = json.loads(path.read_text())
+    file = folder / content["acceptance"][0]["trace"]["file"]
+    frame = pd.read_parquet(file)
+    frame.assign(draft_rank=1 + frame.index % 2).to_parquet(file)
+    content["acceptance"][0]["trace"]["sha256"] = file_digest(file)
+    path.write_text(json.dumps(content))
+    return path
+
+
+# The law of an engine, and what may be told to it instead.
+OTHER_LAWS = [
+    ("vllm", "greedy-drafts", 'tell vLLM "draft_sample_method": "probabilistic"'),
+    ("tensorrt-llm", "greedy-drafts", "tell TensorRT-LLM use_rejection_sampling: true"),
+    ("sglang", "greedy-drafts", ""),
+    ("llama.cpp", "greedy-drafts", ""),
+    ("transformers", "ratio-test", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "law", "remedy"), OTHER_LAWS)
+def test_a_plan_under_another_law_is_told(
+    tmp_path: Path, name: str, law: AcceptanceLaw, remedy: str
+) -> None:
+    path = write_ranked(tmp_path)
+    laws: tuple[AcceptanceLaw, ...] = ("ratio-test", "greedy-drafts")
+    for planned in laws:
+        found = specsim.export(name, profile=path, acceptance_law=planned, most=4)
+        assert found.text
+        (said,) = [line for line in found.warnings if f"({law})" in line]
+        if planned == law:
+            assert said.endswith("as was planned")
+        else:
+            assert f"planned for {planned}" in said
+            assert f"plan with --acceptance-law {law}" in said
+            assert ("tell " in said) == bool(remedy)
+            assert remedy in said
+
+
+def test_the_law_of_the_plan_changes_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Ranks 1, 2, 1, 2, ...: greedy drafts accept every other token, so one draft, never two.
+
+    Of two drafts the second is always rejected; one in two starts of a block is accepted.
+    """
+    words = ["export", "vllm", "--profile", str(write_ranked(tmp_path)), "--most", "1"]
+    code, out, err = run(capsys, *words, "--acceptance-law", "greedy-drafts")
+    assert (code, json.loads(out)["num_speculative_tokens"]) == (0, 1)
+    assert "(greedy-drafts), as was planned" in err
+    code, out, err = run(capsys, *words)
+    assert (code, json.loads(out)["num_speculative_tokens"] > 1) == (0, True)
+    assert "planned for ratio-test" in err
 
 
 def test_laws_agree_at_temperature_zero(tmp_path: Path) -> None:

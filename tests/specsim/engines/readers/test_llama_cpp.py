@@ -70,6 +70,53 @@ def test_two_scrapes_are_differenced() -> None:
     assert pooled_files(files).counts == (DraftCounts(3, 20.0, 30.0, 60.0, (16.0, 10.0, 4.0)),)
 
 
+# Public logs on GitHub (repositories not named where they were found), May and June 2026.
+TWO_DRAFTERS = """\
+[44195] 4.26.848.523 I slot print_timing: id  3 | task 0 | prompt eval time =    1571.25 ms / 759 tokens
+[44195] 4.26.848.527 I slot print_timing: id  3 | task 0 |        eval time =  250457.50 ms /  3115 tokens
+[44195] 4.26.848.529 I slot print_timing: id  3 | task 0 | draft acceptance = 0.41236 ( 2235 accepted /  5420 generated)
+[44195] 4.26.848.547 I statistics        ngram-mod: #calls(b,g,a) =    1    884      2, #gen drafts =      2, #acc drafts =     2, #gen tokens =    128, #acc tokens =    13, dur(b,g,a) = 0.124, 1.631, 0.002 ms
+[44195] 4.26.848.548 I statistics        draft-mtp: #calls(b,g,a) =    1    882    882, #gen drafts =    882, #acc drafts =   716, #gen tokens =   5292, #acc tokens =  2222, dur(b,g,a) = 0.003, 70964.224, 0.918 ms
+"""  # noqa: E501
+CUT_SHORT = """\
+0.16.519.187 I slot print_timing: id  0 | task 42 |        eval time =    3133.20 ms /   353 tokens
+0.16.519.195 I slot print_timing: id  0 | task 42 | draft acceptance = 0.66237 (  257 accepted /   388 generated), mean acceptance length =  3.65, acceptance rate per position = (0.804, 0.701, 0.629, 0.515)
+0.16.519.216 I statistics        draft-mtp: #calls(b,g,a) =    2    134    134, #gen drafts =    134, #acc drafts =   109, #gen tokens =    536, #acc tokens =   354, #mean acc len = 3.64, #acc rate/pos = (0.813, 0.716, 0.619, 0.493), dur(b,g,a) = 0.004, 808.560, 0.264 ms
+0.43.828.255 I slot print_timing: id  0 | task 144 |        eval time =    3210.86 ms /   329 tokens
+0.43.828.261 I slot print_timing: id  0 | task 144 | draft acceptance = 0.57828 (  229 accepted /   396 generated), mean acceptance length =  3.31, acceptance rate per position = (0.778, 0.636, 0.495, 0.404)
+"""  # noqa: E501
+NGRAMS = """\
+I spec common_specu: statistics        ngram-mod: #calls(b,g,a) =    4    542     31, #gen drafts =     31, #acc drafts =    28, #gen tokens =    920, #acc tokens =   527, #mean acc len = 18.00, dur(b,g,a) = 0.688, 0.851, 0.021 ms
+"""  # noqa: E501
+
+
+def test_a_first_request_has_its_rounds_in_the_statistics() -> None:
+    ngram, mtp = read(TWO_DRAFTERS)
+    assert ngram.counts == DraftCounts(64, 2, 13, 128)
+    assert mtp.counts == DraftCounts(6, 882, 2222, 5292)
+    # 884 rounds of both drafters, 882 calls of one
+    assert [step.seconds for step in mtp.steps] == pytest.approx([250.4575 / 884])
+    assert [step.draft_s for step in mtp.steps] == pytest.approx([70.964224 / 882])
+
+
+def test_a_request_after_the_last_statistics_is_counted_with_them() -> None:
+    found = pooled_files([("log", CUT_SHORT.encode())])
+    (counts,) = found.counts
+    assert (counts.gamma, counts.rounds, counts.accepted) == (4, 134 + 99, 354 + 229)
+    assert counts.reached == (109.0 + 77, 96.0 + 63, 83.0 + 49, 66.0 + 40)
+
+
+def test_requests_before_statistics_are_in_them() -> None:
+    log = request(100, 120, 200) + request(50, 70, 100) + statistics(2, 150, 190, 300)
+    assert pooled_files([("log", log.encode())]).counts == (DraftCounts(2, 150, 190, 300),)
+
+
+def test_lengths_that_fit_by_chance_are_not_told() -> None:
+    """920 tokens in 31 drafts are 30 a draft less 10, as near to a multiple as one in three."""
+    (found,) = read(NGRAMS)
+    assert found.counts == DraftCounts(None, 31, 527, 920)
+
+
 def test_rounds_follow_from_a_printed_length() -> None:
     found = by_source()
     # pull request #27342 (2026-08): 886 of 900 accepted, mean len 4.94, so 225 rounds of 4
@@ -150,7 +197,7 @@ def test_verification_that_was_counted_again_is_said() -> None:
     assert (found.counts.rounds, found.counts.accepted, found.counts.drafted) == (81, 115, 214)
     assert found.counts.gamma is None
     assert any("rolled back" in note for note in found.notes)
-    assert any("ended early" in note for note in found.notes)
+    assert any("not all of one length" in note for note in found.notes)
 
 
 def test_positions_may_come_on_a_line_of_their_own() -> None:
@@ -214,10 +261,10 @@ def test_a_scrape_before_the_first_request_has_no_positions() -> None:
 
 
 def test_drafts_cut_at_the_end_of_requests_leave_the_draft_length() -> None:
-    (found,) = read(sample("llama-cpp-metrics.txt").replace("total 300", "total 296"))
-    assert found.counts is not None
-    assert found.counts.gamma == 3
-    assert any("cut" in note for note in found.notes)
+    cut = sample("llama-cpp-metrics.txt").replace("total 300", "total 296")
+    found = pooled_files([("cut", cut.encode())])
+    assert found.counts[0].gamma == 3
+    assert any("up to 4.0% of the rounds at K = 3 drafted less" in note for note in found.notes)
     (varied,) = read(sample("llama-cpp-metrics.txt").replace("total 300", "total 250"))
     assert varied.counts is not None
     assert varied.counts.gamma is None

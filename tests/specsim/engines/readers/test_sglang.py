@@ -37,6 +37,12 @@ def test_log_lines_time_steps_of_a_length_that_they_do_not_tell() -> None:
     assert (steps[8].steps, steps[8].gamma) == (2, None)
 
 
+def test_log_lines_may_number_their_batch() -> None:
+    (reading,) = read("Decode batch [124], #running-req: 18, #token: 9, accept len: 2.40, x: 1")
+    assert reading.length is not None
+    assert (reading.length.tokens_per_call, reading.length.weight) == (2.4, 18)
+
+
 def test_log_lines_without_a_length_are_plain_steps() -> None:
     line = (
         "Decode batch, #running-req: 4, #token: 9, gen throughput (token/s): 200.00, #queue-req: 0"

@@ -160,6 +160,20 @@ def test_two_servers_are_added() -> None:
     assert pooled(EARLY, other) == (2, 115, 97, 230, (63, 34))
 
 
+def test_positions_that_come_later_began_at_nothing() -> None:
+    # As a server prints its series before the first request with a draft, and after some.
+    assert pooled(scrape({"0": (0, 0, [])}), scrape({"0": (10, 20, [8, 4])})) == (
+        *(2, 10, 12, 20, (8, 4)),
+    )
+
+
+def test_a_few_short_drafts_leave_the_draft_length() -> None:
+    # 7 of 200 rounds drafted one token and not two.
+    found = pooled_files([("scrape", scrape({"0": (200, 393, [150, 80])}).encode())])
+    assert found.counts[0].gamma == 2
+    assert any("up to 3.5% of the rounds at K = 2 drafted less" in each for each in found.notes)
+
+
 def test_drafts_of_several_lengths_have_no_one_length() -> None:
     found = pooled_files([("scrape", scrape({"0": (100, 150, [60, 20])}).encode())])
     assert found.counts[0].gamma is None
@@ -231,12 +245,38 @@ def test_lines_are_weighted_by_their_drafts() -> None:
     assert reading.counts.tokens_per_call == 1 + 118 / 1010
 
 
+def test_windows_without_a_draft_are_left_out() -> None:
+    # As versions of mid-2025 print where no request ran.
+    empty = WINDOW.format(length="nan", accepted=0, drafted=0, shares="", rate="nan")
+    (reading,) = read(f"{empty}\n{window([9, 5], 10, 20)}\n")
+    assert reading.counts is not None
+    assert reading.counts.reached == (9, 5)
+
+
+def test_lines_pasted_twice_are_told() -> None:
+    line = window([9, 5], 10, 20) + "\n"
+    assert not any("the very same" in note for note in read(line)[0].notes)
+    assert any("the very same" in note for note in read(line * 2)[0].notes)
+
+
 test_lines_that_contradict_are_refused = refuses(
     (lambda: read(window([9, 5], 10, 20).replace("0.900", "0.400")), "0.4|adds up|rise"),
     (lambda: read(window([9, 5], 10, 20).replace("0.900", "1.400")), "share <= 100 %"),
     (lambda: read(window([9, 5], 10, 20).replace("Drafted: 20", "Drafted: 2")), "acceptance rate"),
     (lambda: read(window([9, 5], 10, 20).replace("2.40", "1.40")), "no number of rounds"),
     (lambda: read(window([9, 5], 10, 20).replace("70.0%", "nan%")), "got 'nan'"),
+)
+
+test_shares_of_another_denominator_are_refused = refuses(
+    (
+        lambda: read(
+            window([9, 5], 10, 20).replace(
+                ", Avg", ", Per-position verification coverage: 1.0, Avg"
+            )
+        ),
+        "shares of the rounds that verified a position",
+    ),
+    error=UnsupportedError,
 )
 
 REQUEST = {
@@ -261,7 +301,7 @@ def test_rounds_of_several_lengths_are_told_apart_where_every_round_is_listed() 
 def test_a_histogram_may_be_an_object() -> None:
     (reading,) = read(json.dumps(REQUEST))
     assert reading.counts is not None
-    assert (reading.counts.gamma, reading.counts.reached) == (None, (2, 2))
+    assert (reading.counts.gamma, reading.counts.reached) == (None, (2, 2, 0))
 
 
 def request(**changed: object) -> list[Reading]:

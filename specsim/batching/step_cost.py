@@ -1,0 +1,79 @@
+"""What a batch costs by the step times of an engine, which tell a whole step and not its parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specsim.batching.cost import CellUnavailableError
+from specsim.checks import UnsupportedError
+from specsim.counts.step_costs import StepCosts
+from specsim.profiles import Role
+
+
+@dataclass(frozen=True)
+class StepLoadCost:
+    """From the step times of an engine (a ``LoadCost``).
+
+    An engine times a step as a whole, so here all of a step counts as its target run: the drafts,
+    the verification and the host time.  Steps shorter than the shortest that was timed follow the
+    law of a step (``StepCosts.line``); where one draft length alone was timed, a straight line
+    from plain decoding to it.
+
+    steps : with plain decoding and one draft length at least
+    """
+
+    steps: StepCosts
+
+    def __post_init__(self) -> None:
+        if 0 not in self.steps.gammas:
+            raise UnsupportedError(
+                "no step of plain decoding was timed, which a speedup is against; read a benchmark "
+                "of the engine without a drafter, too"
+            )
+        if not self.drafted:
+            raise UnsupportedError(
+                "no step with drafts was timed; read a benchmark of the engine with a drafter, too"
+            )
+
+    @property
+    def drafted(self) -> list[int]:
+        """Draft lengths that were timed, rising."""
+        return [gamma for gamma in self.steps.gammas if gamma]
+
+    @property
+    def longest(self) -> int:
+        return self.drafted[-1] + 1
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """Batches that were timed."""
+        return tuple(sorted({round(batch) for batch in self.steps.batches}))
+
+    @property
+    def contexts(self) -> tuple[int, ...]:
+        """One, the mean of the steps; 0 where the engine does not tell."""
+        known = [row.context for row in self.steps.times if row.context is not None]
+        return (round(sum(known) / len(known)) if known else 0,)
+
+    def run_s(
+        self, model: Role, tokens: int, batch: int, context: float, follows: Role = "draft"
+    ) -> float:
+        if model == "draft":
+            return 0.0  # in the step
+        gamma = tokens - 1
+        try:
+            if 0 < gamma < self.drafted[0]:
+                fixed_s = 0.0 if len(self.drafted) == 1 else None
+                return self.steps.line(batch, fixed_s).step_s(gamma)
+            return self.steps.step_s(gamma, batch)
+        except UnsupportedError as reason:
+            if batch > self.batches[-1]:
+                raise CellUnavailableError(str(reason)) from None
+            raise
+
+    def overhead_s(self, gamma: int, batch: int) -> float:
+        return 0.0  # in the step
+
+    def covers(self, batch: int, context: float) -> bool:
+        """Whether the batch lies between timed ones; others have no price at all."""
+        return True

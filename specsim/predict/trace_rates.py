@@ -1,0 +1,66 @@
+"""Rates of acceptance with their intervals, as a trace shows them, under any law of acceptance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
+from specsim.checks import InvalidArgumentError, check_choice
+from specsim.intervals import Bootstrap, Interval, around
+from specsim.profiles import MeasuredAcceptance, Profile, Rate
+from specsim.traces import Trace
+
+
+def acceptance_rates(
+    trace: Trace, gamma_max: int, seed: int
+) -> tuple[Rate, list[Rate], list[Rate]]:
+    """alpha, S_1..S_gamma_max and alpha_1..alpha_gamma_max with 95 % intervals.
+
+    S_i is the mean of a_t ... a_{t+i-1} over the positions t with gamma_max tokens left in their
+    request, alpha the mean of a_t over all positions.  A request is the unit of the bootstrap,
+    since its positions are not independent.
+    """
+    survived = trace.survived(gamma_max)
+    accepted = np.array([row.sum() for row in trace.rows()])
+    if not survived[:, 0].sum():
+        raise InvalidArgumentError(
+            f"no request of the trace has gamma_max = {gamma_max} tokens; "
+            "ask for more new tokens or a smaller gamma_max"
+        )
+    bootstrap = Bootstrap(trace.requests, seed)
+    totals = np.vstack([survived.sum(0), bootstrap.sums(survived)])
+    with np.errstate(invalid="ignore"):
+        curves = totals[:, 1:] / totals[:, :1]
+        rates = np.nan_to_num(totals[:, 1:] / totals[:, :-1])
+    alpha = _rate(bootstrap.ratio(accepted, trace.lengths))
+    survival = [_rate(around(curve[0], curve[1:])) for curve in curves.T]
+    conditional = [_rate(around(rate[0], rate[1:])) for rate in rates.T]
+    return alpha, survival, conditional
+
+
+def measured_under(
+    profile: Profile, path: Path, measured: MeasuredAcceptance, law: AcceptanceLaw | None
+) -> MeasuredAcceptance:
+    """What the profile at ``path`` measured, under another law of acceptance; None is its own.
+
+    The text is the target's whatever the law, so the trace tells what any of them accepts.
+    """
+    if law is None:
+        return measured
+    check_choice("acceptance_law", law, ACCEPTANCE_LAWS)
+    if law == measured.acceptance_law:
+        return measured
+    asked = msgspec.structs.replace(measured, acceptance_law=law)
+    if measured.sampling.temperature == 0:
+        return asked
+    trace = profile.trace(path, asked)
+    alpha, survival, conditional = acceptance_rates(trace, profile.gamma_max, measured.seed)
+    return msgspec.structs.replace(asked, alpha=alpha, survival=survival, conditional=conditional)
+
+
+def _rate(found: Interval[float]) -> Rate:
+    """As the profile has it."""
+    return Rate(found.low, found.best, found.high)

@@ -1,0 +1,65 @@
+"""Step times of an engine as the cost of a batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specsim.batching.cost import CellUnavailableError
+from specsim.batching.point import batch_point, best_of_cell
+from specsim.batching.step_cost import StepLoadCost
+from specsim.checks import UnsupportedError
+from specsim.counts.step_costs import StepCosts
+from specsim.counts.steps import StepTime
+
+
+def cost(gammas: tuple[int, ...] = (0, 2, 4), batches: tuple[int, ...] = (1, 8)) -> StepLoadCost:
+    """Steps of 10 ms + 1 ms a request, 2 ms for a round, 1.5 ms for each draft token."""
+    return StepLoadCost(
+        StepCosts.of(
+            StepTime(gamma, batch, (10 + batch + (2 + 1.5 * gamma) * (gamma > 0)) / 1e3)
+            for gamma in gammas
+            for batch in batches
+        )
+    )
+
+
+def test_a_block_costs_what_its_step_took() -> None:
+    survival = [0.8, 0.6, 0.5, 0.4]
+    found = batch_point(survival, cost(), 4, 8, 0)
+    assert found.block_s == pytest.approx(0.026)
+    assert found.speedup == pytest.approx((1 + sum(survival)) * 0.018 / 0.026)
+
+
+def test_lengths_between_and_below_the_timed_ones_follow_the_law_of_a_step() -> None:
+    for gamma in (1, 3):
+        assert batch_point([0.5] * 4, cost(), gamma, 1, 0).block_s == pytest.approx(
+            (13 + 1.5 * gamma) / 1e3
+        )
+    # One length alone says nothing of what a round costs: a straight line from plain decoding.
+    alone = cost(gammas=(0, 4))
+    assert batch_point([0.5] * 4, alone, 2, 1, 0).block_s == pytest.approx((11 + 8 / 2) / 1e3)
+
+
+def test_the_best_length_is_found_among_those_timed() -> None:
+    for alpha in (0.1, 0.5, 0.9):
+        survival = alpha ** np.arange(1.0, 5.0)
+        points = [batch_point(survival, cost(), gamma, 4, 0) for gamma in range(5)]
+        best = best_of_cell(survival, cost(), 4, 0, 4)
+        assert best.speedup == max(point.speedup for point in points)
+    with pytest.raises(UnsupportedError, match="gamma 5"):
+        batch_point([0.5] * 5, cost(), 5, 1, 0)
+
+
+def test_larger_batches_than_were_timed_have_no_price() -> None:
+    with pytest.raises(CellUnavailableError, match="batch 1, 8, 9 is beyond"):
+        batch_point([0.5] * 4, cost(), 2, 9, 0)
+    with pytest.raises(UnsupportedError, match="batch 4, 8, 2 is beyond") as found:
+        batch_point([0.5] * 4, cost(batches=(4, 8)), 2, 2, 0)
+    assert not isinstance(found.value, CellUnavailableError)
+
+
+@pytest.mark.parametrize(("gammas", "missing"), [((0,), "with drafts"), ((3,), "plain decoding")])
+def test_steps_with_and_without_drafts_are_needed(gammas: tuple[int, ...], missing: str) -> None:
+    with pytest.raises(UnsupportedError, match=missing):
+        cost(gammas=gammas)
