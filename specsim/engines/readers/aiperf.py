@@ -22,7 +22,13 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.drafts import DraftCounts
 from specsim.counts.steps import StepTime
 from specsim.engines.readers.documents import Object, documents, is_json
-from specsim.engines.readers.figures import Printed, agree, count, counts_of_histogram
+from specsim.engines.readers.figures import (
+    Printed,
+    agree,
+    count,
+    counts_of_histogram,
+    with_draft_length,
+)
 from specsim.engines.readers.notes import BATCH_IS_A_MAXIMUM, PROMPTS_UNKNOWN
 from specsim.engines.readers.reading import Reading
 
@@ -105,10 +111,13 @@ def _counts(result: Object) -> DraftCounts | None:
         agree(_LENGTH, Printed.of(_LENGTH, length), 1 + accepted / rounds, "the histogram")
     total = _metric(result, _DRAFTED)
     drafted = None if total is None else count(_DRAFTED, total)
-    gamma = None
-    if drafted is not None and drafted % rounds == 0 and drafted // rounds <= _LONGEST:
-        gamma = drafted // rounds
-    return counts_of_histogram(histogram, gamma, drafted)
+    counts = counts_of_histogram(histogram, None, drafted)
+    if drafted is None:
+        return counts
+    gamma = -(-drafted // rounds)
+    if gamma > _LONGEST or gamma < len(histogram) - 1:
+        return counts
+    return with_draft_length(counts_of_histogram(histogram, gamma, drafted), gamma)
 
 
 def _metric(result: Object, name: str, statistic: str = "avg") -> Any:

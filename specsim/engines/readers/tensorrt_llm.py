@@ -33,6 +33,7 @@ from specsim.engines.readers.figures import (
     count,
     counts_in,
     counts_of_histogram,
+    with_draft_length,
 )
 from specsim.engines.readers.notes import RATE_IS_NOT_ALPHA
 from specsim.engines.readers.reading import Reading
@@ -274,8 +275,8 @@ def _of_histogram(request: Object, accepted: int, drafted: int) -> list[DraftCou
                 f"total_draft_tokens must be at most num_spec_tokens = {gamma} in each of {rounds} "
                 f"steps, got {drafted}"
             )
-        gamma = gamma if drafted == gamma * rounds else None
-    return [counts_of_histogram(histogram, gamma, drafted)]
+    counts = counts_of_histogram(histogram, gamma, drafted)
+    return [counts if gamma is None else with_draft_length(counts, gamma)]
 
 
 def _of_means(found: Sequence[Object]) -> Iterator[Reading]:

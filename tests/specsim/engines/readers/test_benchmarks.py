@@ -39,6 +39,23 @@ def test_aiperf_pools_requests_in_a_histogram() -> None:
     assert found.steps == (StepTime(4, 8.0, 0.020),)
 
 
+def test_aiperf_with_a_few_short_drafts_has_their_length() -> None:
+    """vLLM counts no drafts that a grammar ruled out, so drafted falls short of K a round."""
+    bins = {"0": 20, "1": 30, "2": 20, "3": 30}
+    few, many = (
+        changed(
+            AIPERF,
+            pooled_spec_decode_acceptance_histogram=bins,
+            total_spec_decode_steps={"avg": 100},
+            total_accepted_draft_tokens={"avg": 160},
+            total_draft_tokens={"avg": drafted},
+            spec_decode_token_weighted_acceptance_length={"avg": 2.6},
+        )
+        for drafted in (297, 250)
+    )
+    assert [each.counts.gamma for each in (*few, *many) if each.counts] == [3, None]
+
+
 def test_aiperf_without_a_fixed_concurrency_has_littles() -> None:
     (found,) = changed(AIPERF, input_config=None)
     # 4 requests a second of 2 s each
