@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.checks import InvalidArgumentError, UnsupportedError, integer
+from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.drafts import DraftCounts, MeanLength
 from specsim.engines.readers.documents import Object, is_json, objects
 from specsim.engines.readers.figures import Printed, count
@@ -137,7 +137,9 @@ def _of_profile(profile: Object) -> list[Reading]:
         )
     if profile.get("measured") is False:
         raise UnsupportedError("the profile says measured: false, so it is a form without numbers")
-    gamma = integer("num_speculative_tokens", profile.get("num_speculative_tokens"), low=1)
+    gamma = count("num_speculative_tokens", profile.get("num_speculative_tokens"))
+    if not gamma:
+        raise InvalidArgumentError("num_speculative_tokens must be >= 1, got 0")
     notes = [_ONE_K]
     if profile.get("verification_method", "longest_prefix") != "longest_prefix":
         notes.append(

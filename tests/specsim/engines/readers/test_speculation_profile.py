@@ -103,6 +103,8 @@ def test_block_verification_is_said() -> None:
 test_profiles_that_contradict_themselves_are_refused = refuses(
     (lambda: changed(schema_version="2.0"), "schema_version '2.0' of a speculation profile"),
     (lambda: changed(measured=False), "measured: false"),
+    (lambda: changed(num_speculative_tokens=0), "num_speculative_tokens must be >= 1"),
+    (lambda: changed(num_speculative_tokens=10**400), "num_speculative_tokens must be"),
     (lambda: changed(num_speculative_tokens=2), "must be a list of K = 2 rates"),
     (lambda: changed(marginal_accept_rates=[0.7, 0.5, 0.3]), r"conditional_accept_rates\[0\]"),
     (
