@@ -10,8 +10,8 @@ run over what was accepted, its sampling and the host's work.  Step times alone 
 d and b come apart where the source also tells how long the drafts took.
 
 A streamed chunk is a step, so the inter-token latency of a benchmark of a server is S(K, B), and
-its time per output token S(K, B) / tokens per call.  Three public runs of ``vllm bench serve``
-bear this out: 40.50 ms, 3.20 tokens, 12.65 ms a token.
+its time per output token S(K, B) / tokens per call.  A public run of ``vllm bench serve`` at
+concurrency 1 bears this out: 40.50 ms, 3.20 tokens, 12.65 ms a token.
 """
 
 from __future__ import annotations

@@ -127,7 +127,13 @@ def _take(line: str, new: Request, found: list[Request]) -> None:
 def _rates(line: str) -> tuple[Printed, ...]:
     positions = _BY_POSITION.search(line)
     words = positions[1].split(",") if positions and positions[1].strip() else []
-    return tuple(Printed.of("acceptance by position", word) for word in words)
+    rates = tuple(Printed.of("acceptance by position", word) for word in words)
+    if len({each.half for each in rates}) > 1:
+        raise InvalidArgumentError(
+            "acceptance by position must have as many digits at all positions; the line was cut "
+            "or changed"
+        )
+    return rates
 
 
 def _statistics(line: str) -> Statistics | None:

@@ -301,6 +301,7 @@ test_figures_that_contradict_are_refused = refuses(
     (lambda: read(LENGTH.format("1.50")), "no number of rounds gives mean len = 1.5"),
     (lambda: read(LENGTH.format("1.00")), "no number of rounds gives mean len = 1 with"),
     (lambda: read(f"{LENGTH.format(4.94)}\ndraft acceptance = 0.5 (5 "), "line 2: .* not whole"),
+    (lambda: read(CUT_SHORT.replace("0.493", "0.4,000")), "line 3: .* as many digits"),
     (lambda: read(SERIES.format(10, 5, 9)), "9 drafts cannot be 10 times verified"),
     (lambda: read(SERIES.format(9, 9, 8)), "9 times with some of 8 tokens accepted"),
     (lambda: read(SERIES.format(9, 9, 19)), "accepted must be at most drafted = 18, got 19"),
