@@ -60,7 +60,14 @@ def start(scheme: Scheme, model_set: ModelSet, request: DecodeRequest) -> Decodi
             drafter = build_drafter(scheme.drafter, model_set)
             changed = scheme.rule if isinstance(scheme, SpeculativeDecoding) else None
             gamma = longest_proposal(scheme.drafter)
-            return speculative(target, drafter, request, gamma, changed or Lossless())
+            return speculative(
+                target,
+                drafter,
+                request,
+                gamma,
+                changed or Lossless(),
+                acceptance_law=scheme.acceptance_law,
+            )
         case BigLittle():
             return bild(target, model_set[scheme.draft], request, scheme)
         case TokenCascade():

@@ -19,6 +19,7 @@ from calibrate.decode.text import Text
 from calibrate.measure.trace import OFF_TEXT, generator
 from calibrate.models.pool import ModelSet
 from calibrate.models.sampling import Sampling
+from specsim.acceptance import AcceptanceLaw
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
 from specsim.laws import TARGET
 from specsim.schemes.drafters import CopyDrafter, MaskDrafter
@@ -93,8 +94,22 @@ class ReadableText:
             self._at_tokens[name] = rows.gather(1, here)[:, 0].double().cpu().numpy()
         return self._at_tokens[name]
 
-    def accepted(self, drafter: str, verifier: str) -> Floats:
-        """a_t = min(1, d(x_t) / v(x_t)), shape (T,); zero where the verifier never says x_t."""
+    def chosen(self, name: str) -> list[int]:
+        """The most probable token of a model, or of counts, at every place, (T,)."""
+        if name not in self._chosen:
+            self._chosen[name] = self._logits(name).argmax(-1).tolist()
+        return self._chosen[name]
+
+    def accepted(self, drafter: str, verifier: str, law: AcceptanceLaw = "ratio-test") -> Floats:
+        """a_t under a law of acceptance, shape (T,).
+
+        min(1, d(x_t) / v(x_t)), zero where the verifier never says x_t; of greedy drafts
+        1[x_t = argmax d]; by exact match d(x_t).
+        """
+        if law == "greedy-drafts":
+            return np.equal(self.chosen(drafter), self.tokens).astype(np.float64)
+        if law == "exact-match":
+            return self.at_tokens(drafter)
         draft, verified = (self.at_tokens(name) for name in (drafter, verifier))
         rates = np.divide(draft, verified, out=np.zeros_like(draft), where=verified > 0)
         return np.asarray(np.minimum(rates, 1.0))
@@ -140,10 +155,8 @@ class ReadableText:
     def _there(self, reviewer: str, place: int) -> list[ReadableText]:
         key = reviewer, place
         if key not in self._off_text:
-            if reviewer not in self._chosen:
-                self._chosen[reviewer] = self.rows(reviewer).argmax(-1).tolist()
             draws = generator(self.model_set[reviewer].device, OFF_TEXT, place)
-            written = self._written(reviewer, place, self._chosen[reviewer][place], draws)
+            written = self._written(reviewer, place, self.chosen(reviewer)[place], draws)
             self._off_text[key] = written
         return self._off_text[key]
 

@@ -56,6 +56,11 @@ _LOSSLESS: tuple[Scheme, ...] = (
     VerticalCascade(("draft", "max-gram"), gamma=5, at_least=(4,)),
     FullCascade(("middle", "draft", "max-gram"), ((3, 2, 3), (2, 3), (3,))),
 )
+# What is the ratio test at temperature 0, and another decoder above it.
+_LAWS: tuple[Scheme, ...] = (
+    SpeculativeDecoding(4, "draft", acceptance_law="greedy-drafts"),
+    SpeculativeDecoding(4, "draft", acceptance_law="exact-match"),
+)
 _GREEDY: tuple[Scheme, ...] = (
     SpecDec(4, "masks"),
     SpecDec(8, "masks"),
@@ -94,6 +99,7 @@ def settings(sampling: Sampling) -> list[Scheme]:
         *_BIG_LITTLE,
         TokenCascade(10, "draft", Chow(0.6, decide_on="unscaled")),
         SequenceCascade(draft="draft", confidence="mean", threshold=-1.0),
+        *(() if sampling.greedy else _LAWS),
     ]
 
 

@@ -128,7 +128,8 @@ def predict(scheme: Scheme, text: ReadableText, request: DecodeRequest) -> Predi
         case SpecDec() if not scheme.lossless:
             return _masks(scheme, text)
         case DraftingScheme() if scheme.lossless:
-            return _prediction(build.predict(scheme, text), acceptance_rates(scheme.drafter, text))
+            rates = acceptance_rates(scheme.drafter, text, law=scheme.acceptance_law)
+            return _prediction(build.predict(scheme, text), rates)
         case SpeculativeDecoding() | BigLittle() | TokenCascade():
             return _position_wise(scheme, text, request)
         case SequenceCascade():

@@ -21,6 +21,7 @@ from calibrate.models.prompts import PromptError, find_prompts
 from calibrate.models.sampling import Sampling
 from calibrate.validate.interleave import PLAIN, Interleaved, RequestSet, Start, decode_interleaved
 from specsim import formulas
+from specsim.acceptance import AcceptanceLaw
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError
 from specsim.optimizers.workload import Workload
@@ -113,7 +114,14 @@ def validate(
         RequestSet(
             each.prompts,
             {
-                gamma: decoder(models, gamma, each.sampling, each.max_new_tokens, pair)
+                gamma: decoder(
+                    models,
+                    gamma,
+                    each.sampling,
+                    each.max_new_tokens,
+                    pair,
+                    each.workload.measured.acceptance_law,
+                )
                 for gamma, models in caches.items()
             },
         )
@@ -135,6 +143,7 @@ def decoder(
     sampling: Sampling,
     limit: int,
     pair: Pair,
+    law: AcceptanceLaw = "ratio-test",
 ) -> Start:
     """Speculative decoding of a request with so many draft tokens, or plain decoding with 0."""
     target, draft = models
@@ -144,7 +153,7 @@ def decoder(
         request = DecodeRequest(prompt, limit, sampling, random, end)
         if gamma == PLAIN:
             return plain(target, request)
-        return speculative(target, draft, request, gamma)
+        return speculative(target, draft, request, gamma, acceptance_law=law)
 
     return start
 
@@ -220,6 +229,7 @@ def compare(
         rows.append(
             {
                 "temperature": temperature,
+                "acceptance_law": workload.measured.acceptance_law,
                 "prompts": check.name,
                 "gamma": gamma,
                 "requests": len(interleaved.decoded[gamma]),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from specsim.acceptance import Acceptance
+from specsim.acceptance import Acceptance, AcceptanceLaw
 from specsim.checks import UnsupportedError
 from specsim.laws import TARGET, BlockLaw, Run
 from specsim.schemes.drafters import Drafter
@@ -133,6 +133,7 @@ class DraftingScheme(Scheme):
 
     bonus: bool = True
     rule: Rule | None = None
+    acceptance_law: AcceptanceLaw = "ratio-test"
 
     @property
     @abstractmethod
@@ -155,6 +156,7 @@ class DraftingScheme(Scheme):
     def label(self) -> str:
         parts = [self.drafter.label]
         parts += [rule_label(self.rule)] if self.rule else []
+        parts += [self.acceptance_law] if self.acceptance_law != "ratio-test" else []
         parts += [] if self.bonus else ["no bonus"]
         return ", ".join(parts)
 

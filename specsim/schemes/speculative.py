@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
+from specsim.checks import UnsupportedError, check_choice
 from specsim.laws import BlockLaw, Run
 from specsim.schemes.base import DraftingScheme
 from specsim.schemes.drafters import SingleDrafter, single_drafter
@@ -23,6 +25,9 @@ class SpeculativeDecoding(DraftingScheme):
     P(N = n) = S_{n-1} (1 - alpha_n) for n <= gamma and P(N = gamma + 1) = S_gamma;
     E[N] = sum_{i=0..gamma} S_i, which is (1 - alpha^(gamma+1)) / (1 - alpha) under i.i.d.
     acceptance (Leviathan23 eq. 1).  Lenience (A.4) changes the acceptance and nothing else.
+
+    The law takes acceptances as given, of whatever acceptance law; its replay reads them off the
+    text under ``acceptance_law``, and its decoder drafts and accepts by that.
 
     Under a rule whose bonus token depends on the draft's distribution, a block accepted whole has
     one more draft run (Narasimhan24 Algorithm 4).
@@ -45,6 +50,20 @@ class SpeculativeDecoding(DraftingScheme):
     rule: Rule | None = described(
         "What drafts are verified against, in specsim.rules; None is lossless.", default=None
     )
+
+    acceptance_law: AcceptanceLaw = described(
+        "How drafts are made and accepted: ratio-test, greedy-drafts or exact-match.",
+        default="ratio-test",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("acceptance_law", self.acceptance_law, ACCEPTANCE_LAWS)
+        if self.rule is not None and self.acceptance_law != "ratio-test":
+            raise UnsupportedError(
+                f"{type(self.rule).__name__} changes the text by the ratio test: "
+                f"{self.acceptance_law} has no meaning under it"
+            )
 
     @property
     def drafter(self) -> SingleDrafter:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from specsim.acceptance import AcceptanceLaw
 from specsim.laws import TARGET
 from specsim.predict.replay.blocks import Expected, replay_blocks
 from specsim.predict.replay.drafters import (
@@ -29,11 +30,21 @@ from specsim.schemes.drafters import (
 )
 
 
-def drafter_replay(drafter: Drafter, text: RecordedText, verifier: str = TARGET) -> DrafterReplay:
-    """The drafter on a text, before this verifier."""
+def drafter_replay(
+    drafter: Drafter,
+    text: RecordedText,
+    verifier: str = TARGET,
+    law: AcceptanceLaw = "ratio-test",
+) -> DrafterReplay:
+    """The drafter on a text, before this verifier.
+
+    law : how a model or counts that draft by themselves are accepted.  What proposes the same from
+        one place always, copies and masks, is accepted alike under all; drafters made of others are
+        verified by the ratio test
+    """
     match drafter:
         case ModelDrafter() | NgramDrafter():
-            accepted = text.accepted(drafter.name, verifier)
+            accepted = text.accepted(drafter.name, verifier, law)
             is_model = isinstance(drafter, ModelDrafter)
             return AutoregressiveReplay(drafter.name, accepted, drafter.tokens, is_model=is_model)
         case VerticalDrafter():
@@ -67,7 +78,8 @@ def _vertical(drafter: VerticalDrafter, text: RecordedText, verifier: str) -> Ve
 
 def predict(scheme: DraftingScheme, text: RecordedText) -> Expected:
     """What decoding the text with a lossless scheme is expected to run."""
-    return replay_blocks(drafter_replay(scheme.drafter, text), len(text.tokens), text.limit)
+    replay = drafter_replay(scheme.drafter, text, law=scheme.acceptance_law)
+    return replay_blocks(replay, len(text.tokens), text.limit)
 
 
 def approximate_runs(scheme: Scheme) -> frozenset[str]:

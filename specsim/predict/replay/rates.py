@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from specsim.acceptance import ConstantAcceptance
+from specsim.acceptance import AcceptanceLaw, ConstantAcceptance
 from specsim.checks import Floats
 from specsim.laws import TARGET
 from specsim.predict.replay.recorded import RecordedText, agreement
@@ -56,19 +56,25 @@ Rates = Mapping[Event, Tried]
 
 
 def acceptance_rates(
-    drafter: Drafter, text: RecordedText, verifier: str = TARGET
+    drafter: Drafter,
+    text: RecordedText,
+    verifier: str = TARGET,
+    law: AcceptanceLaw = "ratio-test",
 ) -> Iterator[tuple[Event, Tried]]:
     """How often the tokens of each drafter in a description are accepted by who reviews them.
 
     The mean over the tokens of the text: of a model or counts that of a_t, of what proposes a block
-    at once the share of tokens that would have stood as the first of a block.
+    at once the share of tokens that would have stood as the first of a block.  ``law`` is how a
+    model or counts that draft by themselves are accepted.
     """
     match drafter:
-        case ModelDrafter() | NgramDrafter() | VerticalDrafter():
+        case ModelDrafter() | NgramDrafter():
+            accepted = text.accepted(drafter.name, verifier, law)
+            yield (drafter.name, verifier), Tried(float(accepted.sum()), len(accepted))
+        case VerticalDrafter():
             accepted = text.accepted(drafter.name, verifier)
             yield (drafter.name, verifier), Tried(float(accepted.sum()), len(accepted))
-            if isinstance(drafter, VerticalDrafter):
-                yield from acceptance_rates(drafter.inner, text, drafter.name)
+            yield from acceptance_rates(drafter.inner, text, drafter.name)
         case HorizontalDrafter():
             for part in drafter.parts:
                 yield from acceptance_rates(part, text, verifier)

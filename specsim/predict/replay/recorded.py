@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from specsim.acceptance import AcceptanceLaw
 from specsim.checks import Floats
 from specsim.schemes.drafters import CopyDrafter, MaskDrafter
 
@@ -28,8 +29,12 @@ class RecordedText(Protocol):
         """Tokens that were asked for, >= T; more than T where the text ends with end-of-text."""
         ...
 
-    def accepted(self, drafter: str, verifier: str) -> Floats:
-        """a_t = min(1, d(x_t) / v(x_t)) of a model or of counts, shape (T,)."""
+    def accepted(self, drafter: str, verifier: str, law: AcceptanceLaw = "ratio-test") -> Floats:
+        """a_t of a model or of counts under a law of acceptance, shape (T,).
+
+        min(1, d(x_t) / v(x_t)) by the ratio test, 1[x_t = argmax d] of greedy drafts, d(x_t) by
+        exact match.
+        """
         ...
 
     def proposals(self, drafter: CopyDrafter | MaskDrafter) -> Sequence[Sequence[int]]:

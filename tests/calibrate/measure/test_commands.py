@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 import torch
 
+import specsim
 from calibrate.decode.engine import DecodeRequest
 from calibrate.decode.speculative import speculative
 from calibrate.measure.trace import generator
@@ -141,6 +142,37 @@ def test_validate_predicts_every_scheme_that_the_pair_can_run(
         assert row["predicted_runs"]["target"] == pytest.approx(row["measured_runs"]["target"])
     assert "is left out: no such model" in err
     assert "every target call as predicted" in err
+
+
+def test_a_profile_of_another_law_is_decoded_by_it(
+    capsys: pytest.CaptureFixture[str],
+    prompts: Path,
+    tiny_family: dict[str, Path],
+    profile: Path,
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "greedy.json"
+    law = "--temperature", "1", "--acceptance-law", "greedy-drafts"
+    code, _, err = run(capsys, *words(tiny_family, prompts, out), *law)
+    assert code == 0, err
+    (measured,) = read_profile(out).acceptance
+    assert measured.acceptance_law == "greedy-drafts"
+    # The text is the target's whatever the law: the other profile's trace says as much.
+    (sampled,) = specsim.optimize(profile=profile, temperature=1.0).rows()
+    usual = specsim.optimize(profile=profile, temperature=1.0, acceptance_law="greedy-drafts")
+    assert usual.rows()[0]["acceptance_law"] == "greedy-drafts"
+    assert sampled["acceptance_law"] == "ratio-test"
+    ranks = pd.read_parquet(out.parent / measured.trace.file)["draft_rank"]
+    assert measured.alpha.best == pytest.approx((ranks == 1).mean())
+    code, found, err = run(
+        capsys,
+        *("validate", str(out), "--prompts", str(prompts), "--requests", "4", "--gamma", "3"),
+        *("--tolerance", "100", "--median-tolerance", "100", "--format", "json"),
+    )
+    # It would exit 1 if counted calls contradicted the replay: false-alarm chance 1e-4.
+    assert code == 0, err
+    rows = json.loads(found)["answer"]["rows"]
+    assert {row["acceptance_law"] for row in rows} == {"greedy-drafts"}
 
 
 def test_validate_refuses_what_does_not_go_with_schemes(

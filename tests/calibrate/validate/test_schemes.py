@@ -23,9 +23,10 @@ from calibrate.validate.catalogue import drawn_with, settings
 from calibrate.validate.findings import contradictions
 from calibrate.validate.predict import Prediction, predict
 from calibrate.validate.schemes import _compare
+from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
 from specsim.checks import UnsupportedError
 from specsim.predict.replay.build import approximate_runs
-from specsim.rules import Diff
+from specsim.rules import Diff, Distributions, acceptance_given
 from specsim.schemes import (
     AdaptiveHeuristic,
     BeamSearch,
@@ -153,7 +154,38 @@ def test_one_name_is_one_setting() -> None:
     for sampling in (GREEDY, ORDINARY):
         names = [named(each) for each in settings(sampling)]
         assert len(names) == len(set(names))
-    assert len(settings(GREEDY)) + len(settings(ORDINARY)) == 69
+    assert len(settings(GREEDY)) + len(settings(ORDINARY)) == 71
+
+
+@pytest.mark.parametrize("draft", ["draft", "bigram"])
+def test_at_temperature_0_every_law_of_acceptance_is_one(pool: ModelPool, draft: str) -> None:
+    usual, *others = (
+        both(SpeculativeDecoding(3, draft, acceptance_law=law), pool, GREEDY, prompts(3))
+        for law in ACCEPTANCE_LAWS
+    )
+    for predicted, decoded in others:
+        for one, other in zip(predicted, usual[0], strict=True):
+            assert one.expected.calls == other.expected.calls
+            assert one.rates == other.rates
+        assert [each.accepted for each in decoded] == [each.accepted for each in usual[1]]
+
+
+@pytest.mark.parametrize("law", ACCEPTANCE_LAWS)
+def test_a_text_is_accepted_as_the_rules_say(pool: ModelPool, law: AcceptanceLaw) -> None:
+    text = recorded(pool, [5, 6, 7], ORDINARY, generator(CPU, 1))
+    for drafter in ("draft", "bigram"):
+        rows = Distributions(text.rows("target"), text.rows(drafter))
+        expected = acceptance_given(law, rows, torch.tensor(text.tokens)).numpy()
+        assert text.accepted(drafter, "target", law) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("law", ACCEPTANCE_LAWS)
+def test_copies_are_accepted_alike_under_every_law(pool: ModelPool, law: AcceptanceLaw) -> None:
+    scheme = SpeculativeDecoding(4, "copy", acceptance_law=law)
+    text = recorded(pool, [5, 6, 5], ORDINARY, generator(CPU, 1))
+    request = DecodeRequest([5, 6, 5], LIMIT, ORDINARY, generator(CPU, LOSSY), END)
+    usual = predict(SpeculativeDecoding(4, "copy"), text, request)
+    assert predict(scheme, text, request).expected.calls == usual.expected.calls
 
 
 def test_a_text_of_another_law_is_drawn_from_it(pool: ModelPool) -> None:

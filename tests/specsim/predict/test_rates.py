@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
 from specsim.checks import Floats, UnsupportedError
 from specsim.predict.replay import build
 from specsim.predict.replay.rates import (
@@ -53,8 +54,8 @@ class SyntheticText:
     def limit(self) -> int:
         return len(self.tokens)
 
-    def accepted(self, drafter: str, verifier: str) -> Floats:
-        return self.rates[drafter, verifier]
+    def accepted(self, drafter: str, verifier: str, law: AcceptanceLaw = "ratio-test") -> Floats:
+        return self.rates[drafter if law == "ratio-test" else f"{drafter}, {law}", verifier]
 
     def proposals(self, drafter: CopyDrafter | MaskDrafter) -> Sequence[Sequence[int]]:
         return [tokens[: drafter.tokens] for tokens in self.copied]
@@ -68,7 +69,8 @@ class SyntheticText:
 def both(scheme: DraftingScheme, text: SyntheticText) -> tuple[float, float]:
     """Tokens per call by law and by replay."""
     expected = build.predict(scheme, text)
-    law = law_tokens_per_call(scheme, total(acceptance_rates(scheme.drafter, text)))
+    rates = acceptance_rates(scheme.drafter, text, law=scheme.acceptance_law)
+    law = law_tokens_per_call(scheme, total(rates))
     return law, expected.tokens / expected.calls
 
 
@@ -95,6 +97,15 @@ def test_law_and_replay_agree_where_acceptance_is_alike(scheme: DraftingScheme) 
     # Up to the last block of the text, which its end cuts off.
     assert replayed == pytest.approx(law, rel=3e-3)
     assert law > 2
+
+
+def test_law_and_replay_read_acceptances_of_the_schemes_own_law() -> None:
+    rates = {"a": 0.8, "a, greedy-drafts": 0.5, "a, exact-match": 0.3}
+    text = SyntheticText({(name, "target"): np.full(SIZE, rate) for name, rate in rates.items()})
+    for law, rate in zip(ACCEPTANCE_LAWS, rates.values(), strict=True):
+        found, replayed = both(SpeculativeDecoding(4, "a", acceptance_law=law), text)
+        assert found == pytest.approx((1 - rate**5) / (1 - rate))
+        assert replayed == pytest.approx(found, rel=3e-3)
 
 
 def test_law_promises_too_much_where_requests_differ() -> None:

@@ -18,7 +18,7 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.cost import Cost
 from specsim.laws import TARGET, BlockLaw, Run
 from specsim.predict import operations, renewal
-from specsim.rules import Lossless, Opt
+from specsim.rules import Lenient, Lossless, Opt
 from specsim.schemes import (
     SCHEMES,
     Acceptances,
@@ -134,6 +134,22 @@ class TestSpeculative(SchemeContract):
         assert SpeculativeDecoding(2).law(curve).tokens_per_call == pytest.approx(2.4)
         with pytest.raises(UnsupportedError, match="survival curve ends at position 2, 3 asked"):
             SpeculativeDecoding(3).law(curve)
+
+    def test_laws_of_acceptance(self) -> None:
+        """They change who is accepted, which is given, and no law of a block."""
+        usual = SpeculativeDecoding(3)
+        greedy = SpeculativeDecoding(3, acceptance_law="greedy-drafts")
+        assert greedy.law(0.8).tokens_per_call == usual.law(0.8).tokens_per_call
+        assert (usual.label, greedy.label) == ("draft 3", "draft 3, greedy-drafts")
+        assert greedy.lossless
+        with pytest.raises(InvalidArgumentError, match="acceptance_law must be one of ratio-test"):
+            SpeculativeDecoding(3, acceptance_law="typical")
+        with pytest.raises(
+            UnsupportedError, match=r"Lenient changes .* exact-match has no meaning"
+        ):
+            SpeculativeDecoding(3, rule=Lenient(0.5), acceptance_law="exact-match")
+        with pytest.raises(UnsupportedError, match=r"Opt changes .* greedy-drafts has no meaning"):
+            SpeculativeCascade(3, acceptance_law="greedy-drafts")
 
 
 class TestSpeculativeCascade(SchemeContract):
