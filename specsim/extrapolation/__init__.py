@@ -2,7 +2,8 @@
 
 drift.py       rates that fall with depth, towards longer drafts (EAGLE, MTP)
 gaps.py        the distances between rejections, exact for draft models
-mixtures.py    acceptance that differs from place to place, and what counts allow of it
+mixtures.py    acceptance that differs from place to place
+counted.py     what counts say of such a mixture; fits.py: the likeliest; bounds.py: all of them
 stated.py      rates that say which rates they are
 over_gamma.py  which of them carries counts to another length
 """

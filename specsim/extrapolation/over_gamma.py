@@ -23,6 +23,8 @@ import numpy as np
 
 from specsim.checks import Floats, UnsupportedError
 from specsim.counts.drafts import DraftCounts
+from specsim.extrapolation.bounds import mixture_bounds
+from specsim.extrapolation.counted import tokens_deviation
 from specsim.extrapolation.drift import (
     DRIFT,
     DRIFT_SPREAD,
@@ -31,13 +33,8 @@ from specsim.extrapolation.drift import (
     drifting,
     extrapolate,
 )
-from specsim.extrapolation.mixtures import (
-    TokenMixture,
-    fit_mixture,
-    misfit,
-    mixture_bounds,
-    tokens_deviation,
-)
+from specsim.extrapolation.fits import fit_mixture, misfit
+from specsim.extrapolation.mixtures import TokenMixture
 from specsim.extrapolation.stated import Conditional, Marginal
 from specsim.intervals import Interval, normal_quantile
 

@@ -12,14 +12,10 @@ from hypothesis import strategies as st
 from specsim.acceptance import Acceptance
 from specsim.checks import Floats
 from specsim.counts.drafts import DraftCounts
-from specsim.extrapolation.mixtures import (
-    TokenMixture,
-    fit_mixture,
-    misfit,
-    mixture_bounds,
-    tokens_deviation,
-    tokens_per_call_bounds,
-)
+from specsim.extrapolation.bounds import mixture_bounds, tokens_per_call_bounds
+from specsim.extrapolation.counted import tokens_deviation
+from specsim.extrapolation.fits import fit_mixture, misfit
+from specsim.extrapolation.mixtures import TokenMixture
 from tests.support.refusals import refuses
 from tests.support.two_states import two_state_curve
 

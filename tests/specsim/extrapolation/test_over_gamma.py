@@ -156,8 +156,9 @@ def embedded_traces() -> dict[tuple[str, float], GapLaw]:
 
 
 def test_embedded_family_from_one_length_and_from_three() -> None:
-    # What an engine would count on these texts at K = 5, and at K = 1, 2, 3, by exact replay; the
-    # estimator was chosen on simulated text and on these, and its two constants on neither.
+    # What an engine would count on these texts at K = 5, and at K = 1, 2, 3, by exact replay.  The
+    # estimator was chosen on these and on simulated text, so this guards it rather than judges it;
+    # the counts of one model at K = 8 and K = 1 below were not used.
     laws = embedded_traces()
     assert len(laws) == 4
     for law in laws.values():

@@ -1,0 +1,91 @@
+"""The least and the most tokens per call that counts at some draft lengths allow at another.
+
+1 / tokens per call is linear in the share nu of tokens at each rate (``mixtures.py``), and so is
+every equation of a counted rate: a linear programme over nu >= 0, on a grid of rates that is dense
+at both ends.  Its bounds are sharp among mixtures, and hold for nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from specsim.checks import Floats, InvalidArgumentError, number
+from specsim.counts.drafts import DraftCounts
+from specsim.extrapolation.counted import counted_rates
+from specsim.extrapolation.mixtures import TokenMixture, calls, rate_grid
+from specsim.intervals import Interval
+
+# How closely the bounds of exact rates hold them: the feasibility tolerance of the solver.
+_EXACT = 1e-7
+
+
+def mixture_bounds(
+    mixture: TokenMixture, counts: Sequence[DraftCounts], gamma: int, level: float
+) -> Interval[float]:
+    """Tokens per call at ``gamma``: least, the mixture's own, and most that the counts allow.
+
+    Over all mixtures whose rates lie inside the confidence intervals of all the counted ones,
+    which together hold at ``level`` (Bonferroni; rounds are taken as independent).  Counts that no
+    mixture fits widen the intervals as far as to ``mixture``, which must be the fitted one.
+    """
+    known = [each for count in counts for each in counted_rates(count)]
+    each_level = 1.0 - (1.0 - level) / max(len(known), 1)
+    # With the mixture's own rates among them there is always an answer: the mixture itself.
+    rates = np.union1d(rate_grid(), mixture.rates)
+    rows = []
+    for each in known:
+        low, high = each.interval(each_level)
+        own = each.value(mixture)
+        rows.append(each.row(rates, min(low, own)))
+        rows.append(-each.row(rates, max(high, own)))
+    own = float(mixture.tokens_per_call(gamma)[-1])
+    found = _programme(rates, rows, gamma)
+    return Interval(min(found.low, own), own, max(found.high, own))
+
+
+def tokens_per_call_bounds(measured: Mapping[int, float], gamma: int) -> Interval[float]:
+    """Least and most tokens per call at ``gamma`` of all mixtures with these at other lengths.
+
+    measured : tokens per call by draft length, without error; ``best`` is the middle
+
+    Raises InvalidArgumentError where no mixture has them all.
+
+    >>> found = tokens_per_call_bounds({3: 2.925}, 8)
+    >>> round(found.low, 2), round(found.high, 2)
+    (4.17, 4.55)
+    """
+    rows: list[Floats] = []
+    for length, tokens in measured.items():
+        tokens = number(f"tokens per call at gamma {length}", tokens, low=1.0, high=length + 1.0)
+        row = tokens * calls(rate_grid(), length) - 1.0
+        rows += [row, -row]
+    found = _programme(rate_grid(), rows, gamma)
+    return Interval(found.low, (found.low + found.high) / 2.0, found.high)
+
+
+def _programme(rates: Floats, rows: Sequence[Floats], gamma: int) -> Interval[float]:
+    """Tokens per call at gamma, over shares >= 0 that sum to one, with row @ shares >= 0."""
+    from scipy.optimize import linprog
+
+    price = calls(rates, gamma)
+    ends = []
+    for sign in (1.0, -1.0):
+        found = linprog(
+            sign * price,
+            A_ub=-np.array(rows).reshape(-1, price.size),
+            b_ub=np.full(len(rows), _EXACT),
+            A_eq=np.ones((1, price.size)),
+            b_eq=[1.0],
+            bounds=(0, None),
+            method="highs",
+        )
+        if found.status:
+            raise InvalidArgumentError(
+                "no mixture over tokens has these tokens per call: at most i.i.d. acceptance "
+                "gains from longer drafts as they do"
+            )
+        ends.append(1.0 / float(price @ found.x))
+    low, high = sorted(ends)
+    return Interval(low, (low + high) / 2.0, high)
