@@ -1,5 +1,6 @@
 # make demo: virtual environment, install, the whole loop on the embedded models.
 # make test: the tests.   make check: lint, types, doctests.
+# make engine: vLLM's CPU build, 3.5 GB.   make test-engine: the tests that start it.
 # Needs git, make, Python 3.11 or newer and a package index.
 
 PYTHON ?= python3
@@ -14,7 +15,10 @@ TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 GPU_PYTHON ?= 3.12
 GPU_PACKAGES ?= msgspec array-api-compat pandas python-dateutil
 
-.PHONY: demo test check install clean gpu-wheels
+# The environment of the inference engine: its packages are never those of specsim.
+ENGINE_VENV ?= .engine
+
+.PHONY: demo test check engine test-engine install clean gpu-wheels
 
 demo: install
 	$(BIN)/specsim demo
@@ -27,6 +31,13 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --doctest-modules specsim
+
+# Exits where it cannot be had: python3 -m calibrate.engine.install says 3 then, make itself 2.
+engine:
+	$(PYTHON) -m calibrate.engine.install $(ENGINE_VENV)
+
+test-engine: install engine
+	ENGINE_VENV=$(ENGINE_VENV) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m engine tests/engine
 
 install: $(VENV)/installed
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from specsim.api.score import Scores as Scores
     from specsim.api.score import score as score
     from specsim.api.validate import validate as validate
+    from specsim.api.validation import EngineCheck as EngineCheck
     from specsim.api.validation import SchemeCheck as SchemeCheck
     from specsim.api.validation import SpeedupCheck as SpeedupCheck
     from specsim.api.validation import SyntheticCheck as SyntheticCheck
@@ -77,6 +78,7 @@ _HOMES = {
     "specsim.api.score": ["Scores", "score"],
     "specsim.api.validate": ["validate"],
     "specsim.api.validation": [
+        "EngineCheck",
         "SchemeCheck",
         "SpeedupCheck",
         "SyntheticCheck",

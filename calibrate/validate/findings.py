@@ -1,8 +1,8 @@
 """What rows of predicted beside measured say: how far off they are, and what fails.
 
 Counts must be what the replay says, exactly at temperature 0 and statistically elsewhere; speedups
-must be within a tolerance.  Rows are those of ``calibrate.validate.speedups``, ``schemes`` and
-``batching``.
+must be within a tolerance.  Rows are those of ``calibrate.validate.speedups``, ``schemes``,
+``batching`` and ``engine``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from scipy.stats import t
+from scipy.stats import norm, t
 
 from calibrate.validate.schemes import SHARE
 from specsim.api.validation import Tolerance
@@ -84,6 +84,40 @@ def synthetic_findings(rows: Sequence[Row], tolerance: Tolerance) -> Findings:
         if cell["loss"] > _MOST_LOSS
     ]
     return Findings((errors,), (*slow, *_beyond(rows, tolerance)))
+
+
+def engine_findings(rows: Sequence[Row]) -> Findings:
+    """Of what an engine counts; at temperature 0, and wherever its text decides, all is exact."""
+    exact = [row for row in rows if row["exact"] is not None]
+    sentences = []
+    if exact:
+        equal = sum(row["exact"] for row in exact)
+        sentences.append(
+            f"counts are equal to the replayed ones in {equal} of {len(exact)} settings where "
+            "nothing is left to chance"
+        )
+    drawn = [row for row in rows if row["exact"] is None]
+    if drawn:
+        largest = max(row["largest_z"] for row in drawn)
+        sentences.append(f"largest |z| of counted against replayed elsewhere: {largest:.1f}")
+    tests = sum(2 + row["gamma"] for row in rows)
+    limit = float(norm.isf(_FALSE_ALARM / (2 * tests)))
+    failures = []
+    for row in rows:
+        where = f"temperature {row['temperature']:g}, gamma {row['gamma']}"
+        if row["same_text"] is False:
+            failures.append(
+                f"{where}: the text is not that of plain decoding in the profile; is it the same "
+                "model, in the same number type?"
+            )
+        if row["largest_z"] > limit:
+            failures.append(
+                f"{where}: {row['counted_rounds']:g} rounds counted and "
+                f"{row['replayed_rounds']:.1f} replayed, largest z {row['largest_z']:.1f} where "
+                f"{limit:.1f} is allowed; does it draft as assumed ({row['method']}, "
+                f"{row['drafts']})?"
+            )
+    return Findings(tuple(sentences), tuple(failures))
 
 
 def check_counts(rows: Sequence[Row]) -> list[str]:

@@ -12,6 +12,7 @@ from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import LeftOut, Row, plain
 from specsim.api.validation import (
     AnyCheck,
+    EngineCheck,
     SchemeCheck,
     SpeedupCheck,
     SyntheticCheck,
@@ -48,7 +49,8 @@ def validate(
     same arguments.
 
     check : what to decode: ``SpeedupCheck`` (every draft length), ``SchemeCheck`` (the decoders of
-        all papers) or ``SyntheticCheck`` (batches at a synthetic acceptance)
+        all papers), ``SyntheticCheck`` (batches at a synthetic acceptance) or ``EngineCheck``
+        (what an inference engine counts)
     tolerance : how far off the speedups may be; None is the check's own
     device, threads : None is where the profile was measured
     """
@@ -61,6 +63,8 @@ def validate(
         return _speedups(asked, check)
     if isinstance(check, SchemeCheck):
         return _schemes(asked, check)
+    if isinstance(check, EngineCheck):
+        return _engine(asked, check)
     return _synthetic(asked, check)
 
 
@@ -187,6 +191,30 @@ def _schemes(asked: _Asked, check: SchemeCheck) -> Validation:
     checkpoint.done()
     findings = scheme_findings(rows, asked.tolerance)
     return asked.result(check, rows, findings, warnings, tuple(missing.values()))
+
+
+def _engine(asked: _Asked, check: EngineCheck) -> Validation:
+    profile = asked.profile
+    workloads = Workload.all_of(profile, asked.path, check.temperature)
+    gammas = _gammas(check.gamma, profile.gamma_max)
+    device, dtype = asked.models.place()
+    from calibrate.models.load import load_measured_pair
+    from calibrate.validate import engine
+    from calibrate.validate.findings import engine_findings
+    from calibrate.validate.speedups import CheckedPrompts
+
+    pair = load_measured_pair(profile, device, dtype, asked.models.trust_remote_code)
+    checked = [
+        CheckedPrompts.find(each, True, check.prompts, pair.target.tokenizer, check.requests)
+        for each in workloads
+    ]
+    servers = engine.Servers.of(profile, check, gammas)
+    requests = [engine.Asked.of(each, max(servers.gammas)) for each in checked]
+    decoded = len(servers.gammas) * sum(len(each.prompts) for each in requests)
+    advance = steps(asked.progress, "decoding", decoded)
+    rows = engine.validate(pair, servers, requests, check, advance)
+    left_out = tuple(each.left_out for each in requests if each.left_out is not None)
+    return asked.result(check, rows, engine_findings(rows), (), left_out)
 
 
 def _synthetic(asked: _Asked, check: SyntheticCheck) -> Validation:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from specsim.acceptance import AlphaLike
 from specsim.api.result import Result, Row
-from specsim.checks import integer
+from specsim.checks import InvalidArgumentError, integer, refuse
 from specsim.profiles import Mode
 
 
@@ -101,7 +101,51 @@ class SyntheticCheck:
         integer("rounds", self.rounds, low=2)
 
 
-AnyCheck = SpeedupCheck | SchemeCheck | SyntheticCheck
+@dataclass(frozen=True)
+class EngineCheck:
+    """Let a real inference engine decode the calibration's prompts, and compare what it counts.
+
+    One server is started for each draft length, half a minute each on a small model.
+
+    engine : vllm
+    gamma : draft lengths; None is 1 to the profile's longest, or that of the server at ``url``
+    temperature : one of the profile's; None is all
+    requests : at most
+    prompts : the file that was calibrated with; None is the held-out modules
+    url : a running server, such as http://127.0.0.1:8000, instead of starting one.  It must draft
+        as ``method``, ``drafts`` and the profile say, and serve nobody else meanwhile
+    engine_bin : the program to start; None is $ENGINE_VENV/bin/vllm, .engine/bin/vllm of the
+        checkout, or vllm on the PATH, in this order
+    method : who drafts: the profile's draft model, or look-ups in the text (ngram)
+    drafts : how the draft model's tokens are chosen; greedy is vLLM's default, at any temperature
+    lookup : least and most tokens that ngram matches; the default is vLLM's
+    """
+
+    tolerance: ClassVar[Tolerance] = Tolerance(0.0)
+
+    engine: Literal["vllm"] = "vllm"
+    gamma: tuple[int, ...] | None = None
+    temperature: float | None = None
+    requests: int = 32
+    prompts: Path | None = None
+    url: str | None = None
+    engine_bin: Path | None = None
+    method: Literal["draft_model", "ngram"] = "draft_model"
+    drafts: Literal["greedy", "probabilistic"] = "greedy"
+    lookup: tuple[int, int] = (5, 5)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        integer("requests", self.requests, low=1)
+        if self.url is not None:
+            refuse({"engine_bin": self.engine_bin}, "has no meaning with url: nothing is started")
+        if not 1 <= self.lookup[0] <= self.lookup[1]:
+            raise InvalidArgumentError(
+                f"lookup must be least and most tokens, 1 <= least <= most, got {self.lookup}"
+            )
+
+
+AnyCheck = SpeedupCheck | SchemeCheck | SyntheticCheck | EngineCheck
 
 # What a person reads of the rows of each check; json and csv have every column.
 _COLUMNS: dict[type, tuple[str, ...]] = {
@@ -120,6 +164,11 @@ _COLUMNS: dict[type, tuple[str, ...]] = {
         *("temperature", "batch", "context", "gamma", "tokens_per_call", "predicted_speedup"),
         *("measured_speedup", "measured_low", "measured_high", "relative_error", "error_draft"),
         *("error_verify", "error_overhead", "predicted_best", "measured_best", "loss"),
+    ),
+    EngineCheck: (
+        *("temperature", "gamma", "requests", "replayed_rounds", "counted_rounds", "accepted"),
+        *("replayed_tokens_per_call", "counted_tokens_per_call", "exact", "largest_z"),
+        *("other_law_rounds", "other_law_z"),
     ),
 }
 
@@ -148,8 +197,18 @@ class Validation(Result):
         return list(self.measured)
 
     def table(self) -> list[Row]:
-        """The columns that a person reads, and runs of every model in one, predicted / measured."""
-        rows = [{**row, "runs": _runs(row)} if "runs_z" in row else row for row in self.measured]
+        """The columns that a person reads, with what is counted many times a row in one column.
+
+        runs are of every model, predicted / measured; accepted by position, replayed / counted
+        """
+        rows = [
+            {
+                **row,
+                **({"runs": _runs(row)} if "runs_z" in row else {}),
+                **({"accepted": _accepted(row)} if "counted_accepted" in row else {}),
+            }
+            for row in self.measured
+        ]
         columns = list(_COLUMNS[type(self.check)])
         if len({row["temperature"] for row in rows}) == 1:
             columns.remove("temperature")
@@ -164,6 +223,11 @@ class Validation(Result):
 
     def sentences(self) -> list[str]:
         return [*self.errors, *(f"failed: {each}" for each in self.failures)]
+
+
+def _accepted(row: Mapping[str, Any]) -> str:
+    pairs = zip(row["replayed_accepted"].values(), row["counted_accepted"].values(), strict=True)
+    return ", ".join(f"{expected:.0f} / {counted:.0f}" for expected, counted in pairs)
 
 
 def _runs(row: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ import click
 
 from specsim.api.validation import (
     AnyCheck,
+    EngineCheck,
     SchemeCheck,
     SpeedupCheck,
     SyntheticCheck,
@@ -32,10 +33,14 @@ from specsim.profiles import Mode
 _OF_SYNTHETIC = ("batch", "context", "alpha", "mode")
 _OF_SPEEDUPS = ("gamma", "only")
 _OF_TEXT = ("prompts", "only")
+_OF_ENGINE = ("url", "engine_bin", "method", "drafts", "lookup")
+_OF_SPEED = ("median_tolerance", "tolerance", "only")
 _TITLES = {
     SpeedupCheck: "predicted and measured",
     SchemeCheck: "predicted and measured; runs are per 100 tokens",
     SyntheticCheck: "synthetic acceptance, predicted and measured",
+    EngineCheck: "what the engine counted beside the replay; accepted by position, "
+    "replayed / counted",
 }
 
 
@@ -46,7 +51,8 @@ _TITLES = {
 @option(
     "--requests",
     Integer(2),
-    "Requests on each set of prompts, at most. [default: 12, with --scheme 6; with "
+    "Requests on each set of prompts, at most. [default: 12, with --scheme 6, with --engine 32; "
+    "with "
     "--synthetic segments of each cell, 8; draft lengths that are clearly slower have fewer]",
 )
 @option("--prompts", PATH, "The prompt file given to calibrate. [default: held-out modules]")
@@ -95,6 +101,35 @@ _TITLES = {
     click.Choice(["eager", "compiled"]),
     "How models run with --synthetic. [default: compiled, if measured]",
 )
+@option("--engine", click.Choice(["vllm"]), "Check what an inference engine counts instead.")
+@option(
+    "--url",
+    str,
+    "A running server for --engine, such as http://127.0.0.1:8000, used by nobody else. "
+    "[default: one is started for each draft length]",
+)
+@option(
+    "--engine-bin",
+    PATH,
+    "The program that --engine starts. [default: $ENGINE_VENV/bin/vllm, .engine/bin/vllm of the "
+    "checkout (make engine), or vllm on the PATH]",
+)
+@option(
+    "--method",
+    click.Choice(["draft_model", "ngram"]),
+    "Who drafts for --engine: the profile's draft, or look-ups in the text.  "
+    "[default: draft_model]",
+)
+@option(
+    "--drafts",
+    click.Choice(["greedy", "probabilistic"]),
+    "How the draft's tokens are chosen with --engine.  [default: greedy, as vLLM's]",
+)
+@option(
+    "--lookup",
+    IntegerRange(1),
+    "Least and most tokens that ngram matches, LEAST,MOST.  [default: 5,5, as vLLM's]",
+)
 @option("--device", str, "cpu, cuda, ... [default: the profile's]")
 @option("--threads", Integer(1), "CPU threads. [default: the profile's]")
 @click.option("--trust-remote-code", is_flag=True, help="Run the code that comes with the models.")
@@ -116,6 +151,12 @@ def command(
     context: tuple[int, ...] | None,
     alpha: tuple[float, ...] | None,
     mode: Mode | None,
+    engine: Literal["vllm"] | None,
+    url: str | None,
+    engine_bin: Path | None,
+    method: Literal["draft_model", "ngram"] | None,
+    drafts: Literal["greedy", "probabilistic"] | None,
+    lookup: tuple[int, ...] | None,
     seed: int,
     output_format: str,
     **place: Any,
@@ -135,14 +176,33 @@ def command(
     --alpha) says, which tests the run times alone; the profile must have a grid of them
     (specsim calibrate --batch).  Then --requests is how often each cell is decoded at most.
 
-    A run that was killed goes on where it was if it is started again with the same arguments.
+    With --engine, a real server decodes the calibration's prompts, and the rounds, drafts and
+    accepted tokens that it counts stand beside the replay of the same text: equal at temperature
+    0, and elsewhere within what chance explains (z).  --drafts must say how the server drafts.
+
+    A run that was killed goes on where it was if it is started again with the same arguments;
+    with --engine it begins anew.
     """
     from specsim.api.validate import validate
     from specsim.report.progress import progress_bar
     from specsim.report.tables import show
 
     check: AnyCheck
-    if synthetic:
+    if engine is None:
+        refuse_given(_OF_ENGINE, "goes with --engine")
+    elif synthetic or schemes is not None:
+        raise InvalidArgumentError("--engine goes with neither --scheme nor --synthetic")
+    if engine is not None:
+        refuse_given((*_OF_SYNTHETIC, *_OF_SPEED), "does not go with --engine")
+        check = EngineCheck(
+            *(engine, gamma, temperature, requests or EngineCheck.requests, prompts, url),
+            engine_bin,
+            method or EngineCheck.method,
+            drafts or EngineCheck.drafts,
+            _least_and_most(lookup),
+            seed,
+        )
+    elif synthetic:
         if schemes is not None or others:
             raise InvalidArgumentError("--scheme and --with do not go with --synthetic")
         refuse_given(_OF_TEXT, "does not go with --synthetic")
@@ -174,6 +234,14 @@ def command(
         )
     show(found, output_format, _TITLES[type(check)])
     return 0 if found.passed else 1
+
+
+def _least_and_most(lookup: tuple[int, ...] | None) -> tuple[int, int]:
+    if lookup is None:
+        return EngineCheck.lookup
+    if len(lookup) != 2:
+        raise InvalidArgumentError(f"--lookup must be LEAST,MOST, got {len(lookup)} numbers")
+    return lookup[0], lookup[1]
 
 
 def _role(word: str) -> tuple[str, str]:

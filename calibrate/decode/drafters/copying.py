@@ -53,11 +53,13 @@ class MaxGram(Counting):
             return drawing.certain(self.text, len(tokens))
 
 
-def continuation(tokens: Sequence[int], wanted: int, longest: int | None = None) -> list[int]:
+def continuation(
+    tokens: Sequence[int], wanted: int, longest: int | None = None, shortest: int = 1
+) -> list[int]:
     """At most ``wanted`` tokens that followed the longest earlier occurrence of the text's end.
 
     Of several occurrences of that length the leftmost; it may overlap the end itself.  Matches
-    are of at most ``longest`` tokens, or of any length.
+    are of at most ``longest`` tokens, or of any length, and of at least ``shortest``.
     """
     # One character a token: the search through a string runs at the speed of memory.
     text = "".join(map(chr, tokens))
@@ -70,7 +72,7 @@ def continuation(tokens: Sequence[int], wanted: int, longest: int | None = None)
         if place < 0:
             break
         found, length = place, length + 1
-    if not length:
+    if length < shortest:
         return []
     end = found + length
     return list(tokens[end : end + wanted])

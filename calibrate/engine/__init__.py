@@ -1,0 +1,1 @@
+"""A real inference engine: made ready, started, asked over HTTP, and stopped."""

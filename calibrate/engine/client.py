@@ -1,0 +1,208 @@
+"""What a server of an inference engine is asked over HTTP: completions of token ids, and counters.
+
+vLLM 0.32.0: ``/health``, ``/v1/models``, ``/v1/completions`` with prompts as token ids and
+``return_token_ids``, and ``/metrics``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPException
+from typing import Any
+
+from specsim.checks import SpecsimError
+from specsim.counts.drafts import DraftCounts
+from specsim.engines.readers import read_text
+from specsim.engines.readers.prometheus import differenced
+from specsim.profiles import SamplingSetting
+
+_ANSWER_S = 600.0
+_HEALTH_S = 2.0
+_POLL_S = 0.05
+_COUNTED_S = 20.0
+_GENERATED = "vllm:generation_tokens_total"
+
+
+class EngineError(SpecsimError):
+    """The engine cannot be started or asked; the message says which and why in one line."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """Texts of requests, in order, and the counters of the server before and after them."""
+
+    texts: list[list[int]]
+    before: str
+    after: str
+
+
+class EngineClient:
+    """A server at an address such as ``http://127.0.0.1:8000``."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        if not self.url.startswith(("http://", "https://")):
+            raise EngineError(f"url must be http://HOST:PORT, got {url}")
+        # The server is asked directly, whatever proxy is set for the rest of the world.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def is_up(self) -> bool:
+        """Whether it answers that it is well."""
+        try:
+            self._get("/health", _HEALTH_S)
+        except EngineError:
+            return False
+        return True
+
+    def model(self) -> str:
+        """The name under which the first model is served."""
+        answer = self._json(self._get("/v1/models"), "/v1/models")
+        try:
+            return str(answer["data"][0]["id"])
+        except (KeyError, IndexError, TypeError):
+            raise EngineError(f"{self.url}/v1/models names no model") from None
+
+    def metrics(self) -> str:
+        """The text of ``/metrics``."""
+        return self._get("/metrics")
+
+    def complete(
+        self,
+        prompts: Sequence[Sequence[int]],
+        tokens: Sequence[int],
+        sampling: SamplingSetting,
+        together: int,
+        advance: Callable[[], None] = lambda: None,
+    ) -> Completed:
+        """Decode ``tokens[r]`` tokens behind each prompt, so many requests at a time.
+
+        End-of-text does not end a request.  Counters are read when they hold all tokens of these
+        requests; raises EngineError where they hold more, since then others are served as well.
+        """
+        name = self.model()
+        before = self.metrics()
+        one = partial(self._complete, name, sampling)
+        texts: list[list[int]] = []
+        with ThreadPoolExecutor(together) as pool:
+            for text in pool.map(one, prompts, tokens):
+                texts.append(text)
+                advance()
+        after = self._counted(before, sum(map(len, texts)))
+        return Completed(texts, before, after)
+
+    def _complete(
+        self, name: str, sampling: SamplingSetting, prompt: Sequence[int], tokens: int
+    ) -> list[int]:
+        asked: dict[str, Any] = {
+            "model": name,
+            "prompt": list(prompt),
+            "max_tokens": tokens,
+            "temperature": sampling.temperature,
+            "ignore_eos": True,
+            "return_token_ids": True,
+            # A prompt of which all but one token is cached counts a round more.
+            "cache_salt": uuid.uuid4().hex,
+        }
+        if sampling.top_k is not None:
+            asked["top_k"] = sampling.top_k
+        if sampling.top_p is not None:
+            asked["top_p"] = sampling.top_p
+        answer = self._json(self._post("/v1/completions", asked), "/v1/completions")
+        try:
+            found = answer["choices"][0]["token_ids"]
+        except (KeyError, IndexError, TypeError):
+            found = None
+        if not found:
+            raise EngineError(
+                f"{self.url} gives no token ids (return_token_ids); vLLM 0.32 and later do"
+            )
+        if len(found) != tokens:
+            raise EngineError(f"{self.url} gave {len(found)} tokens where {tokens} were asked for")
+        return [int(token) for token in found]
+
+    def _counted(self, before: str, tokens: int) -> str:
+        """The counters once they hold so many tokens more: they trail the answers a little."""
+        deadline = time.monotonic() + _COUNTED_S
+        start = counter(before, _GENERATED, self.url)
+        while True:
+            after = self.metrics()
+            more = counter(after, _GENERATED, self.url) - start
+            if more > tokens:
+                raise EngineError(
+                    f"{self.url} generated {more:g} tokens where {tokens} were asked for: others "
+                    "use it, and its counters are of all requests together"
+                )
+            if more == tokens:
+                return after
+            if time.monotonic() > deadline:
+                raise EngineError(
+                    f"{self.url}/metrics counts {more:g} tokens where {tokens} were generated"
+                )
+            time.sleep(_POLL_S)
+
+    def _get(self, path: str, seconds: float = _ANSWER_S) -> str:
+        return self._ask(urllib.request.Request(self.url + path), seconds)
+
+    def _post(self, path: str, content: dict[str, Any]) -> str:
+        request = urllib.request.Request(
+            self.url + path,
+            json.dumps(content).encode(),
+            {"Content-Type": "application/json"},
+        )
+        return self._ask(request, _ANSWER_S)
+
+    def _ask(self, request: urllib.request.Request, seconds: float) -> str:
+        try:
+            with self._opener.open(request, timeout=seconds) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            said = " ".join(_message(error.read().decode(errors="replace")).split())
+            raise EngineError(f"{request.full_url} answered {error.code}: {said[:300]}") from None
+        except (OSError, HTTPException, UnicodeDecodeError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise EngineError(
+                f"{request.full_url} cannot be asked ({str(reason) or type(reason).__name__})"
+            ) from None
+
+    def _json(self, text: str, path: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise EngineError(f"{self.url}{path} did not answer in JSON") from None
+
+
+def counter(metrics: str, name: str, where: str) -> float:
+    """The sum over all engines of a counter in the text of ``/metrics``."""
+    found = [
+        float(line.rpartition(" ")[2])
+        for line in metrics.splitlines()
+        if line.startswith((name + "{", name + " "))
+    ]
+    if not found:
+        raise EngineError(f"{where}/metrics has no counter {name}: is it a vLLM server?")
+    return sum(found)
+
+
+def _message(body: str) -> str:
+    """What the error of an OpenAI-like server says, or its body."""
+    try:
+        error = json.loads(body)["error"]
+        return str(error["message"] if isinstance(error, dict) else error)
+    except (ValueError, KeyError, TypeError):
+        return body.strip() or "nothing"
+
+
+def counted(before: str, after: str, where: str) -> DraftCounts:
+    """What was counted of drafts between two scrapes of ``/metrics``."""
+    scrapes = [*read_text(before, where, "vllm"), *read_text(after, where, "vllm")]
+    (between,) = differenced(scrapes)
+    assert between.counts is not None, "a scrape of the counters has counts"
+    return between.counts

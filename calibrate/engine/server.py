@@ -1,0 +1,199 @@
+"""A server of an inference engine, started and always stopped again.
+
+vLLM 0.32.0 on a CPU: ``vllm serve`` starts an API server and an engine process, answers
+``/health`` after half a minute or so, and ends with all its processes when its group is ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from calibrate.engine.client import EngineClient, EngineError
+
+# The environment of ``make engine``, at the root of a checkout.
+_OWN = Path(__file__).parents[2] / ".engine"
+_STOPPING_S = 15.0
+_ENDING_S = 2.0
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a server of vLLM is started.
+
+    program : the ``vllm`` command
+    target : folder or name of the model
+    speculative : what ``--speculative-config`` takes, or None for plain decoding
+    dtype : of the weights, in vLLM's words
+    context : the longest text, in tokens
+    requests : most requests that are decoded together
+    """
+
+    program: Path
+    target: str
+    speculative: Mapping[str, Any] | None
+    dtype: str
+    context: int
+    requests: int = 16
+
+    def command(self, port: int) -> list[str]:
+        """The words of the command.
+
+        Prefix caching is off: a prompt whose last token alone is new counts a round more.
+        """
+        words = [
+            *(str(self.program), "serve", self.target, "--dtype", self.dtype),
+            *("--max-model-len", str(self.context), "--max-num-seqs", str(self.requests)),
+            *("--host", "127.0.0.1", "--port", str(port)),
+            *("--enforce-eager", "--no-enable-prefix-caching"),
+        ]
+        if self.speculative is not None:
+            words += ["--speculative-config", json.dumps(dict(self.speculative))]
+        return words
+
+
+def find_program(given: Path | None) -> Path:
+    """The ``vllm`` command: the one given, or of $ENGINE_VENV, ``make engine``, or the PATH."""
+    if given is not None:
+        if not os.access(given, os.X_OK) or given.is_dir():
+            raise EngineError(f"engine_bin {given}: no such program; it is .engine/bin/vllm or so")
+        return given
+    own = Path(os.environ.get("ENGINE_VENV") or _OWN).absolute() / "bin/vllm"
+    found = str(own) if own.is_file() else shutil.which("vllm")
+    if found is None:
+        raise EngineError(
+            f"no vllm to start: neither {own} nor on the PATH; run make engine, name the program "
+            "with engine_bin, or a running server with url"
+        )
+    return Path(found)
+
+
+@contextmanager
+def started(launch: Launch, seconds: float = 300.0) -> Iterator[EngineClient]:
+    """A client of a fresh server, which is stopped in any case; its log goes to a temporary file.
+
+    Raises EngineError with the end of the log where the server ends by itself, or does not answer
+    within so many seconds.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="specsim-engine-") as folder,
+        (Path(folder) / "log").open("w+") as log,
+    ):
+        port = _free_port()
+        process = subprocess.Popen(
+            launch.command(port),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **_environment()},
+            start_new_session=True,
+        )
+        running = _Running(launch.program, process, log)
+        with _ended(process):
+            client = EngineClient(f"http://127.0.0.1:{port}")
+            running.wait_for(client, seconds)
+            try:
+                yield client
+            except EngineError as error:
+                # A server that crashes stops answering a little before it ends.
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_ENDING_S)
+                if process.returncode is None:
+                    raise
+                raise running.gone(f"{error}; ") from None
+
+
+@dataclass(frozen=True)
+class _Running:
+    """The process of a server, and its log, open for reading."""
+
+    program: Path
+    process: subprocess.Popen[bytes]
+    log: IO[str]
+
+    def wait_for(self, client: EngineClient, seconds: float) -> None:
+        """Until the server answers."""
+        deadline = time.monotonic() + seconds
+        while not client.is_up():
+            if self.process.poll() is not None:
+                raise self.gone()
+            if time.monotonic() > deadline:
+                raise EngineError(
+                    f"{self.program}: no answer after {seconds:g} s; its log ends: {self._tail()}"
+                )
+            time.sleep(_POLL_S)
+
+    def gone(self, before: str = "") -> EngineError:
+        """The error that says why it ended."""
+        return EngineError(
+            f"{before}{self.program} ended with exit code {self.process.returncode}; "
+            f"its log says: {self._tail()}"
+        )
+
+    def _tail(self) -> str:
+        """The line of the log that says why: the last one of an error, or the last one."""
+        self.log.seek(0)
+        lines = [line.strip() for line in self.log if line.strip()]
+        errors = [line for line in lines if "Error" in line or "error:" in line]
+        return (errors or lines or ["nothing"])[-1]
+
+
+def _environment() -> dict[str, str]:
+    """One thread by default: two on a core that is shared are many times slower than one."""
+    usual = {
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+    }
+    # What calls this may import other packages than the engine's.
+    return {name: os.environ.get(name, value) for name, value in usual.items()} | {"PYTHONPATH": ""}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End the process with all of its group, also where this program itself is asked to end."""
+    main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _exit) if main_thread else None
+    try:
+        yield
+    finally:
+        _signal(process, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_STOPPING_S)
+        # What the server started may outlive it.
+        _signal(process, signal.SIGKILL)
+        process.wait()
+        if main_thread:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _exit(number: int, frame: object) -> None:
+    sys.exit(128 + number)
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

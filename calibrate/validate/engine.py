@@ -1,0 +1,300 @@
+"""What a real inference engine counts of its drafts, beside the replay of the same text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+from calibrate.decode.drafters.copying import continuation
+from calibrate.engine.client import Completed, EngineClient, EngineError, counted
+from calibrate.engine.rates import LAWS, acceptance_rates
+from calibrate.engine.server import Launch, find_program, started
+from calibrate.measure.trace import DECODING, generator
+from calibrate.models.load import Pair, resolve
+from calibrate.validate.speedups import CheckedPrompts
+from specsim.acceptance import AcceptanceLaw
+from specsim.api.result import LeftOut
+from specsim.api.validation import EngineCheck
+from specsim.checks import UnsupportedError
+from specsim.counts.drafts import DraftCounts
+from specsim.predict.replay.engine_rounds import (
+    ExpectedRounds,
+    engine_rounds,
+    engine_rounds_of_proposals,
+)
+from specsim.profiles import Profile
+
+# Requests that are decoded together; counts do not depend on it.
+_TOGETHER = 8
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Requests of one workload: which of the prompts, and how many tokens behind each.
+
+    So many tokens fewer than the trace has as the longest draft has: then the trace says too how
+    drafts fare behind the last token.
+    """
+
+    check: CheckedPrompts
+    requests: tuple[int, ...]
+    tokens: tuple[int, ...]
+
+    @staticmethod
+    def of(check: CheckedPrompts, longest: int) -> Asked:
+        if "token" not in check.trace.columns:
+            raise UnsupportedError(
+                "the profile's trace does not say which tokens were emitted (column token); "
+                "calibrate again"
+            )
+        lengths = [int(length) - longest for length in check.trace.lengths]
+        kept = [
+            number
+            for number, (length, prompt) in enumerate(zip(lengths, check.prompts, strict=True))
+            # A prompt of one token counts a round more (vLLM 0.32.0, v1/core/sched/scheduler.py).
+            if length >= 2 and len(prompt) >= 2
+        ]
+        if not kept:
+            raise UnsupportedError(
+                f"no request of the profile's trace has {longest + 2} tokens, which draft length "
+                f"{longest} needs; calibrate with a larger --max-new-tokens"
+            )
+        return Asked(check, tuple(kept), tuple(lengths[number] for number in kept))
+
+    @property
+    def prompts(self) -> list[Sequence[int]]:
+        return [self.check.prompts[number] for number in self.requests]
+
+    @property
+    def recorded(self) -> list[list[int]]:
+        """The texts of the trace, longer than asked for."""
+        trace = self.check.trace
+        tokens = trace.columns["token"]
+        return [
+            tokens[trace.starts[number] : trace.starts[number + 1]].tolist()
+            for number in self.requests
+        ]
+
+    @property
+    def left_out(self) -> LeftOut | None:
+        """Requests too short to be asked for, if there are any."""
+        missing = len(self.check.prompts) - len(self.requests)
+        if not missing:
+            return None
+        temperature = self.check.sampling.temperature
+        return LeftOut(
+            f"{missing} requests at temperature {temperature:g}",
+            "text or prompt is too short for the longest draft",
+        )
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Where the engine is asked: one server for each draft length.
+
+    gammas : draft lengths
+    launches : how the server of each is started; none where the one at ``url`` is asked
+    """
+
+    gammas: tuple[int, ...]
+    launches: Mapping[int, Launch]
+    url: str | None = None
+
+    @staticmethod
+    def of(profile: Profile, check: EngineCheck, gammas: Sequence[int]) -> Servers:
+        """Of a profile's models at these draft lengths, or the one that is there already."""
+        if check.url is not None:
+            return Servers((_gamma_of(EngineClient(check.url), check),), {}, check.url)
+        program, draft = find_program(check.engine_bin), str(resolve(profile.draft.name))
+        launches = {
+            gamma: Launch(
+                program=program,
+                target=str(resolve(profile.target.name)),
+                speculative=speculative_config(check, gamma, draft),
+                dtype=profile.software.dtype,
+                context=min(profile.target.context, profile.draft.context),
+            )
+            for gamma in gammas
+        }
+        return Servers(tuple(gammas), launches)
+
+    @contextmanager
+    def client(self, gamma: int) -> Iterator[EngineClient]:
+        """The server of a draft length, running meanwhile."""
+        if self.url is not None:
+            yield EngineClient(self.url)
+        else:
+            with started(self.launches[gamma]) as client:
+                yield client
+
+
+def _gamma_of(client: EngineClient, check: EngineCheck) -> int:
+    """The draft length of a running server: its counters have so many positions."""
+    metrics = client.metrics()
+    gamma = len(counted(metrics, metrics, client.url).reached)
+    if check.gamma is not None and check.gamma != (gamma,):
+        asked = ", ".join(map(str, check.gamma))
+        raise EngineError(f"{client.url} drafts {gamma} tokens, gamma must be that, got {asked}")
+    return gamma
+
+
+def validate(
+    pair: Pair,
+    servers: Servers,
+    asked: Sequence[Asked],
+    check: EngineCheck,
+    advance: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """Rows of counted beside replayed, one per draft length and workload."""
+    rows: list[dict[str, Any]] = []
+    for gamma in servers.gammas:
+        with servers.client(gamma) as client:
+            for each in asked:
+                sampling = each.check.workload.measured.sampling
+                done = client.complete(each.prompts, each.tokens, sampling, _TOGETHER, advance)
+                rows.append(_row(client.url, pair, each, check, gamma, done))
+    return rows
+
+
+def speculative_config(check: EngineCheck, gamma: int, draft: str) -> dict[str, Any]:
+    """What vLLM's ``--speculative-config`` is given."""
+    if check.method == "ngram":
+        shortest, longest = check.lookup
+        return {
+            "method": "ngram",
+            "num_speculative_tokens": gamma,
+            "prompt_lookup_min": shortest,
+            "prompt_lookup_max": longest,
+        }
+    return {
+        "method": "draft_model",
+        "model": draft,
+        "num_speculative_tokens": gamma,
+        "draft_sample_method": check.drafts,
+    }
+
+
+def _row(
+    url: str, pair: Pair, asked: Asked, check: EngineCheck, gamma: int, done: Completed
+) -> dict[str, Any]:
+    counts = counted(done.before, done.after, url)
+    greedy = asked.check.sampling.greedy
+    law, other = LAWS[check.drafts], next(o for o in LAWS.values() if o != LAWS[check.drafts])
+    others: ExpectedRounds | None = None
+    same_text = None
+    if check.method == "ngram":
+        expected = _of_copies(asked, check, gamma)
+    elif greedy:
+        expected = _of_trace(asked, gamma)
+    else:
+        expected = _of_texts(pair, asked, done.texts, gamma, law, check.seed)
+        others = _of_texts(pair, asked, done.texts, gamma, other, check.seed)
+    if greedy:
+        same_text = all(
+            text == recorded[: len(text)]
+            for text, recorded in zip(done.texts, asked.recorded, strict=True)
+        )
+    return {
+        "temperature": asked.check.sampling.temperature,
+        "method": check.method,
+        "drafts": check.drafts,
+        "gamma": gamma,
+        "requests": len(asked.requests),
+        "tokens": sum(asked.tokens),
+        "same_text": same_text,
+        **_compared(expected, counts),
+        "other_law_rounds": others and others.counts.rounds,
+        "other_law_tokens_per_call": others and _tokens_per_call(others.counts),
+        "other_law_z": others and _largest_z(others, counts),
+    }
+
+
+def _compared(expected: ExpectedRounds, counts: DraftCounts) -> dict[str, Any]:
+    """Counted beside replayed, and their standard scores.
+
+    ``exact`` says whether all are equal, where the text leaves nothing to chance.
+    """
+    positions = range(1, expected.gamma + 1)
+    replayed = expected.counts
+
+    def by_position(values: Sequence[float]) -> dict[str, float]:
+        return {str(i): float(value) for i, value in zip(positions, values, strict=True)}
+
+    return {
+        "replayed_rounds": replayed.rounds,
+        "counted_rounds": counts.rounds,
+        "replayed_drafted": replayed.drafted,
+        "counted_drafted": counts.drafted,
+        "replayed_accepted": by_position(replayed.reached),
+        "counted_accepted": by_position(counts.reached),
+        "replayed_tokens_per_call": _tokens_per_call(replayed),
+        "counted_tokens_per_call": _tokens_per_call(counts),
+        "exact": _largest_z(expected, counts) == 0 if expected.certain else None,
+        "z_rounds": expected.z_rounds(counts),
+        "z_accepted": by_position(expected.z_reached(counts).tolist()),
+        "largest_z": _largest_z(expected, counts),
+    }
+
+
+def _tokens_per_call(counts: DraftCounts) -> float | None:
+    return counts.tokens_per_call if counts.rounds else None
+
+
+def _largest_z(expected: ExpectedRounds, counts: DraftCounts) -> float:
+    totals = expected.z_rounds(counts), expected.z_drafted(counts)
+    scores = [*totals, *expected.z_reached(counts)]
+    return float(max(map(abs, scores)))
+
+
+def _of_trace(asked: Asked, gamma: int) -> ExpectedRounds:
+    trace = asked.check.trace
+    found = [
+        engine_rounds(trace.acceptance[trace.starts[number] : trace.starts[number + 1]], n, gamma)
+        for number, n in zip(asked.requests, asked.tokens, strict=True)
+    ]
+    return reduce(add, found)
+
+
+def _of_copies(asked: Asked, check: EngineCheck, gamma: int) -> ExpectedRounds:
+    """Prompt lookup as vLLM 0.32.0 has it (``v1/spec_decode/ngram_proposer.py``).
+
+    What followed the longest match of the text's last tokens, of ``lookup`` many, at its earliest
+    occurrence; as many tokens as there are, and none without a match.
+    """
+    if not asked.check.sampling.greedy:
+        raise UnsupportedError(
+            "method ngram is replayed at temperature 0, where the trace says what the engine "
+            "writes behind the end; give temperature=0"
+        )
+    shortest, longest = check.lookup
+    found = []
+    for prompt, text, n in zip(asked.prompts, asked.recorded, asked.tokens, strict=True):
+        proposals = [
+            continuation([*prompt, *text[:place]], gamma, longest, shortest) for place in range(n)
+        ]
+        found.append(engine_rounds_of_proposals(text, proposals, n, gamma))
+    return reduce(add, found)
+
+
+def _of_texts(
+    pair: Pair,
+    asked: Asked,
+    texts: Sequence[Sequence[int]],
+    gamma: int,
+    law: AcceptanceLaw,
+    seed: int,
+) -> ExpectedRounds:
+    """The engine's own texts, read by both models."""
+    target, draft = pair.cached(timed=False)
+    found = []
+    for number, (prompt, text) in enumerate(zip(asked.prompts, texts, strict=True)):
+        random = generator(target.device, DECODING, seed, number)
+        rates = acceptance_rates(
+            *(target, draft, prompt, text, gamma - 1, asked.check.sampling, law, random)
+        )
+        found.append(engine_rounds(rates, len(text), gamma))
+    return reduce(add, found)

@@ -1,0 +1,93 @@
+"""Asking a server over HTTP, and the one line that comes of everything that goes wrong."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from calibrate.engine.client import EngineClient, EngineError, counted
+from specsim.profiles import SamplingSetting
+from tests.support.engine_server import EngineState, serving
+
+PROMPTS = [(5, 6), (7, 8)]
+GREEDY = SamplingSetting(0.0)
+
+
+def state(**changes: Any) -> EngineState:
+    """Two texts of sevens, one of whose drafts is right and the other wrong."""
+    texts = {prompt: [7] * 12 for prompt in PROMPTS}
+    drafts = {
+        prompt: {place: [word] * 2 for place in range(12)}
+        for prompt, word in zip(PROMPTS, (7, 8), strict=True)
+    }
+    return EngineState(texts, drafts, **changes)
+
+
+def test_texts_and_counters_of_these_requests_alone() -> None:
+    with serving(state()) as url:
+        client = EngineClient(url + "/")
+        assert client.is_up()
+        client.complete(PROMPTS[:1], [10], GREEDY, 1)
+        done = client.complete(PROMPTS, [10, 4], GREEDY, 2)
+    assert done.texts == [[7] * 10, [7] * 4]
+    counts = counted(done.before, done.after, url)
+    # Tokens 2..10 by threes, and tokens 2..4 one by one.
+    assert (counts.rounds, counts.drafted, counts.reached) == (6, 12, (3, 3))
+    assert counts.gamma == 2
+
+
+def refused(words: str, **changes: Any) -> None:
+    with serving(state(**changes)) as url, pytest.raises(EngineError, match=words) as refusal:
+        EngineClient(url).complete(PROMPTS, [4, 4], GREEDY, 2)
+    assert "\n" not in str(refusal.value)
+
+
+def error(message: str) -> str:
+    return json.dumps({"error": {"message": message}})
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "body", "words"),
+    [
+        ("/v1/completions", 500, "", "completions answered 500: nothing"),
+        ("/v1/completions", 400, error("Token id 9\nis out of vocabulary"), "400: Token id 9 is"),
+        ("/v1/completions", 404, '{"error": "gone"}', "answered 404: gone"),
+        ("/v1/completions", 200, "<html>", "did not answer in JSON"),
+        ("/v1/completions", 200, '{"choices": []}', "gives no token ids"),
+        ("/v1/completions", 200, '{"choices": [{"token_ids": [1]}]}', "1 tokens where 4"),
+        ("/v1/models", 200, '{"data": []}', "names no model"),
+        ("/v1/models", 200, "[]", "names no model"),
+        ("/metrics", 404, "", "/metrics answered 404"),
+        ("/metrics", 200, "# nothing", "has no counter vllm:generation_tokens_total"),
+    ],
+)
+def test_wrong_answers_are_one_line(path: str, status: int, body: str, words: str) -> None:
+    refused(words, wrong={path: (status, body)})
+
+
+def test_others_on_the_server_are_noticed() -> None:
+    refused("generated 14 tokens where 8 were asked for: others use it", others=3)
+
+
+def test_counters_without_drafts_are_one_line() -> None:
+    plain = 'vllm:generation_tokens_total{engine="0"} 1.0\n'
+    with pytest.raises(ValueError, match=r"number of vllm|nothing was recognised"):
+        counted(plain, plain, "http://host")
+
+
+def test_nobody_there() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    client = EngineClient(url)
+    assert not client.is_up()
+    with pytest.raises(EngineError, match=r"/v1/models cannot be asked \(.*refused\)"):
+        client.model()
+
+
+def test_an_address_is_one() -> None:
+    with pytest.raises(EngineError, match="url must be http://HOST:PORT, got localhost"):
+        EngineClient("localhost:8000")

@@ -1,0 +1,121 @@
+"""Starting a server, and stopping it whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from calibrate.engine.client import EngineError
+from calibrate.engine.server import Launch, find_program, started
+from specsim.profiles import SamplingSetting
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """``vllm`` as a server that starts at once, and leaves its process number behind."""
+    path = tmp_path / "vllm"
+    path.write_text(
+        f"#!/bin/sh\necho $$ > {tmp_path}/pid\n"
+        f'PYTHONPATH={ROOT} exec {sys.executable} -m tests.support.engine_server "$@"\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+def launch(program: Path, target: str = "model") -> Launch:
+    return Launch(program, target, None, "float32", 64)
+
+
+def is_running(program: Path) -> bool:
+    try:
+        os.kill(int((program.parent / "pid").read_text()), 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_server_runs_meanwhile(program: Path) -> None:
+    with started(launch(program)) as client:
+        assert client.is_up()
+        assert is_running(program)
+    assert not is_running(program)
+
+
+def test_a_server_is_stopped_after_an_error_too(program: Path) -> None:
+    with pytest.raises(ZeroDivisionError), started(launch(program)):
+        raise ZeroDivisionError
+    assert not is_running(program)
+
+
+def test_a_server_is_stopped_when_this_program_is_told_to_end(program: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def told_to_end() -> None:
+        with started(launch(program)):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+
+    with pytest.raises(SystemExit) as ended:
+        told_to_end()
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert not is_running(program)
+
+
+def test_a_server_that_does_not_start_says_why(program: Path) -> None:
+    with (
+        pytest.raises(EngineError, match="exit code 1; its log says: ValueError: no such model"),
+        started(launch(program, "unknown")),
+    ):
+        pass
+
+
+def test_a_server_that_never_answers_is_given_up(program: Path) -> None:
+    with (
+        pytest.raises(EngineError, match=r"no answer after 2 s; its log ends: starting"),
+        started(launch(program, "mute"), seconds=2),
+    ):
+        pass
+    assert not is_running(program)
+
+
+def test_a_server_that_crashes_meanwhile_is_named(program: Path) -> None:
+    def ask_until_it_ends() -> None:
+        with started(launch(program, "crashing")) as client:
+            while True:
+                client.complete([], [], SamplingSetting(0.0), 1)
+
+    with pytest.raises(EngineError, match="ended with exit code 0; its log says: starting"):
+        ask_until_it_ends()
+
+
+def test_the_command_is_that_of_vllm() -> None:
+    speculative = {"method": "ngram", "num_speculative_tokens": 2}
+    words = Launch(Path("/e/vllm"), "m", speculative, "float32", 512).command(8000)
+    assert words[:3] == ["/e/vllm", "serve", "m"]
+    assert json.loads(words[words.index("--speculative-config") + 1]) == speculative
+    assert "--no-enable-prefix-caching" in words
+    assert "--speculative-config" not in launch(Path("vllm")).command(8000)
+
+
+def test_which_program_is_started(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINE_VENV", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    assert find_program(program) == program
+    with pytest.raises(EngineError, match=r"no vllm to start: neither .*/bin/vllm nor on the PATH"):
+        find_program(None)
+    with pytest.raises(EngineError, match="no such program"):
+        find_program(tmp_path)
+    (tmp_path / "bin").mkdir()
+    program.rename(tmp_path / "bin/vllm")
+    assert find_program(None) == tmp_path / "bin/vllm"

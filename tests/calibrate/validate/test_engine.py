@@ -1,0 +1,224 @@
+"""``specsim validate --engine vllm`` as a user types it, on a server that replays a trace."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+import specsim
+from calibrate.models.prompts import read_prompts
+from calibrate.validate.engine import speculative_config
+from calibrate.validate.findings import engine_findings
+from specsim.checks import UnsupportedError
+from specsim.profiles import read_profile
+from tests.support.command_line import fail, rows, run
+from tests.support.engine_server import EngineState, serving
+from tests.support.refusals import refuses
+
+REQUESTS, LIMIT = 6, 24
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    random = np.random.default_rng(3)
+    path = tmp_path_factory.mktemp("prompts") / "prompts.txt"
+    lines = (" ".join(f"w{word}" for word in random.integers(2, 64, 6)) for _ in range(REQUESTS))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def profile(
+    tiny_family: dict[str, Path], prompts: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    out = tmp_path_factory.mktemp("profile") / "tiny.json"
+    words = [
+        *("calibrate", "--target", str(tiny_family["target"]), "--prompts", str(prompts)),
+        *("--draft", str(tiny_family["draft"]), "--requests", f"{REQUESTS}", "--device", "cpu"),
+        *("--max-new-tokens", f"{LIMIT}", "--gamma-max", "4", "--repeats", "2"),
+        *("--temperature", "0", "--out", str(out)),
+    ]
+    subprocess.run([sys.executable, "-m", "specsim.cli", *words], check=True, capture_output=True)
+    return out
+
+
+def engine(profile: Path, prompts: Path, gamma: int = 2, **changes: Any) -> EngineState:
+    """A server that emits the trace's texts, with drafts as good as the trace says."""
+    content = read_profile(profile)
+    trace = content.trace(profile, content.acceptance[0])
+    tokenizer = AutoTokenizer.from_pretrained(content.target.name)
+    found = read_prompts(prompts, tokenizer, content.acceptance[0].prompt_tokens)
+    texts, drafts = {}, {}
+    for number, prompt in enumerate(map(tuple, found)):
+        where = slice(trace.starts[number], trace.starts[number + 1])
+        text = trace.columns["token"][where].tolist()
+        stands = trace.acceptance[where]
+        guesses = [token if stand else -1 for token, stand in zip(text, stands, strict=True)]
+        texts[prompt] = text
+        drafts[prompt] = {place: guesses[place : place + gamma] for place in range(len(text))}
+    return EngineState(texts, drafts, gamma=gamma, **changes)
+
+
+def words(profile: Path, prompts: Path, url: str, *more: str) -> list[str]:
+    return [
+        *("validate", str(profile), "--prompts", str(prompts), "--engine", "vllm", "--url", url),
+        *more,
+    ]
+
+
+def test_counts_of_the_replayed_text_are_equal(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path
+) -> None:
+    state = engine(profile, prompts)
+    with serving(state) as url:
+        code, out, err = run(capsys, *words(profile, prompts, url, "--format", "json"))
+    assert code == 0, err
+    (row,) = rows(out)
+    assert (row["gamma"], row["requests"], row["temperature"]) == (2, REQUESTS, 0)
+    assert row["counted_rounds"] == row["replayed_rounds"] == state.rounds
+    assert list(row["counted_accepted"].values()) == state.accepted[:2]
+    assert row["exact"] is row["same_text"] is True
+    assert row["largest_z"] == 0
+    assert "counts are equal to the replayed ones in 1 of 1 settings" in err
+
+
+def test_the_table_shows_counted_beside_replayed(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path
+) -> None:
+    with serving(engine(profile, prompts)) as url:
+        code, out, _ = run(capsys, *words(profile, prompts, url, "--format", "markdown"))
+    assert code == 0
+    header, _, line = out.splitlines()
+    assert "replayed_rounds | counted_rounds | accepted |" in header
+    assert " / " in line
+
+
+def test_counts_that_contradict_exit_1(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path
+) -> None:
+    with serving(engine(profile, prompts, miscounted=1)) as url:
+        code, _, err = run(capsys, *words(profile, prompts, url))
+    assert code == 1
+    assert "rounds counted and" in err
+    assert "does it draft as assumed (draft_model, greedy)?" in err
+
+
+def test_another_text_exits_1(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path
+) -> None:
+    state = engine(profile, prompts)
+    prompt, text = next(iter(state.texts.items()))
+    state.texts = {**state.texts, prompt: [63 - text[0], *text[1:]]}
+    with serving(state) as url:
+        code, _, err = run(capsys, *words(profile, prompts, url))
+    assert code == 1
+    assert "the text is not that of plain decoding in the profile" in err
+
+
+def test_copies_are_replayed_by_the_engines_rule(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path
+) -> None:
+    """A server without a single match drafts nothing, and a text of copies contradicts it."""
+    state = engine(profile, prompts)
+    state.drafts = {prompt: {place: [] for place in range(LIMIT)} for prompt in state.drafts}
+    state.drafts[next(iter(state.drafts))][0] = [0]  # a draft where no round begins
+    more = ("--method", "ngram", "--format", "json", "--lookup")
+    with serving(state) as url:
+        never, out, _ = run(capsys, *words(profile, prompts, url, *more, "20,20"))
+        often, _, err = run(capsys, *words(profile, prompts, url, *more, "1,1"))
+    assert never == 0
+    assert rows(out)[0]["counted_rounds"] == rows(out)[0]["replayed_rounds"] == 0
+    assert rows(out)[0]["counted_tokens_per_call"] is None
+    assert often == 1
+    assert "(ngram, greedy)" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--gamma", "3"), "drafts 2 tokens, gamma must be that, got 3"),
+        (("--engine-bin", "vllm"), "engine_bin has no meaning with url"),
+        (("--lookup", "3"), "--lookup must be LEAST,MOST, got 1 numbers"),
+        (("--lookup", "3,2"), "lookup must be least and most tokens, 1 <= least <= most"),
+        (("--scheme", "all"), "--engine goes with neither --scheme nor --synthetic"),
+        (("--only", "unseen"), "--only does not go with --engine"),
+        (("--batch", "4"), "--batch does not go with --engine"),
+    ],
+)
+def test_refused(
+    capsys: pytest.CaptureFixture[str],
+    profile: Path,
+    prompts: Path,
+    more: tuple[str, ...],
+    message: str,
+) -> None:
+    with serving(engine(profile, prompts)) as url:
+        assert message in fail(capsys, *words(profile, prompts, url, *more))
+
+
+def test_refused_without_an_engine(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
+    said = fail(capsys, "validate", str(profile), "--url", "http://127.0.0.1:1")
+    assert "--url goes with --engine" in said
+
+
+def test_nobody_at_the_url(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path
+) -> None:
+    said = fail(capsys, *words(profile, prompts, "http://127.0.0.1:1"))
+    assert "http://127.0.0.1:1/metrics cannot be asked" in said
+
+
+def test_a_text_too_short_for_the_drafts(profile: Path, prompts: Path) -> None:
+    state = engine(profile, prompts)
+    state.gamma = LIMIT
+    with serving(state) as url, pytest.raises(UnsupportedError, match="calibrate with a larger"):
+        specsim.validate(profile, specsim.EngineCheck(prompts=prompts, url=url))
+
+
+def test_what_the_engine_is_told() -> None:
+    check = specsim.EngineCheck(drafts="probabilistic")
+    assert speculative_config(check, 3, "draft") == {
+        "method": "draft_model",
+        "model": "draft",
+        "num_speculative_tokens": 3,
+        "draft_sample_method": "probabilistic",
+    }
+    copies = specsim.EngineCheck(method="ngram", lookup=(2, 4))
+    assert speculative_config(copies, 3, "draft") == {
+        "method": "ngram",
+        "num_speculative_tokens": 3,
+        "prompt_lookup_min": 2,
+        "prompt_lookup_max": 4,
+    }
+
+
+ROW: dict[str, Any] = {
+    "temperature": 1.0,
+    "method": "draft_model",
+    "drafts": "greedy",
+    "gamma": 3,
+    "same_text": None,
+    "counted_rounds": 90.0,
+    "replayed_rounds": 88.0,
+    "exact": None,
+    "largest_z": 2.0,
+}
+
+
+def test_chance_is_allowed_for_and_no_more() -> None:
+    """Largest |z| of five tests: over 4.26 once in 10,000 correct runs."""
+    assert not engine_findings([ROW, ROW | {"largest_z": 4.2}]).failures
+    (failure,) = engine_findings([ROW | {"largest_z": 4.5}]).failures
+    assert "largest z 4.5 where 4.3 is allowed" in failure
+
+
+test_checks_refused = refuses(
+    (lambda: specsim.EngineCheck(requests=0), "requests must be a whole number >= 1, got 0"),
+    (lambda: specsim.EngineCheck(lookup=(0, 3)), "lookup must be least and most"),
+)

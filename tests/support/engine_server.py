@@ -1,0 +1,139 @@
+"""A server that answers as vLLM does, with texts known beforehand, and counts step by step."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+def count_rounds(
+    text: Sequence[int], drafts: Mapping[int, Sequence[int]], tokens: int
+) -> tuple[int, int, list[int]]:
+    """Rounds, drafted tokens and accepted ones by position, step by step as an engine goes.
+
+    text : the whole, longer than the ``tokens`` that are emitted
+    drafts : those that are proposed before each position
+    """
+    rounds = drafted = 0
+    accepted = [0] * max(map(len, drafts.values()))
+    place = 1  # the prompt's run gave the first token
+    while place < tokens:
+        proposed = drafts[place]
+        rounds += bool(proposed)
+        drafted += len(proposed)
+        right = 0
+        while right < len(proposed) and proposed[right] == text[place + right]:
+            accepted[right] += 1
+            right += 1
+        place += right + 1
+    return rounds, drafted, accepted
+
+
+@dataclass
+class EngineState:
+    """What the server knows, and what goes wrong with it.
+
+    texts : by prompt, the text behind it, longer than anybody asks for
+    drafts : by prompt, what is proposed before each position
+    wrong : (status, body) for paths that do not answer as they should
+    others : tokens that somebody else generates with every request
+    miscounted : rounds that the counters have too many
+    """
+
+    texts: Mapping[tuple[int, ...], Sequence[int]] = field(default_factory=dict)
+    drafts: Mapping[tuple[int, ...], Mapping[int, Sequence[int]]] = field(default_factory=dict)
+    wrong: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    others: int = 0
+    miscounted: int = 0
+    gamma: int = 2
+    generated: int = 0
+    rounds: int = 0
+    drafted: int = 0
+    accepted: list[int] = field(default_factory=lambda: [0] * 64)
+    lock: Any = field(default_factory=threading.Lock)
+
+    def complete(self, asked: dict[str, Any]) -> dict[str, Any]:
+        prompt, tokens = tuple(asked["prompt"]), asked["max_tokens"]
+        text = self.texts[prompt]
+        rounds, drafted, accepted = count_rounds(text, self.drafts[prompt], tokens)
+        with self.lock:
+            self.generated += tokens + self.others
+            self.rounds += rounds + self.miscounted
+            self.drafted += drafted
+            for index, more in enumerate(accepted):
+                self.accepted[index] += more
+        return {"choices": [{"token_ids": list(text[:tokens])}]}
+
+    def metrics(self) -> str:
+        labels = 'engine="0",model_name="m"'
+        name = "vllm:spec_decode_num_"
+        lines = [
+            f"vllm:generation_tokens_total{{{labels}}} {float(self.generated)}",
+            f"{name}drafts_total{{{labels}}} {float(self.rounds)}",
+            f"{name}draft_tokens_total{{{labels}}} {float(self.drafted)}",
+            f"{name}accepted_tokens_total{{{labels}}} {float(sum(self.accepted))}",
+        ]
+        lines += [
+            f'{name}accepted_tokens_per_pos_total{{{labels},position="{i}"}} {float(count)}'
+            for i, count in enumerate(self.accepted[: self.gamma])
+        ]
+        return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def serving(state: EngineState, port: int = 0) -> Iterator[str]:
+    """The address of a server that runs meanwhile."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self, give: Any) -> None:
+            status, body = state.wrong.get(self.path) or (200, give())
+            content = body.encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def do_GET(self) -> None:
+            models = json.dumps({"data": [{"id": "m"}]})
+            self.answer(state.metrics if self.path == "/metrics" else lambda: models)
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.answer(lambda: json.dumps(state.complete(asked)))
+
+        def log_message(self, *words: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def main(words: list[str]) -> None:
+    """``vllm serve TARGET --port PORT``; the target says what goes wrong."""
+    target, port = words[1], int(words[words.index("--port") + 1])
+    print("starting", flush=True)
+    if target == "unknown":
+        sys.exit("ValueError: no such model")
+    if target == "mute":
+        time.sleep(60)
+    with serving(EngineState(), port):
+        # Its end is the end of the process, as that of an engine that crashes.
+        time.sleep(1 if target == "crashing" else 60)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
