@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from specsim.api.validation import SyntheticCheck as SyntheticCheck
     from specsim.api.validation import Tolerance as Tolerance
     from specsim.api.validation import Validation as Validation
+    from specsim.batching.source import Shapes as Shapes
     from specsim.batching.workload import Load as Load
-    from specsim.batching.workload import Shapes as Shapes
     from specsim.extrapolation import Conditional as Conditional
     from specsim.extrapolation import Extrapolation as Extrapolation
     from specsim.extrapolation import GapLaw as GapLaw
@@ -85,7 +85,8 @@ _HOMES = {
         "Tolerance",
         "Validation",
     ],
-    "specsim.batching.workload": ["Load", "Shapes"],
+    "specsim.batching.source": ["Shapes"],
+    "specsim.batching.workload": ["Load"],
     "specsim.extrapolation": [
         "Conditional",
         "Extrapolation",

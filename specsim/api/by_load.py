@@ -10,7 +10,8 @@ from specsim.api.result import LeftOut, Result, Row
 from specsim.batching.cost import CellUnavailableError
 from specsim.batching.point import MARGIN, BatchPoint
 from specsim.batching.schedule import EVERY, Plan, Span, plan, ranges
-from specsim.batching.workload import BatchWorkload, Load, Source
+from specsim.batching.source import Source
+from specsim.batching.workload import BatchWorkload, Load
 
 
 @dataclass(frozen=True)

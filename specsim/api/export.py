@@ -11,7 +11,8 @@ from specsim.api.by_load import extrapolated
 from specsim.api.result import Result, Row
 from specsim.batching.point import MARGIN, points_of_cell
 from specsim.batching.schedule import Plan, plan
-from specsim.batching.workload import BatchWorkload, Shapes, Source
+from specsim.batching.source import Shapes, Source
+from specsim.batching.workload import BatchWorkload
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer
 from specsim.engines import (
     Drafting,

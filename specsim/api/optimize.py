@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from specsim.api.by_profile import ProfileForecast
     from specsim.api.result import Result
     from specsim.api.schemes import SchemeEvaluation, SchemeOptimum
-    from specsim.batching.workload import Load, Shapes
+    from specsim.batching.source import Shapes
+    from specsim.batching.workload import Load
     from specsim.optimizers.evaluation import Evaluation
     from specsim.profiles import Mode
     from specsim.schemes import Scheme

@@ -7,7 +7,7 @@ from numbers.  What has no meaning on the way that is meant is refused rather th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,8 @@ from specsim.optimizers.gamma import evaluate_numbers, optimize_numbers
 if TYPE_CHECKING:
     from specsim.api.by_load import LoadPlan
     from specsim.api.result import Result
-    from specsim.batching.workload import Load, Shapes
+    from specsim.batching.source import Shapes
+    from specsim.batching.workload import Load
     from specsim.profiles import Mode
 
 
@@ -59,6 +60,8 @@ class Question:
                 costs=self.costs,
             )
         self._refuse_without_scheme({"candidates": candidates})
+        if (counted := self._counted()) is not None:
+            return counted.optimize(gamma_max)
         if self._by_load:
             return self._plan(gamma_max=gamma_max)
         if self.profile is not None:
@@ -81,6 +84,8 @@ class Question:
         self._refuse_without_scheme({})
         if gamma is None:
             raise InvalidArgumentError("gamma is missing, a whole number >= 0")
+        if (counted := self._counted()) is not None:
+            return counted.evaluate(gamma)
         if self._by_load:
             return self._plan(gamma=integer("gamma", gamma))
         if self.profile is not None:
@@ -94,6 +99,30 @@ class Question:
         self._refuse_without_profile()
         return evaluate_numbers(self.alpha, self.prices, gamma)
 
+    def _counted(self) -> Question | None:
+        """The question that is meant with an acceptance file in place of a profile; else None.
+
+        With the cost of a draft run its counts are the acceptance; without, its step times are
+        the costs, at the batches that were timed.
+        """
+        if self.profile is None or self._by_load:
+            return None
+        from specsim.counts.file import is_acceptance
+
+        path = Path(self.profile)
+        if not is_acceptance(path):
+            return None
+        if not self.prices.said():
+            from specsim.batching.workload import Load
+
+            return replace(self, load=Load())
+        refuse({"alpha": self.alpha}, "and profile exclude each other")
+        refuse({"acceptance_law": self.acceptance_law}, "has no meaning with what was counted")
+        from specsim.batching.source import counted_acceptance
+
+        acceptance = counted_acceptance(path, self.temperature)
+        return replace(self, alpha=acceptance, profile=None, temperature=None)
+
     @property
     def _by_load(self) -> bool:
         return not (self.shapes is None and self.load is None and self.mode is None)
@@ -102,7 +131,8 @@ class Question:
         reason = "has no meaning by load: costs come from a profile, or from shapes"
         refuse(self.prices.said(), reason)
         from specsim.api.by_load import plan_load
-        from specsim.batching.workload import Load, Source
+        from specsim.batching.source import Source
+        from specsim.batching.workload import Load
 
         source = Source(
             self.alpha,

@@ -12,6 +12,7 @@ from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import LeftOut, Row, plain
 from specsim.api.validation import (
     AnyCheck,
+    CountsCheck,
     EngineCheck,
     SchemeCheck,
     SpeedupCheck,
@@ -20,9 +21,11 @@ from specsim.api.validation import (
     Validation,
 )
 from specsim.batching.cost import MeasuredLoadCost
-from specsim.batching.workload import BatchWorkload, Source
+from specsim.batching.source import Source
+from specsim.batching.workload import BatchWorkload
 from specsim.checkpoint import Checkpoint
-from specsim.checks import InvalidArgumentError
+from specsim.checks import InvalidArgumentError, refuse
+from specsim.counts.file import is_acceptance
 from specsim.files import file_digest
 from specsim.optimizers.workload import Workload
 from specsim.profiles import Profile, read_profile
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
 def validate(
     profile: Path,
-    check: AnyCheck = SpeedupCheck(),
+    check: AnyCheck | None = None,
     tolerance: Tolerance | None = None,
     *,
     device: str | None = None,
@@ -48,14 +51,21 @@ def validate(
     machines drift.  A run that was killed goes on where it was when it is started again with the
     same arguments.
 
-    check : what to decode: ``SpeedupCheck`` (every draft length), ``SchemeCheck`` (the decoders of
-        all papers), ``SyntheticCheck`` (batches at a synthetic acceptance) or ``EngineCheck``
-        (what an inference engine counts)
+    profile : of ``specsim.calibrate``, or an acceptance file of ``specsim.read``, of which each
+        draft length is predicted from the others and nothing is decoded (``CountsCheck``)
+    check : what to decode: ``SpeedupCheck`` (every draft length, the default), ``SchemeCheck`` (the
+        decoders of all papers), ``SyntheticCheck`` (batches at a synthetic acceptance) or
+        ``EngineCheck`` (what an inference engine counts)
     tolerance : how far off the speedups may be; None is the check's own
     device, threads : None is where the profile was measured
     """
-    need_torch()
     path = Path(profile)
+    if is_acceptance(path):
+        return _counts(path, check or CountsCheck(), tolerance, device=device, threads=threads)
+    check = check or SpeedupCheck()
+    if isinstance(check, CountsCheck):
+        raise InvalidArgumentError(f"{path} is no acceptance file, which a CountsCheck is of")
+    need_torch()
     content = read_profile(path)
     models = Models.of(content, device, threads, trust_remote_code)
     asked = _Asked(path, content, models, tolerance or check.tolerance, progress)
@@ -66,6 +76,20 @@ def validate(
     if isinstance(check, EngineCheck):
         return _engine(asked, check)
     return _synthetic(asked, check)
+
+
+def _counts(
+    path: Path, check: AnyCheck, tolerance: Tolerance | None, **place: object
+) -> Validation:
+    refuse(place, f"has no meaning with {path}: no model is run")
+    if not isinstance(check, CountsCheck):
+        raise InvalidArgumentError(
+            f"{path} is an acceptance file: it names no models, so nothing can be decoded; its "
+            "check is a CountsCheck"
+        )
+    from specsim.api.validate_counts import validate_counts
+
+    return validate_counts(path, check, tolerance)
 
 
 @dataclass(frozen=True)

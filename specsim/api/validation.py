@@ -145,7 +145,21 @@ class EngineCheck:
             )
 
 
-AnyCheck = SpeedupCheck | SchemeCheck | SyntheticCheck | EngineCheck
+@dataclass(frozen=True)
+class CountsCheck:
+    """Predict what an engine counted at one draft length from what it counted at others.
+
+    For an acceptance file of ``specsim.read``; no model is run.
+
+    counted : another acceptance file to predict; None is each draft length from all others
+    """
+
+    tolerance: ClassVar[Tolerance] = Tolerance(0.02, 0.05)
+
+    counted: Path | None = None
+
+
+AnyCheck = SpeedupCheck | SchemeCheck | SyntheticCheck | EngineCheck | CountsCheck
 
 # What a person reads of the rows of each check; json and csv have every column.
 _COLUMNS: dict[type, tuple[str, ...]] = {
@@ -159,6 +173,12 @@ _COLUMNS: dict[type, tuple[str, ...]] = {
         *("temperature", "scheme", "setting", "law_tokens_per_call", "predicted_tokens_per_call"),
         *("measured_tokens_per_call", "exact", "runs", "predicted_speedup", "measured_speedup"),
         *("relative_error", "log_loss", "accuracy", "agreement"),
+    ),
+    CountsCheck: (
+        *("gamma", "predicted_from", "model", "rounds", "predicted_tokens_per_call"),
+        *("predicted_tokens_per_call_low", "predicted_tokens_per_call_high"),
+        *("measured_tokens_per_call", "relative_error", "cut_or_held_tokens_per_call"),
+        *("cut_or_held_error",),
     ),
     SyntheticCheck: (
         *("temperature", "batch", "context", "gamma", "tokens_per_call", "predicted_speedup"),
@@ -210,7 +230,7 @@ class Validation(Result):
             for row in self.measured
         ]
         columns = list(_COLUMNS[type(self.check)])
-        if len({row["temperature"] for row in rows}) == 1:
+        if "temperature" in columns and len({row["temperature"] for row in rows}) == 1:
             columns.remove("temperature")
         return [{name: row[name] for name in columns} for row in rows]
 

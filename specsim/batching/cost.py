@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -43,6 +43,25 @@ class LoadCost(Protocol):
 
     def overhead_s(self, gamma: int, batch: int) -> float:
         """Host time of a block outside the runs; gamma 0 is a step of plain decoding."""
+        ...
+
+
+@runtime_checkable
+class TimedLoadCost(LoadCost, Protocol):
+    """A cost that was measured at some batches and contexts."""
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """Batches that were timed, rising."""
+        ...
+
+    @property
+    def contexts(self) -> tuple[int, ...]:
+        """Contexts that were timed, rising."""
+        ...
+
+    def covers(self, batch: int, context: float) -> bool:
+        """Whether the cell lies between timed ones; beyond, the cost extrapolates."""
         ...
 
 

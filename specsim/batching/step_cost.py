@@ -16,8 +16,8 @@ class StepLoadCost:
 
     An engine times a step as a whole, so here all of a step counts as its target run: the drafts,
     the verification and the host time.  Steps shorter than the shortest that was timed follow the
-    law of a step (``StepCosts.line``); where one draft length alone was timed, a straight line
-    from plain decoding to it.
+    law of a step (``StepCosts.line``).  Where one draft length alone was timed, nobody knows what a
+    round costs beside its drafts: shorter ones then cost as much as that one, which is a bound.
 
     steps : with plain decoding and one draft length at least
     """
@@ -61,11 +61,11 @@ class StepLoadCost:
         if model == "draft":
             return 0.0  # in the step
         gamma = tokens - 1
+        shortest = self.drafted[0]
         try:
-            if 0 < gamma < self.drafted[0]:
-                fixed_s = 0.0 if len(self.drafted) == 1 else None
-                return self.steps.line(batch, fixed_s).step_s(gamma)
-            return self.steps.step_s(gamma, batch)
+            if 0 < gamma < shortest and len(self.drafted) > 1:
+                return self.steps.line(batch).step_s(gamma)
+            return self.steps.step_s(max(gamma, shortest) if gamma else 0, batch)
         except UnsupportedError as reason:
             if batch > self.batches[-1]:
                 raise CellUnavailableError(str(reason)) from None

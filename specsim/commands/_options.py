@@ -16,7 +16,7 @@ from specsim.checks import InvalidArgumentError, integer, integer_range, number,
 if TYPE_CHECKING:
     from specsim.acceptance import AlphaLike
     from specsim.api.question import Question
-    from specsim.batching.workload import Shapes
+    from specsim.batching.source import Shapes
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -255,7 +255,7 @@ def read_alpha(given: dict[str, Any]) -> AlphaLike | None:
 
 def read_shapes(given: dict[str, Any]) -> Shapes | None:
     """The models and the machine that ``machine_options`` say, if any, taken out of it."""
-    from specsim.batching.workload import Shapes
+    from specsim.batching.source import Shapes
 
     named = {name: given.pop(name) for name in ("target", "draft", "accelerator")}
     missing = [name for name, value in named.items() if value is None]

@@ -9,6 +9,7 @@ import click
 
 from specsim.api.validation import (
     AnyCheck,
+    CountsCheck,
     EngineCheck,
     SchemeCheck,
     SpeedupCheck,
@@ -27,6 +28,7 @@ from specsim.commands._options import (
     refuse_given,
     seed_option,
 )
+from specsim.counts.file import is_acceptance
 from specsim.profiles import Mode
 
 # Options that only one of the checks knows; --scheme and --synthetic choose the others.
@@ -35,7 +37,14 @@ _OF_SPEEDUPS = ("gamma", "only")
 _OF_TEXT = ("prompts", "only")
 _OF_ENGINE = ("url", "engine_bin", "method", "drafts", "lookup")
 _OF_SPEED = ("median_tolerance", "tolerance", "only")
+# What decodes has options that have no meaning for an acceptance file.
+_OF_DECODING = (
+    *_OF_SYNTHETIC,
+    *_OF_SPEEDUPS,
+    *("prompts", "temperature", "requests", "schemes", "others", "synthetic", "engine", "seed"),
+)
 _TITLES = {
+    CountsCheck: "predicted from other draft lengths, and counted",
     SpeedupCheck: "predicted and measured",
     SchemeCheck: "predicted and measured; runs are per 100 tokens",
     SyntheticCheck: "synthetic acceptance, predicted and measured",
@@ -46,6 +55,11 @@ _TITLES = {
 
 @click.command(epilog="Example: specsim validate profile.json --gamma 1:8 --requests 12")
 @click.argument("profile", type=PATH)
+@option(
+    "--counted",
+    PATH,
+    "With an acceptance file: another one to predict. [default: each draft length from the others]",
+)
 @option("--gamma", IntegerRange(1), "Draft lengths. [default: 1 to the profile's longest]")
 @option("--temperature", Number(0), "One of the profile's temperatures. [default: all]")
 @option(
@@ -137,6 +151,7 @@ _TITLES = {
 @format_option
 def command(
     profile: Path,
+    counted: Path | None,
     gamma: tuple[int, ...] | None,
     temperature: float | None,
     requests: int | None,
@@ -176,6 +191,9 @@ def command(
     --alpha) says, which tests the run times alone; the profile must have a grid of them
     (specsim calibrate --batch).  Then --requests is how often each cell is decoded at most.
 
+    PROFILE may be an acceptance file of specsim read: then nothing is decoded, and tokens per call
+    at each draft length that the engine counted are predicted from its counts at the others.
+
     With --engine, a real server decodes the calibration's prompts, and the rounds, drafts and
     accepted tokens that it counts stand beside the replay of the same text: equal at temperature
     0, and elsewhere within what chance explains (z).  --drafts must say how the server drafts.
@@ -190,9 +208,14 @@ def command(
     check: AnyCheck
     if engine is None:
         refuse_given(_OF_ENGINE, "goes with --engine")
-    elif synthetic or schemes is not None:
-        raise InvalidArgumentError("--engine goes with neither --scheme nor --synthetic")
-    if engine is not None:
+    if is_acceptance(profile):
+        refuse_given(_OF_DECODING, f"has no meaning with {profile}: no model is run")
+        check = CountsCheck(counted)
+    elif counted is not None:
+        raise InvalidArgumentError(f"--counted goes with an acceptance file, {profile} is none")
+    elif engine is not None:
+        if synthetic or schemes is not None:
+            raise InvalidArgumentError("--engine goes with neither --scheme nor --synthetic")
         refuse_given((*_OF_SYNTHETIC, *_OF_SPEED), "does not go with --engine")
         check = EngineCheck(
             *(engine, gamma, temperature, requests or EngineCheck.requests, prompts, url),

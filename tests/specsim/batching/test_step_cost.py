@@ -36,9 +36,10 @@ def test_lengths_between_and_below_the_timed_ones_follow_the_law_of_a_step() -> 
         assert batch_point([0.5] * 4, cost(), gamma, 1, 0).block_s == pytest.approx(
             (13 + 1.5 * gamma) / 1e3
         )
-    # One length alone says nothing of what a round costs: a straight line from plain decoding.
+    # One length alone says nothing of what a round costs: shorter ones cost as much at most.
     alone = cost(gammas=(0, 4))
-    assert batch_point([0.5] * 4, alone, 2, 1, 0).block_s == pytest.approx((11 + 8 / 2) / 1e3)
+    assert batch_point([0.5] * 4, alone, 2, 1, 0).block_s == pytest.approx(0.019)
+    assert batch_point([0.5] * 4, alone, 0, 1, 0).block_s == pytest.approx(0.011)
 
 
 def test_the_best_length_is_found_among_those_timed() -> None:

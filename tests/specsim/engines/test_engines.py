@@ -17,8 +17,8 @@ import specsim
 from specsim.acceptance import AcceptanceLaw
 from specsim.batching.cost import MeasuredLoadCost
 from specsim.batching.point import batch_point, best_of_cell
+from specsim.batching.source import Shapes
 from specsim.batching.tokens_per_block import TokensPerBlock
-from specsim.batching.workload import Shapes
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.engines import ENGINES, Method, Order, Schedule, gamma_at, largest, merged
 from specsim.profiles import file_digest, read_profile

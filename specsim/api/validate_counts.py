@@ -1,0 +1,96 @@
+"""``specsim.validate`` of an acceptance file: counts at one draft length predicted from others.
+
+No model is run: the judge is what the engine itself counted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from specsim.api.result import Row
+from specsim.api.validation import CountsCheck, Tolerance, Validation
+from specsim.batching.source import counted_acceptance
+from specsim.checks import UnsupportedError
+from specsim.counts.drafts import DraftCounts
+from specsim.extrapolation import AcceptanceOverGamma
+
+
+def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None) -> Validation:
+    """Tokens per call at every draft length that was counted, from the counts at others.
+
+    From all of ``path`` for the lengths of ``check.counted``; without that, for each length of
+    ``path`` from its other lengths.  Beside it stands what cutting the counted curve, or holding
+    its last rate, would have said.
+    """
+    tolerance = tolerance or check.tolerance
+    known = counted_acceptance(path)
+    if check.counted is not None:
+        judged = counted_acceptance(check.counted)
+        rows = [_row(known, count) for count in judged.counts]
+    else:
+        if len(known.counts) < 2:
+            raise UnsupportedError(
+                f"{path} has counts at one draft length, {known.measured[0]}, and nothing to judge "
+                "a prediction by; read counts of another length into the same file, or name a file "
+                "with them (counted)"
+            )
+        rows = [
+            _row(
+                AcceptanceOverGamma(
+                    tuple(each for each in known.counts if each is not count), known.heads
+                ),
+                count,
+            )
+            for count in known.counts
+        ]
+    errors = [abs(row["relative_error"]) for row in rows]
+    worst = max(rows, key=lambda row: abs(row["relative_error"]))
+    failures = []
+    if median(errors) > tolerance.median:
+        failures.append(f"the median error is over the tolerance of {tolerance.median:g}")
+    if tolerance.worst is not None and max(errors) > tolerance.worst:
+        failures.append(f"the worst error is over the tolerance of {tolerance.worst:g}")
+    return Validation(
+        check=check,
+        measured=tuple(rows),
+        errors=(
+            f"relative error of tokens per call: median {median(errors):.1%}, worst "
+            f"{max(errors):.1%} (gamma {worst['gamma']})",
+        ),
+        failures=tuple(failures),
+        inputs={"profile": str(path), "check": check, "tolerance": tolerance},
+    )
+
+
+def _row(known: AcceptanceOverGamma, count: DraftCounts) -> Row:
+    gamma = count.gamma
+    assert gamma is not None, "counts of a varying length are left out"
+    predicted, measured = known.interval(gamma), count.tokens_per_call
+    row: dict[str, Any] = {
+        "gamma": gamma,
+        "predicted_from": ", ".join(map(str, known.measured)),
+        "model": known.model(gamma),
+        "rounds": count.rounds,
+        **predicted.columns("predicted_tokens_per_call"),
+        "cut_or_held_tokens_per_call": _cut_or_held(known, gamma),
+        "measured_tokens_per_call": measured,
+    }
+    for name in ("predicted", "cut_or_held"):
+        error = row[f"{name}_tokens_per_call"] / measured - 1
+        row["relative_error" if name == "predicted" else f"{name}_error"] = error
+    return row
+
+
+def _cut_or_held(known: AcceptanceOverGamma, gamma: int) -> float:
+    """The next longer curve cut, or the last rate of the longest held on."""
+    longer = [each for each in known.measured if each >= gamma]
+    curve = known.survival(longer[0] if longer else known.measured[-1])
+    if longer:
+        return float(curve[: gamma + 1].sum())
+    rate = curve[-1] / curve[-2] if curve[-2] else 0.0
+    beyond = curve[-1] * np.cumprod(np.full(gamma + 1 - curve.size, rate))
+    return float(curve.sum() + beyond.sum())

@@ -1,0 +1,279 @@
+"""Where acceptance and costs by load come from.
+
+Costs come from shapes and an accelerator, with nothing measured, from the batch grid of a profile,
+or from the step times of an engine; acceptance is given, is the profile's own, replayed exactly,
+or is what the engine counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from specsim.acceptance import AcceptanceLaw, AlphaLike, acceptance_of, notes_on
+from specsim.batching.cost import LoadCost, MeasuredLoadCost, RooflineLoadCost
+from specsim.batching.step_cost import StepLoadCost
+from specsim.batching.tokens_per_block import TokensPerBlock
+from specsim.batching.workload import BatchWorkload, no_notes
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse
+from specsim.counts.file import AcceptanceFile, is_acceptance, read_acceptance
+from specsim.counts.step_costs import StepCosts
+from specsim.extrapolation import AcceptanceOverGamma, Extrapolation, acceptance_from_counts
+from specsim.hardware import Accelerator, Shape, accelerator, read_config, shape_from_config
+from specsim.hardware.config import ConfigError
+from specsim.predict.trace_rates import measured_under
+from specsim.profiles import MeasuredAcceptance, Mode, Profile, read_profile
+
+# Drafts that depend on the text alone; those of heads lose hold with depth.
+_READS_TEXT_ALONE = ("draft_model", "ngram", "suffix")
+
+# Longest draft that is looked at where none is named and nothing measured ends before.
+_GAMMA_MAX = 16
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Two models by their shapes and what they run on, with nothing measured.
+
+    target, draft : name of a shipped shape, a config.json, a folder with one, or a Shape
+    accelerator : name in ``specsim.hardware.ACCELERATORS``, or an Accelerator
+    """
+
+    target: str | Path | Shape
+    draft: str | Path | Shape
+    accelerator: str | Accelerator
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where acceptance and costs by load come from: shapes with an acceptance, a profile, or both
+    from an acceptance file, whose counts shapes may price.
+
+    alpha : acceptance; None is the profile's
+    profile : of ``specsim.calibrate``, or an acceptance file of ``specsim.read``
+    temperature : one of the profile's; None is all
+    mode : how the profile's models ran; None is compiled, where that was measured
+    acceptance_law : how drafts are accepted; None is as the profile's rates are, other laws are
+        read off its trace
+    """
+
+    alpha: AlphaLike | None = None
+    shapes: Shapes | None = None
+    profile: str | PathLike[str] | None = None
+    temperature: float | None = None
+    mode: Mode | None = None
+    acceptance_law: AcceptanceLaw | None = None
+
+    def workloads(self, gamma_max: int | None = None) -> list[BatchWorkload]:
+        """The settings to plan for: one of shapes, or one for each temperature of a profile."""
+        if self.profile is not None:
+            if is_acceptance(Path(self.profile)):
+                return [self._counted(Path(self.profile), gamma_max)]
+            if self.shapes is not None:
+                raise InvalidArgumentError(
+                    "shapes (target, draft, accelerator) and profile exclude each other"
+                )
+            return _of_profile(self, Path(self.profile), gamma_max)
+        for name in ("temperature", "mode", "acceptance_law"):
+            if getattr(self, name) is not None:
+                raise InvalidArgumentError(f"{name} needs a profile")
+        if self.shapes is None:
+            raise InvalidArgumentError(
+                "profile is missing, or shapes (target, draft and accelerator): what runs cost "
+                "depends on the batch"
+            )
+        return [_of_shapes(self.shapes, self.alpha, gamma_max)]
+
+    def _counted(self, path: Path, gamma_max: int | None) -> BatchWorkload:
+        """What an engine counted, priced by shapes or by its own step times."""
+        refuse(
+            {"mode": self.mode, "acceptance_law": self.acceptance_law},
+            f"has no meaning with {path}, which an engine counted",
+        )
+        file = read_acceptance(path)
+        alpha = self.alpha
+        if alpha is None:
+            alpha = counted_acceptance(path, self.temperature)
+        elif self.shapes is not None:
+            raise InvalidArgumentError("alpha and profile exclude each other with shapes")
+        found = (
+            _of_steps(path, file, alpha, gamma_max)
+            if self.shapes is None
+            else _of_shapes(self.shapes, alpha, gamma_max)
+        )
+        return replace(found, temperature=file.temperature, acceptance_law=file.law)
+
+
+def _of_shapes(shapes: Shapes, alpha: AlphaLike | None, gamma_max: int | None) -> BatchWorkload:
+    """From shapes and a data sheet, with an acceptance that is given."""
+    if alpha is None:
+        raise InvalidArgumentError("alpha is missing: shapes say nothing of acceptance")
+    longest = _gamma_max(gamma_max, alpha, _GAMMA_MAX)
+    acceptance = acceptance_of(alpha)
+    target, draft = _shape("target", shapes.target), _shape("draft", shapes.draft)
+    place = shapes.accelerator
+    known = [shape.longest_context for shape in (target, draft) if shape.longest_context]
+    doubts = []
+    if target.vocabulary and draft.vocabulary and target.vocabulary != draft.vocabulary:
+        doubts.append(
+            f"the target's vocabulary has {target.vocabulary:,} tokens and the draft's "
+            f"{draft.vocabulary:,}: both must read the same tokens (padding may differ)"
+        )
+    return BatchWorkload(
+        survival=acceptance.survival(max(longest, 1))[1:],
+        replay=partial(TokensPerBlock.of_acceptance, acceptance, longest),
+        cost=RooflineLoadCost(
+            target,
+            draft,
+            place if isinstance(place, Accelerator) else accelerator(place),
+            longest=longest + 1,
+        ),
+        gamma_max=longest,
+        context=min(known, default=None),
+        doubts=tuple(doubts),
+        notes=partial(notes_on, alpha, acceptance),
+    )
+
+
+def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[BatchWorkload]:
+    """From a profile with run times of batches; one setting for each of its temperatures."""
+    alpha = source.alpha
+    profile = read_profile(path)
+    context = min(profile.target.context, profile.draft.context)
+
+    def workload(temperature: float, measured: MeasuredAcceptance | None) -> BatchWorkload:
+        cost = MeasuredLoadCost.of(profile, temperature, source.mode)
+        reach = cost.longest - 1
+        notes: Callable[[int], tuple[str, ...]] = no_notes
+        if measured is None:
+            assert alpha is not None
+            longest = _gamma_max(gamma_max, alpha, min(_GAMMA_MAX, reach))
+            acceptance = acceptance_of(alpha)
+            survival = acceptance.survival(max(longest, 1))[1:]
+            replay = partial(TokensPerBlock.of_acceptance, acceptance, longest)
+            notes = partial(notes_on, alpha, acceptance)
+        else:
+            survival = np.array([rate.best for rate in measured.survival])
+            usual = min(_GAMMA_MAX, reach, survival.size)
+            longest = usual if gamma_max is None else integer("gamma_max", gamma_max)
+            replay = partial(_replayed, profile, path, measured, longest)
+        _check_reach(longest, cost, "calibrate with a larger one")
+        return BatchWorkload(
+            survival=survival,
+            replay=replay,
+            cost=cost,
+            gamma_max=longest,
+            temperature=temperature,
+            context=context,
+            draft_name=profile.draft.name,
+            acceptance_law=None if measured is None else measured.acceptance_law,
+            notes=notes,
+        )
+
+    if alpha is not None:
+        if source.acceptance_law is not None:
+            raise InvalidArgumentError(
+                "acceptance_law has no meaning beside alpha, which says what is accepted"
+            )
+        known = sorted({row.temperature for row in profile.batch_overhead})
+        chosen = [each for each in known if source.temperature in (None, each)]
+        return [workload(each, None) for each in chosen or [source.temperature or 0.0]]
+    if not profile.acceptance:
+        raise InvalidArgumentError("alpha is missing: the profile has costs and no acceptance")
+    return [
+        workload(
+            each.sampling.temperature, measured_under(profile, path, each, source.acceptance_law)
+        )
+        for each in profile.sampled(source.temperature)
+    ]
+
+
+def counted_acceptance(path: Path, temperature: float | None = None) -> AcceptanceOverGamma:
+    """What an acceptance file says of acceptance, at every draft length.
+
+    temperature : must be the file's, where one is given
+    """
+    file = read_acceptance(path)
+    if temperature is not None and temperature != file.temperature:
+        known = "not said" if file.temperature is None else f"{file.temperature:g}"
+        raise InvalidArgumentError(
+            f"temperature must be that of {path}, which is {known}, got {temperature:g}; "
+            "specsim read --temperature records it"
+        )
+    counts = [each for each in file.draft_counts() if each.gamma is not None]
+    # Of one draft length there may be counts with and without positions: the first say more.
+    by_position = {each.gamma for each in counts if each.reached}
+    counts = [each for each in counts if each.reached or each.gamma not in by_position]
+    if not counts:
+        raise UnsupportedError(
+            f"{path} has no counts of one draft length, only means or totals: read what counts "
+            "rounds (a scrape of /metrics, benchmark results, request statistics)"
+        )
+    return acceptance_from_counts(counts, heads=file.method not in _READS_TEXT_ALONE)
+
+
+def _of_steps(
+    path: Path, file: AcceptanceFile, alpha: AlphaLike, gamma_max: int | None
+) -> BatchWorkload:
+    """From the step times of an engine; the longest draft is the longest that was timed."""
+    if not file.steps:
+        raise UnsupportedError(
+            f"{path} has no step times: give shapes (target, draft, accelerator), or c (a draft "
+            "run over a target run), or read benchmarks of the engine with and without drafts"
+        )
+    cost = StepLoadCost(StepCosts.of(step for step in file.step_times() if step.gamma is not None))
+    longest = cost.longest - 1 if gamma_max is None else integer("gamma_max", gamma_max)
+    _check_reach(longest, cost, "read a benchmark with longer drafts")
+    acceptance = acceptance_of(alpha)
+    timed = ", ".join(map(str, cost.steps.gammas))
+    others = "others are on straight lines"
+    if len(cost.drafted) == 1:
+        others = (
+            f"shorter drafts are taken to cost as much as {cost.drafted[0]}: time a second length"
+        )
+    doubts = [f"steps were timed with {timed} draft tokens; {others}"]
+    if cost.contexts == (0,):
+        doubts.append("the engine does not tell the context of its steps; it is shown as 0")
+    return BatchWorkload(
+        survival=acceptance.survival(max(longest, 1))[1:],
+        replay=partial(TokensPerBlock.of_acceptance, acceptance, longest),
+        cost=cost,
+        gamma_max=longest,
+        doubts=tuple(doubts),
+        notes=partial(notes_on, alpha, acceptance),
+    )
+
+
+def _replayed(
+    profile: Profile, path: Path, measured: MeasuredAcceptance, gamma_max: int
+) -> TokensPerBlock:
+    return TokensPerBlock.of_trace(profile.trace(path, measured), gamma_max)
+
+
+def _check_reach(longest: int, cost: LoadCost, remedy: str) -> None:
+    """Refuse drafts longer than were timed."""
+    if longest >= cost.longest:
+        raise InvalidArgumentError(
+            f"gamma_max must be <= {cost.longest - 1} with this profile, got {longest}; {remedy}"
+        )
+
+
+def _gamma_max(asked: int | None, alpha: AlphaLike, usual: int) -> int:
+    """The one asked for; else the usual one, or as far as an extrapolated curve goes."""
+    if asked is not None:
+        return integer("gamma_max", asked)
+    return min(usual, len(alpha)) if isinstance(alpha, Extrapolation) else usual
+
+
+def _shape(role: str, source: str | Path | Shape) -> Shape:
+    if isinstance(source, Shape):
+        return source
+    try:
+        return shape_from_config(read_config(str(source)))
+    except ConfigError as error:
+        raise InvalidArgumentError(f"{role} {error}") from None

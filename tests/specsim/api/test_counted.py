@@ -1,0 +1,217 @@
+"""An acceptance file of ``specsim read`` wherever a profile is taken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import specsim
+from specsim.api.validation import CountsCheck, SpeedupCheck
+from specsim.checks import InvalidArgumentError, UnsupportedError
+from tests.support.command_line import SHAPES, fail, rows, run
+
+SAMPLES = Path(__file__).parents[2] / "reference" / "engines"
+
+
+def scrape(alpha: float, gamma: int, rounds: int = 100_000) -> str:
+    """A scrape of vLLM whose drafts were accepted i.i.d."""
+    reached = np.round(rounds * alpha ** np.arange(1.0, gamma + 1)).astype(int)
+    counters = {"drafts": rounds, "draft_tokens": rounds * gamma, "accepted_tokens": reached.sum()}
+    lines = [f'vllm:spec_decode_num_{name}_total{{engine="0"}} {n}' for name, n in counters.items()]
+    return "\n".join(
+        lines
+        + [
+            f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",position="{i}"}} {n}'
+            for i, n in enumerate(reached)
+        ]
+    )
+
+
+def bench(step_ms: float, batch: int, gamma: int = 0, alpha: float = 0.7) -> str:
+    """The result of ``vllm bench serve``, of ``gamma`` drafts where that is not 0."""
+    length = (1 - alpha ** (gamma + 1)) / (1 - alpha)
+    result = {
+        "max_concurrency": batch,
+        "median_itl_ms": step_ms,
+        "mean_itl_ms": step_ms,
+        "mean_tpot_ms": step_ms / length,
+    }
+    if gamma:
+        rounds = 100_000
+        reached = np.round(rounds * alpha ** np.arange(1.0, gamma + 1))
+        result |= {
+            "spec_decode_num_drafts": rounds,
+            "spec_decode_draft_tokens": rounds * gamma,
+            "spec_decode_accepted_tokens": int(reached.sum()),
+            "spec_decode_acceptance_rate": 100 * reached.sum() / (rounds * gamma),
+            "spec_decode_acceptance_length": 1 + reached.sum() / rounds,
+            "spec_decode_per_position_acceptance_rates": (reached / rounds).tolist(),
+        }
+    return json.dumps(result)
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> Path:
+    """Counts of a draft model at K = 4, i.i.d. at 0.7, without step times."""
+    (tmp_path / "metrics.txt").write_text(scrape(0.7, 4))
+    specsim.read(
+        tmp_path / "metrics.txt",
+        method="draft_model",
+        temperature=0,
+        out=tmp_path / "acceptance.json",
+    )
+    return tmp_path / "acceptance.json"
+
+
+@pytest.fixture
+def timed(tmp_path: Path) -> Path:
+    """Benchmarks at K = 0 and K = 4: a step of 10 ms, and with drafts of 16, at batch 8 of 28."""
+    names = []
+    for batch, more in ((1, 0.0), (8, 12.0)):
+        for gamma, step in ((0, 10.0), (4, 16.0)):
+            name = tmp_path / f"k{gamma}-b{batch}.json"
+            name.write_text(bench(step + more * (gamma > 0), batch, gamma))
+            names.append(name)
+    out = tmp_path / "timed.json"
+    specsim.read(*names, method="draft_model", out=out)
+    return out
+
+
+def test_counts_are_an_acceptance_beside_a_price(counted: Path) -> None:
+    """The formula of i.i.d. acceptance at every draft length, from counts at one (Leviathan23)."""
+    for gamma in (1, 2, 4, 8):
+        found = specsim.evaluate(profile=counted, c=0.05, gamma=gamma)
+        assert found.speedup == pytest.approx(
+            specsim.evaluate(0.7, 0.05, gamma).speedup, rel=0.01
+        ), gamma
+    assert specsim.optimize(profile=counted, c=0.05).gamma == specsim.optimize(0.7, 0.05).gamma
+    with_verify = specsim.optimize(profile=counted, c=0.05, verify_slope=0.1)
+    assert with_verify.gamma == specsim.optimize(0.7, 0.05, verify_slope=0.1).gamma
+
+
+def test_what_was_not_counted_is_said(counted: Path) -> None:
+    (warning,) = specsim.evaluate(profile=counted, c=0.05, gamma=2).warnings
+    assert "measured at gamma 4; gamma 2 was not measured" in warning
+    assert not specsim.evaluate(profile=counted, c=0.05, gamma=4).warnings
+    (beyond,) = specsim.evaluate(profile=counted, c=0.05, gamma=7).warnings
+    assert "gamma 7 is 3 beyond what was measured" in beyond
+
+
+def test_counts_are_priced_by_shapes(counted: Path) -> None:
+    shapes = specsim.Shapes("llama-3.1-8b", "llama-3.2-1b", "H100-SXM")
+    load = specsim.Load((1, 64), (512,))
+    found = specsim.optimize(profile=counted, shapes=shapes, load=load).rows()
+    iid = specsim.optimize(0.7, shapes=shapes, load=load).rows()
+    assert [row["gamma"] for row in found] == [row["gamma"] for row in iid]
+    assert [row["speedup"] for row in found] == pytest.approx(
+        [row["speedup"] for row in iid], rel=0.01
+    )
+
+
+def test_step_times_are_costs_at_the_batches_that_were_timed(timed: Path) -> None:
+    tokens = (1 - 0.7**5) / 0.3
+    found = specsim.evaluate(profile=timed, gamma=4).rows()
+    assert [(row["batch"], row["gamma"]) for row in found] == [(1, 4), (8, 4)]
+    assert found[0]["speedup"] == pytest.approx(tokens * 10 / 16, rel=1e-3)
+    assert found[1]["speedup"] == pytest.approx(tokens * 10 / 28, rel=1e-3)
+    best = specsim.optimize(profile=timed)
+    assert [row["gamma"] > 0 for row in best.rows()] == [True, False]
+    assert any("steps were timed with 0, 4 draft tokens" in line for line in best.warnings)
+
+
+def test_larger_batches_than_were_timed_are_left_out(timed: Path) -> None:
+    found = specsim.optimize(profile=timed, load=specsim.Load((1, 8, 9)))
+    assert [row["batch"] for row in found.rows()] == [1, 8]
+    assert [each.what for each in found.left_out] == ["batch 9 at context 0"]
+
+
+def test_export_from_counts_and_times(timed: Path) -> None:
+    found = specsim.export("vllm", profile=timed, model="draft", most=8)
+    content = json.loads(found.text)
+    assert content["model"] == "draft"
+    assert content["num_speculative_tokens_per_batch_size"][-1][2] == 0
+
+
+def test_counts_at_one_length_are_predicted_from_others(tmp_path: Path) -> None:
+    """vllm-project/vllm pull request 48892: one MTP model counted at K = 1 and at K = 8.
+
+    1.834 tokens per call at K = 1, where the curve of K = 8 cut says 1.762.
+    """
+    specsim.read(SAMPLES / "vllm-bench-serve-mtp1-mtp8.txt", out=tmp_path / "counted.json")
+    found = specsim.validate(tmp_path / "counted.json")
+    one, eight = found.rows()
+    assert (one["gamma"], one["predicted_from"], eight["predicted_from"]) == (1, "8", "1")
+    assert one["measured_tokens_per_call"] == pytest.approx(1 + 22021 / 26407)
+    assert one["cut_or_held_tokens_per_call"] == pytest.approx(1.762, abs=1e-3)
+    assert abs(one["relative_error"]) < 0.015 < abs(one["cut_or_held_error"])
+    assert isinstance(found.check, CountsCheck)
+
+
+def test_counts_are_predicted_from_another_file(counted: Path, tmp_path: Path) -> None:
+    (tmp_path / "two.txt").write_text(scrape(0.7, 2))
+    specsim.read(tmp_path / "two.txt", out=tmp_path / "two.json")
+    (row,) = specsim.validate(counted, CountsCheck(tmp_path / "two.json")).rows()
+    assert abs(row["relative_error"]) < 0.01
+    with pytest.raises(UnsupportedError, match="counts at one draft length, 4"):
+        specsim.validate(counted)
+    with pytest.raises(InvalidArgumentError, match="names no models"):
+        specsim.validate(counted, SpeedupCheck())
+
+
+def test_the_commands_take_an_acceptance_file(
+    counted: Path, timed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    json_words = ("--format", "json")
+    code, out, _ = run(
+        capsys,
+        "optimize",
+        "--profile",
+        str(counted),
+        "--c",
+        "0.05",
+        "--gamma-max",
+        "8",
+        *json_words,
+    )
+    assert code == 0
+    assert rows(out)[0]["gamma"] == specsim.optimize(0.7, 0.05).gamma
+    code, out, _ = run(
+        capsys, "optimize", "--profile", str(counted), *SHAPES, "--batch", "1", *json_words
+    )
+    assert (code, rows(out)[0]["batch"]) == (0, 1)
+    code, out, _ = run(
+        capsys, "evaluate", "--profile", str(timed), "--gamma", "4", "--batch", "1:8", *json_words
+    )
+    assert (code, len(rows(out))) == (0, 8)
+    (tmp_path / "two.txt").write_text(scrape(0.7, 2))
+    two = tmp_path / "two.json"
+    assert run(capsys, "read", str(tmp_path / "two.txt"), "--out", str(two))[0] == 0
+    code, out, _ = run(capsys, "validate", str(counted), "--counted", str(two), *json_words)
+    assert (code, rows(out)[0]["gamma"]) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["optimize"], "has no step times"),
+        (["optimize", "--c", "0.05", "--alpha", "0.7"], "alpha and profile exclude each other"),
+        (["optimize", "--c", "0.05", "--temperature", "1"], "temperature must be that of"),
+        (["optimize", "--mode", "eager"], "mode has no meaning"),
+        (["optimize", "--c", "0.05", "--acceptance-law", "exact-match"], "acceptance_law has no"),
+        (["evaluate", "--c", "0.05", "--gamma", "2000"], "1,000 drafts at most"),
+    ],
+)
+def test_what_does_not_go_with_an_acceptance_file(
+    counted: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert said in fail(capsys, words[0], "--profile", str(counted), *words[1:])
+
+
+def test_validate_refuses_what_decodes(counted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no model is run" in fail(capsys, "validate", str(counted), "--gamma", "2")
+    assert "--counted goes with" in fail(
+        capsys, "validate", str(SAMPLES / "vllm-log-current.txt"), "--counted", str(counted)
+    )
