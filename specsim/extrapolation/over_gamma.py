@@ -215,7 +215,8 @@ class AcceptanceOverGamma:
         left = max(count.tokens_per_call - 1.0 - float(known.sum()), 0.0)
         if rest.sum() > 0:
             rest = rest * left / rest.sum()
-        return np.minimum.accumulate(np.concatenate([known, rest]))
+        curve = np.concatenate([known, rest])
+        return np.minimum.accumulate(np.clip(curve, 0.0, 1.0))
 
     def _carried(self, gamma: int) -> Floats:
         """S_1..S_gamma: the counted curve next to it, times what the mixture says of the two."""

@@ -92,6 +92,28 @@ def test_ends(rate: float, heads: bool) -> None:
     np.testing.assert_allclose(found, 1 + rate * np.arange(7), rtol=2e-3)
 
 
+@settings(max_examples=15)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 6), st.sampled_from([1, 40, 2000]), st.floats(0, 1)),
+        min_size=1,
+        max_size=3,
+    ),
+    st.booleans(),
+)
+def test_totals_alone_are_carried_too(
+    counted_totals: list[tuple[int, int, float]], heads: bool
+) -> None:
+    counts = [totals(gamma, 1 + share * gamma, rounds) for gamma, rounds, share in counted_totals]
+    found = acceptance_from_counts(counts, heads)
+    for gamma in range(8):
+        curve = found.survival(gamma)
+        assert ((curve >= 0) & (curve <= 1)).all()
+        assert (np.diff(curve) <= 0).all()
+        interval = found.interval(gamma)
+        assert 1 <= interval.low <= interval.best <= interval.high <= gamma + 1
+
+
 def test_heads_drift_on_as_extrapolate_says() -> None:
     rates = (0.7, 0.45, 0.3)
     found = acceptance_from_rates(Marginal(rates, 2000))
