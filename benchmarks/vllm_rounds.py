@@ -65,7 +65,10 @@ def _machine(profiles: list[Path]) -> dict[str, object]:
         "python": platform.python_version(),
         "processor": measured[0].hardware.processor,
         "cores": measured[0].hardware.cores,
-        "commands": [each.command for each in measured],
+        "profiles": {
+            path.name: f"{each.target.name} with {each.draft.name}, {each.software.dtype}"
+            for path, each in zip(profiles, measured, strict=True)
+        },
     }
 
 

@@ -1,7 +1,7 @@
 """How likely an engine was to accept drafts at every position of a text that it wrote.
 
 Given the text, each position has a probability of its own (Leviathan23 A.2; see
-``specsim.predict.replay.fixed_gamma``).  Behind the text an engine's last round drafts on, and
+``specsim.rules.acceptance_laws``).  Behind the text an engine's last round drafts on, and
 there the same follows the draft's own words.
 """
 
@@ -16,6 +16,8 @@ from calibrate.decode.engine import CachedModel
 from calibrate.models.sampling import Sampling
 from specsim.acceptance import AcceptanceLaw
 from specsim.checks import Floats
+from specsim.rules import Distributions
+from specsim.rules.acceptance_laws import acceptance_given
 
 # The laws that vLLM has, by its ``draft_sample_method``.
 LAWS: dict[str, AcceptanceLaw] = {"greedy": "greedy-drafts", "probabilistic": "ratio-test"}
@@ -46,14 +48,10 @@ def acceptance_rates(
     for model in (target, draft):
         model.reset()
         rows.append(model.read(read)[len(prompt) - 1 :])
-    tokens = torch.tensor(text, device=target.device)[:, None]
+    tokens = torch.tensor(text, device=target.device)
     unfiltered = Sampling(sampling.temperature)
     p, q = sampling.probabilities(rows[0]), unfiltered.probabilities(rows[1])
-    if law == "greedy-drafts":
-        rates = (rows[1][:-1].argmax(-1, keepdim=True) == tokens).double()
-    else:
-        rates = _ratio(q[:-1].gather(1, tokens), p[:-1].gather(1, tokens))
-    found = rates[:, 0].tolist()
+    found = acceptance_given(law, Distributions(p[:-1], q[:-1]), tokens).tolist()
     ends = [each[-1:] for each in rows]
     for _ in range(behind):
         p, q = sampling.probabilities(ends[0]), unfiltered.probabilities(ends[1])
@@ -62,12 +60,7 @@ def acceptance_rates(
             rate = p.gather(1, token)
         else:
             token = torch.multinomial(q, 1, generator=random)
-            rate = _ratio(p.gather(1, token), q.gather(1, token))
+            rate = (p.gather(1, token) / q.gather(1, token)).clamp(max=1)
         found.append(float(rate))
         ends = [model.read(token)[-1:] for model in (target, draft)]
     return np.array(found)
-
-
-def _ratio(above: torch.Tensor, below: torch.Tensor) -> torch.Tensor:
-    """min(1, above / below), in double precision."""
-    return (above.double() / below.double()).clamp(max=1)
