@@ -34,7 +34,7 @@ def counts(row: Row) -> DraftCounts:
     return DraftCounts(int(row["gamma"]), rounds, sum(accepted), drafted, tuple(accepted))
 
 
-@pytest.mark.parametrize("name", ["small-greedy", "middle-greedy", "ngram-2-4"])
+@pytest.mark.parametrize("name", ["small-greedy", "middle-greedy", "ngram-2-4", "ngram-5-5"])
 def test_at_temperature_0_all_counts_are_the_replayed_ones(name: str) -> None:
     for row in rows(name, 0.0):
         assert int(row["requests"]) >= 30
