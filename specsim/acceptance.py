@@ -59,6 +59,15 @@ class AcceptanceByLength(Acceptance, Protocol):
 
 
 @runtime_checkable
+class Recorded(Acceptance, Protocol):
+    """Acceptance along a text, which tells where blocks of each draft length start."""
+
+    def over_gamma(self) -> AcceptanceByLength:
+        """The same, by draft length."""
+        ...
+
+
+@runtime_checkable
 class Limited(Protocol):
     """What knows how far it was measured."""
 
@@ -229,9 +238,11 @@ def acceptance_of(alpha: AlphaLike) -> Acceptance:
 
     A number is one rate at every position; a list or tuple is one conditional rate for each
     position (the last one holds on); ``Marginal`` and ``Conditional`` are rates measured at one
-    draft length, carried to others; a curve of ``extrapolate`` is known as far as it goes; an
-    ``Acceptance`` is itself.  A numpy array stands for several settings and is refused.
+    draft length, carried to others; a curve of ``extrapolate`` is known as far as it goes; a trace
+    is replayed at every draft length; an ``Acceptance`` is itself.  A numpy array stands for several settings and is refused.
     """
+    if isinstance(alpha, Recorded):
+        return alpha.over_gamma()
     if isinstance(alpha, Acceptance):
         return alpha
     if isinstance(alpha, (Marginal, Conditional)):

@@ -25,6 +25,8 @@ from specsim.files import read_frame
 if TYPE_CHECKING:
     import pandas as pd
 
+    from specsim.extrapolation.gaps import GapLaw
+
 REQUIRED_COLUMNS = ("request", "position", "logp_target", "logp_draft")
 OPTIONAL_COLUMNS = (
     "beta",  # sum_x min(p, q) at this position
@@ -112,6 +114,12 @@ class Trace:
         """alpha_1..alpha_length = S_i / S_{i-1}; 0 behind a position that is never reached."""
         curve = self.survival(length)
         return np.divide(curve[1:], curve[:-1], out=np.zeros(length), where=curve[:-1] > 0)
+
+    def over_gamma(self) -> GapLaw:
+        """The same text in blocks of any draft length, which start where those before them end."""
+        from specsim.extrapolation.gaps import GapLaw
+
+        return GapLaw.of_trace(self)
 
     def take(self, requests: Ints) -> Trace:
         """The trace of the given requests, in that order; repeats allowed (bootstrap)."""

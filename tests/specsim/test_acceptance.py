@@ -24,6 +24,8 @@ from specsim.acceptance import (
 from specsim.checks import UnsupportedError
 from specsim.extrapolation import Conditional, GapLaw, Marginal
 from specsim.extrapolation.mixtures import TokenMixture
+from specsim.predict.replay.fixed_gamma import replay
+from specsim.traces import Trace
 from tests.support.refusals import refuses
 
 rate = st.floats(0.0, 1.0)
@@ -173,3 +175,12 @@ test_bad_input_is_named = refuses(
     (lambda: BetaAcceptance(0.0, 1.0), "a must be > 0, got 0"),
     (lambda: DecayingAcceptance(0.5, -0.1), r"decay must be in \[0, 1\], got -0.1"),
 )
+
+
+def test_a_trace_is_replayed_at_every_draft_length() -> None:
+    """Blocks start where those before them end, which is not everywhere alike."""
+    chances = np.random.default_rng(3).random(900) ** 0.3
+    trace = Trace(chances, np.array([0, 200, 900]))
+    for gamma in (1, 3, 8):
+        found = specsim.evaluate(trace, 0.1, gamma).tokens_per_call
+        assert found == pytest.approx(replay(trace, [gamma])[0].tokens_per_call, rel=1e-12)
