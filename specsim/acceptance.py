@@ -239,7 +239,8 @@ def acceptance_of(alpha: AlphaLike) -> Acceptance:
     A number is one rate at every position; a list or tuple is one conditional rate for each
     position (the last one holds on); ``Marginal`` and ``Conditional`` are rates measured at one
     draft length, carried to others; a curve of ``extrapolate`` is known as far as it goes; a trace
-    is replayed at every draft length; an ``Acceptance`` is itself.  A numpy array stands for several settings and is refused.
+    is replayed at every draft length; an ``Acceptance`` is itself.  A numpy array stands for
+    several settings and is refused.
     """
     if isinstance(alpha, Recorded):
         return alpha.over_gamma()

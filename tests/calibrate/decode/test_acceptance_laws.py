@@ -37,8 +37,8 @@ def test_every_law_emits_the_target(
 ) -> None:
     target, draft = four_words
     request = DecodeRequest([1], 3, sampling, generator(CPU, 8))
-    # False-alarm chance 1e-4 for each of 4 settings.  Seeded.  At 1500 draws, greedy drafts that are
-    # verified with the row of a sampled one fail (tried).
+    # False-alarm chance 1e-4 for each of 4 settings.  Seeded.  At 1500 draws, greedy drafts
+    # that are verified with the row of a sampled one fail (tried).
     check_law(
         target,
         [1],
