@@ -24,7 +24,6 @@ from specsim.checks import (
     probabilities,
     probability,
 )
-from specsim.extrapolation import Conditional, Extrapolation, Marginal, acceptance_from_rates
 
 # How a draft token is accepted; engines differ.  At temperature 0 all agree.
 #   ratio-test      sampled drafts, accepted with min(1, p/q) (Leviathan23 A.2): sum_x min(p, q)
@@ -59,11 +58,11 @@ class AcceptanceByLength(Acceptance, Protocol):
 
 
 @runtime_checkable
-class Recorded(Acceptance, Protocol):
-    """Acceptance along a text, which tells where blocks of each draft length start."""
+class Measured(Protocol):
+    """What was measured along a text or at one draft length, and tells of others."""
 
-    def over_gamma(self) -> AcceptanceByLength:
-        """The same, by draft length."""
+    def over_gamma(self) -> Acceptance:
+        """What it says of every draft length."""
         ...
 
 
@@ -104,6 +103,15 @@ def running_survival(rates: Floats) -> Floats:
     logs[..., 1:, :] += np.cumsum(logs[..., :-1, -1], axis=-1)[..., None]
     np.exp(logs.reshape(*rest, rows * width)[..., :length], out=survival[..., 1:])
     return survival
+
+
+def conditional_rates(survival: Floats) -> Floats:
+    """alpha_1..alpha_n of S_0..S_n, shape (n + 1,) to (n,).
+
+    Beyond a position that is never reached the rate is free; zero keeps laws finite.
+    """
+    before = survival[:-1]
+    return np.divide(survival[1:], before, out=np.zeros(before.size), where=before > 0)
 
 
 @dataclass(frozen=True)
@@ -176,9 +184,7 @@ class SurvivalAcceptance:
         return np.concatenate([[1.0], self.marginal[:length]])
 
     def conditional(self, length: int) -> Floats:
-        curve = self.survival(length)
-        # Beyond a position that is never reached the rate is free; zero keeps laws finite.
-        return np.divide(curve[1:], curve[:-1], out=np.zeros(length), where=curve[:-1] > 0)
+        return conditional_rates(self.survival(length))
 
 
 @dataclass(frozen=True)
@@ -230,7 +236,7 @@ class DecayingAcceptance:
 
 
 # What the argument ``alpha`` of every call takes.
-AlphaLike = Acceptance | Marginal | Conditional | npt.ArrayLike
+AlphaLike = Acceptance | Measured | npt.ArrayLike
 
 
 def acceptance_of(alpha: AlphaLike) -> Acceptance:
@@ -242,14 +248,10 @@ def acceptance_of(alpha: AlphaLike) -> Acceptance:
     is replayed at every draft length; an ``Acceptance`` is itself.  A numpy array stands for
     several settings and is refused.
     """
-    if isinstance(alpha, Recorded):
+    if isinstance(alpha, Measured):
         return alpha.over_gamma()
     if isinstance(alpha, Acceptance):
         return alpha
-    if isinstance(alpha, (Marginal, Conditional)):
-        return acceptance_from_rates(alpha)
-    if isinstance(alpha, Extrapolation):
-        return SurvivalAcceptance(tuple(alpha.survival.tolist()))
     rates = probabilities("alpha", alpha)
     if rates.ndim and (rates.ndim > 1 or not isinstance(alpha, (list, tuple))):
         raise InvalidArgumentError(

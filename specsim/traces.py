@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
+from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw, conditional_rates
 from specsim.checks import Floats, Ints, SpecsimError, check_choice
 from specsim.files import read_frame
 
@@ -112,8 +112,7 @@ class Trace:
 
     def conditional(self, length: int) -> Floats:
         """alpha_1..alpha_length = S_i / S_{i-1}; 0 behind a position that is never reached."""
-        curve = self.survival(length)
-        return np.divide(curve[1:], curve[:-1], out=np.zeros(length), where=curve[:-1] > 0)
+        return conditional_rates(self.survival(length))
 
     def over_gamma(self) -> GapLaw:
         """The same text in blocks of any draft length, which start where those before them end."""

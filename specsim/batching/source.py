@@ -206,9 +206,6 @@ def counted_acceptance(path: Path, temperature: float | None = None) -> Acceptan
             "specsim read --temperature records it"
         )
     counts = [each for each in file.draft_counts() if each.gamma is not None]
-    # Of one draft length there may be counts with and without positions: the first say more.
-    by_position = {each.gamma for each in counts if each.reached}
-    counts = [each for each in counts if each.reached or each.gamma not in by_position]
     if not counts:
         raise UnsupportedError(
             f"{path} has no counts of one draft length, only means or totals: read what counts "

@@ -221,13 +221,16 @@ question_options = stack(
 def read_question(given: dict[str, Any]) -> Question:
     """What ``question_options`` ask, taken out of what was given."""
     from specsim.api.question import Question
-    from specsim.batching.workload import Load
     from specsim.cost import Prices
 
     given["alpha"] = read_alpha(given)
     prices = Prices(**{field.name: given.pop(field.name) for field in fields(Prices)})
     batch, context = given.pop("batch"), given.pop("context")
-    load = None if batch is None and context is None else Load(batch, context)
+    load = None
+    if batch is not None or context is not None:
+        from specsim.batching.workload import Load
+
+        load = Load(batch, context)
     names = ("alpha", "profile", "temperature", "mode", "acceptance_law")
     asked = {name: given.pop(name) for name in names}
     return Question(prices=prices, shapes=read_shapes(given), load=load, **asked)
@@ -235,28 +238,25 @@ def read_question(given: dict[str, Any]) -> Question:
 
 def read_alpha(given: dict[str, Any]) -> AlphaLike | None:
     """The acceptance that ``alpha_option`` says, if any, taken out of what was given."""
-    from specsim.extrapolation import Conditional, Marginal
-
-    kinds = {"alpha": None, "marginal": Marginal, "conditional": Conditional}
-    said = {name: given.pop(name) for name in kinds}
+    said = {name: given.pop(name) for name in ("alpha", "marginal", "conditional")}
     named = [name for name, value in said.items() if value is not None]
     rounds, heads = given.pop("rounds"), given.pop("heads")
     if len(named) > 1:
         raise InvalidArgumentError(f"--{named[0]} and --{named[1]} exclude each other")
-    kind = kinds[named[0]] if named else None
-    if kind is None:
+    if named in ([], ["alpha"]):
         for name, value in {"rounds": rounds, "heads": heads}.items():
             if value is not None:
                 raise InvalidArgumentError(f"--{name} needs --marginal or --conditional")
         alpha: AlphaLike | None = said["alpha"]
         return alpha
+    from specsim.extrapolation import Conditional, Marginal
+
+    kind = Marginal if named == ["marginal"] else Conditional
     return kind(said[named[0]], rounds, True if heads is None else heads)
 
 
 def read_shapes(given: dict[str, Any]) -> Shapes | None:
     """The models and the machine that ``machine_options`` say, if any, taken out of it."""
-    from specsim.batching.source import Shapes
-
     named = {name: given.pop(name) for name in ("target", "draft", "accelerator")}
     missing = [name for name, value in named.items() if value is None]
     if len(missing) == len(named):
@@ -265,6 +265,8 @@ def read_shapes(given: dict[str, Any]) -> Shapes | None:
         raise InvalidArgumentError(
             f"--{missing[0]} is missing; give --target, --draft and --accelerator, or --profile"
         )
+    from specsim.batching.source import Shapes
+
     return Shapes(**named)
 
 

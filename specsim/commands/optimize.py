@@ -67,7 +67,6 @@ def command(
     if click_context.invoked_subcommand:
         refuse_mixture(click_context)
         return
-    from specsim import Load, LoadPlan
     from specsim.report.tables import show
 
     check_figure(figure)
@@ -78,14 +77,19 @@ def command(
                 "--figure draws decisions by load: it needs --profile, or --target, --draft and "
                 "--accelerator"
             )
+        from specsim import Load
+
         asked = replace(asked, load=Load())
     result = asked.optimize(gamma_max)
-    by_load = isinstance(result, LoadPlan)
+    # By its name, since with the class come the planner and all that it plans from.
+    by_load = result.schema == "specsim.load-plan"
     show(result, output_format, "best draft length" + (" by load" if by_load else ""))
-    if figure is not None and isinstance(result, LoadPlan):
+    if figure is not None:
+        from specsim import LoadPlan
         from specsim.report.load_plots import best_by_load
         from specsim.report.plots import save
 
+        assert isinstance(result, LoadPlan), "refused above without a load"
         save(best_by_load({each.workload.name: each.points for each in result.settings}), figure)
         click.echo(f"figure: {figure}", err=True)
 

@@ -4,17 +4,13 @@ drift.py       rates that fall with depth, towards longer drafts (EAGLE, MTP)
 gaps.py        the distances between rejections, exact for draft models
 mixtures.py    acceptance that differs from place to place
 counted.py     what counts say of such a mixture; fits.py: the likeliest; bounds.py: all of them
-stated.py      rates that say which rates they are
 over_gamma.py  which of them carries counts to another length
+stated.py      rates that say which rates they are, as counts
 """
 
 from specsim.extrapolation.drift import Extrapolation, extrapolate
 from specsim.extrapolation.gaps import GapLaw
-from specsim.extrapolation.over_gamma import (
-    AcceptanceOverGamma,
-    acceptance_from_counts,
-    acceptance_from_rates,
-)
+from specsim.extrapolation.over_gamma import AcceptanceOverGamma, acceptance_from_counts
 from specsim.extrapolation.stated import Conditional, Marginal
 
 __all__ = [
@@ -24,6 +20,5 @@ __all__ = [
     "GapLaw",
     "Marginal",
     "acceptance_from_counts",
-    "acceptance_from_rates",
     "extrapolate",
 ]

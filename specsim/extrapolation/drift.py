@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from specsim.acceptance import SurvivalAcceptance
 from specsim.api.result import Result, Row
 from specsim.checks import Floats, InvalidArgumentError, integer, numbers
 from specsim.intervals import normal_quantile, wilson_interval
@@ -83,6 +84,10 @@ class Extrapolation(Result):
     def tokens_per_call(self) -> float:
         """E[N] = 1 + sum_i S_i, the mean acceptance length at gamma = k."""
         return 1.0 + float(self.survival.sum())
+
+    def over_gamma(self) -> SurvivalAcceptance:
+        """The curve, at every draft length alike and no further than it goes."""
+        return SurvivalAcceptance(tuple(self.survival.tolist()))
 
     def notes(self, gamma: int) -> tuple[str, ...]:
         """How far beyond what was measured this draft length is, and how sure the curve there."""

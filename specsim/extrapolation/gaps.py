@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from specsim.acceptance import conditional_rates
 from specsim.checks import (
     Floats,
     InvalidArgumentError,
@@ -145,8 +146,7 @@ class GapLaw:
 
     def conditional(self, length: int) -> Floats:
         """alpha_1..alpha_length of such blocks; 0 behind a position that is never reached."""
-        curve = self.survival(length)
-        return np.divide(curve[1:], curve[:-1], out=np.zeros(length), where=curve[:-1] > 0)
+        return conditional_rates(self.survival(length))
 
     @property
     def _total(self) -> float:

@@ -23,6 +23,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from specsim.acceptance import conditional_rates
 from specsim.checks import Floats, InvalidArgumentError, numbers, probabilities
 
 
@@ -70,8 +71,7 @@ class TokenMixture:
 
     def conditional(self, length: int) -> Floats:
         """alpha_1..alpha_length of such blocks; 0 behind a position that is never reached."""
-        curve = self.survival(length)
-        return np.divide(curve[1:], curve[:-1], out=np.zeros(length), where=curve[:-1] > 0)
+        return conditional_rates(self.survival(length))
 
 
 def calls(rates: Floats, gamma: int) -> Floats:

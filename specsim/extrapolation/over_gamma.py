@@ -21,6 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
+from specsim.acceptance import conditional_rates
 from specsim.checks import Floats, UnsupportedError
 from specsim.counts.drafts import DraftCounts
 from specsim.extrapolation.bounds import mixture_bounds
@@ -29,13 +30,11 @@ from specsim.extrapolation.drift import (
     DRIFT,
     DRIFT_SPREAD,
     LEVEL,
-    UNKNOWN_COUNTS,
     drifting,
     extrapolate,
 )
 from specsim.extrapolation.fits import fit_mixture, misfit
 from specsim.extrapolation.mixtures import TokenMixture
-from specsim.extrapolation.stated import Conditional, Marginal
 from specsim.intervals import Interval, normal_quantile
 
 # Far beyond anything that was checked; every length costs a sum over the mixture.
@@ -72,17 +71,6 @@ def acceptance_from_counts(
     if not pooled:
         raise UnsupportedError("no round was drafted, so there is no rate of acceptance")
     return AcceptanceOverGamma(tuple(pooled[gamma] for gamma in sorted(pooled)), heads)
-
-
-def acceptance_from_rates(stated: Marginal | Conditional) -> AcceptanceOverGamma:
-    """What rates measured at one draft length say of every other."""
-    rounds = UNKNOWN_COUNTS if stated.rounds is None else stated.rounds
-    reached = rounds * stated.curve
-    gamma = reached.size
-    count = DraftCounts(
-        gamma, rounds, float(reached.sum()), rounds * gamma, tuple(reached.tolist())
-    )
-    return AcceptanceOverGamma((count,), stated.heads)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +117,7 @@ class AcceptanceOverGamma:
 
     def conditional(self, length: int) -> Floats:
         """alpha_1..alpha_length of such blocks; 0 behind a position that is never reached."""
-        curve = self.survival(length)
-        return np.divide(curve[1:], curve[:-1], out=np.zeros(length), where=curve[:-1] > 0)
+        return conditional_rates(self.survival(length))
 
     def tokens_per_call(self, longest: int) -> Floats:
         """At gamma = 0..longest, the recovered or bonus token counted, shape (longest + 1,)."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 
 from specsim.checks import Floats, InvalidArgumentError, number, probabilities
+from specsim.counts.drafts import DraftCounts
+from specsim.extrapolation.drift import UNKNOWN_COUNTS
+from specsim.extrapolation.over_gamma import AcceptanceOverGamma
 
 
 @dataclass(frozen=True)
-class _Stated:
-    """The fields of both kinds.
+class _Stated(ABC):
+    """What both kinds have.
 
     rates : in [0, 1]; their number K is the draft length that they were measured at
     rounds : behind the rates; None is not known, and they weigh like rates from 400
@@ -33,6 +37,21 @@ class _Stated:
         object.__setattr__(self, "rates", tuple(rates.tolist()))
         if self.rounds is not None:
             object.__setattr__(self, "rounds", number("rounds", self.rounds, low=1.0))
+
+    @property
+    @abstractmethod
+    def curve(self) -> Floats:
+        """S_1..S_K, shape (K,)."""
+
+    def over_gamma(self) -> AcceptanceOverGamma:
+        """What rates measured at one draft length say of every other."""
+        rounds = UNKNOWN_COUNTS if self.rounds is None else self.rounds
+        reached = rounds * self.curve
+        gamma = reached.size
+        count = DraftCounts(
+            gamma, rounds, float(reached.sum()), rounds * gamma, tuple(reached.tolist())
+        )
+        return AcceptanceOverGamma((count,), self.heads)
 
 
 @dataclass(frozen=True)
@@ -56,7 +75,6 @@ class Marginal(_Stated):
 
     @property
     def curve(self) -> Floats:
-        """S_1..S_K, shape (K,)."""
         return np.array(self.rates)
 
 
@@ -72,5 +90,4 @@ class Conditional(_Stated):
 
     @property
     def curve(self) -> Floats:
-        """S_1..S_K, shape (K,)."""
         return np.asarray(np.cumprod(self.rates), dtype=np.float64)

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.acceptance import conditional_rates
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.drafts import DraftCounts, MeanLength
 from specsim.engines.readers.documents import Object, is_json, objects
@@ -85,8 +86,7 @@ def write(
         )
     mean = counts.tokens_per_call
     marginal = np.array(counts.reached) / counts.rounds
-    before = np.array([1.0, *marginal[:-1]])
-    conditional = np.divide(marginal, before, out=np.zeros(counts.gamma), where=before > 0)
+    conditional = conditional_rates(np.append(1.0, marginal))
     lengths = -np.diff([counts.rounds, *counts.reached, 0.0])
     implied = 1.0 + float(marginal.sum())
     profile = {

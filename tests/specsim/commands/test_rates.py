@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import specsim
-from specsim.extrapolation import acceptance_from_rates
 from specsim.schemes import SpeculativeDecoding
 from tests.support.command_line import SHAPES, fail, rows, run
 
@@ -58,7 +57,7 @@ def test_a_bare_list_says_how_it_was_read(capsys: pytest.CaptureFixture[str]) ->
 
 def test_the_best_length_is_searched_among_carried_ones() -> None:
     found = specsim.optimize(MEASURED, 0.02)
-    acceptance = acceptance_from_rates(MEASURED)
+    acceptance = MEASURED.over_gamma()
     gammas = np.arange(65)
     speedups = acceptance.tokens_per_call(64) / (1 + 0.02 * gammas)
     assert found.gamma == speedups.argmax()
@@ -73,7 +72,7 @@ def test_the_best_length_is_searched_among_carried_ones() -> None:
 def test_a_load_is_planned_with_them(capsys: pytest.CaptureFixture[str]) -> None:
     words = [*SHAPES, *["--marginal", "0.8,0.6,0.5", "--context", "512"]]
     _, out, err = run(capsys, "optimize", *words, "--batch", "1,64", "--format", "json")
-    acceptance = acceptance_from_rates(specsim.Marginal((0.8, 0.6, 0.5)))
+    acceptance = specsim.Marginal((0.8, 0.6, 0.5)).over_gamma()
     for row in rows(out):
         tokens = acceptance.tokens_per_call(row["gamma"])[-1]
         assert row["tokens_per_call"] == pytest.approx(tokens)

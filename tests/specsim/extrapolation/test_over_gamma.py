@@ -19,7 +19,6 @@ from specsim.extrapolation import (
     GapLaw,
     Marginal,
     acceptance_from_counts,
-    acceptance_from_rates,
     extrapolate,
 )
 from tests.support.refusals import refuses
@@ -52,7 +51,7 @@ falling = st.lists(st.floats(0.02, 0.98), min_size=1, max_size=5).map(
 def test_always_a_survival_curve_within_its_interval(
     rates: tuple[float, ...], heads: bool, gamma: int, rounds: float | None
 ) -> None:
-    found = acceptance_from_rates(Marginal(rates, rounds, heads))
+    found = Marginal(rates, rounds, heads).over_gamma()
     assert isinstance(found, Acceptance)
     curve = found.survival(gamma)
     assert curve.shape == (gamma + 1,)
@@ -67,28 +66,28 @@ def test_always_a_survival_curve_within_its_interval(
 
 @given(falling, st.booleans())
 def test_what_was_measured_comes_back(rates: tuple[float, ...], heads: bool) -> None:
-    found = acceptance_from_rates(Marginal(rates, heads=heads))
+    found = Marginal(rates, heads=heads).over_gamma()
     np.testing.assert_allclose(found.survival(len(rates))[1:], rates, rtol=1e-12)
     assert found.model(len(rates)) == "measured"
 
 
 def test_both_kinds_of_rates_say_the_same() -> None:
-    marginal = acceptance_from_rates(Marginal((0.8, 0.56, 0.42)))
-    conditional = acceptance_from_rates(Conditional((0.8, 0.7, 0.75)))
+    marginal = Marginal((0.8, 0.56, 0.42)).over_gamma()
+    conditional = Conditional((0.8, 0.7, 0.75)).over_gamma()
     np.testing.assert_allclose(marginal.tokens_per_call(6), conditional.tokens_per_call(6))
 
 
 @pytest.mark.parametrize("heads", [False, True])
 def test_rates_that_fall_with_the_position_are_cut(heads: bool) -> None:
     # Of 10,000 rounds: no mixture has falling rates, so nothing says that blocks start elsewhere.
-    found = acceptance_from_rates(Marginal((0.9, 0.45, 0.18), 10_000, heads))
+    found = Marginal((0.9, 0.45, 0.18), 10_000, heads).over_gamma()
     np.testing.assert_allclose(found.tokens_per_call(3), [1, 1.9, 2.35, 2.53], rtol=5e-3)
 
 
 @pytest.mark.parametrize("heads", [False, True])
 @pytest.mark.parametrize("rate", [0.0, 1.0])
 def test_ends(rate: float, heads: bool) -> None:
-    found = acceptance_from_rates(Marginal((rate,) * 3, 5000, heads)).tokens_per_call(6)
+    found = Marginal((rate,) * 3, 5000, heads).over_gamma().tokens_per_call(6)
     np.testing.assert_allclose(found, 1 + rate * np.arange(7), rtol=2e-3)
 
 
@@ -116,17 +115,17 @@ def test_totals_alone_are_carried_too(
 
 def test_heads_drift_on_as_extrapolate_says() -> None:
     rates = (0.7, 0.45, 0.3)
-    found = acceptance_from_rates(Marginal(rates, 2000))
+    found = Marginal(rates, 2000).over_gamma()
     wanted = extrapolate(rates, 6, 2000)
     assert found.model(6) == wanted.model
     np.testing.assert_array_equal(found.survival(6)[1:], wanted.survival)
     assert found.interval(6).low == pytest.approx(1 + wanted.low.sum())
     assert found.interval(6).high == pytest.approx(1 + wanted.high.sum())
-    assert acceptance_from_rates(Marginal(rates, 2000, heads=False)).model(6) == "token mixture"
+    assert Marginal(rates, 2000, heads=False).over_gamma().model(6) == "token mixture"
 
 
 def test_notes_name_what_was_measured_and_asked() -> None:
-    found = acceptance_from_rates(Marginal((0.7, 0.45, 0.3), 2000))
+    found = Marginal((0.7, 0.45, 0.3), 2000).over_gamma()
     (line,) = found.notes(5)
     assert line.startswith("acceptance was measured at gamma 3; gamma 5 is 2 beyond")
     assert "by the log-odds drift, 90% interval" in line
@@ -149,7 +148,7 @@ test_what_says_nothing_is_refused = refuses(
         "counts of rounds whose draft length varied",
     ),
     (
-        lambda: acceptance_from_rates(Marginal((0.5,))).survival(1001),
+        lambda: Marginal((0.5,)).over_gamma().survival(1001),
         "carried to 1,000 drafts at most, 1,001 asked for",
     ),
     error=UnsupportedError,
