@@ -1,4 +1,6 @@
-"""Tables from files, files written whole or not at all, and folders for what is half done."""
+"""Tables and versioned documents from files, files written whole or not at all, and folders for
+what is half done.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,19 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from specsim.checks import SpecsimError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+Document = TypeVar("Document", bound=msgspec.Struct)
 
 
 class FileError(SpecsimError):
@@ -28,6 +36,62 @@ def write_atomically(path: Path, content: bytes) -> None:
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise FileError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+@dataclass(frozen=True)
+class Format:
+    """A JSON file that names its schema and version.
+
+    role : what the file is to its reader, for messages
+    called : what it is to others, with its article
+    remedy : what to do with one of another version
+    error : raised where a file cannot be used; the message says which and why
+    """
+
+    role: str
+    called: str
+    schema: str
+    version: int
+    remedy: str
+    error: type[SpecsimError]
+
+    def is_meant(self, path: Path) -> bool:
+        """Whether a file names this schema, whatever else is in it; never raises."""
+        try:
+            header = msgspec.json.decode(path.read_bytes())
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
+        return self._named(header)
+
+    def read(self, path: Path, kind: type[Document]) -> Document:
+        """Load a file and check it against its ``kind``."""
+        name = f"{self.role} {path}"
+        if not path.is_file():
+            raise self.error(f"{name}: no such file")
+        content = path.read_bytes()
+        try:
+            header = msgspec.json.decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise self.error(f"{name}: not complete JSON ({error})") from None
+        if not self._named(header):
+            raise self.error(f'{name}: not {self.called} (no "schema": "{self.schema}")')
+        version = header.get("version")
+        if version != self.version:
+            raise self.error(
+                f"{name}: has version {version}, this specsim reads version {self.version}; "
+                f"use the specsim that wrote it or {self.remedy}"
+            )
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except msgspec.ValidationError as error:
+            raise self.error(f"{name}: {error}") from None
+
+    def write(self, document: msgspec.Struct, path: Path) -> None:
+        """Write whole or not at all."""
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(document)) + b"\n")
+
+    def _named(self, header: Any) -> bool:
+        return isinstance(header, dict) and header.get("schema") == self.schema
 
 
 def make_folder(path: Path) -> None:

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from specsim.acceptance import AcceptanceLaw
 from specsim.checks import SpecsimError
-from specsim.files import file_digest, write_atomically
+from specsim.files import Format, file_digest
 from specsim.traces import Trace, read_trace
 
 SCHEMA = "specsim-profile"
@@ -247,32 +247,19 @@ class Profile(_Part, frozen=True):
         return found
 
 
+_FORMAT = Format(
+    "profile", "a specsim profile", SCHEMA, VERSION, "calibrate again", error=ProfileError
+)
+
+
 def read_profile(path: Path) -> Profile:
     """Load and check a profile."""
-    if not path.is_file():
-        raise ProfileError(f"profile {path}: no such file")
-    content = path.read_bytes()
-    try:
-        header = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProfileError(f"profile {path}: not complete JSON ({error})") from None
-    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
-        raise ProfileError(f'profile {path}: not a specsim profile (no "schema": "{SCHEMA}")')
-    version = header.get("version")
-    if version != VERSION:
-        raise ProfileError(
-            f"profile {path}: has version {version}, this specsim reads version {VERSION}; "
-            "use the specsim that wrote it or calibrate again"
-        )
-    try:
-        return msgspec.json.decode(content, type=Profile)
-    except msgspec.ValidationError as error:
-        raise ProfileError(f"profile {path}: {error}") from None
+    return _FORMAT.read(path, Profile)
 
 
 def write_profile(profile: Profile, path: Path) -> None:
     """Write whole or not at all."""
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(profile)) + b"\n")
+    _FORMAT.write(profile, path)
 
 
 def prompts_digest(prompts: Iterable[Sequence[int]]) -> str:

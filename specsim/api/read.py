@@ -201,7 +201,7 @@ def read(
     if out is not None:
         write_acceptance(_document(found, temperature, method), Path(out))
     if speculation_profile is not None:
-        text = _profile(found, temperature)
+        text = _profile(found, temperature, method)
         write_atomically(Path(speculation_profile), text.encode())
     return found
 
@@ -233,7 +233,7 @@ def _content(name: str) -> bytes:
         raise InvalidArgumentError(f"{name}: cannot be read ({error.strerror})") from None
 
 
-def _profile(found: EngineCounts, temperature: float | None) -> str:
+def _profile(found: EngineCounts, temperature: float | None, method: Method | None) -> str:
     """The text of a speculation_profile.json, which holds the counts of one K."""
     if len(found.counts) != 1:
         lengths = ", ".join("unknown" if c.gamma is None else str(c.gamma) for c in found.counts)
@@ -247,7 +247,7 @@ def _profile(found: EngineCounts, temperature: float | None) -> str:
         "files": [each.file for each in found.sources],
         "specsim": __version__,
     }
-    return write_profile(found.counts[0], conditions=conditions)
+    return write_profile(found.counts[0], method=method, conditions=conditions)
 
 
 def _document(

@@ -18,7 +18,7 @@ from specsim.checks import SpecsimError
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
 from specsim.counts.steps import StepTime
 from specsim.engines.drafting import Method
-from specsim.files import write_atomically
+from specsim.files import Format
 
 SCHEMA = "specsim-acceptance"
 VERSION = 1
@@ -157,44 +157,26 @@ def timed_step(step: StepTime) -> TimedStep:
     return TimedStep(**asdict(step))
 
 
+_FORMAT = Format(
+    "acceptance",
+    "an acceptance file",
+    SCHEMA,
+    VERSION,
+    "read the engine's files again",
+    error=AcceptanceFileError,
+)
+
+
 def is_acceptance(path: Path) -> bool:
     """Whether a file is meant as an acceptance file, by the schema that it names."""
-    try:
-        header = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return isinstance(header, dict) and header.get("schema") == SCHEMA
+    return _FORMAT.is_meant(path)
 
 
 def read_acceptance(path: Path) -> AcceptanceFile:
     """Load and check an acceptance file."""
-    if not path.is_file():
-        raise AcceptanceFileError(f"acceptance {path}: no such file")
-    return parse_acceptance(path.read_bytes(), str(path))
-
-
-def parse_acceptance(content: bytes, name: str) -> AcceptanceFile:
-    """The content of an acceptance file, checked; ``name`` is for messages."""
-    try:
-        header = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AcceptanceFileError(f"acceptance {name}: not complete JSON ({error})") from None
-    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
-        raise AcceptanceFileError(
-            f'acceptance {name}: not an acceptance file (no "schema": "{SCHEMA}")'
-        )
-    version = header.get("version")
-    if version != VERSION:
-        raise AcceptanceFileError(
-            f"acceptance {name}: has version {version}, this specsim reads version {VERSION}; "
-            "use the specsim that wrote it or read the engine's files again"
-        )
-    try:
-        return msgspec.json.decode(content, type=AcceptanceFile)
-    except msgspec.ValidationError as error:
-        raise AcceptanceFileError(f"acceptance {name}: {error}") from None
+    return _FORMAT.read(path, AcceptanceFile)
 
 
 def write_acceptance(acceptance: AcceptanceFile, path: Path) -> None:
     """Write whole or not at all."""
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(acceptance)) + b"\n")
+    _FORMAT.write(acceptance, path)

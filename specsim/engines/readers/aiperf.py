@@ -23,6 +23,7 @@ from specsim.counts.drafts import DraftCounts
 from specsim.counts.steps import StepTime
 from specsim.engines.readers.documents import Object, documents, is_json
 from specsim.engines.readers.figures import (
+    LONGEST,
     Printed,
     agree,
     count,
@@ -36,7 +37,6 @@ _HISTOGRAM = "pooled_spec_decode_acceptance_histogram"
 _ROUNDS, _DRAFTED = "total_spec_decode_steps", "total_draft_tokens"
 _ACCEPTED = "total_accepted_draft_tokens"
 _LENGTH = "spec_decode_token_weighted_acceptance_length"
-_LONGEST = 1000
 _MS = {"ms": 1e-3, "sec": 1.0, "s": 1.0, "us": 1e-6, "ns": 1e-9}
 
 _NO_DRAFTS = (
@@ -92,8 +92,8 @@ def _counts(result: Object) -> DraftCounts | None:
     bins = {
         count(f"a key of {_HISTOGRAM}", j): count(f"{_HISTOGRAM}[{j}]", words[j]) for j in words
     }
-    if max(bins) > _LONGEST or len(bins) < len(words):
-        raise InvalidArgumentError(f"the keys of {_HISTOGRAM} must differ and be <= {_LONGEST}")
+    if max(bins) > LONGEST or len(bins) < len(words):
+        raise InvalidArgumentError(f"the keys of {_HISTOGRAM} must differ and be <= {LONGEST}")
     histogram = [bins.get(j, 0) for j in range(max(bins) + 1)]
     rounds = sum(histogram)
     accepted = sum(j * each for j, each in bins.items())
@@ -115,7 +115,7 @@ def _counts(result: Object) -> DraftCounts | None:
     if drafted is None:
         return counts
     gamma = -(-drafted // rounds)
-    if gamma > _LONGEST or gamma < len(histogram) - 1:
+    if gamma > LONGEST or gamma < len(histogram) - 1:
         return counts
     return with_draft_length(counts_of_histogram(histogram, gamma, drafted), gamma)
 

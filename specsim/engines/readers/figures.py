@@ -24,6 +24,8 @@ _NUMBER = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _LARGEST_WHOLE = 2.0**53
 # Rounds that may have drafted less than the others and still be of one draft length.
 MOST_SHORT = 0.05
+# Longer than any draft: figures that say so are not of drafts.
+LONGEST = 1000
 # Sums and quotients of float64 beside what was printed in full precision.
 _FLOAT = 1e-9
 
@@ -126,6 +128,15 @@ def reached_from_rates(
         min(rate.value, 1.0) * rounds if each is None else float(each)
         for each, rate in zip(known, rates, strict=True)
     )
+
+
+def explains(rates: Sequence[Printed], rounds: int, accepted: int) -> bool:
+    """Whether so many rounds can have these printed shares and so many accepted tokens."""
+    try:
+        reached_from_rates("share", rates, rounds, accepted)
+    except InvalidArgumentError:
+        return False
+    return True
 
 
 def _near_whole(value: float) -> int | None:

@@ -13,14 +13,14 @@ from dataclasses import replace
 
 from specsim.checks import InvalidArgumentError
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
-from specsim.counts.pooling import pooled_counts
+from specsim.counts.pooling import pooled_counts, pooled_totals
 from specsim.counts.steps import StepTime
 from specsim.engines.readers import llama_cpp_log, prometheus
 from specsim.engines.readers.documents import Object, is_json, objects
 from specsim.engines.readers.figures import Printed, count
 from specsim.engines.readers.llama_cpp_log import ALONE, CUT, SHORTER
 from specsim.engines.readers.llama_cpp_rounds import rounds_of_tokens
-from specsim.engines.readers.reading import Reading
+from specsim.engines.readers.reading import Reading, many
 
 _PREFIX = "llamacpp"
 _DRAFTED, _ACCEPTED, _PREDICTED = "draft_n", "draft_n_accepted", "predicted_n"
@@ -102,7 +102,7 @@ def _of_timings(responses: Sequence[Object]) -> list[Reading]:
     found = [
         Reading(
             engine="llama.cpp",
-            source=f"timings of {number} response{'s' * (number > 1)}",
+            source=f"timings of {many(number, 'response')}",
             span="request",
             counts=counts,
             steps=tuple(each for each in steps if each.gamma == counts.gamma),
@@ -116,9 +116,9 @@ def _of_timings(responses: Sequence[Object]) -> list[Reading]:
         found.append(
             Reading(
                 engine="llama.cpp",
-                source=f"timings of {number} response{'s' * (number > 1)} without rounds",
+                source=f"timings of {many(number, 'response')} without rounds",
                 span="request",
-                totals=sum(totals[1:], totals[0]),
+                totals=pooled_totals(totals),
                 length=sum(lengths[1:], lengths[0]),
                 law="greedy-drafts",
                 notes=(_NOT_ALL_DRAFTED,),

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from specsim.counts.drafts import DraftCounts, DraftTotals
-from specsim.counts.pooling import pooled_counts
+from specsim.counts.pooling import pooled_counts, pooled_totals
 from specsim.counts.steps import StepTime
 from specsim.engines.readers.figures import Printed, agree, count, reached_from_rates
 from specsim.engines.readers.llama_cpp_lines import (
@@ -28,7 +28,7 @@ from specsim.engines.readers.llama_cpp_rounds import (
     rounds_of_tokens,
 )
 from specsim.engines.readers.notes import RATE_IS_NOT_ALPHA
-from specsim.engines.readers.reading import Reading
+from specsim.engines.readers.reading import Reading, many
 
 __all__ = ["read", "recognises"]
 
@@ -163,7 +163,7 @@ def _plain(requests: Iterable[Request]) -> list[Reading]:
     )
     if not steps:
         return []
-    source = f"log of {len(steps)} request{'s' * (len(steps) > 1)} without drafts"
+    source = f"log of {many(len(steps), 'request')} without drafts"
     return [Reading(engine="llama.cpp", source=source, span="request", steps=steps, notes=(ALONE,))]
 
 
@@ -253,7 +253,7 @@ def _of_requests(
     for counts, number in pooled_counts(with_rounds):
         yield Reading(
             engine="llama.cpp",
-            source=f"log of {number} request{'s' * (number > 1)}",
+            source=f"log of {many(number, 'request')}",
             span="request",
             drafter=drafter,
             counts=counts,
@@ -262,12 +262,11 @@ def _of_requests(
         )
     totals = [each for each in counted if isinstance(each, DraftTotals)]
     if totals:
-        first, *rest = totals
         yield Reading(
             engine="llama.cpp",
-            source=f"log of {len(totals)} request{'s' * (len(totals) > 1)} without rounds",
+            source=f"log of {many(len(totals), 'request')} without rounds",
             span="request",
-            totals=sum(rest, first),
+            totals=pooled_totals(totals),
             law="greedy-drafts",
             notes=(RATE_IS_NOT_ALPHA,),
         )
@@ -291,7 +290,7 @@ def _with_steps(readings: list[Reading], steps: Sequence[StepTime]) -> list[Read
         notes = (*each.notes, ALONE) if mine else each.notes
         found.append(replace(each, steps=mine, notes=notes))
     if left:
-        source = f"log of {len(left)} request{'s' * (len(left) > 1)}, step times"
+        source = f"log of {many(len(left), 'request')}, step times"
         found.append(
             Reading(
                 engine="llama.cpp",

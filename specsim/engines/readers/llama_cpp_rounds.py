@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import ceil, floor
 
 from specsim.checks import InvalidArgumentError
-from specsim.engines.readers.figures import Printed, reached_from_rates
+from specsim.engines.readers.figures import Printed, explains
 
 # Totals that fit a draft length by chance in less than one of so many cases say that it is K.
 _NO_CHANCE = 20
@@ -72,7 +72,7 @@ def rounds_of_length(
         )
     allowed = list(range(first, last + 1))[:10_000]
     if rates:
-        allowed = [each for each in allowed if _explains(rates, each, accepted)]
+        allowed = [each for each in allowed if explains(rates, each, accepted)]
         if not allowed:
             raise InvalidArgumentError(
                 "no number of rounds gives the shares by position; the line was cut or changed"
@@ -82,11 +82,3 @@ def rounds_of_length(
         if len(possible) == 1:
             return possible[0]
     return min(max(accepted / (length.value - 1), allowed[0]), allowed[-1])
-
-
-def _explains(rates: Sequence[Printed], rounds: int, accepted: int) -> bool:
-    try:
-        reached_from_rates("share", rates, rounds, accepted)
-    except InvalidArgumentError:
-        return False
-    return True

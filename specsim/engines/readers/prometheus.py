@@ -16,7 +16,7 @@ from itertools import pairwise
 from specsim.acceptance import AcceptanceLaw
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.drafts import DraftCounts
-from specsim.engines.readers.figures import Printed, with_draft_length
+from specsim.engines.readers.figures import LONGEST, Printed, with_draft_length
 from specsim.engines.readers.reading import Reading
 
 _ROUNDS, _DRAFTED, _ACCEPTED = "num_drafts", "num_draft_tokens", "num_accepted_tokens"
@@ -31,9 +31,6 @@ _SAMPLE = re.compile(
     r"(?:\s+\d+)?\s*$"
 )
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-
-# Above this a series is no position of a draft.
-_LONGEST = 1000
 
 
 def has_counters(text: str, prefix: str) -> bool:
@@ -107,7 +104,7 @@ def _samples(text: str, prefix: str) -> Iterable[tuple[str, Printed]]:
             continue
         labels = dict(_LABEL.findall(sample["labels"] or ""))
         position = labels.pop("position", "")
-        if (name == _REACHED) != position.isdecimal() or int(position or 0) >= _LONGEST:
+        if (name == _REACHED) != position.isdecimal() or int(position or 0) >= LONGEST:
             raise InvalidArgumentError(f"{name} has the position {position[:20]!r}")
         process = ",".join(f"{key}={labels[key]}" for key in sorted(labels))
         yield f"{name}|{position}|{process}", Printed.of(name, sample["value"])

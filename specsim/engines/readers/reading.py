@@ -48,6 +48,11 @@ class Reading:
     counters: Mapping[str, float] | None = None
 
 
+def many(number: int, what: str) -> str:
+    """ "1 log line", "4 log lines"."""
+    return f"{number} {what}{'s' * (number > 1)}"
+
+
 class Reader(Protocol):
     """A module that reads what one engine, or one benchmark of engines, prints."""
 

@@ -17,7 +17,7 @@ from specsim.counts.drafts import MeanLength
 from specsim.counts.steps import StepTime
 from specsim.engines.readers.figures import FIGURE, Printed, count
 from specsim.engines.readers.notes import SAME_LINES
-from specsim.engines.readers.reading import Reading
+from specsim.engines.readers.reading import Reading, many
 
 # Newer versions number the batch: "Decode batch [124], ...".
 _LINE = re.compile(r"Decode batch\b(?P<fields>.*(?:#running-req|accept len).*)")
@@ -70,7 +70,7 @@ def read(text: str) -> list[Reading]:
     return [
         Reading(
             engine="sglang",
-            source=f"{lines} log line{'s' * (lines > 1)}",
+            source=many(lines, "log line"),
             span="window",
             length=sum(lengths[1:], lengths[0]) if lengths else None,
             steps=steps,

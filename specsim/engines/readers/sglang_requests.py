@@ -18,14 +18,13 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.drafts import DraftCounts
 from specsim.counts.pooling import pooled_counts
 from specsim.engines.readers.documents import Object, is_json, objects
-from specsim.engines.readers.figures import Printed, count, counts_in, counts_of_histogram
-from specsim.engines.readers.reading import Reading
+from specsim.engines.readers.figures import LONGEST, Printed, count, counts_in, counts_of_histogram
+from specsim.engines.readers.reading import Reading, many
 
 _ROUNDS = "spec_verify_ct"
 _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 _DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
-_LONGEST = 1000
 
 _TREE = (
     "K is the draft tokens proposed a round; with speculative-eagle-topk > 1 these are the nodes "
@@ -48,7 +47,7 @@ def read(text: str) -> list[Reading]:
     return [
         Reading(
             engine="sglang",
-            source=f"meta_info of {number} request{'s' * (number > 1)}",
+            source=f"meta_info of {many(number, 'request')}",
             span="request",
             counts=counts,
             law="greedy-drafts",
@@ -70,7 +69,7 @@ def _counts(meta: Object) -> DraftCounts:
     if not rounds:
         return DraftCounts(gamma=None, rounds=0, accepted=0, drafted=0)
     gamma = proposed // rounds if proposed % rounds == 0 else None
-    if gamma is not None and gamma >= _LONGEST:
+    if gamma is not None and gamma >= LONGEST:
         raise InvalidArgumentError(f"{proposed} proposed drafts in {rounds} rounds is too many")
     found = DraftCounts(gamma, rounds, stood, proposed)
     _check_means(meta, found)
@@ -78,7 +77,7 @@ def _counts(meta: Object) -> DraftCounts:
     if histogram is None:
         return found
     bins = counts_in("the histogram", histogram)
-    if len(bins) > _LONGEST:
+    if len(bins) > LONGEST:
         raise InvalidArgumentError(f"the histogram has {len(bins)} bins")
     if sum(bins) != rounds or sum(j * each for j, each in enumerate(bins)) != stood:
         raise InvalidArgumentError(

@@ -66,18 +66,16 @@ def write(
     counts: DraftCounts,
     *,
     method: str | None = None,
-    draft_checkpoint: Mapping[str, Any] | None = None,
-    target_model: Mapping[str, Any] | None = None,
     conditions: Mapping[str, Any] | None = None,
 ) -> str:
     """The text of a speculation_profile.json with what was counted at one K.
 
     counts : rounds of one gamma, with all its positions
-    method : how drafts were made, in the engine's word, such as "eagle3"
-    draft_checkpoint, target_model : what was measured, such as {"id": "org/name"}
+    method : how drafts were made, such as "eagle3"
     conditions : the data, the engine and the machine, for ``measurement_conditions``
 
-    ``mean_accept_length_per_request`` is null, because counts do not tell requests apart.
+    Counts tell neither the models nor requests apart, so ``draft_checkpoint``, ``target_model`` and
+    ``mean_accept_length_per_request`` are null.
     """
     if counts.gamma is None or len(counts.reached) != counts.gamma:
         raise UnsupportedError(
@@ -93,8 +91,8 @@ def write(
         "schema_version": SCHEMA_VERSION,
         "measured": True,
         "method": method,
-        "draft_checkpoint": dict(draft_checkpoint) if draft_checkpoint else None,
-        "target_model": dict(target_model) if target_model else None,
+        "draft_checkpoint": None,
+        "target_model": None,
         "num_speculative_tokens": counts.gamma,
         "block_size": None,
         "max_supported_k": counts.gamma,

@@ -24,10 +24,11 @@ from statistics import median
 
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
-from specsim.counts.pooling import pooled_counts
+from specsim.counts.pooling import pooled_counts, pooled_totals
 from specsim.counts.steps import StepTime
 from specsim.engines.readers.documents import Object, is_json, objects
 from specsim.engines.readers.figures import (
+    LONGEST,
     Printed,
     agree,
     count,
@@ -36,13 +37,12 @@ from specsim.engines.readers.figures import (
     with_draft_length,
 )
 from specsim.engines.readers.notes import RATE_IS_NOT_ALPHA
-from specsim.engines.readers.reading import Reading
+from specsim.engines.readers.reading import Reading, many
 
 _ITERATION, _OF_DRAFTS = "iterLatencyMS", "specDecodingStats"
 _REQUEST = "total_accepted_draft_tokens"
 _MEAN = "avg_decoded_tokens_per_iter"
 _REPORT = "acceptance_length_percentiles"
-_LONGEST = 1000
 
 _NO_ROUNDS = (
     "numRequestsWithDraftTokens is missing, so rounds are not known: accepted and drafted tokens "
@@ -121,7 +121,7 @@ def _of_iterations(iterations: Sequence[Object]) -> Iterator[Reading]:
         steps = [step for step in steps if step.gamma != counts.gamma]
         yield Reading(
             engine="tensorrt-llm",
-            source=f"statistics of {number} iteration{'s' * (number > 1)}",
+            source=f"statistics of {many(number, 'iteration')}",
             span="run",
             counts=counts,
             steps=mine,
@@ -131,9 +131,9 @@ def _of_iterations(iterations: Sequence[Object]) -> Iterator[Reading]:
     if totals:
         yield Reading(
             engine="tensorrt-llm",
-            source=f"statistics of {len(totals)} iteration{'s' * (len(totals) > 1)} without rounds",
+            source=f"statistics of {many(len(totals), 'iteration')} without rounds",
             span="run",
-            totals=sum(totals[1:], totals[0]),
+            totals=pooled_totals(totals),
             law="greedy-drafts",
             notes=(_NO_ROUNDS, RATE_IS_NOT_ALPHA, *extra),
         )
@@ -236,7 +236,7 @@ def _of_requests(requests: Sequence[Object]) -> Iterator[Reading]:
         schedule = (_SCHEDULE,) if scheduled and counts.gamma is None else ()
         yield Reading(
             engine="tensorrt-llm",
-            source=f"statistics of {number} request{'s' * (number > 1)}",
+            source=f"statistics of {many(number, 'request')}",
             span="request",
             counts=counts,
             law="greedy-drafts",
@@ -245,9 +245,9 @@ def _of_requests(requests: Sequence[Object]) -> Iterator[Reading]:
     if totals:
         yield Reading(
             engine="tensorrt-llm",
-            source=f"statistics of {len(totals)} request{'s' * (len(totals) > 1)} without rounds",
+            source=f"statistics of {many(len(totals), 'request')} without rounds",
             span="request",
-            totals=sum(totals[1:], totals[0]),
+            totals=pooled_totals(totals),
             law="greedy-drafts",
             notes=(RATE_IS_NOT_ALPHA,),
         )
@@ -256,7 +256,7 @@ def _of_requests(requests: Sequence[Object]) -> Iterator[Reading]:
 def _of_histogram(request: Object, accepted: int, drafted: int) -> list[DraftCounts]:
     """Counts of one request, with the identities sum h_j = steps and sum j h_j = accepted."""
     histogram = counts_in("acceptance_histogram", request["acceptance_histogram"])
-    if len(histogram) > _LONGEST:
+    if len(histogram) > LONGEST:
         raise UnsupportedError(f"a histogram of {len(histogram)} lengths is no draft's")
     rounds = count("num_spec_steps", request.get("num_spec_steps"))
     of_it = sum(j * each for j, each in enumerate(histogram))
@@ -270,7 +270,7 @@ def _of_histogram(request: Object, accepted: int, drafted: int) -> list[DraftCou
     gamma = None
     if request.get("num_spec_tokens") is not None:
         gamma = count("num_spec_tokens", request["num_spec_tokens"])
-        if drafted > gamma * rounds or gamma > _LONGEST:
+        if drafted > gamma * rounds or gamma > LONGEST:
             raise InvalidArgumentError(
                 f"total_draft_tokens must be at most num_spec_tokens = {gamma} in each of {rounds} "
                 f"steps, got {drafted}"
@@ -289,7 +289,7 @@ def _of_means(found: Sequence[Object]) -> Iterator[Reading]:
     if means:
         yield Reading(
             engine="tensorrt-llm",
-            source=f"mean length of {len(means)} response{'s' * (len(means) > 1)}",
+            source=f"mean length of {many(len(means), 'response')}",
             span="request",
             length=sum(means[1:], means[0]),
             law="greedy-drafts",

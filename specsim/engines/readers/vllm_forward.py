@@ -15,7 +15,7 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.steps import StepTime
 from specsim.engines.readers.documents import Object, is_json, objects
 from specsim.engines.readers.figures import Printed, count
-from specsim.engines.readers.reading import Reading
+from specsim.engines.readers.reading import Reading, many
 
 _FORWARDS = (
     "vllm bench forward times forward runs alone, without sampling, rejection and the host's "
@@ -55,7 +55,7 @@ def read(text: str) -> list[Reading]:
     if left_out:
         why = ", ".join(dict.fromkeys(left_out))
         notes.append(_LEFT_OUT.format(number=len(left_out), cases=len(cases), why=why))
-    source = f"{len(cases)} case{'s' * (len(cases) > 1)} of vllm bench forward"
+    source = f"{many(len(cases), 'case')} of vllm bench forward"
     return [
         Reading(engine="vllm", source=source, span="run", steps=tuple(steps), notes=tuple(notes))
     ]

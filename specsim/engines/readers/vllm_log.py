@@ -19,17 +19,18 @@ from math import ceil, floor
 from specsim.acceptance import AcceptanceLaw
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.drafts import DraftCounts, DraftTotals
-from specsim.counts.pooling import pooled_counts
+from specsim.counts.pooling import pooled_counts, pooled_totals
 from specsim.engines.readers.figures import (
     FIGURE,
     Printed,
     agree,
     count,
+    explains,
     reached_from_rates,
     with_draft_length,
 )
 from specsim.engines.readers.notes import RATE_IS_NOT_ALPHA, SAME_LINES
-from specsim.engines.readers.reading import Reading
+from specsim.engines.readers.reading import Reading, many
 
 _LINE = re.compile(r"(SpecDecoding|Speculative) metrics: (?P<fields>.*)")
 # Mid-2025 versions print a line with nan in it where nothing was drafted.
@@ -82,7 +83,7 @@ def _windows(windows: Sequence[DraftCounts], same: Sequence[str]) -> Iterator[Re
     for counts, lines in pooled_counts(windows):
         yield Reading(
             engine="vllm",
-            source=f"{lines} log line{'s' * (lines > 1)}",
+            source=many(lines, "log line"),
             span="window",
             counts=with_draft_length(counts, len(counts.reached)),
             law=_V1_LAW,
@@ -92,12 +93,11 @@ def _windows(windows: Sequence[DraftCounts], same: Sequence[str]) -> Iterator[Re
 
 def _totals(totals: Sequence[DraftTotals], same: Sequence[str]) -> Iterator[Reading]:
     if totals:
-        first, *rest = totals
         yield Reading(
             engine="vllm",
-            source=f"{len(totals)} log line{'s' * (len(totals) > 1)} with totals alone",
+            source=f"{many(len(totals), 'log line')} with totals alone",
             span="window",
-            totals=sum(rest, first),
+            totals=pooled_totals(totals),
             law=_V1_LAW,
             notes=(_WINDOWS, RATE_IS_NOT_ALPHA, *same),
         )
@@ -201,7 +201,7 @@ def _rounds_of_varied(
             "was cut or changed"
         )
     if last - first < 1000:
-        possible = [each for each in range(first, last + 1) if _explains(rates, each, accepted)]
+        possible = [each for each in range(first, last + 1) if explains(rates, each, accepted)]
         if not possible:
             raise InvalidArgumentError(
                 f"no number of rounds from {first} to {last} gives the shares by position; the "
@@ -211,14 +211,6 @@ def _rounds_of_varied(
             return possible[0]
     best = accepted / sum(each.value for each in rates)
     return min(max(best, first), last)
-
-
-def _explains(rates: Sequence[Printed], rounds: int, accepted: int) -> bool:
-    try:
-        reached_from_rates("share", rates, rounds, accepted)
-    except InvalidArgumentError:
-        return False
-    return True
 
 
 def _v0(fields: str) -> DraftCounts:

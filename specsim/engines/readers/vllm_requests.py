@@ -16,6 +16,7 @@ from specsim.counts.drafts import DraftCounts
 from specsim.counts.pooling import pooled_counts
 from specsim.engines.readers.documents import Object, is_json, objects
 from specsim.engines.readers.figures import (
+    LONGEST,
     Printed,
     agree,
     count,
@@ -23,11 +24,10 @@ from specsim.engines.readers.figures import (
     counts_of_histogram,
     with_draft_length,
 )
-from specsim.engines.readers.reading import Reading
+from specsim.engines.readers.reading import Reading, many
 
 _ACCEPTED = "num_accepted_draft_tokens"
 _HISTOGRAM = "acceptance_histogram"
-_LONGEST = 1000
 
 
 def recognises(text: str) -> bool:
@@ -53,7 +53,7 @@ def readings(requests: list[Object]) -> list[Reading]:
     return [
         Reading(
             engine="vllm",
-            source=f"metrics of {number} request{'s' * (number > 1)}",
+            source=f"metrics of {many(number, 'request')}",
             span="request",
             counts=counts,
             law="greedy-drafts",
@@ -87,7 +87,7 @@ def request_counts(metrics: Object) -> list[DraftCounts]:
     gamma = metrics.get("num_spec_tokens")
     if gamma is not None:
         gamma = count("num_spec_tokens", gamma)
-        if gamma >= _LONGEST or drafted > rounds * gamma:
+        if gamma >= LONGEST or drafted > rounds * gamma:
             raise InvalidArgumentError(
                 f"num_draft_tokens must be at most num_spec_tokens = {gamma} in each of {rounds} "
                 f"rounds, got {drafted}"
@@ -105,7 +105,7 @@ def _by_step(metrics: Object, rounds: int, drafted: int, accepted: int) -> list[
     _same("the sum of per_step_accepted", sum(stood), _ACCEPTED, accepted)
     found: dict[int, Counter[int]] = {}
     for gamma, j in zip(of_round, stood, strict=True):
-        if j > gamma or gamma >= _LONGEST:
+        if j > gamma or gamma >= LONGEST:
             raise InvalidArgumentError(f"a round accepted {j} of {gamma} draft tokens")
         if gamma:
             found.setdefault(gamma, Counter())[j] += 1
@@ -121,9 +121,9 @@ def _histogram(words: Any) -> list[int]:
     if not isinstance(words, dict):
         return counts_in(_HISTOGRAM, words)
     bins = {count(f"a key of {_HISTOGRAM}", j): each for j, each in words.items()}
-    if len(bins) < len(words) or max(bins, default=0) >= _LONGEST:
+    if len(bins) < len(words) or max(bins, default=0) >= LONGEST:
         raise InvalidArgumentError(
-            f"the keys of {_HISTOGRAM} must be different whole numbers < {_LONGEST}"
+            f"the keys of {_HISTOGRAM} must be different whole numbers < {LONGEST}"
         )
     return [count(f"{_HISTOGRAM}[{j}]", bins.get(j, 0)) for j in range(max(bins, default=0) + 1)]
 
