@@ -118,7 +118,7 @@ class Question:
             return replace(self, load=Load())
         refuse({"alpha": self.alpha}, "and profile exclude each other")
         refuse({"acceptance_law": self.acceptance_law}, "has no meaning with what was counted")
-        from specsim.batching.source import counted_acceptance
+        from specsim.extrapolation.from_file import counted_acceptance
 
         acceptance = counted_acceptance(path, self.temperature)
         return replace(self, alpha=acceptance, profile=None, temperature=None)

@@ -13,10 +13,10 @@ import numpy as np
 
 from specsim.api.result import Row
 from specsim.api.validation import CountsCheck, Tolerance, Validation
-from specsim.batching.source import counted_acceptance
 from specsim.checks import UnsupportedError
 from specsim.counts.drafts import DraftCounts
 from specsim.extrapolation import AcceptanceOverGamma
+from specsim.extrapolation.from_file import counted_acceptance
 
 
 def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None) -> Validation:

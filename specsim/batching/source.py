@@ -23,14 +23,12 @@ from specsim.batching.workload import BatchWorkload, no_notes
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse
 from specsim.counts.file import AcceptanceFile, is_acceptance, read_acceptance
 from specsim.counts.step_costs import StepCosts
-from specsim.extrapolation import AcceptanceOverGamma, Extrapolation, acceptance_from_counts
+from specsim.extrapolation import Extrapolation
+from specsim.extrapolation.from_file import counted_acceptance
 from specsim.hardware import Accelerator, Shape, accelerator, read_config, shape_from_config
 from specsim.hardware.config import ConfigError
 from specsim.predict.trace_rates import measured_under
 from specsim.profiles import MeasuredAcceptance, Mode, Profile, read_profile
-
-# Drafts that depend on the text alone; those of heads lose hold with depth.
-_READS_TEXT_ALONE = ("draft_model", "ngram", "suffix")
 
 # Longest draft that is looked at where none is named and nothing measured ends before.
 _GAMMA_MAX = 16
@@ -193,37 +191,19 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
     ]
 
 
-def counted_acceptance(path: Path, temperature: float | None = None) -> AcceptanceOverGamma:
-    """What an acceptance file says of acceptance, at every draft length.
-
-    temperature : must be the file's, where one is given
-    """
-    file = read_acceptance(path)
-    if temperature is not None and temperature != file.temperature:
-        known = "not said" if file.temperature is None else f"{file.temperature:g}"
-        raise InvalidArgumentError(
-            f"temperature must be that of {path}, which is {known}, got {temperature:g}; "
-            "specsim read --temperature records it"
-        )
-    counts = [each for each in file.draft_counts() if each.gamma is not None]
-    if not counts:
-        raise UnsupportedError(
-            f"{path} has no counts of one draft length, only means or totals: read what counts "
-            "rounds (a scrape of /metrics, benchmark results, request statistics)"
-        )
-    return acceptance_from_counts(counts, heads=file.method not in _READS_TEXT_ALONE)
-
-
 def _of_steps(
     path: Path, file: AcceptanceFile, alpha: AlphaLike, gamma_max: int | None
 ) -> BatchWorkload:
     """From the step times of an engine; the longest draft is the longest that was timed."""
-    if not file.steps:
+    steps = [step for step in file.step_times() if step.gamma is not None]
+    if not steps:
         raise UnsupportedError(
-            f"{path} has no step times: give shapes (target, draft, accelerator), or c (a draft "
-            "run over a target run), or read benchmarks of the engine with and without drafts"
+            f"{path} has no step times{' of a known draft length' if file.steps else ''}: give "
+            "shapes (target, draft, accelerator), or c (a draft run over a target run), or read "
+            "benchmarks of the engine with and without drafts"
         )
-    cost = StepLoadCost(StepCosts.of(step for step in file.step_times() if step.gamma is not None))
+    whole = [replace(step, batch=max(1, round(step.batch))) for step in steps]
+    cost = StepLoadCost(StepCosts.of(whole))
     longest = cost.longest - 1 if gamma_max is None else integer("gamma_max", gamma_max)
     _check_reach(longest, cost, "read a benchmark with longer drafts")
     acceptance = acceptance_of(alpha)
@@ -234,6 +214,11 @@ def _of_steps(
             f"shorter drafts are taken to cost as much as {cost.drafted[0]}: time a second length"
         )
     doubts = [f"steps were timed with {timed} draft tokens; {others}"]
+    means = {f"{step.batch:g}": f"{at.batch:g}" for step, at in zip(steps, whole, strict=True)}
+    if rounded := [f"{mean} as {at}" for mean, at in means.items() if mean != at]:
+        doubts.append(f"mean batches of steps are taken as whole ones, {', '.join(rounded)}")
+    if left_out := len(file.steps) - len(steps):
+        doubts.append(f"left out: step times whose draft length is not known, {left_out} of them")
     if cost.contexts == (0,):
         doubts.append("the engine does not tell the context of its steps; it is shown as 0")
     return BatchWorkload(

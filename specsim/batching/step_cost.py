@@ -19,7 +19,7 @@ class StepLoadCost:
     law of a step (``StepCosts.line``).  Where one draft length alone was timed, nobody knows what a
     round costs beside its drafts: shorter ones then cost as much as that one, which is a bound.
 
-    steps : with plain decoding and one draft length at least
+    steps : at whole batches, with plain decoding and one draft length at least
     """
 
     steps: StepCosts
@@ -47,7 +47,7 @@ class StepLoadCost:
     @property
     def batches(self) -> tuple[int, ...]:
         """Batches that were timed."""
-        return tuple(sorted({round(batch) for batch in self.steps.batches}))
+        return tuple(int(batch) for batch in self.steps.batches)
 
     @property
     def contexts(self) -> tuple[int, ...]:

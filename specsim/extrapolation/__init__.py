@@ -5,7 +5,8 @@ gaps.py        the distances between rejections, exact for draft models
 mixtures.py    acceptance that differs from place to place
 counted.py     what counts say of such a mixture; fits.py: the likeliest; bounds.py: all of them
 over_gamma.py  which of them carries counts to another length
-stated.py      rates that say which rates they are, as counts
+from_file.py   the counts of an acceptance file, so carried
+stated.py      rates that say which rates they are, so carried
 """
 
 from specsim.extrapolation.drift import Extrapolation, extrapolate

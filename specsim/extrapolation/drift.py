@@ -21,7 +21,7 @@ Rates beyond the first dozen positions are outside anything that was checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,7 +31,7 @@ import numpy.typing as npt
 from specsim.acceptance import SurvivalAcceptance
 from specsim.api.result import Result, Row
 from specsim.checks import Floats, InvalidArgumentError, integer, numbers
-from specsim.intervals import normal_quantile, wilson_interval
+from specsim.intervals import Interval, normal_quantile, wilson_interval
 
 # The constants come from tests/reference/acceptance_curves.csv; extrapolation_accuracy.py in
 # benchmarks/ prints them again, with the errors of the models that were not chosen.
@@ -52,6 +52,9 @@ UNKNOWN_COUNTS = 400.0
 NOISE = 0.1
 # Level of the intervals.
 LEVEL = 0.9
+
+# What the figures at a draft length come from.
+MEASURED, DRIFTING = "measured", "log-odds drift"
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,14 +97,10 @@ class Extrapolation(Result):
         measured = np.size(self.inputs.get("marginal_rates", self.survival))
         if not measured < gamma <= len(self):
             return ()
-        low, best, high = (
+        tokens = (
             1.0 + float(curve[:gamma].sum()) for curve in (self.low, self.survival, self.high)
         )
-        return (
-            f"acceptance was measured at gamma {measured}; gamma {gamma} is {gamma - measured} "
-            f"beyond what was measured: {best:.3f} tokens per call by the {self.model}, "
-            f"{LEVEL:.0%} interval {low:.3f} to {high:.3f}",
-        )
+        return (carried_note([measured], gamma, self.model, Interval(*tokens)),)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return np.array(self.survival, dtype=dtype, copy=copy)
@@ -114,6 +113,25 @@ class Extrapolation(Result):
 
     def __getitem__(self, index: Any) -> Any:
         return self.survival[index]
+
+
+def carried_note(
+    measured: Sequence[int], gamma: int, model: str, tokens_per_call: Interval[float]
+) -> str:
+    """How far from what was measured a draft length is, and how sure the answer there.
+
+    measured : draft lengths, rising
+    model : what the answer comes from
+    """
+    where = f"gamma {gamma} was not measured"
+    if gamma > measured[-1]:
+        where = f"gamma {gamma} is {gamma - measured[-1]} beyond what was measured"
+    found = tokens_per_call
+    return (
+        f"acceptance was measured at gamma {', '.join(map(str, measured))}; {where}: "
+        f"{found.best:.3f} tokens per call by the {model}, {LEVEL:.0%} interval {found.low:.3f} to "
+        f"{found.high:.3f}"
+    )
 
 
 def extrapolate(
@@ -146,7 +164,7 @@ def extrapolate(
     asked = {"marginal_rates": rates, "k": k, "counts": counts}
     ahead = k - curve.size
     if ahead <= 0:
-        return Extrapolation(curve[:k], low[:k], high[:k], "measured", inputs=asked)
+        return Extrapolation(curve[:k], low[:k], high[:k], MEASURED, inputs=asked)
     log_odds, spread = _forecast(curve, trials, ahead)
     reach = normal_quantile(LEVEL) * spread
     never_rejected = curve[-1] == 1
@@ -154,7 +172,7 @@ def extrapolate(
         _continue(curve, np.full(ahead, np.inf) if never_rejected else log_odds),
         _continue(low, log_odds - reach),
         _continue(high, np.full(ahead, np.inf) if never_rejected else log_odds + reach),
-        "log-odds drift",
+        DRIFTING,
         inputs=asked,
     )
 

@@ -29,7 +29,10 @@ from specsim.extrapolation.counted import tokens_deviation
 from specsim.extrapolation.drift import (
     DRIFT,
     DRIFT_SPREAD,
+    DRIFTING,
     LEVEL,
+    MEASURED,
+    carried_note,
     drifting,
     extrapolate,
 )
@@ -40,7 +43,7 @@ from specsim.intervals import Interval, normal_quantile
 # Far beyond anything that was checked; every length costs a sum over the mixture.
 _LONGEST = 1000
 
-MEASURED, MIXTURE, DRIFTING = "measured", "token mixture", "log-odds drift"
+MIXTURE = "token mixture"
 
 
 def acceptance_from_counts(
@@ -162,15 +165,7 @@ class AcceptanceOverGamma:
         model = self.model(gamma)
         if model == MEASURED:
             return ()
-        where = f"gamma {gamma} was not measured"
-        if gamma > self.measured[-1]:
-            where = f"gamma {gamma} is {gamma - self.measured[-1]} beyond what was measured"
-        lengths = ", ".join(map(str, self.measured))
-        found = self.interval(gamma)
-        return (
-            f"acceptance was measured at gamma {lengths}; {where}: {found.best:.3f} tokens per "
-            f"call by the {model}, {LEVEL:.0%} interval {found.low:.3f} to {found.high:.3f}",
-        )
+        return (carried_note(self.measured, gamma, model, self.interval(gamma)),)
 
     def _basis(self, gamma: int) -> tuple[DraftCounts, ...]:
         """The counts whose mixture answers for this draft length."""

@@ -215,3 +215,31 @@ def test_validate_refuses_what_decodes(counted: Path, capsys: pytest.CaptureFixt
     assert "--counted goes with" in fail(
         capsys, "validate", str(SAMPLES / "vllm-log-current.txt"), "--counted", str(counted)
     )
+
+
+def test_step_times_of_no_known_draft_length_are_left_out_and_said(timed: Path) -> None:
+    document = json.loads(timed.read_text())
+    wanted = specsim.optimize(profile=timed)
+    document["steps"].append({"batch": 8, "seconds": 1.0})
+    timed.write_text(json.dumps(document))
+    found = specsim.optimize(profile=timed)
+    assert found.rows() == wanted.rows()
+    left_out = set(found.warnings) - set(wanted.warnings)
+    assert left_out == {"left out: step times whose draft length is not known, 1 of them"}
+    document["steps"] = document["steps"][-1:]
+    timed.write_text(json.dumps(document))
+    with pytest.raises(UnsupportedError, match="has no step times of a known draft length: give"):
+        specsim.optimize(profile=timed)
+
+
+def test_mean_batches_of_steps_are_taken_as_whole_ones(timed: Path) -> None:
+    document = json.loads(timed.read_text())
+    wanted = specsim.optimize(profile=timed)
+    for step, batch in zip(document["steps"], (1, 1.2, 7.6, 8.3), strict=True):
+        step["batch"] = batch
+    timed.write_text(json.dumps(document))
+    found = specsim.optimize(profile=timed)
+    assert found.rows() == wanted.rows()
+    assert set(found.warnings) - set(wanted.warnings) == {
+        "mean batches of steps are taken as whole ones, 1.2 as 1, 7.6 as 8, 8.3 as 8"
+    }

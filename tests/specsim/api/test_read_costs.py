@@ -80,14 +80,17 @@ def test_a_speculation_profile_has_what_was_counted(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     out = tmp_path / "speculation_profile.json"
-    code, _, notes = run(capsys, "read", SCRAPE, "--speculation-profile", str(out))
+    words = ["--speculation-profile", str(out), "--method", "eagle3"]
+    code, _, notes = run(capsys, "read", SCRAPE, *words)
     assert code == 0
     assert f"wrote {out}" in notes
     counted, again = specsim.read(SCRAPE).counts, specsim.read(out).counts
     assert [(c.gamma, c.rounds, c.reached) for c in again] == [
         (c.gamma, c.rounds, c.reached) for c in counted
     ]
-    assert json.loads(out.read_text())["measurement_conditions"]["engine"] == "vllm"
+    written = json.loads(out.read_text())
+    assert written["measurement_conditions"]["engine"] == "vllm"
+    assert written["method"] == "eagle3"
 
 
 def test_a_speculation_profile_is_of_one_k(
