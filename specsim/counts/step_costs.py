@@ -186,28 +186,6 @@ class StepCosts:
                 continue
         return found
 
-    def rows(self) -> list[dict[str, float | int | bool | None]]:
-        """One row per timed cell: seconds, and in steps of plain decoding where that was timed."""
-        found: list[dict[str, float | int | bool | None]] = []
-        for row in (*self.times, *self.loaded):
-            try:
-                relative = row.seconds / self.plain_s(row.batch)
-            except UnsupportedError:
-                relative = None
-            found.append(
-                {
-                    "gamma": row.gamma,
-                    "batch": row.batch,
-                    "step_s": row.seconds,
-                    "relative": relative,
-                    "draft_s": row.draft_s,
-                    "drafter_loaded": row.drafter_loaded,
-                    "context": row.context,
-                    "steps": row.steps,
-                }
-            )
-        return found
-
     def _of_gamma(self, gamma: int, batch: float) -> float:
         rows = [row for row in self.times if row.gamma == gamma]
         return _between(rows, batch, f"{gamma} draft tokens")

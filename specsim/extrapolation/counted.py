@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.checks import Floats
+from specsim.conversions import alpha_from_acceptance_length
 from specsim.counts.drafts import DraftCounts
 from specsim.extrapolation.mixtures import TokenMixture, calls
 from specsim.intervals import normal_quantile, wilson_interval
@@ -62,7 +63,9 @@ class CountedRate:
     @property
     def _deviation(self) -> float:
         """Of a mean of tokens per call whose spread was not counted: that of i.i.d. acceptance."""
-        curve = np.power(_iid_rate(self.tokens, self.gamma), np.arange(1.0, self.gamma + 1.0))
+        curve = np.power(
+            alpha_from_acceptance_length(self.tokens, self.gamma), np.arange(1.0, self.gamma + 1.0)
+        )
         return tokens_deviation(np.asarray(curve), self.trials)
 
 
@@ -89,12 +92,3 @@ def tokens_deviation(curve: Floats, rounds: float) -> float:
     odd = 2.0 * np.arange(1, curve.size + 1) - 1.0
     variance = max(float(odd @ curve - curve.sum() ** 2), 0.5 / rounds)
     return float(np.sqrt(variance / rounds))
-
-
-def _iid_rate(tokens: float, gamma: int) -> float:
-    """The one rate with these tokens per call, Leviathan23 eq 1 solved."""
-    from scipy.optimize import brentq
-
-    if not 1.0 < tokens < gamma + 1.0:
-        return float(tokens > 1.0)
-    return float(brentq(lambda a: float((a ** np.arange(gamma + 1)).sum()) - tokens, 0.0, 1.0))
