@@ -15,7 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from specsim.acceptance import AcceptanceLaw, AlphaLike, acceptance_of, notes_on
+from specsim.acceptance import (
+    Acceptance,
+    AcceptanceLaw,
+    AlphaLike,
+    SurvivalAcceptance,
+    acceptance_of,
+    notes_on,
+)
 from specsim.batching.cost import LoadCost, MeasuredLoadCost, RooflineLoadCost
 from specsim.batching.step_cost import StepLoadCost
 from specsim.batching.tokens_per_block import TokensPerBlock
@@ -23,7 +30,6 @@ from specsim.batching.workload import BatchWorkload, no_notes
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse
 from specsim.counts.file import AcceptanceFile, is_acceptance, read_acceptance
 from specsim.counts.step_costs import StepCosts
-from specsim.extrapolation import Extrapolation
 from specsim.extrapolation.from_file import counted_acceptance
 from specsim.hardware import Accelerator, Shape, accelerator, read_config, shape_from_config
 from specsim.hardware.config import ConfigError
@@ -111,8 +117,8 @@ def _of_shapes(shapes: Shapes, alpha: AlphaLike | None, gamma_max: int | None) -
     """From shapes and a data sheet, with an acceptance that is given."""
     if alpha is None:
         raise InvalidArgumentError("alpha is missing: shapes say nothing of acceptance")
-    longest = _gamma_max(gamma_max, alpha, _GAMMA_MAX)
     acceptance = acceptance_of(alpha)
+    longest = _gamma_max(gamma_max, acceptance, _GAMMA_MAX)
     target, draft = _shape("target", shapes.target), _shape("draft", shapes.draft)
     place = shapes.accelerator
     known = [shape.longest_context for shape in (target, draft) if shape.longest_context]
@@ -150,8 +156,8 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
         notes: Callable[[int], tuple[str, ...]] = no_notes
         if measured is None:
             assert alpha is not None
-            longest = _gamma_max(gamma_max, alpha, min(_GAMMA_MAX, reach))
             acceptance = acceptance_of(alpha)
+            longest = _gamma_max(gamma_max, acceptance, min(_GAMMA_MAX, reach))
             survival = acceptance.survival(max(longest, 1))[1:]
             replay = partial(TokensPerBlock.of_acceptance, acceptance, longest)
             notes = partial(notes_on, alpha, acceptance)
@@ -204,9 +210,9 @@ def _of_steps(
         )
     whole = [replace(step, batch=max(1, round(step.batch))) for step in steps]
     cost = StepLoadCost(StepCosts.of(whole))
-    longest = cost.longest - 1 if gamma_max is None else integer("gamma_max", gamma_max)
-    _check_reach(longest, cost, "read a benchmark with longer drafts")
     acceptance = acceptance_of(alpha)
+    longest = _gamma_max(gamma_max, acceptance, cost.longest - 1)
+    _check_reach(longest, cost, "read a benchmark with longer drafts")
     timed = ", ".join(map(str, cost.steps.gammas))
     others = "others are on straight lines"
     if len(cost.drafted) == 1:
@@ -245,11 +251,13 @@ def _check_reach(longest: int, cost: LoadCost, remedy: str) -> None:
         )
 
 
-def _gamma_max(asked: int | None, alpha: AlphaLike, usual: int) -> int:
-    """The one asked for; else the usual one, or as far as an extrapolated curve goes."""
+def _gamma_max(asked: int | None, acceptance: Acceptance, usual: int) -> int:
+    """The one asked for; else the usual one, or as far as a curve goes."""
     if asked is not None:
         return integer("gamma_max", asked)
-    return min(usual, len(alpha)) if isinstance(alpha, Extrapolation) else usual
+    if isinstance(acceptance, SurvivalAcceptance):
+        return min(usual, len(acceptance.marginal))
+    return usual
 
 
 def _shape(role: str, source: str | Path | Shape) -> Shape:

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 import specsim
+from specsim.acceptance import SurvivalAcceptance
 from specsim.api.validation import CountsCheck, SpeedupCheck
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from tests.support.command_line import SHAPES, fail, rows, run
 
+PAIR = specsim.Shapes("llama-3.1-8b", "llama-3.2-1b", "H100-SXM")
 SAMPLES = Path(__file__).parents[2] / "reference" / "engines"
 
 
@@ -243,3 +245,10 @@ def test_mean_batches_of_steps_are_taken_as_whole_ones(timed: Path) -> None:
     assert set(found.warnings) - set(wanted.warnings) == {
         "mean batches of steps are taken as whole ones, 1.2 as 1, 7.6 as 8, 8.3 as 8"
     }
+
+
+def test_curves_are_planned_as_far_as_they_go(timed: Path) -> None:
+    curve = specsim.extrapolate([0.7, 0.5], 3)
+    for alpha in (curve, SurvivalAcceptance(tuple(curve.survival.tolist()))):
+        for where in ({"profile": timed, "load": specsim.Load([8])}, {"shapes": PAIR}):
+            assert specsim.optimize(alpha, **where).inputs["gamma_max"] == [3]
