@@ -33,7 +33,9 @@ CHECKS = {
 }
 # Prompt lookup is the same with any draft: one profile is enough.
 LOOKUPS = {
-    "ngram-2-4": EngineCheck(gamma=GAMMAS, temperature=0, method="ngram", lookup=(2, 4)),
+    "ngram-2-4": EngineCheck(
+        gamma=GAMMAS, temperature=0, method="ngram", lookup_max=4, lookup_min=2
+    ),
     "ngram-5-5": EngineCheck(gamma=GAMMAS, temperature=0, method="ngram"),
 }
 

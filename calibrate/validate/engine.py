@@ -163,12 +163,11 @@ def validate(
 def speculative_config(check: EngineCheck, gamma: int, draft: str) -> dict[str, Any]:
     """What vLLM's ``--speculative-config`` is given."""
     if check.method == "ngram":
-        shortest, longest = check.lookup
         return {
             "method": "ngram",
             "num_speculative_tokens": gamma,
-            "prompt_lookup_min": shortest,
-            "prompt_lookup_max": longest,
+            "prompt_lookup_min": check.lookup_min,
+            "prompt_lookup_max": check.lookup_max,
         }
     return {
         "method": "draft_model",
@@ -262,20 +261,19 @@ def _of_trace(asked: Asked, gamma: int) -> ExpectedRounds:
 def _of_copies(asked: Asked, check: EngineCheck, gamma: int) -> ExpectedRounds:
     """Prompt lookup as vLLM 0.32.0 has it (``v1/spec_decode/ngram_proposer.py``).
 
-    What followed the longest match of the text's last tokens, of ``lookup`` many, at its earliest
-    occurrence; as many tokens as there are, and none without a match.
+    What followed the longest match of the text's last tokens, of ``lookup_max`` to
+    ``lookup_min`` many, at its earliest occurrence; as many tokens as there are, and none without
+    a match.
     """
     if not asked.check.sampling.greedy:
         raise UnsupportedError(
             "method ngram is replayed at temperature 0, where the trace says what the engine "
             "writes behind the end; give temperature=0"
         )
-    shortest, longest = check.lookup
+    bounds = check.lookup_max, check.lookup_min
     found = []
     for prompt, text, n in zip(asked.prompts, asked.recorded, asked.tokens, strict=True):
-        proposals = [
-            continuation([*prompt, *text[:place]], gamma, longest, shortest) for place in range(n)
-        ]
+        proposals = [continuation([*prompt, *text[:place]], gamma, *bounds) for place in range(n)]
         found.append(engine_rounds_of_proposals(text, proposals, n, gamma))
     return reduce(add, found)
 

@@ -40,7 +40,7 @@ class EngineConfiguration(Result):
     method : where its drafts come from
     text : what the engine reads; empty where speculation is better left off
     schedule : (first batch, last batch, gamma), both ends included, from batch 1 on
-    law : how the engine accepts drafts unless told otherwise
+    acceptance_law : how the engine accepts drafts unless told otherwise
     read_at : the version of the engine whose declarations ``text`` follows
     """
 
@@ -50,7 +50,7 @@ class EngineConfiguration(Result):
     method: Method
     text: str
     schedule: tuple[tuple[int, int, int], ...]
-    law: AcceptanceLaw
+    acceptance_law: AcceptanceLaw
     read_at: str
 
     def rows(self) -> list[Row]:
@@ -64,7 +64,7 @@ class EngineConfiguration(Result):
             "engine": self.engine,
             "method": self.method,
             "configuration": self.text or None,
-            "law": self.law,
+            "acceptance_law": self.acceptance_law,
             "read_at": self.read_at,
         }
 
@@ -135,7 +135,7 @@ def export(
         method=method,
         text=text,
         schedule=tuple(schedule),
-        law=drafting.law,
+        acceptance_law=drafting.acceptance_law,
         read_at=chosen.read_at,
         inputs={
             "engine": engine,
@@ -227,9 +227,9 @@ def _law_notes(chosen: Engine, drafting: Drafting, workload: BatchWorkload) -> l
     """How the engine accepts drafts, and whether that was planned; at temperature 0 all is one."""
     if workload.temperature == 0:
         return []
-    said = f"{chosen.title} {_LAW[drafting.law]} ({drafting.law})"
+    said = f"{chosen.title} {_LAW[drafting.acceptance_law]} ({drafting.acceptance_law})"
     planned = workload.acceptance_law
-    if planned == drafting.law:
+    if planned == drafting.acceptance_law:
         return [f"{said}, as was planned"]
     flag = drafting.ratio_test
     if planned is None:
@@ -239,8 +239,8 @@ def _law_notes(chosen: Engine, drafting: Drafting, workload: BatchWorkload) -> l
             "same way"
         ]
     ways = [
-        f"plan with --acceptance-law {drafting.law}, after calibrate --acceptance-law "
-        f"{drafting.law} where the trace is too old to tell"
+        f"plan with --acceptance-law {drafting.acceptance_law}, after calibrate --acceptance-law "
+        f"{drafting.acceptance_law} where the trace is too old to tell"
     ]
     if flag and planned == "ratio-test":
         ways.append(f"tell {chosen.title} {flag}")

@@ -40,7 +40,8 @@ class EngineCounts(Result):
     """What an engine counted, pooled over all files.
 
     engine : whose counts
-    law : how the engine accepts drafts unless it was told otherwise; None where that is not known
+    acceptance_law : how the engine accepts drafts unless it was told otherwise; None where that is
+        not known
     counts : sums by draft length
     totals : tokens whose rounds were not counted; None where there are none
     lengths : means of which no counts are known
@@ -51,7 +52,7 @@ class EngineCounts(Result):
     schema: ClassVar[str] = "specsim.read"
 
     engine: str
-    law: AcceptanceLaw | None
+    acceptance_law: AcceptanceLaw | None
     counts: tuple[DraftCounts, ...]
     totals: DraftTotals | None
     lengths: tuple[MeanLength, ...]
@@ -108,7 +109,7 @@ class EngineCounts(Result):
     def summary(self) -> Row:
         return {
             "engine": self.engine,
-            "law": self.law,
+            "acceptance_law": self.acceptance_law,
             "steps": list(self.steps),
             "sources": [
                 {"file": each.file, "sha256": each.sha256, "recognised": each.recognised}
@@ -118,8 +119,8 @@ class EngineCounts(Result):
 
     def sentences(self) -> list[str]:
         found = [f"{each.file}: {self.engine}, {_listed(each.recognised)}" for each in self.sources]
-        if self.law is not None:
-            found.append(f"acceptance law: {_LAWS[self.law]}")
+        if self.acceptance_law is not None:
+            found.append(f"acceptance law: {_LAWS[self.acceptance_law]}")
         for each in sorted(self.steps, key=lambda step: (step.batch, step.gamma or 0)):
             length = "K not told" if each.gamma is None else f"K = {each.gamma}"
             if each.gamma == 0 and each.drafter_loaded:
@@ -210,7 +211,7 @@ def engine_counts(pooled: PooledFiles, inputs: Mapping[str, Any]) -> EngineCount
     """The result of what was pooled over files."""
     return EngineCounts(
         engine=pooled.engine,
-        law=pooled.law,
+        acceptance_law=pooled.acceptance_law,
         counts=pooled.counts,
         totals=pooled.totals,
         lengths=pooled.lengths,
@@ -260,7 +261,7 @@ def _document(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         specsim=__version__,
         engine=found.engine,
-        law=found.law,
+        acceptance_law=found.acceptance_law,
         temperature=temperature,
         method=method,
         counts=[counted_rounds(each) for each in found.counts],

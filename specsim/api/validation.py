@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from specsim.acceptance import AlphaLike
 from specsim.api.result import Result, Row
-from specsim.checks import InvalidArgumentError, integer, refuse
+from specsim.checks import integer, refuse
 from specsim.profiles import Mode
 
 
@@ -118,7 +118,8 @@ class EngineCheck:
         checkout, or vllm on the PATH, in this order
     method : who drafts: the profile's draft model, or look-ups in the text (ngram)
     drafts : how the draft model's tokens are chosen; greedy is vLLM's default, at any temperature
-    lookup : least and most tokens that ngram matches; the default is vLLM's
+    lookup_max, lookup_min : with ngram, the longest and the shortest run of tokens to look up; the
+        default is vLLM's
     """
 
     tolerance: ClassVar[Tolerance] = Tolerance(0.0)
@@ -132,17 +133,16 @@ class EngineCheck:
     engine_bin: Path | None = None
     method: Literal["draft_model", "ngram"] = "draft_model"
     drafts: Literal["greedy", "probabilistic"] = "greedy"
-    lookup: tuple[int, int] = (5, 5)
+    lookup_max: int = 5
+    lookup_min: int = 5
     seed: int = 0
 
     def __post_init__(self) -> None:
         integer("requests", self.requests, low=1)
         if self.url is not None:
             refuse({"engine_bin": self.engine_bin}, "has no meaning with url: nothing is started")
-        if not 1 <= self.lookup[0] <= self.lookup[1]:
-            raise InvalidArgumentError(
-                f"lookup must be least and most tokens, 1 <= least <= most, got {self.lookup}"
-            )
+        longest = integer("lookup_max", self.lookup_max, low=1)
+        integer("lookup_min", self.lookup_min, low=1, high=longest)
 
 
 @dataclass(frozen=True)

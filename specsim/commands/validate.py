@@ -35,7 +35,7 @@ from specsim.profiles import Mode
 _OF_SYNTHETIC = ("batch", "context", "alpha", "mode")
 _OF_SPEEDUPS = ("gamma", "only")
 _OF_TEXT = ("prompts", "only")
-_OF_ENGINE = ("url", "engine_bin", "method", "drafts", "lookup")
+_OF_ENGINE = ("url", "engine_bin", "method", "drafts", "lookup_max", "lookup_min")
 _OF_SPEED = ("median_tolerance", "tolerance", "only")
 # What decodes has options that have no meaning for an acceptance file.
 _OF_DECODING = (
@@ -140,9 +140,12 @@ _TITLES = {
     "How the draft's tokens are chosen with --engine.  [default: greedy, as vLLM's]",
 )
 @option(
-    "--lookup",
-    IntegerRange(1),
-    "Least and most tokens that ngram matches, LEAST,MOST.  [default: 5,5, as vLLM's]",
+    "--lookup-max", Integer(1), "Longest run of tokens that ngram looks up. [default: 5, as vLLM's]"
+)
+@option(
+    "--lookup-min",
+    Integer(1),
+    "Shortest run of tokens that ngram looks up. [default: 5, as vLLM's]",
 )
 @option("--device", str, "cpu, cuda, ... [default: the profile's]")
 @option("--threads", Integer(1), "CPU threads. [default: the profile's]")
@@ -171,7 +174,8 @@ def command(
     engine_bin: Path | None,
     method: Literal["draft_model", "ngram"] | None,
     drafts: Literal["greedy", "probabilistic"] | None,
-    lookup: tuple[int, ...] | None,
+    lookup_max: int | None,
+    lookup_min: int | None,
     seed: int,
     output_format: str,
     **place: Any,
@@ -222,7 +226,8 @@ def command(
             engine_bin,
             method or EngineCheck.method,
             drafts or EngineCheck.drafts,
-            _least_and_most(lookup),
+            lookup_max or EngineCheck.lookup_max,
+            lookup_min or EngineCheck.lookup_min,
             seed,
         )
     elif synthetic:
@@ -257,14 +262,6 @@ def command(
         )
     show(found, output_format, _TITLES[type(check)])
     return 0 if found.passed else 1
-
-
-def _least_and_most(lookup: tuple[int, ...] | None) -> tuple[int, int]:
-    if lookup is None:
-        return EngineCheck.lookup
-    if len(lookup) != 2:
-        raise InvalidArgumentError(f"--lookup must be LEAST,MOST, got {len(lookup)} numbers")
-    return lookup[0], lookup[1]
 
 
 def _role(word: str) -> tuple[str, str]:

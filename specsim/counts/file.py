@@ -113,7 +113,7 @@ class Source(_Part, frozen=True):
 class AcceptanceFile(_Part, frozen=True):
     """What was counted of drafts under one engine.
 
-    law : how drafts were accepted; absent where the sources do not tell or differ
+    acceptance_law : how drafts were accepted; absent where the sources do not tell or differ
     temperature, method : as its user said; engines do not print how they sample or draft
     counts : one for each draft length, those with positions before those without
     """
@@ -128,7 +128,7 @@ class AcceptanceFile(_Part, frozen=True):
     steps: list[TimedStep]
     sources: Annotated[list[Source], Meta(min_length=1)]
     notes: list[str]
-    law: AcceptanceLaw | None = None
+    acceptance_law: AcceptanceLaw | None = None
     temperature: Number | None = None
     method: Method | None = None
     totals: CountedTotals | None = None

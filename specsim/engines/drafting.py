@@ -27,7 +27,7 @@ class Drafting:
 
     word : the engine's own name for it
     model : whether its configuration names a draft
-    law : how it accepts drafts unless told otherwise
+    acceptance_law : how it accepts drafts unless told otherwise
     ratio_test : what tells it to sample drafts and accept them with the ratio test; empty where
         nothing does, or where it is the default
     by_batch : it takes a draft length for each batch; else one for all
@@ -35,7 +35,7 @@ class Drafting:
 
     word: str
     model: Literal["needed", "optional", "none"] = "needed"
-    law: AcceptanceLaw = "greedy-drafts"
+    acceptance_law: AcceptanceLaw = "greedy-drafts"
     ratio_test: str = ""
     by_batch: bool = False
 

@@ -16,9 +16,9 @@ from specsim.engines.drafting import Configuration, Drafting, Engine, Method, Or
 from specsim.engines.schedule import gamma_at
 
 _METHODS: dict[Method, Drafting] = {
-    "draft_model": Drafting("assistant_model", model="none", law="ratio-test"),
-    "dflash": Drafting("dflash", model="none", law="ratio-test"),
-    "mtp": Drafting("use_mtp", model="none", law="ratio-test"),
+    "draft_model": Drafting("assistant_model", model="none", acceptance_law="ratio-test"),
+    "dflash": Drafting("dflash", model="none", acceptance_law="ratio-test"),
+    "mtp": Drafting("use_mtp", model="none", acceptance_law="ratio-test"),
     "ngram": Drafting("prompt_lookup_num_tokens", model="none"),
 }
 

@@ -86,7 +86,9 @@ def test_probabilistic_drafts_follow_the_ratio_test_and_no_other(profile: Path) 
 
 
 def test_prompt_lookup_follows_its_own_rule(profile: Path) -> None:
-    check = specsim.EngineCheck(gamma=(3,), temperature=0, method="ngram", lookup=(2, 4))
+    check = specsim.EngineCheck(
+        gamma=(3,), temperature=0, method="ngram", lookup_max=4, lookup_min=2
+    )
     found = specsim.validate(profile, check)
     (row,) = found.rows()
     assert found.passed

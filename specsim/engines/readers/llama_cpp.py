@@ -106,7 +106,7 @@ def _of_timings(responses: Sequence[Object]) -> list[Reading]:
             span="request",
             counts=counts,
             steps=tuple(each for each in steps if each.gamma == counts.gamma),
-            law="greedy-drafts",
+            acceptance_law="greedy-drafts",
             notes=(_STEPS, CUT, ALONE),
         )
         for counts, number in pooled_counts(counted)
@@ -120,7 +120,7 @@ def _of_timings(responses: Sequence[Object]) -> list[Reading]:
                 span="request",
                 totals=pooled_totals(totals),
                 length=sum(lengths[1:], lengths[0]),
-                law="greedy-drafts",
+                acceptance_law="greedy-drafts",
                 notes=(_NOT_ALL_DRAFTED,),
             )
         )

@@ -197,7 +197,7 @@ def _of_statistics(
             span="server",
             drafter=drafter,
             counts=counts,
-            law="greedy-drafts",
+            acceptance_law="greedy-drafts",
             notes=(*notes, *_of_lengths(counts)),
         )
 
@@ -257,7 +257,7 @@ def _of_requests(
             span="request",
             drafter=drafter,
             counts=counts,
-            law="greedy-drafts",
+            acceptance_law="greedy-drafts",
             notes=_of_lengths(counts),
         )
     totals = [each for each in counted if isinstance(each, DraftTotals)]
@@ -267,7 +267,7 @@ def _of_requests(
             source=f"log of {many(len(totals), 'request')} without rounds",
             span="request",
             totals=pooled_totals(totals),
-            law="greedy-drafts",
+            acceptance_law="greedy-drafts",
             notes=(RATE_IS_NOT_ALPHA,),
         )
 

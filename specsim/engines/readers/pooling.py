@@ -23,7 +23,7 @@ class PooledFiles:
     """Sums over files; the fields are those of ``specsim.EngineCounts``."""
 
     engine: str
-    law: AcceptanceLaw | None
+    acceptance_law: AcceptanceLaw | None
     counts: tuple[DraftCounts, ...]
     totals: DraftTotals | None
     lengths: tuple[MeanLength, ...]
@@ -45,7 +45,7 @@ def pooled_files(files: Iterable[tuple[str, bytes]], engine: str | None = None) 
             f"files of {' and '.join(engines)} do not pool, engines count differently; read each "
             "on its own"
         )
-    laws = {each.law for each in readings if each.law is not None}
+    laws = {each.acceptance_law for each in readings if each.acceptance_law is not None}
     notes += [note for each in readings for note in each.notes]
     if len(laws) > 1:
         notes.append(f"the files are of different acceptance laws: {', '.join(sorted(laws))}")
@@ -60,7 +60,7 @@ def pooled_files(files: Iterable[tuple[str, bytes]], engine: str | None = None) 
         raise UnsupportedError(f"{names}: no round was drafted; send requests and read again")
     return PooledFiles(
         engine=engines[0],
-        law=laws.pop() if len(laws) == 1 else None,
+        acceptance_law=laws.pop() if len(laws) == 1 else None,
         counts=tuple(each for each, _ in pooled_counts(drafted)),
         totals=pooled_totals(each.totals for each in readings if each.totals is not None),
         lengths=tuple(pooled_lengths(each.length for each in readings if each.length is not None)),

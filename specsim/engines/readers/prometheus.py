@@ -57,7 +57,7 @@ def read_scrapes(
             counts=_counts(
                 {series: each for series, each in scrape.items() if not _is_time(series)}, prefix
             ),
-            law=law,
+            acceptance_law=law,
             notes=tuple(notes),
             counters={series: each.value for series, each in scrape.items()},
         )

@@ -30,7 +30,8 @@ class Reading:
     length : the mean acceptance length where nothing but a mean is printed
     steps : how long steps took
     drafter : which one of several in one server, by the name that the source gives it
-    law : how the engine accepts drafts unless it is told otherwise; None where it is not known
+    acceptance_law : how the engine accepts drafts unless it is told otherwise; None where it is
+        not known
     notes : what a number cannot tell, one sentence each
     counters : the counters of a scrape by series, so that two scrapes can be differenced
     """
@@ -43,7 +44,7 @@ class Reading:
     length: MeanLength | None = None
     steps: tuple[StepTime, ...] = ()
     drafter: str | None = None
-    law: AcceptanceLaw | None = None
+    acceptance_law: AcceptanceLaw | None = None
     notes: tuple[str, ...] = ()
     counters: Mapping[str, float] | None = None
 

@@ -74,7 +74,7 @@ def read(text: str) -> list[Reading]:
             span="window",
             length=sum(lengths[1:], lengths[0]) if lengths else None,
             steps=steps,
-            law="greedy-drafts" if lengths else None,
+            acceptance_law="greedy-drafts" if lengths else None,
             notes=(*_NOTES * bool(lengths), *[_STEPS] * bool(steps), *same),
         )
     ]

@@ -50,7 +50,7 @@ def read(text: str) -> list[Reading]:
             source=f"meta_info of {many(number, 'request')}",
             span="request",
             counts=counts,
-            law="greedy-drafts",
+            acceptance_law="greedy-drafts",
             notes=(_TREE,),
         )
         for counts, _ in pooled_counts(counted)

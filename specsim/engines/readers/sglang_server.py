@@ -68,7 +68,7 @@ def _server(info: Object) -> Reading:
         source="/server_info",
         span="server",
         length=sum(others, first),
-        law="greedy-drafts",
+        acceptance_law="greedy-drafts",
         notes=(LIFE_MEAN, *[_RANKS] * bool(others)),
     )
 
@@ -129,7 +129,7 @@ def _result(result: Object, source: str) -> Reading:
         span="server" if length is not None else "run",
         length=length,
         steps=steps,
-        law=None if length is None else "greedy-drafts",
+        acceptance_law=None if length is None else "greedy-drafts",
         notes=tuple(notes),
     )
 

@@ -95,7 +95,7 @@ def _of_iterations(iterations: Sequence[Object]) -> Iterator[Reading]:
             span="run",
             counts=counts,
             steps=mine,
-            law="greedy-drafts",
+            acceptance_law="greedy-drafts",
             notes=(*((_MEDIAN,) if mine else ()), *extra),
         )
     if totals:
@@ -104,7 +104,7 @@ def _of_iterations(iterations: Sequence[Object]) -> Iterator[Reading]:
             source=f"statistics of {many(len(totals), 'iteration')} without rounds",
             span="run",
             totals=pooled_totals(totals),
-            law="greedy-drafts",
+            acceptance_law="greedy-drafts",
             notes=(_NO_ROUNDS, RATE_IS_NOT_ALPHA, *extra),
         )
     if steps:

@@ -72,7 +72,7 @@ def _of_requests(requests: Sequence[Object]) -> Iterator[Reading]:
             source=f"statistics of {many(number, 'request')}",
             span="request",
             counts=counts,
-            law="greedy-drafts",
+            acceptance_law="greedy-drafts",
             notes=schedule,
         )
     if totals:
@@ -81,7 +81,7 @@ def _of_requests(requests: Sequence[Object]) -> Iterator[Reading]:
             source=f"statistics of {many(len(totals), 'request')} without rounds",
             span="request",
             totals=pooled_totals(totals),
-            law="greedy-drafts",
+            acceptance_law="greedy-drafts",
             notes=(RATE_IS_NOT_ALPHA,),
         )
 
@@ -125,7 +125,7 @@ def _of_means(found: Sequence[Object]) -> Iterator[Reading]:
             source=f"mean length of {many(len(means), 'response')}",
             span="request",
             length=sum(means[1:], means[0]),
-            law="greedy-drafts",
+            acceptance_law="greedy-drafts",
             notes=(_MEAN_OF_REQUESTS,),
         )
     for each in found:
@@ -137,7 +137,7 @@ def _of_means(found: Sequence[Object]) -> Iterator[Reading]:
                 source="report of trtllm-bench",
                 span="run",
                 length=MeanLength(None, average),
-                law="greedy-drafts",
+                acceptance_law="greedy-drafts",
                 notes=(_UPPER_BOUND,),
             )
 

@@ -152,7 +152,7 @@ def _reading(result: Object, positions: Sequence[Printed], source: str) -> Readi
         span="run",
         counts=counts,
         steps=steps,
-        law=None if counts is None else "greedy-drafts",
+        acceptance_law=None if counts is None else "greedy-drafts",
         notes=tuple(notes),
     )
 

@@ -86,7 +86,7 @@ def _windows(windows: Sequence[DraftCounts], same: Sequence[str]) -> Iterator[Re
             source=many(lines, "log line"),
             span="window",
             counts=with_draft_length(counts, len(counts.reached)),
-            law=_V1_LAW,
+            acceptance_law=_V1_LAW,
             notes=(_WINDOWS, *same),
         )
 
@@ -98,7 +98,7 @@ def _totals(totals: Sequence[DraftTotals], same: Sequence[str]) -> Iterator[Read
             source=f"{many(len(totals), 'log line')} with totals alone",
             span="window",
             totals=pooled_totals(totals),
-            law=_V1_LAW,
+            acceptance_law=_V1_LAW,
             notes=(_WINDOWS, RATE_IS_NOT_ALPHA, *same),
         )
 
@@ -116,7 +116,7 @@ def _lives(lines: Sequence[DraftCounts]) -> Iterator[Reading]:
             source=f"log lines of v0, {lives} server {'lives' if lives > 1 else 'life'}",
             span="server",
             counts=counts,
-            law="ratio-test",
+            acceptance_law="ratio-test",
             notes=(_V0_SUMS, _V0_RATE),
         )
 

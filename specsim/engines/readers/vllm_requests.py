@@ -56,7 +56,7 @@ def readings(requests: list[Object]) -> list[Reading]:
             source=f"metrics of {many(number, 'request')}",
             span="request",
             counts=counts,
-            law="greedy-drafts",
+            acceptance_law="greedy-drafts",
         )
         for counts in pooled
     ]

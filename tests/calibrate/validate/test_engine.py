@@ -125,13 +125,17 @@ def test_copies_are_replayed_by_the_engines_rule(
     capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path
 ) -> None:
     """A server without a single match drafts nothing, and a text of copies contradicts it."""
+
+    def bounds(tokens: int) -> tuple[str, ...]:
+        return ("--lookup-max", str(tokens), "--lookup-min", str(tokens))
+
     state = engine(profile, prompts)
     state.drafts = {prompt: {place: [] for place in range(LIMIT)} for prompt in state.drafts}
     state.drafts[next(iter(state.drafts))][0] = [0]  # a draft where no round begins
-    more = ("--method", "ngram", "--format", "json", "--lookup")
+    more = ("--method", "ngram", "--format", "json")
     with serving(state) as url:
-        never, out, _ = run(capsys, *words(profile, prompts, url, *more, "20,20"))
-        often, _, err = run(capsys, *words(profile, prompts, url, *more, "1,1"))
+        never, out, _ = run(capsys, *words(profile, prompts, url, *more, *bounds(20)))
+        often, _, err = run(capsys, *words(profile, prompts, url, *more, *bounds(1)))
     assert never == 0
     assert rows(out)[0]["counted_rounds"] == rows(out)[0]["replayed_rounds"] == 0
     assert rows(out)[0]["counted_tokens_per_call"] is None
@@ -144,8 +148,7 @@ def test_copies_are_replayed_by_the_engines_rule(
     [
         (("--gamma", "3"), "drafts 2 tokens, gamma must be that, got 3"),
         (("--engine-bin", "vllm"), "engine_bin has no meaning with url"),
-        (("--lookup", "3"), "--lookup must be LEAST,MOST, got 1 numbers"),
-        (("--lookup", "3,2"), "lookup must be least and most tokens, 1 <= least <= most"),
+        (("--lookup-min", "6"), "lookup_min must be a whole number in [1, 5], got 6"),
         (("--scheme", "all"), "--engine goes with neither --scheme nor --synthetic"),
         (("--only", "unseen"), "--only does not go with --engine"),
         (("--batch", "4"), "--batch does not go with --engine"),
@@ -189,7 +192,7 @@ def test_what_the_engine_is_told() -> None:
         "num_speculative_tokens": 3,
         "draft_sample_method": "probabilistic",
     }
-    copies = specsim.EngineCheck(method="ngram", lookup=(2, 4))
+    copies = specsim.EngineCheck(method="ngram", lookup_max=4, lookup_min=2)
     assert speculative_config(copies, 3, "draft") == {
         "method": "ngram",
         "num_speculative_tokens": 3,
@@ -220,5 +223,6 @@ def test_chance_is_allowed_for_and_no_more() -> None:
 
 test_checks_refused = refuses(
     (lambda: specsim.EngineCheck(requests=0), "requests must be a whole number >= 1, got 0"),
-    (lambda: specsim.EngineCheck(lookup=(0, 3)), "lookup must be least and most"),
+    (lambda: specsim.EngineCheck(lookup_min=0), "lookup_min must be"),
+    (lambda: specsim.EngineCheck(lookup_max=3), r"lookup_min must be .* in \[1, 3\], got 5"),
 )

@@ -43,7 +43,7 @@ def test_rows_have_every_rate(capsys: pytest.CaptureFixture[str]) -> None:
             assert len(row[name]) == row["gamma"]
         assert row["tokens_per_call_low"] < row["tokens_per_call"] < row["tokens_per_call_high"]
     document = json.loads(out)
-    assert document["answer"]["law"] == "greedy-drafts"
+    assert document["answer"]["acceptance_law"] == "greedy-drafts"
     assert document["answer"]["sources"][0]["recognised"] == ["2 log lines", "2 log lines"]
 
 

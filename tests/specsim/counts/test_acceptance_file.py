@@ -33,7 +33,11 @@ def test_read_back_as_written(tmp_path: Path, name: str) -> None:
     assert file.step_times() == list(found.steps)
     assert [each.length() for each in file.lengths] == list(found.lengths)
     assert (file.totals and file.totals.totals()) == found.totals
-    assert (file.engine, file.law, file.temperature) == (found.engine, found.law, 1.0)
+    assert (file.engine, file.acceptance_law, file.temperature) == (
+        found.engine,
+        found.acceptance_law,
+        1.0,
+    )
     assert (file.sources, file.notes) == (list(found.sources), list(found.warnings))
     assert len(file.sources[0].sha256) == 64
 
@@ -60,7 +64,7 @@ def _set(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
         (_set("counts", 0, "accepted", value=20000), "accepted must be at most drafted"),
         (_set("counts", 0, "reached", value=[1.0, 2.0]), "must not rise with the position"),
         (_set("steps", 0, "seconds", value=0), "> 0"),
-        (_set("law", value="greedy"), "Invalid enum value 'greedy'"),
+        (_set("acceptance_law", value="greedy"), "Invalid enum value 'greedy'"),
         (_set("sources", value=[]), "length >= 1"),
     ],
 )

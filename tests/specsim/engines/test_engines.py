@@ -298,12 +298,12 @@ def test_results_name_law_and_version(name: str) -> None:
     found = specsim.export(name, shapes=shapes, alpha=0.8, most=2, model=model)
     engine = ENGINES[name]
     assert found.read_at == engine.read_at
-    assert found.law == ("ratio-test" if name == "transformers" else "greedy-drafts")
+    assert found.acceptance_law == ("ratio-test" if name == "transformers" else "greedy-drafts")
     answer = found.document()["answer"]
-    assert answer["law"] == found.law
+    assert answer["acceptance_law"] == found.acceptance_law
     assert answer["method"] == "draft_model"
     assert f"written as {engine.read_at} reads it" in found.warnings
-    (said,) = [line for line in found.warnings if f"({found.law})" in line]
+    (said,) = [line for line in found.warnings if f"({found.acceptance_law})" in line]
     # SGLang refuses the ratio test with a draft model, and llama.cpp has none.
     assert ("unless told" in said) == (name in ("vllm", "tensorrt-llm"))
 

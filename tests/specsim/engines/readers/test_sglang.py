@@ -55,7 +55,7 @@ def test_log_lines_without_a_length_are_plain_steps() -> None:
 def test_requests_of_three_generations() -> None:
     newest, oldest = read(sample("sglang-request-meta.json.txt"))
     for reading in (newest, oldest):
-        assert (reading.engine, reading.law) == ("sglang", "greedy-drafts")
+        assert (reading.engine, reading.acceptance_law) == ("sglang", "greedy-drafts")
     # 43 rounds of 5 drafts; the histogram 11, 14, 11, 4, 0, 3 sums from the end.
     assert newest.counts is not None
     assert (newest.counts.gamma, newest.counts.rounds, newest.counts.accepted) == (5, 43, 63)

@@ -67,7 +67,7 @@ def test_a_sample_gives_the_numbers_that_it_states(name: str) -> None:
         for counted, expected in zip(counts.reached, reached, strict=True):
             assert expected is None or counted == expected
         law = "ratio-test" if name == "vllm-log-v0.txt" else "greedy-drafts"
-        assert (reading.engine, reading.law) == ("vllm", law)
+        assert (reading.engine, reading.acceptance_law) == ("vllm", law)
 
 
 @pytest.mark.parametrize(
