@@ -27,7 +27,7 @@ from specsim.counts.file import (
     timed_step,
     write_acceptance,
 )
-from specsim.counts.step_costs import StepCosts
+from specsim.counts.step_costs import StepCosts, StepLine
 from specsim.counts.steps import StepTime
 from specsim.engines.drafting import METHODS, Method
 from specsim.engines.readers.pooling import PooledFiles, pooled_files
@@ -111,6 +111,7 @@ class EngineCounts(Result):
             "engine": self.engine,
             "acceptance_law": self.acceptance_law,
             "steps": list(self.steps),
+            "costs": self._step_lines()[0],
             "sources": [
                 {"file": each.file, "sha256": each.sha256, "recognised": each.recognised}
                 for each in self.sources
@@ -118,25 +119,35 @@ class EngineCounts(Result):
         }
 
     def sentences(self) -> list[str]:
-        found = [f"{each.file}: {self.engine}, {_listed(each.recognised)}" for each in self.sources]
+        alike: dict[str, list[str]] = {}
+        for source in self.sources:
+            alike.setdefault(_listed(source.recognised), []).append(source.file)
+        found = [f"{', '.join(files)}: {self.engine}, {what}" for what, files in alike.items()]
         if self.acceptance_law is not None:
             found.append(f"acceptance law: {_LAWS[self.acceptance_law]}")
-        for each in sorted(self.steps, key=lambda step: (step.batch, step.gamma or 0)):
-            length = "K not told" if each.gamma is None else f"K = {each.gamma}"
-            if each.gamma == 0 and each.drafter_loaded:
+        by_batch: dict[float, list[str]] = {}
+        for step in sorted(self.steps, key=lambda step: (step.batch, step.gamma or 0)):
+            length = "K not told" if step.gamma is None else f"K = {step.gamma}"
+            if step.gamma == 0 and step.drafter_loaded:
                 length += " with a drafter kept in step"
-            found.append(
-                f"step time at batch {each.batch:g}, {length}: {1000 * each.seconds:.4g} ms"
-            )
+            by_batch.setdefault(step.batch, []).append(f"{1e3 * step.seconds:.4g} ms at {length}")
+        found += [
+            f"step times at batch {batch:g}: {', '.join(times)}"
+            for batch, times in by_batch.items()
+        ]
         return [*found, *self._costs_in_words()]
 
-    def _costs_in_words(self) -> list[str]:
-        """The law of a step, a line for each batch that tells it."""
+    def _step_lines(self) -> tuple[list[StepLine], str]:
+        """The law of a step of each batch that tells it; and why there is none of any."""
         try:
-            lines = [] if self.costs is None else self.costs.lines()
+            return ([] if self.costs is None else self.costs.lines()), ""
         except UnsupportedError as error:
-            return [f"no law of a step: {error}"]
-        found = []
+            return [], str(error)
+
+    def _costs_in_words(self) -> list[str]:
+        """The law of a step, a sentence for each batch that tells it."""
+        lines, why = self._step_lines()
+        found = [f"no law of a step: {why}"] if why else []
         for line in lines:
             plain, fixed, draft = 1e3 * line.plain_s, 1e3 * line.fixed_s, 1e3 * line.per_draft_s
             words = f"at batch {line.batch:g} a step takes {plain:.4g} ms without drafts, with K "
