@@ -12,6 +12,7 @@ from specsim.api.result import Result, Row
 from specsim.batching.point import MARGIN, points_of_cell
 from specsim.batching.schedule import Plan, plan
 from specsim.batching.source import Shapes, Source
+from specsim.batching.step_cost import StepLoadCost
 from specsim.batching.workload import BatchWorkload
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer
 from specsim.engines import (
@@ -82,7 +83,7 @@ def export(
     most: int = _MOST,
     batch: int | None = None,
     gamma_max: int | None = None,
-    method: Method = "draft_model",
+    method: Method | None = None,
     model: str | None = None,
     lookup_max: int | None = None,
     lookup_min: int | None = None,
@@ -95,7 +96,8 @@ def export(
     context : tokens in the cache of each request; the smallest of a profile, or 512, by default
     most : largest batch to plan for
     batch : where the engine takes one length for all batches, the one to plan it for; by default 1
-    method : draft_model, eagle3, mtp, dflash, ngram or suffix; costs are those given, whatever it
+    method : draft_model, eagle3, mtp, dflash, ngram or suffix; costs are those given, whatever it;
+        by default as in an acceptance file, or draft_model
     model : the draft's name or path for the engine; by default as in the profile, for draft_model
     lookup_max, lookup_min : with ngram, the longest and the shortest run of tokens to look up;
         by default the engine's
@@ -104,14 +106,15 @@ def export(
     Raises UnsupportedError where the engine does not have the method.
     """
     chosen = engine_named(engine)
+    source = Source(alpha, shapes, profile, temperature, mode, acceptance_law)
+    workload = _only(source.workloads(gamma_max))
+    method = method or workload.method or "draft_model"
     drafting = chosen.drafting(method)
     if batch is not None and drafting.by_batch:
         raise InvalidArgumentError(
             f"batch has no meaning for {engine} with {method}, which takes a length for each batch"
         )
     lookups = _lookups(chosen, method, lookup_max=lookup_max, lookup_min=lookup_min)
-    source = Source(alpha, shapes, profile, temperature, mode, acceptance_law)
-    workload = _only(source.workloads(gamma_max))
     draft = _draft_name(chosen, method, model, workload)
     where = workload.contexts(None if context is None else [integer("context", context)])[0]
     planned = plan(workload, range(1, integer("most", most, low=1) + 1), where)
@@ -125,7 +128,7 @@ def export(
         configuration = chosen.write(Order(schedule, drafting, draft, at, **lookups))
         text = configuration.text
         notes = [
-            *_method_notes(method, measured=alpha is None),
+            *_method_notes(method, workload, measured=alpha is None),
             *_law_notes(chosen, drafting, workload),
             *configuration.notes,
             f"written as {chosen.read_at} reads it",
@@ -250,11 +253,12 @@ def _law_notes(chosen: Engine, drafting: Drafting, workload: BatchWorkload) -> l
     ]
 
 
-def _method_notes(method: Method, measured: bool) -> list[str]:
+def _method_notes(method: Method, workload: BatchWorkload, measured: bool) -> list[str]:
     """What a draft model's plan leaves out; ``measured``: its acceptance is a profile's."""
-    if method == "draft_model":
+    counted = workload.method == method
+    if method == "draft_model" or (counted and isinstance(workload.cost, StepLoadCost)):
         return []
-    known = "acceptance and costs" if measured else "costs"
+    known = "acceptance and costs" if measured and not counted else "costs"
     notes = [
         f"planned with the {known} of a draft model that runs once for each draft token, which are "
         f"not those of {method}"

@@ -110,7 +110,12 @@ class Source:
             if self.shapes is None
             else _of_shapes(self.shapes, alpha, gamma_max)
         )
-        return replace(found, temperature=file.temperature, acceptance_law=file.acceptance_law)
+        return replace(
+            found,
+            temperature=file.temperature,
+            acceptance_law=file.acceptance_law,
+            method=file.method,
+        )
 
 
 def _of_shapes(shapes: Shapes, alpha: AlphaLike | None, gamma_max: int | None) -> BatchWorkload:

@@ -13,6 +13,7 @@ from specsim.batching.cost import LoadCost, TimedLoadCost
 from specsim.batching.point import BatchPoint
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import Floats, InvalidArgumentError, integers
+from specsim.engines.drafting import Method
 
 # Asked for where only contexts, or only batches, are.
 _BATCHES = tuple(2**power for power in range(9))
@@ -63,6 +64,7 @@ class BatchWorkload:
     draft_name : as in the profile
     doubts : what to know about the models, one line each
     acceptance_law : what the acceptance is of; None where it was given as numbers
+    method : where drafts came from, as an acceptance file says; else None
     notes : what to know of the acceptance at a draft length, one line each
     """
 
@@ -75,6 +77,7 @@ class BatchWorkload:
     draft_name: str | None = None
     doubts: tuple[str, ...] = ()
     acceptance_law: AcceptanceLaw | None = None
+    method: Method | None = None
     notes: Callable[[int], tuple[str, ...]] = no_notes
 
     @cached_property

@@ -44,8 +44,8 @@ from specsim.commands._options import (
 @option(
     "--method",
     str,
-    "Where drafts come from: draft_model, eagle3, mtp, dflash, ngram or suffix.",
-    default="draft_model",
+    "Where drafts come from: draft_model, eagle3, mtp, dflash, ngram or suffix. "
+    "[default: as in an acceptance file, or draft_model]",
 )
 @option("--model", str, "The draft's name or path for the engine. [default: as in the profile]")
 @option("--lookup-max", Integer(1), "Longest run of tokens that ngram looks up.")

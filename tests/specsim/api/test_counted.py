@@ -137,6 +137,16 @@ def test_export_from_counts_and_times(timed: Path) -> None:
     assert content["num_speculative_tokens_per_batch_size"][-1][2] == 0
 
 
+def test_export_takes_the_method_that_was_counted(timed: Path, tmp_path: Path) -> None:
+    found = specsim.export("vllm", profile=timed, method="eagle3", model="heads", most=8)
+    assert any("costs of a draft model" in line for line in found.warnings)
+    names = [tmp_path / f"k{gamma}-b1.json" for gamma in (0, 4)]
+    specsim.read(*names, method="eagle3", out=tmp_path / "heads.json")
+    found = specsim.export("vllm", profile=tmp_path / "heads.json", model="heads", most=1)
+    assert json.loads(found.text)["method"] == found.method == "eagle3"
+    assert not any("costs of a draft model" in line for line in found.warnings)
+
+
 def test_counts_at_one_length_are_predicted_from_others(tmp_path: Path) -> None:
     """vllm-project/vllm pull request 48892: one MTP model counted at K = 1 and at K = 8.
 
