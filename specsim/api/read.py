@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -212,6 +212,12 @@ def read(
     found = engine_counts(pooled, inputs)
     if out is not None:
         write_acceptance(_document(found, temperature, method), Path(out))
+    if out is not None and method is None and found.counts:
+        unsaid = (
+            "where the drafts came from is not told: at longer drafts acceptance will be taken to "
+            "fall as that of heads does (EAGLE, MTP); give --method, draft_model for a draft model"
+        )
+        found = replace(found, warnings=(*found.warnings, unsaid))
     if speculation_profile is not None:
         text = _profile(found, temperature, method)
         write_atomically(Path(speculation_profile), text.encode())

@@ -130,6 +130,17 @@ def test_larger_batches_than_were_timed_are_left_out(timed: Path) -> None:
     assert [each.what for each in found.left_out] == ["batch 9 at context 0"]
 
 
+def test_heads_are_taken_for_granted_with_a_word(counted: Path, tmp_path: Path) -> None:
+    (tmp_path / "two.txt").write_text(scrape(0.7, 2))
+    said = specsim.read(tmp_path / "two.txt", out=tmp_path / "two.json").warnings
+    assert "where the drafts came from is not told" in said[-1]
+    heads = specsim.evaluate(profile=tmp_path / "two.json", c=0.05, gamma=8)
+    draft_model = specsim.evaluate(profile=counted, c=0.05, gamma=8)
+    assert heads.tokens_per_call < 0.97 * draft_model.tokens_per_call
+    told = specsim.read(tmp_path / "two.txt", method="mtp", out=tmp_path / "two.json").warnings
+    assert len(told) == len(said) - 1
+
+
 def test_export_from_counts_and_times(timed: Path) -> None:
     found = specsim.export("vllm", profile=timed, model="draft", most=8)
     content = json.loads(found.text)
