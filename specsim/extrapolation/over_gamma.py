@@ -132,7 +132,8 @@ class AcceptanceOverGamma:
         Chance alone gives the normal interval.  To it come, by the mixture, the sharp bounds of all
         mixtures within the confidence intervals of the counted rates; by the drift, towards longer
         drafts the intervals of ``extrapolate``, added up, and from totals to shorter ones the
-        spread of drifts between drafters.
+        spread of drifts between drafters.  Rates of heads that fall with depth hide how much text
+        differs, so towards shorter drafts the interval goes on to the mixture behind such a fall.
         """
         best = float(self.survival(gamma).sum())
         if not gamma:
@@ -158,6 +159,8 @@ class AcceptanceOverGamma:
             bounds = mixture_bounds(self._mixtures[basis], basis, gamma, LEVEL)
             scale = best / bounds.best
             low, high = min(low, bounds.low * scale), max(high, bounds.high * scale)
+            if self.heads:
+                high = max(high, _behind_the_fall(near, gamma) + half)
         return Interval(max(low, 1.0), best, min(high, gamma + 1.0))
 
     def notes(self, gamma: int) -> tuple[str, ...]:
@@ -215,6 +218,27 @@ class AcceptanceOverGamma:
         ratio = np.pad(ratio, (0, max(gamma - length, 0)), mode="edge")[:gamma]
         curve = mixture.survival(gamma)[1:] * ratio
         return np.minimum.accumulate(np.clip(curve, 0.0, 1.0))
+
+
+def _behind_the_fall(count: DraftCounts, gamma: int) -> float:
+    """Tokens per call at a shorter gamma, of heads that fall with depth as nearly all do.
+
+    The fall is taken off the counted rates, what is left is carried as a draft model's, and the
+    fall is put on again.
+    """
+
+    def fallen(survival: Floats, sign: float) -> Floats:
+        rates = conditional_rates(survival)
+        fall = DRIFT + normal_quantile(LEVEL) * DRIFT_SPREAD
+        odds = np.exp(sign * fall * np.arange(rates.size))
+        # The odds of a rate times that, defined at 0 and at 1.
+        return np.cumprod(rates * odds / (1.0 + rates * (odds - 1.0)))
+
+    counted = np.append(1.0, np.array(count.reached) / count.rounds)
+    reached = tuple((count.rounds * fallen(counted, 1.0)).tolist())
+    level = DraftCounts(count.gamma, count.rounds, sum(reached), count.drafted, reached)
+    carried = AcceptanceOverGamma((level,), heads=False).survival(gamma)
+    return 1.0 + float(fallen(carried, -1.0).sum())
 
 
 class _Fits(dict[tuple[DraftCounts, ...], TokenMixture]):

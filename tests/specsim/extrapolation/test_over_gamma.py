@@ -242,3 +242,16 @@ def test_public_chains_of_heads() -> None:
             inside.append(interval.low <= chain[asked] <= interval.high)
         assert np.mean(off) < error
         assert np.mean(inside) > 0.9
+
+
+def test_of_heads_the_fall_with_depth_is_in_the_interval_of_shorter_drafts() -> None:
+    """What vLLM counted of one multi-layer MTP model at K = 8 and at K = 1."""
+    # vllm-project/vllm pull request 48892, comment of 2026-08-03
+    eight = (0.7617, 0.6158, 0.5125, 0.4243, 0.3640, 0.3094, 0.2722, 0.2365)
+    measured = 1.8339
+    found = Marginal(eight, rounds=11_043).over_gamma().interval(1)
+    assert found.low < measured < found.high
+    # A draft model has no such fall, and its interval is that of mixtures alone.
+    text_alone = Marginal(eight, rounds=11_043, heads=False).over_gamma().interval(1)
+    assert text_alone.high < measured < found.high
+    assert text_alone.low == found.low
