@@ -160,4 +160,9 @@ class Question:
     def _refuse_beside_profile(self, lengths: Mapping[str, Any]) -> None:
         reason = "and profile exclude each other, unless a load (--batch) is given"
         refuse({"alpha": self.alpha}, reason)
+        if self.prices.said():
+            from specsim.profiles import read_profile
+
+            # An acceptance file goes with prices, so say first what is wrong with one that is cut.
+            read_profile(Path(self.profile or ""))
         refuse({**self.prices.said(), **lengths}, "and profile exclude each other")

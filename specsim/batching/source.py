@@ -219,7 +219,7 @@ def _of_steps(
     longest = _gamma_max(gamma_max, acceptance, cost.longest - 1)
     _check_reach(longest, cost, "read a benchmark with longer drafts")
     timed = ", ".join(map(str, cost.steps.gammas))
-    others = "others are on straight lines"
+    others = "others are on straight lines, at no less than a plain step"
     if len(cost.drafted) == 1:
         others = (
             f"shorter drafts are taken to cost as much as {cost.drafted[0]}: time a second length"

@@ -16,8 +16,9 @@ class StepLoadCost:
 
     An engine times a step as a whole, so here all of a step counts as its target run: the drafts,
     the verification and the host time.  Steps shorter than the shortest that was timed follow the
-    law of a step (``StepCosts.line``).  Where one draft length alone was timed, nobody knows what a
-    round costs beside its drafts: shorter ones then cost as much as that one, which is a bound.
+    law of a step (``StepCosts.line``), and cost no less than a plain one.  Where one draft length
+    alone was timed, nobody knows what a round costs beside its drafts: shorter ones then cost as
+    much as that one, which is a bound.
 
     steps : at whole batches, with plain decoding and one draft length at least
     """
@@ -64,7 +65,9 @@ class StepLoadCost:
         shortest = self.drafted[0]
         try:
             if 0 < gamma < shortest and len(self.drafted) > 1:
-                return self.steps.line(batch).step_s(gamma)
+                # Two long drafts may lie so steeply that the line falls below a plain step.
+                plain = self.steps.plain_s(batch)
+                return max(self.steps.line(batch).step_s(gamma), plain)
             return self.steps.step_s(max(gamma, shortest) if gamma else 0, batch)
         except UnsupportedError as reason:
             if batch > self.batches[-1]:

@@ -15,6 +15,8 @@ from specsim.intervals import Interval, wilson_interval
 
 # Sums are often recovered from printed shares, so they need not be whole.
 _ROUNDING = 1e-6
+# How far shares of one position may be off that were printed as whole percentages.
+_PRINTED = 0.01
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,24 @@ class DraftCounts:
             raise InvalidArgumentError(
                 "accepted tokens must not rise with the position, got "
                 f"{', '.join(f'{each:g}' for each in self.reached)} in {self.rounds:g} rounds"
+            )
+        self._check_sum()
+
+    def _check_sum(self) -> None:
+        """Refuse positions that do not add up to what was accepted, or that nobody drafted."""
+        total, off = sum(self.reached), _PRINTED * len(self.reached) * self.rounds
+        if self.gamma is not None and sum(self.reached[self.gamma :]) > off:
+            raise InvalidArgumentError(
+                f"reached must have no round behind position gamma = {self.gamma}, got "
+                f"{self.reached[self.gamma]:g} at position {self.gamma + 1}"
+            )
+        whole = self.gamma is not None and len(self.reached) >= self.gamma
+        least = total - off
+        most = total + off if whole else self.accepted
+        if self.reached and not least <= self.accepted <= most:
+            raise InvalidArgumentError(
+                f"accepted must be the sum over positions, {total:g} with these, got "
+                f"{self.accepted:g}"
             )
 
     def __add__(self, other: DraftCounts) -> DraftCounts:

@@ -30,7 +30,8 @@ class AcceptanceFileError(SpecsimError):
 
 Number = Annotated[float, Meta(ge=0)]
 Above = Annotated[float, Meta(gt=0)]
-Gamma = Annotated[int, Meta(ge=0)]
+# Longer than any draft: a file that says more was not written from counts of drafts.
+Gamma = Annotated[int, Meta(ge=0, le=1000)]
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from specsim.checks import Floats, InvalidArgumentError, number
+from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, number
 from specsim.counts.drafts import DraftCounts
 from specsim.extrapolation.counted import counted_rates
 from specsim.extrapolation.mixtures import TokenMixture, calls, rate_grid
@@ -19,6 +19,8 @@ from specsim.intervals import Interval
 
 # How closely the bounds of exact rates hold them: the feasibility tolerance of the solver.
 _EXACT = 1e-7
+# Of what scipy.optimize.linprog says.
+_SOLVED, _INFEASIBLE = 0, 2
 
 
 def mixture_bounds(
@@ -67,25 +69,38 @@ def tokens_per_call_bounds(measured: Mapping[int, float], gamma: int) -> Interva
 
 def _programme(rates: Floats, rows: Sequence[Floats], gamma: int) -> Interval[float]:
     """Tokens per call at gamma, over shares >= 0 that sum to one, with row @ shares >= 0."""
-    from scipy.optimize import linprog
-
     price = calls(rates, gamma)
     ends = []
     for sign in (1.0, -1.0):
+        shares = _best_shares(sign * price, np.array(rows).reshape(-1, price.size))
+        ends.append(1.0 / float(price @ shares))
+    low, high = sorted(ends)
+    return Interval(low, (low + high) / 2.0, high)
+
+
+def _best_shares(price: Floats, rows: Floats) -> Floats:
+    """The shares >= 0 that sum to one at which ``price`` is least, with row @ shares >= 0.
+
+    On about one in a thousand counts the simplex method stops before it knows its optimum for one
+    (HiGHS' status unknown), though all is well; interior points then find it.
+    """
+    from scipy.optimize import linprog
+
+    for method in ("highs", "highs-ipm"):
         found = linprog(
-            sign * price,
-            A_ub=-np.array(rows).reshape(-1, price.size),
+            price,
+            A_ub=-rows,
             b_ub=np.full(len(rows), _EXACT),
             A_eq=np.ones((1, price.size)),
             b_eq=[1.0],
             bounds=(0, None),
-            method="highs",
+            method=method,
         )
-        if found.status:
+        if found.status == _SOLVED:
+            return np.asarray(found.x)
+        if found.status == _INFEASIBLE:
             raise InvalidArgumentError(
                 "no mixture over tokens has these tokens per call: at most i.i.d. acceptance "
                 "gains from longer drafts as they do"
             )
-        ends.append(1.0 / float(price @ found.x))
-    low, high = sorted(ends)
-    return Interval(low, (low + high) / 2.0, high)
+    raise UnsupportedError(f"the bounds of these counts were not found: {found.message}")

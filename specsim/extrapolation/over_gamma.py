@@ -71,6 +71,11 @@ def acceptance_from_counts(
                 pooled[count.gamma] = count
             elif bool(count.reached) == bool(known.reached):
                 pooled[count.gamma] = known + count
+    if pooled and max(pooled) > _LONGEST:
+        raise UnsupportedError(
+            f"measured rates are carried from {_LONGEST:,} drafts at most, {max(pooled):,} were "
+            "counted"
+        )
     if not pooled:
         raise UnsupportedError("no round was drafted, so there is no rate of acceptance")
     return AcceptanceOverGamma(tuple(pooled[gamma] for gamma in sorted(pooled)), heads)

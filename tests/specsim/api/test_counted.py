@@ -13,6 +13,7 @@ from specsim.acceptance import SurvivalAcceptance
 from specsim.api.validation import CountsCheck, SpeedupCheck
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from tests.support.command_line import SHAPES, fail, rows, run
+from tests.support.profiles import write
 
 PAIR = specsim.Shapes("llama-3.1-8b", "llama-3.2-1b", "H100-SXM")
 SAMPLES = Path(__file__).parents[2] / "reference" / "engines"
@@ -231,6 +232,17 @@ def test_what_does_not_go_with_an_acceptance_file(
     counted: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     assert said in fail(capsys, words[0], "--profile", str(counted), *words[1:])
+
+
+def test_beside_prices_a_file_that_is_cut_or_missing_is_named(
+    counted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut, none, profile = tmp_path / "cut.json", tmp_path / "none.json", write(tmp_path)
+    cut.write_bytes(counted.read_bytes()[:300])
+    for words in (("optimize", "--c", "0.05"), ("evaluate", "--c", "0.05", "--gamma", "3")):
+        assert f"{cut}: not complete JSON" in fail(capsys, *words, "--profile", str(cut))
+        assert f"{none}: no such file" in fail(capsys, *words, "--profile", str(none))
+        assert "c and profile exclude" in fail(capsys, *words, "--profile", str(profile))
 
 
 def test_validate_refuses_what_decodes(counted: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,7 +122,6 @@ def test_an_extrapolated_curve_plans_a_load() -> None:
 test_what_does_not_go_together_is_refused = refuses(
     (lambda: specsim.optimize(c=0.1, load=Load([1])), "c has no meaning by load"),
     (lambda: specsim.optimize(0.5, profile="p.json"), "alpha and profile exclude .* unless a load"),
-    (lambda: specsim.optimize(c=0.5, profile="p.json"), "c and profile exclude each other"),
     (lambda: specsim.optimize(0.5, 0.1, temperature=1.0), "temperature needs a profile"),
     (lambda: specsim.optimize(0.5, 0.1, costs={"a": 1.0}), "costs needs a scheme"),
     (lambda: specsim.optimize(0.5, load=Load([1])), "profile is missing, or shapes"),

@@ -42,6 +42,18 @@ def test_lengths_between_and_below_the_timed_ones_follow_the_law_of_a_step() -> 
     assert batch_point([0.5] * 4, alone, 0, 1, 0).block_s == pytest.approx(0.011)
 
 
+def test_a_short_draft_never_costs_less_than_a_plain_step() -> None:
+    # Beyond 8 drafts a step gets dear: the line through 8 and 10 is below zero at 1.
+    steps = StepCosts.of(
+        StepTime(gamma, 1, seconds) for gamma, seconds in ((0, 0.010), (8, 0.013), (10, 0.1))
+    )
+    dear = StepLoadCost(steps)
+    for gamma in range(1, 8):
+        found = batch_point([0.5] * 10, dear, gamma, 1, 0)
+        assert 0.010 <= found.block_s <= 0.013
+    assert batch_point([0.5] * 10, dear, 9, 1, 0).block_s == pytest.approx(0.0565)
+
+
 def test_the_best_length_is_found_among_those_timed() -> None:
     for alpha in (0.1, 0.5, 0.9):
         survival = alpha ** np.arange(1.0, 5.0)

@@ -134,6 +134,30 @@ def test_notes_name_what_was_measured_and_asked() -> None:
     assert "by the token mixture, 90% interval" in line
 
 
+@pytest.mark.parametrize(
+    ("curves", "gamma"),
+    [
+        ([(1221, 828, 582, 470, 394)], 2),
+        ([(1143, 681, 459, 346, 295)], 8),
+        ([(1209, 833), (1084, 674, 465, 347, 301)], 3),
+    ],
+)
+def test_counts_whose_bounds_the_simplex_method_does_not_find(
+    curves: list[tuple[int, ...]], gamma: int
+) -> None:
+    rounds = 2000.0
+    known = acceptance_from_counts(
+        [counted(np.array(each) / rounds, rounds) for each in curves], heads=False
+    )
+    found = known.interval(gamma)
+    assert 1.0 < found.low < found.best < found.high < 1.15 * found.best
+
+
+def test_drafts_longer_than_any_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="1,000 drafts at most, 1,500 were"):
+        acceptance_from_counts([totals(1500, 3.0)])
+
+
 def test_counts_of_one_length_are_added_up() -> None:
     one = counted(np.array([0.8, 0.6]), 100)
     found = acceptance_from_counts([one, counted(np.array([0.9, 0.7]), 300), totals(0, 1.0)])
