@@ -43,6 +43,9 @@ from specsim.intervals import Interval, normal_quantile
 # Far beyond anything that was checked; every length costs a sum over the mixture.
 _LONGEST = 1000
 
+# Width of an interval, in what it is of, from which counts are said to be few.
+_WIDE = 0.2
+
 MIXTURE = "token mixture"
 
 
@@ -59,6 +62,7 @@ def acceptance_from_counts(
     the counts (gamma is None), so that nobody knows which rounds could have got how far.
     """
     pooled: dict[int, DraftCounts] = {}
+    left_out = []
     for count in counts:
         if count.gamma is None:
             raise UnsupportedError(
@@ -67,10 +71,14 @@ def acceptance_from_counts(
             )
         if count.gamma and count.rounds:
             known = pooled.get(count.gamma)
-            if known is None or bool(count.reached) > bool(known.reached):
+            if known is None:
                 pooled[count.gamma] = count
             elif bool(count.reached) == bool(known.reached):
                 pooled[count.gamma] = known + count
+            else:
+                totals, kept = (known, count) if count.reached else (count, known)
+                pooled[count.gamma] = kept
+                left_out.append(totals)
     if pooled and max(pooled) > _LONGEST:
         raise UnsupportedError(
             f"measured rates are carried from {_LONGEST:,} drafts at most, {max(pooled):,} were "
@@ -78,7 +86,9 @@ def acceptance_from_counts(
         )
     if not pooled:
         raise UnsupportedError("no round was drafted, so there is no rate of acceptance")
-    return AcceptanceOverGamma(tuple(pooled[gamma] for gamma in sorted(pooled)), heads)
+    return AcceptanceOverGamma(
+        tuple(pooled[gamma] for gamma in sorted(pooled)), heads, tuple(left_out)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +97,14 @@ class AcceptanceOverGamma:
 
     counts : one for each draft length, rising, each with at least one round
     heads : see ``Marginal``
+    left_out : totals alone of draft lengths that were also counted by position
 
     Intervals hold at 90 % if rounds are independent; those of one request are not quite.
     """
 
     counts: tuple[DraftCounts, ...]
     heads: bool = True
+    left_out: tuple[DraftCounts, ...] = ()
 
     @property
     def measured(self) -> tuple[int, ...]:
@@ -169,11 +181,37 @@ class AcceptanceOverGamma:
         return Interval(max(low, 1.0), best, min(high, gamma + 1.0))
 
     def notes(self, gamma: int) -> tuple[str, ...]:
-        """How far from what was measured this draft length is, and how sure the answer there."""
-        model = self.model(gamma)
-        if model == MEASURED:
+        """How far from what was measured this draft length is, how sure the answer there, and
+        which counts contradict it.
+        """
+        if not gamma:
             return ()
-        return (carried_note(self.measured, gamma, model, self.interval(gamma)),)
+        model, found = self.model(gamma), self.interval(gamma)
+        lines = []
+        if model != MEASURED:
+            lines.append(carried_note(self.measured, gamma, model, found))
+        elif found.high - found.low > _WIDE * found.best:
+            lines.append(
+                f"acceptance at gamma {gamma} was counted in {self._next(gamma).rounds:,g} rounds "
+                f"alone: {found.best:.3f} tokens per call, {LEVEL:.0%} interval {found.low:.3f} to "
+                f"{found.high:.3f}"
+            )
+        for length in self.measured:
+            other = self.interval(length)
+            fewer = length < gamma and found.high < other.low
+            if fewer or (length > gamma and found.low > other.high):
+                lines.append(
+                    f"{found.best:.3f} tokens per call at gamma {gamma} are "
+                    f"{'fewer' if fewer else 'more'} than the {other.best:.3f} counted at gamma "
+                    f"{length}, and a longer draft never gives fewer: count both on the same "
+                    "requests"
+                )
+        lines += [
+            f"left out: {count.rounds:,g} rounds at gamma {count.gamma} whose positions were not "
+            f"counted, {count.tokens_per_call:.3f} tokens per call; those with positions are used"
+            for count in self.left_out
+        ]
+        return tuple(lines)
 
     def _basis(self, gamma: int) -> tuple[DraftCounts, ...]:
         """The counts whose mixture answers for this draft length."""

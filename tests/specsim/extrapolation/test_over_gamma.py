@@ -134,6 +134,36 @@ def test_notes_name_what_was_measured_and_asked() -> None:
     assert "by the token mixture, 90% interval" in line
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_totals_beside_positions_are_left_out_aloud(first: int) -> None:
+    both = [counted(np.array([0.7, 0.45, 0.3]), 1000), totals(3, 1.5, 8000)]
+    found = acceptance_from_counts([both[first], both[1 - first]])
+    assert found.counts == (both[0],)
+    assert found.notes(3) == (
+        "left out: 8,000 rounds at gamma 3 whose positions were not counted, 1.500 tokens per "
+        "call; those with positions are used",
+    )
+
+
+def test_few_rounds_are_said() -> None:
+    (line,) = acceptance_from_counts([counted(np.array([1.0, 0.0]), 1)]).notes(2)
+    assert line.startswith("acceptance at gamma 2 was counted in 1 rounds alone: 2.000 tokens")
+    assert not Marginal((0.7, 0.45, 0.3)).over_gamma().notes(3)
+
+
+def test_counts_that_contradict_each_other_are_named() -> None:
+    easy, hard = counted(np.array([0.9]), 1000), counted(0.4 ** np.arange(1.0, 6.0), 1000)
+    found = acceptance_from_counts([easy, hard])
+    assert "1.900 tokens per call at gamma 1 are more than the 1.660" in found.notes(1)[-1]
+    assert "tokens per call at gamma 3 are fewer than the 1.900" in found.notes(3)[-1]
+    assert "1.660 tokens per call at gamma 5 are fewer than the 1.900" in found.notes(5)[-1]
+    # The same rate at both lengths is no contradiction, though chance moves one of them.
+    near = counted(0.39 ** np.arange(1.0, 3.0), 1000)
+    alike = acceptance_from_counts([near, hard])
+    assert not [line for gamma in (0, 2, 5) for line in alike.notes(gamma)]
+    assert len(alike.notes(3)) == 1
+
+
 @pytest.mark.parametrize(
     ("curves", "gamma"),
     [
