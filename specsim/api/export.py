@@ -255,14 +255,19 @@ def _law_notes(chosen: Engine, drafting: Drafting, workload: BatchWorkload) -> l
 
 def _method_notes(method: Method, workload: BatchWorkload, measured: bool) -> list[str]:
     """What a draft model's plan leaves out; ``measured``: its acceptance is a profile's."""
-    counted = workload.method == method
-    if method == "draft_model" or (counted and isinstance(workload.cost, StepLoadCost)):
-        return []
-    known = "acceptance and costs" if measured and not counted else "costs"
-    notes = [
-        f"planned with the {known} of a draft model that runs once for each draft token, which are "
-        f"not those of {method}"
-    ]
+    known, timed, notes = workload.method, isinstance(workload.cost, StepLoadCost), []
+    if known not in (None, method):
+        notes.append(
+            f"planned with the acceptance{' and step times' if timed else ''} of {known}, which "
+            f"are not those of {method}"
+        )
+    if method == "draft_model" or (known is not None and timed):
+        return notes
+    of_pair = "acceptance and costs" if measured and known is None else "costs"
+    notes.append(
+        f"planned with the {of_pair} of a draft model that runs once for each draft token, which "
+        f"are not those of {method}"
+    )
     if method == "dflash":
         notes.append(
             "a DFlash drafter accepts differently at another length than it was trained for"

@@ -231,7 +231,10 @@ def _of_steps(
     if left_out := len(file.steps) - len(steps):
         doubts.append(f"left out: step times whose draft length is not known, {left_out} of them")
     if cost.contexts == (0,):
-        doubts.append("the engine does not tell the context of its steps; it is shown as 0")
+        doubts.append(
+            "the engine does not tell the context of its steps, shown as 0; steps of every context "
+            "are taken to cost as much"
+        )
     return BatchWorkload(
         survival=acceptance.survival(max(longest, 1))[1:],
         replay=partial(TokensPerBlock.of_acceptance, acceptance, longest),

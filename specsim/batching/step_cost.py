@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from specsim.batching.cost import CellUnavailableError
 from specsim.checks import UnsupportedError
-from specsim.counts.step_costs import StepCosts
+from specsim.counts.step_costs import CONTEXTS_APART, StepCosts
 from specsim.profiles import Role
 
 
@@ -78,5 +78,9 @@ class StepLoadCost:
         return 0.0  # in the step
 
     def covers(self, batch: int, context: float) -> bool:
-        """Whether the batch lies between timed ones; others have no price at all."""
-        return True
+        """Whether the steps were timed at about this context; batches beyond have no price at all.
+
+        Contexts pool within a factor of two (``StepCosts``); one that is not known is itself only.
+        """
+        (timed,) = self.contexts
+        return timed / CONTEXTS_APART <= context <= timed * CONTEXTS_APART

@@ -26,7 +26,7 @@ from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, integ
 from specsim.counts.steps import StepTime
 
 # Contexts further apart than this are different costs and are not put in one grid.
-_CONTEXTS_APART = 2.0
+CONTEXTS_APART = 2.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class StepCosts:
                 contexts.append(row.context)
         if not cells:
             raise InvalidArgumentError("steps is empty, expected at least one step time")
-        if contexts and max(contexts) > _CONTEXTS_APART * min(contexts):
+        if contexts and max(contexts) > CONTEXTS_APART * min(contexts):
             raise UnsupportedError(
                 f"step times at contexts from {min(contexts):g} to {max(contexts):g} tokens are "
                 "different costs; pass those of one context"

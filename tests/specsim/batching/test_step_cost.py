@@ -54,6 +54,19 @@ def test_a_short_draft_never_costs_less_than_a_plain_step() -> None:
     assert batch_point([0.5] * 10, dear, 9, 1, 0).block_s == pytest.approx(0.0565)
 
 
+@pytest.mark.parametrize(
+    ("timed", "near", "far"),
+    [(None, [0.0], [1.0, 512.0]), (1000.0, [500.0, 2000.0], [0.0, 4096.0])],
+)
+def test_contexts_unlike_the_timed_one_are_not_covered(
+    timed: float | None, near: list[float], far: list[float]
+) -> None:
+    steps = [StepTime(gamma, 1, 0.01 + gamma / 1e3, context=timed) for gamma in (0, 3)]
+    found = StepLoadCost(StepCosts.of(steps))
+    assert [found.covers(1, each) for each in near] == [True] * len(near)
+    assert [found.covers(1, each) for each in far] == [False] * len(far)
+
+
 def test_the_best_length_is_found_among_those_timed() -> None:
     for alpha in (0.1, 0.5, 0.9):
         survival = alpha ** np.arange(1.0, 5.0)
