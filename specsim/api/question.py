@@ -61,7 +61,7 @@ class Question:
             )
         self._refuse_without_scheme({"candidates": candidates})
         if (counted := self._counted()) is not None:
-            return counted.optimize(gamma_max)
+            return self._echoed(counted.optimize(gamma_max))
         if self._by_load:
             return self._plan(gamma_max=gamma_max)
         if self.profile is not None:
@@ -85,7 +85,7 @@ class Question:
         if gamma is None:
             raise InvalidArgumentError("gamma is missing, a whole number >= 0")
         if (counted := self._counted()) is not None:
-            return counted.evaluate(gamma)
+            return self._echoed(counted.evaluate(gamma))
         if self._by_load:
             return self._plan(gamma=integer("gamma", gamma))
         if self.profile is not None:
@@ -122,6 +122,11 @@ class Question:
 
         acceptance = counted_acceptance(path, self.temperature)
         return replace(self, alpha=acceptance, profile=None, temperature=None)
+
+    def _echoed(self, found: Result) -> Result:
+        """The answer with the file among its inputs, beside the counts that were taken from it."""
+        asked = {"profile": self.profile, "temperature": self.temperature}
+        return replace(found, inputs={**found.inputs, **asked})
 
     @property
     def _by_load(self) -> bool:

@@ -90,6 +90,8 @@ def test_counts_are_an_acceptance_beside_a_price(counted: Path) -> None:
         assert found.speedup == pytest.approx(
             specsim.evaluate(0.7, 0.05, gamma).speedup, rel=0.01
         ), gamma
+    inputs = json.loads(specsim.optimize(profile=counted, c=0.05).to_json())["inputs"]
+    assert inputs["profile"] == str(counted)
     assert specsim.optimize(profile=counted, c=0.05).gamma == specsim.optimize(0.7, 0.05).gamma
     with_verify = specsim.optimize(profile=counted, c=0.05, verify_slope=0.1)
     assert with_verify.gamma == specsim.optimize(0.7, 0.05, verify_slope=0.1).gamma
