@@ -122,6 +122,17 @@ def _counts(scrape: Mapping[str, Printed], prefix: str) -> DraftCounts:
             f"the scrape has {len(models)} models ({', '.join(sorted(models))[:100]}); give the "
             "lines of one model"
         )
+    if not any(name in each for each in processes.values() for name in (_ROUNDS, _DRAFTED)):
+        sums: dict[int, float] = {}
+        for series, value in scrape.items():
+            name, position, _ = series.split("|", 2)
+            if name == _REACHED:
+                sums[int(position)] = sums.get(int(position), 0.0) + value.value
+        known = ", ".join(f"{total:.10g} at position {place}" for place, total in sums.items())
+        raise UnsupportedError(
+            f"the scrape has accepted tokens ({known}) and neither {prefix}:spec_decode_{_ROUNDS} "
+            f"nor {prefix}:spec_decode_{_DRAFTED}, so no rate; give all its lines"
+        )
     one, *others = (_of_process(each, prefix) for each in processes.values())
     for other in others:
         if len(other.reached) != len(one.reached):
