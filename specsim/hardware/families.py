@@ -65,6 +65,8 @@ class Decoder:
             attention = Attention(
                 kv_width=2 * kv_heads * width,
                 pair_width=2 * heads * width,
+                heads=heads,
+                kv_heads=kv_heads,
                 window=self._window(text, index),
             )
             layers.append(_complete(self.block(text, index), weights, attention))
@@ -110,7 +112,9 @@ def latent_decoder(config: Config) -> Shape:
         + (heads * value + bias) * hidden
         + 2 * hidden
     )
-    attention = Attention(kv_width=latent + rotary, pair_width=heads * (2 * latent + rotary))
+    attention = Attention(
+        kv_width=latent + rotary, pair_width=heads * (2 * latent + rotary), heads=heads
+    )
     layers = [
         _complete(blocks.deepseek_block(config, index), weights, attention)
         for index in range(count(config, "num_hidden_layers"))
@@ -125,12 +129,14 @@ def gpt2(config: Config) -> Shape:
     norm = 2 * hidden
     weights = (hidden + 1) * 3 * hidden + (hidden + 1) * hidden + 2 * norm
     block = (hidden + 1) * inner + (inner + 1) * hidden
-    attention = Attention(kv_width=2 * hidden, pair_width=2 * hidden)
+    heads = count(config, "n_head")
+    attention = Attention(2 * hidden, 2 * hidden, heads, heads)
     table = count(config, "vocab_size") * hidden
     tied = bool(config.get("tie_word_embeddings", True))
     return Shape(
         model_type=config["model_type"],
         layers=(Layer(weights + block, (attention,)),) * count(config, "n_layer"),
+        hidden=hidden,
         head=table + norm,
         idle=count(config, "n_positions") * hidden + (0 if tied else table),
         precision=precision_from_config(config),
@@ -152,8 +158,8 @@ def t5(config: Config) -> Shape:
     decoder_layers = count(config, "num_decoder_layers", default=encoder_layers)
     across_read = 2 * hidden * width + hidden
     parts = (
-        Attention(kv_width=2 * width, pair_width=2 * width),
-        Attention(kv_width=2 * width, pair_width=2 * width, of_encoder=True),
+        Attention(2 * width, 2 * width, heads, heads),
+        Attention(2 * width, 2 * width, heads, heads, of_encoder=True),
     )
     buckets = count(config, "relative_attention_num_buckets", default=32) * heads
     first = Layer(own + across_read + block + buckets, parts)
@@ -161,6 +167,7 @@ def t5(config: Config) -> Shape:
     return Shape(
         model_type=config["model_type"],
         layers=(first,) + (others,) * (decoder_layers - 1),
+        hidden=hidden,
         head=count(config, "vocab_size") * hidden + hidden,
         idle=encoder_layers * (own + block)
         + buckets
@@ -175,11 +182,13 @@ def _complete(block: Layer, weights: int, attention: Attention) -> Layer:
 
 
 def _assemble(config: Config, text: Config, layers: list[Layer], tied: bool) -> Shape:
-    table = count(text, "vocab_size") * count(text, "hidden_size")
+    hidden = count(text, "hidden_size")
+    table = count(text, "vocab_size") * hidden
     return Shape(
         model_type=config["model_type"],
         layers=tuple(layers),
-        head=table + count(text, "hidden_size"),
+        hidden=hidden,
+        head=table + hidden,
         idle=0 if tied else table,
         precision=precision_from_config(config),
     )

@@ -83,12 +83,16 @@ class Attention:
         dimension), which is 2 heads head_dim.  Latent attention is counted in the form that
         engines decode with, queries and values in the latent space ("absorbed", the same paper,
         section 2.1.2): heads (2 kv_lora_rank + qk_rope_head_dim)
+    heads, kv_heads : of the queries, and of what is stored; a latent is one head, which every card
+        of a tensor-parallel group keeps whole
     window : a token sees the last ``window`` ones, itself among them; None: all
     of_encoder : reads the encoder's states, which a run of the decoder never extends
     """
 
     kv_width: int
     pair_width: int
+    heads: int = 1
+    kv_heads: int = 1
     window: int | None = None
     of_encoder: bool = False
 
@@ -136,6 +140,7 @@ class Shape:
     """A model's layers, head, and the weights that a run of the decoder does not read.
 
     layers : one entry per layer of the decoder
+    hidden : numbers of a token between layers, which cards that share a layer exchange
     head : output projection and last norm, read whole by every run; a table of embeddings that
         is tied to the output counts here
     idle : kept in memory and not read, or a row per token: an untied table of embeddings, learned
@@ -146,6 +151,7 @@ class Shape:
 
     model_type: str
     layers: tuple[Layer, ...]
+    hidden: int
     head: int
     idle: int
     precision: Precision = field(default_factory=Precision)
