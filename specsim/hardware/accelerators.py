@@ -57,7 +57,7 @@ def _table() -> dict[str, Accelerator]:
     return {
         row["name"]: Accelerator(
             name=row["name"],
-            peak_flops={name: float(row[name]) * 1e12 for name in NUMBER_BYTES if row[name]},
+            peak_flops={name: float(row[name]) * 1e12 for name in NUMBER_BYTES if row.get(name)},
             bandwidth=float(row["bandwidth_gb_s"]) * 1e9,
             memory=float(row["memory_gb"]) * 1e9,
             source=row["source"],

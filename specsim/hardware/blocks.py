@@ -66,6 +66,22 @@ def deepseek_block(config: Config, index: int) -> Layer:
     return _experts(config, inner, gated(hidden, shared, bool(config.get("mlp_bias"))))
 
 
+def bailing_block(config: Config, index: int) -> Layer:
+    """Ling 2.0: as DeepSeek's, the experts under other names."""
+    return deepseek_block({"n_shared_experts": config.get("num_shared_experts"), **config}, index)
+
+
+def llama4_block(config: Config, index: int) -> Layer:
+    """A routed and a shared expert in every ``interleave_moe_layer_step``-th layer."""
+    every = count(config, "interleave_moe_layer_step", default=1)
+    listed = config.get("moe_layers")
+    routes = (index + 1) % every == 0 if listed is None else index in listed
+    hidden, inner = count(config, "hidden_size"), count(config, "intermediate_size")
+    if not routes:
+        return Layer(gated(hidden, count(config, "intermediate_size_mlp")), attentions=())
+    return _experts(config, inner, gated(hidden, inner))
+
+
 def _experts(config: Config, inner: int, extra: int = 0) -> Layer:
     hidden = count(config, "hidden_size")
     experts = count(config, "num_local_experts", "num_experts", "n_routed_experts")
@@ -111,3 +127,11 @@ def all_but_every(default: int) -> Callable[[Config, int], bool]:
         return bool((index + 1) % count(config, "sliding_window_pattern", default=default))
 
     return rule
+
+
+def with_rotary_positions(config: Config, index: int) -> bool:
+    """Llama 4: layers that rotate queries and keys, all but every fourth unless the config says."""
+    rotates = config.get("no_rope_layers")
+    if rotates:
+        return bool(rotates[index])
+    return bool((index + 1) % count(config, "no_rope_layer_interval", default=4))

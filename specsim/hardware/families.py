@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from specsim.checks import UnsupportedError
-from specsim.hardware import blocks
+from specsim.hardware import assembly, blocks
+from specsim.hardware.delta import qwen3_next
 from specsim.hardware.fields import Config, count, text_part
+from specsim.hardware.latent import latent_decoder
 from specsim.hardware.quantisation import precision_from_config
 from specsim.hardware.shapes import Attention, Layer, Shape
 
@@ -22,26 +24,32 @@ class Decoder:
 
     block : what follows attention, from the config and the index of the layer
     norms : norm vectors in a layer
-    head_norms : whether queries and keys are normalised per head
-    input_bias, output_bias : of the attention; None: ``attention_bias`` says
+    head_norms : whether queries and keys are normalised per head; None: ``use_qk_norm`` says
+    input_bias, output_bias : of the attention; None: ``bias_field`` says
+    bias_field : what the config calls the biases of the attention's inputs
     sinks : whether each head has a learned logit for seeing nothing
     head_dim : where the config has none; None: hidden_size / heads
     tied : whether embeddings are tied where the config does not say
     windowed : which layers see a window, unless ``layer_types`` says
+    window_field : what the config calls its size
     window : its size where the config does not name it; None: no window
+    chunked : whether windows stand side by side
     defaults : fields that released configs leave out
     """
 
     block: Callable[[Config, int], Layer] = blocks.dense
     norms: int = 2
-    head_norms: bool = False
+    head_norms: bool | None = False
     input_bias: bool | None = False
     output_bias: bool | None = False
+    bias_field: str = "attention_bias"
     sinks: bool = False
     head_dim: int | None = None
     tied: bool = False
     windowed: Callable[[Config, int], bool] | None = None
+    window_field: str = "sliding_window"
     window: int | None = None
+    chunked: bool = False
     defaults: Mapping[str, int] = field(default_factory=dict)
 
     def __call__(self, config: Config) -> Shape:
@@ -50,14 +58,17 @@ class Decoder:
         kv_heads = count(text, "num_key_value_heads", default=heads)
         width = count(text, "head_dim", default=self.head_dim or hidden // heads)
         inputs = (heads + 2 * kv_heads) * width
-        named_bias = bool(text.get("attention_bias"))
+        named_bias = bool(text.get(self.bias_field))
         input_bias = named_bias if self.input_bias is None else self.input_bias
         output_bias = named_bias if self.output_bias is None else self.output_bias
+        head_norms = self.head_norms
+        if head_norms is None:
+            head_norms = bool(text.get("use_qk_norm"))
         weights = (
             (hidden + input_bias) * inputs
             + (heads * width + output_bias) * hidden
             + self.norms * hidden
-            + self.head_norms * 2 * width
+            + head_norms * 2 * width
             + self.sinks * heads
         )
         layers = []
@@ -68,58 +79,27 @@ class Decoder:
                 heads=heads,
                 kv_heads=kv_heads,
                 window=self._window(text, index),
+                chunked=self.chunked,
             )
-            layers.append(_complete(self.block(text, index), weights, attention))
+            layers.append(assembly.layer(self.block(text, index), weights, attention))
         tied = bool(text.get("tie_word_embeddings", self.tied))
-        return _assemble(config, text, layers, tied)
+        return assembly.decoder(config, text, layers, tied)
 
     def _window(self, text: Config, index: int) -> int | None:
         if self.windowed is None:
             return None
         if text.get("layer_types"):
             kind = text["layer_types"][index]
-            if kind not in ("full_attention", "sliding_attention"):
+            window = "chunked_attention" if self.chunked else "sliding_attention"
+            if kind not in ("full_attention", window):
                 raise UnsupportedError(
-                    f"layer type {kind!r} is not known (known: full_attention, sliding_attention)"
+                    f"layer type {kind!r} is not known (known: full_attention, {window})"
                 )
-            slides = kind == "sliding_attention"
+            slides = kind == window
         else:
             slides = self.windowed(text, index)
-        size = text.get("sliding_window", self.window)
-        return count(text, "sliding_window", default=self.window) if slides and size else None
-
-
-def latent_decoder(config: Config) -> Shape:
-    """DeepSeek-V2 and V3: latent attention (arXiv 2405.04434, section 2.1), shared experts.
-
-    Modules that predict further tokens are not counted, nor does transformers load them.
-    """
-    hidden, heads = count(config, "hidden_size"), count(config, "num_attention_heads")
-    latent, rotary = count(config, "kv_lora_rank"), count(config, "qk_rope_head_dim")
-    plain, value = count(config, "qk_nope_head_dim"), count(config, "v_head_dim")
-    bias = bool(config.get("attention_bias"))
-    queries = heads * (plain + rotary)
-    if config.get("q_lora_rank") is None:
-        query_weights = hidden * queries
-    else:
-        rank = count(config, "q_lora_rank")
-        query_weights = (hidden + bias) * rank + rank + rank * queries
-    weights = (
-        query_weights
-        + (hidden + bias) * (latent + rotary)
-        + latent
-        + latent * heads * (plain + value)
-        + (heads * value + bias) * hidden
-        + 2 * hidden
-    )
-    attention = Attention(
-        kv_width=latent + rotary, pair_width=heads * (2 * latent + rotary), heads=heads
-    )
-    layers = [
-        _complete(blocks.deepseek_block(config, index), weights, attention)
-        for index in range(count(config, "num_hidden_layers"))
-    ]
-    return _assemble(config, config, layers, bool(config.get("tie_word_embeddings")))
+        size = text.get(self.window_field, self.window)
+        return count(text, self.window_field, default=self.window) if slides and size else None
 
 
 def gpt2(config: Config) -> Shape:
@@ -177,23 +157,6 @@ def t5(config: Config) -> Shape:
     )
 
 
-def _complete(block: Layer, weights: int, attention: Attention) -> Layer:
-    return replace(block, weights=block.weights + weights, attentions=(attention,))
-
-
-def _assemble(config: Config, text: Config, layers: list[Layer], tied: bool) -> Shape:
-    hidden = count(text, "hidden_size")
-    table = count(text, "vocab_size") * hidden
-    return Shape(
-        model_type=config["model_type"],
-        layers=tuple(layers),
-        hidden=hidden,
-        head=table + hidden,
-        idle=0 if tied else table,
-        precision=precision_from_config(config),
-    )
-
-
 _QWEN2 = Decoder(input_bias=True, windowed=blocks.upper_layers, window=4096)
 _QWEN3 = Decoder(
     head_norms=True,
@@ -220,12 +183,31 @@ _GEMMA3 = replace(
     defaults={"vocab_size": 262_208, "num_attention_heads": 8, "num_key_value_heads": 4},
 )
 
+_LLAMA4 = Decoder(
+    block=blocks.llama4_block,
+    input_bias=None,
+    output_bias=None,
+    head_dim=128,
+    windowed=blocks.with_rotary_positions,
+    window_field="attention_chunk_size",
+    window=8192,
+    chunked=True,
+)
+
 FAMILIES: Mapping[str, Callable[[Config], Shape]] = {
+    "bailing_moe_v2": Decoder(
+        block=blocks.bailing_block,
+        head_norms=None,
+        input_bias=None,
+        bias_field="use_qkv_bias",
+    ),
     "deepseek_v2": latent_decoder,
     "deepseek_v3": latent_decoder,
+    "deepseek_v32": latent_decoder,
     "gemma2": _GEMMA2,
     "gemma3": _GEMMA3,
     "gemma3_text": _GEMMA3,
+    "glm4_moe": Decoder(block=blocks.deepseek_block, head_norms=None, input_bias=None),
     "gpt2": gpt2,
     "gpt_oss": Decoder(
         block=blocks.gpt_oss_block,
@@ -236,7 +218,10 @@ FAMILIES: Mapping[str, Callable[[Config], Shape]] = {
         windowed=blocks.all_but_every(2),
         window=128,
     ),
+    "kimi_k2": latent_decoder,
     "llama": Decoder(input_bias=None, output_bias=None),
+    "llama4": _LLAMA4,
+    "llama4_text": _LLAMA4,
     "mistral": Decoder(windowed=blocks.every_layer, window=4096),
     "mixtral": Decoder(block=blocks.mixtral_block, windowed=blocks.every_layer),
     "phi3": Decoder(windowed=blocks.every_layer),
@@ -246,5 +231,6 @@ FAMILIES: Mapping[str, Callable[[Config], Shape]] = {
     "qwen3_moe": replace(
         _QWEN3, block=blocks.qwen_moe_block, head_dim=None, windowed=blocks.if_switched_on
     ),
+    "qwen3_next": qwen3_next,
     "t5": t5,
 }

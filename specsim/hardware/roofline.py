@@ -128,9 +128,10 @@ def memory_needed_bytes(
         layers += count * (layer.weights * precision.weight_bytes + experts)
         for part in layer.attentions:
             stored = encoder_context if part.of_encoder else part.stored(context)
-            cache += count * part.kv_width * stored
+            cache += count * part.kv_width * stored * precision.kv_bytes
+            cache += count * part.state * precision.state_bytes
     embeddings = (shape.head + shape.idle) * precision.dtype_bytes
-    return layers + embeddings + batch * cache * precision.kv_bytes
+    return layers + embeddings + batch * cache
 
 
 def _weights_read(shape: Shape, tokens: int) -> float:
@@ -146,13 +147,17 @@ def _weights_read(shape: Shape, tokens: int) -> float:
 
 
 def _cache_traffic(shape: Shape, new_tokens: int, context: int, encoder_context: int) -> float:
-    """Bytes of the KV cache that one sequence reads and writes."""
-    numbers = 0
+    """Bytes of the KV cache and of constant states that one sequence reads and writes."""
+    tokens = states = 0
     for layer, count in shape.distinct_layers:
         for part in layer.attentions:
-            moved = encoder_context if part.of_encoder else part.read(context) + new_tokens
-            numbers += count * part.kv_width * moved
-    return numbers * shape.precision.kv_bytes
+            if part.of_encoder:
+                moved = encoder_context
+            else:
+                moved = part.read(context, new_tokens) + new_tokens
+            tokens += count * part.kv_width * moved
+            states += 2 * count * part.state
+    return tokens * shape.precision.kv_bytes + states * shape.precision.state_bytes
 
 
 def _encoder_context(shape: Shape, encoder_context: int) -> int:

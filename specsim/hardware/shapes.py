@@ -14,7 +14,14 @@ from functools import cached_property
 
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, number
 
-NUMBER_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "fp8": 1.0, "int8": 1.0}
+NUMBER_BYTES = {
+    "float32": 4.0,
+    "bfloat16": 2.0,
+    "float16": 2.0,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "fp4": 0.5,
+}
 _DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -26,6 +33,8 @@ class Precision:
     weight_bits : bits per weight of the layers, scales and zero points included
     expert_bits : the same of the routed experts; as ``weight_bits`` by default
     kv_bits : bits per number in the KV cache
+    state_bits : the same of a state of constant size; by default 32, as SGLang and transformers
+        keep it, whatever the rest is in
     compute : number type of the matrix products.  Quantised weights alone do not change it: they
         are widened on the way to the arithmetic, which then saves bytes and no FLOPs.
     """
@@ -35,6 +44,7 @@ class Precision:
     expert_bits: float | None = None
     kv_bits: float | None = None
     compute: str | None = None
+    state_bits: float = 32.0
 
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:
@@ -42,7 +52,7 @@ class Precision:
         if self.compute is not None and self.compute not in NUMBER_BYTES:
             known = _list(NUMBER_BYTES)
             raise UnsupportedError(f"compute {self.compute!r} is not known (known: {known})")
-        for name in ("weight_bits", "expert_bits", "kv_bits"):
+        for name in ("weight_bits", "expert_bits", "kv_bits", "state_bits"):
             bits = getattr(self, name)
             if bits is not None and number(name, bits, low=0.0, high=64.0) == 0:
                 raise InvalidArgumentError(f"{name} must be > 0, got 0")
@@ -68,6 +78,11 @@ class Precision:
         return self.dtype_bytes if self.kv_bits is None else self.kv_bits / 8
 
     @property
+    def state_bytes(self) -> float:
+        """Bytes of one number in a state of constant size."""
+        return self.state_bits / 8
+
+    @property
     def multiplies_in(self) -> str:
         """Number type of the matrix products."""
         return self.dtype if self.compute is None else self.compute
@@ -87,6 +102,13 @@ class Attention:
         of a tensor-parallel group keeps whole
     window : a token sees the last ``window`` ones, itself among them; None: all
     of_encoder : reads the encoder's states, which a run of the decoder never extends
+    chunked : windows stand side by side, and a token sees its own one up to itself (Llama 4)
+    selected : of all tokens, a token attends to so many that another attention of the layer has
+        picked for it (DeepSeek-V3.2, arXiv 2512.02556, section 2.1); None: to all
+    state : numbers of a state that has the same size at any context, where linear attention
+        stores no tokens; a run reads it and writes it.  Engines that verify drafts write one for
+        every new token, as they cannot know which will be the last accepted one
+    state_width : multiply-adds of one new token with the state
     """
 
     kv_width: int
@@ -95,24 +117,50 @@ class Attention:
     kv_heads: int = 1
     window: int | None = None
     of_encoder: bool = False
+    chunked: bool = False
+    selected: int | None = None
+    state: int = 0
+    state_width: int = 0
 
     def pairs(self, context: int, new_tokens: int) -> int:
-        """Pairs of a new token and a token it sees: sum_{i=1..n} min(L + i, w)."""
+        """Pairs of a new token and a token it sees: sum_{i=1..n} min(L + i, w).
+
+        In chunks it is sum_{i=1..n} ((L + i - 1) mod w + 1).
+        """
         if self.of_encoder:
             return context * new_tokens
+        if self.chunked and self.window is not None:
+            return _pairs_in_chunks(context + new_tokens, self.window) - _pairs_in_chunks(
+                context, self.window
+            )
+        most = self.window if self.selected is None else self.selected
         growing = new_tokens
-        if self.window is not None:
-            growing = min(max(self.window - context, 0), new_tokens)
+        if most is not None:
+            growing = min(max(most - context, 0), new_tokens)
         seen = growing * context + growing * (growing + 1) // 2
-        return seen + (new_tokens - growing) * (self.window or 0)
+        return seen + (new_tokens - growing) * (most or 0)
 
-    def read(self, context: int) -> int:
-        """Stored tokens that a run reads: what its first new token sees."""
-        return context if self.window is None else min(context, self.window - 1)
+    def read(self, context: int, new_tokens: int = 1) -> int:
+        """Stored tokens that a run reads: what its first new token sees.
+
+        Where tokens are picked, every new token reads its own ones: neighbours that pick the same
+        are counted apart, so this counts too many rather than too few.
+        """
+        if self.selected is not None:
+            return min(context, new_tokens * self.selected)
+        if self.window is None:
+            return context
+        return context % self.window if self.chunked else min(context, self.window - 1)
 
     def stored(self, context: int) -> int:
-        """Tokens that the cache must hold."""
+        """Tokens that the cache must hold, of chunks as many as one is long."""
         return context if self.window is None else min(context, self.window)
+
+
+def _pairs_in_chunks(tokens: int, size: int) -> int:
+    """Pairs among the first ``tokens`` tokens, each of which sees its chunk up to itself."""
+    full, rest = divmod(tokens, size)
+    return full * (size * (size + 1) // 2) + rest * (rest + 1) // 2
 
 
 @dataclass(frozen=True)
@@ -120,7 +168,8 @@ class Layer:
     """Weights of one layer that a run reads.
 
     weights : read by every run: attention, norms, router, shared experts or the dense block
-    attentions : one, or two where a decoder also attends to an encoder
+    attentions : one, or two where a decoder also attends to an encoder, or where one picks the
+        tokens that the other attends to
     experts, experts_per_token, expert_weights : routed experts, how many of them one token
         goes through, and the weights of one; all zero in a dense layer
     """
@@ -189,21 +238,31 @@ class Shape:
         )
         return layers + self.head
 
-    def flops(self, new_tokens: int, context: int, encoder_context: int = 0) -> float:
-        """FLOPs of one sequence in one run, logits at every new token.
+    def flops(
+        self,
+        new_tokens: int,
+        context: int,
+        encoder_context: int = 0,
+        *,
+        logits: int | None = None,
+    ) -> float:
+        """FLOPs of one sequence in one run.
+
+        logits : of so many of the new tokens the head makes logits; None: of all, as a
+            verification needs; a prefill or a draft needs those of the last token only
 
         2 P_active a token and 2 per pair and width: 2 P + 4 L d_attn per layer in plain attention
         (PaLM, arXiv 2204.02311, appendix B, a third of its training FLOPs); here the token sees
         itself too, and norms count as matrices do.
         """
-        pairs = sum(
-            count
-            * part.pair_width
-            * part.pairs(encoder_context if part.of_encoder else context, new_tokens)
-            for layer, count in self.distinct_layers
-            for part in layer.attentions
-        )
-        return 2.0 * (self.active_parameters * new_tokens + pairs)
+        at_head = new_tokens if logits is None else integer("logits", logits, high=new_tokens)
+        products = 0
+        for layer, count in self.distinct_layers:
+            for part in layer.attentions:
+                seen = part.pairs(encoder_context if part.of_encoder else context, new_tokens)
+                products += count * (part.pair_width * seen + part.state_width * new_tokens)
+        layers = (self.active_parameters - self.head) * new_tokens
+        return 2.0 * (layers + self.head * at_head + products)
 
     def at(self, precision: Precision) -> Shape:
         """The same model kept in other numbers."""

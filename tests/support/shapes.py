@@ -29,6 +29,27 @@ _LATENT = {
     "first_k_dense_replace": 1,
     **_EXPERTS,
 }
+_SHARED = {**_EXPERTS, "n_shared_experts": 2, "first_k_dense_replace": 2}
+_LLAMA4 = {
+    **SIZES,
+    "num_local_experts": 5,
+    "num_experts_per_tok": 1,
+    "intermediate_size_mlp": 92,
+    "head_dim": 10,
+    "attention_chunk_size": 7,
+}
+_NEXT = {
+    **SIZES,
+    **_EXPERTS,
+    "num_experts": 6,
+    "shared_expert_intermediate_size": 28,
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 6,
+    "linear_key_head_dim": 9,
+    "linear_value_head_dim": 11,
+    "linear_conv_kernel_dim": 3,
+}
 T5 = {
     "vocab_size": 96,
     "d_model": 48,
@@ -125,6 +146,59 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "n_shared_experts": 1,
         "attention_bias": True,
     },
+    "deepseek_v32": {
+        "model_type": "deepseek_v32",
+        **SIZES,
+        **_LATENT,
+        "q_lora_rank": 18,
+        "n_shared_experts": 1,
+        "index_topk": 6,
+        "index_head_dim": 22,
+        "index_n_heads": 3,
+    },
+    "kimi_k2": {
+        "model_type": "kimi_k2",
+        **SIZES,
+        **_LATENT,
+        "q_lora_rank": 18,
+        "n_shared_experts": 1,
+    },
+    "glm4_moe": {"model_type": "glm4_moe", **SIZES, **_SHARED, "n_routed_experts": 8},
+    "glm4_moe, biases and norms": {
+        "model_type": "glm4_moe",
+        **SIZES,
+        **_SHARED,
+        "n_routed_experts": 8,
+        "head_dim": 10,
+        "attention_bias": True,
+        "use_qk_norm": True,
+    },
+    "bailing_moe_v2": {
+        "model_type": "bailing_moe_v2",
+        **SIZES,
+        **_EXPERTS,
+        "num_experts": 8,
+        "num_shared_experts": 2,
+        "first_k_dense_replace": 2,
+        "head_dim": 10,
+        "use_qk_norm": True,
+    },
+    "llama4_text": {"model_type": "llama4_text", **_LLAMA4},
+    "llama4_text, every second": {
+        "model_type": "llama4_text",
+        **_LLAMA4,
+        "interleave_moe_layer_step": 2,
+        "no_rope_layers": [1, 0, 1, 1],
+        "attention_bias": True,
+    },
+    "qwen3_next": {"model_type": "qwen3_next", **_NEXT},
+    "qwen3_next, layer types": {
+        "model_type": "qwen3_next",
+        **_NEXT,
+        "layer_types": ["linear_attention", "full_attention"] * 2,
+        "mlp_only_layers": [1],
+        "attention_bias": True,
+    },
     "t5": {"model_type": "t5", **T5},
     "t5, gated": {"model_type": "t5", **T5, "feed_forward_proj": "gated-gelu"},
 }
@@ -134,6 +208,13 @@ def transformers_config(config: dict[str, Any]) -> Any:
     from transformers import AutoConfig
 
     fields = {key: value for key, value in config.items() if key != "quantization_config"}
+    # Two that transformers lays out alike under another name.
+    if config["model_type"] == "kimi_k2":
+        fields["model_type"] = "deepseek_v3"
+    if config["model_type"] == "bailing_moe_v2":
+        names = {"num_experts": "n_routed_experts", "num_shared_experts": "n_shared_experts"}
+        fields = {names.get(key, key): value for key, value in fields.items()}
+        fields["model_type"] = "glm4_moe"
     return AutoConfig.for_model(**fields)
 
 

@@ -16,7 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from specsim import hardware
 from tests.support.shapes import (
+    ROOMY,
     SIZES,
+    SMALL,
     T5,
     VARIANTS,
     kv_bytes,
@@ -35,7 +37,7 @@ def test_parameters(name: str) -> None:
 
 
 def test_every_model_type_is_held_to_transformers() -> None:
-    tested = {config["model_type"] for config in VARIANTS.values()} | {"gemma3"}
+    tested = {config["model_type"] for config in VARIANTS.values()} | {"gemma3", "llama4"}
     assert tested == set(hardware.known_model_types())
 
 
@@ -73,17 +75,22 @@ def test_the_language_model_of_a_model_with_vision() -> None:
     assert shape.precision.dtype == "bfloat16"
 
 
+_WINDOWED = ("sliding_attention", "chunked_attention")
+
+
 @pytest.mark.parametrize("name", [name for name in VARIANTS if "t5" not in name])
 def test_windows(name: str) -> None:
     config = VARIANTS[name]
     known = transformers_config(config)
     kinds = getattr(known, "layer_types", None)
-    window = getattr(known, "sliding_window", None) or None
+    chunk = getattr(known, "attention_chunk_size", None)
+    window = chunk or getattr(known, "sliding_window", None) or None
     shape = hardware.shape_from_config(config)
     expected = [
-        window if kinds is None or kinds[index] == "sliding_attention" else None
+        window if kinds is None or kinds[index] in _WINDOWED else None
         for index in range(len(shape.layers))
     ]
+    assert all(layer.attentions[0].chunked == (chunk is not None) for layer in shape.layers)
     assert [layer.attentions[0].window for layer in shape.layers] == expected
 
 
@@ -92,19 +99,42 @@ def test_the_cache_that_transformers_keeps(name: str) -> None:
     config, tokens = VARIANTS[name], 3  # fewer than any window
     with torch.no_grad():
         out = transformers_model(config, "cpu")(torch.arange(tokens)[None], use_cache=True)
+    layers = out.past_key_values.layers
     stored = sum(
-        part.numel() for layer in out.past_key_values.layers for part in (layer.keys, layer.values)
+        part.numel()
+        for layer in layers
+        for part in (getattr(layer, name, None) for name in ("keys", "values", "indexer_keys"))
+        if part is not None
     )
     shape = hardware.shape_from_config(config)
     # A config without a dtype is kept in float32.
     assert stored * 4 == kv_bytes(shape, tokens)
+    kernel = config.get("linear_conv_kernel_dim", 0)
+    states = sum(
+        layer.recurrent_states[0].numel() + layer.conv_states[0][..., 1 - kernel :].numel()
+        for layer in layers
+        if hasattr(layer, "recurrent_states")
+    )
+    assert states == sum(part.state for layer in shape.layers for part in layer.attentions)
 
 
 # Latent attention is counted as engines run it, absorbed, and transformers runs it expanded; its
 # masks make windows cost as much as no window.  So neither is here.
 @pytest.mark.parametrize(
     "name",
-    ["llama", "llama, biases", "qwen2", "qwen3", "gpt2", "mixtral", "qwen3_moe", "qwen2_moe"],
+    [
+        "llama",
+        "llama, biases",
+        "qwen2",
+        "qwen3",
+        "gpt2",
+        "mixtral",
+        "qwen3_moe",
+        "qwen2_moe",
+        "glm4_moe",
+        "glm4_moe, biases and norms",
+        "bailing_moe_v2",
+    ],
 )
 def test_flops_as_torch_counts_them(name: str) -> None:
     config, context = {**VARIANTS[name], "use_sliding_window": False}, 23
@@ -121,7 +151,7 @@ def test_flops_as_torch_counts_them(name: str) -> None:
     assert shape.flops(1, context) == counter.get_total_flops() + 2 * vectors
 
 
-@pytest.mark.parametrize("name", ["deepseek_v2", "deepseek_v3"])
+@pytest.mark.parametrize("name", ["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"])
 def test_flops_of_latent_attention(name: str) -> None:
     config = VARIANTS[name]
     model = transformers_model(config, "cpu")
@@ -185,6 +215,61 @@ def test_pairs_count_a_mask(context: int, new_tokens: int, window: int | None) -
     seen = (key <= query) & (key > query - (window or key.size))
     assert attention.pairs(context, new_tokens) == seen.sum()
     assert attention.read(context) == seen[:, :context].any(axis=0).sum()
+
+
+@given(context=st.integers(0, 40), new_tokens=st.integers(1, 20), chunk=st.integers(1, 30))
+def test_pairs_count_a_mask_of_chunks(context: int, new_tokens: int, chunk: int) -> None:
+    attention = hardware.Attention(kv_width=1, pair_width=1, window=chunk, chunked=True)
+    query = context + np.arange(new_tokens)[:, None]
+    key = np.arange(context + new_tokens)[None, :]
+    seen = (key <= query) & (key // chunk == query // chunk)
+    assert attention.pairs(context, new_tokens) == seen.sum()
+    assert attention.read(context) == seen[0, :context].sum()
+
+
+@given(context=st.integers(0, 40), new_tokens=st.integers(1, 20), selected=st.integers(1, 30))
+def test_pairs_with_picked_tokens(context: int, new_tokens: int, selected: int) -> None:
+    attention = hardware.Attention(kv_width=1, pair_width=1, selected=selected)
+    visible = context + 1 + np.arange(new_tokens)
+    assert attention.pairs(context, new_tokens) == np.minimum(visible, selected).sum()
+    assert attention.read(context, new_tokens) == min(context, new_tokens * selected)
+    assert attention.stored(context) == context
+
+
+# One token of a gated delta network, written out (arXiv 2412.06464, equation 10): the state decays
+# (one operation a number), is read with the key, added to and read with the query (two each).
+def test_flops_and_bytes_of_a_constant_state() -> None:
+    config = VARIANTS["qwen3_next"]
+    shape = hardware.shape_from_config(config)
+    heads, key, value = 6, 9, 11
+    operations = 0
+    for _ in range(heads):
+        operations += key * value  # decay
+        operations += 2 * key * value  # what the state holds for this key
+        operations += 2 * key * value  # the correction is written
+        operations += 2 * key * value  # the query reads
+    pairs = 2 * config["num_attention_heads"] * config["head_dim"]
+    linear = 3
+    assert shape.flops(1, 0) == 2 * shape.active_parameters + linear * operations + 2 * pairs
+    # Of four layers one stores tokens; the others' states are as large at any context.
+    stored = linear * (heads * key * value + 2 * (2 * 2 * key + heads * value)) * 4
+    assert kv_bytes(shape, 7) == 7 * 2 * config["num_key_value_heads"] * config["head_dim"] * 4
+    weights = shape.parameters * 4
+    assert hardware.memory_needed_bytes(shape, batch=3) == weights + 3 * stored
+    near, far = (hardware.roofline(shape, ROOMY, 1, context=n) for n in (0, 50))
+    assert far.flops - near.flops == 2 * 50 * pairs
+    one, two = (hardware.roofline(shape, ROOMY, 1, batch=n) for n in (1, 2))
+    experts = hardware.expected_experts(6, 2, 2) - 2
+    touched = experts * 4 * 3 * config["hidden_size"] * config["moe_intermediate_size"] * 4
+    assert two.bytes - one.bytes == pytest.approx(2 * stored + kv_bytes(shape, 1) + touched)
+
+
+@given(new_tokens=st.integers(1, 9), logits=st.integers(0, 9))
+def test_logits_of_some_tokens(new_tokens: int, logits: int) -> None:
+    shape = SMALL[0]
+    logits = min(logits, new_tokens)
+    spared = shape.flops(new_tokens, 5) - shape.flops(new_tokens, 5, logits=logits)
+    assert spared == 2 * shape.head * (new_tokens - logits)
 
 
 def test_the_encoder_is_read_and_not_extended() -> None:
