@@ -20,7 +20,12 @@ from specsim.hardware.config import (
     shape,
     shape_from_config,
 )
-from specsim.hardware.quantisation import known_quantisations
+from specsim.hardware.quantisation import (
+    DTYPES,
+    KV_DTYPES,
+    known_quantisations,
+    precision_for,
+)
 from specsim.hardware.roofline import (
     Efficiency,
     Roofline,

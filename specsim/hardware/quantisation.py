@@ -1,14 +1,127 @@
-"""Number types of a config.json: ``dtype`` and ``quantization_config`` as a ``Precision``."""
+"""In what numbers a model is deployed, by a format's name or by its config.json.
+
+Embeddings and head stay in the 16-bit type in every quantised format, as in the checkpoints that
+engines load; scales and zero points count as bits of the weights.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from specsim.checks import InvalidArgumentError, UnsupportedError, number
-from specsim.hardware.fields import Config, text_part
-from specsim.hardware.shapes import Precision
+from specsim.checks import InvalidArgumentError, UnsupportedError, did_you_mean, number
+from specsim.hardware.fields import Config, count, text_part
+from specsim.hardware.shapes import Precision, Shape
 
 _SCALE_BITS = 16.0
+# NVFP4: an fp8 scale per 16 weights, and a float32 per tensor, which is lost among them
+# (NVIDIA Transformer Engine, "NVFP4"); MXFP4: 8 bits per 32 (OCP Microscaling 1.0, table 1).
+_NVFP4_BITS = 4.0 + 8.0 / 16
+_MXFP4_BITS = 4.0 + 8.0 / 32
+# Four bits with a half-precision scale and a zero point of four bits per 128 weights, the group
+# size of most published GPTQ and AWQ checkpoints.
+_INT4_BITS = 4.0 + (_SCALE_BITS + 4.0) / 128
+
+
+@dataclass(frozen=True)
+class _Format:
+    """Bits of a weight and what it is multiplied in; None: as the 16-bit type."""
+
+    bits: float
+    compute: str | None = None
+    experts_only: bool = False
+
+
+_EXPERT_FIELDS = ("num_local_experts", "num_experts", "n_routed_experts")
+_PLAIN = ("float32", "bfloat16", "float16")
+# One scale per output channel is lost among its weights.
+_FORMATS: Mapping[str, _Format] = {
+    "fp8": _Format(8.0, "fp8"),
+    "int8": _Format(8.0, "int8"),
+    "nvfp4": _Format(_NVFP4_BITS, "fp4"),
+    "mxfp4": _Format(_MXFP4_BITS, experts_only=True),
+    "int4": _Format(_INT4_BITS),
+    "awq": _Format(_INT4_BITS),
+    "gptq": _Format(_INT4_BITS),
+    "fp8-weight-only": _Format(8.0),
+    "int8-weight-only": _Format(8.0),
+    "nvfp4-weight-only": _Format(_NVFP4_BITS),
+}
+_KV_BITS: Mapping[str, float] = {
+    "float32": 32.0,
+    "bfloat16": 16.0,
+    "float16": 16.0,
+    "fp8": 8.0,
+    "int8": 8.0,
+    "nvfp4": _NVFP4_BITS,
+}
+# Other names that engines take for the same.
+_ALIASES = {
+    "fp32": "float32",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "half": "float16",
+    "w8a8": "int8",
+    "w8a16": "fp8-weight-only",
+    "w4a16": "int4",
+    "fp8_e4m3": "fp8",
+    "fp8_e5m2": "fp8",
+}
+DTYPES = (*_PLAIN, *_FORMATS)
+KV_DTYPES = tuple(_KV_BITS)
+
+
+def precision_for(shape: Shape, dtype: str | None = None, kv_dtype: str | None = None) -> Precision:
+    """What ``shape`` is deployed in, by the names that engines use (``DTYPES``, ``KV_DTYPES``).
+
+    dtype : None: as the checkpoint is published.  float32, bfloat16 and float16 hold everything.
+        fp8, int8 and nvfp4 quantise weights and activations of all layers and multiply in that
+        type, so the accelerator must have units for it (fp4 for nvfp4).  int4, awq, gptq and the
+        names with weight-only quantise the weights of all layers and multiply in the 16-bit type.
+        mxfp4 is what gpt-oss is published in: routed experts only, multiplied in the 16-bit type;
+        a model without experts is refused
+    kv_dtype : of the KV cache; None or auto: the checkpoint's where it names one, else the 16-bit
+        type.  Queries and keys are multiplied in what the weights are multiplied in
+
+    The 16-bit type is the shape's own, bfloat16 where the shape is in float32.
+    """
+    kept = shape.precision
+    if dtype is None:
+        precision = kept
+    else:
+        name = _known("dtype", dtype, DTYPES)
+        if name in _PLAIN:
+            precision = replace(kept, dtype=name, weight_bits=None, expert_bits=None, compute=None)
+        else:
+            base = kept.dtype if kept.dtype != "float32" else "bfloat16"
+            precision = _quantised(shape, replace(kept, dtype=base), name)
+    if kv_dtype is None or kv_dtype.casefold() == "auto":
+        return precision
+    return replace(precision, kv_bits=_KV_BITS[_known("kv_dtype", kv_dtype, KV_DTYPES)])
+
+
+def _quantised(shape: Shape, base: Precision, name: str) -> Precision:
+    form = _FORMATS[name]
+    if not form.experts_only:
+        return replace(base, weight_bits=form.bits, expert_bits=None, compute=form.compute)
+    if not any(layer.experts for layer in shape.layers):
+        raise UnsupportedError(
+            f"dtype {name} is of routed experts, and {shape.model_type} has none; "
+            "nvfp4, int4 and fp8 quantise all layers"
+        )
+    return replace(base, weight_bits=None, expert_bits=form.bits, compute=form.compute)
+
+
+def _known(argument: str, name: str, known: Iterable[str]) -> str:
+    """The name in the table that is meant, in any case and by any of its aliases."""
+    found = _ALIASES.get(name.casefold(), name.casefold())
+    if found not in known:
+        raise UnsupportedError(
+            f"{argument} {name!r} is not known{did_you_mean(name, known)} "
+            f"(known: {', '.join(known)})"
+        )
+    return found
 
 
 def precision_from_config(config: Config) -> Precision:
@@ -30,7 +143,10 @@ def precision_from_config(config: Config) -> Precision:
         raise UnsupportedError(
             f"quantization_config.quant_method {method!r} is not known (known: {known})"
         )
-    return _METHODS[method](dtype, quantisation)
+    precision = _METHODS[method](dtype, quantisation)
+    if _leaves_attention_out(quantisation, text_part(config)):
+        precision = replace(precision, weight_bits=None, expert_bits=precision.weight_bits)
+    return precision
 
 
 def known_quantisations() -> list[str]:
@@ -66,24 +182,69 @@ def _bitsandbytes(dtype: str, config: Config) -> Precision:
 
 
 def _mxfp4(dtype: str, config: Config) -> Precision:
-    """Routed experts in 4 bits with an 8-bit scale per 32 (OCP Microscaling 1.0, table 1)."""
-    return Precision(dtype, weight_bits=None, expert_bits=4.0 + 8.0 / 32)
+    """Routed experts in 4 bits with an 8-bit scale per 32."""
+    return Precision(dtype, expert_bits=_MXFP4_BITS)
 
 
-def _compressed_tensors(dtype: str, config: Config) -> Precision:
-    """One group of layers with one scheme; activations of 8 bits multiply in 8 bits."""
+def _grouped_schemes(dtype: str, config: Config) -> Precision:
+    """compressed-tensors and ModelOpt: one group of layers with one scheme.
+
+    Activations of 8 or 4 bits multiply in as many; weights of 4 bits in floating point have an
+    8-bit scale per group (NVFP4, MXFP4), other weights a half-precision one.  Where ``ignore``
+    names attention, only routed experts count as quantised, and a shared one as not.
+    """
     groups = list(config.get("config_groups", {}).values())
     if len(groups) != 1:
         raise UnsupportedError(
             f"quantization_config.config_groups must hold one scheme, got {len(groups)}; "
             "pass a Precision instead"
         )
-    weights, activations = groups[0]["weights"], groups[0].get("input_activations")
+    weights, activations = groups[0]["weights"], groups[0].get("input_activations") or {}
     bits, size = _field(weights, "num_bits"), weights.get("group_size")
-    compute = None
-    if activations is not None and activations.get("num_bits") == 8:
-        compute = "fp8" if activations.get("type") == "float" else "int8"
-    return Precision(dtype, bits + (_SCALE_BITS / size if size else 0.0), compute=compute)
+    floats = weights.get("type") == "float"
+    scale = 8.0 if floats and bits == 4 else _SCALE_BITS
+    cache = config.get("kv_cache_scheme")
+    kinds = {(8, True): "fp8", (8, False): "int8", (4, True): "fp4"}
+    kind = (int(activations.get("num_bits") or 0), activations.get("type") == "float")
+    return Precision(
+        dtype,
+        weight_bits=bits + (scale / size if size else 0.0),
+        kv_bits=_field(cache, "num_bits") if cache else None,
+        compute=kinds.get(kind),
+    )
+
+
+def _modelopt(dtype: str, config: Config) -> Precision:
+    """ModelOpt, which names the algorithm where it does not list groups."""
+    if config.get("config_groups"):
+        return _grouped_schemes(dtype, config)
+    algorithm = str(config.get("quant_algo"))
+    if algorithm.casefold() not in ("fp8", "nvfp4"):
+        raise UnsupportedError(
+            f"quantization_config.quant_algo {algorithm!r} is not known (known: FP8, NVFP4); "
+            "pass a Precision instead"
+        )
+    form = _FORMATS[algorithm.casefold()]
+    return Precision(dtype, weight_bits=form.bits, compute=form.compute)
+
+
+def _leaves_attention_out(quantisation: Config, text: Config) -> bool:
+    """Whether ``ignore`` keeps the attention of every layer in the 16-bit type, or of none."""
+    patterns = [str(pattern) for pattern in quantisation.get("ignore") or ()]
+    attention = [each for each in patterns if "self_attn" in each and "mtp" not in each]
+    if not attention:
+        return False
+    named = [re.search(r"layers\.(\d+)\.self_attn", each) for each in attention]
+    layers = {int(match[1]) for match in named if match}
+    everywhere = not all(named) or layers >= set(range(count(text, "num_hidden_layers")))
+    experts = any(text.get(name) for name in _EXPERT_FIELDS)
+    if not everywhere or not experts:
+        where = "every layer of a model without experts" if everywhere else f"{len(layers)} layers"
+        raise UnsupportedError(
+            f"quantization_config.ignore leaves out the attention of {where}; "
+            "pass a Precision instead"
+        )
+    return True
 
 
 def _field(config: Config, name: str) -> float:
@@ -95,8 +256,9 @@ def _field(config: Config, name: str) -> float:
 _METHODS: Mapping[str, Callable[[str, Config], Precision]] = {
     "awq": _grouped,
     "bitsandbytes": _bitsandbytes,
-    "compressed-tensors": _compressed_tensors,
+    "compressed-tensors": _grouped_schemes,
     "fp8": _fp8,
     "gptq": _grouped,
+    "modelopt": _modelopt,
     "mxfp4": _mxfp4,
 }

@@ -1,0 +1,148 @@
+"""In what numbers a model is deployed: formats by name and by quantization_config."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from specsim import hardware
+from specsim.checks import SpecsimError
+from specsim.hardware.quantisation import DTYPES, KV_DTYPES, precision_for
+from tests.support.refusals import refuses
+
+DENSE, EXPERTS = hardware.shape("llama-3.1-8b"), hardware.shape("mixtral-8x7b")
+
+
+# Bits of a weight: an fp8 scale per 16 (NVFP4) and 8 bits per 32 (MXFP4, OCP Microscaling 1.0,
+# table 1); 16 + 4 bits per 128 for scale and zero point of int4.
+@pytest.mark.parametrize(
+    ("dtype", "bits", "multiplies_in"),
+    [
+        ("float32", 32, "float32"),
+        ("BF16", 16, "bfloat16"),
+        ("half", 16, "float16"),
+        ("fp8", 8, "fp8"),
+        ("int8", 8, "int8"),
+        ("nvfp4", 4.5, "fp4"),
+        ("mxfp4", 16, "bfloat16"),
+        ("int4", 4.15625, "bfloat16"),
+        ("awq", 4.15625, "bfloat16"),
+        ("GPTQ", 4.15625, "bfloat16"),
+        ("fp8-weight-only", 8, "bfloat16"),
+        ("w8a16", 8, "bfloat16"),
+        ("int8-weight-only", 8, "bfloat16"),
+        ("nvfp4-weight-only", 4.5, "bfloat16"),
+    ],
+)
+def test_formats(dtype: str, bits: float, multiplies_in: str) -> None:
+    precision = precision_for(EXPERTS, dtype)
+    assert 8 * precision.weight_bytes == bits
+    assert 8 * precision.expert_bytes == (4.25 if dtype == "mxfp4" else bits)
+    assert precision.multiplies_in == multiplies_in
+    # The cache, the embeddings and the head stay in the 16-bit type of a quantised format.
+    assert precision.dtype_bytes == precision.kv_bytes == (4 if dtype == "float32" else 2)
+
+
+def test_every_name_is_tested_and_weights_alone_run_anywhere() -> None:
+    plain = {"float32", "bfloat16", "float16"}
+    assert plain < set(DTYPES)
+    assert plain < set(KV_DTYPES)
+    card = hardware.accelerator("A100-80GB-SXM")
+    for name in set(DTYPES) - {"fp8", "nvfp4"}:
+        shape = EXPERTS.at(precision_for(EXPERTS, name))
+        if hardware.memory_needed_bytes(shape, 1, 1) < card.memory:
+            assert hardware.roofline(shape, card).seconds > 0
+
+
+def test_the_cache_has_a_type_of_its_own() -> None:
+    for name, bits in (("fp8", 8), ("FP8_E5M2", 8), ("int8", 8), ("nvfp4", 4.5), ("float32", 32)):
+        precision = precision_for(DENSE, "awq", name)
+        assert (8 * precision.kv_bytes, precision.dtype) == (bits, "bfloat16")
+    assert precision_for(DENSE, None, "auto") == DENSE.precision
+    quantised = hardware.shape("deepseek-v3")
+    assert precision_for(quantised).multiplies_in == "fp8"
+    assert precision_for(quantised, "bfloat16") == hardware.Precision("bfloat16")
+    # A cache that the checkpoint says is in fp8 stays so.
+    kept = DENSE.at(hardware.Precision("bfloat16", kv_bits=8.0))
+    assert precision_for(kept, "int4").kv_bytes == 1
+    wide = DENSE.at(hardware.Precision("float32"))
+    assert precision_for(wide, "awq").dtype == "bfloat16"
+    narrow = DENSE.at(hardware.Precision("float16"))
+    assert precision_for(narrow, "awq").multiplies_in == "float16"
+
+
+def group(bits: int, kind: str, size: int | None, activations: int | None) -> dict[str, Any]:
+    inputs = None if activations is None else {"num_bits": activations, "type": kind}
+    weights = {"num_bits": bits, "type": kind, "group_size": size}
+    return {"group_0": {"weights": weights, "input_activations": inputs, "targets": ["Linear"]}}
+
+
+def config(method: str, model: str = "llama-3.1-8b", **fields: Any) -> dict[str, Any]:
+    return {
+        **hardware.read_config(model),
+        "quantization_config": {"quant_method": method, **fields},
+    }
+
+
+@pytest.mark.parametrize("method", ["modelopt", "compressed-tensors"])
+@pytest.mark.parametrize(
+    ("groups", "bits", "multiplies_in"),
+    [
+        (group(4, "float", 16, 4), 4.5, "fp4"),
+        (group(4, "float", 16, None), 4.5, "bfloat16"),
+        (group(4, "float", 32, None), 4.25, "bfloat16"),
+        (group(8, "float", None, 8), 8, "fp8"),
+        (group(8, "int", None, 8), 8, "int8"),
+        (group(4, "int", 128, None), 4.125, "bfloat16"),
+    ],
+)
+def test_one_group(method: str, groups: Any, bits: float, multiplies_in: str) -> None:
+    known = config(method, config_groups=groups, ignore=["lm_head", "mtp.layers.0.self_attn*"])
+    precision = hardware.shape_from_config(known).precision
+    assert (8 * precision.weight_bytes, precision.multiplies_in) == (bits, multiplies_in)
+    assert precision.kv_bytes == precision.dtype_bytes == 2
+
+
+def test_what_checkpoints_say_of_cache_and_attention() -> None:
+    groups = group(4, "float", 16, 4)
+    named = hardware.shape_from_config(config("modelopt", quant_algo="NVFP4"))
+    cached = config("modelopt", config_groups=groups, kv_cache_scheme={"num_bits": 8})
+    assert hardware.shape_from_config(cached).precision.kv_bytes == 1
+    assert named.precision == precision_for(DENSE, "nvfp4")
+    each = [f"model.layers.{index}.self_attn*" for index in range(32)]
+    for ignored in (["re:.*self_attn.*"], ["lm_head", *each]):
+        partly = config("modelopt", "mixtral-8x7b", config_groups=groups, ignore=ignored)
+        precision = hardware.shape_from_config(partly).precision
+        assert (8 * precision.weight_bytes, 8 * precision.expert_bytes) == (16, 4.5)
+
+
+NVFP4 = group(4, "float", 16, 4)
+test_what_cannot_be_is_refused = refuses(
+    (lambda: precision_for(DENSE, "fp6"), r"dtype 'fp6' is not known, did you mean .*fp8"),
+    (lambda: precision_for(DENSE, "mxfp4"), "dtype mxfp4 is of routed experts, and llama has none"),
+    (lambda: precision_for(DENSE, None, "fp9"), "kv_dtype 'fp9' is not known"),
+    (
+        lambda: hardware.roofline(
+            DENSE.at(precision_for(DENSE, "nvfp4")), hardware.accelerator("H100-SXM")
+        ),
+        "H100-SXM has no peak rate for fp4",
+    ),
+    (
+        lambda: hardware.shape_from_config(config("modelopt", quant_algo="W4A8")),
+        "quant_algo 'W4A8' is not known",
+    ),
+    (
+        lambda: hardware.shape_from_config(
+            config("modelopt", config_groups=NVFP4, ignore=["*self_attn*"])
+        ),
+        "ignore leaves out the attention of every layer of a model without experts",
+    ),
+    (
+        lambda: hardware.shape_from_config(
+            config("modelopt", config_groups=NVFP4, ignore=["model.layers.3.self_attn*"])
+        ),
+        "ignore leaves out the attention of 1 layers",
+    ),
+    error=SpecsimError,
+)
