@@ -20,6 +20,16 @@ from specsim.hardware.config import (
     shape,
     shape_from_config,
 )
+from specsim.hardware.interconnects import (
+    INTERCONNECTS,
+    Interconnect,
+    all_gather_s,
+    all_reduce_s,
+    all_to_all_s,
+    interconnect,
+    point_to_point_s,
+    reduce_scatter_s,
+)
 from specsim.hardware.quantisation import (
     DTYPES,
     KV_DTYPES,

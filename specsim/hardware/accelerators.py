@@ -10,9 +10,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
+
+import msgspec
 
 from specsim.checks import InvalidArgumentError, UnsupportedError, did_you_mean, number
+from specsim.hardware import lookup
+from specsim.hardware.interconnects import Interconnect, InterconnectFile, interconnect
 from specsim.hardware.shapes import NUMBER_BYTES
 
 
@@ -25,6 +29,7 @@ class Accelerator:
     bandwidth : bytes/s of the device memory
     memory : bytes of the device memory
     source : the data sheet
+    interconnect : what joins the cards of a node as they are commonly built; None if unknown
     """
 
     name: str
@@ -32,6 +37,7 @@ class Accelerator:
     bandwidth: float
     memory: float
     source: str
+    interconnect: Interconnect | None = None
 
     def __post_init__(self) -> None:
         if not self.peak_flops:
@@ -51,31 +57,79 @@ class Accelerator:
         return self.peak_flops[number_type]
 
 
-def _table() -> dict[str, Accelerator]:
-    """The rows of ``configs/accelerators.csv``, which are in GB, GB/s and TFLOP/s."""
-    text = (resources.files("specsim") / "configs" / "accelerators.csv").read_text("utf-8")
-    return {
-        row["name"]: Accelerator(
-            name=row["name"],
-            peak_flops={name: float(row[name]) * 1e12 for name in NUMBER_BYTES if row.get(name)},
-            bandwidth=float(row["bandwidth_gb_s"]) * 1e9,
-            memory=float(row["memory_gb"]) * 1e9,
-            source=row["source"],
+class AcceleratorFile(msgspec.Struct, forbid_unknown_fields=True):
+    """An accelerator of one's own, in the units of the table."""
+
+    name: str
+    memory_gb: float
+    bandwidth_gb_s: float
+    tflops: dict[str, float]
+    interconnect: str | InterconnectFile | None = None
+    source: str = ""
+
+    def accelerator(self) -> Accelerator:
+        """In bytes, seconds and FLOPs; refuses a number type that no table has."""
+        for number_type in self.tflops:
+            if number_type not in NUMBER_BYTES:
+                near = did_you_mean(number_type, NUMBER_BYTES)
+                raise InvalidArgumentError(
+                    f"tflops of {number_type!r} is not known{near} "
+                    f"(known: {', '.join(NUMBER_BYTES)})"
+                )
+        link = self.interconnect
+        if isinstance(link, InterconnectFile):
+            joined: Interconnect | None = link.interconnect()
+        else:
+            joined = None if link is None else interconnect(link)
+        return Accelerator(
+            name=self.name,
+            peak_flops={name: rate * 1e12 for name, rate in self.tflops.items()},
+            bandwidth=self.bandwidth_gb_s * 1e9,
+            memory=self.memory_gb * 1e9,
+            source=self.source,
+            interconnect=joined,
         )
-        for row in csv.DictReader(text.splitlines())
+
+
+def _table() -> tuple[dict[str, Accelerator], dict[str, str]]:
+    """The rows of ``configs/accelerators.csv``, in GB, GB/s and TFLOP/s, and their aliases."""
+    rows = list(csv.DictReader(lookup.table_text("accelerators.csv").splitlines()))
+    cards = {
+        row["name"]: AcceleratorFile(
+            name=row["name"],
+            memory_gb=float(row["memory_gb"]),
+            bandwidth_gb_s=float(row["bandwidth_gb_s"]),
+            tflops={name: float(row[name]) for name in NUMBER_BYTES if row[name]},
+            interconnect=row["interconnect"],
+            source=row["source"],
+        ).accelerator()
+        for row in rows
     }
+    return cards, lookup.split_aliases({row["name"]: row["aliases"] for row in rows})
 
 
-ACCELERATORS: Mapping[str, Accelerator] = _table()
+_CARDS, ACCELERATOR_ALIASES = _table()
+ACCELERATORS: Mapping[str, Accelerator] = _CARDS
 
 
 def accelerator(name: str) -> Accelerator:
-    """The row of that name, upper and lower case alike."""
-    for row in ACCELERATORS.values():
-        if row.name.casefold() == name.casefold():
-            return row
-    raise UnsupportedError(
-        f"accelerator {name!r} is not known{did_you_mean(name, ACCELERATORS)} "
-        f"(known: {', '.join(ACCELERATORS)}); "
-        "describe another one with specsim.hardware.Accelerator"
+    """The row of that name or alias, in any case, or one's own from a file ``*.json``.
+
+    ``H100`` is the one in SXM boards, as ``A100`` is that of 80 GB.  The file holds ``name``,
+    ``memory_gb``, ``bandwidth_gb_s``, ``tflops`` (dense, by number type) and, if wanted,
+    ``interconnect`` (a name, or an object as ``interconnect`` reads it) and ``source``.  Raises
+    UnsupportedError for a name that is not in the table and InvalidArgumentError for a file that
+    cannot be used.
+    """
+    if lookup.is_file_name(name):
+        path = Path(name)
+        own = lookup.read_own("accelerator", path, AcceleratorFile)
+        with lookup.said_of("accelerator", path):
+            return own.accelerator()
+    return lookup.find(
+        "accelerator",
+        name,
+        ACCELERATORS,
+        ACCELERATOR_ALIASES,
+        "describe another one in a .json file or with specsim.hardware.Accelerator",
     )

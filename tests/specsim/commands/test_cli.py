@@ -195,8 +195,8 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
         ("optimize --contxt 2", "No such option --contxt, did you mean --context?"),
         ("optimize speculativ", "did you mean speculative"),
         (
-            f"optimize {PAIR} --accelerator H100 --alpha 0.8",
-            "'H100' is not known, did you mean H100-PCIe or H100-SXM?",
+            f"optimize {PAIR} --accelerator H100-SXN --alpha 0.8",
+            "'H100-SXN' is not known, did you mean H100-SXM or",
         ),
         (MISSPELT, "alpha is missing"),
         (f"{MISSPELT} --alpha 0.8", "did you mean llama-3.1-8b or llama-3.2-1b?"),

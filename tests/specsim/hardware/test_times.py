@@ -41,7 +41,7 @@ def test_one_sequence_decodes_memory_bound_everywhere(card: str, name: str) -> N
         # Its weights are larger than any card; a roomy one with the same rates is enough here.
         gpu = dataclasses.replace(gpu, memory=1e15)
     for number_type in gpu.peak_flops:
-        dtype = number_type if number_type not in ("fp8", "int8") else "bfloat16"
+        dtype = number_type if number_type not in ("fp8", "int8", "fp4") else "bfloat16"
         at = shape.at(hardware.Precision(dtype, compute=number_type))
         if hardware.memory_needed_bytes(at, context=4096 + 1) <= gpu.memory:
             run = hardware.roofline(at, gpu, context=4096)
