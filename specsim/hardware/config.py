@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 from importlib import resources
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.checks import SpecsimError, UnsupportedError, did_you_mean
+from specsim.hardware import hub
 from specsim.hardware.families import FAMILIES
 from specsim.hardware.fields import Config, text_part
 from specsim.hardware.shapes import Shape
@@ -20,29 +22,64 @@ class ConfigError(SpecsimError):
 
 
 def shape(name: str) -> Shape:
-    """A shape that is shipped with specsim, by name (``known_shapes``) in any case."""
-    shipped = _shipped_name(name)
-    if shipped is None:
+    """A shape that is shipped with specsim, by name (``known_shapes``) or alias, in any case.
+
+    Aliases are the checkpoints of ``configs/aliases.csv``, with or without their organisation:
+    the same layers in the same numbers.
+    """
+    config = _shipped_config(name)
+    if config is None:
         known = known_shapes()
         raise UnsupportedError(
-            f"shape {name!r} is not known{did_you_mean(name, known)} (known: {', '.join(known)})"
+            f"shape {name!r} is not known{_near(name)} (known: {', '.join(known)})"
         )
-    return shape_from_config(_read(_shipped() / f"{shipped}.json"))
+    return shape_from_config(config)
 
 
 def read_config(name: str) -> dict[str, Any]:
-    """The config.json that a name means: a shipped shape, a file, or a checkpoint's folder."""
+    """The config.json that a name means.
+
+    name : a shipped shape, a file, a checkpoint's folder, a model in the local cache of the
+        Hugging Face Hub, or an alias of a shipped shape, in this order
+    """
+    if _shipped_name(name) is None:
+        path = Path(name)
+        if path.exists():
+            return _read(path / "config.json" if path.is_dir() else path)
+        cached = hub.cached_config(name)
+        if cached is not None:
+            return _read(cached)
+    config = _shipped_config(name)
+    if config is None:
+        near = _near(name)
+        known = "a known shape" + ("" if near else f" ({', '.join(known_shapes())})")
+        if hub.is_repository(name):
+            raise ConfigError(
+                f"{name} is neither {known} nor a file, and the local Hub cache "
+                f"{hub.cache_folder()} has no config.json of it{near}"
+            )
+        raise ConfigError(f"{name} is neither {known} nor a config.json{near}")
+    return config
+
+
+def _shipped_config(name: str) -> dict[str, Any] | None:
+    """The config of a shipped shape by name or alias; an alias may read a longer context."""
     shipped = _shipped_name(name)
     if shipped is not None:
         return _read(_shipped() / f"{shipped}.json")
-    path = Path(name)
-    if not path.exists():
-        known = known_shapes()
-        raise ConfigError(
-            f"{name} is neither a known shape ({', '.join(known)}) nor a config.json"
-            f"{did_you_mean(name, known)}"
-        )
-    return _read(path / "config.json" if path.is_dir() else path)
+    for row in csv.DictReader((_shipped() / "aliases.csv").read_text("utf-8").splitlines()):
+        alias = row["checkpoint"].casefold()
+        if name.casefold() in (alias, alias.rpartition("/")[2]):
+            config = _read(_shipped() / f"{row['shape']}.json")
+            if row["longest_context"]:
+                config["max_position_embeddings"] = int(row["longest_context"])
+            return config
+    return None
+
+
+def _near(name: str) -> str:
+    """Shipped shapes that are spelled like a model's name without its organisation."""
+    return did_you_mean(name.rpartition("/")[2] or name, known_shapes())
 
 
 def _shipped_name(name: str) -> str | None:

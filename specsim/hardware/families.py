@@ -194,13 +194,14 @@ _LLAMA4 = Decoder(
     chunked=True,
 )
 
+_BAILING = Decoder(
+    block=blocks.bailing_block, head_norms=None, input_bias=None, bias_field="use_qkv_bias"
+)
+
 FAMILIES: Mapping[str, Callable[[Config], Shape]] = {
-    "bailing_moe_v2": Decoder(
-        block=blocks.bailing_block,
-        head_norms=None,
-        input_bias=None,
-        bias_field="use_qkv_bias",
-    ),
+    # Ling-flash-2.0 was first published under the name of its predecessor.
+    "bailing_moe": _BAILING,
+    "bailing_moe_v2": _BAILING,
     "deepseek_v2": latent_decoder,
     "deepseek_v3": latent_decoder,
     "deepseek_v32": latent_decoder,

@@ -33,8 +33,8 @@ class Precision:
     weight_bits : bits per weight of the layers, scales and zero points included
     expert_bits : the same of the routed experts; as ``weight_bits`` by default
     kv_bits : bits per number in the KV cache
-    state_bits : the same of a state of constant size; by default 32, as SGLang and transformers
-        keep it, whatever the rest is in
+    state_bits : the same of a state of constant size; by default 32, as SGLang keeps it, while
+        vLLM keeps it in 16 unless ``mamba_ssm_cache_dtype`` says otherwise
     compute : number type of the matrix products.  Quantised weights alone do not change it: they
         are widened on the way to the arithmetic, which then saves bytes and no FLOPs.
     """

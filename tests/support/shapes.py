@@ -183,6 +183,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "head_dim": 10,
         "use_qk_norm": True,
     },
+    "bailing_moe": {
+        "model_type": "bailing_moe",
+        **SIZES,
+        **_EXPERTS,
+        "num_experts": 8,
+        "num_shared_experts": 1,
+        "first_k_dense_replace": 0,
+    },
     "llama4_text": {"model_type": "llama4_text", **_LLAMA4},
     "llama4_text, every second": {
         "model_type": "llama4_text",
@@ -211,7 +219,7 @@ def transformers_config(config: dict[str, Any]) -> Any:
     # Two that transformers lays out alike under another name.
     if config["model_type"] == "kimi_k2":
         fields["model_type"] = "deepseek_v3"
-    if config["model_type"] == "bailing_moe_v2":
+    if config["model_type"].startswith("bailing_moe"):
         names = {"num_experts": "n_routed_experts", "num_shared_experts": "n_shared_experts"}
         fields = {names.get(key, key): value for key, value in fields.items()}
         fields["model_type"] = "glm4_moe"
