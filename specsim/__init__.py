@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from specsim.api.calibrate import calibrate as calibrate
     from specsim.api.defer import RuleComparison as RuleComparison
     from specsim.api.defer import defer as defer
+    from specsim.api.deploy import deploy as deploy
     from specsim.api.export import EngineConfiguration as EngineConfiguration
     from specsim.api.export import export as export
     from specsim.api.models import Batches as Batches
@@ -48,14 +49,25 @@ if TYPE_CHECKING:
     from specsim.api.validation import SyntheticCheck as SyntheticCheck
     from specsim.api.validation import Tolerance as Tolerance
     from specsim.api.validation import Validation as Validation
-    from specsim.batching.source import Shapes as Shapes
     from specsim.batching.workload import Load as Load
+    from specsim.deployment.deployment import Deployment as Deployment
+    from specsim.deployment.deployment import HostTime as HostTime
+    from specsim.deployment.drafters import DraftModel as DraftModel
+    from specsim.deployment.drafters import Eagle as Eagle
+    from specsim.deployment.drafters import Eagle3 as Eagle3
+    from specsim.deployment.drafters import Medusa as Medusa
+    from specsim.deployment.drafters import Mtp as Mtp
+    from specsim.deployment.drafters import Ngram as Ngram
+    from specsim.deployment.drafters import Parallel as Parallel
+    from specsim.deployment.drafters import Suffix as Suffix
     from specsim.extrapolation import Conditional as Conditional
     from specsim.extrapolation import Extrapolation as Extrapolation
     from specsim.extrapolation import GapLaw as GapLaw
     from specsim.extrapolation import Marginal as Marginal
     from specsim.extrapolation import acceptance_from_counts as acceptance_from_counts
     from specsim.extrapolation import extrapolate as extrapolate
+    from specsim.hardware.parallel import Parallelism as Parallelism
+    from specsim.hardware.roofline import Efficiency as Efficiency
     from specsim.optimizers.allocation import Allocation as Allocation
     from specsim.optimizers.allocation import PricedDrafter as PricedDrafter
     from specsim.optimizers.evaluation import Evaluation as Evaluation
@@ -68,6 +80,7 @@ _HOMES = {
     "specsim.api.by_profile": ["ProfileForecast"],
     "specsim.api.calibrate": ["Calibration", "calibrate"],
     "specsim.api.defer": ["RuleComparison", "defer"],
+    "specsim.api.deploy": ["deploy"],
     "specsim.api.export": ["EngineConfiguration", "export"],
     "specsim.api.models": ["Batches", "Measurement", "Models"],
     "specsim.api.optimize": ["evaluate", "optimize"],
@@ -85,8 +98,18 @@ _HOMES = {
         "Tolerance",
         "Validation",
     ],
-    "specsim.batching.source": ["Shapes"],
     "specsim.batching.workload": ["Load"],
+    "specsim.deployment.deployment": ["Deployment", "HostTime"],
+    "specsim.deployment.drafters": [
+        "DraftModel",
+        "Eagle",
+        "Eagle3",
+        "Medusa",
+        "Mtp",
+        "Ngram",
+        "Parallel",
+        "Suffix",
+    ],
     "specsim.extrapolation": [
         "Conditional",
         "Extrapolation",
@@ -95,6 +118,8 @@ _HOMES = {
         "acceptance_from_counts",
         "extrapolate",
     ],
+    "specsim.hardware.parallel": ["Parallelism"],
+    "specsim.hardware.roofline": ["Efficiency"],
     "specsim.optimizers.allocation": ["Allocation", "PricedDrafter"],
     "specsim.optimizers.evaluation": ["Evaluation"],
 }

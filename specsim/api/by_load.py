@@ -31,7 +31,7 @@ class PlannedWorkload:
 class LoadPlan(Result):
     """Draft lengths by load, for every sampling setting.
 
-    settings : one for shapes; for a profile one for each temperature
+    settings : one for each drafter of a deployment; for a profile one for each temperature
 
     Rows are batches, or, where many were asked for, ranges of batches with one draft length: then
     ``batch`` and ``speedup`` are those of the first batch of the range, ``last_batch`` and
@@ -142,7 +142,10 @@ def _row(workload: BatchWorkload, planned: Plan, span: Span) -> Row:
 
 
 def _setting(workload: BatchWorkload) -> Row:
-    return {} if workload.temperature is None else {"temperature": workload.temperature}
+    setting: Row = {} if workload.drafter is None else {"drafter": workload.drafter}
+    if workload.temperature is not None:
+        setting["temperature"] = workload.temperature
+    return setting
 
 
 def _said_of(workload: BatchWorkload, line: str, settings: int) -> str:
@@ -158,15 +161,16 @@ def _doubts(planned: PlannedWorkload) -> list[str]:
     """What the rows do not say and a person should know."""
     workload, points = planned.workload, planned.points
     doubts = [*workload.doubts]
-    one = points[0]
-    draft, target = (
-        workload.cost.run_s(model, 1, one.batch, one.context, model)
-        for model in ("draft", "target")
-    )
-    if draft > target:
+    first = points[0]
+    try:
+        draft = workload.cost.draft_s(1, first.batch, first.context, 0.0)
+    except CellUnavailableError:
+        draft = 0.0
+    plain = first.spent.plain_step_s
+    if draft > plain:
         doubts.append(
-            f"a run of the draft takes {draft / target:.3g} times as long as one of the target: "
-            "have target and draft changed places?"
+            f"to draft one token takes {draft / plain:.3g} times as long as a plain step: have "
+            "target and draft changed places?"
         )
     for gamma in sorted({point.gamma for point in points}):
         doubts += workload.notes(gamma)

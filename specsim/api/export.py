@@ -11,10 +11,11 @@ from specsim.api.by_load import extrapolated
 from specsim.api.result import Result, Row
 from specsim.batching.point import MARGIN, points_of_cell
 from specsim.batching.schedule import Plan, plan
-from specsim.batching.source import Shapes, Source
+from specsim.batching.source import Source
 from specsim.batching.step_cost import StepLoadCost
 from specsim.batching.workload import BatchWorkload
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer
+from specsim.deployment.deployment import Deployment
 from specsim.engines import (
     Drafting,
     Engine,
@@ -73,7 +74,7 @@ class EngineConfiguration(Result):
 def export(
     engine: str,
     *,
-    shapes: Shapes | None = None,
+    deployment: Deployment | None = None,
     profile: str | PathLike[str] | None = None,
     alpha: AlphaLike | None = None,
     temperature: float | None = None,
@@ -91,7 +92,7 @@ def export(
     """What ``engine`` should draft at every batch, as its configuration wants it.
 
     engine : vllm, sglang, tensorrt-llm, llama.cpp or transformers
-    shapes, profile, alpha, temperature, mode, acceptance_law, gamma_max : as in ``optimize`` by
+    deployment, profile, alpha, temperature, mode, acceptance_law, gamma_max : as in ``optimize`` by
         load
     context : tokens in the cache of each request; the smallest of a profile, or 512, by default
     most : largest batch to plan for
@@ -106,7 +107,7 @@ def export(
     Raises UnsupportedError where the engine does not have the method.
     """
     chosen = engine_named(engine)
-    source = Source(alpha, shapes, profile, temperature, mode, acceptance_law)
+    source = Source(alpha, deployment, profile, temperature, mode, acceptance_law)
     workload = _only(source.workloads(gamma_max))
     method = method or workload.method or "draft_model"
     drafting = chosen.drafting(method)

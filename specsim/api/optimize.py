@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from specsim.api.by_profile import ProfileForecast
     from specsim.api.result import Result
     from specsim.api.schemes import SchemeEvaluation, SchemeOptimum
-    from specsim.batching.source import Shapes
     from specsim.batching.workload import Load
+    from specsim.deployment.deployment import Deployment
     from specsim.optimizers.evaluation import Evaluation
     from specsim.profiles import Mode
     from specsim.schemes import Scheme
@@ -66,7 +66,11 @@ def optimize(
 ) -> ProfileForecast: ...
 @overload
 def optimize(
-    alpha: AlphaLike, *, shapes: Shapes, load: Load | None = ..., gamma_max: int | None = ...
+    alpha: AlphaLike,
+    *,
+    deployment: Deployment,
+    load: Load | None = ...,
+    gamma_max: int | None = ...,
 ) -> LoadPlan: ...
 @overload
 def optimize(
@@ -101,7 +105,7 @@ def optimize(
     profile: str | PathLike[str] | None = None,
     temperature: float | None = None,
     acceptance_law: AcceptanceLaw | None = None,
-    shapes: Shapes | None = None,
+    deployment: Deployment | None = None,
     load: Load | None = None,
     mode: Mode | None = None,
     scheme: str | type[Scheme] | None = None,
@@ -129,7 +133,7 @@ def optimize(
     exactly, priced with measured run times, at every ``temperature`` or at one; drafts are accepted
     as in the profile's rates, or under another ``acceptance_law`` (specsim.acceptance).
 
-    By load, ``optimize(alpha, shapes=Shapes(...), load=Load(...))`` or
+    By load, ``optimize(alpha, deployment=Deployment(...), load=Load(...))`` or
     ``optimize(profile=path, load=Load(...))`` is a ``LoadPlan``: the best length of every batch and
     context.  A profile must have run times of batches; ``alpha`` replaces its acceptance, and
     ``mode`` says how its models ran.
@@ -147,7 +151,7 @@ def optimize(
         prices,
         profile,
         temperature,
-        shapes,
+        deployment,
         load,
         mode,
         scheme,
@@ -172,7 +176,7 @@ def evaluate(
 ) -> ProfileForecast: ...
 @overload
 def evaluate(
-    alpha: AlphaLike, *, gamma: int, shapes: Shapes, load: Load | None = ...
+    alpha: AlphaLike, *, gamma: int, deployment: Deployment, load: Load | None = ...
 ) -> LoadPlan: ...
 @overload
 def evaluate(
@@ -206,7 +210,7 @@ def evaluate(
     profile: str | PathLike[str] | None = None,
     temperature: float | None = None,
     acceptance_law: AcceptanceLaw | None = None,
-    shapes: Shapes | None = None,
+    deployment: Deployment | None = None,
     load: Load | None = None,
     mode: Mode | None = None,
     scheme: Scheme | None = None,
@@ -227,7 +231,7 @@ def evaluate(
         prices,
         profile,
         temperature,
-        shapes,
+        deployment,
         load,
         mode,
         scheme,

@@ -22,8 +22,8 @@ from specsim.optimizers.gamma import evaluate_numbers, optimize_numbers
 if TYPE_CHECKING:
     from specsim.api.by_load import LoadPlan
     from specsim.api.result import Result
-    from specsim.batching.source import Shapes
     from specsim.batching.workload import Load
+    from specsim.deployment.deployment import Deployment
     from specsim.profiles import Mode
 
 
@@ -35,7 +35,7 @@ class Question:
     prices: Prices
     profile: str | PathLike[str] | None = None
     temperature: float | None = None
-    shapes: Shapes | None = None
+    deployment: Deployment | None = None
     load: Load | None = None
     mode: Mode | None = None
     scheme: Any = None
@@ -130,10 +130,10 @@ class Question:
 
     @property
     def _by_load(self) -> bool:
-        return not (self.shapes is None and self.load is None and self.mode is None)
+        return not (self.deployment is None and self.load is None and self.mode is None)
 
     def _plan(self, gamma_max: int | None = None, gamma: int | None = None) -> LoadPlan:
-        reason = "has no meaning by load: costs come from a profile, or from shapes"
+        reason = "has no meaning by load: costs come from a profile, or from a deployment"
         refuse(self.prices.said(), reason)
         from specsim.api.by_load import plan_load
         from specsim.batching.source import Source
@@ -141,7 +141,7 @@ class Question:
 
         source = Source(
             self.alpha,
-            self.shapes,
+            self.deployment,
             self.profile,
             self.temperature,
             self.mode,
@@ -150,7 +150,7 @@ class Question:
         return plan_load(self.load or Load(), source, gamma_max, gamma)
 
     def _refuse_for_scheme(self, lengths: Mapping[str, Any]) -> None:
-        names = ("shapes", "load", "mode", "profile", "temperature", "acceptance_law")
+        names = ("deployment", "load", "mode", "profile", "temperature", "acceptance_law")
         others = {name: getattr(self, name) for name in names}
         factors = {"c_ops": self.prices.c_ops, "c_memory": self.prices.c_memory}
         refuse({**others, **factors, **lengths}, "has no meaning for a scheme")

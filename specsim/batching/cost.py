@@ -1,18 +1,17 @@
-"""Seconds of everything that a batch does, from a data sheet or from measured run times."""
+"""Seconds of everything that a batch does: what is asked of a cost, and measured run times."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from specsim.checks import UnsupportedError
-from specsim.hardware.accelerators import Accelerator
-from specsim.hardware.roofline import PEAK, Efficiency, memory_needed_bytes, roofline
-from specsim.hardware.shapes import Shape
 
 if TYPE_CHECKING:
     from specsim.hardware.run_time_fit import FittedRunTimes
@@ -31,6 +30,38 @@ class LoadCost(Protocol):
         """The widest target run that can be priced: the largest gamma and one."""
         ...
 
+    def draft_s(self, gamma: int, batch: int, context: float, bonus: float) -> float:
+        """All that drafts ``gamma`` tokens, at least one, for each of ``batch`` requests.
+
+        context : tokens that each request has in the cache before the round
+        bonus : chance that a request comes from a round whose drafts were all accepted
+        """
+        ...
+
+    def verify_s(self, gamma: int, batch: int, context: float) -> float:
+        """The target run that verifies ``gamma`` drafts; gamma 0 is that of plain decoding."""
+        ...
+
+    def overhead_s(self, gamma: int, batch: int) -> float:
+        """Host time of a block outside the runs; gamma 0 is a step of plain decoding."""
+        ...
+
+    def loaded_s(self, batch: int, context: float) -> float:
+        """What a step without drafts takes longer because a drafter stays loaded, whose cache is
+        kept in step; 0 where nobody knows.
+        """
+        ...
+
+
+class RunByRun(ABC):
+    """A cost whose runs are priced one by one, of a draft that is a model of its own.
+
+    A request that accepted everything, with probability b, left its draft one token behind, and the
+    batch reads as wide as its widest request, so the first draft run reads two tokens with
+    probability 1 - (1 - b)^B (requests independent).
+    """
+
+    @abstractmethod
     def run_s(
         self, model: Role, tokens: int, batch: int, context: float, follows: Role = "draft"
     ) -> float:
@@ -39,11 +70,23 @@ class LoadCost(Protocol):
         context : tokens that each request has in the cache before the run
         follows : the model that ran just before, which may have left the processor's caches cold
         """
-        ...
 
-    def overhead_s(self, gamma: int, batch: int) -> float:
-        """Host time of a block outside the runs; gamma 0 is a step of plain decoding."""
-        ...
+    def draft_s(self, gamma: int, batch: int, context: float, bonus: float) -> float:
+        one, two = (self.run_s("draft", tokens, batch, context, "target") for tokens in (1, 2))
+        someone_is_behind = 1.0 - (1.0 - bonus) ** batch
+        seconds = one + someone_is_behind * (two - one)
+        if gamma > 1:
+            # Draft run i has i more tokens in the cache; from the second on that is gamma / 2 in
+            # the mean, and run times are taken as linear over so few tokens.
+            seconds += (gamma - 1) * self.run_s("draft", 1, batch, context + gamma / 2, "draft")
+        return seconds
+
+    def verify_s(self, gamma: int, batch: int, context: float) -> float:
+        follows: Role = "draft" if gamma else "target"
+        return self.run_s("target", gamma + 1, batch, context, follows)
+
+    def loaded_s(self, batch: int, context: float) -> float:
+        return 0.0
 
 
 @runtime_checkable
@@ -66,56 +109,7 @@ class TimedLoadCost(LoadCost, Protocol):
 
 
 @dataclass(frozen=True)
-class RooflineLoadCost:
-    """From a data sheet, with nothing measured: no host time, and a bound where eta is one.
-
-    longest : widest target run, gamma + 1 of the largest gamma that will be asked for
-
-    Both models stay in memory, with caches up to the end of the longest block; a target run that
-    leaves no room for that raises CellUnavailableError.
-    """
-
-    target: Shape
-    draft: Shape
-    accelerator: Accelerator
-    longest: int
-    efficiency: Efficiency = PEAK
-
-    def run_s(
-        self, model: Role, tokens: int, batch: int, context: float, follows: Role = "draft"
-    ) -> float:
-        if model == "target":
-            self._check_memory(batch, int(np.ceil(context)) + self.longest)
-        shape = self.target if model == "target" else self.draft
-
-        def seconds(tokens_before: int) -> float:
-            return roofline(
-                shape, self.accelerator, tokens, batch, tokens_before, efficiency=self.efficiency
-            ).seconds
-
-        below = int(context)
-        share = context - below
-        if not share:
-            return seconds(below)
-        return (1 - share) * seconds(below) + share * seconds(below + 1)
-
-    def overhead_s(self, gamma: int, batch: int) -> float:
-        return 0.0
-
-    def _check_memory(self, batch: int, tokens: int) -> None:
-        needed = sum(
-            memory_needed_bytes(shape, batch, tokens) for shape in (self.target, self.draft)
-        )
-        if needed > self.accelerator.memory:
-            raise CellUnavailableError(
-                f"both models with batch {batch:,} and {tokens:,} tokens a request need "
-                f"{needed / 1e9:,.1f} GB, {self.accelerator.name} has "
-                f"{self.accelerator.memory / 1e9:g} GB"
-            )
-
-
-@dataclass(frozen=True)
-class MeasuredLoadCost:
+class MeasuredLoadCost(RunByRun):
     """From the batch grid of a profile.
 
     target : run times of the target, fitted to the grid
@@ -189,6 +183,17 @@ class MeasuredLoadCost:
     def run_s(
         self, model: Role, tokens: int, batch: int, context: float, follows: Role = "draft"
     ) -> float:
+        # Neighbouring draft lengths share runs, and an interpolation takes its time.
+        key = model, tokens, batch, context, follows
+        if key not in self._runs:
+            self._runs[key] = self._run_s(model, tokens, batch, context, follows)
+        return self._runs[key]
+
+    @cached_property
+    def _runs(self) -> dict[tuple[Role, int, int, float, Role], float]:
+        return {}
+
+    def _run_s(self, model: Role, tokens: int, batch: int, context: float, follows: Role) -> float:
         if model == "draft":
             times = self.first_draft if follows == "target" else self.next_draft
             return times(tokens, batch, context)

@@ -1,36 +1,28 @@
 """Decisions by load: which draft length at which batch, and where speculation stops paying.
 
 B requests share every iteration, as in an engine with continuous batching.  A block of draft
-length gamma is gamma draft runs and one target run over gamma + 1 tokens of each request, all of
-them waiting for the slowest part, and each request gains its own tokens, E[N] in the mean::
+length gamma is the runs of the drafter and one target run over gamma + 1 tokens of each request,
+all of them waiting for the slowest part, and each request gains its own tokens, E[N] in the mean::
 
-    block = first draft run + (gamma - 1) draft runs + target run over gamma + 1 + overhead
+    block = draft runs + target run over gamma + 1 + overhead
     speedup = (target run over 1 + overhead of a plain step) E[N] / block
 
-which is Leviathan23 Theorem 3.8 with every cost taken at the batch.  A request that accepted
-everything, with probability b, left its draft one token behind, and the batch reads as wide as its
-widest request, so the first draft run reads two tokens with probability 1 - (1 - b)^B (requests
-independent).
+which is Leviathan23 Theorem 3.8 with every cost taken at the batch.
 
 Left out: reading of prompts, requests that join or leave, and that contexts differ between
-requests.  What a batch costs is a ``LoadCost``: from a data sheet, or from measured run times.
+requests.  What a batch costs is a ``LoadCost``: of a deployment, or from measured run times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from specsim.batching.cost import LoadCost
+from specsim.batching.cost import CellUnavailableError, LoadCost
 from specsim.batching.tokens_per_block import TokensPerBlock, TokensPerBlockLike
 from specsim.checks import UnsupportedError, integer, number
 from specsim.optimizers.search import fastest
 from specsim.predict.error_decomposition import BlockTiming
-
-if TYPE_CHECKING:
-    from specsim.profiles import Role
 
 # What speculation must gain to be called worth it: predictions are no better than this, and
 # drafts that gain less only keep memory and the machine busy.
@@ -101,7 +93,7 @@ def batch_point(
     Raises UnsupportedError for a gamma that the acceptance or the cost does not reach.
     """
     gains = _gains(acceptance, gamma, cost)
-    return _Cell.of(cost, batch, context).at(gains, gamma)
+    return _point(gains, cost, gamma, *_checked(batch, context))
 
 
 def best_of_cell(
@@ -126,54 +118,36 @@ def points_of_cell(
     context: float,
     gamma_max: int,
 ) -> list[BatchPoint]:
-    """What every gamma in 0..gamma_max gives a batch, in that order."""
+    """What every gamma in 0..gamma_max gives a batch, in that order; 0 alone where there is no room
+    for a drafter.
+    """
     gains = _gains(acceptance, gamma_max, cost)
-    cell = _Cell.of(cost, batch, context)
-    return [cell.at(gains, gamma) for gamma in range(gamma_max + 1)]
+    batch, context = _checked(batch, context)
+    points = [_point(gains, cost, 0, batch, context)]
+    try:
+        for gamma in range(1, gamma_max + 1):
+            points.append(_point(gains, cost, gamma, batch, context))
+    except CellUnavailableError:
+        if len(points) > 1:
+            raise
+    return points
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """One batch and context; ``run_s`` prices every run once."""
+def _checked(batch: int, context: float) -> tuple[int, float]:
+    return integer("batch", batch, low=1), number("context", context, low=0.0)
 
-    cost: LoadCost
-    batch: int
-    context: float
-    run_s: Callable[[Role, int, float, Role], float]
 
-    @staticmethod
-    def of(cost: LoadCost, batch: int, context: float) -> _Cell:
-        size = integer("batch", batch, low=1)
-
-        @cache
-        def run_s(model: Role, tokens: int, context: float, follows: Role) -> float:
-            return cost.run_s(model, tokens, size, context, follows)
-
-        return _Cell(cost, size, number("context", context, low=0.0), run_s)
-
-    def at(self, gains: TokensPerBlock, gamma: int) -> BatchPoint:
-        follows: Role = "draft" if gamma else "target"
-        plain_run_s = self.run_s("target", 1, self.context, "target")
-        spent = BlockTiming(
-            tokens=float(gains.tokens[gamma]),
-            draft_s=self._drafts_s(gains, gamma),
-            verify_s=self.run_s("target", gamma + 1, self.context, follows),
-            overhead_s=self.cost.overhead_s(gamma, self.batch),
-            plain_step_s=plain_run_s + self.cost.overhead_s(0, self.batch),
-        )
-        return BatchPoint(self.batch, self.context, gamma, spent)
-
-    def _drafts_s(self, gains: TokensPerBlock, gamma: int) -> float:
-        if not gamma:
-            return 0.0
-        one, two = (self.run_s("draft", tokens, self.context, "target") for tokens in (1, 2))
-        someone_is_behind = 1.0 - (1.0 - float(gains.bonus[gamma])) ** self.batch
-        seconds = one + someone_is_behind * (two - one)
-        if gamma > 1:
-            # Draft run i has i more tokens in the cache; from the second on that is gamma / 2 in
-            # the mean, and run times are taken as linear over so few tokens.
-            seconds += (gamma - 1) * self.run_s("draft", 1, self.context + gamma / 2, "draft")
-        return seconds
+def _point(
+    gains: TokensPerBlock, cost: LoadCost, gamma: int, batch: int, context: float
+) -> BatchPoint:
+    spent = BlockTiming(
+        tokens=float(gains.tokens[gamma]),
+        draft_s=cost.draft_s(gamma, batch, context, float(gains.bonus[gamma])) if gamma else 0.0,
+        verify_s=cost.verify_s(gamma, batch, context),
+        overhead_s=cost.overhead_s(gamma, batch),
+        plain_step_s=cost.verify_s(0, batch, context) + cost.overhead_s(0, batch),
+    )
+    return BatchPoint(batch, context, gamma, spent)
 
 
 def _gains(acceptance: TokensPerBlockLike, gamma: int, cost: LoadCost) -> TokensPerBlock:

@@ -105,7 +105,7 @@ def plan(
             return batch_point(workload.gains, workload.cost, gamma, batch, context)
         return best_of_cell(workload.gains, workload.cost, batch, context, workload.gamma_max)
 
-    count, why = _priced(workload, batches, context)
+    count, why = _priced(workload, batches, context, gamma or 0)
     priced = batches[:count]
     points = _decisions(at, priced)
     if count <= _ROWS:
@@ -164,22 +164,24 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(words)
 
 
-def _priced(workload: BatchWorkload, batches: Sequence[int], context: int) -> tuple[int, str]:
-    """How many of the batches have a price, and why the next one has none.
+def _priced(
+    workload: BatchWorkload, batches: Sequence[int], context: int, gamma: int
+) -> tuple[int, str]:
+    """How many of the batches have a price at ``gamma``, and why the next one has none.
 
     Where a batch has none, no larger one has: memory and what could not be measured say so.
     """
 
     def reason(batch: int) -> str:
         try:
-            workload.cost.run_s("target", 1, batch, context, "target")
+            workload.cost.verify_s(gamma, batch, context)
         except CellUnavailableError as error:
             return str(error)
         return ""
 
     if not reason(batches[-1]):
         return len(batches), ""
-    workload.cost.run_s("target", 1, batches[0], context, "target")  # raises if nothing is left
+    workload.cost.verify_s(gamma, batches[0], context)  # raises if nothing is left
     below, above = 0, len(batches) - 1
     while above - below > 1:
         middle = (below + above) // 2

@@ -1,8 +1,8 @@
 """Where acceptance and costs by load come from.
 
-Costs come from shapes and an accelerator, with nothing measured, from the batch grid of a profile,
-or from the step times of an engine; acceptance is given, is the profile's own, replayed exactly,
-or is what the engine counted.
+Costs come from a deployment, with nothing measured, from the batch grid of a profile, or from the
+step times of an engine; acceptance is given, is the profile's own, replayed exactly, or is what the
+engine counted.
 """
 
 from __future__ import annotations
@@ -16,47 +16,29 @@ from pathlib import Path
 import numpy as np
 
 from specsim.acceptance import (
-    Acceptance,
     AcceptanceLaw,
     AlphaLike,
-    SurvivalAcceptance,
     acceptance_of,
     notes_on,
 )
-from specsim.batching.cost import LoadCost, MeasuredLoadCost, RooflineLoadCost
+from specsim.batching.cost import LoadCost, MeasuredLoadCost
+from specsim.batching.deployed import GAMMA_MAX, gamma_limit, of_deployment
 from specsim.batching.step_cost import StepLoadCost
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.batching.workload import BatchWorkload, no_notes
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse
 from specsim.counts.file import AcceptanceFile, is_acceptance, read_acceptance
 from specsim.counts.step_costs import StepCosts
+from specsim.deployment.deployment import Deployment
 from specsim.extrapolation.from_file import counted_acceptance
-from specsim.hardware import Accelerator, Shape, accelerator, read_config, shape_from_config
-from specsim.hardware.config import ConfigError
 from specsim.predict.trace_rates import measured_under
 from specsim.profiles import MeasuredAcceptance, Mode, Profile, read_profile
-
-# Longest draft that is looked at where none is named and nothing measured ends before.
-_GAMMA_MAX = 16
-
-
-@dataclass(frozen=True)
-class Shapes:
-    """Two models by their shapes and what they run on, with nothing measured.
-
-    target, draft : name of a shipped shape, a config.json, a folder with one, or a Shape
-    accelerator : name in ``specsim.hardware.ACCELERATORS``, or an Accelerator
-    """
-
-    target: str | Path | Shape
-    draft: str | Path | Shape
-    accelerator: str | Accelerator
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where acceptance and costs by load come from: shapes with an acceptance, a profile, or both
-    from an acceptance file, whose counts shapes may price.
+    """Where acceptance and costs by load come from: a deployment with an acceptance, a profile, or
+    both from an acceptance file, whose counts a deployment may price.
 
     alpha : acceptance; None is the profile's
     profile : of ``specsim.calibrate``, or an acceptance file of ``specsim.read``
@@ -67,34 +49,34 @@ class Source:
     """
 
     alpha: AlphaLike | None = None
-    shapes: Shapes | None = None
+    deployment: Deployment | None = None
     profile: str | PathLike[str] | None = None
     temperature: float | None = None
     mode: Mode | None = None
     acceptance_law: AcceptanceLaw | None = None
 
     def workloads(self, gamma_max: int | None = None) -> list[BatchWorkload]:
-        """The settings to plan for: one of shapes, or one for each temperature of a profile."""
+        """The settings to plan for: one for each drafter, or for each temperature of a profile."""
         if self.profile is not None:
             if is_acceptance(Path(self.profile)):
-                return [self._counted(Path(self.profile), gamma_max)]
-            if self.shapes is not None:
+                return self._counted(Path(self.profile), gamma_max)
+            if self.deployment is not None:
                 raise InvalidArgumentError(
-                    "shapes (target, draft, accelerator) and profile exclude each other"
+                    "deployment (target, drafter, accelerator) and profile exclude each other"
                 )
             return _of_profile(self, Path(self.profile), gamma_max)
         for name in ("temperature", "mode", "acceptance_law"):
             if getattr(self, name) is not None:
                 raise InvalidArgumentError(f"{name} needs a profile")
-        if self.shapes is None:
+        if self.deployment is None:
             raise InvalidArgumentError(
-                "profile is missing, or shapes (target, draft and accelerator): what runs cost "
-                "depends on the batch"
+                "profile is missing, or a deployment (target, drafter and accelerator): what runs "
+                "cost depends on the batch"
             )
-        return [_of_shapes(self.shapes, self.alpha, gamma_max)]
+        return of_deployment(self.deployment, self.alpha, gamma_max)
 
-    def _counted(self, path: Path, gamma_max: int | None) -> BatchWorkload:
-        """What an engine counted, priced by shapes or by its own step times."""
+    def _counted(self, path: Path, gamma_max: int | None) -> list[BatchWorkload]:
+        """What an engine counted, priced by a deployment or by its own step times."""
         refuse(
             {"mode": self.mode, "acceptance_law": self.acceptance_law},
             f"has no meaning with {path}, which an engine counted",
@@ -103,50 +85,22 @@ class Source:
         alpha = self.alpha
         if alpha is None:
             alpha = counted_acceptance(path, self.temperature)
-        elif self.shapes is not None:
-            raise InvalidArgumentError("alpha and profile exclude each other with shapes")
+        elif self.deployment is not None:
+            raise InvalidArgumentError("alpha and profile exclude each other with a deployment")
         found = (
-            _of_steps(path, file, alpha, gamma_max)
-            if self.shapes is None
-            else _of_shapes(self.shapes, alpha, gamma_max)
+            [_of_steps(path, file, alpha, gamma_max)]
+            if self.deployment is None
+            else of_deployment(self.deployment, alpha, gamma_max)
         )
-        return replace(
-            found,
-            temperature=file.temperature,
-            acceptance_law=file.acceptance_law,
-            method=file.method,
-        )
-
-
-def _of_shapes(shapes: Shapes, alpha: AlphaLike | None, gamma_max: int | None) -> BatchWorkload:
-    """From shapes and a data sheet, with an acceptance that is given."""
-    if alpha is None:
-        raise InvalidArgumentError("alpha is missing: shapes say nothing of acceptance")
-    acceptance = acceptance_of(alpha)
-    longest = _gamma_max(gamma_max, acceptance, _GAMMA_MAX)
-    target, draft = _shape("target", shapes.target), _shape("draft", shapes.draft)
-    place = shapes.accelerator
-    known = [shape.longest_context for shape in (target, draft) if shape.longest_context]
-    doubts = []
-    if target.vocabulary and draft.vocabulary and target.vocabulary != draft.vocabulary:
-        doubts.append(
-            f"the target's vocabulary has {target.vocabulary:,} tokens and the draft's "
-            f"{draft.vocabulary:,}: both must read the same tokens (padding may differ)"
-        )
-    return BatchWorkload(
-        survival=acceptance.survival(max(longest, 1))[1:],
-        replay=partial(TokensPerBlock.of_acceptance, acceptance, longest),
-        cost=RooflineLoadCost(
-            target,
-            draft,
-            place if isinstance(place, Accelerator) else accelerator(place),
-            longest=longest + 1,
-        ),
-        gamma_max=longest,
-        context=min(known, default=None),
-        doubts=tuple(doubts),
-        notes=partial(notes_on, alpha, acceptance),
-    )
+        return [
+            replace(
+                each,
+                temperature=file.temperature,
+                acceptance_law=file.acceptance_law,
+                method=file.method,
+            )
+            for each in found
+        ]
 
 
 def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[BatchWorkload]:
@@ -162,13 +116,13 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
         if measured is None:
             assert alpha is not None
             acceptance = acceptance_of(alpha)
-            longest = _gamma_max(gamma_max, acceptance, min(_GAMMA_MAX, reach))
+            longest = gamma_limit(gamma_max, acceptance, min(GAMMA_MAX, reach))
             survival = acceptance.survival(max(longest, 1))[1:]
             replay = partial(TokensPerBlock.of_acceptance, acceptance, longest)
             notes = partial(notes_on, alpha, acceptance)
         else:
             survival = np.array([rate.best for rate in measured.survival])
-            usual = min(_GAMMA_MAX, reach, survival.size)
+            usual = min(GAMMA_MAX, reach, survival.size)
             longest = usual if gamma_max is None else integer("gamma_max", gamma_max)
             replay = partial(_replayed, profile, path, measured, longest)
         _check_reach(longest, cost, "calibrate with a larger one")
@@ -210,13 +164,13 @@ def _of_steps(
     if not steps:
         raise UnsupportedError(
             f"{path} has no step times{' of a known draft length' if file.steps else ''}: give "
-            "shapes (target, draft, accelerator), or c (a draft run over a target run), or read "
-            "benchmarks of the engine with and without drafts"
+            "a deployment (target, drafter, accelerator), or c (a draft run over a target run), or "
+            "read benchmarks of the engine with and without drafts"
         )
     whole = [replace(step, batch=max(1, round(step.batch))) for step in steps]
     cost = StepLoadCost(StepCosts.of(whole))
     acceptance = acceptance_of(alpha)
-    longest = _gamma_max(gamma_max, acceptance, cost.longest - 1)
+    longest = gamma_limit(gamma_max, acceptance, cost.longest - 1)
     _check_reach(longest, cost, "read a benchmark with longer drafts")
     timed = ", ".join(map(str, cost.steps.gammas))
     others = "others are on straight lines, at no less than a plain step"
@@ -257,21 +211,3 @@ def _check_reach(longest: int, cost: LoadCost, remedy: str) -> None:
         raise InvalidArgumentError(
             f"gamma_max must be <= {cost.longest - 1} with this profile, got {longest}; {remedy}"
         )
-
-
-def _gamma_max(asked: int | None, acceptance: Acceptance, usual: int) -> int:
-    """The one asked for; else the usual one, or as far as a curve goes."""
-    if asked is not None:
-        return integer("gamma_max", asked)
-    if isinstance(acceptance, SurvivalAcceptance):
-        return min(usual, len(acceptance.marginal))
-    return usual
-
-
-def _shape(role: str, source: str | Path | Shape) -> Shape:
-    if isinstance(source, Shape):
-        return source
-    try:
-        return shape_from_config(read_config(str(source)))
-    except ConfigError as error:
-        raise InvalidArgumentError(f"{role} {error}") from None

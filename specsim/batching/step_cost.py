@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from specsim.batching.cost import CellUnavailableError
 from specsim.checks import UnsupportedError
 from specsim.counts.step_costs import CONTEXTS_APART, StepCosts
-from specsim.profiles import Role
 
 
 @dataclass(frozen=True)
@@ -56,12 +55,10 @@ class StepLoadCost:
         known = [row.context for row in self.steps.times if row.context is not None]
         return (round(sum(known) / len(known)) if known else 0,)
 
-    def run_s(
-        self, model: Role, tokens: int, batch: int, context: float, follows: Role = "draft"
-    ) -> float:
-        if model == "draft":
-            return 0.0  # in the step
-        gamma = tokens - 1
+    def draft_s(self, gamma: int, batch: int, context: float, bonus: float) -> float:
+        return 0.0  # in the step
+
+    def verify_s(self, gamma: int, batch: int, context: float) -> float:
         shortest = self.drafted[0]
         try:
             if 0 < gamma < shortest and len(self.drafted) > 1:
@@ -76,6 +73,9 @@ class StepLoadCost:
 
     def overhead_s(self, gamma: int, batch: int) -> float:
         return 0.0  # in the step
+
+    def loaded_s(self, batch: int, context: float) -> float:
+        return 0.0
 
     def covers(self, batch: int, context: float) -> bool:
         """Whether the steps were timed at about this context; batches beyond have no price at all.

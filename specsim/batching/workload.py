@@ -62,6 +62,7 @@ class BatchWorkload:
     temperature : of what was measured; None where nothing was, or where it is not known
     context : longest that both models take; None where it is not known
     draft_name : as in the profile
+    drafter : which of several drafters of a deployment; None where there is one
     doubts : what to know about the models, one line each
     acceptance_law : what the acceptance is of; None where it was given as numbers
     method : where drafts came from, as an acceptance file says; else None
@@ -75,6 +76,7 @@ class BatchWorkload:
     temperature: float | None = None
     context: int | None = None
     draft_name: str | None = None
+    drafter: str | None = None
     doubts: tuple[str, ...] = ()
     acceptance_law: AcceptanceLaw | None = None
     method: Method | None = None
@@ -87,8 +89,11 @@ class BatchWorkload:
 
     @property
     def name(self) -> str:
-        """What tells settings of one profile apart."""
-        return "" if self.temperature is None else f"temperature {self.temperature:g}"
+        """What tells settings apart."""
+        words = [self.drafter] if self.drafter else []
+        if self.temperature is not None:
+            words.append(f"temperature {self.temperature:g}")
+        return ", ".join(words)
 
     def extrapolated(self, points: Iterable[BatchPoint]) -> list[BatchPoint]:
         """Those outside what was measured."""

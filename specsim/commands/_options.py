@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,6 @@ from specsim.checks import InvalidArgumentError, integer, integer_range, number,
 
 if TYPE_CHECKING:
     from specsim.acceptance import AlphaLike
-    from specsim.api.question import Question
-    from specsim.batching.source import Shapes
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -174,67 +171,6 @@ acceptance_law_option = option(
     "match the target's own sample. [default: as in the profile]",
 )
 
-# What runs cost at a load with nothing measured, or how they ran where it was.
-machine_options = stack(
-    option(
-        "--target",
-        str,
-        "Target model by its shape: a shipped one, or a config.json. No measurement needed.",
-        metavar="SHAPE",
-    ),
-    option("--draft", str, "Draft model by its shape.", metavar="SHAPE"),
-    option("--accelerator", str, "Accelerator that both models run on.", metavar="NAME"),
-    mode_option,
-)
-
-question_options = stack(
-    alpha_option,
-    option("--c", Number(0), "Cost of a draft run, in target runs."),
-    option(
-        "--c-ops",
-        Number(0),
-        "Operations per token, draft / target. [default: 0, the target's own only]",
-    ),
-    option(
-        "--c-memory",
-        Number(0),
-        "Bytes read per run, draft / target. [default: 0, the target's own only]",
-    ),
-    verify_options,
-    profile_options,
-    acceptance_law_option,
-    option(
-        "--batch",
-        IntegerRange(1),
-        "Requests that share iterations, one or many. "
-        "[default: as in the profile, or 1,2,4,...,256]",
-    ),
-    option(
-        "--context",
-        IntegerRange(),
-        "Tokens in the cache of each request. [default: as in the profile, or 512,4096]",
-    ),
-    machine_options,
-)
-
-
-def read_question(given: dict[str, Any]) -> Question:
-    """What ``question_options`` ask, taken out of what was given."""
-    from specsim.api.question import Question
-    from specsim.cost import Prices
-
-    given["alpha"] = read_alpha(given)
-    prices = Prices(**{field.name: given.pop(field.name) for field in fields(Prices)})
-    batch, context = given.pop("batch"), given.pop("context")
-    load = None
-    if batch is not None or context is not None:
-        from specsim.batching.workload import Load
-
-        load = Load(batch, context)
-    names = ("alpha", "profile", "temperature", "mode", "acceptance_law")
-    asked = {name: given.pop(name) for name in names}
-    return Question(prices=prices, shapes=read_shapes(given), load=load, **asked)
-
 
 def read_alpha(given: dict[str, Any]) -> AlphaLike | None:
     """The acceptance that ``alpha_option`` says, if any, taken out of what was given."""
@@ -253,21 +189,6 @@ def read_alpha(given: dict[str, Any]) -> AlphaLike | None:
 
     kind = Marginal if named == ["marginal"] else Conditional
     return kind(said[named[0]], rounds, True if heads is None else heads)
-
-
-def read_shapes(given: dict[str, Any]) -> Shapes | None:
-    """The models and the machine that ``machine_options`` say, if any, taken out of it."""
-    named = {name: given.pop(name) for name in ("target", "draft", "accelerator")}
-    missing = [name for name, value in named.items() if value is None]
-    if len(missing) == len(named):
-        return None
-    if missing:
-        raise InvalidArgumentError(
-            f"--{missing[0]} is missing; give --target, --draft and --accelerator, or --profile"
-        )
-    from specsim.batching.source import Shapes
-
-    return Shapes(**named)
 
 
 def check_figure(figure: Path | None) -> None:

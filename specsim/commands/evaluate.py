@@ -10,9 +10,8 @@ from specsim.commands._options import (
     Integer,
     format_option,
     option,
-    question_options,
-    read_question,
 )
+from specsim.commands._question import question_options, read_question
 from specsim.commands._schemes import (
     Candidates,
     SchemeGroup,

@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
+from specsim.commands._deployment import deployment_options, read_deployment
 from specsim.commands._options import (
     Integer,
     acceptance_law_option,
     alpha_option,
-    machine_options,
+    mode_option,
     option,
     profile_options,
     read_alpha,
-    read_shapes,
 )
 
 
@@ -27,7 +27,8 @@ from specsim.commands._options import (
 @click.argument("engine", metavar="vllm|sglang|tensorrt-llm|llama.cpp|transformers")
 @profile_options
 @acceptance_law_option
-@machine_options
+@deployment_options
+@mode_option
 @alpha_option
 @option(
     "--context",
@@ -69,7 +70,7 @@ def command(engine: str, output_format: str, **given: Any) -> int:
     from specsim.report.tables import show_notes
 
     alpha = read_alpha(given)
-    found = export(engine, shapes=read_shapes(given), alpha=alpha, **given)
+    found = export(engine, deployment=read_deployment(given), alpha=alpha, **given)
     if output_format == "json":
         click.echo(found.to_json())
     elif found.text:

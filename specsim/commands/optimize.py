@@ -15,9 +15,8 @@ from specsim.commands._options import (
     figure_option,
     format_option,
     option,
-    question_options,
-    read_question,
 )
+from specsim.commands._question import question_options, read_question
 from specsim.commands._schemes import Candidates, SchemeGroup, refuse_mixture, scheme_command
 
 
@@ -59,7 +58,7 @@ def command(
 
     By load, with --batch or --context: the best length of every batch, and up to which batch
     speculation pays.  Costs come from a profile with a grid of batches, or, with nothing measured,
-    from --target, --draft and --accelerator; acceptance from the profile or from --alpha.
+    from --target, --drafter and --accelerator; acceptance from the profile or from --alpha.
 
     With SCHEME, the best parameters of any decoding scheme: give whole numbers as ranges
     (--window 1:20) and other numbers as lists; specsim optimize SCHEME --help lists them.
@@ -71,7 +70,7 @@ def command(
 
     check_figure(figure)
     asked = read_question(given)
-    if figure is not None and asked.shapes is None and asked.load is None:
+    if figure is not None and asked.deployment is None and asked.load is None:
         if asked.profile is None:
             raise InvalidArgumentError(
                 "--figure draws decisions by load: it needs --profile, or --target, --draft and "

@@ -30,6 +30,7 @@ from specsim.hardware.interconnects import (
     point_to_point_s,
     reduce_scatter_s,
 )
+from specsim.hardware.parallel import ONE_CARD, Parallelism
 from specsim.hardware.quantisation import (
     DTYPES,
     KV_DTYPES,

@@ -1,22 +1,36 @@
-"""The time of a run: the longer of its arithmetic and its memory traffic.
+"""The time of a run: the longer of its arithmetic and its memory traffic, and what nothing hides.
 
-    seconds = max(FLOPs / (peak eta_f), bytes / (bandwidth eta_b)) + layers t_layer
+    seconds = max(FLOPs / (peak eta_f), bytes / (bandwidth eta_b)) + layers t_layer + communication
 
-(Williams09, doi 10.1145/1498765.1498785, for the maximum; the last term is what a machine spends
-on starting the work of a layer however little it is).  eta = 1 and t_layer = 0 give a bound: no
+(Williams09, doi 10.1145/1498765.1498785, for the maximum; t_layer is what a machine spends on
+starting the work of a layer however little it is).  eta = 1 and t_layer = 0 give a bound: no
 engine is faster on that accelerator.  Traffic counts the weights once, the KV cache read and the
 KV cache written; activations, rows of the embeddings and the order of the parts inside a run are
-left out, so arithmetic and traffic overlap perfectly, and all products are taken at one rate.  One
-accelerator; no model is split.
+left out, so arithmetic and traffic overlap perfectly, and all products are taken at one rate.
+
+A model on several cards is judged by the busiest of them (``Parallelism``), and what the cards send
+each other overlaps with nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, number
 from specsim.hardware.accelerators import Accelerator
+from specsim.hardware.interconnects import (
+    Interconnect,
+    all_gather_s,
+    all_reduce_s,
+    all_to_all_s,
+    point_to_point_s,
+)
+from specsim.hardware.parallel import ONE_CARD, Parallelism
 from specsim.hardware.shapes import Shape
+
+# What a run waits for most.
+Bound = Literal["compute", "memory", "launch", "communication"]
 
 
 @dataclass(frozen=True)
@@ -25,17 +39,25 @@ class Efficiency:
 
     compute, memory : eta_f and eta_b, shares of the peak rates in (0, 1]
     layer_s : t_layer, seconds per layer that no other work hides (kernel launches)
+    graph_tokens : most tokens of a run that is recorded as a CUDA graph; None: every run is
+    eager_layer_s : seconds a layer that the host needs to start its kernels in a run that is not;
+        such a run takes at least that, or its own time where that is longer
     """
 
     compute: float = 1.0
     memory: float = 1.0
     layer_s: float = 0.0
+    graph_tokens: int | None = None
+    eager_layer_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("compute", "memory"):
             if number(f"{name} efficiency", getattr(self, name), low=0.0, high=1.0) == 0:
                 raise InvalidArgumentError(f"{name} efficiency must be > 0, got 0")
-        number("layer_s", self.layer_s, low=0.0)
+        for name in ("layer_s", "eager_layer_s"):
+            number(name, getattr(self, name), low=0.0)
+        if self.graph_tokens is not None:
+            integer("graph_tokens", self.graph_tokens)
 
 
 PEAK = Efficiency()
@@ -45,9 +67,13 @@ PEAK = Efficiency()
 class Roofline:
     """One run, taken apart.
 
-    flops, bytes : its arithmetic and its memory traffic
+    flops, bytes : arithmetic and memory traffic of the busiest card
     compute_s, memory_s : the time of each at the efficiency asked for
-    launch_s : time that neither hides
+    launch_s : time of starting work that neither hides
+    communication_s : what the cards send each other
+    eager_s : what the host needs to start the kernels of a run that is no CUDA graph; else 0
+    experts : routed experts that the run touches in a layer, in the mean over layers that have
+        them; 0 where none has
     """
 
     flops: float
@@ -55,10 +81,30 @@ class Roofline:
     compute_s: float
     memory_s: float
     launch_s: float
+    communication_s: float = 0.0
+    eager_s: float = 0.0
+    experts: float = 0.0
 
     @property
     def seconds(self) -> float:
-        return max(self.compute_s, self.memory_s) + self.launch_s
+        return max(self.eager_s, self._work_s)
+
+    @property
+    def bound(self) -> Bound:
+        """What takes most of the run."""
+        if self.eager_s >= self._work_s:
+            return "launch"
+        parts: dict[Bound, float] = {
+            "memory": self.memory_s,
+            "compute": self.compute_s,
+            "launch": self.launch_s,
+            "communication": self.communication_s,
+        }
+        return max(parts, key=lambda name: parts[name])
+
+    @property
+    def _work_s(self) -> float:
+        return max(self.compute_s, self.memory_s) + self.launch_s + self.communication_s
 
 
 def expected_experts(experts: int, experts_per_token: int, tokens: int) -> float:
@@ -82,82 +128,174 @@ def roofline(
     context: int = 0,
     *,
     encoder_context: int = 0,
+    logits: int | None = None,
     efficiency: Efficiency = PEAK,
+    parallel: Parallelism = ONE_CARD,
+    interconnect: Interconnect | None = None,
+    imbalance: float = 1.0,
 ) -> Roofline:
     """One run of ``shape`` over ``new_tokens`` tokens of each of ``batch`` sequences.
 
     context : tokens that each sequence has in the KV cache before the run
     encoder_context : tokens of each sequence's input, for a model with an encoder
+    logits : new tokens of a sequence whose distribution is wanted; None: all
+    interconnect : between cards; None: the accelerator's own
+    imbalance : with experts dealt out to cards, what the busiest card has to do over the mean, >= 1
 
-    The precision is the shape's (``Shape.at``).  Raises UnsupportedError where the accelerator
-    has no units for its number type, or too little memory.
+    With groups of ``data`` each has its share of the sequences; with stages of a pipeline the batch
+    is cut into as many parts, which keep all stages busy, so a run takes as long as a part needs
+    for all stages.  The precision is the shape's (``Shape.at``).  Raises UnsupportedError where the
+    accelerator has no units for its number type, or too little memory.
     """
     new_tokens, batch = integer("new tokens", new_tokens, low=1), integer("batch", batch, low=1)
     context = integer("context", context)
     encoder_context = _encoder_context(shape, encoder_context)
-    needed = memory_needed_bytes(shape, batch, context + new_tokens, encoder_context)
+    imbalance = number("imbalance", imbalance, low=1.0)
+    of_group = -(-batch // parallel.data)
+    needed = memory_needed_bytes(
+        shape, of_group, context + new_tokens, encoder_context, parallel=parallel
+    )
     if needed > accelerator.memory:
         raise UnsupportedError(
             f"{shape.model_type} with batch {batch} and context {context + new_tokens} needs "
             f"{needed / 1e9:.1f} GB, {accelerator.name} has {accelerator.memory / 1e9:g} GB"
         )
-    flops = batch * shape.flops(new_tokens, context, encoder_context)
-    traffic = _weights_read(shape, batch * new_tokens) + batch * _cache_traffic(
-        shape, new_tokens, context, encoder_context
+    sequences = -(-of_group // min(parallel.pipeline, of_group))
+    tokens = sequences * new_tokens
+    read, wanted = tokens, sequences * (new_tokens if logits is None else logits)
+    routed = 0.0  # multiply-adds in routed experts, and bytes of those that are touched
+    expert_bytes = touched_sum = expert_layers = 0.0
+    if parallel.expert > 1:
+        read *= parallel.data
+    for layer, count in shape.distinct_layers:
+        if layer.experts:
+            touched = expected_experts(layer.experts, layer.experts_per_token, read)
+            busiest = min(touched * imbalance, layer.experts) if parallel.expert > 1 else touched
+            expert_bytes += count * busiest * layer.expert_weights * shape.precision.expert_bytes
+            routed += count * read * layer.experts_per_token * layer.expert_weights
+            touched_sum += count * touched
+            expert_layers += count
+    dense = sequences * shape.flops(
+        new_tokens, context, encoder_context, logits=logits
+    ) - 2.0 * routed * (tokens / read)
+    sharing, load = parallel.tensor, 1.0
+    if parallel.expert > 1:
+        sharing, load = parallel.stage_cards, imbalance
+    flops = dense / parallel.tensor + 2.0 * routed * load / sharing
+    traffic = (
+        _dense_bytes(shape) / parallel.tensor
+        + expert_bytes / sharing
+        + sequences * _cache_traffic(shape, new_tokens, context, encoder_context, parallel.tensor)
     )
+    eager = efficiency.graph_tokens is not None and tokens > efficiency.graph_tokens
     peak = accelerator.peak(shape.precision.multiplies_in)
+    layers = len(shape.layers)
+    link = interconnect or accelerator.interconnect
     return Roofline(
         flops=flops,
         bytes=traffic,
         compute_s=flops / (peak * efficiency.compute),
         memory_s=traffic / (accelerator.bandwidth * efficiency.memory),
-        launch_s=len(shape.layers) * efficiency.layer_s,
+        launch_s=layers * efficiency.layer_s,
+        communication_s=_communication_s(shape, parallel, link, tokens, wanted),
+        eager_s=layers * efficiency.eager_layer_s if eager else 0.0,
+        experts=touched_sum / expert_layers if expert_layers else 0.0,
     )
 
 
 def memory_needed_bytes(
-    shape: Shape, batch: int = 1, context: int = 0, encoder_context: int = 0
+    shape: Shape,
+    batch: int = 1,
+    context: int = 0,
+    encoder_context: int = 0,
+    *,
+    parallel: Parallelism = ONE_CARD,
 ) -> float:
-    """Bytes of the weights and of a KV cache with ``context`` tokens in each of its sequences."""
+    """Bytes on one card: its weights, and a KV cache with ``context`` tokens in each of its
+    ``batch`` sequences.
+
+    A card of a tensor-parallel group has its share of the heads, and one at least of those that are
+    stored, so a latent, which counts as one, is on every card whole.
+    """
     batch, context = integer("batch", batch, low=1), integer("context", context)
     encoder_context = _encoder_context(shape, encoder_context)
     precision = shape.precision
-    layers = cache = 0.0
+    dense = experts = cache = 0.0
     for layer, count in shape.distinct_layers:
-        experts = layer.experts * layer.expert_weights * precision.expert_bytes
-        layers += count * (layer.weights * precision.weight_bytes + experts)
+        dense += count * layer.weights * precision.weight_bytes
+        experts += count * layer.experts * layer.expert_weights * precision.expert_bytes
         for part in layer.attentions:
             stored = encoder_context if part.of_encoder else part.stored(context)
-            cache += count * part.kv_width * stored * precision.kv_bytes
-            cache += count * part.state * precision.state_bytes
-    embeddings = (shape.head + shape.idle) * precision.dtype_bytes
-    return layers + embeddings + batch * cache
+            held = part.kv_width * stored * precision.kv_bytes
+            held += part.state * precision.state_bytes
+            cache += count * held / min(parallel.tensor, part.kv_heads)
+    dense += (shape.head + shape.idle) * precision.dtype_bytes
+    sharing = parallel.tensor if parallel.expert == 1 else parallel.stage_cards
+    weights = dense / parallel.tensor + experts / sharing
+    return (weights + batch * cache) / parallel.pipeline
 
 
-def _weights_read(shape: Shape, tokens: int) -> float:
-    """Bytes of the weights that ``tokens`` tokens touch, each read once."""
+def _dense_bytes(shape: Shape) -> float:
+    """Bytes of the weights that every run reads."""
     precision = shape.precision
-    total = shape.head * precision.dtype_bytes
-    for layer, count in shape.distinct_layers:
-        total += count * layer.weights * precision.weight_bytes
-        if layer.experts:
-            touched = expected_experts(layer.experts, layer.experts_per_token, tokens)
-            total += count * touched * layer.expert_weights * precision.expert_bytes
-    return total
+    layers = sum(count * layer.weights for layer, count in shape.distinct_layers)
+    return shape.head * precision.dtype_bytes + layers * precision.weight_bytes
 
 
-def _cache_traffic(shape: Shape, new_tokens: int, context: int, encoder_context: int) -> float:
-    """Bytes of the KV cache and of constant states that one sequence reads and writes."""
-    tokens = states = 0
+def _cache_traffic(
+    shape: Shape, new_tokens: int, context: int, encoder_context: int, tensor: int
+) -> float:
+    """Bytes of the KV cache and of constant states that one sequence reads and writes on a card.
+
+    A state is read once and written for every new token, as nobody knows yet which is the last one
+    that is accepted.
+    """
+    precision, moved_bytes = shape.precision, 0.0
     for layer, count in shape.distinct_layers:
         for part in layer.attentions:
-            if part.of_encoder:
-                moved = encoder_context
-            else:
+            moved = encoder_context
+            if not part.of_encoder:
                 moved = part.read(context, new_tokens) + new_tokens
-            tokens += count * part.kv_width * moved
-            states += 2 * count * part.state
-    return tokens * shape.precision.kv_bytes + states * shape.precision.state_bytes
+            numbers = part.kv_width * moved * precision.kv_bytes
+            numbers += (1 + new_tokens) * part.state * precision.state_bytes
+            moved_bytes += count * numbers / min(tensor, part.kv_heads)
+    return moved_bytes
+
+
+def _communication_s(
+    shape: Shape,
+    parallel: Parallelism,
+    link: Interconnect | None,
+    tokens: int,
+    logits: int,
+) -> float:
+    """What the cards of one run send each other, over ``tokens`` tokens of a group.
+
+    A tensor-parallel group sums its states after the attention and after what follows it, and
+    gathers the logits; experts that are dealt out over groups get the states of their tokens and
+    give them back; stages hand the states on.
+    """
+    if parallel.cards == 1:
+        return 0.0
+    if link is None:
+        raise UnsupportedError(
+            f"an interconnect is missing: {parallel.cards} cards send each other something"
+        )
+    states = tokens * shape.hidden * shape.precision.dtype_bytes
+    seconds = 0.0
+    over_groups = parallel.expert > 1 and parallel.data > 1
+    reduced = all_reduce_s(link, parallel.tensor, states)
+    for layer, count in shape.distinct_layers:
+        seconds += count * reduced
+        if layer.experts and over_groups:
+            sent = states * layer.experts_per_token / parallel.tensor
+            seconds += 2 * count * all_to_all_s(link, parallel.expert, sent)
+        else:
+            seconds += count * reduced
+    if shape.vocabulary:
+        gathered = logits * shape.vocabulary * shape.precision.dtype_bytes
+        seconds += all_gather_s(link, parallel.tensor, gathered)
+    return seconds + (parallel.pipeline - 1) * point_to_point_s(link, states)
 
 
 def _encoder_context(shape: Shape, encoder_context: int) -> int:

@@ -100,9 +100,9 @@ def test_prompt_lookup_follows_its_own_rule(profile: Path) -> None:
 
 def test_an_exported_schedule_is_followed(program: Path) -> None:
     """specsim's own export, as it is printed, for a load at which the best length changes."""
-    shapes = specsim.Shapes("qwen3-30b-a3b", "qwen3-0.6b", "H100-SXM")
+    shapes = specsim.deploy("qwen3-30b-a3b", "H100-SXM", "draft_model:qwen3-0.6b")
     exported = specsim.export(
-        "vllm", shapes=shapes, alpha=0.8, context=512, most=32, gamma_max=4, model=DRAFT
+        "vllm", deployment=shapes, alpha=0.8, context=512, most=32, gamma_max=4, model=DRAFT
     )
     assert exported.schedule == ((1, 3, 1), (4, 32, 4))
     prompts = held_out_prompts(AutoTokenizer.from_pretrained(TARGET), 64, 16)

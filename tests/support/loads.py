@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from specsim import hardware
-from specsim.batching.cost import RooflineLoadCost
+from specsim import deploy
+from specsim.batching.cost import RunByRun
 from specsim.batching.point import BatchPoint, best_of_cell
+from specsim.deployment.cost import DeployedCost
 
 
 @dataclass(frozen=True)
-class Priced:
+class Priced(RunByRun):
     """A cost that depends on the batch alone."""
 
     target: Callable[[int, int], float]  # of tokens and batch
@@ -29,13 +30,11 @@ class Priced:
         return self.host_s if gamma else 0.0
 
 
-def roofline(longest: int = 9) -> RooflineLoadCost:
-    return RooflineLoadCost(
-        hardware.shape("llama-3.1-8b"),
-        hardware.shape("llama-3.2-1b"),
-        hardware.accelerator("H100-SXM"),
-        longest,
-    )
+LLAMAS = deploy("llama-3.1-8b", "H100-SXM", "draft_model:llama-3.2-1b")
+
+
+def roofline(longest: int = 9) -> DeployedCost:
+    return DeployedCost(LLAMAS, LLAMAS.drafters[0], longest)
 
 
 def best_points(

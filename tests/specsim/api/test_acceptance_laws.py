@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import specsim
-from specsim import Load, Shapes
+from specsim import Load, deploy
 from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
 from specsim.checks import InvalidArgumentError
 from specsim.files import file_digest
@@ -158,7 +158,7 @@ test_what_has_no_meaning_is_refused = refuses(
     (
         lambda: specsim.optimize(  # type: ignore[call-overload]
             0.8,
-            shapes=Shapes("llama-3.1-8b", "llama-3.2-1b", "H100-SXM"),
+            deployment=deploy("llama-3.1-8b", "H100-SXM", "draft_model:llama-3.2-1b"),
             acceptance_law="exact-match",
         ),
         "acceptance_law needs a profile",

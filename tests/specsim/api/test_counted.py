@@ -15,7 +15,7 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from tests.support.command_line import SHAPES, fail, rows, run
 from tests.support.profiles import write
 
-PAIR = specsim.Shapes("llama-3.1-8b", "llama-3.2-1b", "H100-SXM")
+PAIR = specsim.deploy("llama-3.1-8b", "H100-SXM", "draft_model:llama-3.2-1b")
 SAMPLES = Path(__file__).parents[2] / "reference" / "engines"
 
 
@@ -106,10 +106,10 @@ def test_what_was_not_counted_is_said(counted: Path) -> None:
 
 
 def test_counts_are_priced_by_shapes(counted: Path) -> None:
-    shapes = specsim.Shapes("llama-3.1-8b", "llama-3.2-1b", "H100-SXM")
+    shapes = specsim.deploy("llama-3.1-8b", "H100-SXM", "draft_model:llama-3.2-1b")
     load = specsim.Load((1, 64), (512,))
-    found = specsim.optimize(profile=counted, shapes=shapes, load=load).rows()
-    iid = specsim.optimize(0.7, shapes=shapes, load=load).rows()
+    found = specsim.optimize(profile=counted, deployment=shapes, load=load).rows()
+    iid = specsim.optimize(0.7, deployment=shapes, load=load).rows()
     assert [row["gamma"] for row in found] == [row["gamma"] for row in iid]
     assert [row["speedup"] for row in found] == pytest.approx(
         [row["speedup"] for row in iid], rel=0.01
@@ -157,7 +157,9 @@ def test_export_takes_the_method_that_was_counted(timed: Path, tmp_path: Path) -
         "acceptance and step times of draft_model, which are not those of eagle3" in line
         for line in found.warnings
     )
-    found = specsim.export("vllm", profile=timed, shapes=PAIR, method="eagle3", model="x", most=8)
+    found = specsim.export(
+        "vllm", profile=timed, deployment=PAIR, method="eagle3", model="x", most=8
+    )
     for said in ("the acceptance of draft_model", "the costs of a draft model"):
         assert any(f"planned with {said}" in line for line in found.warnings)
     names = [tmp_path / f"k{gamma}-b1.json" for gamma in (0, 4)]
@@ -291,5 +293,5 @@ def test_mean_batches_of_steps_are_taken_as_whole_ones(timed: Path) -> None:
 def test_curves_are_planned_as_far_as_they_go(timed: Path) -> None:
     curve = specsim.extrapolate([0.7, 0.5], 3)
     for alpha in (curve, SurvivalAcceptance(tuple(curve.survival.tolist()))):
-        for where in ({"profile": timed, "load": specsim.Load([8])}, {"shapes": PAIR}):
+        for where in ({"profile": timed, "load": specsim.Load([8])}, {"deployment": PAIR}):
             assert specsim.optimize(alpha, **where).inputs["gamma_max"] == [3]

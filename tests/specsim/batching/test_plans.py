@@ -94,7 +94,7 @@ def test_cells_beyond_memory_are_left_out(capsys: pytest.CaptureFixture[str]) ->
     assert [row["batch"] for row in rows(out)] == [1, 2, 4, 8, 16, 32, 64]
     (left_out,) = json.loads(out)["left_out"]
     assert left_out["what"] == "batch 128, 256 at context 4,096"
-    assert "batch 128, 256 at context 4,096 is left out: both models with batch 128" in err
+    assert "batch 128, 256 at context 4,096 is left out: llama-3.1-8b, batch 128 and 4,096" in err
     until = "at every batch asked for that has a price, up to 64"
     assert f"context 4,096: pays by 1% or more {until}\n" in err
     message = fail(capsys, *words, "--batch", "128")
@@ -159,11 +159,11 @@ def test_it_is_said_where_it_does_not_pay(
     ("words", "message"),
     [
         (["--batch", "2", "--alpha", "0.8", "--c", "0.1"], "c has no meaning by load"),
-        (["--batch", "2", "--alpha", "0.8"], "profile is missing, or shapes (target, draft"),
+        (["--batch", "2", "--alpha", "0.8"], "profile is missing, or a deployment (target, draft"),
         (["--batch", "0", *SHAPES, "--alpha", "1"], "--batch must be"),
         (["--batch", "2", "bild", "--fallback", "1"], "--batch stands before the scheme bild"),
         (["--figure", "x.png", "--alpha", "0.8", "--c", "1"], "--figure draws decisions by load"),
-        ([*SHAPES, "--batch", "2"], "alpha is missing: shapes say nothing of acceptance"),
+        ([*SHAPES, "--batch", "2"], "alpha is missing: draft_model:llama-3.2-1b does not say"),
         ([*SHAPES[:4], "--alpha", "1"], "--accelerator is missing"),
         (["--target", "none", *SHAPES[2:], "--alpha", "1"], "neither a known shape (deepseek-v3,"),
         ([*SHAPES[:4], "--accelerator", "X1", "--alpha", "1"], "'X1' is not known (known:"),

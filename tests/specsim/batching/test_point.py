@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim import evaluate, hardware
+from specsim import evaluate
 from specsim.acceptance import SurvivalAcceptance
-from specsim.batching.cost import CellUnavailableError, MeasuredLoadCost
+from specsim.batching.cost import CellUnavailableError, MeasuredLoadCost, RunByRun
 from specsim.batching.point import batch_point, best_of_cell
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.profiles import read_profile
-from tests.support.loads import Priced, best_points, roofline
+from tests.support.loads import Priced, best_points
 from tests.support.profiles import grid, overhead, write_grid
 
 CURVE = np.array([0.8, 0.7, 0.4, 0.35])
 
 
 @dataclass(frozen=True)
-class MadeUp:
+class MadeUp(RunByRun):
     """Linear in the context, so that a mean context prices as its runs do together."""
 
     longest: int = 9
@@ -105,26 +105,6 @@ def test_what_is_not_known_is_refused() -> None:
         batch_point([0.5, 0.6], MadeUp(), 1, 1, 0)
     with pytest.raises(InvalidArgumentError, match="batch must be a whole number >= 1, got 0"):
         batch_point(CURVE, MadeUp(), 1, 0, 0)
-
-
-def test_roofline_prices_runs_as_the_roofline_does() -> None:
-    cost = roofline()
-    for model, shape in (("target", cost.target), ("draft", cost.draft)):
-        whole = [
-            hardware.roofline(shape, cost.accelerator, 3, 16, context).seconds
-            for context in (100, 101)
-        ]
-        assert cost.run_s(model, 3, 16, 100) == whole[0]
-        assert cost.run_s(model, 3, 16, 100.5) == pytest.approx(np.mean(whole), rel=1e-12)
-
-
-def test_memory_holds_both_models() -> None:
-    """The target alone would fit at this batch: its weights and cache need 74 of 80 GB."""
-    cost = roofline()
-    fits = hardware.roofline(cost.target, cost.accelerator, 9, 105, 4096).seconds
-    assert fits > 0
-    with pytest.raises(CellUnavailableError, match="batch 105 and 4,105 tokens a request need"):
-        cost.run_s("target", 1, 105, 4096)
 
 
 def test_measured_cost_reads_the_grid(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import specsim
+from specsim import deploy
 from specsim.acceptance import AcceptanceLaw
 from specsim.batching.cost import MeasuredLoadCost
 from specsim.batching.point import batch_point, best_of_cell
-from specsim.batching.source import Shapes
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.engines import ENGINES, Method, Order, Schedule, gamma_at, largest, merged
@@ -192,8 +192,8 @@ def test_export_from_shapes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "planned for batch 1 to 70 at context 4,096" in err
     code, out, err = run(capsys, *words, "--context", "8192")
     assert code == 0
-    # 18.5 GB of weights; each of 8192 + 17 tokens takes 160 KiB of both caches.
-    assert "not planned from batch 46 on: both models with batch 46" in err
+    # 70 GB for 16.06 GB of weights, and 8208 tokens of 128 KiB in each cache.
+    assert "not planned from batch 51 on: llama-3.1-8b, batch 51" in err
 
 
 @pytest.mark.parametrize("name", list(ENGINES))
@@ -293,9 +293,9 @@ def test_heads_do_not_have_the_name_of_the_draft_model(
 
 @pytest.mark.parametrize("name", list(ENGINES))
 def test_results_name_law_and_version(name: str) -> None:
-    shapes = Shapes("llama-3.1-8b", "llama-3.2-1b", "H100-SXM")
+    shapes = deploy("llama-3.1-8b", "H100-SXM", "draft_model:llama-3.2-1b")
     model = None if name == "transformers" else "d"
-    found = specsim.export(name, shapes=shapes, alpha=0.8, most=2, model=model)
+    found = specsim.export(name, deployment=shapes, alpha=0.8, most=2, model=model)
     engine = ENGINES[name]
     assert found.read_at == engine.read_at
     assert found.acceptance_law == ("ratio-test" if name == "transformers" else "greedy-drafts")

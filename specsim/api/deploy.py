@@ -1,0 +1,88 @@
+"""``specsim.deploy``: a deployment from names and plain numbers, as commands take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from specsim.checks import InvalidArgumentError
+from specsim.deployment.deployment import Deployment
+from specsim.deployment.drafters import Drafter, drafter
+from specsim.hardware import Accelerator, Interconnect, Parallelism, Shape
+
+
+def deploy(
+    target: str | Path | Shape,
+    accelerator: str | Path | Accelerator,
+    drafters: Sequence[str | Drafter] | str | Drafter = (),
+    *,
+    tensor_parallel: int | None = None,
+    pipeline_parallel: int | None = None,
+    data_parallel: int | None = None,
+    expert_parallel: int | None = None,
+    imbalance: float | None = None,
+    interconnect: str | Path | Interconnect | None = None,
+    dtype: str | None = None,
+    kv_dtype: str | None = None,
+    memory_utilisation: float | None = None,
+    reserve_gb: float | None = None,
+    fit: str | Path | None = None,
+    efficiency: float | Sequence[float] | None = None,
+    layer_us: float | None = None,
+    overhead_us: float | None = None,
+    round_us: float | None = None,
+    graph_tokens: int | None = None,
+    eager_layer_us: float | None = None,
+) -> Deployment:
+    """A target and its drafters on cards, in the units that people type; None is the default.
+
+    drafters : one or several, each a Drafter or its words (``"eagle3:draft_vocab=32000"``,
+        ``"draft_model:llama-3.2-1b"``)
+    fit : name of a shipped fit, or a profile or acceptance file to fit to; what is given beside it
+        replaces it
+    efficiency : share of the peaks that is reached, one for all or (compute, memory)
+
+    Everything else is as in ``Deployment`` and ``Efficiency``, with microseconds and GB.
+    """
+    several = [drafters] if isinstance(drafters, (str, Drafter)) else drafters
+    base = Deployment(
+        target,
+        accelerator,
+        tuple(drafter(each) if isinstance(each, str) else each for each in several),
+        Parallelism(
+            *(each or 1 for each in (tensor_parallel, pipeline_parallel)),
+            *(each or 1 for each in (data_parallel, expert_parallel)),
+        ),
+        interconnect,
+        dtype,
+        kv_dtype,
+        **_given(utilisation=memory_utilisation, imbalance=imbalance),
+        **_given(reserve=None if reserve_gb is None else 1e9 * reserve_gb),
+    )
+    if fit is not None:
+        raise InvalidArgumentError("fit is not built yet")
+    shares = [] if efficiency is None else np.atleast_1d(efficiency).tolist()
+    if len(shares) > 2:
+        raise InvalidArgumentError(
+            f"efficiency must be one number or compute,memory, got {len(shares)} of them"
+        )
+    reached = replace(
+        base.efficiency,
+        **(_given(compute=shares[0], memory=shares[-1]) if shares else {}),
+        **_given(layer_s=_s(layer_us), graph_tokens=graph_tokens, eager_layer_s=_s(eager_layer_us)),
+    )
+    host = replace(base.host, **_given(step_s=_s(overhead_us), round_s=_s(round_us)))
+    return replace(base, efficiency=reached, host=host)
+
+
+def _s(microseconds: float | None) -> float | None:
+    return None if microseconds is None else 1e-6 * microseconds
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Those that were said."""
+    return {name: value for name, value in values.items() if value is not None}

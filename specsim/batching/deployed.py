@@ -1,0 +1,99 @@
+"""What is planned by load in a deployment: one setting for each of its drafters."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from specsim.acceptance import (
+    Acceptance,
+    AlphaLike,
+    SurvivalAcceptance,
+    acceptance_of,
+    notes_on,
+)
+from specsim.batching.tokens_per_block import TokensPerBlock
+from specsim.batching.workload import BatchWorkload
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer
+from specsim.deployment.cost import DeployedCost
+from specsim.deployment.deployment import Deployment
+from specsim.deployment.drafters import Drafter, DraftModel
+from specsim.deployment.heads import draft_shapes
+from specsim.hardware.shapes import Shape
+
+# Longest draft that is looked at where none is named and nothing measured ends before.
+GAMMA_MAX = 16
+
+
+def of_deployment(
+    deployment: Deployment, alpha: AlphaLike | None, gamma_max: int | None
+) -> list[BatchWorkload]:
+    """One setting for each drafter, with the acceptance that is given."""
+    if not deployment.drafters:
+        raise InvalidArgumentError("drafter is missing: what drafts for the target")
+    return [_of_drafter(deployment, each, alpha, gamma_max) for each in deployment.drafters]
+
+
+def gamma_limit(asked: int | None, acceptance: Acceptance, usual: int = GAMMA_MAX) -> int:
+    """The one asked for; else the usual one, or as far as a curve goes."""
+    if asked is not None:
+        return integer("gamma_max", asked)
+    if isinstance(acceptance, SurvivalAcceptance):
+        return min(usual, len(acceptance.marginal))
+    return usual
+
+
+def _of_drafter(
+    deployment: Deployment, drafter: Drafter, alpha: AlphaLike | None, gamma_max: int | None
+) -> BatchWorkload:
+    alpha = alpha if drafter.alpha is None else drafter.alpha
+    if alpha is None:
+        raise InvalidArgumentError(
+            f"alpha is missing: {drafter.label} does not say how often its drafts are accepted"
+        )
+    acceptance = acceptance_of(alpha)
+    longest = gamma_limit(gamma_max, acceptance)
+    if drafter.longest is not None:
+        if gamma_max is not None and gamma_max > drafter.longest:
+            raise UnsupportedError(
+                f"gamma_max must be <= {drafter.longest} with {drafter.label}, got {gamma_max}"
+            )
+        longest = min(longest, drafter.longest)
+    shapes = draft_shapes(drafter, deployment.shape, max(longest, 1))
+    cost = DeployedCost(deployment, drafter, longest + 1)
+    gains = partial(TokensPerBlock.of_acceptance, acceptance, longest)
+    models = [deployment.shape, *([shapes.first] if shapes else [])]
+    known = [shape.longest_context for shape in models if shape.longest_context]
+    return BatchWorkload(
+        survival=acceptance.survival(max(longest, 1))[1:],
+        replay=lambda: cost.gains(gains()),
+        cost=cost,
+        gamma_max=longest,
+        context=min(known, default=None),
+        drafter=drafter.label if len(deployment.drafters) > 1 else None,
+        doubts=tuple(_doubts(deployment, drafter, shapes.first if shapes else None)),
+        notes=partial(notes_on, alpha, acceptance),
+    )
+
+
+def _doubts(deployment: Deployment, drafter: Drafter, draft: Shape | None) -> list[str]:
+    """What the prices take for granted."""
+    target, found = deployment.shape, []
+    if isinstance(drafter, DraftModel) and draft is not None:
+        vocabularies = target.vocabulary, draft.vocabulary
+        if all(vocabularies) and vocabularies[0] != vocabularies[1]:
+            found.append(
+                f"the target's vocabulary has {target.vocabulary:,} tokens and the draft's "
+                f"{draft.vocabulary:,}: both must read the same tokens (padding may differ)"
+            )
+    if any(layer.experts for layer in target.layers):
+        spread = ""
+        if deployment.parallel.expert > 1:
+            spread = (
+                f", and the busiest card is taken to have {deployment.imbalance:g} times the mean "
+                "to do (--imbalance)"
+            )
+        found.append(
+            "experts are counted as if every token chose its own uniformly, which reads more of "
+            f"them than real routing{spread}"
+        )
+    return found

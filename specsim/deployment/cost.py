@@ -1,0 +1,211 @@
+"""Seconds of everything that a batch does in a deployment (a ``LoadCost``), run by run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import ceil
+
+from specsim.batching.cost import CellUnavailableError
+from specsim.batching.tokens_per_block import TokensPerBlock
+from specsim.checks import Floats
+from specsim.deployment.deployment import Deployment
+from specsim.deployment.drafters import Drafter, Ngram
+from specsim.deployment.heads import DraftShapes, draft_shapes
+from specsim.deployment.memory import CardMemory, card_memory, draft_parallelism
+from specsim.hardware.parallel import Parallelism
+from specsim.hardware.roofline import Roofline, roofline
+from specsim.hardware.shapes import Shape
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Equal runs of one model in a round.
+
+    count : how many, in the mean
+    run : one of them
+    turns : times that the round waits for each, which is more than once for a drafter behind a
+        pipeline: it drafts for one part of the batch after the other
+    """
+
+    count: float
+    run: Roofline
+    turns: int = 1
+
+    @property
+    def seconds(self) -> float:
+        return self.count * self.turns * self.run.seconds
+
+
+@dataclass(frozen=True)
+class DeployedCost:
+    """Rounds with one drafter of a deployment, or plain decoding alone.
+
+    drafter : None where nothing drafts
+    longest : widest target run that will be asked for, gamma + 1 of the largest gamma
+
+    Raises CellUnavailableError where the requests, with caches up to the end of the round, do not
+    fit beside the weights.
+    """
+
+    deployment: Deployment
+    drafter: Drafter | None
+    longest: int
+
+    def draft_runs(self, gamma: int, batch: int, context: float) -> list[Runs]:
+        """The runs of the drafter in a round with ``gamma`` drafts; with none, those that keep its
+        cache in step.
+        """
+        drafter = self.drafter
+        if drafter is None:
+            return []
+        positions = drafter.first_positions(gamma)
+        shapes = self._shapes(gamma) if positions else None
+        if shapes is None:
+            return []
+        parts = min(self.deployment.parallel.pipeline, batch)
+        size = -(-batch // parts)
+        parallel = draft_parallelism(self.deployment, drafter)
+
+        def runs(shape: Shape, count: int, tokens: int, context: float, logits: int) -> Runs:
+            return Runs(count, self._run(shape, tokens, size, context, parallel, logits), parts)
+
+        drafted = gamma if drafter.runs(gamma) == 1 < gamma else drafter.width
+        found = [runs(shapes.first, 1, positions, context, min(drafted, positions))]
+        if later := drafter.runs(gamma) - 1 if gamma else 0:
+            # Later run i has i more tokens in the cache, gamma / 2 in the mean.
+            found.append(
+                runs(shapes.later, later, drafter.width, context + gamma / 2, drafter.width)
+            )
+        return found
+
+    def target_runs(self, gamma: int, batch: int, context: float) -> list[Runs]:
+        """The target run of a round with ``gamma`` drafts, or its cases with their chances: where
+        drafts must be found, rounds in which no request has one are plain steps.
+        """
+        self._check_memory(gamma, batch, context)
+        drafter = self.drafter
+        if not gamma or drafter is None:
+            return [Runs(1.0, self._target(1, batch, context))]
+        if not isinstance(drafter, Ngram):
+            return [Runs(1.0, self._target(drafter.verified(gamma), batch, context))]
+        nothing = (1.0 - drafter.match) ** batch
+        found = [Runs(nothing, self._target(1, batch, context))] if nothing else []
+        if nothing < 1.0:
+            drafts = drafter.match * float(drafter.lengths(gamma).sum()) / (1.0 - nothing)
+            narrow = 1 + int(drafts)
+            wide = drafts - int(drafts)
+            chance = 1.0 - nothing
+            found.append(Runs(chance * (1.0 - wide), self._target(narrow, batch, context)))
+            if wide:
+                found.append(Runs(chance * wide, self._target(narrow + 1, batch, context)))
+        return found
+
+    def memory(self, loaded: Drafter | None, context: int) -> CardMemory:
+        """What stands on a card with the drafter beside the target, or without one."""
+        key = loaded is None, context
+        if key not in self._memories:
+            room = self.longest - 1 if loaded else 0
+            self._memories[key] = card_memory(self.deployment, loaded, context, room)
+        return self._memories[key]
+
+    def lookup_s(self, batch: int) -> float:
+        """Host time of looking drafts up for every request."""
+        drafter = self.drafter
+        return 1e-6 * drafter.host_us * batch if isinstance(drafter, Ngram) else 0.0
+
+    def draft_s(self, gamma: int, batch: int, context: float, bonus: float) -> float:
+        runs = self.draft_runs(gamma, batch, context)
+        return sum(each.seconds for each in runs) + self.lookup_s(batch)
+
+    def verify_s(self, gamma: int, batch: int, context: float) -> float:
+        return sum(each.seconds for each in self.target_runs(gamma, batch, context))
+
+    def overhead_s(self, gamma: int, batch: int) -> float:
+        host = self.deployment.host
+        return host.step_s + (host.round_s if gamma else 0.0)
+
+    def loaded_s(self, batch: int, context: float) -> float:
+        return self.draft_s(0, batch, context, 0.0)
+
+    def gains(self, gains: TokensPerBlock) -> TokensPerBlock:
+        """What a round gains of drafts that must be found: those that are there, as far as they
+        go; every token after them is one of the target's.
+        """
+        drafter = self.drafter
+        if not isinstance(drafter, Ngram):
+            return gains
+        steps = gains.tokens[1:] - gains.tokens[:-1]
+        tokens = gains.tokens.copy()
+        for gamma in range(1, tokens.size):
+            reached: Floats = drafter.lengths(gamma)
+            tokens[gamma] = 1.0 + drafter.match * float(reached @ steps[:gamma])
+        return replace(gains, tokens=tokens)
+
+    # What was worked out already: sweeps ask for the same runs again and again.
+    @cached_property
+    def _memories(self) -> dict[tuple[bool, int], CardMemory]:
+        return {}
+
+    @cached_property
+    def _shapes_by_gamma(self) -> dict[int, DraftShapes | None]:
+        return {}
+
+    @cached_property
+    def _runs(self) -> dict[tuple[int, Parallelism, int, int, int, int | None], Roofline]:
+        return {}
+
+    def _shapes(self, gamma: int) -> DraftShapes | None:
+        assert self.drafter is not None, "asked for where something drafts"
+        if gamma not in self._shapes_by_gamma:
+            found = draft_shapes(self.drafter, self.deployment.shape, gamma)
+            # Medusa alone reads more with more drafts; others share their shapes.
+            known = self._shapes_by_gamma.values()
+            same = next((each for each in known if each == found), found)
+            self._shapes_by_gamma[gamma] = same
+        return self._shapes_by_gamma[gamma]
+
+    def _target(self, tokens: int, batch: int, context: float) -> Roofline:
+        deployment = self.deployment
+        return self._run(deployment.shape, tokens, batch, context, deployment.parallel, None)
+
+    def _run(
+        self,
+        shape: Shape,
+        tokens: int,
+        batch: int,
+        context: float,
+        parallel: Parallelism,
+        logits: int | None,
+    ) -> Roofline:
+        deployment, before = self.deployment, ceil(context)
+        key = id(shape), parallel, tokens, batch, before, logits
+        found = self._runs.get(key)
+        if found is None:
+            found = self._runs[key] = roofline(
+                shape,
+                deployment.card,
+                tokens,
+                batch,
+                before,
+                logits=logits,
+                efficiency=deployment.efficiency,
+                parallel=parallel,
+                interconnect=deployment.link,
+                imbalance=deployment.imbalance,
+            )
+        return found
+
+    def _check_memory(self, gamma: int, batch: int, context: float) -> None:
+        loaded = self.drafter if gamma else None
+        memory = self.memory(loaded, ceil(context))
+        if batch > memory.largest_batch:
+            card = self.deployment.card
+            beside = f" with {loaded.label} beside it" if loaded else ""
+            needed = memory.target + memory.draft + memory.request * ceil(batch / memory.groups)
+            raise CellUnavailableError(
+                f"{self.deployment.name}{beside}, batch {batch:,} and {ceil(context):,} tokens a "
+                f"request need {needed / 1e9:,.1f} GB a card; {card.name} has "
+                f"{card.memory / 1e9:g} GB, of which {memory.usable / 1e9:.1f} GB are for them "
+                f"(utilisation, reserve): room for {memory.largest_batch:,}"
+            )

@@ -1,0 +1,117 @@
+"""A target and its drafters on cards, as an engine runs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from specsim.checks import InvalidArgumentError, number
+from specsim.deployment.drafters import Drafter
+from specsim.deployment.heads import named_shape
+from specsim.hardware import Accelerator, Interconnect, accelerator, interconnect
+from specsim.hardware.parallel import ONE_CARD, Parallelism
+from specsim.hardware.quantisation import precision_for
+from specsim.hardware.roofline import PEAK, Efficiency
+from specsim.hardware.shapes import Shape
+
+# vLLM's --gpu-memory-utilization.
+_UTILISATION = 0.9
+# Beside weights and cache: what a run computes, and CUDA graphs.  vLLM logs 1 to 2 GB for both
+# with 8 billion parameters and 8,192 tokens a step; --reserve-gb says otherwise.
+_RESERVE = 2e9
+
+
+@dataclass(frozen=True)
+class HostTime:
+    """What the host does in a step while the cards wait.
+
+    step_s : seconds of every step: scheduling, sampling, detokenising
+    round_s : seconds that a round with drafts adds to it
+    """
+
+    step_s: float = 0.0
+    round_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("step_s", "round_s"):
+            number(f"host time {name}", getattr(self, name), low=0.0)
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What runs where, with nothing measured, or with what was measured of the engine.
+
+    target : name of a shipped shape, a config.json, a folder with one, a name on the Hugging Face
+        Hub that is in the local cache, or a Shape
+    accelerator : name, a JSON file, or an Accelerator
+    drafters : what drafts; several are compared
+    parallel : over how many cards the target is spread
+    interconnect : between the cards: name, a JSON file, or an Interconnect; None: the accelerator's
+    dtype, kv_dtype : number types of the target's weights, and of all caches; None: as its
+        config.json says
+    efficiency, host : how close the engine gets to the peaks, and what its host needs; the defaults
+        are bounds that no engine is faster than
+    fit : where they are from, in words; empty where they were given as numbers
+    error : half of the interval of a speedup at these costs, as a share of it (95 %); None: unknown
+    utilisation : share of the memory that the engine takes
+    reserve : bytes on every card for what runs compute, and for CUDA graphs
+    imbalance : with experts dealt out to cards, what the busiest card has to do over the mean
+    """
+
+    target: str | Path | Shape
+    accelerator: str | Path | Accelerator
+    drafters: tuple[Drafter, ...] = ()
+    parallel: Parallelism = ONE_CARD
+    interconnect: str | Path | Interconnect | None = None
+    dtype: str | None = None
+    kv_dtype: str | None = None
+    efficiency: Efficiency = PEAK
+    host: HostTime = field(default_factory=HostTime)
+    fit: str = ""
+    error: float | None = None
+    utilisation: float = _UTILISATION
+    reserve: float = _RESERVE
+    imbalance: float = 1.0
+
+    def __post_init__(self) -> None:
+        if number("utilisation", self.utilisation, low=0.0, high=1.0) == 0:
+            raise InvalidArgumentError("utilisation must be > 0, got 0")
+        number("reserve", self.reserve, low=0.0)
+        number("imbalance", self.imbalance, low=1.0)
+        object.__setattr__(self, "drafters", tuple(self.drafters))
+        self.parallel.check(self.shape, self.name)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Of the target, in the number types it is deployed in."""
+        found = (
+            self.target
+            if isinstance(self.target, Shape)
+            else named_shape("target", str(self.target))
+        )
+        return found.at(precision_for(found, self.dtype, self.kv_dtype))
+
+    @property
+    def name(self) -> str:
+        """Of the target."""
+        return self.target.model_type if isinstance(self.target, Shape) else str(self.target)
+
+    @cached_property
+    def card(self) -> Accelerator:
+        """What each card is."""
+        place = self.accelerator
+        return place if isinstance(place, Accelerator) else accelerator(str(place))
+
+    @cached_property
+    def link(self) -> Interconnect | None:
+        """What joins the cards; None where nothing is known to."""
+        named = self.interconnect
+        if named is None:
+            return self.card.interconnect
+        return named if isinstance(named, Interconnect) else interconnect(str(named))
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether nothing says how far the engine stays behind the peaks of the data sheet."""
+        return self.efficiency == PEAK and self.host == HostTime()

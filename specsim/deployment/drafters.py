@@ -1,0 +1,348 @@
+"""Where drafts come from, by the names that engines have for it.
+
+A round of K draft tokens costs, with runs, width and verified positions from this table,
+
+    round = first run + (runs - 1) later runs + target run over the verified positions + host time
+
+    drafter        runs   positions of the first run   of a later run   verified
+    draft_model    K      K + 1                        1                K + 1
+    eagle, eagle3  K      K + 1                        topk             K + 1, or ``slots``
+    mtp            K      K + 1                        1                K + 1
+    medusa         1      1                            -                K + 1
+    parallel       1      K + 1                        -                K + 1
+    ngram, suffix  0      -                            -                1 + drafted
+
+The first run reads all positions that were verified, rejected ones too, since engines pad them
+(vLLM 0.33.0, ``vllm/v1/spec_decode/llm_base_proposer.py``); logits are taken where tokens are
+drafted only.  ``eagle`` with topk above 1 verifies a tree of ``slots`` nodes, of depth K.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from specsim.acceptance import AlphaLike
+from specsim.checks import (
+    Floats,
+    InvalidArgumentError,
+    did_you_mean,
+    integer,
+    number,
+    probability,
+)
+from specsim.hardware.shapes import Shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Drafter:
+    """What all have.
+
+    alpha : acceptance of its drafts; None: the one that is asked about (``optimize(alpha)``)
+    """
+
+    method: ClassVar[str]
+
+    alpha: AlphaLike | None = None
+
+    @property
+    def longest(self) -> int | None:
+        """The longest draft that it can make; None: any."""
+        return None
+
+    def runs(self, gamma: int) -> int:
+        """Runs of a round with ``gamma`` drafts."""
+        return gamma
+
+    def first_positions(self, gamma: int) -> int:
+        """Positions of a request that the first run reads; ``gamma`` 0 is a round that only keeps
+        the drafter's cache in step.
+        """
+        return gamma + 1
+
+    @property
+    def width(self) -> int:
+        """Positions of a request that a later run reads, and at which tokens are drafted."""
+        return 1
+
+    def verified(self, gamma: int) -> int:
+        """Positions of a request that the target reads in a round with ``gamma`` drafts."""
+        return gamma + 1
+
+    @property
+    def label(self) -> str:
+        """Its name with what was said of it."""
+        said = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "alpha" and getattr(self, field.name) != field.default
+        }
+        if not said:
+            return self.method
+        words = (
+            value if name == "model" and isinstance(value, str) else f"{name}={_word(value)}"
+            for name, value in said.items()
+        )
+        return f"{self.method}:{','.join(words)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftModel(_Drafter):
+    """A smaller language model of its own.
+
+    model : a shipped shape, a config.json, a folder with one, or a Shape
+    tensor : cards that share it; None: those of the target
+    """
+
+    method: ClassVar[str] = "draft_model"
+
+    model: str | Path | Shape
+    tensor: int | None = None
+
+    def __post_init__(self) -> None:
+        _degree(self.tensor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Head(_Drafter):
+    """Layers over the target's states, as wide as they are.
+
+    model : the head as published: a shipped one, a config.json, or a folder; None: layers like the
+        target's attention with a dense block
+    layers : of the head
+    tensor : cards that share it; None: those of the target
+    """
+
+    model: str | Path | None = None
+    layers: int = 1
+    tensor: int | None = None
+
+    def __post_init__(self) -> None:
+        integer("layers", self.layers, low=1)
+        _degree(self.tensor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eagle(_Head):
+    """EAGLE (arXiv 2401.15077): one layer over the target's last state and the drafted token.
+
+    topk : tokens that each run drafts a node from; 1 is a chain
+    slots : nodes of the tree that are verified, the token before it included; None: K + 1
+    """
+
+    method: ClassVar[str] = "eagle"
+
+    topk: int = 1
+    slots: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        integer("topk", self.topk, low=1)
+        if self.slots is not None:
+            integer("slots", self.slots, low=2)
+        elif self.topk > 1:
+            raise InvalidArgumentError(
+                "slots is missing: with topk above 1, how many nodes of the tree are verified"
+            )
+
+    @property
+    def width(self) -> int:
+        return self.topk
+
+    def verified(self, gamma: int) -> int:
+        return gamma + 1 if self.slots is None or not gamma else self.slots
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eagle3(Eagle):
+    """EAGLE-3 (arXiv 2503.01840): states of three layers, and a vocabulary of its own.
+
+    draft_vocab : tokens that it can draft; 32,000 in most published heads; None: all of the target
+    """
+
+    method: ClassVar[str] = "eagle3"
+
+    draft_vocab: int | None = 32_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.draft_vocab is not None:
+            integer("draft_vocab", self.draft_vocab, low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mtp(_Drafter):
+    """The target's own modules for multi-token prediction (DeepSeek-V3, arXiv 2412.19437, 2.2):
+    one layer like the target's last, over its state and the drafted token.
+
+    modules : that were trained; further drafts run the last one again
+    """
+
+    method: ClassVar[str] = "mtp"
+
+    modules: int = 1
+
+    def __post_init__(self) -> None:
+        integer("modules", self.modules, low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Medusa(_Drafter):
+    """Medusa (arXiv 2401.10774): one head a draft position, all in one run over the last state.
+
+    heads : that were trained, and the longest draft; each has a vocabulary of its own to read
+    """
+
+    method: ClassVar[str] = "medusa"
+
+    heads: int = 4
+
+    def __post_init__(self) -> None:
+        integer("heads", self.heads, low=1)
+
+    @property
+    def longest(self) -> int:
+        return self.heads
+
+    def runs(self, gamma: int) -> int:
+        return min(gamma, 1)
+
+    def first_positions(self, gamma: int) -> int:
+        return min(gamma, 1)  # its heads have no cache to keep in step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parallel(_Head):
+    """All drafts in one run: P-EAGLE and DFlash (layers over the target's states), PARD (a draft
+    model).
+
+    model : as in ``Eagle``, or the shape of a draft model
+    draft_vocab : tokens that it can draft; None: all of the target
+    """
+
+    method: ClassVar[str] = "parallel"
+
+    draft_vocab: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.draft_vocab is not None:
+            integer("draft_vocab", self.draft_vocab, low=1)
+
+    def runs(self, gamma: int) -> int:
+        return min(gamma, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ngram(_Drafter):
+    """What followed the last tokens when they occurred before (prompt lookup).
+
+    match : chance that a round of a request has a draft; the rates of acceptance are of such
+    host_us : microseconds of host time that a look-up takes, for each request
+    """
+
+    method: ClassVar[str] = "ngram"
+
+    match: float = 1.0
+    host_us: float = 0.0
+
+    def __post_init__(self) -> None:
+        probability("match", self.match)
+        number("host_us", self.host_us, low=0.0)
+
+    def runs(self, gamma: int) -> int:
+        return 0
+
+    def first_positions(self, gamma: int) -> int:
+        return 0
+
+    def lengths(self, gamma: int) -> Floats:
+        """P(a draft has j tokens or more) at j = 1..gamma, shape (gamma,)."""
+        return np.ones(gamma)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suffix(Ngram):
+    """What followed the longest suffix that occurred before (arXiv 2411.04975).
+
+    length : tokens of a draft in the mean, where nothing cuts it; lengths are taken as geometric,
+        cut at K; None: always K
+    """
+
+    method: ClassVar[str] = "suffix"
+
+    length: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.length is not None:
+            number("length", self.length, low=1.0)
+
+    def lengths(self, gamma: int) -> Floats:
+        if self.length is None:
+            return np.ones(gamma)
+        longer: Floats = np.power(1.0 - 1.0 / self.length, np.arange(gamma, dtype=float))
+        return longer
+
+
+Drafter = DraftModel | Eagle | Eagle3 | Mtp | Medusa | Parallel | Ngram | Suffix
+
+DRAFTERS: Mapping[str, type[Drafter]] = {
+    kind.method: kind for kind in (DraftModel, Eagle, Eagle3, Mtp, Medusa, Parallel, Ngram, Suffix)
+}
+
+
+def drafter(words: str) -> Drafter:
+    """``eagle3:draft_vocab=32000,alpha=0.8/0.7``: a name, and what is said of it.
+
+    A word without ``=`` is the model (``draft_model:llama-3.2-1b``).  ``alpha`` is one rate, or
+    conditional ones by position between slashes.
+
+    >>> drafter("ngram:match=0.4,alpha=0.7").match
+    0.4
+    """
+    name, _, rest = words.partition(":")
+    key = name.strip().casefold().replace("-", "_")
+    if key not in DRAFTERS:
+        raise InvalidArgumentError(
+            f"drafter must be one of {', '.join(DRAFTERS)}, got {name!r}"
+            f"{did_you_mean(key, DRAFTERS)}"
+        )
+    kind = DRAFTERS[key]
+    known = {field.name: field.type for field in fields(kind)}
+    given: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in rest.split(","))):
+        field, equals, value = part.partition("=")
+        field = field.strip().replace("-", "_") if equals else "model"
+        if field not in known:
+            raise InvalidArgumentError(
+                f"drafter {key} takes {', '.join(known)}, got {field}{did_you_mean(field, known)}"
+            )
+        if field in given:
+            raise InvalidArgumentError(f"drafter {key}: {field} is given twice")
+        given[field] = _parsed(field, str(known[field]), value.strip() if equals else part)
+    if key == "draft_model" and "model" not in given:
+        raise InvalidArgumentError("drafter draft_model needs a model, as draft_model:llama-3.2-1b")
+    return kind(**given)
+
+
+def _parsed(field: str, kind: str, word: str) -> Any:
+    if field == "alpha":
+        rates = [probability("alpha", each) for each in word.split("/")]
+        return rates[0] if len(rates) == 1 else tuple(rates)
+    if field == "model":
+        return word
+    return integer(field, word) if "int" in kind else number(field, word)
+
+
+def _word(value: object) -> str:
+    return value.model_type if isinstance(value, Shape) else f"{value}"
+
+
+def _degree(tensor: int | None) -> None:
+    if tensor is not None:
+        integer("tensor", tensor, low=1)
