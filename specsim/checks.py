@@ -57,6 +57,8 @@ def numbers(
 
 def number(name: str, value: Any, *, low: float = -np.inf, high: float = np.inf) -> float:
     """One finite number in [low, high]."""
+    if type(value) is float and low <= value <= high and -np.inf < value < np.inf:
+        return value  # what sweeps check over and over needs no array
     array = numbers(name, value, low=low, high=high)
     if array.ndim:
         raise InvalidArgumentError(f"{name} must be one number, got {array.size} of them")
@@ -89,6 +91,8 @@ def integers(name: str, value: npt.ArrayLike, *, low: int = 0, high: float = np.
 
 def integer(name: str, value: Any, *, low: int = 0, high: float = np.inf) -> int:
     """One whole number in [low, high]."""
+    if type(value) is int and low <= value <= high and abs(value) <= _LARGEST_WHOLE:
+        return value  # what sweeps check over and over needs no array
     array = integers(name, value, low=low, high=high)
     if array.ndim:
         raise InvalidArgumentError(f"{name} must be one whole number, got {array.size} of them")
