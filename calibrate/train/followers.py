@@ -1,4 +1,4 @@
-"""Train two more members of the embedded family on text that its target wrote.
+"""Train three more members of the embedded family on text that its target wrote.
 
     python -m calibrate.train.followers --family calibrate/family --work build/followers
 
@@ -6,7 +6,8 @@
 2. aligned: the small model of BiLD after prediction alignment (Kim23 section 3.5.1): ``small``
    goes on with cross-entropy on what the target wrote;
 3. masks: the drafter of SpecDec (Xia22).  ``middle`` with one more layer and one more token, the
-   mask, learns to fill in a block of masks at once.  One run trains many blocks of one text.
+   mask, learns to fill in a block of masks at once.  One run trains many blocks of one text;
+4. eagle: a head over the target's hidden states (``calibrate.train.eagle``, which also runs alone).
 
 Stages that are in the work folder are skipped, and both fits resume from their last checkpoint.
 ``followers.json`` in the family records data, seed, steps, losses, acceptance and time.
@@ -30,7 +31,7 @@ from transformers import LlamaForCausalLM
 
 from calibrate.models.load import Loaded, Pair, load
 from calibrate.models.prompts import held_out_prompts
-from calibrate.train import corpus
+from calibrate.train import corpus, eagle
 from calibrate.train.heldout_eval import HeldOut, bild_costs, own_text_acceptance, specdec_blocks
 from calibrate.train.loop import (
     Fit,
@@ -86,10 +87,11 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder of checkpoints")
     arguments = parser.parse_args()
     train(FollowersRecipe(), arguments.family, arguments.work)
+    eagle.train(eagle.EagleRecipe(), arguments.family, arguments.work / "eagle")
 
 
 def train(recipe: FollowersRecipe, family: Path, folder: Path) -> None:
-    """Run the stages, and write both members and their record into the family."""
+    """Run all stages but the head's, and write both members and their record into the family."""
     work = Work(folder, json.dumps(asdict(recipe)))
     target, middle, small = (
         load(str(family / name), CPU, torch.float32) for name in ("target", "middle", "small")

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from calibrate.train import corpus
@@ -83,9 +84,7 @@ class Work:
 class Fit:
     """A model on its way through ``steps`` steps, each at ``rate`` times the schedule's rates."""
 
-    def __init__(
-        self, model: LlamaForCausalLM, schedule: Schedule, steps: int, rate: float = 1.0
-    ) -> None:
+    def __init__(self, model: nn.Module, schedule: Schedule, steps: int, rate: float = 1.0) -> None:
         self.model, self.schedule, self.steps, self.rate = model, schedule, steps, rate
         # The layers' matrices alone: tables of tokens are no maps of hidden states.
         matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and ".layers." in n]
@@ -121,7 +120,8 @@ class Fit:
         """The step to go on at: that of the checkpoint, which is loaded, or 0."""
         if not checkpoint.exists():
             return 0
-        saved = torch.load(checkpoint, weights_only=True, map_location=self.model.device)
+        device = next(self.model.parameters()).device
+        saved = torch.load(checkpoint, weights_only=True, map_location=device)
         self.model.load_state_dict(saved["model"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(state)
