@@ -92,6 +92,8 @@ class EncoderDecoder(CachedModel):
             raise UnsupportedError(
                 f"an encoder-decoder model reads a text in its order, without {', '.join(inputs)}"
             )
+        if self.keeps_states:
+            raise UnsupportedError("a head reads the states of a causal model, not of a decoder")
         output = self.model(
             decoder_input_ids=ids,
             encoder_outputs=self._encoded,

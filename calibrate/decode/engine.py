@@ -47,11 +47,13 @@ class Counted(Protocol):
     """What runs during a request and is counted: a model, or a drafter without one.
 
     context : the longest text that it can read
+    reads_states : whether it reads the target's hidden states, which then are kept
     """
 
     name: str
     runs: Runs
     context: int
+    reads_states: bool
 
     def prefill(self, prompt: Sequence[int]) -> None:
         """Start a request: forget the last one and its counts, and read the prompt."""
@@ -64,7 +66,12 @@ class CachedModel:
     since waiting costs time itself.  ``vocabulary`` cuts the logits to the tokens that target and
     draft share: models of one tokenizer may be padded to different sizes.  ``name`` is what the
     runs are counted under where the model drafts.
+
+    keeps_states : whether runs keep the last hidden states, behind the last norm; set it before
+        the prompt is read
     """
+
+    reads_states = False
 
     def __init__(
         self,
@@ -77,11 +84,13 @@ class CachedModel:
         self.vocabulary: int = vocabulary or model.config.get_text_config().vocab_size
         self.device = next(model.parameters()).device
         self.context = self._longest_text()
+        self.keeps_states = False
         self.reset()
 
     def reset(self) -> None:
         """Forget the request and the counts."""
         self.cache = self._empty_cache()
+        self._states: list[torch.Tensor] = []
         self.runs = Runs()
 
     def prefill(self, prompt: Sequence[int]) -> None:
@@ -112,6 +121,16 @@ class CachedModel:
         """Drop the last ``tokens`` tokens from the cache."""
         if tokens:
             self.cache.crop(-tokens)
+            if self._states:
+                self._states = [self.states()[:-tokens]]
+
+    def states(self) -> torch.Tensor:
+        """The last hidden state of every token in the cache, (n, h), where they are kept."""
+        if not self._states:
+            width: int = self.model.config.get_text_config().hidden_size
+            return torch.empty((0, width), device=self.device, dtype=self.model.dtype)
+        self._states = [torch.cat(self._states)]
+        return self._states[0]
 
     def _longest_text(self) -> int:
         context: int = self.model.config.get_text_config().max_position_embeddings
@@ -123,13 +142,17 @@ class CachedModel:
     @torch.inference_mode()
     def _forward(self, ids: torch.Tensor, keep: int, **inputs: torch.Tensor) -> torch.Tensor:
         """Logits (1, n, V) of new tokens (1, n), of the last ``keep`` at least; 0 is all."""
+        wanted = {"output_hidden_states": True} if self.keeps_states else {}
         output = self.model(
             input_ids=ids,
             past_key_values=self.cache,
             use_cache=True,
             logits_to_keep=keep,
+            **wanted,
             **inputs,
         )
+        if self.keeps_states:
+            self._states.append(output.hidden_states[-1][0])
         logits: torch.Tensor = output.logits
         return logits
 
@@ -223,6 +246,7 @@ class RequestState:
         self.accepted: list[int] = []
         self.drafted: list[int] = []
         self.done = request.limit == 0
+        target.keeps_states = any(draft.reads_states for draft in drafts)
         for model in models:
             model.prefill(request.prompt)
         self._target = target.runs

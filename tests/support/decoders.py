@@ -12,7 +12,9 @@ from calibrate.decode.bild import bild
 from calibrate.decode.build import build_drafter
 from calibrate.decode.drafters import (
     Bigram,
+    CachedHead,
     Drafter,
+    EagleHead,
     Horizontal,
     MaskFiller,
     MaxGram,
@@ -35,6 +37,7 @@ from calibrate.models.sampling import Sampling
 from specsim import rules
 from specsim.rules.confidence import sum_log_probability
 from specsim.schemes import BeamSearch, FullCascade, TokenCascade
+from tests.support.heads import unlike
 from tests.support.imitations import CPU, GREEDY, big_little
 
 
@@ -56,6 +59,9 @@ class Cast:
 
     def early(self) -> CachedModel:
         return CachedModel(first_layers(self.target.model, 1), name="early")
+
+    def head(self) -> EagleHead:
+        return EagleHead(CachedHead(unlike(self.target.model), self.target))
 
 
 @dataclass(frozen=True)
@@ -256,7 +262,7 @@ def all_below(lenience: float) -> Callable[[Cast], Drafter]:
 
 
 # Drafters that can fill whatever room there is, and those with a length of their own.
-FILLING = ("model", "bigram", "unigram", "copy", "Max-Gram", "early exit")
+FILLING = ("model", "bigram", "unigram", "copy", "Max-Gram", "early exit", "EAGLE head")
 CASCADES = (
     *("horizontal", "vertical", "vertical, at least", "vertical, two deep"),
     *("full cascade", "full cascade, lenient"),
@@ -266,6 +272,7 @@ DECODERS = {
     "plain": Decoder(start_plain, agreement=()),
     "model": Decoder(drafted_by(mine)),
     "early exit": Decoder(drafted_by(Cast.early), agreement=()),
+    "EAGLE head": Decoder(drafted_by(Cast.head), agreement=()),
     "bigram": Decoder(drafted_by(lambda cast: Bigram(cast.counts))),
     "unigram": Decoder(drafted_by(lambda cast: Unigram(cast.counts)), agreement=()),
     "copy": Decoder(drafted_by(lambda _: PromptLookup()), draft_runs=in_vain, agreement=(1,)),

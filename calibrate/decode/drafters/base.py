@@ -44,6 +44,7 @@ class Lookup(Drafter):
 
     name: str
     context = sys.maxsize
+    reads_states = False
 
     def __init__(self) -> None:
         self.runs = Runs()

@@ -73,7 +73,7 @@ def four(
 @over(lossless=True, sampled=True)
 def test_sampled_sequences_follow_the_target(four: Cast, decoder: Decoder) -> None:
     jobs = (Job([1, 2, 1], 3, 2, ORDINARY, seed=seed) for seed in count())
-    # False-alarm chance 1e-4 for each of 14 decoders.  Seeded.  Handing on a reviewer's own q in
+    # False-alarm chance 1e-4 for each of 15 decoders.  Seeded.  Handing on a reviewer's own q in
     # place of m under lenience fails every cascade that is lenient (tried).
     check_law(
         four.target,

@@ -213,8 +213,9 @@ def test_greedy_text_is_plain_text_and_calls_are_the_replayed_ones(
     assert draft != "draft" or gamma == 0 or 0 < kept < offered
 
 
-# Not those whose drafts are the first layers of a causal model, nor beam search, which is refused.
-NAMES = [name for name in DECODERS if "early exit" not in name and name != "beam search"]
+# Not those whose drafts are layers of a causal model, nor beam search, which is refused.
+CAUSAL = ("early exit", "BiLD, early exit", "EAGLE head", "beam search")
+NAMES = [name for name in DECODERS if name not in CAUSAL]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -231,6 +232,15 @@ def test_every_decoder_reads_behind_the_source(
             decoder.check(result, job)
             if decoder.lossless and sampling.greedy:
                 assert result.tokens == greedy_text(target, wanted)
+
+
+def test_states_are_not_kept(models: dict[str, EncoderDecoder]) -> None:
+    target = models["target"]
+    encode(SOURCES[0], models)
+    target.keeps_states = True
+    with pytest.raises(UnsupportedError, match="states of a causal model"):
+        target.prefill([*target.start, 5])
+    target.keeps_states = False
 
 
 def test_sampled_sequences_follow_the_target(
