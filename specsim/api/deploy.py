@@ -25,6 +25,7 @@ def deploy(
     data_parallel: int | None = None,
     expert_parallel: int | None = None,
     imbalance: float | None = None,
+    routing_exponent: float | None = None,
     interconnect: str | Path | Interconnect | None = None,
     dtype: str | None = None,
     kv_dtype: str | None = None,
@@ -60,7 +61,11 @@ def deploy(
         interconnect,
         dtype,
         kv_dtype,
-        **_given(utilisation=memory_utilisation, imbalance=imbalance),
+        **_given(
+            utilisation=memory_utilisation,
+            routing_exponent=routing_exponent,
+            imbalance=imbalance,
+        ),
         **_given(reserve=None if reserve_gb is None else 1e9 * reserve_gb),
     )
     if fit is not None:

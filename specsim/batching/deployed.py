@@ -92,8 +92,8 @@ def _doubts(deployment: Deployment, drafter: Drafter, draft: Shape | None) -> li
                 f", and the busiest card is taken to have {deployment.imbalance:g} times the mean "
                 "to do (--imbalance)"
             )
-        found.append(
-            "experts are counted as if every token chose its own uniformly, which reads more of "
-            f"them than real routing{spread}"
-        )
+        alike = "every token chose its own uniformly, which reads more of them than real routing"
+        if (exponent := deployment.routing_exponent) < 1:
+            alike = f"n tokens of a request chose as n^{exponent:g} independent ones, uniformly"
+        found.append(f"experts are counted as if {alike}{spread}")
     return found

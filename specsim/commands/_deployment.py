@@ -37,6 +37,11 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
         {},
     ),
     "imbalance": (Number(1), "Work of the busiest card of those, over the mean. [default: 1]", {}),
+    "routing_exponent": (
+        Number(0, 1),
+        "n tokens of one request choose as many experts as n^R independent ones. [default: 1]",
+        {},
+    ),
     "interconnect": (str, "Between the cards. [default: the accelerator's]", _NAME),
     "dtype": (str, "Number type of the target's weights. [default: as in its config.json]", {}),
     "kv_dtype": (str, "Number type of the caches. [default: that of the embeddings]", {}),

@@ -193,6 +193,7 @@ class DeployedCost:
                 parallel=parallel,
                 interconnect=deployment.link,
                 imbalance=deployment.imbalance,
+                routing_exponent=deployment.routing_exponent,
             )
         return found
 

@@ -56,6 +56,8 @@ class Deployment:
     error : half of the interval of a speedup at these costs, as a share of it (95 %); None: unknown
     utilisation : share of the memory that the engine takes
     reserve : bytes on every card for what runs compute, and for CUDA graphs
+    routing_exponent : r in [0, 1]: n new tokens of one request choose as many experts as n^r
+        independent ones; 1: each chooses for itself
     imbalance : with experts dealt out to cards, what the busiest card has to do over the mean
     """
 
@@ -72,12 +74,14 @@ class Deployment:
     error: float | None = None
     utilisation: float = _UTILISATION
     reserve: float = _RESERVE
+    routing_exponent: float = 1.0
     imbalance: float = 1.0
 
     def __post_init__(self) -> None:
         if number("utilisation", self.utilisation, low=0.0, high=1.0) == 0:
             raise InvalidArgumentError("utilisation must be > 0, got 0")
         number("reserve", self.reserve, low=0.0)
+        number("routing_exponent", self.routing_exponent, low=0.0, high=1.0)
         number("imbalance", self.imbalance, low=1.0)
         object.__setattr__(self, "drafters", tuple(self.drafters))
         self.parallel.check(self.shape, self.name)

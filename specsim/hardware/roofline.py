@@ -107,7 +107,7 @@ class Roofline:
         return max(self.compute_s, self.memory_s) + self.launch_s + self.communication_s
 
 
-def expected_experts(experts: int, experts_per_token: int, tokens: int) -> float:
+def expected_experts(experts: int, experts_per_token: int, tokens: float) -> float:
     """Expected number of experts that a run touches: E (1 - (1 - k / E)^m), m = B n tokens.
 
     Exact if every token picks its k of E experts uniformly and independently of the others, as
@@ -117,7 +117,8 @@ def expected_experts(experts: int, experts_per_token: int, tokens: int) -> float
     """
     experts = integer("experts", experts, low=1)
     share = integer("experts per token", experts_per_token, high=experts) / experts
-    return experts * (1.0 - (1.0 - share) ** integer("tokens", tokens))
+    untouched: float = (1.0 - share) ** number("tokens", tokens, low=0.0)
+    return experts * (1.0 - untouched)
 
 
 def roofline(
@@ -133,6 +134,7 @@ def roofline(
     parallel: Parallelism = ONE_CARD,
     interconnect: Interconnect | None = None,
     imbalance: float = 1.0,
+    routing_exponent: float = 1.0,
 ) -> Roofline:
     """One run of ``shape`` over ``new_tokens`` tokens of each of ``batch`` sequences.
 
@@ -141,6 +143,8 @@ def roofline(
     logits : new tokens of a sequence whose distribution is wanted; None: all
     interconnect : between cards; None: the accelerator's own
     imbalance : with experts dealt out to cards, what the busiest card has to do over the mean, >= 1
+    routing_exponent : r in [0, 1]: n new tokens of one sequence choose as many experts as n^r
+        independent ones; 1: each chooses for itself, 0: all choose alike
 
     With groups of ``data`` each has its share of the sequences; with stages of a pipeline the batch
     is cut into as many parts, which keep all stages busy, so a run takes as long as a part needs
@@ -151,6 +155,7 @@ def roofline(
     context = integer("context", context)
     encoder_context = _encoder_context(shape, encoder_context)
     imbalance = number("imbalance", imbalance, low=1.0)
+    exponent = number("routing_exponent", routing_exponent, low=0.0, high=1.0)
     of_group = -(-batch // parallel.data)
     needed = memory_needed_bytes(
         shape, of_group, context + new_tokens, encoder_context, parallel=parallel
@@ -169,7 +174,8 @@ def roofline(
         read *= parallel.data
     for layer, count in shape.distinct_layers:
         if layer.experts:
-            touched = expected_experts(layer.experts, layer.experts_per_token, read)
+            choosing = read / new_tokens * new_tokens**exponent
+            touched = expected_experts(layer.experts, layer.experts_per_token, choosing)
             busiest = min(touched * imbalance, layer.experts) if parallel.expert > 1 else touched
             expert_bytes += count * busiest * layer.expert_weights * shape.precision.expert_bytes
             routed += count * read * layer.experts_per_token * layer.expert_weights

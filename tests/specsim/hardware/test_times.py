@@ -134,3 +134,14 @@ def test_quantisation_methods(
     assert precision.weight_bits == pytest.approx(bits, abs=5e-4)
     assert precision.expert_bits == expert_bits
     assert precision.multiplies_in == compute
+
+
+def test_tokens_that_route_alike_touch_fewer_experts() -> None:
+    moe, gpu = hardware.shape("qwen3-30b-a3b"), hardware.accelerator("H200")
+
+    def experts(exponent: float, tokens: int) -> float:
+        return hardware.roofline(moe, gpu, tokens, 8, routing_exponent=exponent).experts
+
+    assert experts(0.0, 9) == experts(1.0, 1) == pytest.approx(128 * (1 - (1 - 8 / 128) ** 8))
+    assert experts(0.5, 9) == pytest.approx(128 * (1 - (1 - 8 / 128) ** 24))
+    assert experts(0.5, 9) < experts(1.0, 9)
