@@ -16,6 +16,7 @@ from specsim.api.result import Result, Row
 from specsim.checks import InvalidArgumentError, number, refuse
 from specsim.cost import Prices
 from specsim.predict.replay import fixed_gamma
+from specsim.predict.replay.confidence import replay_confidence
 from specsim.predict.replay.policy import replay_policy
 from specsim.schemes.policies import EstimateAlpha, GrowShrink
 from specsim.traces import Trace, read_trace
@@ -30,7 +31,7 @@ Policy = Literal["grow-shrink", "estimate"]
 class Replayed:
     """One draft length, or one policy, on the whole trace.
 
-    gamma : the length, or the name of the policy
+    gamma : the length, or the name of the policy, or the confidence below which drafts stop
     tokens : of the trace
     calls : expected target calls until all of them are there
     speedup : against plain decoding; None where no cost is known
@@ -47,7 +48,7 @@ class Replayed:
 class TraceReplay(Result):
     """A trace, replayed.
 
-    lengths : one for each draft length, then one for each policy
+    lengths : one for each draft length, then one for each policy and each p_min
     """
 
     schema: ClassVar[str] = "specsim.replay"
@@ -66,6 +67,7 @@ def replay(
     greedy: bool = False,
     acceptance_law: AcceptanceLaw | None = None,
     policies: Sequence[Policy] = (),
+    p_min: Sequence[float] = (),
     c: float | None = None,
     verify_slope: float | None = None,
     verify_cost: npt.ArrayLike | None = None,
@@ -79,6 +81,8 @@ def replay(
         (``greedy``) all laws agree
     policies : also an adaptive length, at most the largest of ``gammas``: transformers' +2/-1
         ("grow-shrink"), or the best for an estimated alpha ("estimate", needs ``c``)
+    p_min : also drafts of at most the largest of ``gammas`` that stop where the draft's largest
+        probability is below one of these (llama.cpp's --spec-draft-p-min); needs draft_top
     c : cost of a draft run in target runs, for speedups; with verification and overhead as in
         ``optimize``
 
@@ -128,14 +132,34 @@ def replay(
                 speedup=None if spent is None else adaptive.tokens / spent,
             )
         )
+    for threshold in p_min:
+        sure, spent = replay_confidence(text, threshold, longest), None
+        if blocks is not None:
+            # The run that was not sure enough is paid for as well.
+            spent = float(sure.lengths @ blocks[: longest + 1]) + sure.stopped * (c or 0.0)
+        found.append(
+            Replayed(
+                gamma=f"p_min {threshold:g}",
+                tokens=sure.tokens,
+                calls=sure.calls,
+                tokens_per_call=sure.tokens_per_call,
+                speedup=None if spent is None else sure.tokens / spent,
+            )
+        )
+    doubt = (
+        "with p_min, how far a draft goes on behind a rejected token is taken from the emitted "
+        "text: calls are exact, draft runs are not"
+    )
     return TraceReplay(
         lengths=tuple(found),
+        warnings=(doubt,) if p_min and c is not None else (),
         inputs={
             "trace": None if isinstance(trace, Trace) else trace,
             "gammas": list(gammas),
             "greedy": greedy,
             "acceptance_law": law,
             "policies": list(policies),
+            "p_min": list(p_min),
             **prices.said(),
         },
     )

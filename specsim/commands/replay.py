@@ -12,6 +12,7 @@ from specsim.commands._options import (
     PATH,
     IntegerRange,
     Number,
+    Numbers,
     format_option,
     option,
     verify_options,
@@ -41,10 +42,21 @@ from specsim.commands._options import (
     help="Also an adaptive draft length: transformers' +2/-1, or the best gamma for an estimated "
     "alpha (needs --c).",
 )
+@option(
+    "--p-min",
+    Numbers(0, 1),
+    "Also drafts that stop where the draft's largest probability is below this.",
+)
 @option("--c", Number(0), "Cost of a draft run in target runs; adds the speedup.")
 @verify_options
 @format_option
-def command(trace: Path, gamma: tuple[int, ...], output_format: str, **given: Any) -> None:
+def command(
+    trace: Path,
+    gamma: tuple[int, ...],
+    p_min: tuple[float, ...] | None,
+    output_format: str,
+    **given: Any,
+) -> None:
     """Expected target calls for every draft length, exactly, from one trace.
 
     The trace has one row per token of text drawn from the target (columns request, position,
@@ -53,5 +65,5 @@ def command(trace: Path, gamma: tuple[int, ...], output_format: str, **given: An
     from specsim import replay
     from specsim.report.tables import show
 
-    found = replay(trace, gamma, **given)
+    found = replay(trace, gamma, p_min=p_min or (), **given)
     show(found, output_format, f"replay of {trace.name}")
