@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import ClassVar
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
-from specsim.api.by_load import extrapolated
+from specsim.api.export_drafter import draft_tensor, drafter_of, method_of, tree_of
+from specsim.api.export_notes import card_notes, law_notes, method_notes, plan_notes
 from specsim.api.result import Result, Row
+from specsim.batching.loaded import WithDrafterLoaded
 from specsim.batching.point import MARGIN, points_of_cell
 from specsim.batching.schedule import Plan, plan
 from specsim.batching.source import Source
-from specsim.batching.step_cost import StepLoadCost
 from specsim.batching.workload import BatchWorkload
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer
 from specsim.deployment.deployment import Deployment
 from specsim.engines import (
-    Drafting,
+    Deployed,
     Engine,
     Method,
     Order,
@@ -25,8 +26,8 @@ from specsim.engines import (
     engine_named,
     fewest_ranges,
     gamma_at,
-    largest,
     merged,
+    method_named,
 )
 from specsim.profiles import Mode
 
@@ -97,20 +98,30 @@ def export(
     context : tokens in the cache of each request; the smallest of a profile, or 512, by default
     most : largest batch to plan for
     batch : where the engine takes one length for all batches, the one to plan it for; by default 1
-    method : draft_model, eagle3, mtp, dflash, ngram or suffix; costs are those given, whatever it;
-        by default as in an acceptance file, or draft_model
+    method : where drafts come from, with costs of a profile; by default as in an acceptance file,
+        or draft_model.  A deployment's drafter says it itself
     model : the draft's name or path for the engine; by default as in the profile, for draft_model
     lookup_max, lookup_min : with ngram, the longest and the shortest run of tokens to look up;
         by default the engine's
 
-    Neighbouring batches have one length wherever that loses no batch more than MARGIN of its best.
+    An engine is started with one drafter and keeps it, so in a deployment a batch that drafts
+    nothing costs what the engine makes of that, and what has no room beside the drafter is not
+    planned.  Neighbouring batches have one length wherever that loses no batch more than MARGIN of
+    its best.
     Raises UnsupportedError where the engine does not have the method.
     """
     chosen = engine_named(engine)
     source = Source(alpha, deployment, profile, temperature, mode, acceptance_law)
+    said = None if method is None else method_named(method)
+    drafter = drafter_of(deployment)
+    if drafter is not None:
+        said = method_of(drafter, said)
     workload = _only(source.workloads(gamma_max))
-    method = method or workload.method or "draft_model"
+    method = said or workload.method or "draft_model"
     drafting = chosen.drafting(method)
+    tree = tree_of(chosen, drafting, drafter)
+    if tree is not None and drafting.tree is not None:
+        drafting = drafting.tree
     if batch is not None and drafting.by_batch:
         raise InvalidArgumentError(
             f"batch has no meaning for {engine} with {method}, which takes a length for each batch"
@@ -118,20 +129,42 @@ def export(
     lookups = _lookups(chosen, method, lookup_max=lookup_max, lookup_min=lookup_min)
     draft = _draft_name(chosen, method, model, workload)
     where = workload.contexts(None if context is None else [integer("context", context)])[0]
-    planned = plan(workload, range(1, integer("most", most, low=1) + 1), where)
-    schedule = _schedule(workload, planned)
+    served = workload
+    if drafter is not None:
+        loaded = WithDrafterLoaded(workload.cost, drafting.in_step and drafting.by_batch)
+        served = replace(workload, cost=loaded)
+    planned = plan(served, range(1, integer("most", most, low=1) + 1), where)
+    schedule = _schedule(served, planned)
+    deployed = None
+    if deployment is not None:
+        graph_tokens = deployment.efficiency.graph_tokens
+        loaded_s = _in_step(served, schedule, planned)
+        deployed = Deployed(deployment.parallel, graph_tokens, loaded_s)
     at = batch or 1
-    if not largest(schedule):
+    if not _gains(workload, schedule, planned):
+        schedule = merged([0] * planned.largest)
         text, notes = "", [f"speculation never gains {MARGIN:.0%} or more here: leave it off"]
     elif not drafting.by_batch and not gamma_at(schedule, at):
         text, notes = "", [f"speculation does not pay at batch {at}: leave it off"]
     else:
-        configuration = chosen.write(Order(schedule, drafting, draft, at, **lookups))
+        order = Order(
+            schedule,
+            drafting,
+            draft,
+            batch=at,
+            lookup_max=lookup_max,
+            lookup_min=lookup_min,
+            tree=tree,
+            draft_tensor=draft_tensor(chosen, deployment, drafter),
+            deployed=deployed,
+        )
+        configuration = chosen.write(order)
         text = configuration.text
         notes = [
-            *_method_notes(method, workload, measured=alpha is None),
-            *_law_notes(chosen, drafting, workload),
+            *method_notes(method, workload, deployed, measured=alpha is None),
+            *law_notes(chosen, drafting, workload),
             *configuration.notes,
+            *card_notes(chosen, deployed),
             f"written as {chosen.read_at} reads it",
         ]
     return EngineConfiguration(
@@ -153,7 +186,7 @@ def export(
             "model": draft,
             **lookups,
         },
-        warnings=(*_notes(workload, planned), *notes),
+        warnings=(*plan_notes(workload, planned, schedule), *notes),
     )
 
 
@@ -220,69 +253,26 @@ def _schedule(workload: BatchWorkload, planned: Plan) -> Schedule:
     return merged(gammas)
 
 
-_LAW = {
-    "ratio-test": "samples drafts and accepts them with the ratio test",
-    "greedy-drafts": "drafts greedily and accepts a draft with its probability in the target",
-    "exact-match": "samples drafts and accepts those that the target samples too",
-}
-
-
-def _law_notes(chosen: Engine, drafting: Drafting, workload: BatchWorkload) -> list[str]:
-    """How the engine accepts drafts, and whether that was planned; at temperature 0 all is one."""
-    if workload.temperature == 0:
-        return []
-    said = f"{chosen.title} {_LAW[drafting.acceptance_law]} ({drafting.acceptance_law})"
-    planned = workload.acceptance_law
-    if planned == drafting.acceptance_law:
-        return [f"{said}, as was planned"]
-    flag = drafting.ratio_test
-    if planned is None:
-        unless = f", unless told {flag} (ratio-test)" if flag else ""
-        return [
-            f"{said}, also above temperature 0{unless}: acceptance must have been measured in the "
-            "same way"
-        ]
-    ways = [
-        f"plan with --acceptance-law {drafting.acceptance_law}, after calibrate --acceptance-law "
-        f"{drafting.acceptance_law} where the trace is too old to tell"
-    ]
-    if flag and planned == "ratio-test":
-        ways.append(f"tell {chosen.title} {flag}")
-    return [
-        f"{said}, and this is planned for {planned}, which above temperature 0 accepts otherwise: "
-        f"{', or '.join(ways)}"
-    ]
-
-
-def _method_notes(method: Method, workload: BatchWorkload, measured: bool) -> list[str]:
-    """What a draft model's plan leaves out; ``measured``: its acceptance is a profile's."""
-    known, timed, notes = workload.method, isinstance(workload.cost, StepLoadCost), []
-    if known not in (None, method):
-        notes.append(
-            f"planned with the acceptance{' and step times' if timed else ''} of {known}, which "
-            f"are not those of {method}"
+def _gains(workload: BatchWorkload, schedule: Schedule, planned: Plan) -> bool:
+    """Whether some batch gains the margin over the same server without a drafter."""
+    for point in planned.points:
+        gamma = gamma_at(schedule, point.batch)
+        if not gamma:
+            continue
+        points = points_of_cell(
+            workload.gains, workload.cost, point.batch, planned.context, workload.gamma_max
         )
-    if method == "draft_model" or (known is not None and timed):
-        return notes
-    of_pair = "acceptance and costs" if measured and known is None else "costs"
-    notes.append(
-        f"planned with the {of_pair} of a draft model that runs once for each draft token, which "
-        f"are not those of {method}"
-    )
-    if method == "dflash":
-        notes.append(
-            "a DFlash drafter accepts differently at another length than it was trained for"
-        )
-    return notes
+        if points[gamma].pays:
+            return True
+    return False
 
 
-def _notes(workload: BatchWorkload, planned: Plan) -> list[str]:
-    lengths = sorted({span.first.gamma for span in planned.spans})
-    carried = dict.fromkeys(line for gamma in lengths for line in workload.notes(gamma))
-    notes = [*workload.doubts, *carried]
-    if planned.missing:
-        notes.append(f"not planned from batch {planned.missing[0]:,} on: {planned.why_missing}")
-    notes.append(f"planned for batch 1 to {planned.largest:,} at context {planned.context:,}")
-    if outside := extrapolated(workload, planned.points):
-        notes.append(outside)
-    return notes
+def _in_step(served: BatchWorkload, schedule: Schedule, planned: Plan) -> tuple[int, float] | None:
+    """The batch without drafts that the loaded drafter costs most, and that over a plain step."""
+    found = []
+    for point in planned.points:
+        if gamma_at(schedule, point.batch) == 0:
+            loaded = served.cost.loaded_s(point.batch, planned.context)
+            found.append((loaded / (point.spent.plain_step_s - loaded), point.batch))
+    share, batch = max(found, default=(0.0, 0))
+    return (batch, share) if share else None

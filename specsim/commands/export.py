@@ -22,7 +22,7 @@ from specsim.commands._options import (
     epilog="Examples: specsim export vllm --profile profile.json --context 2048; "
     "specsim export llama.cpp --target llama-3.1-8b --draft llama-3.2-1b --accelerator L40S "
     "--alpha 0.8 --model draft.gguf; specsim export vllm --target llama-3.1-8b "
-    "--draft llama-3.2-1b --accelerator L40S --alpha 0.6,0.5 --method eagle3 --model heads"
+    "--drafter eagle3:alpha=0.7/0.6 --accelerator L40S --model HEADS"
 )
 @click.argument("engine", metavar="vllm|sglang|tensorrt-llm|llama.cpp|transformers")
 @profile_options
@@ -45,8 +45,9 @@ from specsim.commands._options import (
 @option(
     "--method",
     str,
-    "Where drafts come from: draft_model, eagle3, mtp, dflash, ngram or suffix. "
-    "[default: as in an acceptance file, or draft_model]",
+    "Where drafts come from, with costs of a profile: draft_model, eagle, eagle3, mtp, p_eagle, "
+    "pard, dflash, ngram or suffix. [default: the drafter's, that of an acceptance file, or "
+    "draft_model]",
 )
 @option("--model", str, "The draft's name or path for the engine. [default: as in the profile]")
 @option("--lookup-max", Integer(1), "Longest run of tokens that ngram looks up.")

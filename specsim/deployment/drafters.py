@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -30,12 +30,18 @@ from specsim.acceptance import AlphaLike
 from specsim.checks import (
     Floats,
     InvalidArgumentError,
+    check_choice,
     did_you_mean,
     integer,
     number,
     probability,
 )
 from specsim.hardware.shapes import Shape
+
+# Drafters that run once, by their names: P-EAGLE (arXiv 2602.01469), PARD (2504.18583) and DFlash
+# (2602.06036).
+Kind = Literal["p_eagle", "pard", "dflash"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +156,10 @@ class Eagle(_Head):
             )
 
     @property
+    def longest(self) -> int | None:
+        return None if self.slots is None else self.slots - 1  # as deep as a tree of them can be
+
+    @property
     def width(self) -> int:
         return self.topk
 
@@ -222,14 +232,18 @@ class Parallel(_Head):
 
     model : as in ``Eagle``, or the shape of a draft model
     draft_vocab : tokens that it can draft; None: all of the target
+    kind : which of them, as engines must be told; the price is the model's
     """
 
     method: ClassVar[str] = "parallel"
 
     draft_vocab: int | None = None
+    kind: Kind | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.kind is not None:
+            check_choice("kind", self.kind, KINDS)
         if self.draft_vocab is not None:
             integer("draft_vocab", self.draft_vocab, low=1)
 
@@ -336,6 +350,8 @@ def _parsed(field: str, kind: str, word: str) -> Any:
         return rates[0] if len(rates) == 1 else tuple(rates)
     if field == "model":
         return word
+    if field == "kind":
+        return word.casefold().replace("-", "_")
     return integer(field, word) if "int" in kind else number(field, word)
 
 

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from specsim.checks import UnsupportedError, did_you_mean
 from specsim.engines import llama_cpp, sglang, tensorrt_llm, transformers, vllm
-from specsim.engines.drafting import METHODS, Configuration, Drafting, Engine, Method, Order
+from specsim.engines.drafting import (
+    METHODS,
+    Configuration,
+    Deployed,
+    Drafting,
+    Engine,
+    Method,
+    Order,
+    Tree,
+    method_named,
+)
 from specsim.engines.ranges import fewest_ranges
 from specsim.engines.schedule import Schedule, gamma_at, largest, merged
 

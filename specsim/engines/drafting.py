@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from specsim.acceptance import AcceptanceLaw
 from specsim.checks import InvalidArgumentError, UnsupportedError, did_you_mean
-from specsim.engines.schedule import Schedule
+from specsim.engines.schedule import Schedule, off_at, ranges_in_words
 
-# Where drafts come from:
+if TYPE_CHECKING:
+    from specsim.hardware.parallel import Parallelism
+
+# Where drafts come from, by the names of ``specsim.deployment.drafters``, of whose ``parallel``
+# engines tell three kinds apart:
 #   draft_model  a smaller language model of its own
+#   eagle        EAGLE heads, trained for the target
 #   eagle3       EAGLE-3 heads, trained for the target
 #   mtp          the target's own layers for multi-token prediction
+#   medusa       a head for each draft position; no engine here has it any more
+#   p_eagle      EAGLE-3 heads that draft in one parallel run (P-EAGLE, arXiv 2602.01469)
+#   pard         a draft model that drafts in one parallel run (PARD, arXiv 2504.18583)
 #   dflash       a block of drafts in one parallel run (DFlash, arXiv 2602.06036)
 #   ngram        what followed the last few tokens when they occurred before (prompt lookup)
 #   suffix       what followed the longest suffix that occurred before
-Method = Literal["draft_model", "eagle3", "mtp", "dflash", "ngram", "suffix"]
+Method = Literal[
+    "draft_model",
+    "eagle",
+    "eagle3",
+    "mtp",
+    "medusa",
+    "p_eagle",
+    "pard",
+    "dflash",
+    "ngram",
+    "suffix",
+]
 METHODS: tuple[Method, ...] = get_args(Method)
+
+
+def method_named(name: str) -> Method:
+    """The method of that name, in any case and with either dash."""
+    key = name.casefold().replace("-", "_")
+    for method in METHODS:
+        if method == key:
+            return method
+    raise InvalidArgumentError(
+        f"method must be one of {', '.join(METHODS)}, got {name!r}{did_you_mean(key, METHODS)}"
+    )
 
 
 @dataclass(frozen=True)
@@ -31,6 +61,9 @@ class Drafting:
     ratio_test : what tells it to sample drafts and accept them with the ratio test; empty where
         nothing does, or where it is the default
     by_batch : it takes a draft length for each batch; else one for all
+    tree : how it drafts and verifies a tree; None where it takes chains only
+    in_step : at draft length 0 the drafter runs once a step, to keep its cache in step
+    settings : what the engine must be told besides
     """
 
     word: str
@@ -38,6 +71,36 @@ class Drafting:
     acceptance_law: AcceptanceLaw = "greedy-drafts"
     ratio_test: str = ""
     by_batch: bool = False
+    tree: Drafting | None = None
+    in_step: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Drafts that are not a chain.
+
+    topk : tokens that each run drafts a node from
+    slots : nodes that are verified, the token before the drafts included
+    """
+
+    topk: int
+    slots: int
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What was priced, beside what the engine is told of its drafts.
+
+    parallel : over how many cards the target is spread
+    graph_tokens : of the largest CUDA graph; None: every run has one
+    in_step : where batches draft nothing and the drafter still runs, the batch that it costs most,
+        and seconds of that over those of a plain step; None: nothing
+    """
+
+    parallel: Parallelism
+    graph_tokens: int | None = None
+    in_step: tuple[int, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +113,9 @@ class Order:
     batch : where the engine takes one length, the batch whose length that is
     lookup_max, lookup_min : longest and shortest run of tokens that ngram looks up; None: the
         engine's own
+    tree : of drafts; None: a chain
+    draft_tensor : cards that share the drafter; None: those of the target
+    deployed : what was priced; None where costs were measured
     """
 
     schedule: Schedule
@@ -58,6 +124,9 @@ class Order:
     batch: int = 1
     lookup_max: int | None = None
     lookup_min: int | None = None
+    tree: Tree | None = None
+    draft_tensor: int | None = None
+    deployed: Deployed | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +146,10 @@ class Engine:
     methods : those it has
     write : its configuration
     lookups : which bounds of ngram's lookup it takes
+    degrees : how its own command line says over how many cards the target is spread; "" where it
+        takes no such degrees
+    draft_alone : whether a drafter may run on one card beside a target on several; else it is
+        spread as the target is
     """
 
     title: str
@@ -84,17 +157,32 @@ class Engine:
     methods: Mapping[Method, Drafting]
     write: Callable[[Order], Configuration]
     lookups: tuple[Literal["lookup_max", "lookup_min"], ...] = ()
+    degrees: Callable[[Parallelism], str] = lambda parallel: ""
+    draft_alone: bool = False
 
     def drafting(self, method: str) -> Drafting:
         """How it does ``method``; raises UnsupportedError where it does not."""
-        for known, drafting in self.methods.items():
-            if known == method:
-                return drafting
-        if method not in METHODS:
-            raise InvalidArgumentError(
-                f"method must be one of {', '.join(METHODS)}, got {method!r}"
-                f"{did_you_mean(method, METHODS)}"
+        known = method_named(method)
+        if known not in self.methods:
+            raise UnsupportedError(
+                f"{self.title} has no method {known} ({self.read_at} has {', '.join(self.methods)})"
             )
-        raise UnsupportedError(
-            f"{self.title} has no method {method} ({self.read_at} has {', '.join(self.methods)})"
-        )
+        return self.methods[known]
+
+
+def in_step_notes(title: str, order: Order) -> list[str]:
+    """That the drafter runs where nothing is drafted, and what that costs."""
+    if not (off_at(order.schedule) and order.drafting.in_step):
+        return []
+    known = order.deployed.in_step if order.deployed else None
+    says = (
+        f"at draft length 0 {title} still runs the drafter once a step, to keep its cache in step"
+    )
+    if known is None:
+        return [f"{says}: that costs more than planned, which is as much as without a drafter"]
+    batch, share = known
+    off = ranges_in_words([span for span in order.schedule if not span[2]])
+    return [
+        f"{says}: {share:.1%} of a plain step at batch {batch}, as planned; a second server "
+        f"without speculation would spare that at batch {off}"
+    ]

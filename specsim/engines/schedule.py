@@ -37,9 +37,13 @@ def largest(schedule: Schedule) -> int:
 
 def in_words(schedule: Schedule) -> str:
     """``1: 4, 2-64: 3, 65-256: 0``."""
+    return ", ".join(f"{ranges_in_words([span])}: {span[2]}" for span in schedule)
+
+
+def ranges_in_words(schedule: Schedule) -> str:
+    """``1, 2-64, 65-256``."""
     return ", ".join(
-        f"{first}: {gamma}" if first == last else f"{first}-{last}: {gamma}"
-        for first, last, gamma in schedule
+        f"{first}" if first == last else f"{first}-{last}" for first, last, _ in schedule
     )
 
 

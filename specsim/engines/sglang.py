@@ -6,26 +6,52 @@ steps that the engine may choose from; one number leaves it no choice, and
 ``--speculative-num-steps`` must be among all of them.  It is for EAGLE and EAGLE3: with another
 algorithm SGLang warns and keeps the flags (``srt/speculative/adaptive_spec_params.py``).  Without
 ``--max-running-requests`` it is set to 48 (``srt/arg_groups/speculative_hook.py``).
+
+With topk above 1 a run drafts topk tokens from each of topk nodes, the best
+``--speculative-num-draft-tokens`` of the tree are verified, its root among them, and the file has
+no effect.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from specsim.engines.drafting import Configuration, Drafting, Engine, Method, Order
+from specsim.checks import UnsupportedError
+from specsim.engines.drafting import (
+    Configuration,
+    Drafting,
+    Engine,
+    Method,
+    Order,
+    Tree,
+    in_step_notes,
+)
 from specsim.engines.schedule import gamma_at, in_words, largest
+
+if TYPE_CHECKING:
+    from specsim.hardware.parallel import Parallelism
 
 _SAMPLED = "--speculative-use-rejection-sampling"
 _ADAPTIVE = "adaptive.json"
 # The default of --speculative-ngram-max-trie-depth: a match and its drafts are no longer together.
 _TRIE_DEPTH = 18
 
+
+def _heads(word: str, **more: Any) -> Drafting:
+    """With 0 steps the draft still extends its cache (``speculative/eagle_worker_v2.py``)."""
+    tree = Drafting(word, **more)
+    return replace(tree, ratio_test=_SAMPLED, by_batch=True, in_step=True, tree=tree)
+
+
 _METHODS: dict[Method, Drafting] = {
     # SGLang refuses rejection sampling with STANDALONE.
     "draft_model": Drafting("STANDALONE"),
-    "eagle3": Drafting("EAGLE3", ratio_test=_SAMPLED, by_batch=True),
-    "mtp": Drafting("NEXTN", model="optional", ratio_test=_SAMPLED, by_batch=True),
+    "eagle": _heads("EAGLE"),
+    "eagle3": _heads("EAGLE3"),
+    "mtp": _heads("NEXTN", model="optional"),
     "dflash": Drafting("DFLASH"),
     "ngram": Drafting("NGRAM", model="none"),
 }
@@ -39,9 +65,12 @@ def _write(order: Order) -> Configuration:
     flags = ["--speculative-algorithm", word]
     if order.draft:
         flags += ["--speculative-draft-model-path", order.draft]
+    tree = order.tree or Tree(1, steps + 1)
     if word not in ("NGRAM", "DFLASH"):
-        flags += ["--speculative-num-steps", str(steps), "--speculative-eagle-topk", "1"]
-    flags += ["--speculative-num-draft-tokens", str(steps + 1)]
+        _check_tree(tree, steps)
+        flags += ["--speculative-num-steps", str(steps)]
+        flags += ["--speculative-eagle-topk", str(tree.topk)]
+    flags += ["--speculative-num-draft-tokens", str(tree.slots)]
     if word == "NGRAM":
         # Wider, SGLang drafts a tree of so many tokens and not a chain.
         flags += ["--speculative-ngram-max-bfs-breadth", "1"]
@@ -52,7 +81,7 @@ def _write(order: Order) -> Configuration:
     if not adaptive:
         if len(schedule) > 1:
             notes.append(
-                f"SGLang takes one draft length with {word}, here the best at batch "
+                f"SGLang takes one draft length with {_named(order)}, here the best at batch "
                 f"{order.batch}; by batch the best would be {in_words(schedule)}"
             )
         return Configuration(shlex.join(flags), (*notes, *_own_notes(order)))
@@ -63,8 +92,23 @@ def _write(order: Order) -> Configuration:
         "SGLang pads a batch to the next CUDA-graph size before it looks up its draft length",
         f"under attention data parallelism, two-batch overlap or multi-layer EAGLE SGLang drafts "
         f"{steps} tokens at every batch",
+        *in_step_notes("SGLang", order),
     ]
     return Configuration(f"{shlex.join(flags)}\n{json.dumps(file)}", (*notes, *_own_notes(order)))
+
+
+def _check_tree(tree: Tree, steps: int) -> None:
+    nodes = tree.topk + (steps - 1) * tree.topk**2
+    if not steps < tree.slots <= nodes + 1:
+        raise UnsupportedError(
+            f"slots must be in [{steps + 1}, {nodes + 1}] with topk {tree.topk} and {steps} steps, "
+            f"which are best here, got {tree.slots}"
+        )
+
+
+def _named(order: Order) -> str:
+    word = order.drafting.word
+    return f"a tree of {word}" if order.tree else word
 
 
 def _own_notes(order: Order) -> list[str]:
@@ -83,4 +127,18 @@ def _own_notes(order: Order) -> list[str]:
     return []
 
 
-ENGINE = Engine("SGLang", "SGLang 0.5.23", _METHODS, _write)
+def _degrees(parallel: Parallelism) -> str:
+    """Experts dealt out over groups of requests mean that attention alone is data parallel."""
+    shared = parallel.expert > parallel.tensor
+    words = {
+        f"--tp-size {parallel.tensor * (parallel.data if shared else 1)}": parallel.stage_cards
+        if shared
+        else parallel.tensor,
+        f"--pp-size {parallel.pipeline}": parallel.pipeline,
+        f"--dp-size {parallel.data}{' --enable-dp-attention' if shared else ''}": parallel.data,
+        f"--ep-size {parallel.expert}": parallel.expert,
+    }
+    return " ".join(word for word, degree in words.items() if degree > 1)
+
+
+ENGINE = Engine("SGLang", "SGLang 0.5.23", _METHODS, _write, degrees=_degrees)

@@ -5,23 +5,33 @@ nothing is drafted.  Before 2026-03-13 (NVIDIA/TensorRT-LLM pull request 10860) 
 the smallest batches of the ranges.  The first range must have the longest draft,
 ``max_draft_len``, or the engine does not start (``tensorrt_llm/llmapi/llm_args.py``).  Its names
 are ``Literal`` types; ``Draft_Target`` was ``DraftTarget`` as long as ``from_dict`` of
-``DecodingBaseConfig`` looked it up.
+``DecodingBaseConfig`` looked it up.  ``Eagle`` is another word for ``Eagle3``, and Medusa is gone.
+
+A tree has ``max_total_draft_tokens`` besides its root, at least ``max_draft_len`` and at most
+``dynamic_tree_max_topK`` times that.
 """
 
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from specsim.checks import UnsupportedError
-from specsim.engines.drafting import Configuration, Drafting, Engine, Method, Order
+from specsim.engines.drafting import Configuration, Drafting, Engine, Method, Order, Tree
 from specsim.engines.schedule import gamma_at, in_words, largest
+
+if TYPE_CHECKING:
+    from specsim.hardware.parallel import Parallelism
 
 _SAMPLED = "use_rejection_sampling: true"
 
 _METHODS: dict[Method, Drafting] = {
     "draft_model": Drafting("Draft_Target", ratio_test=_SAMPLED, by_batch=True),
-    "eagle3": Drafting("Eagle3", ratio_test=_SAMPLED, by_batch=True),
+    "eagle3": Drafting(
+        "Eagle3", ratio_test=_SAMPLED, by_batch=True, tree=Drafting("Eagle3", ratio_test=_SAMPLED)
+    ),
     "mtp": Drafting("MTP", model="optional", ratio_test=_SAMPLED, by_batch=True),
+    "pard": Drafting("PARD", ratio_test=_SAMPLED, by_batch=True),
     "dflash": Drafting("DFlash", ratio_test=_SAMPLED, by_batch=True),
     # Not in support_dynamic_draft_len (tensorrt_llm/_torch/speculative/interface.py).
     "ngram": Drafting("NGram", model="none"),
@@ -48,8 +58,23 @@ def _write(order: Order) -> Configuration:
         lines.append(f"  speculative_model: {json.dumps(order.draft)}")
     if order.lookup_max is not None:
         lines.append(f"  max_matching_ngram_size: {order.lookup_max}")
+    if order.tree is not None:
+        lines += _tree(order.tree, length)
     lines += _schedule(order) if by_batch else _cutoff(order)
     return Configuration("\n".join(lines), _notes(order))
+
+
+def _tree(tree: Tree, length: int) -> list[str]:
+    if not length < tree.slots <= tree.topk * length + 1:
+        raise UnsupportedError(
+            f"slots must be in [{length + 1}, {tree.topk * length + 1}] with topk {tree.topk} and "
+            f"{length} drafts in a row, which are best here, got {tree.slots}"
+        )
+    return [
+        "  use_dynamic_tree: true",
+        f"  dynamic_tree_max_topK: {tree.topk}",
+        f"  max_total_draft_tokens: {tree.slots - 1}",
+    ]
 
 
 def _schedule(order: Order) -> list[str]:
@@ -78,9 +103,15 @@ def _notes(order: Order) -> tuple[str, ...]:
             "TensorRT-LLM that does not know decoding_type Draft_Target is older and calls it "
             "DraftTarget"
         )
-    if not order.drafting.by_batch:
+    if word == "PARD":
         notes.append(
-            f"TensorRT-LLM takes one draft length with {word}, here the best at batch "
+            "TensorRT-LLM's target reads 2 K positions of a request with PARD, where K + 1 were "
+            "planned"
+        )
+    if not order.drafting.by_batch:
+        drafts = f"a tree of {word}" if order.tree else word
+        notes.append(
+            f"TensorRT-LLM takes one draft length with {drafts}, here the best at batch "
             f"{order.batch}; by batch the best would be {in_words(schedule)}"
         )
         return tuple(notes)
@@ -97,10 +128,24 @@ def _notes(order: Order) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _degrees(parallel: Parallelism) -> str:
+    """Experts dealt out over groups of requests mean that attention alone is data parallel."""
+    shared = parallel.expert > parallel.tensor
+    cards = parallel.stage_cards if shared else parallel.tensor
+    words = {
+        f"tensor_parallel_size: {cards}": cards,
+        f"pipeline_parallel_size: {parallel.pipeline}": parallel.pipeline,
+        f"moe_expert_parallel_size: {parallel.expert}": parallel.expert,
+        "enable_attention_dp: true" if shared else f"{parallel.data} servers": parallel.data,
+    }
+    return ", ".join(word for word, degree in words.items() if degree > 1)
+
+
 ENGINE = Engine(
     "TensorRT-LLM",
     "TensorRT-LLM ahead of 1.4, commit 000439672",
     _METHODS,
     _write,
     lookups=("lookup_max",),
+    degrees=_degrees,
 )

@@ -3,25 +3,53 @@
 ``num_speculative_tokens_per_batch_size`` is a list of [first, last, tokens], both ends included,
 the first from 1 on; every number of tokens is at most ``num_speculative_tokens``, and beyond the
 last range its number holds on (``vllm/v1/spec_decode/dynamic/utils.py``).  An unknown key is an
-error.  A length by context, ``num_speculative_tokens_per_seq_len``, is a proposal (vLLM issue
-48627, pull request 54801, both open) that no release up to 0.33.0 knows.
+error.  ``parallel_drafting`` makes EAGLE-3 heads P-EAGLE's and a draft model PARD's (vLLM pull
+request 32887).  ``draft_tensor_parallel_size`` is 1 or the target's degree
+(``vllm/config/speculative.py``).  A CUDA graph has ``max_cudagraph_capture_size`` tokens at most
+(``vllm/config/compilation.py``), by default 2 max_num_seqs (1 + K), and 512 at most
+(``vllm/config/vllm.py``, ``_set_cudagraph_sizes``).
+
+A length by context, ``num_speculative_tokens_per_seq_len``, is a proposal (vLLM issue 48627, pull
+request 54801, both open) that no release up to 0.33.0 knows.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from specsim.engines.drafting import Configuration, Drafting, Engine, Method, Order
-from specsim.engines.schedule import gamma_at, largest, off_at
+from specsim.engines.drafting import (
+    Configuration,
+    Drafting,
+    Engine,
+    Method,
+    Order,
+    in_step_notes,
+)
+from specsim.engines.schedule import gamma_at, largest
+
+if TYPE_CHECKING:
+    from specsim.hardware.parallel import Parallelism
 
 _SAMPLED = '"draft_sample_method": "probabilistic"'
+_PARALLEL = {"parallel_drafting": True}
+# Tokens of the largest CUDA graph that it captures unasked.
+_LARGEST_GRAPH = 512
+
+
+def _neural(word: str, **more: Any) -> Drafting:
+    """A drafter that is a model: it runs at draft length 0 too."""
+    return Drafting(word, ratio_test=_SAMPLED, by_batch=True, in_step=True, **more)
+
 
 _METHODS: dict[Method, Drafting] = {
-    "draft_model": Drafting("draft_model", ratio_test=_SAMPLED, by_batch=True),
-    "eagle3": Drafting("eagle3", ratio_test=_SAMPLED, by_batch=True),
-    "mtp": Drafting("mtp", model="optional", ratio_test=_SAMPLED, by_batch=True),
-    "dflash": Drafting("dflash", ratio_test=_SAMPLED, by_batch=True),
+    "draft_model": _neural("draft_model"),
+    "eagle": _neural("eagle"),
+    "eagle3": _neural("eagle3"),
+    "mtp": _neural("mtp", model="optional"),
+    "p_eagle": _neural("eagle3", settings=_PARALLEL),
+    "pard": _neural("draft_model", settings=_PARALLEL),
+    "dflash": _neural("dflash"),
     "ngram": Drafting("ngram", model="none", by_batch=True),
     # The V2 model runner has no suffix decoding, and the V1 one no lengths by batch with it
     # (vllm/config/vllm.py, _maybe_disable_dynamic_sd_for_v1).
@@ -35,6 +63,9 @@ def _write(order: Order) -> Configuration:
     content: dict[str, Any] = {"method": drafting.word}
     if order.draft:
         content["model"] = order.draft
+    content |= drafting.settings
+    if order.draft_tensor is not None:
+        content["draft_tensor_parallel_size"] = order.draft_tensor
     lookups = {"prompt_lookup_min": order.lookup_min, "prompt_lookup_max": order.lookup_max}
     bounds = {key: bound for key, bound in lookups.items() if bound is not None}
     if not drafting.by_batch:
@@ -53,20 +84,74 @@ def _notes(order: Order) -> tuple[str, ...]:
     notes = []
     if gamma:
         notes.append(f"above batch {last} vLLM goes on with draft length {gamma}")
-    if len(schedule) > 1:
+    one_group = order.deployed is not None and order.deployed.parallel.data == 1
+    if len(schedule) > 1 and not one_group:
         notes.append(
             f"with data parallelism above 1 vLLM drafts {largest(schedule)} tokens at every batch"
         )
+    if len(schedule) > 1:
         notes.append(
             "with draft lengths by batch vLLM's V1 model runner uses piecewise CUDA graphs instead "
             "of full ones; VLLM_USE_V2_MODEL_RUNNER=1 keeps full ones"
         )
-    if off_at(schedule) and order.drafting.model != "none":
-        notes.append(
-            "at draft length 0 vLLM still runs the drafter once a step, to keep its cache in step: "
-            "that costs more than planned, which is as much as without a drafter"
-        )
-    return tuple(notes)
+    return (
+        *notes,
+        *in_step_notes("vLLM", order),
+        *_draft_tensor_notes(order),
+        *_expert_notes(order),
+        *_graph_notes(order),
+    )
+
+
+def _draft_tensor_notes(order: Order) -> list[str]:
+    """``_raise_if_draft_tp_mismatch`` of ``vllm/v1/spec_decode/draft_model.py``."""
+    target = order.deployed.parallel.tensor if order.deployed else 1
+    if order.drafting.word != "draft_model" or order.draft_tensor in (None, target):
+        return []
+    return [
+        f"vLLM's V1 model runner refuses a draft model on {order.draft_tensor} card beside a "
+        f"target on {target}"
+    ]
+
+
+def _expert_notes(order: Order) -> list[str]:
+    if order.deployed is None:
+        return []
+    parallel = order.deployed.parallel
+    if parallel.expert in (1, parallel.stage_cards):
+        return []
+    return [
+        f"vLLM deals experts out to all {parallel.stage_cards} cards of a stage; planned for "
+        f"{parallel.expert}"
+    ]
+
+
+def _graph_notes(order: Order) -> list[str]:
+    """From which batch on a round has more tokens than a CUDA graph."""
+    if order.deployed is None:
+        return []
+    priced = order.deployed.graph_tokens
+    limit = _LARGEST_GRAPH if priced is None else priced
+    wide = [
+        max(first, limit // (gamma + 1) + 1)
+        for first, last, gamma in order.schedule
+        if last * (gamma + 1) > limit
+    ]
+    if not wide:
+        return []
+    widest = max(last * (gamma + 1) for _, last, gamma in order.schedule)
+    raised = f"--compilation-config '{json.dumps({'max_cudagraph_capture_size': widest})}'"
+    if priced is not None:
+        return [
+            f"from batch {wide[0]} on a round has more tokens than the largest CUDA graph, "
+            f"{limit:,}, and is planned without one; {raised} raises that (then plan with "
+            f"--graph-tokens {widest})"
+        ]
+    return [
+        f"planned as if every round had a CUDA graph; vLLM's largest has {limit} tokens unless "
+        f"told {raised}, and a round has more from batch {wide[0]} on (or plan with "
+        f"--graph-tokens {limit} and --eager-layer-us)"
+    ]
 
 
 def _suffix_notes(order: Order) -> tuple[str, ...]:
@@ -77,4 +162,22 @@ def _suffix_notes(order: Order) -> tuple[str, ...]:
     )
 
 
-ENGINE = Engine("vLLM", "vLLM 0.33.0", _METHODS, _write, lookups=("lookup_max", "lookup_min"))
+def _degrees(parallel: Parallelism) -> str:
+    words = {
+        f"--tensor-parallel-size {parallel.tensor}": parallel.tensor,
+        f"--pipeline-parallel-size {parallel.pipeline}": parallel.pipeline,
+        f"--data-parallel-size {parallel.data}": parallel.data,
+        "--enable-expert-parallel": parallel.expert,
+    }
+    return " ".join(word for word, degree in words.items() if degree > 1)
+
+
+ENGINE = Engine(
+    "vLLM",
+    "vLLM 0.33.0",
+    _METHODS,
+    _write,
+    lookups=("lookup_max", "lookup_min"),
+    degrees=_degrees,
+    draft_alone=True,
+)

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from specsim.engines import ENGINES, METHODS, Drafting, Order, merged
+from specsim.checks import UnsupportedError
+from specsim.deployment.drafters import DRAFTERS, KINDS
+from specsim.engines import ENGINES, METHODS, Drafting, Order, Tree, merged
 
 Check = Callable[[Any], bool]
 
@@ -45,8 +47,10 @@ def schedule_by_range(value: Any) -> bool:
 # key allowed; the methods are SpeculativeMethod, the schedule's rules those of
 # vllm/v1/spec_decode/dynamic/utils.py.
 VLLM: dict[str, Check] = {
-    "method": one_of("draft_model", "eagle3", "mtp", "dflash", "ngram", "suffix"),
+    "method": one_of("draft_model", "eagle", "eagle3", "mtp", "dflash", "ngram", "suffix"),
     "model": text,
+    "parallel_drafting": lambda value: value is True,
+    "draft_tensor_parallel_size": whole(1),
     "num_speculative_tokens": whole(1),
     "num_speculative_tokens_per_batch_size": schedule_by_range,
     "prompt_lookup_max": whole(1),
@@ -56,10 +60,10 @@ VLLM: dict[str, Check] = {
 # sgl-project/sglang 0.5.23, python/sglang/srt/arg_groups/fields/spec.py and schedule.py; flags are
 # the fields' names.  The algorithms are in the help of speculative_algorithm.
 SGLANG: dict[str, Check] = {
-    "--speculative-algorithm": one_of("EAGLE3", "NEXTN", "STANDALONE", "NGRAM", "DFLASH"),
+    "--speculative-algorithm": one_of("EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "NGRAM", "DFLASH"),
     "--speculative-draft-model-path": text,
     "--speculative-num-steps": whole(1),
-    "--speculative-eagle-topk": one_of("1"),
+    "--speculative-eagle-topk": lambda word: int(word) >= 1,
     "--speculative-num-draft-tokens": whole(2),
     "--speculative-ngram-max-bfs-breadth": one_of("1"),
     "--speculative-ngram-max-trie-depth": whole(2),
@@ -71,12 +75,15 @@ SGLANG: dict[str, Check] = {
 # NVIDIA/TensorRT-LLM commit 0004396720054fd8e205cbf616f21f0b57c6b412,
 # tensorrt_llm/llmapi/llm_args.py: DecodingBaseConfig and the classes of these decoding_type.
 TENSORRT_LLM: dict[str, Check] = {
-    "decoding_type": one_of("Draft_Target", "Eagle3", "MTP", "DFlash", "NGram", "SA"),
+    "decoding_type": one_of("Draft_Target", "Eagle3", "MTP", "PARD", "DFlash", "NGram", "SA"),
     "max_draft_len": whole(1),
     "speculative_model": text,
     "draft_len_schedule": lambda value: all(k >= 1 and v >= 0 for k, v in value.items()),
     "max_concurrency": whole(1),
     "max_matching_ngram_size": whole(1),
+    "use_dynamic_tree": one_of("true"),
+    "dynamic_tree_max_topK": whole(1),
+    "max_total_draft_tokens": whole(1),
 }
 
 # ggml-org/llama.cpp 0c1e57098, common/arg.cpp; the types are those of
@@ -208,7 +215,7 @@ def test_vllm_drafts_the_schedule(method: str, schedule: str) -> None:
 
 
 @pytest.mark.parametrize("schedule", list(SCHEDULES))
-@pytest.mark.parametrize("method", ["eagle3", "mtp"])
+@pytest.mark.parametrize("method", ["eagle", "eagle3", "mtp"])
 def test_sglang_routes_every_batch_to_its_length(method: str, schedule: str) -> None:
     """Read as AdaptiveSpeculativeParams does: the largest key at or below the batch."""
     order = order_for(ENGINES["sglang"].drafting(method), schedule)
@@ -288,4 +295,49 @@ def test_transformers_declares_what_is_set() -> None:
 
 
 def test_every_method_is_some_engines() -> None:
-    assert {method for _, method in CASES} == set(METHODS)
+    """Medusa was vLLM's and TensorRT-LLM's until they dropped it."""
+    assert set(METHODS) - {method for _, method in CASES} == {"medusa"}
+
+
+def test_drafters_and_methods_have_the_same_names() -> None:
+    assert set(METHODS) == {*DRAFTERS, *KINDS} - {"parallel"}
+
+
+@pytest.mark.parametrize("name", ["sglang", "tensorrt-llm"])
+@pytest.mark.parametrize("schedule", list(SCHEDULES))
+def test_trees_are_declared(name: str, schedule: str) -> None:
+    """TensorRT-LLM holds max_total_draft_tokens to [max_draft_len, topK max_draft_len]."""
+    drafting = ENGINES[name].drafting("eagle3").tree
+    assert drafting is not None
+    found = content(name, order_for(drafting, schedule, tree=Tree(4, 8)))
+    declared = READERS[name][0]
+    assert all(declared[field](value) for field, value in found.items())
+    assert "draft_len_schedule" not in found
+    assert "--speculative-adaptive" not in found
+    length = SCHEDULES[schedule][0][2]
+    if name == "sglang":
+        assert found["--speculative-num-steps"] == length
+        assert found["--speculative-eagle-topk"] == "4"
+        assert found["--speculative-num-draft-tokens"] == 8
+    else:
+        assert found["max_draft_len"] == length
+        assert found["dynamic_tree_max_topK"] == 4
+        assert found["max_total_draft_tokens"] == 7
+        assert length <= 7 <= 4 * length
+
+
+@pytest.mark.parametrize(
+    ("name", "slots", "range_"),
+    [
+        # 1 + 4 + 16 + 16 nodes of three steps; 4 x 3 and the root.
+        ("sglang", 38, r"\[4, 37\]"),
+        ("sglang", 3, r"\[4, 37\]"),
+        ("tensorrt-llm", 14, r"\[4, 13\]"),
+        ("tensorrt-llm", 3, r"\[4, 13\]"),
+    ],
+)
+def test_trees_hold_their_drafts(name: str, slots: int, range_: str) -> None:
+    drafting = ENGINES[name].drafting("eagle3").tree
+    assert drafting is not None
+    with pytest.raises(UnsupportedError, match=f"slots must be in {range_} with topk 4"):
+        content(name, order_for(drafting, "stops", tree=Tree(4, slots)))

@@ -182,6 +182,9 @@ def test_export_from_a_profile(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert "extrapolated beyond the measured grid: batch 65-80 at context 100" in err
 
 
+TARGET = ("--target", "llama-3.1-8b", "--accelerator", "H100-SXM")
+
+
 def test_export_from_shapes(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["export", "llama.cpp", *SHAPES, "--alpha", "0.8", "--model", "d.gguf", "--most", "70"]
     code, out, err = run(capsys, *words, "--context", "4096", "--batch", "8")
@@ -192,8 +195,10 @@ def test_export_from_shapes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "planned for batch 1 to 70 at context 4,096" in err
     code, out, err = run(capsys, *words, "--context", "8192")
     assert code == 0
-    # 70 GB for 16.06 GB of weights, and 8208 tokens of 128 KiB in each cache.
-    assert "not planned from batch 51 on: llama-3.1-8b, batch 51" in err
+    # 70 GB for 16.06 and 2.47 GB of weights, and 8224 tokens of 160 KiB in each cache; 8208 tokens
+    # of 128 KiB where the target is alone.
+    assert "not planned from batch 39 on: llama-3.1-8b with draft_model:llama-3.2-1b" in err
+    assert "room for 38, without the drafter for 50" in err
 
 
 @pytest.mark.parametrize("name", list(ENGINES))
@@ -215,6 +220,10 @@ def test_a_batch_that_does_not_pay_has_no_flags(
     assert err.endswith("speculation does not pay at batch 64: leave it off\n")
 
 
+def drafter(words: str) -> tuple[str, ...]:
+    return (*TARGET, "--drafter", f"{words}:alpha=0.8")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -226,28 +235,25 @@ def test_a_batch_that_does_not_pay_has_no_flags(
         (["sglang", *SHAPES, "--alpha", ".8", "--batch", "9", "--most", "2", "--model", "d"], "9"),
         (["vllm", *SHAPES, "--alpha", "0.8", "--most", "0"], "--most must be"),
         (["trtllm", *SHAPES, "--alpha", "0.8"], "did you mean vllm or tensorrt-llm?"),
-        (["vllm", "--method", "eagle", *SHAPES, "--alpha", ".8"], "did you mean eagle3?"),
-        (["sglang", "--method", "suffix", *SHAPES, "--alpha", ".8"], "SGLang has no method suffix"),
+        (["vllm", "--method", "eagl3", *SHAPES, "--alpha", ".8"], "did you mean eagle or eagle3"),
+        (["sglang", *drafter("suffix")], "SGLang has no method suffix"),
         (
-            ["transformers", "--method", "eagle3", *SHAPES, "--alpha", ".8"],
+            ["transformers", *drafter("eagle3")],
             "no method eagle3 (transformers 5.23.0 has draft_model, dflash, mtp, ngram)",
         ),
-        (["vllm", "--method", "ngram", *SHAPES, "--alpha", ".8", "--model", "d"], "by name"),
-        (["vllm", "--method", "eagle3", *SHAPES, "--alpha", ".8"], "as the draft with eagle3"),
+        (["vllm", *drafter("ngram"), "--model", "d"], "by name"),
+        (["vllm", *drafter("eagle3")], "as the draft with eagle3"),
         (["vllm", *SHAPES, "--alpha", ".8", "--lookup-max", "3"], "only with ngram"),
         (
-            ["sglang", "--method", "ngram", *SHAPES, "--alpha", ".8", "--lookup-max", "3"],
+            ["sglang", *drafter("ngram"), "--lookup-max", "3"],
             "lookup_max cannot be told to SGLang",
         ),
         (
-            ["llama.cpp", "--method", "ngram", *SHAPES, "--alpha", ".8", "--lookup-min", "3"],
+            ["llama.cpp", *drafter("ngram"), "--lookup-min", "3"],
             "lookup_min cannot be told to llama.cpp",
         ),
         (
-            [
-                *("vllm", "--method", "ngram", *SHAPES, "--alpha", ".8"),
-                *("--lookup-max", "2", "--lookup-min", "3"),
-            ],
+            ["vllm", *drafter("ngram"), "--lookup-max", "2", "--lookup-min", "3"],
             "lookup_min must be <= lookup_max, which is 2, got 3",
         ),
     ],
@@ -261,9 +267,9 @@ def test_bad_exports_are_one_line(
 
 
 def test_methods_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [*SHAPES, "--alpha", "0.7,0.6,0.5", "--most", "32"]
+    words = [*TARGET, "--alpha", "0.7,0.6,0.5", "--most", "32"]
     code, out, err = run(
-        capsys, "export", "vllm", *words, "--method", "ngram", "--lookup-max", "4",
+        capsys, "export", "vllm", *words, "--drafter", "ngram", "--lookup-max", "4",
         "--lookup-min", "2",
     )  # fmt: skip
     content = json.loads(out)
@@ -271,11 +277,13 @@ def test_methods_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
     assert content["method"] == "ngram"
     assert (content["prompt_lookup_min"], content["prompt_lookup_max"]) == (2, 4)
     assert "model" not in content
-    assert "not those of ngram" in err
-    code, out, _ = run(capsys, "export", "llama.cpp", *words, "--method", "mtp")
+    assert "not those of" not in err
+    code, out, _ = run(capsys, "export", "llama.cpp", *words, "--drafter", "mtp")
     assert (code, shlex.split(out)[:2]) == (0, ["--spec-type", "draft-mtp"])
     assert "-md" not in out
-    code, out, err = run(capsys, "export", "sglang", *words, "--method", "dflash", "--model", "d")
+    code, out, err = run(
+        capsys, "export", "sglang", *words, "--drafter", "parallel:kind=DFlash", "--model", "d"
+    )
     assert (code, shlex.split(out)[:2]) == (0, ["--speculative-algorithm", "DFLASH"])
     assert "another length than it was trained for" in err
 

@@ -1,0 +1,100 @@
+"""What ``specsim.export`` says beside a configuration: what was planned, and what it left out."""
+
+from __future__ import annotations
+
+from specsim.api.by_load import extrapolated
+from specsim.batching.schedule import Plan
+from specsim.batching.step_cost import StepLoadCost
+from specsim.batching.workload import BatchWorkload
+from specsim.deployment.cost import DeployedCost
+from specsim.engines import Deployed, Drafting, Engine, Method, Schedule
+
+_LAW = {
+    "ratio-test": "samples drafts and accepts them with the ratio test",
+    "greedy-drafts": "drafts greedily and accepts a draft with its probability in the target",
+    "exact-match": "samples drafts and accepts those that the target samples too",
+}
+
+
+def plan_notes(workload: BatchWorkload, planned: Plan, schedule: Schedule) -> list[str]:
+    """What was planned for, and how far acceptance and costs went from what is known."""
+    lengths = sorted({gamma for _, _, gamma in schedule})
+    carried = dict.fromkeys(line for gamma in lengths for line in workload.notes(gamma))
+    notes = [*workload.doubts, *carried]
+    if planned.missing:
+        beside = f"not planned from batch {planned.missing[0]:,} on: {planned.why_missing}"
+        if isinstance(workload.cost, DeployedCost) and workload.cost.drafter is not None:
+            alone = workload.cost.memory(None, planned.context).largest_batch
+            beside += f", without the drafter for {alone:,}"
+        notes.append(beside)
+    notes.append(f"planned for batch 1 to {planned.largest:,} at context {planned.context:,}")
+    if outside := extrapolated(workload, planned.points):
+        notes.append(outside)
+    return notes
+
+
+def law_notes(chosen: Engine, drafting: Drafting, workload: BatchWorkload) -> list[str]:
+    """How the engine accepts drafts, and whether that was planned; at temperature 0 all is one."""
+    if workload.temperature == 0:
+        return []
+    said = f"{chosen.title} {_LAW[drafting.acceptance_law]} ({drafting.acceptance_law})"
+    planned = workload.acceptance_law
+    if planned == drafting.acceptance_law:
+        return [f"{said}, as was planned"]
+    flag = drafting.ratio_test
+    if planned is None:
+        unless = f", unless told {flag} (ratio-test)" if flag else ""
+        return [
+            f"{said}, also above temperature 0{unless}: acceptance must have been measured in the "
+            "same way"
+        ]
+    ways = [
+        f"plan with --acceptance-law {drafting.acceptance_law}, after calibrate --acceptance-law "
+        f"{drafting.acceptance_law} where the trace is too old to tell"
+    ]
+    if flag and planned == "ratio-test":
+        ways.append(f"tell {chosen.title} {flag}")
+    return [
+        f"{said}, and this is planned for {planned}, which above temperature 0 accepts otherwise: "
+        f"{', or '.join(ways)}"
+    ]
+
+
+def method_notes(
+    method: Method, workload: BatchWorkload, deployed: Deployed | None, measured: bool
+) -> list[str]:
+    """Where acceptance or costs are those of another method.
+
+    deployed : what was priced; its drafter has its own costs.  None: costs are a profile's
+    measured : acceptance is a profile's
+    """
+    known, timed, notes = workload.method, isinstance(workload.cost, StepLoadCost), []
+    if known not in (None, method):
+        notes.append(
+            f"planned with the acceptance{' and step times' if timed else ''} of {known}, which "
+            f"are not those of {method}"
+        )
+    if deployed is None and method != "draft_model" and not (known is not None and timed):
+        of_pair = "acceptance and costs" if measured and known is None else "costs"
+        notes.append(
+            f"planned with the {of_pair} of a draft model that runs once for each draft token, "
+            f"which are not those of {method}"
+        )
+    if method == "dflash":
+        notes.append(
+            "a DFlash drafter accepts differently at another length than it was trained for"
+        )
+    return notes
+
+
+def card_notes(chosen: Engine, deployed: Deployed | None) -> list[str]:
+    """How the engine is told what was priced: it is started with its own options for that."""
+    if deployed is None or deployed.parallel.cards == 1:
+        return []
+    parallel = deployed.parallel
+    if words := chosen.degrees(parallel):
+        return [f"planned for {parallel.cards} cards; start {chosen.title} with {words}"]
+    degrees = ", ".join(f"{name} {degree}" for name, degree in vars(parallel).items() if degree > 1)
+    return [
+        f"planned for {parallel.cards} cards ({degrees}), degrees that {chosen.title} does not take"
+    ]
