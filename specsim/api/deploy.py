@@ -47,7 +47,7 @@ def deploy(
         replaces it
     efficiency : share of the peaks that is reached, one for all or (compute, memory)
 
-    Everything else is as in ``Deployment`` and ``Efficiency``, with microseconds and GB.
+    Everything else is as in ``Deployment`` and ``Efficiency``, with microseconds and GiB.
     """
     several = [drafters] if isinstance(drafters, (str, Drafter)) else drafters
     base = Deployment(
@@ -66,7 +66,7 @@ def deploy(
             routing_exponent=routing_exponent,
             imbalance=imbalance,
         ),
-        **_given(reserve=None if reserve_gb is None else 1e9 * reserve_gb),
+        **_given(reserve=None if reserve_gb is None else 2.0**30 * reserve_gb),
     )
     if fit is not None:
         raise InvalidArgumentError("fit is not built yet")

@@ -9,10 +9,10 @@ from math import ceil
 from specsim.batching.cost import CellUnavailableError
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import Floats
-from specsim.deployment.deployment import Deployment
-from specsim.deployment.drafters import Drafter, Ngram
+from specsim.deployment.deployment import Deployment, draft_parallelism
+from specsim.deployment.drafters import Drafter, Medusa, Ngram
 from specsim.deployment.heads import DraftShapes, draft_shapes
-from specsim.deployment.memory import CardMemory, card_memory, draft_parallelism
+from specsim.deployment.memory import CardMemory, card_memory
 from specsim.hardware.parallel import Parallelism
 from specsim.hardware.roofline import Roofline, roofline
 from specsim.hardware.shapes import Shape
@@ -59,18 +59,20 @@ class DeployedCost:
         drafter = self.drafter
         if drafter is None:
             return []
+        self._check_memory(drafter, batch, context)
         positions = drafter.first_positions(gamma)
         shapes = self._shapes(gamma) if positions else None
         if shapes is None:
             return []
-        parts = min(self.deployment.parallel.pipeline, batch)
+        parts = self._parts(batch)
         size = -(-batch // parts)
         parallel = draft_parallelism(self.deployment, drafter)
 
         def runs(shape: Shape, count: int, tokens: int, context: float, logits: int) -> Runs:
             return Runs(count, self._run(shape, tokens, size, context, parallel, logits), parts)
 
-        drafted = gamma if drafter.runs(gamma) == 1 < gamma else drafter.width
+        # Tokens are drafted behind the last accepted one alone, or at every position at once.
+        drafted = gamma if drafter.runs(gamma) == 1 < gamma else 1
         found = [runs(shapes.first, 1, positions, context, min(drafted, positions))]
         if later := drafter.runs(gamma) - 1 if gamma else 0:
             # Later run i has i more tokens in the cache, gamma / 2 in the mean.
@@ -80,25 +82,27 @@ class DeployedCost:
         return found
 
     def target_runs(self, gamma: int, batch: int, context: float) -> list[Runs]:
-        """The target run of a round with ``gamma`` drafts, or its cases with their chances: where
-        drafts must be found, rounds in which no request has one are plain steps.
+        """The target run of a round with ``gamma`` drafts, or its cases with their chances.
+
+        Where drafts must be found, rounds in which no request of a run has one are plain steps, and
+        the others are as wide as the mean of their requests: those without a draft verify nothing.
         """
-        self._check_memory(gamma, batch, context)
         drafter = self.drafter
+        self._check_memory(drafter if gamma else None, batch, context)
         if not gamma or drafter is None:
             return [Runs(1.0, self._target(1, batch, context))]
         if not isinstance(drafter, Ngram):
             return [Runs(1.0, self._target(drafter.verified(gamma), batch, context))]
-        nothing = (1.0 - drafter.match) ** batch
+        together = -(-self._of_group(batch) // self._parts(batch))
+        nothing = (1.0 - drafter.match) ** together
         found = [Runs(nothing, self._target(1, batch, context))] if nothing else []
-        if nothing < 1.0:
-            drafts = drafter.match * float(drafter.lengths(gamma).sum()) / (1.0 - nothing)
-            narrow = 1 + int(drafts)
-            wide = drafts - int(drafts)
-            chance = 1.0 - nothing
-            found.append(Runs(chance * (1.0 - wide), self._target(narrow, batch, context)))
-            if wide:
-                found.append(Runs(chance * wide, self._target(narrow + 1, batch, context)))
+        if chance := 1.0 - nothing:
+            drafts = drafter.match * float(drafter.lengths(gamma).sum()) / chance
+            narrow, wide = divmod(min(drafts, gamma), 1.0)
+            for more, share in ((0, 1.0 - wide), (1, wide)):
+                if share:
+                    run = self._target(1 + int(narrow) + more, batch, context)
+                    found.append(Runs(chance * share, run))
         return found
 
     def memory(self, loaded: Drafter | None, context: int) -> CardMemory:
@@ -110,9 +114,10 @@ class DeployedCost:
         return self._memories[key]
 
     def lookup_s(self, batch: int) -> float:
-        """Host time of looking drafts up for every request."""
-        drafter = self.drafter
-        return 1e-6 * drafter.host_us * batch if isinstance(drafter, Ngram) else 0.0
+        """Host time of looking drafts up for every request; groups have hosts of their own."""
+        if not isinstance(self.drafter, Ngram):
+            return 0.0
+        return 1e-6 * self.drafter.host_us * self._of_group(batch)
 
     def draft_s(self, gamma: int, batch: int, context: float, bonus: float) -> float:
         runs = self.draft_runs(gamma, batch, context)
@@ -142,6 +147,14 @@ class DeployedCost:
             tokens[gamma] = 1.0 + drafter.match * float(reached @ steps[:gamma])
         return replace(gains, tokens=tokens)
 
+    def _of_group(self, batch: int) -> int:
+        """Requests of the busiest group of cards."""
+        return -(-batch // self.deployment.parallel.data)
+
+    def _parts(self, batch: int) -> int:
+        """Parts that a pipeline works on at once."""
+        return min(self.deployment.parallel.pipeline, self._of_group(batch))
+
     # What was worked out already: sweeps ask for the same runs again and again.
     @cached_property
     def _memories(self) -> dict[tuple[bool, int], CardMemory]:
@@ -157,13 +170,11 @@ class DeployedCost:
 
     def _shapes(self, gamma: int) -> DraftShapes | None:
         assert self.drafter is not None, "asked for where something drafts"
-        if gamma not in self._shapes_by_gamma:
-            found = draft_shapes(self.drafter, self.deployment.shape, gamma)
-            # Medusa alone reads more with more drafts; others share their shapes.
-            known = self._shapes_by_gamma.values()
-            same = next((each for each in known if each == found), found)
-            self._shapes_by_gamma[gamma] = same
-        return self._shapes_by_gamma[gamma]
+        # Medusa alone reads more with more drafts; others share their shapes.
+        key = gamma if isinstance(self.drafter, Medusa) else 0
+        if key not in self._shapes_by_gamma:
+            self._shapes_by_gamma[key] = draft_shapes(self.drafter, self.deployment.shape, gamma)
+        return self._shapes_by_gamma[key]
 
     def _target(self, tokens: int, batch: int, context: float) -> Roofline:
         deployment = self.deployment
@@ -197,16 +208,19 @@ class DeployedCost:
             )
         return found
 
-    def _check_memory(self, gamma: int, batch: int, context: float) -> None:
-        loaded = self.drafter if gamma else None
+    def _check_memory(self, loaded: Drafter | None, batch: int, context: float) -> None:
         memory = self.memory(loaded, ceil(context))
-        if batch > memory.largest_batch:
-            card = self.deployment.card
-            beside = f" with {loaded.label} beside it" if loaded else ""
-            needed = memory.target + memory.draft + memory.request * ceil(batch / memory.groups)
-            raise CellUnavailableError(
-                f"{self.deployment.name}{beside}, batch {batch:,} and {ceil(context):,} tokens a "
-                f"request need {needed / 1e9:,.1f} GB a card; {card.name} has "
-                f"{card.memory / 1e9:g} GB, of which {memory.usable / 1e9:.1f} GB are for them "
-                f"(utilisation, reserve): room for {memory.largest_batch:,}"
-            )
+        if batch <= memory.largest_batch:
+            return
+        card, room = self.deployment.card, memory.largest_batch
+        beside = f" with {loaded.label} beside it" if loaded else ""
+        needed = memory.target + memory.draft + memory.request * self._of_group(batch)
+        remedy = (
+            f"room for {room:,}" if room else "more cards or smaller numbers (dtype) may hold it"
+        )
+        raise CellUnavailableError(
+            f"{self.deployment.name}{beside}, batch {batch:,} and {ceil(context):,} tokens a "
+            f"request need {needed / 2**30:,.1f} GiB a card; {card.name} has "
+            f"{card.memory / 2**30:g} GiB, of which {memory.usable / 2**30:.1f} GiB are for them "
+            f"(utilisation, reserve): {remedy}"
+        )

@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 
 from specsim.checks import InvalidArgumentError, number
-from specsim.deployment.drafters import Drafter
-from specsim.deployment.heads import named_shape
+from specsim.deployment.drafters import Drafter, Ngram
+from specsim.deployment.heads import draft_shapes, named_shape
 from specsim.hardware import Accelerator, Interconnect, accelerator, interconnect
 from specsim.hardware.parallel import ONE_CARD, Parallelism
 from specsim.hardware.quantisation import precision_for
@@ -19,7 +19,7 @@ from specsim.hardware.shapes import Shape
 _UTILISATION = 0.9
 # Beside weights and cache: what a run computes, and CUDA graphs.  vLLM logs 1 to 2 GB for both
 # with 8 billion parameters and 8,192 tokens a step; --reserve-gb says otherwise.
-_RESERVE = 2e9
+_RESERVE = 2 * 2.0**30
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,26 @@ class Deployment:
         number("imbalance", self.imbalance, low=1.0)
         object.__setattr__(self, "drafters", tuple(self.drafters))
         self.parallel.check(self.shape, self.name)
+        if self.imbalance > 1 and self.parallel.expert == 1:
+            raise InvalidArgumentError(
+                f"imbalance must be 1 where experts are not dealt out to cards (expert parallel "
+                f"degree 1), got {self.imbalance:g}"
+            )
+        for drafter in self.drafters:
+            self._check_drafter(drafter)
+
+    def _check_drafter(self, drafter: Drafter) -> None:
+        """Refuse a head for another target, and degrees that do not divide what they share."""
+        shapes = draft_shapes(drafter, self.shape, 1)
+        if shapes is None:
+            return
+        parallel = draft_parallelism(self, drafter)
+        if self.parallel.tensor % parallel.tensor:
+            raise InvalidArgumentError(
+                f"tensor of drafter {drafter.label} must divide the target's tensor parallel "
+                f"degree, which is {self.parallel.tensor}, got {parallel.tensor}"
+            )
+        parallel.check(shapes.first, f"drafter {drafter.label}")
 
     @cached_property
     def shape(self) -> Shape:
@@ -119,3 +139,15 @@ class Deployment:
     def is_bound(self) -> bool:
         """Whether nothing says how far the engine stays behind the peaks of the data sheet."""
         return self.efficiency == PEAK and self.host == HostTime()
+
+
+def draft_parallelism(deployment: Deployment, drafter: Drafter) -> Parallelism:
+    """How the drafter is spread: over its own degree, or as the target; on the last of the stages
+    of a pipeline.
+    """
+    if isinstance(drafter, Ngram):
+        return ONE_CARD
+    parallel = deployment.parallel
+    tensor = getattr(drafter, "tensor", None) or parallel.tensor
+    experts = drafter.method == "mtp" and parallel.expert > 1
+    return Parallelism(tensor, data=parallel.data, expert=parallel.expert if experts else 1)

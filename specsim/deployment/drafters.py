@@ -117,9 +117,10 @@ class DraftModel(_Drafter):
 class _Head(_Drafter):
     """Layers over the target's states, as wide as they are.
 
-    model : the head as published: a shipped one, a config.json, or a folder; None: layers like the
-        target's attention with a dense block
-    layers : of the head
+    model : the head as published: the target that a shipped one is for (``eagle3:llama-3.1-8b``),
+        a config.json, a folder, or a name on the Hugging Face Hub that is in the local cache;
+        None: layers like the target's attention with a dense block
+    layers : of the head, where no model is given
     tensor : cards that share it; None: those of the target
     """
 
@@ -128,7 +129,11 @@ class _Head(_Drafter):
     tensor: int | None = None
 
     def __post_init__(self) -> None:
-        integer("layers", self.layers, low=1)
+        if integer("layers", self.layers, low=1) != 1 and self.model is not None:
+            raise InvalidArgumentError(
+                f"layers must be left out where a model is given, whose config says how many, "
+                f"got {self.layers}"
+            )
         _degree(self.tensor)
 
 
@@ -137,7 +142,9 @@ class Eagle(_Head):
     """EAGLE (arXiv 2401.15077): one layer over the target's last state and the drafted token.
 
     topk : tokens that each run drafts a node from; 1 is a chain
-    slots : nodes of the tree that are verified, the token before it included; None: K + 1
+    slots : nodes of the tree that are verified, the token before it included, as far as there are
+        so many: K runs make 1 + topk + (K - 1) topk^2 (EAGLE-2, arXiv 2406.16858); None: K + 1.
+        A path of K drafts must fit, so K is below it
     """
 
     method: ClassVar[str] = "eagle"
@@ -164,7 +171,9 @@ class Eagle(_Head):
         return self.topk
 
     def verified(self, gamma: int) -> int:
-        return gamma + 1 if self.slots is None or not gamma else self.slots
+        if self.slots is None or not gamma:
+            return gamma + 1
+        return min(self.slots, 1 + self.topk + (gamma - 1) * self.topk**2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,6 +361,8 @@ def _parsed(field: str, kind: str, word: str) -> Any:
         return word
     if field == "kind":
         return word.casefold().replace("-", "_")
+    if word.casefold() == "none" and "None" in kind:
+        return None
     return integer(field, word) if "int" in kind else number(field, word)
 
 

@@ -1,19 +1,17 @@
 """What the runs of a drafter read: shapes of heads from those of their target.
 
-A head is one or more layers over the target's states, so its width is the target's.  Where no
-configuration of it is given, its attention has the target's heads and its block is three and a half
-times as wide as its states, as Llama 3's is.
+A head is one or more layers over the target's states.  Where no configuration of it is given, it is
+as wide as they are, its attention has the target's heads and its block is three and a half times as
+wide, as Llama 3's is.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib import resources
 from typing import Any
 
-from specsim.checks import InvalidArgumentError
+from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.deployment.drafters import (
     Drafter,
     DraftModel,
@@ -24,6 +22,7 @@ from specsim.deployment.drafters import (
     Ngram,
     Parallel,
 )
+from specsim.deployment.head_configs import head_config, is_head
 from specsim.hardware.blocks import gated
 from specsim.hardware.config import ConfigError, read_config, shape_from_config
 from specsim.hardware.fields import count
@@ -32,8 +31,8 @@ from specsim.hardware.shapes import Attention, Layer, Precision, Shape
 
 _BLOCK_RATIO = 3.5
 _HEAD_WIDTH = 128
-# Fields that only configurations of heads have.
-_HEAD_FIELDS = {"draft_vocab_size", "target_hidden_size", "dflash_config", "eagle_config"}
+# Fields of layers that are not counted in a head.
+_UNCOUNTED = ("num_experts", "num_local_experts", "n_routed_experts", "kv_lora_rank")
 
 
 @dataclass(frozen=True)
@@ -52,23 +51,28 @@ class DraftShapes:
 def draft_shapes(drafter: Drafter, target: Shape, gamma: int) -> DraftShapes | None:
     """Of a round with ``gamma`` drafts; None where no model runs.
 
-    Raises InvalidArgumentError for a head that was made for another target.
+    Caches are in the target's numbers.  Raises InvalidArgumentError for a head that was made for
+    another target.
     """
     match drafter:
         case Ngram():
             return None
         case DraftModel(model=model):
             shape = model if isinstance(model, Shape) else named_shape("draft", str(model))
-            return DraftShapes(shape, shape, shape)
-        case Parallel(model=model) if model is not None and not is_head(_config(str(model))):
-            shape = shape_from_config(_config(str(model)))
-            return DraftShapes(shape, shape, shape)
+            return _alone(shape, target)
+        case Parallel(model=model) if model is not None:
+            config = head_config(drafter.method, str(model))
+            if not is_head(config):
+                return _alone(shape_from_config(config), target)
+            return _head(drafter, target, config)
         case Medusa():
             return _medusa(drafter, target, gamma)
         case Mtp():
             return _mtp(drafter, target)
         case _:
-            return _head(drafter, target)
+            named = drafter.model is not None
+            config = head_config(drafter.method, str(drafter.model)) if named else {}
+            return _head(drafter, target, config)
 
 
 def named_shape(role: str, name: str) -> Shape:
@@ -79,55 +83,43 @@ def named_shape(role: str, name: str) -> Shape:
         raise InvalidArgumentError(f"{role} {error}") from None
 
 
-def is_head(config: Mapping[str, Any]) -> bool:
-    """Whether a config.json is of a head over another model's states, not of a language model."""
-    return bool(_HEAD_FIELDS & config.keys())
+def _alone(shape: Shape, target: Shape) -> DraftShapes:
+    """A model of its own."""
+    kept = target.precision.kv_bits
+    if kept is not None:
+        shape = shape.at(replace(shape.precision, kv_bits=kept))
+    return DraftShapes(shape, shape, shape)
 
 
-def _config(name: str) -> Mapping[str, Any]:
-    """Of a head or a draft model: a shipped one, a file, or a folder."""
-    for file in (resources.files("specsim") / "configs" / "heads").iterdir():
-        if file.name.casefold() == f"{name}.json".casefold():
-            shipped: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
-            return shipped
-    try:
-        return read_config(name)
-    except ConfigError as error:
-        raise InvalidArgumentError(f"head {error}") from None
-
-
-def _head(drafter: Eagle | Eagle3 | Parallel, target: Shape) -> DraftShapes:
-    config: Mapping[str, Any] = {}
-    if drafter.model is not None:
-        config = _config(str(drafter.model))
+def _head(
+    drafter: Eagle | Eagle3 | Parallel, target: Shape, config: Mapping[str, Any]
+) -> DraftShapes:
+    """Layers over states of the target; ``config`` is empty where none is given."""
+    if config:
         _check_target(str(drafter.model), config, target)
-    hidden = target.hidden
+    hidden = count(config, "hidden_size", default=target.hidden)
     attention = _attention(config, target)
     inner = count(config, "intermediate_size", default=round(_BLOCK_RATIO * hidden))
     layers = count(config, "num_hidden_layers", default=drafter.layers)
-    # EAGLE-3 attends from the states and the embedded token side by side.
-    wide = 2 if isinstance(drafter, Eagle3) else 1
     width = attention.pair_width // 2
-    inputs = wide * hidden * (width + attention.kv_width) + width * hidden
-    layer = Layer(inputs + gated(hidden, inner) + (2 + wide) * hidden, (attention,))
-    vocabulary = target.vocabulary or 0
-    if isinstance(drafter, (Eagle3, Parallel)):
-        vocabulary = count(
-            config, "draft_vocab_size", default=drafter.draft_vocab or vocabulary, low=0
-        )
+    inputs = hidden * (width + attention.kv_width)
+    plain = Layer(inputs + width * hidden + gated(hidden, inner) + 2 * hidden, (attention,))
+    # EAGLE-3's first layer attends from the states and the embedded token side by side, each
+    # behind a norm of its own.
+    extra = inputs + hidden if isinstance(drafter, Eagle3) else 0
+    vocabulary = _vocabulary(drafter, target, config)
     later = Shape(
         model_type=drafter.method,
-        layers=(layer,) * layers,
+        layers=(replace(plain, weights=plain.weights + extra), *(plain,) * (layers - 1)),
         hidden=hidden,
         head=vocabulary * hidden + hidden,
         idle=0,
-        precision=precision_from_config(config) if config else _unquantised(target),
+        precision=_precision(config, target),
         vocabulary=vocabulary or None,
         longest_context=target.longest_context,
     )
     # States of the target are mixed into the head's width once, where the target has made them.
-    states = 3 if isinstance(drafter, Eagle3) else 2
-    first = _with_weights(later, states * hidden * hidden)
+    first = _with_weights(later, _states(drafter, config) * target.hidden * hidden)
     own_head = isinstance(drafter, Eagle3) or vocabulary != target.vocabulary
     loaded = first if own_head else replace(first, head=hidden)
     if not isinstance(drafter, Eagle3):
@@ -135,16 +127,51 @@ def _head(drafter: Eagle | Eagle3 | Parallel, target: Shape) -> DraftShapes:
     return DraftShapes(first, later, loaded)
 
 
+def _states(drafter: Eagle | Eagle3 | Parallel, config: Mapping[str, Any]) -> int:
+    """Vectors that the head's first projection reads: EAGLE's state and embedded token, or states
+    of so many layers.
+    """
+    inside = config.get("dflash_config") or config.get("eagle_config") or {}
+    for field in ("target_layer_ids", "eagle_aux_hidden_state_layer_ids"):
+        listed = inside.get(field) or config.get(field)
+        if listed:
+            return len(listed)
+    return 3 if isinstance(drafter, Eagle3) else 2
+
+
+def _vocabulary(
+    drafter: Eagle | Eagle3 | Parallel, target: Shape, config: Mapping[str, Any]
+) -> int:
+    """Tokens that the head can draft."""
+    whole = target.vocabulary or 0
+    if not isinstance(drafter, (Eagle3, Parallel)):
+        return whole
+    if config:
+        return count(config, "draft_vocab_size", default=whole, low=0)
+    drafted = whole if drafter.draft_vocab is None else drafter.draft_vocab
+    if whole and drafted > whole:
+        if drafter.draft_vocab == type(drafter).draft_vocab:
+            return whole  # the usual size, of a target that has less
+        raise InvalidArgumentError(
+            f"draft_vocab must be <= {whole:,}, the vocabulary of {target.model_type}, "
+            f"got {drafted:,}"
+        )
+    return drafted
+
+
 def _mtp(drafter: Mtp, target: Shape) -> DraftShapes:
-    """The target's last layer over its state and the embedded token; the target's own head."""
+    """The target's last layer over its state and the embedded token, each behind a norm, and one
+    more behind it; the target's own head.
+    """
     hidden = target.hidden
     one = replace(target, layers=target.layers[-1:], idle=0)
-    run = _with_weights(one, 2 * hidden * hidden + 3 * hidden)
-    loaded = replace(run, layers=run.layers * drafter.modules, head=hidden)
+    run = _with_weights(one, 2 * hidden * hidden + 2 * hidden)
+    loaded = replace(run, layers=run.layers * drafter.modules, head=drafter.modules * hidden)
     return DraftShapes(run, run, loaded)
 
 
 def _medusa(drafter: Medusa, target: Shape, gamma: int) -> DraftShapes:
+    """For each draft a square block with a bias, and a head of its own."""
     hidden = target.hidden
     one = hidden * hidden + hidden + (target.vocabulary or 0) * hidden
     of_all = Shape(
@@ -153,7 +180,7 @@ def _medusa(drafter: Medusa, target: Shape, gamma: int) -> DraftShapes:
         hidden=hidden,
         head=drafter.heads * one,
         idle=0,
-        precision=_unquantised(target),
+        precision=_precision({}, target),
         vocabulary=target.vocabulary,
     )
     used = replace(of_all, head=gamma * one)
@@ -170,7 +197,8 @@ def _attention(config: Mapping[str, Any], target: Shape) -> Attention:
     kv_heads = max(heads // 8, 1) if latent else like.kv_heads
     width = _HEAD_WIDTH if latent else like.pair_width // (2 * like.heads)
     heads = count(config, "num_attention_heads", default=max(heads, 1))
-    kv_heads = count(config, "num_key_value_heads", default=kv_heads)
+    kv_heads = count(config, "num_key_value_heads", default=heads if config else kv_heads)
+    hidden = count(config, "hidden_size", default=hidden)
     width = count(config, "head_dim", default=hidden // heads if config else width)
     return Attention(2 * kv_heads * width, 2 * heads * width, heads, kv_heads)
 
@@ -189,11 +217,20 @@ def _check_target(name: str, config: Mapping[str, Any], target: Shape) -> None:
             f"head {name} is for a vocabulary of {vocabulary:,} tokens, {target.model_type} has "
             f"{target.vocabulary:,}"
         )
+    for field in _UNCOUNTED:
+        if config.get(field):
+            raise UnsupportedError(
+                f"head {name} has {field}: heads with routed experts or latent attention are not "
+                "counted; leave the model out for a head with a dense block"
+            )
 
 
-def _unquantised(target: Shape) -> Precision:
-    """Heads are trained and kept in the number type of the target's embeddings."""
-    return Precision(target.precision.dtype, kv_bits=target.precision.kv_bits)
+def _precision(config: Mapping[str, Any], target: Shape) -> Precision:
+    """Of a head: quantised if its config says so, else in the number type of the target's
+    embeddings, which engines load it in; its cache is in the target's numbers.
+    """
+    base = precision_from_config(config) if config.get("quantization_config") else Precision()
+    return replace(base, dtype=target.precision.dtype, kv_bits=target.precision.kv_bits)
 
 
 def _with_weights(shape: Shape, weights: int) -> Shape:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specsim.deployment.deployment import Deployment
-from specsim.deployment.drafters import Drafter, Ngram
+from specsim.deployment.deployment import Deployment, draft_parallelism
+from specsim.deployment.drafters import Drafter
 from specsim.deployment.heads import draft_shapes
 from specsim.hardware.parallel import Parallelism
 from specsim.hardware.roofline import memory_needed_bytes
@@ -50,12 +50,13 @@ def card_memory(
     """
     parallel = deployment.parallel
     tokens = -(-(context + gamma + 1) // BLOCK_TOKENS) * BLOCK_TOKENS
-    target, request = _weights_and_request(deployment.shape, parallel, tokens)
+    drafts = 0 if drafter is None else gamma
+    target, request = _weights_and_request(deployment.shape, parallel, tokens, 1 + drafts)
     draft = 0.0
     shapes = None if drafter is None else draft_shapes(drafter, deployment.shape, gamma)
     if drafter is not None and shapes is not None:
         degree = draft_parallelism(deployment, drafter)
-        draft, more = _weights_and_request(shapes.loaded, degree, tokens)
+        draft, more = _weights_and_request(shapes.loaded, degree, tokens, 1 + drafts)
         request += more
     return CardMemory(
         usable=deployment.card.memory * deployment.utilisation - deployment.reserve,
@@ -66,18 +67,10 @@ def card_memory(
     )
 
 
-def draft_parallelism(deployment: Deployment, drafter: Drafter) -> Parallelism:
-    """How the drafter is spread: over its own degree, or as the target; on the last of the stages
-    of a pipeline.
-    """
-    if isinstance(drafter, Ngram):
-        return Parallelism()
-    parallel = deployment.parallel
-    tensor = getattr(drafter, "tensor", None) or parallel.tensor
-    experts = drafter.method == "mtp" and parallel.expert > 1
-    return Parallelism(tensor, data=parallel.data, expert=parallel.expert if experts else 1)
-
-
-def _weights_and_request(shape: Shape, parallel: Parallelism, tokens: int) -> tuple[float, float]:
-    weights = memory_needed_bytes(shape, parallel=parallel)
-    return weights, memory_needed_bytes(shape, context=tokens, parallel=parallel) - weights
+def _weights_and_request(
+    shape: Shape, parallel: Parallelism, tokens: int, states: int
+) -> tuple[float, float]:
+    """Bytes of the weights, and of what one request keeps."""
+    weights = memory_needed_bytes(shape, batch=1, parallel=parallel, states=0)
+    held = memory_needed_bytes(shape, context=tokens, parallel=parallel, states=states)
+    return weights, held - weights

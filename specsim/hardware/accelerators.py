@@ -3,6 +3,10 @@
 Every rate is for dense matrices.  NVIDIA prints rates "with sparsity" for many cards, twice what
 a dense matrix gets; here they are halved.  GeForce cards accumulate float16 products in float32
 at half the rate of accumulation in float16; the float32 one is here, as inference uses it.
+
+A GB of memory is 2^30 bytes, as data sheets count memory whatever they write: of "80 GB" an H100
+reports 79.2 GiB, of "141 GB" an H200 139.8, of "192 GB" an MI300X 192.0.  The one per cent that
+drivers keep is not taken off.
 """
 
 from __future__ import annotations
@@ -85,7 +89,7 @@ class AcceleratorFile(msgspec.Struct, forbid_unknown_fields=True):
             name=self.name,
             peak_flops={name: rate * 1e12 for name, rate in self.tflops.items()},
             bandwidth=self.bandwidth_gb_s * 1e9,
-            memory=self.memory_gb * 1e9,
+            memory=self.memory_gb * 2.0**30,
             source=self.source,
             interconnect=joined,
         )

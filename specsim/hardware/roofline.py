@@ -9,7 +9,10 @@ KV cache written; activations, rows of the embeddings and the order of the parts
 left out, so arithmetic and traffic overlap perfectly, and all products are taken at one rate.
 
 A model on several cards is judged by the busiest of them (``Parallelism``), and what the cards send
-each other overlaps with nothing.
+each other overlaps with nothing.  All weights of a tensor-parallel group count as divided, also the
+few that engines keep whole on every card (norms, routers, projections to a latent or to fewer
+key-value heads than cards), and stages of a pipeline as equally long.  A CUDA graph counts for the
+tokens it is asked for, not for those it is padded to.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from specsim.hardware.interconnects import (
     point_to_point_s,
 )
 from specsim.hardware.parallel import ONE_CARD, Parallelism
-from specsim.hardware.shapes import Shape
+from specsim.hardware.shapes import Layer, Shape
 
 # What a run waits for most.
 Bound = Literal["compute", "memory", "launch", "communication"]
@@ -163,15 +166,18 @@ def roofline(
     if needed > accelerator.memory:
         raise UnsupportedError(
             f"{shape.model_type} with batch {batch} and context {context + new_tokens} needs "
-            f"{needed / 1e9:.1f} GB, {accelerator.name} has {accelerator.memory / 1e9:g} GB"
+            f"{needed / 2**30:.1f} GiB, {accelerator.name} has {accelerator.memory / 2**30:g} GiB"
         )
-    sequences = -(-of_group // min(parallel.pipeline, of_group))
+    parts = min(parallel.pipeline, of_group)
+    sequences = -(-of_group // parts)
     tokens = sequences * new_tokens
-    read, wanted = tokens, sequences * (new_tokens if logits is None else logits)
+    wanted = sequences * (new_tokens if logits is None else logits)
+    # Tokens that the experts of a card see: dealt-out ones those of all groups.
+    read = tokens
+    if parallel.expert > 1:
+        read = min(sequences * parallel.data, batch) * new_tokens
     routed = 0.0  # multiply-adds in routed experts, and bytes of those that are touched
     expert_bytes = touched_sum = expert_layers = 0.0
-    if parallel.expert > 1:
-        read *= parallel.data
     for layer, count in shape.distinct_layers:
         if layer.experts:
             choosing = read / new_tokens * new_tokens**exponent
@@ -216,12 +222,17 @@ def memory_needed_bytes(
     encoder_context: int = 0,
     *,
     parallel: Parallelism = ONE_CARD,
+    states: int = 1,
 ) -> float:
     """Bytes on one card: its weights, and a KV cache with ``context`` tokens in each of its
     ``batch`` sequences.
 
+    states : of constant size that a sequence keeps of each; engines that verify K drafts keep
+        K + 1 (vLLM's ``num_speculative_blocks``)
+
     A card of a tensor-parallel group has its share of the heads, and one at least of those that are
-    stored, so a latent, which counts as one, is on every card whole.
+    stored, so a latent, which counts as one, is on every card whole.  The fullest stage of a
+    pipeline has its share of the layers, rounded up, and the larger of embeddings and head.
     """
     batch, context = integer("batch", batch, low=1), integer("context", context)
     encoder_context = _encoder_context(shape, encoder_context)
@@ -233,12 +244,14 @@ def memory_needed_bytes(
         for part in layer.attentions:
             stored = encoder_context if part.of_encoder else part.stored(context)
             held = part.kv_width * stored * precision.kv_bytes
-            held += part.state * precision.state_bytes
+            held += states * part.state * precision.state_bytes
             cache += count * held / min(parallel.tensor, part.kv_heads)
-    dense += (shape.head + shape.idle) * precision.dtype_bytes
     sharing = parallel.tensor if parallel.expert == 1 else parallel.stage_cards
-    weights = dense / parallel.tensor + experts / sharing
-    return (weights + batch * cache) / parallel.pipeline
+    stages = parallel.pipeline
+    tables = shape.head + shape.idle if stages == 1 else max(shape.head, shape.idle)
+    share = -(-len(shape.layers) // stages) / len(shape.layers) if shape.layers else 1.0
+    layers = dense / parallel.tensor + experts / sharing + batch * cache
+    return share * layers + tables * precision.dtype_bytes / parallel.tensor
 
 
 def _dense_bytes(shape: Shape) -> float:
@@ -277,31 +290,42 @@ def _communication_s(
 ) -> float:
     """What the cards of one run send each other, over ``tokens`` tokens of a group.
 
-    A tensor-parallel group sums its states after the attention and after what follows it, and
-    gathers the logits; experts that are dealt out over groups get the states of their tokens and
-    give them back; stages hand the states on.
+    A tensor-parallel group sums rows of its share of the embeddings, its states after the attention
+    and after what follows it, and gathers the logits; experts that are dealt out over groups get
+    the states of their tokens and give them back, and the group gathers them; stages hand the
+    states on.  A token's state goes to a card once, however many of its experts are there.
     """
     if parallel.cards == 1:
         return 0.0
     if link is None:
         raise UnsupportedError(
-            f"an interconnect is missing: {parallel.cards} cards send each other something"
+            f"interconnect is missing: {parallel.cards} cards send each other something; name one"
         )
     states = tokens * shape.hidden * shape.precision.dtype_bytes
-    seconds = 0.0
     over_groups = parallel.expert > 1 and parallel.data > 1
     reduced = all_reduce_s(link, parallel.tensor, states)
+    seconds = reduced if shape.layers else 0.0
     for layer, count in shape.distinct_layers:
         seconds += count * reduced
         if layer.experts and over_groups:
-            sent = states * layer.experts_per_token / parallel.tensor
+            # Cards that have experts of a token, which are as good as drawn one by one.
+            reached = parallel.expert * (
+                1.0 - (1.0 - 1.0 / parallel.expert) ** layer.experts_per_token
+            )
+            sent = states * reached / parallel.tensor
             seconds += 2 * count * all_to_all_s(link, parallel.expert, sent)
+            seconds += count * all_gather_s(link, parallel.tensor, states)
         else:
             seconds += count * reduced
     if shape.vocabulary:
         gathered = logits * shape.vocabulary * shape.precision.dtype_bytes
         seconds += all_gather_s(link, parallel.tensor, gathered)
     return seconds + (parallel.pipeline - 1) * point_to_point_s(link, states)
+
+
+def _cards_reached(cards: int, layer: Layer) -> float:
+    """Cards that have experts of a token, which are as good as drawn one by one."""
+    return cards * (1.0 - (1.0 - 1.0 / cards) ** layer.experts_per_token)
 
 
 def _encoder_context(shape: Shape, encoder_context: int) -> int:
