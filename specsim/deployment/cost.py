@@ -59,7 +59,8 @@ class DeployedCost:
         drafter = self.drafter
         if drafter is None:
             return []
-        self._check_memory(drafter, batch, context)
+        if gamma:
+            self._check_memory(drafter, batch, context)
         positions = drafter.first_positions(gamma)
         shapes = self._shapes(gamma) if positions else None
         if shapes is None:
@@ -215,9 +216,7 @@ class DeployedCost:
         card, room = self.deployment.card, memory.largest_batch
         beside = f" with {loaded.label} beside it" if loaded else ""
         needed = memory.target + memory.draft + memory.request * self._of_group(batch)
-        remedy = (
-            f"room for {room:,}" if room else "more cards or smaller numbers (dtype) may hold it"
-        )
+        remedy = f"room for {room:,}" if room else "it may fit on more cards, or in another dtype"
         raise CellUnavailableError(
             f"{self.deployment.name}{beside}, batch {batch:,} and {ceil(context):,} tokens a "
             f"request need {needed / 2**30:,.1f} GiB a card; {card.name} has "

@@ -59,7 +59,7 @@ class Parallelism:
                     f"tensor parallel degree must divide the {part.kv_heads} key-value heads of "
                     f"{name} or be a multiple of them, got {self.tensor}"
                 )
-        if self.pipeline > len(shape.layers):
+        if self.pipeline > max(len(shape.layers), 1):
             raise InvalidArgumentError(
                 f"pipeline parallel degree must be <= {len(shape.layers)}, the layers of {name}, "
                 f"got {self.pipeline}"

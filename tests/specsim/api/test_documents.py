@@ -73,7 +73,7 @@ def test_what_cannot_be_priced_is_left_out_with_its_reason() -> None:
     assert [row["batch"] for row in found.rows()] == [1, 8]
     (left_out,) = found.left_out
     assert left_out.what == "batch 4,000 at context 512"
-    assert "H100-SXM has 80 GB" in left_out.why
+    assert "H100-SXM has 80 GiB" in left_out.why
     assert found.sentences() == [
         "context 512: pays by 1% or more at every batch asked for that has a price, up to 8"
     ]

@@ -98,7 +98,7 @@ def test_cells_beyond_memory_are_left_out(capsys: pytest.CaptureFixture[str]) ->
     until = "at every batch asked for that has a price, up to 64"
     assert f"context 4,096: pays by 1% or more {until}\n" in err
     message = fail(capsys, *words, "--batch", "128")
-    assert "H100-SXM has 80 GB" in message
+    assert "H100-SXM has 80 GiB" in message
 
 
 def test_optimize_by_load_from_a_profile(

@@ -8,7 +8,6 @@ from specsim import DraftModel, deploy, hardware
 from specsim.batching.cost import CellUnavailableError
 from specsim.deployment.cost import DeployedCost
 from specsim.deployment.drafters import DRAFTERS, drafter
-from specsim.deployment.heads import draft_shapes
 
 TARGET = "llama-3.1-8b"
 
@@ -49,19 +48,12 @@ def test_rounds_without_a_match_are_plain_steps() -> None:
     assert always.verify_s(5, 8, 100) == cost("eagle").verify_s(5, 8, 100)
 
 
-# huggingface.co/yuhuili/EAGLE3-LLaMA3.1-Instruct-8B: a pytorch_model.bin of 850 MB in float16.
-def test_the_published_head_of_llama_8b() -> None:
-    shapes = draft_shapes(drafter("eagle3"), hardware.shape(TARGET), 4)
-    assert shapes is not None
-    assert 2 * shapes.loaded.parameters == pytest.approx(850e6, rel=0.01)
-
-
 def test_caches_of_both_must_fit() -> None:
     found = cost("draft_model:llama-3.2-1b", longest=9)
     memory = found.memory(found.drafter, 4096)
     assert memory.largest_batch < found.memory(None, 4096).largest_batch
     found.verify_s(4, memory.largest_batch, 4096)
-    with pytest.raises(CellUnavailableError, match=r"H100-SXM has 80 GB, of which 70\.0 GB"):
+    with pytest.raises(CellUnavailableError, match=r"H100-SXM has 80 GiB, of which 70\.0 GiB"):
         found.verify_s(4, memory.largest_batch + 1, 4096)
     found.verify_s(0, memory.largest_batch + 1, 4096)
 
