@@ -4,27 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
-from specsim.api.result import LeftOut, Result, Row
+from specsim.api.load_notes import extrapolated as extrapolated  # as specsim.export says it
+from specsim.api.load_notes import left_out, loaded_words, notes_on_plans, room_words
+from specsim.api.result import Result, Row
+from specsim.batching.best_drafter import BestDrafters, best_drafters
 from specsim.batching.cost import CellUnavailableError
-from specsim.batching.point import MARGIN, BatchPoint
+from specsim.batching.point import DEFAULT_MARGIN, BatchPoint
 from specsim.batching.schedule import EVERY, Plan, Span, plan, ranges
+from specsim.batching.serving import Room, prefill_s, room_of
 from specsim.batching.source import Source
 from specsim.batching.workload import BatchWorkload, Load
+from specsim.checks import number
 
 
 @dataclass(frozen=True)
 class PlannedWorkload:
-    """One sampling setting and its plans, one for each context."""
+    """One setting and its plans, one for each context.
+
+    rooms : how many requests fit, for each context where that is known
+    prefill_s : seconds of reading the prompt, plainly and with the drafter; None: not asked
+    """
 
     workload: BatchWorkload
     plans: tuple[Plan, ...]
+    rooms: tuple[Room, ...] = ()
+    prefill_s: tuple[float, float] | None = None
 
     @property
     def points(self) -> list[BatchPoint]:
         """All that were looked at."""
         return [point for each in self.plans for point in each.points]
+
+    @property
+    def named(self) -> Row:
+        """What tells it from other settings, as columns."""
+        workload = self.workload
+        setting: Row = {} if workload.drafter is None else {"drafter": workload.drafter}
+        if workload.temperature is not None:
+            setting["temperature"] = workload.temperature
+        return setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,99 +53,171 @@ class LoadPlan(Result):
     """Draft lengths by load, for every sampling setting.
 
     settings : one for each drafter of a deployment; for a profile one for each temperature
+    margin : what drafts must gain over plain decoding, or none are made
+    gamma : the draft length that was given; None: the best was looked for
+    prompt : tokens of the prompt whose reading was asked for
 
     Rows are batches, or, where many were asked for, ranges of batches with one draft length: then
     ``batch`` and ``speedup`` are those of the first batch of the range, ``last_batch`` and
-    ``last_speedup`` of the last.
+    ``last_speedup`` of the last.  ``low`` and ``high`` are the 95 % interval of the speedup, where
+    anything is known of it (``specsim.batching.decision``), ``gamma_low`` and ``gamma_high`` the
+    lengths that would be chosen at the ends of the acceptance's, ``regret`` what share of the best
+    speedup the choice loses if the acceptance rate is 0.05 off, ``gamma_0_loaded`` the speedup of a
+    step without drafts while the drafter stays loaded.
     """
 
     schema: ClassVar[str] = "specsim.load-plan"
 
     settings: tuple[PlannedWorkload, ...]
+    margin: float = DEFAULT_MARGIN
+    gamma: int | None = None
+    prompt: int | None = None
+
+    @property
+    def title(self) -> str:
+        """Of a table: what is shown, and what its prices rest on."""
+        length = "best draft length" if self.gamma is None else f"draft length {self.gamma}"
+        words = dict.fromkeys(each.workload.basis.words for each in self.settings)
+        unread = ", no prefill" if self.bound and self.prompt is None else ""
+        return f"{length} by load, {'; '.join(words)}{unread}"
+
+    @property
+    def bound(self) -> bool:
+        """Whether the prices are bounds that no engine reaches."""
+        return any(each.workload.basis.is_bound for each in self.settings)
 
     def rows(self) -> list[Row]:
         return [
-            _row(each.workload, planned, span)
+            _row(each, planned, span)
             for each in self.settings
             for planned in each.plans
             for span in planned.spans
         ]
 
+    def table(self) -> list[Row]:
+        """The price of a loaded drafter that drafts nothing is shown where there is such a row."""
+        rows = self.rows()
+        if all(row["gamma"] for row in rows):
+            rows = [{k: v for k, v in row.items() if k != "gamma_0_loaded"} for row in rows]
+        return rows
+
+    @cached_property
+    def best(self) -> tuple[BestDrafters, ...]:
+        """The best of several drafters by ranges of batches, one for each context."""
+        return best_drafters([(each.workload, each.plans) for each in self.settings])
+
     def summary(self) -> Row:
-        """Up to which batch speculation gains the margin, by setting and context."""
-        return {
-            "margin": MARGIN,
+        """Up to which batch speculation gains the margin, what to draft, and how many requests
+        have room, by setting and context.
+        """
+        found: Row = {
+            "title": self.title,
+            "bound": self.bound,
+            "margin": self.margin,
             "pays": [
+                {**each.named, **_pays(planned)} for each in self.settings for planned in each.plans
+            ],
+        }
+        if self.gamma is None:
+            found["schedule"] = [
                 {
-                    **_setting(each.workload),
+                    **each.named,
                     "context": planned.context,
-                    "up_to_batch": (planned.stops or planned.largest + 1) - 1,
-                    "at_every_priced_batch": planned.stops is None and not planned.off,
-                    "largest_priced_batch": planned.largest,
+                    "ranges": [
+                        {"first_batch": first, "last_batch": last, "gamma": gamma}
+                        for first, last, gamma in planned.schedule
+                    ],
                 }
                 for each in self.settings
                 for planned in each.plans
-            ],
-        }
+            ]
+        if self.best:
+            found["best"] = [each.row() for each in self.best]
+        if rooms := [{**each.named, **vars(room)} for each in self.settings for room in each.rooms]:
+            found["room"] = rooms
+        if self.prompt is not None:
+            found["prefill_ms"] = [
+                {**each.named, "plain": 1e3 * plain, "with_drafter": 1e3 * loaded}
+                for each in self.settings
+                for plain, loaded in ([each.prefill_s] if each.prefill_s else [])
+            ]
+        return found
 
     def sentences(self) -> list[str]:
-        return [
-            _said_of(each.workload, planned.sentence, len(self.settings))
-            for each in self.settings
-            for planned in each.plans
-        ]
+        lines = [each.sentence for each in self.best]
+        for each in self.settings:
+            said = [planned.sentence for planned in each.plans]
+            said += [*loaded_words(each.plans), *room_words(each.rooms)]
+            if each.prefill_s is not None and self.prompt is not None:
+                plain, loaded = (1e3 * seconds for seconds in each.prefill_s)
+                said.append(
+                    f"a prompt of {self.prompt:,} tokens takes {plain:.3g} ms to read, "
+                    f"{loaded:.3g} ms with the drafter"
+                )
+            lines += [_said_of(each.workload, line, len(self.settings)) for line in said]
+        return lines
 
 
 def plan_load(
-    load: Load, source: Source, gamma_max: int | None = None, gamma: int | None = None
+    load: Load,
+    source: Source,
+    gamma_max: int | None = None,
+    gamma: int | None = None,
+    margin: float | None = None,
 ) -> LoadPlan:
     """The best draft length of every batch and context, or what ``gamma`` gives there.
 
+    margin : what drafts must gain over plain decoding; None: 0.05
+
     Batches without a price are left out and named; CellUnavailableError if that is all of them.
     """
+    margin = DEFAULT_MARGIN if margin is None else number("margin", margin, low=0.0)
     workloads = source.workloads(gamma if gamma_max is None else gamma_max)
-    settings, left_out = [], []
+    settings, without_price = [], []
     first_reason: CellUnavailableError | None = None
     for workload in workloads:
         plans = []
         batches = workload.batches(load.batches)
         for context in workload.contexts(load.contexts):
             try:
-                planned = plan(workload, batches, context, gamma)
+                planned = plan(workload, batches, context, gamma, margin)
             except CellUnavailableError as reason:
                 first_reason = first_reason or reason
-                left_out.append(_left_out(workload, batches, context, str(reason)))
+                without_price.append(left_out(workload, batches, context, str(reason)))
                 continue
             plans.append(planned)
             if planned.missing:
-                left_out.append(_left_out(workload, planned.missing, context, planned.why_missing))
+                why = planned.why_missing
+                without_price.append(left_out(workload, planned.missing, context, why))
         if plans:
-            settings.append(PlannedWorkload(workload, tuple(plans)))
+            rooms = [room_of(workload, each.context, gamma) for each in plans]
+            read = None if load.prompt is None else prefill_s(workload, load.prompt)
+            known = tuple(room for room in rooms if room is not None)
+            settings.append(PlannedWorkload(workload, tuple(plans), known, read))
     if first_reason is not None and not settings:
         raise first_reason
     warnings = [
-        _said_of(each.workload, doubt, len(settings))
+        _said_of(each.workload, line, len(settings))
         for each in settings
-        for doubt in _doubts(each)
+        for line in notes_on_plans(each.workload, each.plans)
     ]
     return LoadPlan(
         settings=tuple(settings),
+        margin=margin,
+        gamma=gamma,
+        prompt=load.prompt,
         inputs={
             **vars(source),
             "batches": _echo(load.batches),
             "contexts": _echo(load.contexts),
+            "prompt": load.prompt,
             "gamma_max": [workload.gamma_max for workload in workloads],
             "gamma": gamma,
+            "margin": margin,
         },
         warnings=tuple(dict.fromkeys(warnings)),
-        left_out=tuple(left_out),
+        left_out=tuple(without_price),
     )
-
-
-def extrapolated(workload: BatchWorkload, points: Sequence[BatchPoint]) -> str:
-    """Says which of the points lie beyond the measured grid; empty where none does."""
-    outside = workload.extrapolated(points)
-    return f"extrapolated beyond the measured grid: {_listed(outside)}" if outside else ""
 
 
 def _echo(numbers: Sequence[int] | None) -> Any:
@@ -132,71 +225,29 @@ def _echo(numbers: Sequence[int] | None) -> Any:
     return ranges(numbers) if numbers is not None and len(numbers) > EVERY else numbers
 
 
-def _row(workload: BatchWorkload, planned: Plan, span: Span) -> Row:
-    point = span.first
-    row = {**_setting(workload), **point.row()}
-    row["at_gamma_max"] = planned.gamma is None and point.gamma == workload.gamma_max > 0
-    if span.last is not point:
-        row |= {"last_batch": span.last.batch, "last_speedup": span.last.speedup}
+def _row(setting: PlannedWorkload, planned: Plan, span: Span) -> Row:
+    point = span.first.point
+    row = {**setting.named, **span.first.row()}
+    longest = setting.workload.gamma_max
+    row["at_gamma_max"] = planned.gamma is None and point.gamma == longest > 0
+    if span.last is not span.first:
+        last = span.last.point
+        row |= {"last_batch": last.batch, "last_speedup": last.speedup}
     return row
 
 
-def _setting(workload: BatchWorkload) -> Row:
-    setting: Row = {} if workload.drafter is None else {"drafter": workload.drafter}
-    if workload.temperature is not None:
-        setting["temperature"] = workload.temperature
-    return setting
+def _pays(planned: Plan) -> Row:
+    def until(stops: int | None) -> int:
+        return (stops or planned.largest + 1) - 1
+
+    found: Row = {"context": planned.context, "up_to_batch": until(planned.stops)}
+    if planned.is_sure is not None:
+        found["up_to_batch_low"] = until(planned.stops_low)
+        found["up_to_batch_high"] = until(planned.stops_high)
+    found["at_every_priced_batch"] = planned.stops is None and not planned.off
+    found["largest_priced_batch"] = planned.largest
+    return found
 
 
 def _said_of(workload: BatchWorkload, line: str, settings: int) -> str:
     return line if settings == 1 else f"{workload.name}, {line}"
-
-
-def _left_out(workload: BatchWorkload, batches: Sequence[int], context: int, why: str) -> LeftOut:
-    named = f"{workload.name}, " if workload.name else ""
-    return LeftOut(f"{named}batch {ranges(batches)} at context {context:,}", why)
-
-
-def _doubts(planned: PlannedWorkload) -> list[str]:
-    """What the rows do not say and a person should know."""
-    workload, points = planned.workload, planned.points
-    doubts = [*workload.doubts]
-    first = points[0]
-    try:
-        draft = workload.cost.draft_s(1, first.batch, first.context, 0.0)
-    except CellUnavailableError:
-        draft = 0.0
-    plain = first.spent.plain_step_s
-    if draft > plain:
-        doubts.append(
-            f"to draft one token takes {draft / plain:.3g} times as long as a plain step: have "
-            "target and draft changed places?"
-        )
-    for gamma in sorted({point.gamma for point in points}):
-        doubts += workload.notes(gamma)
-    bounded = [point for point in points if point.gamma == workload.gamma_max > 0]
-    if bounded and planned.plans[0].gamma is None:
-        doubts.append(
-            f"gamma {workload.gamma_max}, the longest that was considered, is best at "
-            f"{_listed(bounded)}: a longer one may pay more"
-        )
-    if outside := extrapolated(workload, points):
-        doubts.append(outside)
-    doubts += [
-        f"context {each.context:,}: {each.looked_at:,} of {each.priced:,} batches were looked at, "
-        "closer to each other where the best length changes"
-        for each in planned.plans
-        if each.looked_at < each.priced
-    ]
-    return doubts
-
-
-def _listed(points: Sequence[BatchPoint]) -> str:
-    """``batch 65-100 at context 64, 128; batch 1, 2 at context 256``."""
-    batches: dict[float, list[int]] = {}
-    for point in points:
-        batches.setdefault(point.context, []).append(point.batch)
-    alike: dict[str, list[str]] = {}
-    for context, found in batches.items():
-        alike.setdefault(ranges(found), []).append(f"{context:,.0f}")
-    return "; ".join(f"batch {b} at context {', '.join(c)}" for b, c in alike.items())

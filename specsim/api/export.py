@@ -11,11 +11,11 @@ from specsim.api.export_drafter import draft_tensor, drafter_of, method_of, tree
 from specsim.api.export_notes import card_notes, law_notes, method_notes, plan_notes
 from specsim.api.result import Result, Row
 from specsim.batching.loaded import WithDrafterLoaded
-from specsim.batching.point import MARGIN, points_of_cell
+from specsim.batching.point import DEFAULT_MARGIN, points_of_cell
 from specsim.batching.schedule import Plan, plan
 from specsim.batching.source import Source
 from specsim.batching.workload import BatchWorkload
-from specsim.checks import InvalidArgumentError, UnsupportedError, integer
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer, number
 from specsim.deployment.deployment import Deployment
 from specsim.engines import (
     Deployed,
@@ -24,7 +24,6 @@ from specsim.engines import (
     Order,
     Schedule,
     engine_named,
-    fewest_ranges,
     gamma_at,
     merged,
     method_named,
@@ -85,6 +84,7 @@ def export(
     most: int = _MOST,
     batch: int | None = None,
     gamma_max: int | None = None,
+    margin: float | None = None,
     method: Method | None = None,
     model: str | None = None,
     lookup_max: int | None = None,
@@ -93,8 +93,8 @@ def export(
     """What ``engine`` should draft at every batch, as its configuration wants it.
 
     engine : vllm, sglang, tensorrt-llm, llama.cpp or transformers
-    deployment, profile, alpha, temperature, mode, acceptance_law, gamma_max : as in ``optimize`` by
-        load
+    deployment, profile, alpha, temperature, mode, acceptance_law, gamma_max, margin : as in
+        ``optimize`` by load
     context : tokens in the cache of each request; the smallest of a profile, or 512, by default
     most : largest batch to plan for
     batch : where the engine takes one length for all batches, the one to plan it for; by default 1
@@ -106,11 +106,12 @@ def export(
 
     An engine is started with one drafter and keeps it, so in a deployment a batch that drafts
     nothing costs what the engine makes of that, and what has no room beside the drafter is not
-    planned.  Neighbouring batches have one length wherever that loses no batch more than MARGIN of
-    its best.
+    planned.  Neighbouring batches have one length wherever that loses no batch more than a
+    fifth of the margin, as a share of its best.
     Raises UnsupportedError where the engine does not have the method.
     """
     chosen = engine_named(engine)
+    margin = DEFAULT_MARGIN if margin is None else number("margin", margin, low=0.0)
     source = Source(alpha, deployment, profile, temperature, mode, acceptance_law)
     said = None if method is None else method_named(method)
     drafter = drafter_of(deployment)
@@ -133,8 +134,8 @@ def export(
     if drafter is not None:
         loaded = WithDrafterLoaded(workload.cost, drafting.in_step and drafting.by_batch)
         served = replace(workload, cost=loaded)
-    planned = plan(served, range(1, integer("most", most, low=1) + 1), where)
-    schedule = _schedule(served, planned)
+    planned = plan(served, range(1, integer("most", most, low=1) + 1), where, margin=margin)
+    schedule = planned.schedule
     deployed = None
     if deployment is not None:
         graph_tokens = deployment.efficiency.graph_tokens
@@ -143,7 +144,8 @@ def export(
     at = batch or 1
     if not _gains(workload, schedule, planned):
         schedule = merged([0] * planned.largest)
-        text, notes = "", [f"speculation never gains {MARGIN:.0%} or more here: leave it off"]
+        gain = f"{100 * margin:.3g}% or more"
+        text, notes = "", [f"speculation never gains {gain} here: leave it off"]
     elif not drafting.by_batch and not gamma_at(schedule, at):
         text, notes = "", [f"speculation does not pay at batch {at}: leave it off"]
     else:
@@ -182,6 +184,7 @@ def export(
             "most": most,
             "batch": batch,
             "gamma_max": workload.gamma_max,
+            "margin": margin,
             "method": method,
             "model": draft,
             **lookups,
@@ -233,26 +236,6 @@ def _draft_name(chosen: Engine, method: Method, model: str | None, workload: Bat
     return name or ""
 
 
-def _schedule(workload: BatchWorkload, planned: Plan) -> Schedule:
-    """A draft length for every batch, 0 where the best gains less than the margin."""
-    looked_at = [point.batch for point in planned.points]
-    speedups = [
-        [
-            point.speedup
-            for point in points_of_cell(
-                workload.gains, workload.cost, batch, planned.context, workload.gamma_max
-            )
-        ]
-        for batch in looked_at
-    ]
-    # Batches that were not looked at lie between two that decide alike.
-    ends = [*looked_at[1:], planned.largest + 1]
-    gammas: list[int] = []
-    for batch, end, gamma in zip(looked_at, ends, fewest_ranges(speedups, MARGIN), strict=True):
-        gammas += [gamma] * (end - batch)
-    return merged(gammas)
-
-
 def _gains(workload: BatchWorkload, schedule: Schedule, planned: Plan) -> bool:
     """Whether some batch gains the margin over the same server without a drafter."""
     for point in planned.points:
@@ -262,7 +245,7 @@ def _gains(workload: BatchWorkload, schedule: Schedule, planned: Plan) -> bool:
         points = points_of_cell(
             workload.gains, workload.cost, point.batch, planned.context, workload.gamma_max
         )
-        if points[gamma].pays:
+        if points[gamma].pays(planned.margin):
             return True
     return False
 

@@ -71,6 +71,7 @@ def optimize(
     deployment: Deployment,
     load: Load | None = ...,
     gamma_max: int | None = ...,
+    margin: float | None = ...,
 ) -> LoadPlan: ...
 @overload
 def optimize(
@@ -82,6 +83,7 @@ def optimize(
     temperature: float | None = ...,
     mode: Mode | None = ...,
     acceptance_law: AcceptanceLaw | None = ...,
+    margin: float | None = ...,
 ) -> LoadPlan: ...
 @overload
 def optimize(
@@ -108,6 +110,7 @@ def optimize(
     deployment: Deployment | None = None,
     load: Load | None = None,
     mode: Mode | None = None,
+    margin: float | None = None,
     scheme: str | type[Scheme] | None = None,
     candidates: Mapping[str, Any] | None = None,
     known: Any = None,
@@ -136,7 +139,8 @@ def optimize(
     By load, ``optimize(alpha, deployment=Deployment(...), load=Load(...))`` or
     ``optimize(profile=path, load=Load(...))`` is a ``LoadPlan``: the best length of every batch and
     context.  A profile must have run times of batches; ``alpha`` replaces its acceptance, and
-    ``mode`` says how its models ran.
+    ``mode`` says how its models ran.  Drafts that gain less than ``margin`` over plain decoding,
+    by default 0.05, are left off.
 
     For any scheme, ``optimize(alpha, c, scheme="bild", candidates={"window": range(1, 21)})`` is a
     ``SchemeOptimum`` over all combinations; ``known`` in place of ``alpha`` where its law must
@@ -158,6 +162,7 @@ def optimize(
         known,
         costs,
         acceptance_law,
+        margin,
     )
     return asked.optimize(gamma_max, candidates)
 
@@ -176,7 +181,12 @@ def evaluate(
 ) -> ProfileForecast: ...
 @overload
 def evaluate(
-    alpha: AlphaLike, *, gamma: int, deployment: Deployment, load: Load | None = ...
+    alpha: AlphaLike,
+    *,
+    gamma: int,
+    deployment: Deployment,
+    load: Load | None = ...,
+    margin: float | None = ...,
 ) -> LoadPlan: ...
 @overload
 def evaluate(
@@ -188,6 +198,7 @@ def evaluate(
     temperature: float | None = ...,
     mode: Mode | None = ...,
     acceptance_law: AcceptanceLaw | None = ...,
+    margin: float | None = ...,
 ) -> LoadPlan: ...
 @overload
 def evaluate(
@@ -213,6 +224,7 @@ def evaluate(
     deployment: Deployment | None = None,
     load: Load | None = None,
     mode: Mode | None = None,
+    margin: float | None = None,
     scheme: Scheme | None = None,
     known: Any = None,
     costs: Mapping[str, float] | None = None,
@@ -238,5 +250,6 @@ def evaluate(
         known,
         costs,
         acceptance_law,
+        margin,
     )
     return asked.evaluate(gamma)

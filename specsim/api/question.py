@@ -42,6 +42,7 @@ class Question:
     known: Any = None
     costs: Mapping[str, float] | None = None
     acceptance_law: AcceptanceLaw | None = None
+    margin: float | None = None
 
     def optimize(
         self, gamma_max: int | None = None, candidates: Mapping[str, Any] | None = None
@@ -64,6 +65,7 @@ class Question:
             return self._echoed(counted.optimize(gamma_max))
         if self._by_load:
             return self._plan(gamma_max=gamma_max)
+        self._refuse_without_load()
         if self.profile is not None:
             self._refuse_beside_profile({"gamma_max": gamma_max})
             from specsim.api.by_profile import optimize_profile
@@ -88,6 +90,7 @@ class Question:
             return self._echoed(counted.evaluate(gamma))
         if self._by_load:
             return self._plan(gamma=integer("gamma", gamma))
+        self._refuse_without_load()
         if self.profile is not None:
             self._refuse_beside_profile({})
             from specsim.api.by_profile import evaluate_profile
@@ -147,16 +150,22 @@ class Question:
             self.mode,
             self.acceptance_law,
         )
-        return plan_load(self.load or Load(), source, gamma_max, gamma)
+        return plan_load(self.load or Load(), source, gamma_max, gamma, self.margin)
 
     def _refuse_for_scheme(self, lengths: Mapping[str, Any]) -> None:
-        names = ("deployment", "load", "mode", "profile", "temperature", "acceptance_law")
+        names = (
+            *("deployment", "load", "mode", "profile", "temperature", "acceptance_law"),
+            "margin",
+        )
         others = {name: getattr(self, name) for name in names}
         factors = {"c_ops": self.prices.c_ops, "c_memory": self.prices.c_memory}
         refuse({**others, **factors, **lengths}, "has no meaning for a scheme")
 
     def _refuse_without_scheme(self, others: Mapping[str, Any]) -> None:
         refuse({**others, "known": self.known, "costs": self.costs}, "needs a scheme")
+
+    def _refuse_without_load(self) -> None:
+        refuse({"margin": self.margin}, "has a meaning by load only (--batch or --context)")
 
     def _refuse_without_profile(self) -> None:
         asked = {"temperature": self.temperature, "acceptance_law": self.acceptance_law}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 
 from specsim.acceptance import (
     Acceptance,
@@ -11,8 +11,9 @@ from specsim.acceptance import (
     acceptance_of,
     notes_on,
 )
+from specsim.batching.acceptance_error import Ends, ends_of
 from specsim.batching.tokens_per_block import TokensPerBlock
-from specsim.batching.workload import BatchWorkload
+from specsim.batching.workload import Basis, BatchWorkload
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer
 from specsim.deployment.cost import DeployedCost
 from specsim.deployment.deployment import Deployment
@@ -30,7 +31,19 @@ def of_deployment(
     """One setting for each drafter, with the acceptance that is given."""
     if not deployment.drafters:
         raise InvalidArgumentError("drafter is missing: what drafts for the target")
-    return [_of_drafter(deployment, each, alpha, gamma_max) for each in deployment.drafters]
+    shared = None if alpha is None else acceptance_of(alpha)  # one for all, as it may be fitted
+    basis = Basis(*_words(deployment), lambda batch, context: deployment.error)
+    found = []
+    for drafter in deployment.drafters:
+        given, acceptance = alpha, shared
+        if drafter.alpha is not None:
+            given, acceptance = drafter.alpha, acceptance_of(drafter.alpha)
+        if given is None or acceptance is None:
+            raise InvalidArgumentError(
+                f"alpha is missing: {drafter.label} does not say how often its drafts are accepted"
+            )
+        found.append(_of_drafter(deployment, drafter, given, acceptance, gamma_max, basis))
+    return found
 
 
 def gamma_limit(asked: int | None, acceptance: Acceptance, usual: int = GAMMA_MAX) -> int:
@@ -43,14 +56,13 @@ def gamma_limit(asked: int | None, acceptance: Acceptance, usual: int = GAMMA_MA
 
 
 def _of_drafter(
-    deployment: Deployment, drafter: Drafter, alpha: AlphaLike | None, gamma_max: int | None
+    deployment: Deployment,
+    drafter: Drafter,
+    alpha: AlphaLike,
+    acceptance: Acceptance,
+    gamma_max: int | None,
+    basis: Basis,
 ) -> BatchWorkload:
-    alpha = alpha if drafter.alpha is None else drafter.alpha
-    if alpha is None:
-        raise InvalidArgumentError(
-            f"alpha is missing: {drafter.label} does not say how often its drafts are accepted"
-        )
-    acceptance = acceptance_of(alpha)
     longest = gamma_limit(gamma_max, acceptance)
     if drafter.longest is not None:
         if gamma_max is not None and gamma_max > drafter.longest:
@@ -60,19 +72,33 @@ def _of_drafter(
         longest = min(longest, drafter.longest)
     shapes = draft_shapes(drafter, deployment.shape, max(longest, 1))
     cost = DeployedCost(deployment, drafter, longest + 1)
-    gains = partial(TokensPerBlock.of_acceptance, acceptance, longest)
+    drafts = cache(partial(TokensPerBlock.of_acceptance, acceptance, longest))
+
+    def ends() -> Ends | None:
+        found = ends_of(alpha, acceptance, drafts())
+        return None if found is None else (cost.gains(found[0]), cost.gains(found[1]))
+
     models = [deployment.shape, *([shapes.first] if shapes else [])]
     known = [shape.longest_context for shape in models if shape.longest_context]
     return BatchWorkload(
         survival=acceptance.survival(max(longest, 1))[1:],
-        replay=lambda: cost.gains(gains()),
+        replay=lambda: cost.gains(drafts()),
         cost=cost,
         gamma_max=longest,
         context=min(known, default=None),
         drafter=drafter.label if len(deployment.drafters) > 1 else None,
         doubts=tuple(_doubts(deployment, drafter, shapes.first if shapes else None)),
         notes=partial(notes_on, alpha, acceptance),
+        ends=ends,
+        basis=basis,
     )
+
+
+def _words(deployment: Deployment) -> tuple[str, bool]:
+    """What the prices rest on, and whether they are a bound."""
+    if deployment.is_bound:
+        return "a bound: peak rates, no launch or host time", True
+    return f"fit {deployment.fit}" if deployment.fit else "efficiency and host time as given", False
 
 
 def _doubts(deployment: Deployment, drafter: Drafter, draft: Shape | None) -> list[str]:

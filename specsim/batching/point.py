@@ -15,18 +15,19 @@ requests.  What a batch costs is a ``LoadCost``: of a deployment, or from measur
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from specsim.batching.cost import CellUnavailableError, LoadCost
 from specsim.batching.tokens_per_block import TokensPerBlock, TokensPerBlockLike
 from specsim.checks import UnsupportedError, integer, number
-from specsim.optimizers.search import fastest
 from specsim.predict.error_decomposition import BlockTiming
 
-# What speculation must gain to be called worth it: predictions are no better than this, and
-# drafts that gain less only keep memory and the machine busy.
-MARGIN = 0.01
+# What speculation must gain over plain decoding to be worth it, where nothing else is said:
+# predictions are hardly better than this, and drafts that gain less only keep memory and the
+# machine busy.
+DEFAULT_MARGIN = 0.05
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,9 @@ class BatchPoint:
         """Against plain decoding at the same batch and context."""
         return self.spent.speedup
 
-    @property
-    def pays(self) -> bool:
-        """Whether it gains the margin at least that predictions are good for."""
-        return self.gamma > 0 and self.speedup >= 1.0 + MARGIN
+    def pays(self, margin: float) -> bool:
+        """Whether it drafts and gains ``margin`` at least over plain decoding."""
+        return self.gamma > 0 and self.speedup >= 1.0 + margin
 
     @property
     def tokens_per_s(self) -> float:
@@ -102,13 +102,22 @@ def best_of_cell(
     batch: int,
     context: float,
     gamma_max: int,
+    margin: float = 0.0,
 ) -> BatchPoint:
-    """The gamma in 0..gamma_max with the best speedup, of equals the smaller; 0 is off.
+    """The gamma in 0..gamma_max with the best speedup, of equals the smaller; 0, off, where that
+    gains less than ``margin`` over plain decoding.
 
     All are tried: with measured costs the speedup may have several maxima.
     """
-    points = points_of_cell(acceptance, cost, batch, context, gamma_max)
-    return points[fastest({point.gamma: point.speedup for point in points})]
+    return best_of(points_of_cell(acceptance, cost, batch, context, gamma_max), margin)
+
+
+def best_of(points: Sequence[BatchPoint], margin: float) -> BatchPoint:
+    """The one with the best speedup, of equals the first; the first of all, plain decoding, where
+    that gains less than ``margin``.
+    """
+    best = max(points, key=lambda point: point.speedup)
+    return best if best.pays(margin) else points[0]
 
 
 def points_of_cell(

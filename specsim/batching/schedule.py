@@ -1,28 +1,36 @@
 """Which draft length at which batch, up to which batch speculation pays, and what has no price.
 
-Up to ``EVERY`` batches are all looked at: whether speculation pays need not be monotone in the
-batch (a mixture of experts reads more experts, then all of them; kernels change with the width).
-Of more, about a hundred are, in steps that grow with the batch, and whatever lies between two that
-differ, by bisection; what a plan did not look at it says (``Plan.looked_at``).
+Up to ``EVERY`` of the batches asked for are all looked at: whether speculation pays need not be
+monotone in the batch (a mixture of experts reads more experts, then all of them; kernels change
+with the width).  Of more, about a hundred are, in steps that grow with the batch, and whatever lies
+between two that differ, by bisection; what a plan did not look at it says (``Plan.looked_at``).
+The batch from which on nothing pays is looked for between those asked for, too.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import groupby, pairwise
+from operator import itemgetter
 
 from specsim.batching.cost import CellUnavailableError
-from specsim.batching.point import MARGIN, BatchPoint, batch_point, best_of_cell
+from specsim.batching.decision import Decision, decide
+from specsim.batching.point import DEFAULT_MARGIN, BatchPoint
 from specsim.batching.workload import BatchWorkload
-from specsim.checks import integer
+from specsim.checks import UnsupportedError
+from specsim.engines.ranges import fewest_ranges
+from specsim.engines.schedule import Schedule
 
 # Batches that are all looked at.
 EVERY = 512
 # Of more, the next one looked at is so much larger, at least; the steps of any load are so many.
 _LEAST_STEP = 1.05
 _STEPS = 100
+# Share of the margin that a batch may lose for the sake of fewer ranges.
+_LOSS = 0.2
 # Batches that have a row each; more share rows with their neighbours of the same length.
 _ROWS = 64
 
@@ -34,65 +42,128 @@ class Span:
     first, last : the smallest and the largest of them; one and the same where it stands alone
     """
 
-    first: BatchPoint
-    last: BatchPoint
+    first: Decision
+    last: Decision
 
 
 @dataclass(frozen=True)
 class Plan:
     """The batches asked for at one context.
 
-    spans : those that have a price, by rising batch
-    stops : the smallest batch from which on nothing pays; None where the largest priced one pays
-    missing : batches asked for that have no price, and why
-    points : all that were looked at
-    priced : batches asked for that have a price, looked at or not
+    decisions : of all batches that were looked at, rising
+    margin : what drafts must gain to pay
+    stops : the smallest batch from which on nothing pays: at the low end of the interval of the
+        speedups, as predicted, and at the high end; None where the largest priced one pays
+    batches : those asked for that have a price, looked at or not
+    missing : those that have none, and why
     gamma : the draft length that was given; None: the best was looked for
     """
 
     context: int
-    spans: tuple[Span, ...]
+    decisions: tuple[Decision, ...]
+    margin: float
+    stops_low: int | None
     stops: int | None
+    stops_high: int | None
+    batches: Sequence[int]
     missing: tuple[int, ...]
     why_missing: str
-    points: tuple[BatchPoint, ...]
-    priced: int
     gamma: int | None = None
+
+    @property
+    def spans(self) -> list[Span]:
+        """The priced batches, by themselves, or many of them by ranges of one draft length."""
+        if self.priced <= _ROWS:
+            return [Span(each, each) for each in self.decisions]
+        groups = [list(group) for _, group in groupby(self.decisions, key=_decision)]
+        return [Span(group[0], group[-1]) for group in groups]
+
+    @property
+    def points(self) -> tuple[BatchPoint, ...]:
+        """What was chosen at every batch that was looked at."""
+        return tuple(each.point for each in self.decisions)
+
+    @property
+    def priced(self) -> int:
+        """How many of the batches asked for have a price."""
+        return len(self.batches)
 
     @property
     def looked_at(self) -> int:
         """How many of the priced batches were looked at."""
-        return len(self.points)
+        return len(self.decisions)
 
     @property
     def largest(self) -> int:
         """The largest batch asked for that has a price."""
-        return self.spans[-1].last.batch
+        return self.batches[-1]
 
     @property
     def off(self) -> list[int]:
         """Batches looked at below the last that pays which do not pay themselves."""
         end = self.stops or self.largest
-        return [point.batch for point in self.points if not point.pays and point.batch < end]
+        return [each.batch for each in self.decisions if not each.pays.best and each.batch < end]
+
+    @property
+    def is_sure(self) -> bool | None:
+        """Whether the ends of the interval say the same of where it pays; None without one."""
+        if all(each.speedup is None for each in self.decisions):
+            return None
+        return self.stops_low == self.stops == self.stops_high
 
     @property
     def sentence(self) -> str:
-        """Up to which batch it pays."""
-        margin = f"by {MARGIN:.0%} or more"
-        start = f"context {self.context:,}: "
+        """Up to which batch it pays, with the interval of that, and the schedule."""
+        margin = f"by {100 * self.margin:.3g}% or more"
+        pays = f"context {self.context:,}: {self._pays(margin)}"
+        if self.is_sure is False:
+            low, high = map(self._until, (self.stops_low, self.stops_high))
+            pays += f" ({low} to {high})"
+        if self.gamma is not None:
+            return pays
+        return f"{pays}; schedule {in_words(self.schedule)}"
+
+    def _pays(self, margin: str) -> str:
         if self.stops == 1:
-            return f"{start}never pays {margin}"
+            return f"never pays {margin}"
         until = f"up to batch {(self.stops or self.largest + 1) - 1:,}"
         if self.stops is None:
             until = "at every batch asked for"
             if self.missing:
                 until += f" that has a price, up to {self.largest:,}"
         off = f", but not at {ranges(self.off)}" if self.off else ""
-        return f"{start}pays {margin} {until}{off}"
+        return f"pays {margin} {until}{off}"
+
+    def _until(self, stops: int | None) -> str:
+        if stops is None:
+            return "all"
+        return f"{stops - 1:,}" if stops > 1 else "none"
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The draft length by ranges of the batches asked for, as few as lose no batch more than a
+        fifth of the margin, as a share of its best speedup.
+
+        Batches that were not looked at lie between two that decide alike.
+        """
+        speedups = [[point.speedup for point in each.points] for each in self.decisions]
+        gammas = fewest_ranges(speedups, self.margin, self.margin * _LOSS)
+        found: Schedule = []
+        for gamma, group in groupby(zip(gammas, self.decisions, strict=True), key=itemgetter(0)):
+            first = next(group)[1].batch
+            if found:
+                start, _, length = found[-1]
+                found[-1] = start, self.batches[bisect_left(self.batches, first) - 1], length
+            found.append((first, self.largest, gamma))
+        return found
 
 
 def plan(
-    workload: BatchWorkload, batches: Sequence[int], context: int, gamma: int | None = None
+    workload: BatchWorkload,
+    batches: Sequence[int],
+    context: int,
+    gamma: int | None = None,
+    margin: float = DEFAULT_MARGIN,
 ) -> Plan:
     """The best draft length, or what ``gamma`` gives, at every batch; ``batches`` are rising.
 
@@ -100,51 +171,69 @@ def plan(
     """
 
     @cache
-    def at(batch: int) -> BatchPoint:
-        if gamma is not None:
-            return batch_point(workload.gains, workload.cost, gamma, batch, context)
-        return best_of_cell(workload.gains, workload.cost, batch, context, workload.gamma_max)
+    def at(batch: int) -> Decision:
+        return decide(workload, batch, context, margin, gamma)
+
+    def pays(end: str) -> Callable[[int], bool]:
+        def pays_at(batch: int) -> bool:
+            try:
+                return bool(getattr(at(batch).pays, end))
+            except UnsupportedError:
+                if batch < batches[0]:
+                    return False  # nobody asked, and steps may have been timed from there on
+                raise
+
+        return pays_at
 
     count, why = _priced(workload, batches, context, gamma or 0)
-    priced = batches[:count]
-    points = _decisions(at, priced)
-    if count <= _ROWS:
-        spans = [Span(point, point) for point in points]
-    else:
-        groups = [list(group) for _, group in groupby(points, key=_decision)]
-        spans = [Span(group[0], group[-1]) for group in groups]
+    decisions = _decisions(at, batches[:count])
+    looked_at = [each.batch for each in decisions]
+    low, best, high = (stops_paying(pays(end), looked_at) for end in ("low", "best", "high"))
     return Plan(
         context=context,
-        spans=tuple(spans),
-        stops=stops_paying(lambda batch: at(batch).pays, priced[-1]),
+        decisions=tuple(decisions),
+        margin=margin,
+        stops_low=low,
+        stops=best,
+        stops_high=high,
+        batches=batches[:count],
         missing=tuple(batches[count:]),
         why_missing=why,
-        points=tuple(points),
-        priced=count,
         gamma=gamma,
     )
 
 
-def stops_paying(pays: Callable[[int], bool], most: int) -> int | None:
-    """The smallest batch from which on it does not pay, up to ``most``; None if ``most`` pays.
+def stops_paying(pays: Callable[[int], bool], batches: Sequence[int]) -> int | None:
+    """The smallest batch from which on it does not pay; None if the largest of ``batches`` does.
 
-    From above: every batch where ``most`` is at most ``EVERY``; else in steps until one pays, and
-    from there to the next one by bisection.
+    From above, among ``batches``, which rise, and batch 1, until one pays; from there to the next
+    one by bisection.
     """
-    most = integer("most", most, low=1)
-    above = most + 1
-    for batch in reversed(list(_coarse(most))):
+    looked_at = [*([1] if batches[0] > 1 else []), *batches]
+    above = looked_at[-1] + 1
+    for batch in reversed(looked_at):
         if pays(batch):
             break
         above = batch
     else:
         return 1
-    if above > most:
+    if above > looked_at[-1]:
         return None
     while above - batch > 1:
         middle = (batch + above) // 2
         batch, above = (middle, above) if pays(middle) else (batch, middle)
     return above
+
+
+def in_words(schedule: Schedule) -> str:
+    """``1-64: 4, 65-256: 2, from 257 on: off``."""
+    words = []
+    for first, last, gamma in schedule:
+        where = f"{first:,}-{last:,}" if last > first else f"{first:,}"
+        if not gamma and (first, last, gamma) == schedule[-1]:
+            where = f"from {first:,} on"
+        words.append(f"{where}: {gamma or 'off'}")
+    return ", ".join(words)
 
 
 def ranges(numbers: Sequence[int]) -> str:
@@ -189,8 +278,8 @@ def _priced(
     return above, reason(batches[above])
 
 
-def _decisions(at: Callable[[int], BatchPoint], batches: Sequence[int]) -> list[BatchPoint]:
-    """Points that tell where decisions change, the first and the last batch among them."""
+def _decisions(at: Callable[[int], Decision], batches: Sequence[int]) -> list[Decision]:
+    """Those that tell where they change, of the first and the last batch among them."""
     found = {index: at(batches[index]) for index in (n - 1 for n in _coarse(len(batches)))}
     open_ends = [(a, b) for a, b in pairwise(sorted(found)) if b - a > 1]
     while open_ends:
@@ -202,8 +291,8 @@ def _decisions(at: Callable[[int], BatchPoint], batches: Sequence[int]) -> list[
     return [found[index] for index in sorted(found)]
 
 
-def _decision(point: BatchPoint) -> tuple[int, bool]:
-    return point.gamma, point.pays
+def _decision(found: Decision) -> tuple[int, bool]:
+    return found.point.gamma, bool(found.pays.best)
 
 
 def _coarse(count: int) -> Iterator[int]:

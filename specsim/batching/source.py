@@ -9,23 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
+from math import isnan, sqrt
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from specsim.acceptance import (
+    Acceptance,
     AcceptanceLaw,
     AlphaLike,
     acceptance_of,
     notes_on,
 )
+from specsim.batching.acceptance_error import Ends, ends_of, ends_of_replays
 from specsim.batching.cost import LoadCost, MeasuredLoadCost
 from specsim.batching.deployed import GAMMA_MAX, gamma_limit, of_deployment
 from specsim.batching.step_cost import StepLoadCost
 from specsim.batching.tokens_per_block import TokensPerBlock
-from specsim.batching.workload import BatchWorkload, no_notes
+from specsim.batching.workload import Basis, BatchWorkload, no_notes
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse
 from specsim.counts.file import AcceptanceFile, is_acceptance, read_acceptance
 from specsim.counts.step_costs import StepCosts
@@ -33,6 +37,10 @@ from specsim.deployment.deployment import Deployment
 from specsim.extrapolation.from_file import counted_acceptance
 from specsim.predict.trace_rates import measured_under
 from specsim.profiles import MeasuredAcceptance, Mode, Profile, read_profile
+
+if TYPE_CHECKING:
+    from specsim.hardware.run_time_fit import FitError, GridPoint
+    from specsim.predict.replay.fixed_gamma import Replay
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,8 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
     profile = read_profile(path)
     context = min(profile.target.context, profile.draft.context)
 
+    errors: dict[tuple[GridPoint, ...], FitError] = {}  # of one grid at every temperature
+
     def workload(temperature: float, measured: MeasuredAcceptance | None) -> BatchWorkload:
         cost = MeasuredLoadCost.of(profile, temperature, source.mode)
         reach = cost.longest - 1
@@ -118,13 +128,16 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
             acceptance = acceptance_of(alpha)
             longest = gamma_limit(gamma_max, acceptance, min(GAMMA_MAX, reach))
             survival = acceptance.survival(max(longest, 1))[1:]
-            replay = partial(TokensPerBlock.of_acceptance, acceptance, longest)
+            replay = cache(partial(TokensPerBlock.of_acceptance, acceptance, longest))
+            ends = partial(_given_ends, alpha, acceptance, replay)
             notes = partial(notes_on, alpha, acceptance)
         else:
             survival = np.array([rate.best for rate in measured.survival])
             usual = min(GAMMA_MAX, reach, survival.size)
             longest = usual if gamma_max is None else integer("gamma_max", gamma_max)
-            replay = partial(_replayed, profile, path, measured, longest)
+            replays = cache(partial(_replays, profile, path, measured, longest))
+            replay = cache(lambda: TokensPerBlock.of_replays(replays()))
+            ends = partial(_replayed_ends, replays, replay)
         _check_reach(longest, cost, "calibrate with a larger one")
         return BatchWorkload(
             survival=survival,
@@ -136,6 +149,8 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
             draft_name=profile.draft.name,
             acceptance_law=None if measured is None else measured.acceptance_law,
             notes=notes,
+            ends=ends,
+            basis=Basis("measured run times", error=partial(_grid_error, cost, errors)),
         )
 
     if alpha is not None:
@@ -189,20 +204,63 @@ def _of_steps(
             "the engine does not tell the context of its steps, shown as 0; steps of every context "
             "are taken to cost as much"
         )
+    replay = cache(partial(TokensPerBlock.of_acceptance, acceptance, longest))
     return BatchWorkload(
         survival=acceptance.survival(max(longest, 1))[1:],
-        replay=partial(TokensPerBlock.of_acceptance, acceptance, longest),
+        replay=replay,
         cost=cost,
         gamma_max=longest,
         doubts=tuple(doubts),
         notes=partial(notes_on, alpha, acceptance),
+        ends=partial(_given_ends, alpha, acceptance, replay),
+        basis=Basis("step times of the engine"),  # means, of which nobody knows the spread
     )
 
 
-def _replayed(
+def _replays(
     profile: Profile, path: Path, measured: MeasuredAcceptance, gamma_max: int
-) -> TokensPerBlock:
-    return TokensPerBlock.of_trace(profile.trace(path, measured), gamma_max)
+) -> list[Replay]:
+    from specsim.predict.replay.fixed_gamma import replay  # loads scipy
+
+    return replay(profile.trace(path, measured), range(gamma_max + 1))
+
+
+def _replayed_ends(
+    replays: Callable[[], list[Replay]], gains: Callable[[], TokensPerBlock]
+) -> Ends | None:
+    return ends_of_replays(replays(), gains())
+
+
+def _given_ends(
+    alpha: AlphaLike, acceptance: Acceptance, gains: Callable[[], TokensPerBlock]
+) -> Ends | None:
+    return ends_of(alpha, acceptance, gains())
+
+
+# A plain step and a round each err as runs do that the fit has not seen.  Of normal errors the
+# median is 0.6745 standard deviations, and 95 % of the differences of two lie within 1.96 sqrt(2).
+_MEDIANS = 1.96 * sqrt(2.0) / 0.6745
+
+
+def _grid_error(
+    cost: MeasuredLoadCost,
+    known: dict[tuple[GridPoint, ...], FitError],
+    batch: int,
+    context: float,
+) -> float | None:
+    """Half of the 95 % interval that run times of a grid leave a speedup, as a share of it.
+
+    Timed cells are met exactly, so that 0 is left; others err as the target's fit does at points
+    that it has not seen.  None where there are too few points to tell.
+    """
+    points = cost.target.points
+    if any((point.batch, point.context) == (batch, context) for point in points):
+        return 0.0
+    if points not in known:
+        known[points] = cost.target.error
+    error = known[points]
+    median, _ = error.between if cost.covers(batch, context) else error.beyond
+    return None if isnan(median) else _MEDIANS * median
 
 
 def _check_reach(longest: int, cost: LoadCost, remedy: str) -> None:

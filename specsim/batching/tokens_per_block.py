@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from specsim.acceptance import Acceptance, AcceptanceByLength, tokens_per_call
 from specsim.checks import Floats, InvalidArgumentError, integer, probabilities
 
 if TYPE_CHECKING:
+    from specsim.predict.replay.fixed_gamma import Replay
     from specsim.traces import Trace
 
 
@@ -67,7 +69,11 @@ class TokensPerBlock:
         """
         from specsim.predict.replay.fixed_gamma import replay  # loads scipy
 
-        replayed = replay(trace, range(integer("gamma_max", gamma_max) + 1))
+        return TokensPerBlock.of_replays(replay(trace, range(integer("gamma_max", gamma_max) + 1)))
+
+    @staticmethod
+    def of_replays(replayed: Sequence[Replay]) -> TokensPerBlock:
+        """From the replays of a trace at gamma = 0, 1, ..., K."""
         return TokensPerBlock(
             np.array([each.tokens_per_call for each in replayed]),
             np.array([each.bonus.sum() / each.total_calls for each in replayed]),

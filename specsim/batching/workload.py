@@ -9,15 +9,19 @@ from functools import cached_property
 import numpy as np
 
 from specsim.acceptance import AcceptanceLaw
+from specsim.batching.acceptance_error import Ends, tokens_at_rates_off
 from specsim.batching.cost import LoadCost, TimedLoadCost
 from specsim.batching.point import BatchPoint
 from specsim.batching.tokens_per_block import TokensPerBlock
-from specsim.checks import Floats, InvalidArgumentError, integers
+from specsim.checks import Floats, InvalidArgumentError, integer, integers
 from specsim.engines.drafting import Method
 
 # Asked for where only contexts, or only batches, are.
 _BATCHES = tuple(2**power for power in range(9))
 _CONTEXTS = (512, 4096)
+
+# How far off an acceptance rate may easily be: what regret is told for.
+_OFF = 0.05
 
 # More batches or contexts than anyone means.
 _MOST_NUMBERS = 1_000_000
@@ -29,12 +33,16 @@ class Load:
 
     batches : requests that share iterations; None: those measured, or 1, 2, 4, ..., 256
     contexts : tokens in the cache of each request; None: those measured, or 512 and 4096
+    prompt : tokens of a prompt, for the time of reading it; None: not asked
     """
 
     batches: Sequence[int] | None = None
     contexts: Sequence[int] | None = None
+    prompt: int | None = None
 
     def __post_init__(self) -> None:
+        if self.prompt is not None:
+            object.__setattr__(self, "prompt", integer("prompt", self.prompt, low=1))
         for name, low in (("batches", 1), ("contexts", 0)):
             asked = getattr(self, name)
             if asked is None:
@@ -47,9 +55,34 @@ class Load:
             object.__setattr__(self, name, tuple(checked.tolist()))
 
 
+def _no_ends() -> Ends | None:
+    """Nobody knows how far off the acceptance is."""
+    return None
+
+
 def no_notes(gamma: int) -> tuple[str, ...]:
     """Nothing to know: acceptance is exact at every draft length."""
     return ()
+
+
+def unknown_error(batch: int, context: float) -> float | None:
+    """Nobody knows how far off the costs are."""
+    return None
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What the costs of a setting rest on.
+
+    words : for the title of a table
+    is_bound : whether no engine is as fast
+    error : half of the 95 % interval that they leave a speedup, as a share of it, at a batch and
+        context; None where it is not known
+    """
+
+    words: str = "costs as given"
+    is_bound: bool = False
+    error: Callable[[int, float], float | None] = unknown_error
 
 
 @dataclass(frozen=True)
@@ -67,6 +100,8 @@ class BatchWorkload:
     acceptance_law : what the acceptance is of; None where it was given as numbers
     method : where drafts came from, as an acceptance file says; else None
     notes : what to know of the acceptance at a draft length, one line each
+    ends : makes ``gains_interval``
+    basis : what the costs rest on
     """
 
     survival: Floats
@@ -81,11 +116,24 @@ class BatchWorkload:
     acceptance_law: AcceptanceLaw | None = None
     method: Method | None = None
     notes: Callable[[int], tuple[str, ...]] = no_notes
+    ends: Callable[[], Ends | None] = _no_ends
+    basis: Basis = Basis()
 
     @cached_property
     def gains(self) -> TokensPerBlock:
         """By draft length, up to ``gamma_max``."""
         return self.replay()
+
+    @cached_property
+    def gains_interval(self) -> Ends | None:
+        """What is gained at the ends of the acceptance's 95 % interval; None where it has none."""
+        return self.ends()
+
+    @cached_property
+    def rates_off(self) -> tuple[Floats, Floats]:
+        """Tokens by draft length if the acceptance rate were 0.05 lower, and higher; (K + 1,)."""
+        low, high = (tokens_at_rates_off(self.gains.tokens, by) for by in (-_OFF, _OFF))
+        return low, high
 
     @property
     def name(self) -> str:

@@ -148,6 +148,11 @@ alpha_option = stack(
     ),
 )
 
+margin_option = option(
+    "--margin",
+    Number(0),
+    "By load: what drafts must gain over plain decoding, or none are made. [default: 0.05]",
+)
 mode_option = option(
     "--mode",
     click.Choice(["eager", "compiled"]),

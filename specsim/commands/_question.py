@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.commands._deployment import deployment_options, read_deployment
 from specsim.commands._options import (
+    Integer,
     IntegerRange,
     Number,
     acceptance_law_option,
     alpha_option,
+    margin_option,
     mode_option,
     option,
     profile_options,
@@ -21,6 +23,7 @@ from specsim.commands._options import (
 
 if TYPE_CHECKING:
     from specsim.api.question import Question
+    from specsim.api.result import Result
 
 question_options = stack(
     alpha_option,
@@ -49,6 +52,8 @@ question_options = stack(
         IntegerRange(),
         "Tokens in the cache of each request. [default: as in the profile, or 512,4096]",
     ),
+    margin_option,
+    option("--prompt", Integer(1), "By load: tokens of a prompt, for the time of reading it."),
     mode_option,
     deployment_options,
 )
@@ -61,12 +66,23 @@ def read_question(given: dict[str, Any]) -> Question:
 
     given["alpha"] = read_alpha(given)
     prices = Prices(**{field.name: given.pop(field.name) for field in fields(Prices)})
-    batch, context = given.pop("batch"), given.pop("context")
+    asked_load = [given.pop(name) for name in ("batch", "context", "prompt")]
     load = None
-    if batch is not None or context is not None:
+    if any(each is not None for each in asked_load):
         from specsim.batching.workload import Load
 
-        load = Load(batch, context)
-    names = ("alpha", "profile", "temperature", "mode", "acceptance_law")
+        load = Load(*asked_load)
+    names = ("alpha", "profile", "temperature", "mode", "acceptance_law", "margin")
     asked = {name: given.pop(name) for name in names}
     return Question(prices=prices, deployment=read_deployment(given), load=load, **asked)
+
+
+def title_of(result: Result, usual: str) -> str:
+    """Of the table: by load the result says it itself."""
+    # By its name, since with the class come the planner and all that it plans from.
+    if result.schema != "specsim.load-plan":
+        return usual
+    from specsim import LoadPlan
+
+    assert isinstance(result, LoadPlan), "the schema says so"
+    return result.title

@@ -11,6 +11,7 @@ from specsim.commands._options import (
     Integer,
     acceptance_law_option,
     alpha_option,
+    margin_option,
     mode_option,
     option,
     profile_options,
@@ -35,6 +36,7 @@ from specsim.commands._options import (
     Integer(),
     "Tokens in the cache of each request. [default: the smallest in the profile, or 512]",
 )
+@margin_option
 @option("--most", Integer(1), "Largest batch to plan for.", default=256)
 @option(
     "--batch",
@@ -64,8 +66,8 @@ def command(engine: str, output_format: str, **given: Any) -> int:
     """What ENGINE should draft at every batch, as its configuration wants it.
 
     On stdout is what the engine reads and nothing else; what it cannot be told is on stderr.
-    Drafts are left off where they gain less than 1 %, and batches share a length where that loses
-    none of them more.  Ends with 1 where speculation is better left off.
+    Drafts are left off where they gain less than the margin, and batches share a length where that
+    loses none of them more than a fifth of it.  Ends with 1 where speculation is better left off.
     """
     from specsim import export
     from specsim.report.tables import show_notes

@@ -16,7 +16,7 @@ from specsim.commands._options import (
     format_option,
     option,
 )
-from specsim.commands._question import question_options, read_question
+from specsim.commands._question import question_options, read_question, title_of
 from specsim.commands._schemes import Candidates, SchemeGroup, refuse_mixture, scheme_command
 
 
@@ -80,9 +80,7 @@ def command(
 
         asked = replace(asked, load=Load())
     result = asked.optimize(gamma_max)
-    # By its name, since with the class come the planner and all that it plans from.
-    by_load = result.schema == "specsim.load-plan"
-    show(result, output_format, "best draft length" + (" by load" if by_load else ""))
+    show(result, output_format, title_of(result, "best draft length"))
     if figure is not None:
         from specsim import LoadPlan
         from specsim.report.load_plots import best_by_load

@@ -134,6 +134,24 @@ class DeployedCost:
     def loaded_s(self, batch: int, context: float) -> float:
         return self.draft_s(0, batch, context, 0.0)
 
+    def room(self, context: int) -> tuple[int, int]:
+        """The largest batch with the drafter beside the target, and without it."""
+        loaded, alone = (self.memory(each, context) for each in (self.drafter, None))
+        return loaded.largest_batch, alone.largest_batch
+
+    def prefill_s(self, prompt: int) -> tuple[float, float]:
+        """Seconds of reading a prompt of one request in one run of the target, and with a run of
+        the drafter over it, where that has a cache to fill; both give one distribution.
+        """
+        deployment, drafter = self.deployment, self.drafter
+        target = self._run(deployment.shape, prompt, 1, 0, deployment.parallel, 1)
+        plain = target.seconds + deployment.host.step_s
+        shapes = self._shapes(1) if drafter and drafter.first_positions(1) > 1 else None
+        if drafter is None or shapes is None:
+            return plain, plain
+        parallel = draft_parallelism(deployment, drafter)
+        return plain, plain + self._run(shapes.first, prompt, 1, 0, parallel, 1).seconds
+
     def gains(self, gains: TokensPerBlock) -> TokensPerBlock:
         """What a round gains of drafts that must be found: those that are there, as far as they
         go; every token after them is one of the target's.

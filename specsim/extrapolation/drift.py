@@ -92,15 +92,19 @@ class Extrapolation(Result):
         """The curve, at every draft length alike and no further than it goes."""
         return SurvivalAcceptance(tuple(self.survival.tolist()))
 
+    def interval(self, gamma: int) -> Interval[float]:
+        """Tokens per call at gamma = 0..k, added up from the curves' ends."""
+        low, best, high = (
+            1.0 + float(curve[:gamma].sum()) for curve in (self.low, self.survival, self.high)
+        )
+        return Interval(low, best, high)
+
     def notes(self, gamma: int) -> tuple[str, ...]:
         """How far beyond what was measured this draft length is, and how sure the curve there."""
         measured = np.size(self.inputs.get("marginal_rates", self.survival))
         if not measured < gamma <= len(self):
             return ()
-        tokens = (
-            1.0 + float(curve[:gamma].sum()) for curve in (self.low, self.survival, self.high)
-        )
-        return (carried_note([measured], gamma, self.model, Interval(*tokens)),)
+        return (carried_note([measured], gamma, self.model, self.interval(gamma)),)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return np.array(self.survival, dtype=dtype, copy=copy)

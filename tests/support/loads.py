@@ -38,11 +38,11 @@ def roofline(longest: int = 9) -> DeployedCost:
 
 
 def best_points(
-    acceptance: Any, cost: Any, batches: Any, contexts: Any, gamma_max: int
+    acceptance: Any, cost: Any, batches: Any, contexts: Any, gamma_max: int, margin: float = 0.0
 ) -> list[BatchPoint]:
     """``best_of_cell`` at every context and batch, batches running fastest."""
     return [
-        best_of_cell(acceptance, cost, batch, context, gamma_max)
+        best_of_cell(acceptance, cost, batch, context, gamma_max, margin)
         for context in contexts
         for batch in batches
     ]

@@ -1,0 +1,116 @@
+"""What the rows of a plan by load do not say and a person should know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specsim.api.result import LeftOut
+from specsim.batching.cost import CellUnavailableError
+from specsim.batching.point import BatchPoint
+from specsim.batching.schedule import Plan, ranges
+from specsim.batching.serving import CardCost, Room
+from specsim.batching.workload import BatchWorkload
+
+
+def left_out(workload: BatchWorkload, batches: Sequence[int], context: int, why: str) -> LeftOut:
+    """Batches without a price."""
+    named = f"{workload.name}, " if workload.name else ""
+    return LeftOut(f"{named}batch {ranges(batches)} at context {context:,}", why)
+
+
+def extrapolated(workload: BatchWorkload, points: Sequence[BatchPoint]) -> str:
+    """Says which of the points lie beyond the measured grid; empty where none does."""
+    outside = workload.extrapolated(points)
+    return f"extrapolated beyond the measured grid: {_listed(outside)}" if outside else ""
+
+
+def notes_on_plans(workload: BatchWorkload, plans: Sequence[Plan]) -> list[str]:
+    """What to know of one setting, one line each."""
+    points = [point for each in plans for point in each.points]
+    notes = [*workload.doubts, *_changed_places(workload, points[0])]
+    for gamma in sorted({point.gamma for point in points}):
+        notes += workload.notes(gamma)
+    bounded = [point for point in points if point.gamma == workload.gamma_max > 0]
+    if bounded and plans[0].gamma is None:
+        notes.append(
+            f"gamma {workload.gamma_max}, the longest that was considered, is best at "
+            f"{_listed(bounded)}: a longer one may pay more"
+        )
+    notes += [line for each in plans for line in _without_room(workload, each)]
+    if outside := extrapolated(workload, points):
+        notes.append(outside)
+    notes += [
+        f"context {each.context:,}: {each.looked_at:,} of {each.priced:,} batches were looked at, "
+        "closer to each other where the best length changes"
+        for each in plans
+        if each.looked_at < each.priced
+    ]
+    return notes
+
+
+def loaded_words(plans: Sequence[Plan]) -> list[str]:
+    """What a loaded drafter costs where a schedule has batches without drafts."""
+    off = [
+        (decision.loaded, decision.batch, planned.context)
+        for planned in plans
+        if planned.gamma is None
+        for decision in planned.decisions
+        if not decision.point.gamma and decision.loaded is not None
+    ]
+    if not off:
+        return []
+    worst, batch, context = min(off)
+    return [
+        f"gamma 0 with the drafter still loaded runs at {worst:.3g} of plain decoding (batch "
+        f"{batch:,}, context {context:,}): without a drafter nothing is lost there"
+    ]
+
+
+def room_words(rooms: Sequence[Room]) -> list[str]:
+    """How many requests have room with the drafter and without, all contexts in a line."""
+    words = []
+    for room in rooms:
+        line = f"context {room.context:,}: {room.with_drafter:,} ({room.without:,} without it"
+        if room.speedup_equal_cards is not None:
+            line += f"; speedup with each at its largest {room.speedup_equal_cards:.3g}"
+        words.append(f"{line})")
+    return [f"requests that have room beside the drafter, {', '.join(words)}"] if words else []
+
+
+def _changed_places(workload: BatchWorkload, first: BatchPoint) -> list[str]:
+    """A draft that is slower than its target."""
+    try:
+        draft = workload.cost.draft_s(1, first.batch, first.context, 0.0)
+    except CellUnavailableError:
+        return []
+    plain = first.spent.plain_step_s
+    if draft <= plain:
+        return []
+    return [
+        f"to draft one token takes {draft / plain:.3g} times as long as a plain step: have "
+        "target and draft changed places?"
+    ]
+
+
+def _without_room(workload: BatchWorkload, planned: Plan) -> list[str]:
+    """From which batch on memory has no room for the drafter."""
+    if not isinstance(workload.cost, CardCost):
+        return []
+    most, _ = workload.cost.room(planned.context)
+    if planned.largest <= most:
+        return []
+    return [
+        f"context {planned.context:,}: from batch {most + 1:,} on there is no room for the "
+        "drafter, so gamma is 0 there"
+    ]
+
+
+def _listed(points: Sequence[BatchPoint]) -> str:
+    """``batch 65-100 at context 64, 128; batch 1, 2 at context 256``."""
+    batches: dict[float, list[int]] = {}
+    for point in points:
+        batches.setdefault(point.context, []).append(point.batch)
+    alike: dict[str, list[str]] = {}
+    for context, found in batches.items():
+        alike.setdefault(ranges(found), []).append(f"{context:,.0f}")
+    return "; ".join(f"batch {b} at context {', '.join(c)}" for b, c in alike.items())

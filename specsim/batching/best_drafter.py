@@ -1,0 +1,101 @@
+"""Which of several drafters is best, by ranges of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from specsim.batching.point import BatchPoint
+from specsim.batching.schedule import Plan
+from specsim.batching.workload import BatchWorkload
+
+
+@dataclass(frozen=True)
+class BestRange:
+    """Neighbours among the batches that were looked at with one best drafter.
+
+    drafter : None where none gains the margin
+    gammas : the shortest and the longest best draft there
+    """
+
+    drafter: str | None
+    first: int
+    last: int
+    gammas: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class BestDrafters:
+    """At one context."""
+
+    context: int
+    ranges: tuple[BestRange, ...]
+
+    def row(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "context": self.context,
+            "ranges": [
+                {
+                    "first_batch": each.first,
+                    "last_batch": each.last,
+                    "drafter": each.drafter,
+                    "gamma_shortest": each.gammas[0],
+                    "gamma_longest": each.gammas[1],
+                }
+                for each in self.ranges
+            ],
+        }
+
+    @property
+    def sentence(self) -> str:
+        """``context 512: best eagle3 (gamma 6-8) at batch 1-32, no drafter from 64 on``."""
+        words = []
+        for each in self.ranges:
+            where = f"{each.first:,}-{each.last:,}" if each.last > each.first else f"{each.first:,}"
+            if each.drafter is None:
+                last = each is self.ranges[-1]
+                words.append(f"no drafter {f'from {each.first:,} on' if last else f'at {where}'}")
+                continue
+            shortest, longest = each.gammas
+            length = f"{shortest}-{longest}" if longest > shortest else f"{shortest}"
+            words.append(f"{each.drafter} (gamma {length}) at {where}")
+        return f"context {self.context:,}: best by batch: {', '.join(words)}"
+
+
+def best_drafters(
+    settings: Sequence[tuple[BatchWorkload, Sequence[Plan]]],
+) -> tuple[BestDrafters, ...]:
+    """The drafter with the best speedup at every batch that was looked at, of equals the first;
+    nothing where there are no drafters to compare, or where one draft length was given.
+    """
+    named = [(workload.drafter, plans) for workload, plans in settings]
+    if len(named) < 2 or any(name is None for name, _ in named):
+        return ()
+    by_cell: dict[int, dict[int, list[tuple[str, BatchPoint]]]] = {}
+    for name, plans in named:
+        for planned in plans:
+            if planned.gamma is not None:
+                return ()
+            cells = by_cell.setdefault(planned.context, {})
+            for point in planned.points:
+                cells.setdefault(point.batch, []).append((str(name), point))
+    return tuple(
+        BestDrafters(context, tuple(_ranges(cells))) for context, cells in sorted(by_cell.items())
+    )
+
+
+def _ranges(cells: dict[int, list[tuple[str, BatchPoint]]]) -> list[BestRange]:
+    best: list[tuple[str | None, BatchPoint]] = []
+    for _, found in sorted(cells.items()):
+        name, point = max(found, key=lambda each: each[1].speedup)
+        best.append((name if point.gamma else None, point))
+    ranges = []
+    for drafter, group in groupby(best, key=lambda each: each[0]):
+        points = [point for _, point in group]
+        gammas = [point.gamma for point in points]
+        ends = points[0].batch, points[-1].batch
+        ranges.append(BestRange(drafter, *ends, (min(gammas), max(gammas))))
+    return ranges
