@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from specsim.api.defer import RuleComparison as RuleComparison
     from specsim.api.defer import defer as defer
     from specsim.api.deploy import deploy as deploy
+    from specsim.api.explain import Explanation as Explanation
+    from specsim.api.explain import explain as explain
     from specsim.api.export import EngineConfiguration as EngineConfiguration
     from specsim.api.export import export as export
     from specsim.api.models import Batches as Batches
@@ -81,6 +83,7 @@ _HOMES = {
     "specsim.api.calibrate": ["Calibration", "calibrate"],
     "specsim.api.defer": ["RuleComparison", "defer"],
     "specsim.api.deploy": ["deploy"],
+    "specsim.api.explain": ["Explanation", "explain"],
     "specsim.api.export": ["EngineConfiguration", "export"],
     "specsim.api.models": ["Batches", "Measurement", "Models"],
     "specsim.api.optimize": ["evaluate", "optimize"],

@@ -20,6 +20,7 @@ COMMANDS = {
     "validate": "Decode for real and compare with the prediction.",
     "optimize": "The draft length that pays best.",
     "evaluate": "What one draft length gives.",
+    "explain": "Why a draft length is no faster, at one batch: where the time goes.",
     "read": "What an inference engine counted of its drafts, from what it prints.",
     "export": "The best draft lengths by load, as an inference engine reads them.",
     "replay": "Replay a trace exactly for every draft length.",

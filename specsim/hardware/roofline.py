@@ -77,6 +77,7 @@ class Roofline:
     eager_s : what the host needs to start the kernels of a run that is no CUDA graph; else 0
     experts : routed experts that the run touches in a layer, in the mean over layers that have
         them; 0 where none has
+    tokens : new tokens of the run in each group of cards, of all its sequences together
     """
 
     flops: float
@@ -87,6 +88,7 @@ class Roofline:
     communication_s: float = 0.0
     eager_s: float = 0.0
     experts: float = 0.0
+    tokens: int = 0
 
     @property
     def seconds(self) -> float:
@@ -212,6 +214,7 @@ def roofline(
         communication_s=_communication_s(shape, parallel, link, tokens, wanted),
         eager_s=layers * efficiency.eager_layer_s if eager else 0.0,
         experts=touched_sum / expert_layers if expert_layers else 0.0,
+        tokens=tokens,
     )
 
 

@@ -1,0 +1,132 @@
+"""Single changes to how a batch is served, and what each alone would make of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from specsim.acceptance import AlphaLike
+from specsim.batching.cost import TimedLoadCost
+from specsim.batching.deployed import of_deployment
+from specsim.batching.parts import Step
+from specsim.batching.point import BatchPoint, batch_point, best_of_cell
+from specsim.batching.workload import BatchWorkload
+from specsim.checks import SpecsimError
+from specsim.deployment.deployment import Deployment, HostTime
+from specsim.deployment.drafters import Drafter, Eagle3, Ngram
+
+# Bytes of a number of a cache that is not quantised yet.
+_PLAIN_KV_BYTES = 2
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing done otherwise, everything else as it is.
+
+    what : in words, from what to what
+    point : what a round gives then, against plain decoding under the same change
+    assumes : what is taken for granted besides; empty where nothing is
+    """
+
+    what: str
+    point: BatchPoint
+    assumes: str = ""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A change that may have no price.
+
+    point : works the change out; raises SpecsimError where there is no room for it, or a degree
+        divides nothing
+    asked : whether a person named it, and must be told why it has no price
+    """
+
+    what: str
+    point: Callable[[], BatchPoint]
+    assumes: str = ""
+    asked: bool = False
+
+
+def try_all(candidates: Iterable[Candidate]) -> tuple[list[Change], list[tuple[str, str]]]:
+    """Those that have a price, the largest speedup first, and of those that were asked for and have
+    none what they are and why.
+    """
+    found, refused = [], []
+    for each in candidates:
+        try:
+            found.append(Change(each.what, each.point(), each.assumes))
+        except SpecsimError as reason:
+            if each.asked:
+                refused.append((each.what, str(reason)))
+    return sorted(found, key=lambda change: -change.point.speedup), refused
+
+
+def of_load(here: BatchPoint, workload: BatchWorkload) -> Iterator[Candidate]:
+    """Another draft length, or another batch; whatever prices them."""
+    gains, cost, context = workload.gains, workload.cost, here.context
+    best = best_of_cell(gains, cost, here.batch, context, workload.gamma_max)
+    if best.gamma != here.gamma:
+        off = "" if best.gamma else " (no drafts)"
+        yield Candidate(f"gamma {here.gamma} -> {best.gamma}{off}", lambda: best)
+    loads = {here.batch // 2: "half as many requests come", 2 * here.batch: "twice as many come"}
+    for batch, assumes in loads.items():
+        if batch and (not isinstance(cost, TimedLoadCost) or cost.covers(batch, context)):
+            yield Candidate(
+                f"batch {here.batch:,} -> {batch:,}",
+                partial(batch_point, gains, cost, here.gamma, batch, context),
+                assumes,
+            )
+
+
+def of_deployment_here(
+    here: BatchPoint, step: Step, deployment: Deployment, alpha: AlphaLike | None
+) -> Iterator[Candidate]:
+    """Another drafter, another setting of the engine, or more cards.
+
+    deployment : its first drafter is the one in use; the others are tried in its place, or, where
+        there are none, those that every target can have
+    alpha : acceptance of drafters that do not say their own
+    """
+    used, *others = deployment.drafters
+    deployment = replace(deployment, target=deployment.shape)  # its configuration is read once
+    alone = replace(deployment, drafters=(used,))
+
+    def at(changed: Deployment, acceptance: AlphaLike | None = alpha) -> BatchPoint:
+        longest = changed.drafters[0].longest
+        gamma = here.gamma if longest is None else min(here.gamma, longest)
+        (workload,) = of_deployment(changed, acceptance, gamma)
+        return batch_point(workload.gains, workload.cost, gamma, here.batch, here.context)
+
+    for other in others:
+        changed = replace(deployment, drafters=(other,))
+        yield Candidate(f"drafter {other.label}", partial(at, changed), asked=True)
+    if not others:
+        acceptance = alpha if used.alpha is None else used.alpha
+        for other, assumes in _usual(used):
+            changed = replace(deployment, drafters=(other,))
+            yield Candidate(f"drafter {other.label}", partial(at, changed, acceptance), assumes)
+    reached, degree = deployment.efficiency, deployment.parallel.tensor
+    if step.eager_s and reached.graph_tokens is not None:
+        wide = int(step.widest)
+        changed = replace(alone, efficiency=replace(reached, graph_tokens=wide))
+        yield Candidate(f"graph tokens {reached.graph_tokens:,} -> {wide:,}", partial(at, changed))
+    if deployment.host != HostTime():
+        changed = replace(alone, host=HostTime())
+        yield Candidate("host time -> 0", partial(at, changed), "all of it hidden, a bound")
+    yield Candidate(
+        f"tensor parallel {degree} -> {2 * degree}",
+        lambda: at(replace(alone, parallel=replace(deployment.parallel, tensor=2 * degree))),
+    )
+    if deployment.shape.precision.kv_bytes >= _PLAIN_KV_BYTES:
+        changed = replace(alone, kv_dtype="fp8")
+        yield Candidate("KV cache -> fp8", partial(at, changed))
+
+
+def _usual(used: Drafter) -> Iterator[tuple[Drafter, str]]:
+    """Drafters that every target can have, and what is assumed of them."""
+    if used.method not in ("eagle", "eagle3"):
+        yield Eagle3(), "its drafts are accepted as often"
+    if not isinstance(used, Ngram):
+        yield Ngram(), "its drafts are accepted as often, and every round has some"
