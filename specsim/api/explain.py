@@ -36,7 +36,8 @@ class Explanation(Result):
     round, plain : the round and a step of plain decoding, taken apart
     loaded_s : what a step without drafts takes longer because the drafter stays loaded
     diagnosis : what the round loses by
-    changes : what would make it faster, each alone, the largest speedup first
+    changes : what would make it faster, each alone, the largest speedup first; drafters that were
+        named to compare with, whether they would or not
 
     Rows are the parts of both steps: ``ms`` adds up to the step's; ``gflops`` and ``gb`` (of the
     busiest card) are of all runs of a part, ``tokens`` and ``experts`` (of a layer) of one run.
@@ -140,13 +141,14 @@ class Explanation(Result):
         return [*said, self._best_change()]
 
     def _best_change(self) -> str:
-        sure = next((each for each in self.changes if not each.assumes), None)
+        faster = [each for each in self.changes if each.point.speedup > self.point.speedup]
+        sure = next((each for each in faster if not each.assumes), None)
         if sure is None:
             best = "no single change that was tried makes it faster"
         else:
             best = f"best single change: {sure.what} ({sure.point.speedup:.2f}x)"
-        first = next(iter(self.changes), None)
-        if first is not None and first.assumes:
+        if faster and faster[0].assumes:
+            first = faster[0]
             best += f"; {first.what} would give {first.point.speedup:.2f}x if {first.assumes}"
         return best
 
@@ -205,6 +207,7 @@ def explain(
     batch = integer("batch", workload.batches(None)[0] if batch is None else batch, low=1)
     asked = None if context is None else [integer("context", context)]
     where = workload.contexts(asked)[0]
+    workload.cost.verify_s(gamma, batch, where)  # says best what there is no room for
     point = batch_point(workload.gains, workload.cost, gamma, batch, where)
     here, plain = (
         step_of(workload.cost, length, batch, where, float(workload.gains.bonus[gamma]))
@@ -214,6 +217,7 @@ def explain(
     if deployment is not None:
         candidates.append(of_deployment_here(point, here, deployment, alpha))
     tried, refused = try_all(chain.from_iterable(candidates))
+    helpful = [each for each in tried if each.point.speedup > point.speedup][:_MOST_CHANGES]
     graphs = None if deployment is None else deployment.efficiency.graph_tokens
     accepted = float(workload.gains.tokens[1]) - 1.0
     return Explanation(
@@ -224,7 +228,7 @@ def explain(
         plain=plain,
         loaded_s=workload.cost.loaded_s(batch, where),
         diagnosis=diagnose(point, here, plain, accepted, graphs),
-        changes=tuple(each for each in tried if each.point.speedup > point.speedup)[:_MOST_CHANGES],
+        changes=tuple(each for each in tried if each in helpful or each.asked),
         inputs={
             "alpha": alpha,
             "gamma": gamma,

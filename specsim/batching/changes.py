@@ -27,11 +27,13 @@ class Change:
     what : in words, from what to what
     point : what a round gives then, against plain decoding under the same change
     assumes : what is taken for granted besides; empty where nothing is
+    asked : whether a person named it
     """
 
     what: str
     point: BatchPoint
     assumes: str = ""
+    asked: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def try_all(candidates: Iterable[Candidate]) -> tuple[list[Change], list[tuple[s
     found, refused = [], []
     for each in candidates:
         try:
-            found.append(Change(each.what, each.point(), each.assumes))
+            found.append(Change(each.what, each.point(), each.assumes, each.asked))
         except SpecsimError as reason:
             if each.asked:
                 refused.append((each.what, str(reason)))
@@ -114,7 +116,7 @@ def of_deployment_here(
         yield Candidate(f"graph tokens {reached.graph_tokens:,} -> {wide:,}", partial(at, changed))
     if deployment.host != HostTime():
         changed = replace(alone, host=HostTime())
-        yield Candidate("host time -> 0", partial(at, changed), "all of it hidden, a bound")
+        yield Candidate("host time -> 0", partial(at, changed), "all of it is hidden (a bound)")
     yield Candidate(
         f"tensor parallel {degree} -> {2 * degree}",
         lambda: at(replace(alone, parallel=replace(deployment.parallel, tensor=2 * degree))),
