@@ -19,10 +19,12 @@ from specsim.checks import InvalidArgumentError, UnsupportedError, integer, numb
 from specsim.deployment.deployment import Deployment
 from specsim.engines import (
     Deployed,
+    Drafting,
     Engine,
     Method,
     Order,
     Schedule,
+    Tree,
     engine_named,
     gamma_at,
     merged,
@@ -119,10 +121,7 @@ def export(
         said = method_of(drafter, said)
     workload = _only(source.workloads(gamma_max))
     method = said or workload.method or "draft_model"
-    drafting = chosen.drafting(method)
-    tree = tree_of(chosen, drafting, drafter)
-    if tree is not None and drafting.tree is not None:
-        drafting = drafting.tree
+    drafting, tree = _drafting(chosen, method, deployment)
     if batch is not None and drafting.by_batch:
         raise InvalidArgumentError(
             f"batch has no meaning for {engine} with {method}, which takes a length for each batch"
@@ -131,7 +130,7 @@ def export(
     draft = _draft_name(chosen, method, model, workload)
     where = workload.contexts(None if context is None else [integer("context", context)])[0]
     served = workload
-    if drafter is not None:
+    if deployment is not None:
         loaded = WithDrafterLoaded(workload.cost, drafting.in_step and drafting.by_batch)
         served = replace(workload, cost=loaded)
     planned = plan(served, range(1, integer("most", most, low=1) + 1), where, margin=margin)
@@ -139,8 +138,8 @@ def export(
     deployed = None
     if deployment is not None:
         graph_tokens = deployment.efficiency.graph_tokens
-        loaded_s = _in_step(served, schedule, planned)
-        deployed = Deployed(deployment.parallel, graph_tokens, loaded_s)
+        in_step = _in_step(served, schedule, planned)
+        deployed = Deployed(deployment.parallel, graph_tokens, in_step)
     at = batch or 1
     if not _gains(workload, schedule, planned):
         schedule = merged([0] * planned.largest)
@@ -191,6 +190,19 @@ def export(
         },
         warnings=(*plan_notes(workload, planned, schedule), *notes),
     )
+
+
+def _drafting(
+    chosen: Engine, method: Method, deployment: Deployment | None
+) -> tuple[Drafting, Tree | None]:
+    """How the engine does it in the deployment, and the tree that it drafts."""
+    drafting = chosen.drafting(method)
+    tree = tree_of(chosen, drafting, drafter_of(deployment))
+    if tree is not None and drafting.tree is not None:
+        return drafting.tree, tree
+    if deployment is not None and deployment.parallel.data > 1 and not chosen.by_group:
+        return replace(drafting, by_batch=False), tree
+    return drafting, tree
 
 
 def _only(workloads: list[BatchWorkload]) -> BatchWorkload:

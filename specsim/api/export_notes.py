@@ -70,10 +70,12 @@ def method_notes(
     """
     known, timed, notes = workload.method, isinstance(workload.cost, StepLoadCost), []
     if known not in (None, method):
-        notes.append(
-            f"planned with the acceptance{' and step times' if timed else ''} of {known}, which "
-            f"are not those of {method}"
+        of_others = (
+            f"acceptance and step times of {known}, which are not those"
+            if timed
+            else f"acceptance of {known}, which is not that"
         )
+        notes.append(f"planned with the {of_others} of {method}")
     if deployed is None and method != "draft_model" and not (known is not None and timed):
         of_pair = "acceptance and costs" if measured and known is None else "costs"
         notes.append(

@@ -26,7 +26,7 @@ from specsim.engines.drafting import (
     Order,
     in_step_notes,
 )
-from specsim.engines.schedule import gamma_at, largest
+from specsim.engines.schedule import Schedule, gamma_at, in_words, largest
 
 if TYPE_CHECKING:
     from specsim.hardware.parallel import Parallelism
@@ -70,7 +70,7 @@ def _write(order: Order) -> Configuration:
     bounds = {key: bound for key, bound in lookups.items() if bound is not None}
     if not drafting.by_batch:
         content["num_speculative_tokens"] = gamma_at(schedule, order.batch)
-        return Configuration(json.dumps(content | bounds), _suffix_notes(order))
+        return Configuration(json.dumps(content | bounds), _one_length_notes(order))
     content["num_speculative_tokens"] = largest(schedule)
     # One length for all batches needs no schedule, and a schedule has a price of its own.
     if len(schedule) > 1:
@@ -84,8 +84,7 @@ def _notes(order: Order) -> tuple[str, ...]:
     notes = []
     if gamma:
         notes.append(f"above batch {last} vLLM goes on with draft length {gamma}")
-    one_group = order.deployed is not None and order.deployed.parallel.data == 1
-    if len(schedule) > 1 and not one_group:
+    if len(schedule) > 1 and order.deployed is None:
         notes.append(
             f"with data parallelism above 1 vLLM drafts {largest(schedule)} tokens at every batch"
         )
@@ -97,10 +96,29 @@ def _notes(order: Order) -> tuple[str, ...]:
     return (
         *notes,
         *in_step_notes("vLLM", order),
-        *_draft_tensor_notes(order),
-        *_expert_notes(order),
-        *_graph_notes(order),
+        *_card_notes(order),
+        *_graph_notes(order, schedule),
     )
+
+
+def _one_length_notes(order: Order) -> tuple[str, ...]:
+    if order.drafting.word == "suffix":
+        note = (
+            f"vLLM takes one largest draft length with suffix, here the best at batch "
+            f"{order.batch}, and drafts less where the match is short "
+            "(suffix_decoding_max_spec_factor); it needs the package arctic-inference"
+        )
+    else:
+        note = (
+            f"vLLM takes one draft length with data parallelism, here the best at batch "
+            f"{order.batch}; by batch the best would be {in_words(order.schedule)}"
+        )
+    every: Schedule = [(1, order.schedule[-1][1], gamma_at(order.schedule, order.batch))]
+    return (note, *_card_notes(order), *_graph_notes(order, every))
+
+
+def _card_notes(order: Order) -> list[str]:
+    return [*_draft_tensor_notes(order), *_expert_notes(order)]
 
 
 def _draft_tensor_notes(order: Order) -> list[str]:
@@ -126,20 +144,22 @@ def _expert_notes(order: Order) -> list[str]:
     ]
 
 
-def _graph_notes(order: Order) -> list[str]:
+def _graph_notes(order: Order, schedule: Schedule) -> list[str]:
     """From which batch on a round has more tokens than a CUDA graph."""
     if order.deployed is None:
         return []
-    priced = order.deployed.graph_tokens
+    priced, groups = order.deployed.graph_tokens, order.deployed.parallel.data
     limit = _LARGEST_GRAPH if priced is None else priced
+    # A graph is of the requests of one group.
+    tokens = [-(-last // groups) * (gamma + 1) for _, last, gamma in schedule]
     wide = [
-        max(first, limit // (gamma + 1) + 1)
-        for first, last, gamma in order.schedule
-        if last * (gamma + 1) > limit
+        max(first, limit // (gamma + 1) * groups + 1)
+        for (first, _, gamma), widest in zip(schedule, tokens, strict=True)
+        if widest > limit
     ]
     if not wide:
         return []
-    widest = max(last * (gamma + 1) for _, last, gamma in order.schedule)
+    widest = max(tokens)
     raised = f"--compilation-config '{json.dumps({'max_cudagraph_capture_size': widest})}'"
     if priced is not None:
         return [
@@ -152,14 +172,6 @@ def _graph_notes(order: Order) -> list[str]:
         f"told {raised}, and a round has more from batch {wide[0]} on (or plan with "
         f"--graph-tokens {limit} and --eager-layer-us)"
     ]
-
-
-def _suffix_notes(order: Order) -> tuple[str, ...]:
-    return (
-        f"vLLM takes one largest draft length with {order.drafting.word}, here the best at batch "
-        f"{order.batch}, and drafts less where the match is short "
-        "(suffix_decoding_max_spec_factor); it needs the package arctic-inference",
-    )
 
 
 def _degrees(parallel: Parallelism) -> str:
@@ -179,5 +191,6 @@ ENGINE = Engine(
     _write,
     lookups=("lookup_max", "lookup_min"),
     degrees=_degrees,
+    by_group=False,
     draft_alone=True,
 )

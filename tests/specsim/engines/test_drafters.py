@@ -1,0 +1,370 @@
+"""What ``export`` makes of a deployment: its drafter, its cards, and what a loaded one costs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import specsim
+from specsim.acceptance import acceptance_of
+from specsim.api.export import EngineConfiguration
+from specsim.batching.cost import CellUnavailableError
+from specsim.batching.loaded import WithDrafterLoaded
+from specsim.batching.tokens_per_block import TokensPerBlock
+from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.deployment.cost import DeployedCost
+from specsim.deployment.drafters import KINDS, Eagle3, Parallel, drafter
+from specsim.deployment.memory import card_memory
+from specsim.engines import ENGINES, Engine, gamma_at
+from specsim.hardware import Parallelism
+from tests.support.command_line import fail, run
+
+TARGET = ("--target", "llama-3.1-8b", "--accelerator", "H100-SXM")
+ALPHA = (0.8, 0.7, 0.6)
+# A drafter of every method, as it is typed.
+TYPED = {
+    "draft_model": "draft_model:llama-3.2-1b",
+    "eagle": "eagle",
+    "eagle3": "eagle3:layers=1,draft_vocab=32000",
+    "mtp": "mtp:modules=1",
+    "medusa": "medusa:heads=4",
+    "p_eagle": "parallel:kind=P-EAGLE,layers=4",
+    "pard": "parallel:kind=pard",
+    "dflash": "parallel:kind=dflash,layers=5",
+    "ngram": "ngram:match=0.5,host_us=20",
+    "suffix": "suffix:match=0.5,length=4",
+}
+CASES = [(name, method) for name, engine in ENGINES.items() for method in engine.methods]
+
+
+def exported(
+    engine: str, drafts: str, most: int = 64, alpha: Any = ALPHA, **more: Any
+) -> EngineConfiguration:
+    """``more`` is of the deployment."""
+    target = more.pop("target", "llama-3.1-8b")
+    batch, method = more.pop("batch", None), more.pop("method", None)
+    deployed = specsim.deploy(target, more.pop("accelerator", "H100-SXM"), drafts, **more)
+    how = drafter(drafts).method if method is None else method
+    kind = getattr(drafter(drafts), "kind", None) or how
+    needs = ENGINES[engine].methods.get(kind)
+    model = "org/drafts" if needs is not None and needs.model == "needed" else None
+    return specsim.export(
+        engine, deployment=deployed, alpha=alpha, most=most, model=model, batch=batch, method=method
+    )
+
+
+def said(found: EngineConfiguration, words: str) -> str:
+    """The one note with these words."""
+    (note,) = [line for line in found.warnings if words in line]
+    return note
+
+
+@pytest.mark.parametrize(("name", "method"), CASES)
+def test_the_method_is_the_drafters(name: str, method: str) -> None:
+    found = exported(name, TYPED[method])
+    assert found.method == method
+    assert ENGINES[name].drafting(method).word in found.text
+    assert ("parallel_drafting" in found.text) == (name == "vllm" and method in ("p_eagle", "pard"))
+    # Its own runs are priced, not a draft model's.
+    assert "not those of" not in "\n".join(found.warnings)
+
+
+# vLLM pull request 32887: P-EAGLE is method eagle3 with parallel_drafting, PARD method draft_model.
+@pytest.mark.parametrize(("kind", "word"), [("p_eagle", "eagle3"), ("pard", "draft_model")])
+def test_vllm_knows_parallel_drafters_by_a_key(kind: str, word: str) -> None:
+    content = json.loads(exported("vllm", f"parallel:kind={kind}", most=1).text)
+    assert content["method"] == word
+    assert content["parallel_drafting"] is True
+
+
+@pytest.mark.parametrize("name", list(ENGINES))
+def test_drafters_that_an_engine_has_not(name: str) -> None:
+    engine = ENGINES[name]
+    for method, words in TYPED.items():
+        if method not in engine.methods:
+            with pytest.raises(UnsupportedError, match=f"{engine.title} has no method {method}"):
+                exported(name, words)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_kind_of_a_parallel_drafter_may_be_the_method(kind: str) -> None:
+    found = exported("vllm", "parallel", method=kind)
+    assert found.text == exported("vllm", f"parallel:kind={kind}").text
+    assert found.method == kind
+
+
+def test_kinds_change_no_price() -> None:
+    """Only the model does."""
+    shapes = specsim.deploy("llama-3.1-8b", "H100-SXM", [Parallel(kind=kind) for kind in KINDS])
+    found = [DeployedCost(shapes, each, 5).draft_s(4, 8, 512, 0.0) for each in shapes.drafters]
+    assert found[0] == found[1] == found[2]
+
+
+BAD = [
+    (("vllm", "--drafter", "eagle3", "--drafter", "mtp"), "drafter must be one"),
+    (("vllm", "--drafter", "eagle3", "--method", "ngram"), "leave it out, or give --drafter ngram"),
+    (("vllm", "--drafter", "mtp", "--method", "PARD"), "give --drafter parallel:kind=pard"),
+    (("vllm", "--draft", "llama-3.2-1b", "--method", "eagle3"), "method must be draft_model"),
+    (("vllm", "--drafter", "parallel"), "kind is missing: which of p_eagle, pard, dflash"),
+    (("vllm", "--drafter", "parallel", "--method", "mtp"), "kind is missing"),
+    (("vllm", "--drafter", "parallel:kind=pad"), "kind must be one of p_eagle, pard, dflash"),
+    (("vllm", "--drafter", "eagle3:topk=4,slots=8"), "vLLM verifies chains only with eagle3"),
+    (("llama.cpp", "--drafter", "eagle3:topk=4,slots=8"), "llama.cpp verifies chains only"),
+    (("sglang", "--drafter", "eagle3:slots=8"), "slots must be left out with topk 1"),
+    (("sglang", "--drafter", "eagle3:tensor=2"), "must be 1 with SGLang, which spreads it as the"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), BAD)
+def test_what_contradicts_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    line = fail(
+        capsys, "export", *words, *TARGET, "--alpha", "0.7", "--model", "drafts", "--most", "4"
+    )
+    assert message in line
+
+
+def test_a_tree_goes_to_sglang(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--drafter", "eagle3:topk=4,slots=8,alpha=0.8/0.7", "--model", "drafts")
+    code, out, err = run(capsys, "export", "sglang", *TARGET, *words, "--most", "8")
+    flags = shlex.split(out)
+    assert code == 0
+    assert flags[flags.index("--speculative-eagle-topk") + 1] == "4"
+    assert flags[flags.index("--speculative-num-draft-tokens") + 1] == "8"
+    # Eight nodes and no more: seven in a row at most.
+    assert int(flags[flags.index("--speculative-num-steps") + 1]) <= 7
+    assert "--speculative-adaptive" not in flags
+    # SGLang's ratio test is for chains.
+    assert "unless told" not in err
+
+
+def test_trees_are_no_deeper_than_their_nodes() -> None:
+    assert Eagle3(topk=4, slots=8).longest == 7
+    assert Eagle3().longest is None
+
+
+LARGE = {"target": "llama-3.3-70b", "tensor_parallel": 4}
+
+
+def test_the_degree_of_the_draft_goes_to_vllm() -> None:
+    for tensor in (1, 4):
+        found = exported("vllm", f"eagle3:tensor={tensor}", most=8, **LARGE)
+        assert json.loads(found.text)["draft_tensor_parallel_size"] == tensor
+    assert "draft_tensor_parallel_size" not in exported("vllm", "eagle3", most=8, **LARGE).text
+    with pytest.raises(UnsupportedError, match="must be 1 or 4, the target's, with vLLM, got 2"):
+        exported("vllm", "eagle3:tensor=2", most=8, **LARGE)
+    beside = exported("vllm", "draft_model:llama-3.2-1b,tensor=1", most=8, **LARGE)
+    assert "on 1 card beside a target on 4" in said(beside, "refuses a draft model")
+    for name in ("sglang", "tensorrt-llm", "llama.cpp"):
+        with pytest.raises(UnsupportedError, match="tensor of the drafter must be 4"):
+            exported(name, "eagle3:tensor=1", most=8, **LARGE)
+        assert exported(name, "eagle3:tensor=4", most=8, **LARGE).text
+
+
+# Options of vllm serve 0.33.0 (vllm/engine/arg_utils.py), of SGLang 0.5.23
+# (srt/arg_groups/fields/parallel.py), and keys of TensorRT-LLM's YAML (llmapi/llm_args.py).
+DEGREES: list[tuple[str, Parallelism, str]] = [
+    ("vllm", Parallelism(4, pipeline=2), "--tensor-parallel-size 4 --pipeline-parallel-size 2"),
+    ("vllm", Parallelism(2, data=4, expert=8), "--tensor-parallel-size 2 --data-parallel-size 4 "
+     "--enable-expert-parallel"),
+    ("sglang", Parallelism(4, data=2), "--tp-size 4 --dp-size 2"),
+    ("sglang", Parallelism(8, expert=8), "--tp-size 8 --ep-size 8"),
+    ("sglang", Parallelism(2, data=4, expert=8), "--tp-size 8 --dp-size 4 --enable-dp-attention "
+     "--ep-size 8"),
+    ("tensorrt-llm", Parallelism(4, 2), "tensor_parallel_size: 4, pipeline_parallel_size: 2"),
+    ("tensorrt-llm", Parallelism(data=8, expert=8), "tensor_parallel_size: 8, "
+     "moe_expert_parallel_size: 8, enable_attention_dp: true"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "parallel", "words"), DEGREES)
+def test_degrees_of_the_target_in_the_engines_words(
+    name: str, parallel: Parallelism, words: str
+) -> None:
+    assert ENGINES[name].degrees(parallel) == words
+
+
+def test_what_was_priced_is_what_is_started() -> None:
+    found = exported("vllm", "eagle3", most=8, **LARGE)
+    assert said(found, "planned for 4 cards").endswith("start vLLM with --tensor-parallel-size 4")
+    other = exported("llama.cpp", "eagle3", most=8, **LARGE)
+    assert "(tensor 4), degrees that llama.cpp does not take" in said(other, "4 cards")
+    assert not any(" cards" in line for line in exported("vllm", "eagle3", most=8).warnings)
+
+
+def test_vllm_has_one_length_with_groups() -> None:
+    """With data parallelism it ignores lengths by batch, so one is planned: that of --batch."""
+    one = exported("vllm", "eagle3", most=64, data_parallel=2, batch=32)
+    assert "per_batch_size" not in one.text
+    assert json.loads(one.text)["num_speculative_tokens"] == gamma_at(list(one.schedule), 32)
+    assert "one draft length with data parallelism, here the best at batch 32" in (
+        said(one, "by batch the best")
+    )
+    with pytest.raises(InvalidArgumentError, match="takes a length for each batch"):
+        exported("vllm", "eagle3", most=64, batch=32)
+
+
+@pytest.fixture(scope="module")
+def experts() -> EngineConfiguration:
+    """A mixture of experts with few drafts accepted: nothing is drafted at a few small batches."""
+    return exported(
+        "vllm", "draft_model:qwen3-0.6b", alpha=0.4, target="qwen3-30b-a3b", layer_us=20.0,
+        overhead_us=1000.0,
+    )  # fmt: skip
+
+
+def loaded_cost() -> tuple[DeployedCost, TokensPerBlock]:
+    deployed = specsim.deploy(
+        "qwen3-30b-a3b", "H100-SXM", "draft_model:qwen3-0.6b", layer_us=20.0, overhead_us=1000.0
+    )
+    gains = TokensPerBlock.of_acceptance(acceptance_of(0.4), 16)
+    return DeployedCost(deployed, deployed.drafters[0], 17), gains
+
+
+def test_no_drafts_are_priced_with_the_drafter_loaded(experts: EngineConfiguration) -> None:
+    """Every batch again, by hand: a step without drafts takes the target's and the drafter's run.
+
+    Whether a length gains 1 % is against that step, as is what ranges may lose.
+    """
+    cost, gains = loaded_cost()
+    zeros = 0
+    for batch in range(1, 65):
+        host = cost.overhead_s(0, batch)
+        plain = cost.verify_s(0, batch, 512) + cost.loaded_s(batch, 512) + host
+        speedups = [1.0]
+        for gamma in range(1, 17):
+            bonus = float(gains.bonus[gamma])
+            block = cost.draft_s(gamma, batch, 512, bonus) + cost.verify_s(gamma, batch, 512)
+            block += cost.overhead_s(gamma, batch)
+            speedups.append(plain * float(gains.tokens[gamma]) / block)
+        chosen = gamma_at(list(experts.schedule), batch)
+        assert (chosen > 0) == (max(speedups) >= 1.01)
+        assert speedups[chosen] >= 0.99 * max(speedups)
+        zeros += chosen == 0
+    assert zeros
+
+
+def test_the_note_at_zero_says_what_it_costs(experts: EngineConfiguration) -> None:
+    cost, _ = loaded_cost()
+    shares = {
+        batch: cost.loaded_s(batch, 512)
+        / (cost.verify_s(0, batch, 512) + cost.overhead_s(0, batch))
+        for first, last, gamma in experts.schedule
+        if not gamma
+        for batch in range(first, last + 1)
+    }
+    worst = max(shares, key=lambda batch: shares[batch])
+    note = said(experts, "still runs the drafter")
+    assert f"{shares[worst]:.1%} of a plain step at batch {worst}, as planned" in note
+    assert "a second server without speculation would spare that at batch" in note
+
+
+def test_engines_that_let_the_drafter_rest() -> None:
+    cost, _ = loaded_cost()
+    rests, runs = (WithDrafterLoaded(cost, in_step=in_step) for in_step in (False, True))
+    assert rests.verify_s(0, 4, 512) == cost.verify_s(0, 4, 512)
+    assert runs.verify_s(0, 4, 512) == cost.verify_s(0, 4, 512) + cost.loaded_s(4, 512)
+    assert runs.verify_s(3, 4, 512) == cost.verify_s(3, 4, 512)
+
+
+def test_a_loaded_drafter_takes_its_room() -> None:
+    cost, _ = loaded_cost()
+    room = card_memory(cost.deployment, cost.drafter, 512, 16).largest_batch
+    alone = card_memory(cost.deployment, None, 512).largest_batch
+    served = WithDrafterLoaded(cost, in_step=False)
+    assert room < alone
+    assert cost.verify_s(0, alone, 512) > 0
+    assert served.verify_s(0, room, 512) > 0
+    with pytest.raises(CellUnavailableError, match=f"room for {room}$"):
+        served.verify_s(0, room + 1, 512)
+    found = exported(
+        "vllm", "draft_model:qwen3-0.6b", most=room + 4, alpha=0.8, target="qwen3-30b-a3b"
+    )
+    assert f"room for {room}, without the drafter for {alone}" in said(found, "not planned")
+    assert found.schedule[-1][1] == room
+
+
+def test_what_gains_only_over_a_loaded_drafter_is_left_off() -> None:
+    """Drafts that make up for the drafter's own step, and not for having one."""
+    found = exported("vllm", "draft_model:llama-3.2-1b", alpha=0.12, most=8)
+    assert (found.text, found.schedule) == ("", ((1, 8, 0),))
+    assert said(found, "leave it off")
+
+
+# vLLM 0.33.0, vllm/config/compilation.py: max_cudagraph_capture_size; unasked, config/vllm.py takes
+# 2 max_num_seqs (1 + K) and 512 at most.
+def test_rounds_wider_than_the_largest_graph() -> None:
+    wide = exported("vllm", "eagle3", most=256)
+    tokens = {last: last * (gamma + 1) for _, last, gamma in wide.schedule}
+    note = said(wide, "CUDA graph;")
+    assert max(tokens.values()) > 512
+    assert f"'{json.dumps({'max_cudagraph_capture_size': max(tokens.values())})}'" in note
+    (first,) = [int(word) for word in note.split("from batch ")[1].split()[:1]]
+    schedule = list(wide.schedule)
+    assert first * (gamma_at(schedule, first) + 1) > 512
+    assert (first - 1) * (gamma_at(schedule, first - 1) + 1) <= 512
+    assert not any("CUDA graph;" in line for line in exported("vllm", "eagle3", most=64).warnings)
+
+
+def test_graphs_that_were_priced_are_named() -> None:
+    found = exported("vllm", "eagle3", most=128, graph_tokens=256, layer_us=5.0)
+    assert "than the largest CUDA graph, 256, and is planned without one" in said(
+        found, "from batch"
+    )
+    every = exported("vllm", "eagle3", most=128, graph_tokens=4096)
+    assert not any("CUDA graph" in line and "piecewise" not in line for line in every.warnings)
+    # SGLang counts requests, not tokens.
+    other = exported("sglang", "eagle3", most=256)
+    assert not any("capture_size" in line for line in other.warnings)
+
+
+def test_groups_share_no_graph() -> None:
+    """Each of two groups has half of the requests, so a graph reaches twice as many."""
+    writes = ENGINES["vllm"].write
+    order = specsim.engines.Order(
+        [(1, 256, 3)], replace(ENGINES["vllm"].drafting("ngram"), by_batch=False)
+    )
+    for groups, first in ((1, 129), (2, None)):
+        deployed = specsim.engines.Deployed(Parallelism(data=groups))
+        notes = "\n".join(writes(replace(order, deployed=deployed)).notes)
+        assert (f"from batch {first}" in notes) == (first is not None)
+        assert ("CUDA graph" in notes) == (first is not None)
+
+
+def test_the_drafters_costs_and_the_files_acceptance(
+    capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    """An engine's counts are of one method; a drafter of another is priced by them and says so."""
+    path = tmp_path / "metrics.txt"
+    path.write_text(
+        "vllm:spec_decode_num_drafts_total 100.0\n"
+        "vllm:spec_decode_num_draft_tokens_total 200.0\n"
+        "vllm:spec_decode_num_accepted_tokens_total 130.0\n"
+        'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 80.0\n'
+        'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 50.0\n'
+    )
+    file = tmp_path / "acceptance.json"
+    assert run(capsys, "read", str(path), "--method", "eagle", "--out", str(file))[0] == 0
+    words = ("export", "vllm", "--profile", str(file), *TARGET, "--model", "drafts", "--most", "8")
+    code, out, err = run(capsys, *words, "--drafter", "eagle")
+    assert (code, json.loads(out)["method"]) == (0, "eagle")
+    assert "planned with" not in err
+    code, out, err = run(capsys, *words, "--drafter", "eagle3")
+    assert (code, json.loads(out)["method"]) == (0, "eagle3")
+    assert "planned with the acceptance of eagle, which is not that of eagle3" in err
+
+
+def test_engines_say_which_drafters_stay_in_step() -> None:
+    """vLLM and SGLang run a model at draft length 0; nothing else does."""
+
+    def in_step(engine: Engine) -> set[str]:
+        return {method for method, drafting in engine.methods.items() if drafting.in_step}
+
+    assert in_step(ENGINES["vllm"]) == set(ENGINES["vllm"].methods) - {"ngram", "suffix"}
+    assert in_step(ENGINES["sglang"]) == {"eagle", "eagle3", "mtp"}
+    assert not any(in_step(ENGINES[name]) for name in ("tensorrt-llm", "llama.cpp", "transformers"))
