@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, partial
 
 from specsim.acceptance import (
@@ -86,7 +87,7 @@ def _of_drafter(
         cost=cost,
         gamma_max=longest,
         context=min(known, default=None),
-        drafter=drafter.label if len(deployment.drafters) > 1 else None,
+        drafter=_name(deployment, drafter),
         doubts=tuple(_doubts(deployment, drafter, shapes.first if shapes else None)),
         notes=partial(notes_on, alpha, acceptance),
         ends=ends,
@@ -101,9 +102,25 @@ def _words(deployment: Deployment) -> tuple[str, bool]:
     return f"fit {deployment.fit}" if deployment.fit else "efficiency and host time as given", False
 
 
+def _name(deployment: Deployment, drafter: Drafter) -> str | None:
+    """What tells it from the others, where there are any."""
+    if len(deployment.drafters) == 1:
+        return None
+    alike = [each for each in deployment.drafters if each.label == drafter.label]
+    if len(alike) == 1:
+        return drafter.label
+    rates = drafter.alpha if isinstance(drafter.alpha, Sequence) else [drafter.alpha]
+    return f"{drafter.label}, alpha {'/'.join(map(str, rates))}"
+
+
 def _doubts(deployment: Deployment, drafter: Drafter, draft: Shape | None) -> list[str]:
     """What the prices take for granted."""
     target, found = deployment.shape, []
+    if deployment.efficiency.graph_tokens and not deployment.efficiency.eager_layer_s:
+        found.append(
+            "runs behind the largest CUDA graph cost nothing more: --eager-layer-us says how long "
+            "the host needs for a layer of them"
+        )
     if isinstance(drafter, DraftModel) and draft is not None:
         vocabularies = target.vocabulary, draft.vocabulary
         if all(vocabularies) and vocabularies[0] != vocabularies[1]:

@@ -67,7 +67,7 @@ class DeployedCost:
             return []
         parts = self._parts(batch)
         size = -(-batch // parts)
-        parallel = draft_parallelism(self.deployment, drafter)
+        parallel = self._draft_parallel
 
         def runs(shape: Shape, count: int, tokens: int, context: float, logits: int) -> Runs:
             return Runs(count, self._run(shape, tokens, size, context, parallel, logits), parts)
@@ -110,7 +110,8 @@ class DeployedCost:
         """What stands on a card with the drafter beside the target, or without one."""
         key = loaded is None, context
         if key not in self._memories:
-            room = self.longest - 1 if loaded else 0
+            # Positions that are verified are in the cache until it is known which are accepted.
+            room = loaded.verified(self.longest - 1) - 1 if loaded else 0
             self._memories[key] = card_memory(self.deployment, loaded, context, room)
         return self._memories[key]
 
@@ -175,6 +176,11 @@ class DeployedCost:
         return min(self.deployment.parallel.pipeline, self._of_group(batch))
 
     # What was worked out already: sweeps ask for the same runs again and again.
+    @cached_property
+    def _draft_parallel(self) -> Parallelism:
+        assert self.drafter is not None, "asked for where something drafts"
+        return draft_parallelism(self.deployment, self.drafter)
+
     @cached_property
     def _memories(self) -> dict[tuple[bool, int], CardMemory]:
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -104,7 +104,10 @@ class Deployment:
                 f"tensor of drafter {drafter.label} must divide the target's tensor parallel "
                 f"degree, which is {self.parallel.tensor}, got {parallel.tensor}"
             )
-        parallel.check(shapes.first, f"drafter {drafter.label}")
+        try:
+            parallel.check(shapes.first, f"drafter {drafter.label}")
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{error}; tensor= gives it a degree of its own") from None
 
     @cached_property
     def shape(self) -> Shape:
@@ -138,7 +141,10 @@ class Deployment:
     @property
     def is_bound(self) -> bool:
         """Whether nothing says how far the engine stays behind the peaks of the data sheet."""
-        return self.efficiency == PEAK and self.host == HostTime()
+        reached = self.efficiency
+        if not reached.eager_layer_s:
+            reached = replace(reached, graph_tokens=None)  # which then has no price
+        return reached == PEAK and self.host == HostTime()
 
 
 def draft_parallelism(deployment: Deployment, drafter: Drafter) -> Parallelism:

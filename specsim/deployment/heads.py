@@ -51,7 +51,8 @@ class DraftShapes:
 def draft_shapes(drafter: Drafter, target: Shape, gamma: int) -> DraftShapes | None:
     """Of a round with ``gamma`` drafts; None where no model runs.
 
-    Caches are in the target's numbers.  Raises InvalidArgumentError for a head that was made for
+    What is not quantised is in the number type of the target's embeddings, and caches are in the
+    numbers of the target's.  Raises InvalidArgumentError for a head that was made for
     another target.
     """
     match drafter:
@@ -84,10 +85,10 @@ def named_shape(role: str, name: str) -> Shape:
 
 
 def _alone(shape: Shape, target: Shape) -> DraftShapes:
-    """A model of its own."""
-    kept = target.precision.kv_bits
-    if kept is not None:
-        shape = shape.at(replace(shape.precision, kv_bits=kept))
+    """A model of its own, which engines load in the 16-bit type of the target."""
+    kept, own = target.precision, shape.precision
+    kv_bits = own.kv_bits if kept.kv_bits is None else kept.kv_bits
+    shape = shape.at(replace(own, dtype=kept.dtype, kv_bits=kv_bits))
     return DraftShapes(shape, shape, shape)
 
 
@@ -194,7 +195,8 @@ def _attention(config: Mapping[str, Any], target: Shape) -> Attention:
     # A latent attention has no key-value heads to copy.
     latent = like.kv_heads == 1 < like.heads
     heads = hidden // _HEAD_WIDTH if latent else like.heads
-    kv_heads = max(heads // 8, 1) if latent else like.kv_heads
+    # Eight, as SpecForge's head for DeepSeek-V3 has.
+    kv_heads = (8 if heads % 8 == 0 else heads) if latent else like.kv_heads
     width = _HEAD_WIDTH if latent else like.pair_width // (2 * like.heads)
     heads = count(config, "num_attention_heads", default=max(heads, 1))
     kv_heads = count(config, "num_key_value_heads", default=heads if config else kv_heads)

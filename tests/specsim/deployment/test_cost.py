@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from math import ceil
+from typing import Any
+
+import numpy as np
 import pytest
 
 from specsim import DraftModel, deploy, hardware
+from specsim.acceptance import acceptance_of
 from specsim.batching.cost import CellUnavailableError
+from specsim.batching.tokens_per_block import TokensPerBlock
+from specsim.checks import InvalidArgumentError
 from specsim.deployment.cost import DeployedCost
 from specsim.deployment.drafters import DRAFTERS, drafter
+from specsim.deployment.heads import draft_shapes
+from tests.support.refusals import refuses
 
 TARGET = "llama-3.1-8b"
 
@@ -62,3 +71,118 @@ def test_words_say_what_the_fields_do() -> None:
     assert drafter("draft_model:qwen3-0.6b,alpha=0.5") == DraftModel(model="qwen3-0.6b", alpha=0.5)
     for words in ("eagle3:layers=2,draft_vocab=1000", "suffix:match=0.5,length=3.5", "medusa"):
         assert drafter(words).label == words
+
+
+def test_a_tree_drafts_from_one_position_then_from_its_width() -> None:
+    found = cost("eagle:topk=4,slots=16")
+    shapes = draft_shapes(drafter("eagle"), hardware.shape(TARGET), 3)
+    assert shapes is not None
+    first = seconds(shapes.first, 4, 2, 100, 1)
+    later = seconds(shapes.later, 4, 2, 102, 4)
+    assert found.draft_s(3, 2, 100, 0.0) == pytest.approx(first + 2 * later, rel=1e-3)
+    target = hardware.shape(TARGET)
+    # One run drafts four nodes; two runs twenty, of which the best are kept.
+    assert found.verify_s(1, 2, 100) == seconds(target, 5, 2, 100, 5)
+    assert found.verify_s(2, 2, 100) == seconds(target, 16, 2, 100, 16)
+
+
+def test_the_first_run_drafts_at_every_position_only_where_it_is_the_last() -> None:
+    for words, logits in (("eagle3", 1), ("parallel", 5), ("mtp", 1)):
+        found, shapes = cost(words), draft_shapes(drafter(words), hardware.shape(TARGET), 5)
+        assert shapes is not None
+        (first, *_) = found.draft_runs(5, 256, 100)
+        run = hardware.roofline(
+            shapes.first, hardware.accelerator("H100-SXM"), 6, 256, 100, logits=logits
+        )
+        assert first.run.flops == run.flops
+
+
+# Lengths and matches drawn for each request; a wrong mean of a tenth of a token is seen, and four
+# standard errors are exceeded once in 16,000.
+@pytest.mark.parametrize("words", ["ngram:match=0.3", "suffix:match=0.6,length=2.5"])
+def test_found_drafts_against_draws(words: str) -> None:
+    found, alpha, gamma, draws = cost(words), 0.7, 6, 20_000
+    random = np.random.default_rng(0)
+    said: Any = found.drafter
+    there = random.random(draws) < said.match
+    lengths = np.full(draws, gamma)
+    if said.method == "suffix":
+        lengths = np.minimum(random.geometric(1 / said.length, draws), gamma)
+    lengths = np.where(there, lengths, 0)
+    accepted = np.minimum(random.geometric(1 - alpha, draws) - 1, lengths)
+    known = TokensPerBlock.of_acceptance(acceptance_of(alpha), gamma)
+    expected = float(found.gains(known).tokens[gamma])
+    assert abs(1 + accepted.mean() - expected) < 4 * accepted.std() / draws**0.5
+    # Positions that the target reads for a request, in the mean, at any batch.
+    batch = 4
+    flops = [
+        hardware.roofline(
+            hardware.shape(TARGET), hardware.accelerator("H100-SXM"), n, batch, 0
+        ).flops
+        for n in range(1, gamma + 2)
+    ]
+    cases = found.target_runs(gamma, batch, 0)
+    read = sum(case.count * np.interp(case.run.flops, flops, np.arange(1, 8)) for case in cases)
+    assert sum(case.count for case in cases) == pytest.approx(1.0)
+    assert abs(read - 1 - lengths.mean()) < 4 * lengths.std() / draws**0.5
+
+
+def test_rounds_without_any_draft_are_of_one_group() -> None:
+    one = cost("ngram:match=0.2", data_parallel=1)
+    four = cost("ngram:match=0.2,host_us=10", data_parallel=4)
+    assert [case.count for case in four.target_runs(3, 8, 10)] == [
+        case.count for case in one.target_runs(3, 2, 10)
+    ]
+    assert four.lookup_s(8) == pytest.approx(2 * 10e-6)
+
+
+@pytest.mark.parametrize(("batch", "parts"), [(8, 4), (9, 4), (3, 2), (1, 1)])
+def test_a_drafter_behind_a_pipeline_drafts_for_one_part_after_the_other(
+    batch: int, parts: int
+) -> None:
+    piped = cost("eagle3", pipeline_parallel=4, data_parallel=2)
+    each = ceil(ceil(batch / 2) / parts)
+    alone = cost("eagle3")
+    for turn, once in zip(
+        piped.draft_runs(4, batch, 100), alone.draft_runs(4, each, 100), strict=True
+    ):
+        assert turn.turns == parts
+        assert turn.run.flops == once.run.flops
+
+
+REFUSED = ["draft_model:llama-3.2-1b,tensor=3", "eagle3:tensor=4", "eagle3:qwen3-8b"]
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_drafter_that_does_not_fit_its_target_is_refused(words: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"must divide|is for a"):
+        deploy(TARGET, "H100", words, tensor_parallel=2)
+
+
+test_deployments_are_refused = refuses(
+    (lambda: deploy(TARGET, "H100", imbalance=1.5), "imbalance must be 1 where experts are not"),
+    (lambda: deploy(TARGET, "H100", imbalance=0.5), "imbalance must be >= 1, got 0.5"),
+    (lambda: deploy(TARGET, "H100", memory_utilisation=0), "utilisation must be > 0"),
+    (lambda: deploy(TARGET, "H100", memory_utilisation=1.1), r"utilisation must be in \[0, 1\]"),
+    (lambda: deploy(TARGET, "H100", reserve_gb=-1), "reserve must be >= 0"),
+    (lambda: deploy(TARGET, "H100", tensor_parallel=3), "must divide the 32 attention heads"),
+    (lambda: deploy(TARGET, "H100", efficiency=0), "efficiency must be > 0"),
+    (lambda: deploy(TARGET, "H100", efficiency=[1, 1, 1]), "one number or compute,memory, got 3"),
+    (lambda: deploy("llama-3.1-9b", "H100"), "did you mean llama-3.1-70b or llama-3.1-8b"),
+    (lambda: drafter("eagel3"), "drafter must be one of .*, did you mean eagle or eagle3"),
+    (lambda: drafter("eagle3:draftvocab=3"), "did you mean draft_vocab"),
+    (lambda: drafter("eagle3:draft_vocab=many"), "draft_vocab must be a number, got 'many'"),
+    (lambda: drafter("eagle3:layers=2,layers=3"), "layers is given twice"),
+    (lambda: drafter("eagle:topk=4"), "slots is missing"),
+    (lambda: drafter("eagle3:llama-3.1-8b,layers=2"), "layers must be left out where a model is"),
+    (lambda: drafter("draft_model"), "needs a model, as draft_model:llama-3.2-1b"),
+    (lambda: drafter("suffix:length=0.5"), "length must be >= 1"),
+    (lambda: drafter("ngram:match=2"), r"match must be in \[0, 1\]"),
+)
+
+
+def test_prices_without_what_the_engine_loses_are_bounds() -> None:
+    assert deploy(TARGET, "H100").is_bound
+    assert deploy(TARGET, "H100", graph_tokens=512).is_bound
+    for said in ({"efficiency": 0.9}, {"layer_us": 1}, {"overhead_us": 1}, {"round_us": 1}):
+        assert not deploy(TARGET, "H100", **said).is_bound  # type: ignore[arg-type]
