@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, ClassVar
 from specsim.acceptance import AcceptanceLaw, AlphaLike
 from specsim.api.result import LeftOut, Result, Row
 from specsim.batching.changes import Change, of_deployment_here, of_load, try_all
+from specsim.batching.decision import Decision, decide
 from specsim.batching.deployed import of_deployment
 from specsim.batching.losses import Diagnosis, diagnose
 from specsim.batching.parts import Part, Step, step_of
-from specsim.batching.point import BatchPoint, batch_point
+from specsim.batching.point import DEFAULT_MARGIN, BatchPoint
 from specsim.batching.workload import BatchWorkload
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse
 from specsim.deployment.deployment import Deployment
@@ -30,11 +31,8 @@ _MOST_CHANGES = 6
 class Explanation(Result):
     """Where the time of a round goes, at one draft length, batch and context.
 
-    point : what the round gives
-    drafter : of a deployment with several, the one that is explained
-    temperature : of what was measured; None where nothing was
+    decision : what the round gives, and how sure that is
     round, plain : the round and a step of plain decoding, taken apart
-    loaded_s : what a step without drafts takes longer because the drafter stays loaded
     diagnosis : what the round loses by
     changes : what would make it faster, each alone, the largest speedup first; drafters that were
         named to compare with, whether they would or not
@@ -45,14 +43,24 @@ class Explanation(Result):
 
     schema: ClassVar[str] = "specsim.explanation"
 
-    point: BatchPoint
-    drafter: str | None
-    temperature: float | None
+    decision: Decision
     round: Step
     plain: Step
-    loaded_s: float
     diagnosis: Diagnosis
     changes: tuple[Change, ...]
+
+    @property
+    def point(self) -> BatchPoint:
+        """What the round gives."""
+        return self.decision.point
+
+    @property
+    def title(self) -> str:
+        """Of a table: what is explained, and what its prices rest on."""
+        workload, point = self.decision.workload, self.point
+        named = f" with {workload.name}" if workload.drafter else ""
+        at = f"batch {point.batch:,}, context {point.context:,.0f}"
+        return f"gamma {point.gamma}{named} at {at}, {workload.basis.words}"
 
     @property
     def target_efficiency(self) -> float | None:
@@ -85,15 +93,16 @@ class Explanation(Result):
         ]
 
     def summary(self) -> Row:
-        point = self.point
+        point, workload = self.point, self.decision.workload
         plain_s = point.spent.plain_step_s
+        named = {"drafter": workload.drafter, "temperature": workload.temperature}
         return {
-            **({} if self.drafter is None else {"drafter": self.drafter}),
-            **({} if self.temperature is None else {"temperature": self.temperature}),
-            **point.row(),
+            "title": self.title,
+            "bound": workload.basis.is_bound,
+            **{name: value for name, value in named.items() if value is not None},
+            **self.decision.row(),
             "round_ms": 1e3 * point.block_s,
             "plain_ms": 1e3 * plain_s,
-            "plain_ms_with_drafter_loaded": 1e3 * (plain_s + self.loaded_s),
             "ms_per_token": self.ms_per_token,
             "plain_ms_per_token": 1e3 * plain_s,
             "break_even_tokens_per_call": self.break_even_tokens_per_call,
@@ -123,12 +132,14 @@ class Explanation(Result):
         than = "slower than" if point.speedup < 1 else "faster than"
         if f"{point.speedup:.2f}" == "1.00":
             than = "as fast as"
+        known = self.decision.speedup
+        interval = "" if known is None else f", {known.low:.2f} to {known.high:.2f}"
         why = "why" if point.speedup < 1 else "what costs most"
         if self.diagnosis.reason == "acceptance":
             why = "what loses most"
         said = [
             f"gamma {point.gamma} at batch {point.batch:,} and context {point.context:,.0f} is "
-            f"{than} plain decoding ({point.speedup:.2f}x): a round yields "
+            f"{than} plain decoding ({point.speedup:.2f}x{interval}): a round yields "
             f"{point.tokens_per_call:.3g} tokens and takes {self.break_even_tokens_per_call:.3g} "
             f"plain steps ({1e3 * point.block_s:.3g} ms against "
             f"{1e3 * point.spent.plain_step_s:.3g} ms)",
@@ -207,8 +218,8 @@ def explain(
     batch = integer("batch", workload.batches(None)[0] if batch is None else batch, low=1)
     asked = None if context is None else [integer("context", context)]
     where = workload.contexts(asked)[0]
-    workload.cost.verify_s(gamma, batch, where)  # says best what there is no room for
-    point = batch_point(workload.gains, workload.cost, gamma, batch, where)
+    decision = decide(workload, batch, where, DEFAULT_MARGIN, gamma)
+    point = decision.point
     here, plain = (
         step_of(workload.cost, length, batch, where, float(workload.gains.bonus[gamma]))
         for length in (gamma, 0)
@@ -221,12 +232,9 @@ def explain(
     graphs = None if deployment is None else deployment.efficiency.graph_tokens
     accepted = float(workload.gains.tokens[1]) - 1.0
     return Explanation(
-        point=point,
-        drafter=workload.drafter,
-        temperature=workload.temperature,
+        decision=decision,
         round=here,
         plain=plain,
-        loaded_s=workload.cost.loaded_s(batch, where),
         diagnosis=diagnose(point, here, plain, accepted, graphs),
         changes=tuple(each for each in tried if each in helpful or each.asked),
         inputs={
@@ -238,7 +246,7 @@ def explain(
             "profile": profile,
             **measured,
         },
-        warnings=tuple(_warnings(workload, point, deployment)),
+        warnings=tuple(_warnings(workload, point)),
         left_out=tuple(LeftOut(what, why) for what, why in refused),
     )
 
@@ -281,18 +289,11 @@ def _only(found: list[BatchWorkload], deployment: Deployment | None) -> BatchWor
     return found[0]
 
 
-def _warnings(
-    workload: BatchWorkload, point: BatchPoint, deployment: Deployment | None
-) -> list[str]:
+def _warnings(workload: BatchWorkload, point: BatchPoint) -> list[str]:
     found = [*workload.doubts, *workload.notes(point.gamma)]
     if workload.extrapolated([point]):
         found.append(
             f"extrapolated beyond the measured grid: batch {point.batch} at context "
             f"{point.context:,.0f}"
-        )
-    if deployment is not None and deployment.is_bound:
-        found.append(
-            "a bound: peaks of the data sheet, no launch and no host time; say how the engine runs "
-            "with fit, efficiency, layer_us, overhead_us and graph_tokens"
         )
     return found

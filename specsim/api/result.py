@@ -44,6 +44,11 @@ class Result(ABC):
     warnings: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """Of its table, where the result says it itself; else empty."""
+        return ""
+
     @abstractmethod
     def rows(self) -> list[Row]:
         """One row per setting, for programs."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from specsim.acceptance import AlphaLike
 from specsim.batching.cost import TimedLoadCost
 from specsim.batching.deployed import of_deployment
 from specsim.batching.parts import Step
-from specsim.batching.point import BatchPoint, batch_point, best_of_cell
+from specsim.batching.point import DEFAULT_MARGIN, BatchPoint, batch_point, best_of_cell
 from specsim.batching.workload import BatchWorkload
 from specsim.checks import SpecsimError
 from specsim.deployment.deployment import Deployment, HostTime
@@ -68,7 +69,7 @@ def try_all(candidates: Iterable[Candidate]) -> tuple[list[Change], list[tuple[s
 def of_load(here: BatchPoint, workload: BatchWorkload) -> Iterator[Candidate]:
     """Another draft length, or another batch; whatever prices them."""
     gains, cost, context = workload.gains, workload.cost, here.context
-    best = best_of_cell(gains, cost, here.batch, context, workload.gamma_max)
+    best = best_of_cell(gains, cost, here.batch, context, workload.gamma_max, DEFAULT_MARGIN)
     if best.gamma != here.gamma:
         off = "" if best.gamma else " (no drafts)"
         yield Candidate(f"gamma {here.gamma} -> {best.gamma}{off}", lambda: best)
@@ -92,38 +93,39 @@ def of_deployment_here(
     alpha : acceptance of drafters that do not say their own
     """
     used, *others = deployment.drafters
-    deployment = replace(deployment, target=deployment.shape)  # its configuration is read once
-    alone = replace(deployment, drafters=(used,))
+    # The configuration of the target is read once.
+    alone = replace(deployment, target=deployment.shape, drafters=(used,))
 
-    def at(changed: Deployment, acceptance: AlphaLike | None = alpha) -> BatchPoint:
-        longest = changed.drafters[0].longest
+    def at(acceptance: AlphaLike | None = alpha, **changed: Any) -> BatchPoint:
+        other = replace(alone, **changed)
+        longest = other.drafters[0].longest
         gamma = here.gamma if longest is None else min(here.gamma, longest)
-        (workload,) = of_deployment(changed, acceptance, gamma)
+        (workload,) = of_deployment(other, acceptance, gamma)
         return batch_point(workload.gains, workload.cost, gamma, here.batch, here.context)
 
     for other in others:
-        changed = replace(deployment, drafters=(other,))
-        yield Candidate(f"drafter {other.label}", partial(at, changed), asked=True)
+        yield Candidate(f"drafter {other.label}", partial(at, drafters=(other,)), asked=True)
     if not others:
-        acceptance = alpha if used.alpha is None else used.alpha
+        same = alpha if used.alpha is None else used.alpha
         for other, assumes in _usual(used):
-            changed = replace(deployment, drafters=(other,))
-            yield Candidate(f"drafter {other.label}", partial(at, changed, acceptance), assumes)
-    reached, degree = deployment.efficiency, deployment.parallel.tensor
+            point = partial(at, same, drafters=(other,))
+            yield Candidate(f"drafter {other.label}", point, assumes)
+    reached, parallel = deployment.efficiency, deployment.parallel
     if step.eager_s and reached.graph_tokens is not None:
         wide = int(step.widest)
-        changed = replace(alone, efficiency=replace(reached, graph_tokens=wide))
-        yield Candidate(f"graph tokens {reached.graph_tokens:,} -> {wide:,}", partial(at, changed))
+        yield Candidate(
+            f"graph tokens {reached.graph_tokens:,} -> {wide:,}",
+            partial(at, efficiency=replace(reached, graph_tokens=wide)),
+        )
     if deployment.host != HostTime():
-        changed = replace(alone, host=HostTime())
-        yield Candidate("host time -> 0", partial(at, changed), "all of it is hidden (a bound)")
+        point = partial(at, host=HostTime())
+        yield Candidate("host time -> 0", point, "all of it is hidden (a bound)")
     yield Candidate(
-        f"tensor parallel {degree} -> {2 * degree}",
-        lambda: at(replace(alone, parallel=replace(deployment.parallel, tensor=2 * degree))),
+        f"tensor parallel {parallel.tensor} -> {2 * parallel.tensor}",
+        partial(at, parallel=replace(parallel, tensor=2 * parallel.tensor)),
     )
     if deployment.shape.precision.kv_bytes >= _PLAIN_KV_BYTES:
-        changed = replace(alone, kv_dtype="fp8")
-        yield Candidate("KV cache -> fp8", partial(at, changed))
+        yield Candidate("KV cache -> fp8", partial(at, kv_dtype="fp8"))
 
 
 def _usual(used: Drafter) -> Iterator[tuple[Drafter, str]]:

@@ -23,7 +23,6 @@ from specsim.commands._options import (
 
 if TYPE_CHECKING:
     from specsim.api.question import Question
-    from specsim.api.result import Result
 
 question_options = stack(
     alpha_option,
@@ -75,14 +74,3 @@ def read_question(given: dict[str, Any]) -> Question:
     names = ("alpha", "profile", "temperature", "mode", "acceptance_law", "margin")
     asked = {name: given.pop(name) for name in names}
     return Question(prices=prices, deployment=read_deployment(given), load=load, **asked)
-
-
-def title_of(result: Result, usual: str) -> str:
-    """Of the table: by load the result says it itself."""
-    # By its name, since with the class come the planner and all that it plans from.
-    if result.schema != "specsim.load-plan":
-        return usual
-    from specsim import LoadPlan
-
-    assert isinstance(result, LoadPlan), "the schema says so"
-    return result.title

@@ -6,12 +6,8 @@ from typing import Any
 
 import click
 
-from specsim.commands._options import (
-    Integer,
-    format_option,
-    option,
-)
-from specsim.commands._question import question_options, read_question, title_of
+from specsim.commands._options import Integer, format_option, option
+from specsim.commands._question import question_options, read_question
 from specsim.commands._schemes import (
     Candidates,
     SchemeGroup,
@@ -51,7 +47,7 @@ def command(
     from specsim.report.tables import show
 
     result = read_question(given).evaluate(gamma)
-    show(result, output_format, title_of(result, f"draft length {gamma}"))
+    show(result, output_format, f"draft length {gamma}")
 
 
 def evaluate_scheme(

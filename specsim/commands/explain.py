@@ -49,9 +49,7 @@ def command(figure: Path | None, output_format: str, **given: Any) -> None:
 
     check_figure(figure)
     found = explain(read_alpha(given), deployment=read_deployment(given), **given)
-    point = found.point
-    named = f" with {found.drafter}" if found.drafter else ""
-    show(found, output_format, f"gamma {point.gamma}{named} at batch {point.batch:,}")
+    show(found, output_format)
     if found.changes and output_format == "table":
         click.echo(render(found.change_rows(), output_format, "single changes that help most"))
     if figure is not None:

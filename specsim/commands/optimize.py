@@ -9,14 +9,8 @@ from typing import Any
 import click
 
 from specsim.checks import InvalidArgumentError
-from specsim.commands._options import (
-    Integer,
-    check_figure,
-    figure_option,
-    format_option,
-    option,
-)
-from specsim.commands._question import question_options, read_question, title_of
+from specsim.commands._options import Integer, check_figure, figure_option, format_option, option
+from specsim.commands._question import question_options, read_question
 from specsim.commands._schemes import Candidates, SchemeGroup, refuse_mixture, scheme_command
 
 
@@ -80,7 +74,7 @@ def command(
 
         asked = replace(asked, load=Load())
     result = asked.optimize(gamma_max)
-    show(result, output_format, title_of(result, "best draft length"))
+    show(result, output_format, "best draft length")
     if figure is not None:
         from specsim import LoadPlan
         from specsim.report.load_plots import best_by_load

@@ -20,6 +20,8 @@ _MOST_NOTES = 20
 def show(result: Result, output_format: str, title: str | None = None) -> None:
     """The answer on stdout; on stderr its sentences, warnings and what was left out.
 
+    title : of the table, where the result has none of its own
+
     A table shows the rows; the JSON is the whole document.
     """
     import click
@@ -28,7 +30,7 @@ def show(result: Result, output_format: str, title: str | None = None) -> None:
         click.echo(result.to_json())
     else:
         rows = result.rows() if output_format == "csv" else result.table()
-        click.echo(render(rows, output_format, title))
+        click.echo(render(rows, output_format, result.title or title))
     show_notes(result)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from math import log
 from pathlib import Path
@@ -96,14 +97,20 @@ def test_experts_that_a_run_touches() -> None:
     assert modules["later draft runs"]["of_experts"] == 256
 
 
-# What each setting was made to suffer from: words of the drafter, batch, acceptance, deployment.
+# What each setting was made to suffer from: target, drafter, batch, acceptance, deployment.
 REASONS: dict[str, tuple[str, str, int, float, dict[str, Any]]] = {
     "acceptance": (DENSE, "eagle3", 1, 0.2, {}),
     "drafts": (DENSE, "draft_model:llama-3.2-3b", 1, 0.6, {}),
     "experts": (MOE, "eagle3", 4, 0.7, {}),
     "compute": (DENSE, "eagle3", 128, 0.7, {}),
     # Linear attention writes a state for every token that may be the last accepted one.
-    "memory": ("qwen3-next-80b-a3b", "eagle3", 512, 0.7, {"tensor_parallel": 2}),
+    "memory": (
+        "qwen3-next-80b-a3b",
+        "eagle3",
+        64,
+        0.7,
+        {"tensor_parallel": 2, "routing_exponent": 0},
+    ),
     "graph": ("llama-3.3-70b", "eagle3", 32, 0.7, {"tensor_parallel": 4, **GRAPHS}),
     "communication": ("llama-3.3-70b", "eagle3", 16, 0.7, PCIE),
     "host": (DENSE, "eagle3", 4, 0.7, {"round_us": 9000, "overhead_us": 100}),
@@ -242,3 +249,44 @@ def test_drafts_longer_than_were_timed(tmp_path: Path) -> None:
         InvalidArgumentError, match="gamma must be <= 4, the longest that was timed"
     ):
         specsim.explain(0.7, gamma=5, profile=write_grid(tmp_path))
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> Path:
+    """An acceptance file with the step times of batch 8, 10 ms without drafts, 16 ms with 2."""
+    names = []
+    for gamma, itl in ((0, 10.0), (2, 16.0)):
+        result: dict[str, Any] = {"median_itl_ms": itl, "max_concurrency": 8}
+        if gamma:
+            result |= {
+                "spec_decode_acceptance_rate": 50.0,
+                "spec_decode_acceptance_length": 2.0,
+                "spec_decode_num_drafts": 1000,
+                "spec_decode_draft_tokens": 2000,
+                "spec_decode_accepted_tokens": 1000,
+                "spec_decode_per_position_acceptance_rates": [0.6, 0.4],
+            }
+        names.append(tmp_path / f"k{gamma}.json")
+        names[-1].write_text(json.dumps(result))
+    specsim.read(*names, method="eagle3", out=tmp_path / "acceptance.json")
+    return tmp_path / "acceptance.json"
+
+
+def test_step_times_of_an_engine_are_whole(counted: Path) -> None:
+    found = specsim.explain(gamma=2, profile=counted)
+    assert [(row["part"], row["ms"]) for row in found.rows()] == [
+        ("whole step", pytest.approx(16.0)),
+        ("whole step", pytest.approx(10.0)),
+    ]
+    assert found.diagnosis.reason == "round"
+    assert found.target_efficiency is None
+    assert found.summary()["speedup"] == pytest.approx(2.0 * 10 / 16)
+    assert found.summary()["low"] < found.summary()["speedup"] < found.summary()["high"]
+
+
+def test_counts_of_an_engine_priced_by_a_deployment(counted: Path) -> None:
+    deployed = deploy(DENSE, "H100", "eagle3", round_us=500)
+    found = specsim.explain(gamma=2, batch=8, context=512, deployment=deployed, profile=counted)
+    assert found.point.tokens_per_call == pytest.approx(2.0)
+    other = {each.what: each.point for each in found.changes}["host time -> 0"]
+    assert other.tokens_per_call == found.point.tokens_per_call

@@ -20,12 +20,12 @@ def test_the_table_and_what_is_said_beside_it(capsys: pytest.CaptureFixture[str]
     assert code == 0
     for words in ("gamma 5 at batch 4", "verification", "plain step", "single changes"):
         assert words in out
-    first, why, efficiency, best, *rest = err.splitlines()
+    assert "a bound: peak rates, no launch or host time" in out
+    first, why, efficiency, best, *_ = err.splitlines()
     assert "slower than plain decoding (0.9" in first
     assert "touches 101 of 128 experts of a layer, a plain step 29" in why
     assert efficiency.startswith("target efficiency T(1)/T(6) = 0.3")
     assert best.startswith("best single change: ")
-    assert any(line.startswith("a bound: peaks of the data sheet") for line in rest)
 
 
 def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,11 +42,11 @@ def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
     )
     tokens = answer["round_ms"] / answer["plain_ms"]
     assert answer["break_even_tokens_per_call"] == pytest.approx(tokens)
-    assert answer["plain_ms_with_drafter_loaded"] > answer["plain_ms"]
+    assert 0.9 < answer["gamma_0_loaded"] < 1
     assert answer["speedup"] == pytest.approx(answer["tokens_per_call"] / tokens)
     assert answer["speedup"] == pytest.approx(answer["plain_ms_per_token"] / answer["ms_per_token"])
     assert all(each["speedup"] > answer["speedup"] for each in answer["changes"])
-    assert not any("bound" in each for each in found["warnings"])
+    assert not answer["bound"]
 
 
 def test_rows_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
