@@ -115,7 +115,10 @@ BAD = [
     (("vllm", "--drafter", "eagle3:topk=4,slots=8"), "vLLM verifies chains only with eagle3"),
     (("llama.cpp", "--drafter", "eagle3:topk=4,slots=8"), "llama.cpp verifies chains only"),
     (("sglang", "--drafter", "eagle3:slots=8"), "slots must be left out with topk 1"),
-    (("sglang", "--drafter", "eagle3:tensor=2"), "must be 1 with SGLang, which spreads it as the"),
+    (
+        ("sglang", "--drafter", "eagle3:tensor=1", "--tensor-parallel", "4"),
+        "tensor of the drafter must be 4 with SGLang, which spreads it as the target, got 1",
+    ),
 ]
 
 
@@ -229,7 +232,7 @@ def loaded_cost() -> tuple[DeployedCost, TokensPerBlock]:
 def test_no_drafts_are_priced_with_the_drafter_loaded(experts: EngineConfiguration) -> None:
     """Every batch again, by hand: a step without drafts takes the target's and the drafter's run.
 
-    Whether a length gains 1 % is against that step, as is what ranges may lose.
+    Whether a length gains 5 % is against that step, as is the hundredth that ranges may lose.
     """
     cost, gains = loaded_cost()
     zeros = 0
@@ -243,8 +246,9 @@ def test_no_drafts_are_priced_with_the_drafter_loaded(experts: EngineConfigurati
             block += cost.overhead_s(gamma, batch)
             speedups.append(plain * float(gains.tokens[gamma]) / block)
         chosen = gamma_at(list(experts.schedule), batch)
-        assert (chosen > 0) == (max(speedups) >= 1.01)
-        assert speedups[chosen] >= 0.99 * max(speedups)
+        assert (chosen > 0) == (max(speedups) >= 1.05)
+        if chosen:
+            assert speedups[chosen] >= 0.99 * max(speedups)
         zeros += chosen == 0
     assert zeros
 
