@@ -61,9 +61,9 @@ class LoadPlan(Result):
     ``batch`` and ``speedup`` are those of the first batch of the range, ``last_batch`` and
     ``last_speedup`` of the last.  ``low`` and ``high`` are the 95 % interval of the speedup, where
     anything is known of it (``specsim.batching.decision``), ``gamma_low`` and ``gamma_high`` the
-    lengths that would be chosen at the ends of the acceptance's, ``regret`` what share of the best
-    speedup the choice loses if the acceptance rate is 0.05 off, ``gamma_0_loaded`` the speedup of a
-    step without drafts while the drafter stays loaded.
+    shortest and the longest that would be chosen inside the acceptance's, ``regret`` what share of
+    the best speedup the choice loses if the acceptance rate is 0.05 off, ``gamma_0_loaded`` the
+    speedup of a step without drafts while the drafter stays loaded.
     """
 
     schema: ClassVar[str] = "specsim.load-plan"

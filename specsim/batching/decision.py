@@ -71,14 +71,15 @@ class Decision:
 
     @cached_property
     def gammas(self) -> tuple[int, int] | None:
-        """The draft lengths that would be chosen at the ends of the interval of the acceptance;
-        None where that is not known, or where the length was given.
+        """The shortest and the longest of the draft lengths that are best at the low end of the
+        acceptance's interval, as predicted, and at the high end; None where that interval is not
+        known, or where the length was given.
         """
         ends = self.workload.gains_interval
         if ends is None or self.given:
             return None
-        low, high = (self._chosen_with(end.tokens) for end in ends)
-        return low, high
+        found = [self.point.gamma, *(self._chosen_with(end.tokens) for end in ends)]
+        return min(found), max(found)
 
     @cached_property
     def regret(self) -> float | None:

@@ -1,0 +1,229 @@
+"""How sure a decision by load is, against the obvious loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from math import exp, hypot, log
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specsim import Marginal, extrapolate
+from specsim.acceptance import AlphaLike, acceptance_of
+from specsim.batching.acceptance_error import (
+    ends_of,
+    ends_of_replays,
+    equal_rates,
+    tokens_at_rates_off,
+)
+from specsim.batching.decision import decide
+from specsim.batching.point import best_of_cell
+from specsim.batching.schedule import in_words, plan
+from specsim.batching.tokens_per_block import TokensPerBlock
+from specsim.batching.workload import Basis, BatchWorkload
+from specsim.checks import Floats
+from specsim.conversions import alpha_from_acceptance_length
+from specsim.predict.replay.fixed_gamma import replay
+from tests.support.loads import Priced
+from tests.support.traces import trace_of
+
+# A target that is as slow as its tokens from some batch on.
+COST = Priced(lambda tokens, batch: max(1.0, tokens * batch / 30), 0.05, 0.02)
+LONGEST = 6
+
+
+def workload(
+    survival: np.ndarray,
+    ends: tuple[np.ndarray, np.ndarray] | None = None,
+    error: float | None = None,
+) -> BatchWorkload:
+    """With tokens per call at the ends of an interval, and an error of the costs."""
+    gains = TokensPerBlock.of_survival(survival)
+    found = ends and tuple(replace(gains, tokens=tokens) for tokens in ends)
+    return BatchWorkload(
+        survival,
+        lambda: gains,
+        COST,
+        survival.size,
+        ends=lambda: found,
+        basis=Basis(error=lambda batch, context: error),
+    )
+
+
+def iid(alpha: float) -> Floats:
+    return np.asarray(np.power(alpha, np.arange(1.0, LONGEST + 1.0)))
+
+
+rates = st.floats(0.0, 1.0)
+
+
+@given(rates, st.floats(0, 0.1), st.floats(0, 0.5), st.integers(1, 60))
+@settings(max_examples=60)
+def test_errors_add_up_in_quadrature_as_logarithms(
+    alpha: float, off: float, error: float, batch: int
+) -> None:
+    low, high = (
+        TokensPerBlock.of_survival(iid(min(max(alpha + by, 0), 1))).tokens for by in (-off, off)
+    )
+    found = decide(workload(iid(alpha), (low, high), error), batch, 0, 0.05)
+    interval, gamma = found.speedup, found.point.gamma
+    assert interval is not None
+    tokens = found.workload.gains.tokens[gamma]
+    cost = log(1 + error) if gamma else 0.0
+    assert interval.best == found.point.speedup
+    assert interval.low == pytest.approx(
+        interval.best * exp(-hypot(log(tokens / low[gamma]), cost)), rel=1e-12
+    )
+    assert interval.high == pytest.approx(
+        interval.best * exp(hypot(log(high[gamma] / tokens), cost)), rel=1e-12
+    )
+
+
+def test_one_known_error_counts_alone_and_none_is_no_interval() -> None:
+    alone = decide(workload(iid(0.8), error=0.1), 4, 0, 0.05).speedup
+    assert alone is not None
+    assert alone.high / alone.best == pytest.approx(1.1)
+    assert alone.best / alone.low == pytest.approx(1.1)
+    unknown = decide(workload(iid(0.8)), 4, 0, 0.05)
+    assert (unknown.speedup, unknown.gammas) == (None, None)
+    assert {"low", "high", "gamma_low"}.isdisjoint(unknown.row())
+
+
+@given(st.lists(rates, min_size=LONGEST, max_size=LONGEST))
+def test_equal_rates_are_those_of_the_acceptance_length(conditional: list[float]) -> None:
+    tokens = 1.0 + np.append(0.0, np.cumsum(np.cumprod(conditional)))
+    found = equal_rates(tokens)
+    assert found[0] == 0
+    for gamma in range(1, LONGEST + 1):
+        expected = alpha_from_acceptance_length(min(tokens[gamma], gamma + 1.0), gamma)
+        assert found[gamma] == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@given(rates, st.floats(-1, 1))
+def test_a_rate_that_is_off_gains_what_that_rate_gains(alpha: float, by: float) -> None:
+    found = tokens_at_rates_off(TokensPerBlock.of_survival(iid(alpha)).tokens, by)
+    moved = TokensPerBlock.of_survival(iid(min(max(alpha + by, 0.0), 1.0)))
+    np.testing.assert_allclose(found, moved.tokens, rtol=1e-9)
+
+
+@given(st.floats(0.05, 0.95), st.integers(1, 60), st.sampled_from([0.0, 0.05, 0.5]))
+@settings(max_examples=60)
+def test_regret_is_what_the_choice_loses_at_the_worse_of_two_rates(
+    alpha: float, batch: int, margin: float
+) -> None:
+    found = decide(workload(iid(alpha)), batch, 0, margin)
+    losses = []
+    for moved in (alpha - 0.05, alpha + 0.05):
+        curve = TokensPerBlock.of_survival(iid(moved)).tokens
+        speedups = [p.speedup * curve[p.gamma] / p.tokens_per_call for p in found.points]
+        losses.append(1 - speedups[found.point.gamma] / max(speedups))
+    assert found.regret == pytest.approx(max(losses), abs=1e-9)
+
+
+def test_no_regret_of_a_length_that_was_given() -> None:
+    found = decide(workload(iid(0.8), (iid(0.7), iid(0.9))), 4, 0, 0.05, gamma=2)
+    assert (found.regret, found.gammas) == (None, None)
+    assert found.point.gamma == 2
+
+
+@given(st.floats(0.3, 0.9), st.floats(0.0, 0.2), st.floats(0, 0.2), st.floats(0, 0.3))
+@settings(max_examples=40, deadline=None)
+def test_pays_up_to_the_same_batches_as_one_by_one(
+    alpha: float, off: float, error: float, margin: float
+) -> None:
+    low, high = (
+        TokensPerBlock.of_survival(iid(min(max(alpha + by, 0), 1))).tokens for by in (-off, off)
+    )
+    asked = workload(iid(alpha), (low, high), error)
+    planned = plan(asked, [1, 4, 16, 64], 0, margin=margin)
+    for end, found in (("low", planned.stops_low), ("high", planned.stops_high)):
+        tokens = {"low": low, "high": high}[end]
+        paying = []
+        for batch in range(1, 65):
+            for point in decide(asked, batch, 0, margin).points[1:]:
+                off_by = abs(log(tokens[point.gamma] / point.tokens_per_call))
+                reach = exp((-1 if end == "low" else 1) * hypot(off_by, log(1 + error)))
+                if point.speedup * reach >= 1 + margin:
+                    paying.append(batch)
+        last = max(paying, default=0)
+        assert found == (None if last == 64 else last + 1)
+    ends = [each or 65 for each in (planned.stops_low, planned.stops, planned.stops_high)]
+    assert ends == sorted(ends)
+
+
+@given(st.floats(0.2, 0.95), st.sampled_from([0.0, 0.05, 0.2]), st.sets(st.integers(1, 80)))
+@settings(max_examples=40, deadline=None)
+def test_a_schedule_covers_all_batches_and_loses_a_fifth_of_the_margin(
+    alpha: float, margin: float, more: set[int]
+) -> None:
+    batches = sorted({1, *more})
+    planned = plan(workload(iid(alpha)), batches, 0, margin=margin)
+    starts = [first for first, _, _ in planned.schedule]
+    assert starts == sorted(set(starts))
+    gammas = [gamma for _, _, gamma in planned.schedule]
+    assert all(one != other for one, other in pairwise(gammas))
+    for decision in planned.decisions:
+        ((_, _, gamma),) = [
+            each for each in planned.schedule if each[0] <= decision.batch <= each[1]
+        ]
+        best = best_of_cell(iid(alpha), COST, decision.batch, 0, LONGEST)
+        assert (gamma > 0) == best.pays(margin)
+        if gamma:
+            speedup = decision.points[gamma].speedup
+            assert speedup >= (1 - margin / 5) * best.speedup * (1 - 1e-12)
+
+
+def test_schedules_in_words() -> None:
+    assert in_words([(1, 64, 4), (65, 65, 2), (257, 300, 0)]) == "1-64: 4, 65: 2, from 257 on: off"
+
+
+def test_ends_of_counts_are_at_95_percent() -> None:
+    """Marginal 0.5 of 100 rounds: the mean of 1 + Bernoulli has the deviation 0.05.
+
+    Its 90 % interval is 1.5 -+ 1.6449 0.05; widened as a logarithm, 1.95996 / 1.64485 times.
+    """
+    given = Marginal((0.5,), rounds=100)
+    acceptance = acceptance_of(given)
+    best = TokensPerBlock.of_acceptance(acceptance, 1)
+    ends = ends_of(given, acceptance, best)
+    assert ends is not None
+    for end, sign in zip(ends, (-1, 1), strict=True):
+        expected = 1.5 * ((1.5 + sign * 1.644854 * 0.05) / 1.5) ** (1.959964 / 1.644854)
+        assert end.tokens[0] == 1
+        assert end.tokens[1] == pytest.approx(expected, rel=1e-6)
+
+
+def test_ends_of_a_curve_are_added_up() -> None:
+    curve = extrapolate([0.7, 0.45], 4, counts=1000)
+    acceptance = acceptance_of(curve)
+    ends = ends_of(curve, acceptance, TokensPerBlock.of_acceptance(acceptance, 4))
+    assert ends is not None
+    assert (ends[0].tokens < 1 + np.append(0, np.cumsum(curve.survival)))[1:].all()
+    assert curve.interval(3).low == pytest.approx(1 + curve.low[:3].sum())
+
+
+@pytest.mark.parametrize("alpha", [0.8, [0.8, 0.6]])
+def test_numbers_have_no_interval(alpha: AlphaLike) -> None:
+    acceptance = acceptance_of(alpha)
+    assert ends_of(alpha, acceptance, TokensPerBlock.of_acceptance(acceptance, 4)) is None
+
+
+def test_ends_of_a_trace_are_a_bootstrap_over_requests() -> None:
+    random = np.random.default_rng(5)
+    texts = [random.uniform(0.2, 1.0, size).tolist() for size in (40, 60, 50, 70)]
+    trace = trace_of(*texts)
+    replayed = replay(trace, range(4))
+    best = TokensPerBlock.of_replays(replayed)
+    ends = ends_of_replays(replayed, best)
+    assert ends is not None
+    drawn = np.random.default_rng(0).integers(4, size=(1000, 4))
+    for gamma in range(1, 4):
+        lengths, calls = replayed[gamma].lengths, replayed[gamma].calls
+        means = [lengths[draw].sum() / calls[draw].sum() for draw in drawn]
+        low, high = np.quantile(means, [0.025, 0.975])
+        assert ends[0].tokens[gamma] == pytest.approx(low)
+        assert ends[1].tokens[gamma] == pytest.approx(high)
+    assert ends_of_replays(replay(trace_of(texts[0]), range(4)), best) is None
