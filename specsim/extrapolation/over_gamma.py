@@ -152,6 +152,16 @@ class AcceptanceOverGamma:
         spread of drifts between drafters.  Rates of heads that fall with depth hide how much text
         differs, so towards shorter drafts the interval goes on to the mixture behind such a fall.
         """
+        if gamma not in self._intervals:
+            self._intervals[gamma] = self._interval(gamma)
+        return self._intervals[gamma]
+
+    @cached_property
+    def _intervals(self) -> dict[int, Interval[float]]:
+        """Those that were asked for: each is two linear programmes, and sweeps ask again."""
+        return {}
+
+    def _interval(self, gamma: int) -> Interval[float]:
         best = float(self.survival(gamma).sum())
         if not gamma:
             return Interval(best, best, best)
