@@ -147,6 +147,8 @@ class LoadPlan(Result):
         lines = [each.sentence for each in self.best]
         for each in self.settings:
             said = [planned.sentence for planned in each.plans]
+            if len(self.settings) > 1:
+                said = ["; ".join(said)]  # a line a setting, or they hide what follows
             said += [*loaded_words(each.plans), *room_words(each.rooms)]
             if each.prefill_s is not None and self.prompt is not None:
                 plain, loaded = (1e3 * seconds for seconds in each.prefill_s)

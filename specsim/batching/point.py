@@ -93,7 +93,8 @@ def batch_point(
     Raises UnsupportedError for a gamma that the acceptance or the cost does not reach.
     """
     gains = _gains(acceptance, gamma, cost)
-    return _point(gains, cost, gamma, *_checked(batch, context))
+    batch, context = _checked(batch, context)
+    return _point(gains, cost, gamma, batch, context, _plain_step_s(cost, batch, context))
 
 
 def best_of_cell(
@@ -132,10 +133,11 @@ def points_of_cell(
     """
     gains = _gains(acceptance, gamma_max, cost)
     batch, context = _checked(batch, context)
-    points = [_point(gains, cost, 0, batch, context)]
+    plain_s = _plain_step_s(cost, batch, context)
+    points = [_point(gains, cost, 0, batch, context, plain_s)]
     try:
         for gamma in range(1, gamma_max + 1):
-            points.append(_point(gains, cost, gamma, batch, context))
+            points.append(_point(gains, cost, gamma, batch, context, plain_s))
     except CellUnavailableError:
         if len(points) > 1:
             raise
@@ -146,15 +148,19 @@ def _checked(batch: int, context: float) -> tuple[int, float]:
     return integer("batch", batch, low=1), number("context", context, low=0.0)
 
 
+def _plain_step_s(cost: LoadCost, batch: int, context: float) -> float:
+    return cost.verify_s(0, batch, context) + cost.overhead_s(0, batch)
+
+
 def _point(
-    gains: TokensPerBlock, cost: LoadCost, gamma: int, batch: int, context: float
+    gains: TokensPerBlock, cost: LoadCost, gamma: int, batch: int, context: float, plain_s: float
 ) -> BatchPoint:
     spent = BlockTiming(
         tokens=float(gains.tokens[gamma]),
         draft_s=cost.draft_s(gamma, batch, context, float(gains.bonus[gamma])) if gamma else 0.0,
         verify_s=cost.verify_s(gamma, batch, context),
         overhead_s=cost.overhead_s(gamma, batch),
-        plain_step_s=cost.verify_s(0, batch, context) + cost.overhead_s(0, batch),
+        plain_step_s=plain_s,
     )
     return BatchPoint(batch, context, gamma, spent)
 

@@ -121,7 +121,7 @@ class Plan:
             pays += f" ({low} to {high})"
         if self.gamma is not None:
             return pays
-        return f"{pays}; schedule {in_words(self.schedule)}"
+        return f"{pays}, schedule {in_words(self.schedule)}"
 
     def _pays(self, margin: str) -> str:
         if self.stops == 1:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 # Columns that have room for a number each; beyond, labels are thinned out and cells with the same
 # gamma share one number.
 _ROOM = 40
-# Panels with more columns stand below each other.
-_BESIDE = 12
+# Panels with more columns together stand below each other.
+_BESIDE = 24
 # Diverging, and told apart with every common colour vision; letters are white on its dark end.
 _COLOURS = "RdBu"
 _DARK = 0.85
@@ -45,7 +45,8 @@ def best_by_load(panels: Mapping[str, Sequence[BatchPoint]]) -> Figure:
     width = max(3.4, 0.42 * min(len(batches), _ROOM) + 1.4)
     height = max(2.2, 0.36 * len(contexts) + 1.6)
     with plt.rc_context({**STYLE, "axes.grid": False}):
-        down, right = (len(shown), 1) if len(batches) > _BESIDE else (1, len(shown))
+        beside = len(shown) * len(batches) <= _BESIDE
+        down, right = (1, len(shown)) if beside else (len(shown), 1)
         figure, axes = plt.subplots(
             down,
             right,

@@ -106,7 +106,7 @@ def test_cells_beyond_memory_are_left_out(capsys: pytest.CaptureFixture[str]) ->
     assert left_out["what"] == "batch 128, 256 at context 4,096"
     assert "batch 128, 256 at context 4,096 is left out: llama-3.1-8b, batch 128 and 4,096" in err
     until = "at every batch asked for that has a price, up to 64"
-    assert f"context 4,096: pays by 5% or more {until}; schedule 1-64: 4\n" in err
+    assert f"context 4,096: pays by 5% or more {until}, schedule 1-64: 4\n" in err
     message = fail(capsys, *words, "--batch", "128")
     assert "H100-SXM has 80 GiB" in message
 
@@ -148,7 +148,7 @@ def test_it_is_said_where_it_does_not_pay(
 ) -> None:
     path = str(write_grid(tmp_path))
     words = ["optimize", "--profile", path, "--context", "64", "--alpha"]
-    never = "context 64: never pays by 5% or more; schedule from 1 on: off\n"
+    never = "context 64: never pays by 5% or more, schedule from 1 on: off\n"
     assert never in run(capsys, *words, "0.01", "--batch", "1,2")[2]
     # A target that is slow at batch 1 alone pays for drafts there last.
     slow = [
