@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from specsim.batching.cost import LoadCost, TimedLoadCost
 from specsim.batching.point import BatchPoint
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import Floats, InvalidArgumentError, integer, integers
-from specsim.engines.drafting import Method
+
+if TYPE_CHECKING:
+    from specsim.engines.drafting import Method
 
 # Asked for where only contexts, or only batches, are.
 _BATCHES = tuple(2**power for power in range(9))
