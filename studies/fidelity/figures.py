@@ -206,3 +206,46 @@ def public(printed: Sequence[Row], chains: Sequence[Row]) -> Figure:
         axis.legend(loc="upper left", fontsize=8)
     figure.tight_layout()
     return figure
+
+
+def specbundle(rows: Sequence[Row]) -> Figure:
+    """SpecBundle's speedups by the cost law: with nothing of a target fitted, and with all rows but
+    the one that is predicted; grey: equal within 5 %.
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(11.6, 4.4))
+    looks = [(color, mark) for mark in "o^s" for color in (BLUE, ORANGE, GREEN)]
+    names = list(dict.fromkeys(values(rows, "target")))
+    sides = ("predicted_speedup", "others_known_speedup")
+    for axis, side, title in zip(
+        axes, sides, ("nothing of the target known", "its other rows known"), strict=True
+    ):
+        _identity(axis, [row[name] for row in rows for name in (*sides, "measured_speedup")])
+        for name, (color, mark) in zip(names, looks, strict=True):
+            look: Any = {"color": color, "markersize": 3.5, "fillstyle": "none", "label": name}
+            points(axis, where(rows, target=name), side, "measured_speedup", mark, **look)
+        axis.set_xlabel("predicted speedup (times plain decoding)")
+        axis.set_ylabel("measured speedup (times plain decoding)")
+        axis.set_title(title, fontsize=10)
+    legend_right(figure, axes, 2.7)
+    return figure
+
+
+def cost_curve(rows: Sequence[Row]) -> Figure:
+    """What verification took by tokens, DeepSeek-V4-Flash on four B300: filled points were fitted,
+    open ones judge the curve. The largest CUDA graph ends between 1,024 and 1,536 tokens, which is
+    given.
+    """
+    figure, axis = plt.subplots(figsize=(6.4, 3.8))
+    for run, color in (("verify, CUDA graph", BLUE), ("verify, behind the largest graph", ORANGE)):
+        here = where(rows, run=run)
+        points(axis, here, "size", "predicted_ms", "-", color=color, linewidth=1, label=run)
+        for used, face in (("fitted", color), ("judged", "white")):
+            look: Any = {"color": color, "markerfacecolor": face, "markersize": 5}
+            points(axis, where(here, used=used), "size", "measured_ms", "o", **look)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("tokens of a verifying run")
+    axis.set_ylabel("milliseconds")
+    axis.legend(loc="upper left", fontsize=9)
+    figure.tight_layout()
+    return figure

@@ -186,4 +186,5 @@ def test_page_and_figures_from_the_tables(tables: Tables) -> None:
     assert "over 6 settings" in " ".join(STUDY.opening(tables))
     assert len(STUDY.opening(tables)) == 3
     # No setting of a claim was decoded, so there is nothing to order.
-    assert set(STUDY.draw(tables)) == {*("predicted_measured", "formula", "laws", "iid", "public")}
+    drawn = ("predicted_measured", "formula", "laws", "iid", "public", "specbundle", "cost_curve")
+    assert set(STUDY.draw(tables)) == set(drawn)

@@ -87,7 +87,7 @@ def test_every_table_has_a_file_and_every_row_a_source(
             "fidelity",
             "points errors budget formula decisions orderings decoders",
             "Nothing was decoded",
-            "iid public",
+            "iid public specbundle cost_curve",
         ),
         ("specdec", "blocks law grid", "No drafter of masks was decoded", "verify devices"),
     ],
