@@ -127,7 +127,8 @@ def rows() -> Iterator[dict[str, Any]]:
         }
         for place, size in enumerate(sizes):
             measured = float(milliseconds[place])
-            error = {name: float(each[place]) for name, each in errors.items()}
+            # Where as many sizes were fitted as there are parameters only rounding is left.
+            error = {name: round(float(each[place]), 6) for name, each in errors.items()}
             yield {
                 "run": regime,
                 "size": int(size),
@@ -151,7 +152,7 @@ def forms() -> Iterator[dict[str, Any]]:
                 "chosen": place == 0,
                 "parameters": ", ".join(f"{value:.4g}" for value in best),
                 "fitted_sizes": int(used.sum()),
-                "fitted_error": float(error[used].mean()),
+                "fitted_error": round(float(error[used].mean()), 6),
                 "judged_sizes": int((~used).sum()),
                 "judged_error": float(error[~used].mean()),
                 "judged_worst": float(error[~used].max()),
