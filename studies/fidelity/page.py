@@ -82,10 +82,10 @@ _CAPTIONS: Mapping[str, str] = {
     "traffic and twice layer_us by assumption. The spreads are of the logarithm of measured over "
     "predicted, by maximum likelihood on the other targets.",
     "specbundle_parallelism": "SpecBundle, degrees of parallelism. Not in the data; the smallest "
-    "degree is the one that holds the weights on H200.",
-    "cost_curve_forms": "A measured cost curve, fitted on every second size. Printed by vLLM, on four "
-    "B300; chosen is the form that the rows below show, after about a dozen were tried on these few "
-    "sizes. Where the largest CUDA graph ends is given and not predicted.",
+    "degree is the one that holds the weights in nine tenths of an H200.",
+    "cost_curve_forms": "A measured cost curve, fitted on every second size. Printed by vLLM, on "
+    "four B300; chosen is the form that the rows below show, after about a dozen were tried on "
+    "these few sizes. Where the largest CUDA graph ends is given and not predicted.",
     "cost_curve": "The cost curve by size. An error is predicted over measured, less one; the "
     "last columns are of forms that were not chosen.",
 }

@@ -35,6 +35,8 @@ from studies.fidelity.specbundle_law import (
 
 SCOUT = "Llama-4-Scout-17B-16E-Instruct"
 _DEGREES = (1, 2, 4, 8)
+# Of a card's memory, what engines hand out; weights that fill it leave no room for a cache.
+_UTILISATION = 0.9
 
 
 @dataclass(frozen=True)
@@ -178,14 +180,14 @@ def published() -> dict[str, int]:
 
 
 def smallest() -> dict[str, int]:
-    """The degree that holds weights and cache, by target."""
+    """The smallest degree that holds the weights, by target."""
     card = accelerator(CARD)
     return {
         name: next(
             degree
             for degree in _DEGREES
             if memory_needed_bytes(shape_of(row), parallel=Parallelism(tensor=degree))
-            <= card.memory
+            <= _UTILISATION * card.memory
         )
         for name, row in deployments().items()
     }
