@@ -96,7 +96,7 @@ def _without_room(workload: BatchWorkload, planned: Plan) -> list[str]:
     """From which batch on memory has no room for the drafter."""
     if not isinstance(workload.cost, CardCost):
         return []
-    most, _ = workload.cost.room(planned.context)
+    most, _ = workload.cost.room(planned.context, 1)
     if planned.largest <= most:
         return []
     return [

@@ -22,6 +22,10 @@ class CellUnavailableError(UnsupportedError):
     """One batch and context cannot be priced, mostly for want of memory; smaller ones can."""
 
 
+class NoRoomError(CellUnavailableError):
+    """The requests do not fit beside the weights with so many drafts; with fewer they may."""
+
+
 class LoadCost(Protocol):
     """Seconds of everything that a batch does."""
 

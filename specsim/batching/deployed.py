@@ -118,8 +118,8 @@ def _doubts(deployment: Deployment, drafter: Drafter, draft: Shape | None) -> li
     target, found = deployment.shape, []
     if deployment.efficiency.graph_tokens and not deployment.efficiency.eager_layer_s:
         found.append(
-            "runs behind the largest CUDA graph cost nothing more: --eager-layer-us says how long "
-            "the host needs for a layer of them"
+            f"runs of more than {deployment.efficiency.graph_tokens:,} tokens cost nothing more: "
+            "--eager-layer-us says how long the host needs for a layer of them"
         )
     if isinstance(drafter, DraftModel) and draft is not None:
         vocabularies = target.vocabulary, draft.vocabulary

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specsim.batching.cost import CellUnavailableError, LoadCost
+from specsim.batching.cost import CellUnavailableError, LoadCost, NoRoomError
 from specsim.batching.tokens_per_block import TokensPerBlock, TokensPerBlockLike
 from specsim.checks import UnsupportedError, integer, number
 from specsim.predict.error_decomposition import BlockTiming
@@ -128,8 +128,8 @@ def points_of_cell(
     context: float,
     gamma_max: int,
 ) -> list[BatchPoint]:
-    """What every gamma in 0..gamma_max gives a batch, in that order; 0 alone where there is no room
-    for a drafter.
+    """What every gamma in 0..gamma_max gives a batch, in that order, as far as there is room for so
+    many drafts; 0 alone where there is none for a drafter.
     """
     gains = _gains(acceptance, gamma_max, cost)
     batch, context = _checked(batch, context)
@@ -138,6 +138,8 @@ def points_of_cell(
     try:
         for gamma in range(1, gamma_max + 1):
             points.append(_point(gains, cost, gamma, batch, context, plain_s))
+    except NoRoomError:
+        pass  # and none for more drafts
     except CellUnavailableError:
         if len(points) > 1:
             raise

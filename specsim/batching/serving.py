@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from specsim.batching.cost import LoadCost, MeasuredLoadCost
-from specsim.batching.point import batch_point, points_of_cell
+from specsim.batching.point import batch_point
 from specsim.batching.workload import BatchWorkload
 from specsim.checks import UnsupportedError
 
@@ -18,8 +18,8 @@ _NO_LIMIT = 2**31
 class CardCost(LoadCost, Protocol):
     """A cost that knows the memory of the cards, and what reading a prompt takes."""
 
-    def room(self, context: int) -> tuple[int, int]:
-        """The largest batch with the drafter beside the target, and without it."""
+    def room(self, context: int, gamma: int) -> tuple[int, int]:
+        """The largest batch with the drafter and so many drafts beside the target, and without."""
         ...
 
     def prefill_s(self, prompt: int) -> tuple[float, float]:
@@ -31,7 +31,7 @@ class CardCost(LoadCost, Protocol):
 class Room:
     """How many requests of one context fit, and what that makes of a speedup.
 
-    with_drafter, without : largest batches
+    with_drafter, without : largest batches, the first at the draft length that is fastest there
     speedup_equal_cards : most tokens/s with the drafter at its largest batch, over tokens/s of
         plain decoding at its own; None where no request fits beside the drafter
     """
@@ -50,21 +50,23 @@ def room_of(workload: BatchWorkload, context: int, gamma: int | None = None) -> 
     cost, gains = workload.cost, workload.gains
     if not isinstance(cost, CardCost):
         return None
-    most, without = cost.room(context)
+    _, without = cost.room(context, 0)
     if without >= _NO_LIMIT:
         return None
-    if not most:
-        return Room(context, most, without, None)
-    points = (
-        points_of_cell(gains, cost, most, context, workload.gamma_max)
-        if gamma is None
-        else [batch_point(gains, cost, gamma, most, context)]
-    )
-    fastest = [point.tokens_per_s for point in points if point.gamma]
-    if not gamma:  # nothing is drafted, with the drafter still there
-        fastest.append(most / (points[0].spent.plain_step_s + cost.loaded_s(most, context)))
+    found = []  # tokens/s and the batch of every draft length
+    for length in range(workload.gamma_max + 1) if gamma is None else [gamma]:
+        most, _ = cost.room(context, max(length, 1))
+        if not most:
+            continue
+        point = batch_point(gains, cost, length, most, context)
+        # Where nothing is drafted the drafter is still there.
+        idle = 0.0 if length else cost.loaded_s(most, context)
+        found.append((most * point.tokens_per_call / (point.block_s + idle), most))
+    if not found:
+        return Room(context, 0, without, None)
     plain = batch_point(gains, cost, 0, without, context).plain_tokens_per_s
-    return Room(context, most, without, max(fastest) / plain)
+    fastest, most = max(found)
+    return Room(context, most, without, fastest / plain)
 
 
 def prefill_s(workload: BatchWorkload, prompt: int) -> tuple[float, float]:

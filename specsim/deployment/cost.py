@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 
-from specsim.batching.cost import CellUnavailableError
+from specsim.batching.cost import NoRoomError
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import Floats
 from specsim.deployment.deployment import Deployment, draft_parallelism
@@ -44,7 +44,7 @@ class DeployedCost:
     drafter : None where nothing drafts
     longest : widest target run that will be asked for, gamma + 1 of the largest gamma
 
-    Raises CellUnavailableError where the requests, with caches up to the end of the round, do not
+    Raises NoRoomError where the requests, with caches up to the end of the round, do not
     fit beside the weights.
     """
 
@@ -60,7 +60,7 @@ class DeployedCost:
         if drafter is None:
             return []
         if gamma:
-            self._check_memory(drafter, batch, context)
+            self._check_memory(gamma, batch, context)
         positions = drafter.first_positions(gamma)
         shapes = self._shapes(gamma) if positions else None
         if shapes is None:
@@ -89,7 +89,7 @@ class DeployedCost:
         the others are as wide as the mean of their requests: those without a draft verify nothing.
         """
         drafter = self.drafter
-        self._check_memory(drafter if gamma else None, batch, context)
+        self._check_memory(gamma, batch, context)
         if not gamma or drafter is None:
             return [Runs(1.0, self._target(1, batch, context))]
         if not isinstance(drafter, Ngram):
@@ -106,12 +106,16 @@ class DeployedCost:
                     found.append(Runs(chance * share, run))
         return found
 
-    def memory(self, loaded: Drafter | None, context: int) -> CardMemory:
-        """What stands on a card with the drafter beside the target, or without one."""
-        key = loaded is None, context
+    def memory(self, loaded: Drafter | None, context: int, gamma: int | None = None) -> CardMemory:
+        """What stands on a card with the drafter beside the target, or without one.
+
+        gamma : drafts that a request has room for; None: as many as will be asked for
+        """
+        # Positions that are verified are in the cache until it is known which are accepted.
+        most = self.longest - 1 if gamma is None else gamma
+        room = loaded.verified(most) - 1 if loaded else 0
+        key = loaded is None, context, room
         if key not in self._memories:
-            # Positions that are verified are in the cache until it is known which are accepted.
-            room = loaded.verified(self.longest - 1) - 1 if loaded else 0
             self._memories[key] = card_memory(self.deployment, loaded, context, room)
         return self._memories[key]
 
@@ -135,9 +139,9 @@ class DeployedCost:
     def loaded_s(self, batch: int, context: float) -> float:
         return self.draft_s(0, batch, context, 0.0)
 
-    def room(self, context: int) -> tuple[int, int]:
-        """The largest batch with the drafter beside the target, and without it."""
-        loaded, alone = (self.memory(each, context) for each in (self.drafter, None))
+    def room(self, context: int, gamma: int) -> tuple[int, int]:
+        """The largest batch with the drafter and so many drafts beside the target, and without."""
+        loaded, alone = (self.memory(each, context, gamma) for each in (self.drafter, None))
         return loaded.largest_batch, alone.largest_batch
 
     def prefill_s(self, prompt: int) -> tuple[float, float]:
@@ -182,7 +186,7 @@ class DeployedCost:
         return draft_parallelism(self.deployment, self.drafter)
 
     @cached_property
-    def _memories(self) -> dict[tuple[bool, int], CardMemory]:
+    def _memories(self) -> dict[tuple[bool, int, int], CardMemory]:
         return {}
 
     @cached_property
@@ -233,15 +237,17 @@ class DeployedCost:
             )
         return found
 
-    def _check_memory(self, loaded: Drafter | None, batch: int, context: float) -> None:
-        memory = self.memory(loaded, ceil(context))
+    def _check_memory(self, gamma: int, batch: int, context: float) -> None:
+        """Whether rounds with ``gamma`` drafts have room; plain decoding has no drafter loaded."""
+        loaded = self.drafter if gamma else None
+        memory = self.memory(loaded, ceil(context), gamma)
         if batch <= memory.largest_batch:
             return
         card, room = self.deployment.card, memory.largest_batch
         beside = f" with {loaded.label} beside it" if loaded else ""
         needed = memory.target + memory.draft + memory.request * self._of_group(batch)
         remedy = f"room for {room:,}" if room else "it may fit on more cards, or in another dtype"
-        raise CellUnavailableError(
+        raise NoRoomError(
             f"{self.deployment.name}{beside}, batch {batch:,} and {ceil(context):,} tokens a "
             f"request need {needed / 2**30:,.1f} GiB a card; {card.name} has "
             f"{card.memory / 2**30:g} GiB, of which {memory.usable / 2**30:.1f} GiB are for them "

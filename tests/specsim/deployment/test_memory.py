@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from specsim import deploy, hardware
+from specsim.acceptance import acceptance_of
+from specsim.batching.cost import NoRoomError
+from specsim.batching.point import points_of_cell
+from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.deployment.cost import DeployedCost
 from specsim.deployment.deployment import Deployment
 from specsim.deployment.memory import CardMemory, card_memory
@@ -104,11 +108,24 @@ def test_memory_is_counted_in_gib() -> None:
 
 
 def test_the_largest_batch_is_the_last_that_is_priced() -> None:
-    deployed = deploy("qwen3-32b", "H200", "eagle3:qwen3-32b", data_parallel=2)
-    cost = DeployedCost(deployed, deployed.drafters[0], 6)
-    most = cost.memory(deployed.drafters[0], 8192).largest_batch
-    assert most % 2 == 0
-    cost.verify_s(5, most, 8192)
-    for call in (cost.verify_s, lambda *size: cost.draft_s(*size, 0.0)):
-        with pytest.raises(Exception, match=f"room for {most}"):
-            call(5, most + 1, 8192)
+    deployed = deploy("qwen3-next-80b-a3b", "H200", "mtp", tensor_parallel=2, data_parallel=2)
+    cost = DeployedCost(deployed, deployed.drafters[0], 17)
+    rooms = [cost.room(8192, gamma)[0] for gamma in range(17)]
+    assert all(most % 2 == 0 for most in rooms)
+    # A state for every draft: the shorter they are, the more requests have room.
+    assert rooms == sorted(rooms, reverse=True)
+    assert rooms[1] > 3 * rooms[16]
+    for gamma in (1, 16):
+        cost.verify_s(gamma, rooms[gamma], 8192)
+        for call in (cost.verify_s, lambda *size: cost.draft_s(*size, 0.0)):
+            with pytest.raises(NoRoomError, match=f"room for {rooms[gamma]}"):
+                call(gamma, rooms[gamma] + 1, 8192)
+
+
+def test_lengths_without_room_are_left_out_of_a_cell() -> None:
+    deployed = deploy("qwen3-next-80b-a3b", "H200", "mtp", tensor_parallel=2)
+    cost = DeployedCost(deployed, deployed.drafters[0], 17)
+    batch = cost.room(8192, 6)[0]
+    gains = TokensPerBlock.of_acceptance(acceptance_of(0.9), 16)
+    points = points_of_cell(gains, cost, batch, 8192, 16)
+    assert [point.gamma for point in points] == list(range(7))

@@ -278,7 +278,7 @@ def test_engines_that_let_the_drafter_rest() -> None:
 
 def test_a_loaded_drafter_takes_its_room() -> None:
     cost, _ = loaded_cost()
-    room = card_memory(cost.deployment, cost.drafter, 512, 16).largest_batch
+    room = card_memory(cost.deployment, cost.drafter, 512, 1).largest_batch
     alone = card_memory(cost.deployment, None, 512).largest_batch
     served = WithDrafterLoaded(cost, in_step=False)
     assert room < alone

@@ -195,8 +195,8 @@ def test_export_from_shapes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "planned for batch 1 to 70 at context 4,096" in err
     code, out, err = run(capsys, *words, "--context", "8192")
     assert code == 0
-    # 75.2 GB for 16.06 and 2.47 GB of weights, and 8224 tokens of 160 KiB in each cache; 8208
-    # tokens of 128 KiB where the target is alone.
+    # 75.2 GB for 16.06 and 2.47 GB of weights, and 8208 tokens of 160 KiB in each cache; or
+    # of 128 KiB where the target is alone.
     assert "not planned from batch 43 on: llama-3.1-8b with draft_model:llama-3.2-1b" in err
     assert "room for 42, without the drafter for 54" in err
 
