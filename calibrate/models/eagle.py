@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import nn
 from transformers import DynamicCache
 
@@ -29,6 +29,8 @@ from specsim.checks import InvalidArgumentError
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _KIND = "eagle-head"
+# Of a row of a matrix in 8 bits: the most steps from 0, and where their size is kept.
+_LARGEST, _STEP = 127, ".step"
 
 
 class EagleModel(nn.Module):
@@ -135,11 +137,25 @@ def unrolled(
     return found
 
 
-def save_head(model: EagleModel, folder: Path, target_sha256: str) -> None:
-    """Write the head's own weights in half precision, and whose head it is."""
+def save_head(model: EagleModel, target: Any, folder: Path, target_sha256: str) -> None:
+    """Write how far the head's own weights moved from where a head of its target begins.
+
+    Matrices in 8 bits, each row in steps of its own that are kept as ``NAME.step``: the family may
+    have 20 MB in all.  Norms are in half precision.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: weight.half().contiguous() for name, weight in model.own().items()}
-    save_file(weights, folder / _WEIGHTS)
+    begun = EagleModel(target).own()
+    weights: dict[str, torch.Tensor] = {}
+    for name, weight in model.own().items():
+        moved = weight - begun[name]
+        if weight.ndim == 2:
+            step = (moved.abs().amax(dim=1, keepdim=True) / _LARGEST).half()
+            step = step.clamp(min=torch.finfo(torch.float16).tiny)
+            steps = (moved / step.to(moved)).round().clamp(-_LARGEST, _LARGEST)
+            weights |= {name: steps.to(torch.int8), name + _STEP: step}
+        else:
+            weights[name] = moved.half()
+    (folder / _WEIGHTS).write_bytes(save(weights))
     config = {
         "kind": _KIND,
         "hidden_size": model.fc.out_features,
@@ -176,11 +192,12 @@ def load_head(folder: Path, target: Any, target_sha256: str) -> EagleModel:
             "give the head of this target"
         )
     model = EagleModel(target)
-    own = model.own()
-    if {name: weight.shape for name, weight in weights.items()} != {
-        name: weight.shape for name, weight in own.items()
-    }:
-        raise InvalidArgumentError(f"head {folder} does not have the weights of a head")
-    for name, weight in own.items():
-        weight.copy_(weights[name].to(weight))
+    for name, weight in model.own().items():
+        stored, step = weights.get(name), weights.get(name + _STEP, torch.ones(()))
+        if stored is None or stored.shape != weight.shape:
+            raise InvalidArgumentError(
+                f"head {folder} must have {name} of shape {tuple(weight.shape)}, got "
+                f"{None if stored is None else tuple(stored.shape)}"
+            )
+        weight.add_(stored.to(weight) * step.to(weight))
     return model.eval()

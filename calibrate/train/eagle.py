@@ -103,8 +103,8 @@ def train(recipe: EagleRecipe, family: Path, folder: Path) -> None:
         torch.save(model.state_dict(), path)
 
     model.load_state_dict(torch.load(work.stage("eagle.pt", fit), weights_only=True))
-    save_head(model, family / "eagle", target.description.sha256)
-    # Judged is what is shipped, in half precision.
+    save_head(model, target.model, family / "eagle", target.description.sha256)
+    # Judged is what is shipped, in 8 bits.
     head = load_head(family / "eagle", target.model, target.description.sha256)
     prompts = torch.tensor(held_out_prompts(target.tokenizer, PROMPT, REQUESTS))
     entry = {

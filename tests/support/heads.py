@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from calibrate.models.eagle import EagleModel
 
 
+@cache
 def unlike(target: Any, spread: float = 0.1, seed: int = 7) -> EagleModel:
     """A head of a target, moved away from how it begins."""
     model = EagleModel(target).eval()
