@@ -10,6 +10,7 @@ from calibrate.decode.bild import bild
 from calibrate.decode.drafters import (
     Bigram,
     Drafter,
+    EagleHead,
     Horizontal,
     MaskFiller,
     MaxGram,
@@ -92,6 +93,8 @@ def build_drafter(
     match drafter:
         case described.ModelDrafter(name=name):
             return Neural(model_set[name])
+        case described.EagleDrafter(name=name):
+            return EagleHead(model_set.head(name))
         case described.NgramDrafter(name=name):
             kind = {"bigram": Bigram, "unigram": Unigram}[name]
             return kind(model_set.pair_counts(name))

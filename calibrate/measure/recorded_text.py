@@ -5,7 +5,7 @@ Implements ``specsim.predict.replay.recorded.RecordedText``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,13 +16,15 @@ from calibrate.decode.drawing import Drawing
 from calibrate.decode.engine import CachedModel, DecodeRequest
 from calibrate.decode.plain import plain
 from calibrate.decode.text import Text
-from calibrate.measure.trace import OFF_TEXT, generator
+from calibrate.measure.trace import OFF_TEXT, generator, ranks
+from calibrate.models.eagle import unrolled
 from calibrate.models.pool import ModelSet
 from calibrate.models.sampling import Sampling
 from specsim.acceptance import AcceptanceLaw
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
 from specsim.laws import TARGET
-from specsim.schemes.drafters import CopyDrafter, MaskDrafter
+from specsim.schemes.drafters import CopyDrafter, EagleDrafter, MaskDrafter
+from specsim.traces import LARGEST_RANK
 
 # Places of a text where a reviewer is let write on by itself, and how far: beyond any proposal.
 _OFF_TEXT_PLACES = 6
@@ -50,6 +52,7 @@ class ReadableText:
         default_factory=dict, init=False
     )
     _chosen: dict[str, list[int]] = field(default_factory=dict, init=False)
+    _states: list[torch.Tensor] = field(default_factory=list, init=False)
 
     def rows(self, name: str) -> torch.Tensor:
         """Distributions of a model, or of counts, where each token of the text came; (T, V).
@@ -113,6 +116,85 @@ class ReadableText:
         draft, verified = (self.at_tokens(name) for name in (drafter, verifier))
         rates = np.divide(draft, verified, out=np.zeros_like(draft), where=verified > 0)
         return np.asarray(np.minimum(rates, 1.0))
+
+    def ranks_by_depth(self, drafter: EagleDrafter) -> np.ndarray:
+        """R[s, j], the rank of token x_{s+j} in a head's distribution at depth j, from 0, of a
+        block that starts at s: (T, K) of uint8, 1 for its top token and 255 for all from there on.
+
+        0 where there is no such token behind the start, or no feature in front of it.  Whether
+        a greedy draft is accepted, and any tree of its top tokens, follows from the ranks.
+        """
+        found = np.zeros((len(self.tokens), drafter.tokens), dtype=np.uint8)
+        for depth, first, logits, here in self._by_depth(drafter):
+            place = ranks(logits, here[:, 0]).clamp(max=LARGEST_RANK)
+            found[first : first + len(place), depth] = place.cpu().numpy()
+        return found
+
+    def accepted_by_depth(
+        self, drafter: EagleDrafter, verifier: str, law: AcceptanceLaw = "ratio-test"
+    ) -> tuple[Floats, np.ndarray]:
+        """a_{s,j} of a head under a law of acceptance, (T, K), and how much it proposes, (T,).
+
+        As ``accepted``, of the token j behind start s, given that all drafts before it were
+        accepted.  Raises UnsupportedError where another than the head's target verifies.
+        """
+        if verifier != TARGET:
+            raise UnsupportedError(
+                f"{drafter.name} reads the target's hidden states: {verifier} cannot review it"
+            )
+        found = np.zeros((len(self.tokens), drafter.tokens))
+        if self.sampling.greedy or law == "greedy-drafts":
+            found[:] = self.ranks_by_depth(drafter) == 1
+        else:
+            verified = self.at_tokens(verifier)
+            for depth, first, logits, here in self._by_depth(drafter):
+                rows = self.sampling.probabilities(logits).gather(1, here)[:, 0]
+                rates = rows.double().cpu().numpy()
+                if law == "ratio-test":
+                    target = verified[first + depth :]
+                    rates = np.divide(rates, target, out=np.zeros_like(rates), where=target > 0)
+                found[first : first + len(rates), depth] = np.minimum(rates, 1.0)
+        lengths = np.full(len(self.tokens), drafter.tokens)
+        lengths[: self._first_start] = 0
+        return found, lengths
+
+    @property
+    def _first_start(self) -> int:
+        """The first place of the text with a feature in front of the token in front of it."""
+        return max(2 - len(self.prompt), 0)
+
+    @torch.inference_mode()
+    def _by_depth(
+        self, drafter: EagleDrafter
+    ) -> Iterator[tuple[int, int, torch.Tensor, torch.Tensor]]:
+        """A head on this text, at every depth of blocks that start at every place of it.
+
+        Yields depth, from 0, the first start, the head's logits (n, V) for the token at that depth
+        of n starts one behind the other, and those tokens, (n, 1).
+        """
+        head, read = self.model_set.head(drafter.name), [*self.prompt, *self.tokens]
+        first = self._first_start
+        if not drafter.tokens or len(self.tokens) <= first:
+            return
+        ids = torch.tensor([read[:-1]], device=head.model.device)
+        # Features of all but the last token that is read: it has none behind it.
+        features = self._target_states(read[:-2])[None]
+        before = len(self.prompt) + first - 2
+        logits = unrolled(head.model, ids, features, drafter.tokens, before)
+        text = torch.tensor(self.tokens, device=head.model.device)[:, None]
+        for depth, rows in enumerate(logits):
+            yield depth, first, rows[0, :, : head.target.vocabulary], text[first + depth :]
+
+    def _target_states(self, read: Sequence[int]) -> torch.Tensor:
+        """The target's last hidden states at tokens from the first of the prompt on, (n, h)."""
+        if not self._states:
+            target = self.model_set.target
+            target.keeps_states = True
+            target.reset()
+            target.read(torch.tensor([read], device=target.device))
+            self._states.append(target.states())
+            target.keeps_states = False
+        return self._states[0]
 
     def off_text_samples(
         self, reviewer: str, verifier: str, place: int | None

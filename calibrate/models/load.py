@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from calibrate.decode.engine import CachedModel
+from calibrate.models.eagle import EagleModel, is_head, load_head
 from calibrate.models.shapes import random_model
 from specsim.checks import InvalidArgumentError, SpecsimError
 from specsim.hardware import known_shapes, read_config
@@ -22,6 +23,8 @@ from specsim.profiles import MeasuredModel, Profile
 EMBEDDED = "embedded/"
 FAMILY = Path(__file__).parents[1] / "family"
 MEMBERS = ("target", "middle", "small", "masks", "aligned")
+# Members that are no models by themselves but heads over the target's hidden states.
+HEADS = ("eagle",)
 
 
 class ModelError(SpecsimError):
@@ -147,6 +150,8 @@ def load(
 ) -> Loaded:
     """A model and its tokenizer: ``embedded/target``, a folder, or a Hugging Face Hub name."""
     folder = resolve(name)
+    if is_head(folder):
+        raise ModelError(f"model {name} is a head over its target's states: it drafts as 'eagle'")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     try:
@@ -161,12 +166,18 @@ def load(
     return Loaded(model, tokenizer, _described(name, model, digest(folder)))
 
 
+def load_head_of(target: Loaded, name: str) -> tuple[EagleModel, str]:
+    """A head of this target, ``embedded/eagle`` or a folder, and the SHA-256 of its weights."""
+    folder = resolve(name)
+    return load_head(folder, target.model, target.description.sha256), digest(folder)
+
+
 def resolve(name: str) -> Path:
     """The folder of a model; a name that is no folder is fetched from the Hub."""
     if name.startswith(EMBEDDED):
         member = name.removeprefix(EMBEDDED)
-        if member not in MEMBERS:
-            known = ", ".join(EMBEDDED + known for known in MEMBERS)
+        if member not in (*MEMBERS, *HEADS):
+            known = ", ".join(EMBEDDED + known for known in (*MEMBERS, *HEADS))
             raise ModelError(f"model {name} is not in the embedded family ({known})")
         return FAMILY / member
     if Path(name).is_dir():

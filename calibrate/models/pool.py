@@ -7,21 +7,30 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from calibrate.decode.drafters import Drafter, PairCounts, first_layers, read_pair_counts
+from calibrate.decode.drafters import (
+    CachedHead,
+    Drafter,
+    PairCounts,
+    first_layers,
+    read_pair_counts,
+)
 from calibrate.decode.engine import CachedModel
+from calibrate.models.eagle import EagleModel
 from calibrate.models.load import (
     EMBEDDED,
     FAMILY,
+    HEADS,
     MEMBERS,
     ModelError,
     Pair,
     load,
+    load_head_of,
     tokenizer_difference,
 )
 from specsim.checks import InvalidArgumentError
 
 # Other models that settings may draft with.
-ROLES = ("middle", "masks", "aligned")
+ROLES = ("middle", "masks", "aligned", *HEADS)
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,7 @@ class ModelSet:
     models : what drafts, by name
     counts : pair counts for drafters without a model
     mask : token id of a mask, of the model that fills in masks
+    heads : heads over the target's hidden states, by name
     shared : drafters that several parts of a drafter have in common, by name
     """
 
@@ -38,6 +48,7 @@ class ModelSet:
     models: Mapping[str, CachedModel]
     counts: PairCounts | None = None
     mask: int | None = None
+    heads: Mapping[str, CachedHead] = field(default_factory=dict)
     shared: dict[str, Drafter] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> CachedModel:
@@ -58,6 +69,12 @@ class ModelSet:
             raise InvalidArgumentError(f"{drafter} needs the token id of a mask")
         return self.mask
 
+    def head(self, drafter: str) -> CachedHead:
+        """The head over the target's hidden states, for the drafter of this name."""
+        if drafter not in self.heads:
+            raise InvalidArgumentError(f"{drafter} needs a head over the target's hidden states")
+        return self.heads[drafter]
+
 
 @dataclass(frozen=True)
 class ModelPool:
@@ -73,6 +90,7 @@ class ModelPool:
     counts: PairCounts | None = None
     mask: int | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
+    heads: Mapping[str, EagleModel] = field(default_factory=dict)
 
     def new(self, timed: bool = True) -> ModelSet:
         """The models with fresh caches."""
@@ -81,12 +99,13 @@ class ModelPool:
             for name, model in self.models.items()
         }
         target = CachedModel(self.target, self.vocabulary, timed, "target")
-        return ModelSet(target, cached, self.counts, self.mask)
+        heads = {name: CachedHead(head, target, timed, name) for name, head in self.heads.items()}
+        return ModelSet(target, cached, self.counts, self.mask, heads)
 
     @property
     def names(self) -> set[str]:
         """What schemes may draft with."""
-        known = set(self.models)
+        known = {*self.models, *self.heads}
         if self.counts:
             known |= {"bigram", "unigram", "max-gram"}
         return known | {"copy"}
@@ -99,13 +118,16 @@ def load_pool(pair: Pair, others: Mapping[str, str], trust_remote_code: bool = F
     """
     parameter = next(pair.target.model.parameters())
     embedded = pair.target.description.name.startswith(EMBEDDED)
-    own = {role: EMBEDDED + role for role in ROLES if embedded and role in MEMBERS}
+    own = {role: EMBEDDED + role for role in ROLES if embedded and role in (*MEMBERS, *HEADS)}
     names = {**own, **others}
     target = pair.target.model
     layers = target.config.get_text_config().num_hidden_layers
     models = {"draft": pair.draft.model, "early": first_layers(target, ceil(layers / 3))}
-    digests = {}
+    digests, heads = {}, {}
     for role, name in names.items():
+        if role in HEADS:
+            heads[role], digests[role] = load_head_of(pair.target, name)
+            continue
         loaded = load(name, parameter.device, parameter.dtype, trust_remote_code)
         difference = tokenizer_difference(pair.target.tokenizer, loaded.tokenizer)
         if difference is not None:
@@ -119,6 +141,7 @@ def load_pool(pair: Pair, others: Mapping[str, str], trust_remote_code: bool = F
         read_pair_counts(FAMILY / "bigram.safetensors") if embedded else None,
         _mask(models["masks"]) if "masks" in models else None,
         digests,
+        heads,
     )
 
 

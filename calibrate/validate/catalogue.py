@@ -43,6 +43,7 @@ _LOSSLESS: tuple[Scheme, ...] = (
     SpeculativeDecoding(4, "draft"),
     SpeculativeDecoding(8, "draft"),
     SpeculativeDecoding(4, "middle"),
+    SpeculativeDecoding(4, "eagle"),
     SpeculativeDecoding(2, "early"),
     SpeculativeDecoding(1, "unigram"),
     SpeculativeDecoding(3, "bigram"),
@@ -90,7 +91,7 @@ def settings(sampling: Sampling) -> list[Scheme]:
     """All settings at one sampling, whatever models they need.
 
     Most draft with the model ``draft``; there are also ``middle`` (a better drafter), ``early``
-    (the target's first layers), ``masks`` and ``aligned``.
+    (the target's first layers), ``masks``, ``aligned`` and ``eagle`` (a head over its states).
     """
     return [
         *_LOSSLESS,

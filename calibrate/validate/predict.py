@@ -66,7 +66,7 @@ class Predicted:
 
     requests : one prediction a request
     overhead_s : host seconds a token, outside the model runs
-    flat_s : seconds a run of drafters without a model
+    flat_s : seconds a run of what drafts without a model of its own, heads among it
     quality : of the law that it emits
     """
 

@@ -53,7 +53,8 @@ class SchemeCheck:
     """Decode with the schemes of all papers, and compare runs, tokens, speedups and quality.
 
     schemes : names, or "all"
-    others : further models by their role (middle, masks, aligned); the embedded family has its own
+    others : further models by their role (middle, masks, aligned, eagle); the embedded family has
+        its own
     temperature : one of the profile's; None is all
     requests : at most; all schemes decode a request side by side, which takes long
     prompts : the file that was calibrated with; None is the held-out modules

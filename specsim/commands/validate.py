@@ -95,7 +95,7 @@ _TITLES = {
     "others",
     multiple=True,
     metavar="ROLE=MODEL",
-    help="Another model for --scheme: middle (a better drafter), masks, aligned. "
+    help="Another model for --scheme: middle (a better drafter), masks, aligned, eagle. "
     "[default: the embedded family's, for its target]",
 )
 @click.option(

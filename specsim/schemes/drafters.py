@@ -38,6 +38,16 @@ class ModelDrafter(_Single):
 
 
 @dataclass(frozen=True)
+class EagleDrafter(_Single):
+    """A head over the target's last hidden states that drafts token by token (EAGLE, Li24).
+
+    Behind the first token of a proposal it reads features of its own instead of the target's, so
+    it loses hold with depth: its acceptance is a rate by position, and what it proposes at a place
+    of the text depends on where its proposal began.
+    """
+
+
+@dataclass(frozen=True)
 class NgramDrafter(_Single):
     """Counts that draft token by token without a model: ``unigram`` or ``bigram``."""
 
@@ -100,20 +110,21 @@ class HorizontalDrafter:
         return ", ".join(_grouped(part) for part in self.parts)
 
 
-SingleDrafter = ModelDrafter | NgramDrafter | CopyDrafter | MaskDrafter
+SingleDrafter = ModelDrafter | EagleDrafter | NgramDrafter | CopyDrafter | MaskDrafter
 Drafter = SingleDrafter | VerticalDrafter | HorizontalDrafter
 
-# Drafters without a model, by the names that are reserved for them.
+# What drafts without a model of its own, by the names that are reserved for it.
 _RESERVED: dict[str, type[SingleDrafter]] = {
     "unigram": NgramDrafter,
     "bigram": NgramDrafter,
     "copy": CopyDrafter,
     "max-gram": CopyDrafter,
+    "eagle": EagleDrafter,
 }
 
 
 def single_drafter(name: str, tokens: int, one_run: bool = False) -> SingleDrafter:
-    """The drafter of a name: without a model where the name is reserved, else a model.
+    """The drafter of a name: a head or no model where the name is reserved, else a model.
 
     one_run : whether the model drafts all tokens in one run
     """

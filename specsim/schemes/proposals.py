@@ -19,10 +19,12 @@ from specsim.laws import (
 from specsim.schemes.drafters import (
     CopyDrafter,
     Drafter,
+    EagleDrafter,
     HorizontalDrafter,
     MaskDrafter,
     ModelDrafter,
     NgramDrafter,
+    SingleDrafter,
     VerticalDrafter,
 )
 from specsim.schemes.known import Pair
@@ -35,7 +37,7 @@ def proposal_law(drafter: Drafter, acceptances: Mapping[Pair, Acceptance]) -> Pr
         with the model that verifies the proposal are not asked for
     """
     match drafter:
-        case ModelDrafter() | NgramDrafter():
+        case ModelDrafter() | EagleDrafter() | NgramDrafter():
             return draft(drafter.name, drafter.tokens)
         case CopyDrafter() | MaskDrafter():
             return draft(drafter.name, drafter.tokens, runs_per_token=False)
@@ -72,7 +74,7 @@ def acceptance_pairs(drafter: Drafter, verifier: str = TARGET) -> tuple[Pair, ..
     return tuple(found)
 
 
-_Named = ModelDrafter | NgramDrafter | CopyDrafter | MaskDrafter | VerticalDrafter
+_Named = SingleDrafter | VerticalDrafter
 
 
 def _parts(drafter: Drafter) -> Iterator[_Named]:

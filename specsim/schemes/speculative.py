@@ -37,7 +37,8 @@ class SpeculativeDecoding(DraftingScheme):
 
     gamma: int = described("Draft tokens per target call, >= 0; 0 is plain decoding.", INTEGER)
     draft: str = draft_name(
-        more="; unigram, bigram, copy and max-gram are drafters without a model"
+        more="; unigram, bigram, copy and max-gram are drafters without a model, eagle a head over "
+        "the target's hidden states"
     )
     bonus: bool = described(
         "Whether a block accepted whole earns one more token.", SWITCH, default=True

@@ -15,6 +15,7 @@ from specsim.predict.replay.drafters import (
     DeterministicReplay,
     DrafterReplay,
 )
+from specsim.predict.replay.head import HeadReplay
 from specsim.predict.replay.horizontal import HorizontalReplay
 from specsim.predict.replay.recorded import RecordedText, agreement
 from specsim.predict.replay.vertical import VerticalReplay
@@ -22,6 +23,7 @@ from specsim.schemes import Scheme, SpecDec
 from specsim.schemes.base import DraftingScheme
 from specsim.schemes.drafters import (
     Drafter,
+    EagleDrafter,
     HorizontalDrafter,
     MaskDrafter,
     ModelDrafter,
@@ -38,15 +40,17 @@ def drafter_replay(
 ) -> DrafterReplay:
     """The drafter on a text, before this verifier.
 
-    law : how a model or counts that draft by themselves are accepted.  What proposes the same from
-        one place always, copies and masks, is accepted alike under all; drafters made of others are
-        verified by the ratio test
+    law : how a model, a head or counts that draft by themselves are accepted.  What proposes the
+        same from one place always, copies and masks, is accepted alike under all; drafters made of
+        others are verified by the ratio test
     """
     match drafter:
         case ModelDrafter() | NgramDrafter():
             accepted = text.accepted(drafter.name, verifier, law)
             is_model = isinstance(drafter, ModelDrafter)
             return AutoregressiveReplay(drafter.name, accepted, drafter.tokens, is_model=is_model)
+        case EagleDrafter():
+            return HeadReplay(drafter.name, *text.accepted_by_depth(drafter, verifier, law))
         case VerticalDrafter():
             return _vertical(drafter, text, verifier)
         case HorizontalDrafter():

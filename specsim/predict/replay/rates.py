@@ -1,7 +1,8 @@
 """What a law must know of a scheme, as recorded text shows it.
 
 A law takes acceptance as alike at every place, so it is told one rate for each pair of drafter and
-verifier: the mean over the tokens of the text, not over target calls.  Where
+verifier: the mean over the tokens of the text, not over target calls.  A head over the target's
+states (EAGLE), which loses hold with depth, has one rate for each depth of a block.  Where
 acceptance differs from place to place, the law and the replay of the same text then differ: with
 rates that hold on for whole requests the mean over tokens makes the law promise too much, and
 where a rejection makes the next one likelier or less likely, it errs either way.
@@ -12,9 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from specsim.acceptance import AcceptanceLaw, ConstantAcceptance
+from specsim.acceptance import (
+    Acceptance,
+    AcceptanceLaw,
+    ConstantAcceptance,
+    PerPositionAcceptance,
+)
 from specsim.checks import Floats
 from specsim.laws import TARGET
+from specsim.predict.replay.head import rates_by_depth
 from specsim.predict.replay.recorded import RecordedText, agreement
 from specsim.schemes import (
     Acceptances,
@@ -24,6 +31,7 @@ from specsim.schemes import (
 )
 from specsim.schemes.drafters import (
     Drafter,
+    EagleDrafter,
     HorizontalDrafter,
     ModelDrafter,
     NgramDrafter,
@@ -32,8 +40,9 @@ from specsim.schemes.drafters import (
 from specsim.schemes.known import Pair
 
 FALLBACK, ROLLBACK, DEFERRAL = "fallback", "rollback", "deferral"
-# What happens at some rate: a verifier accepts a drafter's token, or one of the three above.
-Event = Pair | str
+# What happens at some rate: a verifier accepts a drafter's token, at whatever depth of a block or
+# as the j-th of it, or one of the three above.
+Event = Pair | tuple[str, str, int] | str
 
 
 @dataclass(frozen=True)
@@ -64,13 +73,18 @@ def acceptance_rates(
     """How often the tokens of each drafter in a description are accepted by who reviews them.
 
     The mean over the tokens of the text: of a model or counts that of a_t, of what proposes a block
-    at once the share of tokens that would have stood as the first of a block.  ``law`` is how a
-    model or counts that draft by themselves are accepted.
+    at once the share of tokens that would have stood as the first of a block, of a head one rate
+    for each depth, over blocks that start at every token.  ``law`` is how a model, a head or counts
+    that draft by themselves are accepted.
     """
     match drafter:
         case ModelDrafter() | NgramDrafter():
             accepted = text.accepted(drafter.name, verifier, law)
             yield (drafter.name, verifier), Tried(float(accepted.sum()), len(accepted))
+        case EagleDrafter(name=name):
+            found = rates_by_depth(*text.accepted_by_depth(drafter, verifier, law))
+            for depth, counts in enumerate(found, start=1):
+                yield (name, verifier, depth), Tried(*counts)
         case VerticalDrafter():
             accepted = text.accepted(drafter.name, verifier)
             yield (drafter.name, verifier), Tried(float(accepted.sum()), len(accepted))
@@ -119,12 +133,27 @@ def _known(scheme: Scheme, rates: Rates) -> Acceptances | FallbackRollback | Def
         return FallbackRollback(rate(FALLBACK), rate(ROLLBACK))
     if Deferral in scheme.knows:
         return Deferral(rate(DEFERRAL))
-    return Acceptances({pair: ConstantAcceptance(rate(pair)) for pair in scheme.pairs})
+
+    def acceptance(pair: Pair) -> Acceptance:
+        depths = [
+            event[2]
+            for event in rates
+            if isinstance(event, tuple) and len(event) == 3 and event[:2] == pair
+        ]
+        if depths:
+            return PerPositionAcceptance(tuple(rate((*pair, depth)) for depth in sorted(depths)))
+        return ConstantAcceptance(rate(pair))
+
+    return Acceptances({pair: acceptance(pair) for pair in scheme.pairs})
 
 
 def named_rates(rates: Rates) -> dict[str, float]:
-    """For people: ``draft by target``, ``fallback``, ``rollback``, ``deferral``."""
-    return {
-        event if isinstance(event, str) else " by ".join(event): tried.rate
-        for event, tried in rates.items()
-    }
+    """For people: ``draft by target``, ``eagle by target at 1``, ``fallback``, ..."""
+    return {_named(event): tried.rate for event, tried in rates.items()}
+
+
+def _named(event: Event) -> str:
+    if isinstance(event, str):
+        return event
+    drafter, verifier, *depth = event
+    return f"{drafter} by {verifier}" + "".join(f" at {place}" for place in depth)

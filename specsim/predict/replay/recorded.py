@@ -13,7 +13,7 @@ import numpy as np
 
 from specsim.acceptance import AcceptanceLaw
 from specsim.checks import Floats
-from specsim.schemes.drafters import CopyDrafter, MaskDrafter
+from specsim.schemes.drafters import CopyDrafter, EagleDrafter, MaskDrafter
 
 
 class RecordedText(Protocol):
@@ -39,6 +39,17 @@ class RecordedText(Protocol):
 
     def proposals(self, drafter: CopyDrafter | MaskDrafter) -> Sequence[Sequence[int]]:
         """What a drafter whose proposal follows from its place proposes before each token."""
+        ...
+
+    def accepted_by_depth(
+        self, drafter: EagleDrafter, verifier: str, law: AcceptanceLaw = "ratio-test"
+    ) -> tuple[Floats, np.ndarray]:
+        """a_{s,j} of a head under a law of acceptance, (T, K), and how much it proposes, (T,).
+
+        Of token x_{s+j} as the j-th, from 0, of a block that starts at s, given that those before
+        it were accepted; 0 behind the text.  A head proposes K tokens, or none where it has
+        nothing to read.  Raises UnsupportedError where the verifier is not the head's target.
+        """
         ...
 
     def off_text_samples(

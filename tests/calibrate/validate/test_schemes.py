@@ -38,6 +38,7 @@ from specsim.schemes import (
     VerticalCascade,
     scheme_name,
 )
+from tests.support.heads import unlike
 from tests.support.imitations import CPU, GREEDY, ORDINARY, greedy, prompts
 
 LIMIT = 16
@@ -68,7 +69,7 @@ def pool(models: dict[str, CachedModel]) -> ModelPool:
         "masks": stranger,
         "aligned": stranger,
     }
-    return ModelPool(target, drafts, 64, counts, MASK)
+    return ModelPool(target, drafts, 64, counts, MASK, heads={"eagle": unlike(target)})
 
 
 def both(
@@ -154,10 +155,10 @@ def test_one_name_is_one_setting() -> None:
     for sampling in (GREEDY, ORDINARY):
         names = [named(each) for each in settings(sampling)]
         assert len(names) == len(set(names))
-    assert len(settings(GREEDY)) + len(settings(ORDINARY)) == 71
+    assert len(settings(GREEDY)) + len(settings(ORDINARY)) == 73
 
 
-@pytest.mark.parametrize("draft", ["draft", "bigram"])
+@pytest.mark.parametrize("draft", ["draft", "bigram", "eagle"])
 def test_at_temperature_0_every_law_of_acceptance_is_one(pool: ModelPool, draft: str) -> None:
     usual, *others = (
         both(SpeculativeDecoding(3, draft, acceptance_law=law), pool, GREEDY, prompts(3))

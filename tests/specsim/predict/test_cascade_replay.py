@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from specsim.predict.replay.blocks import replay_blocks
 from specsim.predict.replay.drafters import AutoregressiveReplay, DeterministicReplay
 from specsim.predict.replay.fixed_gamma import replay
+from specsim.predict.replay.head import HeadReplay, rates_by_depth
 from specsim.predict.replay.horizontal import HorizontalReplay
 from specsim.predict.replay.vertical import VerticalReplay
 from specsim.traces import Trace
@@ -85,6 +86,51 @@ def test_drafters_in_turn(first: np.ndarray, second: np.ndarray, a: int, b: int)
 
             calls += mass * share * walk(propose, SIZE)
     assert replay_blocks(drafter, SIZE, SIZE).calls == pytest.approx(calls, rel=1e-12)
+
+
+@given(
+    st.lists(rates, min_size=0, max_size=3),
+    st.lists(st.booleans(), min_size=SIZE, max_size=SIZE),
+)
+def test_a_head_is_accepted_as_its_start_says(
+    columns: list[np.ndarray], proposes: list[bool]
+) -> None:
+    """Every start has coins of its own, and tokens are the runs of a drafter in turn."""
+    depths = len(columns)
+    accepted = np.array(columns).T if columns else np.zeros((SIZE, 0))
+    behind = np.add.outer(np.arange(SIZE), np.arange(depths)) >= SIZE
+    accepted = np.where(behind, 0.0, accepted)
+    lengths = np.where(proposes, depths, 0)
+    found = replay_blocks(HeadReplay("head", accepted, lengths), SIZE, SIZE)
+
+    def spent(start: int, chance: float) -> tuple[float, float]:
+        """Target calls and runs of the head from a start that is reached with this chance."""
+        if start >= SIZE or not chance:
+            return 0.0, 0.0
+        room = min(int(lengths[start]), SIZE - start - 1)
+        calls, runs = chance, chance * room
+        for kept in range(room + 1):
+            share = chance * float(np.prod(accepted[start, :kept]))
+            share *= 1 - accepted[start, kept] if kept < room else 1.0
+            more = spent(start + kept + 1, share)
+            calls, runs = calls + more[0], runs + more[1]
+        return calls, runs
+
+    calls, runs = spent(0, 1.0)
+    assert found.calls == pytest.approx(calls, rel=1e-12)
+    assert found.runs.runs("head") == pytest.approx(runs, rel=1e-12, abs=1e-12)
+
+
+@given(st.lists(rates, min_size=1, max_size=3))
+def test_rates_by_depth_are_of_all_starts_with_so_much_text(columns: list[np.ndarray]) -> None:
+    accepted, depths = np.array(columns).T, len(columns)
+    counted = list(rates_by_depth(accepted, np.full(SIZE, depths)))
+    for depth in range(depths):
+        stood = tried = 0.0
+        for start in range(SIZE - depth):
+            tried += np.prod(accepted[start, :depth])
+            stood += np.prod(accepted[start, : depth + 1])
+        assert counted[depth] == pytest.approx((stood, tried))
 
 
 def reviewed(

@@ -33,7 +33,7 @@ from specsim.schemes import (
     VerticalCascade,
 )
 from specsim.schemes.base import DraftingScheme
-from specsim.schemes.drafters import CopyDrafter, MaskDrafter
+from specsim.schemes.drafters import CopyDrafter, EagleDrafter, MaskDrafter
 
 SIZE = 2000
 
@@ -44,11 +44,13 @@ class SyntheticText:
 
     rates : by (drafter, verifier), (T,)
     copied : what a copying drafter proposes before each token
+    by_depth : acceptance of a head at each depth, the same from every start
     """
 
     rates: Mapping[tuple[str, str], Floats]
     copied: Sequence[Sequence[int]] = ()
     tokens: Sequence[int] = field(default_factory=lambda: range(SIZE))
+    by_depth: Sequence[float] = ()
 
     @property
     def limit(self) -> int:
@@ -59,6 +61,14 @@ class SyntheticText:
 
     def proposals(self, drafter: CopyDrafter | MaskDrafter) -> Sequence[Sequence[int]]:
         return [tokens[: drafter.tokens] for tokens in self.copied]
+
+    def accepted_by_depth(
+        self, drafter: EagleDrafter, verifier: str, law: AcceptanceLaw = "ratio-test"
+    ) -> tuple[Floats, np.ndarray]:
+        size = len(self.tokens)
+        rates = np.tile(self.by_depth[: drafter.tokens], (size, 1))
+        behind = np.add.outer(np.arange(size), np.arange(rates.shape[1])) >= size
+        return np.where(behind, 0.0, rates), np.full(size, rates.shape[1])
 
     def off_text_samples(
         self, reviewer: str, verifier: str, place: int | None
@@ -129,6 +139,17 @@ def test_copies_are_judged_by_their_first_token() -> None:
     found = total(acceptance_rates(scheme.drafter, text))
     assert found == {("copy", "target"): Tried(1.0, 4)}
     assert law_tokens_per_call(scheme, found) == pytest.approx(1 + 0.25 + 0.25**2 + 0.25**3)
+
+
+def test_a_head_has_a_rate_for_each_depth() -> None:
+    """Tokens per call are 1 + S_1 + S_2 + S_3, the products of the rates."""
+    text = SyntheticText({}, by_depth=(0.9, 0.6, 0.5, 0.1))
+    law, replayed = both(SpeculativeDecoding(3, "eagle"), text)
+    assert law == pytest.approx(1 + 0.9 + 0.9 * 0.6 + 0.9 * 0.6 * 0.5)
+    assert replayed == pytest.approx(law, rel=3e-3)
+    found = total(acceptance_rates(EagleDrafter("eagle", 3), text))
+    names = ["eagle by target at 1", "eagle by target at 2", "eagle by target at 3"]
+    assert named_rates(found) == pytest.approx(dict(zip(names, (0.9, 0.6, 0.5), strict=True)))
 
 
 def test_each_law_takes_what_it_must_know() -> None:

@@ -16,6 +16,7 @@ from specsim.schemes.base import DraftingScheme
 from specsim.schemes.drafters import (
     CopyDrafter,
     Drafter,
+    EagleDrafter,
     HorizontalDrafter,
     MaskDrafter,
     ModelDrafter,
@@ -60,7 +61,7 @@ def _(scheme: AnyNest, known: Acceptances, coin: Coin) -> Block:
                 written += reads(proposes(drafter.inner), drafter.name)
                 steps += 1
             return [drafter.name] * written
-        if isinstance(drafter, ModelDrafter | NgramDrafter):
+        if isinstance(drafter, ModelDrafter | EagleDrafter | NgramDrafter):
             runs[Run(drafter.name, 1)] += drafter.tokens
         elif drafter.tokens:
             runs[Run(drafter.name, drafter.tokens)] += 1
@@ -80,7 +81,8 @@ def nests(draw: st.DrawFn, reviewers: int = 2) -> Drafter:
         if draw(st.booleans()):
             return VerticalDrafter(name, inner, steps=draw(st.integers(0, 2)))
         return VerticalDrafter(name, inner, at_least=draw(st.integers(0, 2)))
-    drafter = draw(st.sampled_from([ModelDrafter, NgramDrafter, CopyDrafter, MaskDrafter]))
+    kinds = [ModelDrafter, EagleDrafter, NgramDrafter, CopyDrafter, MaskDrafter]
+    drafter = draw(st.sampled_from(kinds))
     return drafter(draw(st.sampled_from(NAMES)), draw(st.integers(0, 2)))
 
 
@@ -108,6 +110,7 @@ def test_pairs_are_the_outermost_verifiers_first() -> None:
 def test_reserved_names_have_no_model() -> None:
     assert SpeculativeDecoding(3, "bigram").drafter == NgramDrafter("bigram", 3)
     assert SpeculativeDecoding(3, "copy").drafter == CopyDrafter("copy", 3)
+    assert SpeculativeDecoding(3, "eagle").drafter == EagleDrafter("eagle", 3)
     assert SpeculativeDecoding(3, "large", one_run=True).drafter == MaskDrafter("large", 3)
     assert single_drafter("large", 3) == ModelDrafter("large", 3)
     inner = VerticalDrafter("b", CopyDrafter("max-gram", 5), 5, at_least=2)
