@@ -11,7 +11,7 @@ from specsim.api.export_drafter import draft_tensor, drafter_of, method_of, tree
 from specsim.api.export_notes import card_notes, law_notes, method_notes, plan_notes
 from specsim.api.result import Result, Row
 from specsim.batching.loaded import WithDrafterLoaded
-from specsim.batching.point import DEFAULT_MARGIN, points_of_cell
+from specsim.batching.point import DEFAULT_MARGIN, batch_point
 from specsim.batching.schedule import Plan, plan
 from specsim.batching.source import Source
 from specsim.batching.workload import BatchWorkload
@@ -251,14 +251,10 @@ def _draft_name(chosen: Engine, method: Method, model: str | None, workload: Bat
 def _gains(workload: BatchWorkload, schedule: Schedule, planned: Plan) -> bool:
     """Whether some batch gains the margin over the same server without a drafter."""
     for point in planned.points:
-        gamma = gamma_at(schedule, point.batch)
-        if not gamma:
-            continue
-        points = points_of_cell(
-            workload.gains, workload.cost, point.batch, planned.context, workload.gamma_max
-        )
-        if points[gamma].pays(planned.margin):
-            return True
+        if gamma := gamma_at(schedule, point.batch):
+            alone = batch_point(workload.gains, workload.cost, gamma, point.batch, planned.context)
+            if alone.pays(planned.margin):
+                return True
     return False
 
 

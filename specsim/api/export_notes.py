@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from specsim.api.by_load import extrapolated
 from specsim.batching.schedule import Plan
+from specsim.batching.serving import CardCost
 from specsim.batching.step_cost import StepLoadCost
 from specsim.batching.workload import BatchWorkload
-from specsim.deployment.cost import DeployedCost
-from specsim.engines import Deployed, Drafting, Engine, Method, Schedule
+from specsim.engines import Deployed, Drafting, Engine, Method, Schedule, largest
 
+# Share of a speedup below which it is not worth a word that another draft length were better.
+_REGRET = 0.01
 _LAW = {
     "ratio-test": "samples drafts and accepts them with the ratio test",
     "greedy-drafts": "drafts greedily and accepts a draft with its probability in the target",
@@ -23,11 +25,20 @@ def plan_notes(workload: BatchWorkload, planned: Plan, schedule: Schedule) -> li
     notes = [*workload.doubts, *carried]
     if planned.missing:
         beside = f"not planned from batch {planned.missing[0]:,} on: {planned.why_missing}"
-        if isinstance(workload.cost, DeployedCost) and workload.cost.drafter is not None:
-            alone = workload.cost.memory(None, planned.context).largest_batch
+        if isinstance(workload.cost, CardCost):
+            _, alone = workload.cost.room(planned.context, 1)
             beside += f", without the drafter for {alone:,}"
         notes.append(beside)
-    notes.append(f"planned for batch 1 to {planned.largest:,} at context {planned.context:,}")
+    notes.append(
+        f"planned for batch 1 to {planned.largest:,} at context {planned.context:,}: "
+        f"{workload.basis.words}"
+    )
+    regrets = [each.regret or 0.0 for each in planned.decisions]
+    if largest(schedule) and max(regrets) >= _REGRET:
+        notes.append(
+            f"if the acceptance rate is 0.05 off, the best draft length of a batch loses up to "
+            f"{max(regrets):.1%} against what is best then"
+        )
     if outside := extrapolated(workload, planned.points):
         notes.append(outside)
     return notes

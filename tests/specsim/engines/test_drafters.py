@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -321,7 +322,7 @@ def test_graphs_that_were_priced_are_named() -> None:
         found, "from batch"
     )
     every = exported("vllm", "eagle3", most=128, graph_tokens=4096)
-    assert not any("CUDA graph" in line and "piecewise" not in line for line in every.warnings)
+    assert not any("from batch" in line for line in every.warnings)
     # SGLang counts requests, not tokens.
     other = exported("sglang", "eagle3", most=256)
     assert not any("capture_size" in line for line in other.warnings)
@@ -372,3 +373,14 @@ def test_engines_say_which_drafters_stay_in_step() -> None:
     assert in_step(ENGINES["vllm"]) == set(ENGINES["vllm"].methods) - {"ngram", "suffix"}
     assert in_step(ENGINES["sglang"]) == {"eagle", "eagle3", "mtp"}
     assert not any(in_step(ENGINES[name]) for name in ("tensorrt-llm", "llama.cpp", "transformers"))
+
+
+def test_the_page_prints_what_is_exported(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "vllm.md").read_text("utf-8")
+    _, _, section = page.partition("## Heads on several cards")
+    command, _, rest = section[section.index("specsim export") :].partition("\n\n")
+    printed = next(line.strip() for line in rest.splitlines() if line.startswith("    {"))
+    code, out, err = run(capsys, *shlex.split(command.replace("\\\n", " "))[1:])
+    assert (code, out.strip()) == (0, printed)
+    assert "start vLLM with --tensor-parallel-size 4" in err
+    assert "from batch 257 on a round has more tokens than the largest CUDA graph" in err
