@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from specsim.batching.cost import LoadCost, MeasuredLoadCost
 from specsim.batching.point import batch_point
 from specsim.batching.workload import BatchWorkload
-from specsim.checks import UnsupportedError
+from specsim.checks import InvalidArgumentError, UnsupportedError
 
 # No cache grows with the requests, so that nothing limits them.
 _NO_LIMIT = 2**31
@@ -74,6 +74,11 @@ def prefill_s(workload: BatchWorkload, prompt: int) -> tuple[float, float]:
 
     Raises UnsupportedError where run times were measured and do not reach so far.
     """
+    if workload.context is not None and prompt > workload.context:
+        raise InvalidArgumentError(
+            f"prompt must be <= {workload.context:,}, which is all that the models take, "
+            f"got {prompt:,}"
+        )
     cost = workload.cost
     if isinstance(cost, CardCost):
         return cost.prefill_s(prompt)

@@ -11,7 +11,7 @@ import specsim
 from specsim import Load, deploy
 from specsim.batching.point import points_of_cell
 from specsim.batching.serving import room_of
-from specsim.checks import UnsupportedError
+from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.deployment.deployment import Deployment
 from specsim.hardware.roofline import roofline
 from tests.support.command_line import run
@@ -102,6 +102,8 @@ def test_reading_a_prompt_is_a_run_of_each_model_with_a_cache(drafter: str, read
 def test_a_prompt_that_was_not_timed_has_no_price(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="prompt 500 has no price: no run over so many"):
         specsim.optimize(profile=write_grid(tmp_path), load=Load([1], [64], prompt=500))
+    with pytest.raises(InvalidArgumentError, match=r"prompt must be <= 131,072, .*, got 131,073"):
+        plan_of(cards(), prompt=131_073)
 
 
 def test_titles_say_what_prices_rest_on(tmp_path: Path) -> None:
