@@ -252,6 +252,11 @@ _FORMAT = Format(
 )
 
 
+def is_profile(path: Path) -> bool:
+    """Whether a file is meant as a profile, by the schema that it names."""
+    return _FORMAT.is_meant(path)
+
+
 def read_profile(path: Path) -> Profile:
     """Load and check a profile."""
     return _FORMAT.read(path, Profile)

@@ -44,7 +44,7 @@ def deploy(
     drafters : one or several, each a Drafter or its words (``"eagle3:draft_vocab=32000"``,
         ``"draft_model:llama-3.2-1b"``)
     fit : name of a shipped fit, or a profile or acceptance file to fit to; what is given beside it
-        replaces it
+        replaces single values of it
     efficiency : share of the peaks that is reached, one for all or (compute, memory)
 
     Everything else is as in ``Deployment`` and ``Efficiency``, with microseconds and GiB.
@@ -69,7 +69,11 @@ def deploy(
         **_given(reserve=None if reserve_gb is None else 2.0**30 * reserve_gb),
     )
     if fit is not None:
-        raise InvalidArgumentError("fit is not built yet")
+        from specsim.deployment.fits import fitted
+
+        base = fitted(base, fit)
+        if routing_exponent is not None:
+            base = replace(base, routing_exponent=routing_exponent)
     shares = [] if efficiency is None else np.atleast_1d(efficiency).tolist()
     if len(shares) > 2:
         raise InvalidArgumentError(
@@ -81,7 +85,11 @@ def deploy(
         **_given(layer_s=_s(layer_us), graph_tokens=graph_tokens, eager_layer_s=_s(eager_layer_us)),
     )
     host = replace(base.host, **_given(step_s=_s(overhead_us), round_s=_s(round_us)))
-    return replace(base, efficiency=reached, host=host)
+    changed = replace(base, efficiency=reached, host=host)
+    if changed != base and fit is not None:
+        # What was held out of the fit says nothing of other values.
+        return replace(changed, fit=f"{base.fit}; with other values given beside it", error=None)
+    return changed
 
 
 def _s(microseconds: float | None) -> float | None:

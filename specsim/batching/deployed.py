@@ -115,7 +115,7 @@ def _name(deployment: Deployment, drafter: Drafter) -> str | None:
 
 def _doubts(deployment: Deployment, drafter: Drafter, draft: Shape | None) -> list[str]:
     """What the prices take for granted."""
-    target, found = deployment.shape, []
+    target, found = deployment.shape, list(deployment.doubts)
     if deployment.efficiency.graph_tokens and not deployment.efficiency.eager_layer_s:
         found.append(
             f"runs of more than {deployment.efficiency.graph_tokens:,} tokens cost nothing more: "

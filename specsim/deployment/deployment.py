@@ -54,6 +54,7 @@ class Deployment:
         are bounds that no engine is faster than
     fit : where they are from, in words; empty where they were given as numbers
     error : half of the interval of a speedup at these costs, as a share of it (95 %); None: unknown
+    doubts : what to know of the fit, one line each
     utilisation : share of the memory that the engine takes
     reserve : bytes on every card for what runs compute, and for CUDA graphs
     routing_exponent : r in [0, 1]: n new tokens of one request choose as many experts as n^r
@@ -72,6 +73,7 @@ class Deployment:
     host: HostTime = field(default_factory=HostTime)
     fit: str = ""
     error: float | None = None
+    doubts: tuple[str, ...] = ()
     utilisation: float = _UTILISATION
     reserve: float = _RESERVE
     routing_exponent: float = 1.0

@@ -33,9 +33,9 @@ def roofline_rows(
             rows.append({"model": model.name, "mode": mode, "kind": kind, "reason": str(error)})
             continue
         measured = np.array([point.seconds for point in times.points])
-        fitted = _fit_efficiency(runs, measured, len(shape.layers))
+        fitted = fit_efficiency(runs, measured, len(shape.layers))
         for name, efficiency in (("peak", Efficiency()), ("fitted", fitted)):
-            ratio = _roofline_s(runs, efficiency, len(shape.layers)) / measured
+            ratio = roofline_s(runs, efficiency, len(shape.layers)) / measured
             errors = np.abs(ratio - 1)
             bound = [
                 run.memory_s / efficiency.memory >= run.compute_s / efficiency.compute
@@ -60,27 +60,48 @@ def roofline_rows(
     return rows
 
 
-def _roofline_s(runs: Sequence[Roofline], efficiency: Efficiency, layers: int) -> Floats:
-    """Seconds at an efficiency, of runs that were priced at the peaks."""
-    compute = np.array([run.compute_s for run in runs]) / efficiency.compute
-    memory = np.array([run.memory_s for run in runs]) / efficiency.memory
-    seconds: Floats = np.maximum(compute, memory) + layers * efficiency.layer_s
+def roofline_s(
+    runs: Sequence[Roofline], efficiency: Efficiency, layers: int | Sequence[int]
+) -> Floats:
+    """Seconds at an efficiency, of runs that were priced at the peaks: shape (runs,).
+
+    layers : of the model of each run, or of the one model
+
+    As ``Roofline.seconds``, for runs that are CUDA graphs.
+    """
+    parts = np.array([[run.compute_s, run.memory_s, run.communication_s] for run in runs])
+    return parts_s(parts.reshape(-1, 3), np.asarray(layers, dtype=float), efficiency)
+
+
+def parts_s(parts: Floats, layers: Floats, efficiency: Efficiency) -> Floats:
+    """``roofline_s`` of arithmetic, traffic and communication at the peaks, shape (runs, 3)."""
+    compute, memory, communication = parts.T
+    work = np.maximum(compute / efficiency.compute, memory / efficiency.memory)
+    seconds: Floats = work + layers * efficiency.layer_s + communication
     return seconds
 
 
-def _fit_efficiency(runs: Sequence[Roofline], measured: Floats, layers: int) -> Efficiency:
-    """The efficiencies with the least squares of log(roofline / measured)."""
+def fit_efficiency(
+    runs: Sequence[Roofline], measured: Floats, layers: int | Sequence[int]
+) -> Efficiency:
+    """The efficiencies with the least squares of log(roofline / measured).
+
+    runs : priced at the peaks
+    measured : their seconds
+    layers : of the model of each run, or of the one model
+    """
 
     def efficiency(x: Floats) -> Efficiency:
         compute, memory, layer_s = np.exp(x)
         return Efficiency(float(min(compute, 1.0)), float(min(memory, 1.0)), float(layer_s))
 
     def misses(x: Floats) -> Floats:
-        return np.log(_roofline_s(runs, efficiency(x), layers) / measured)
+        return np.log(roofline_s(runs, efficiency(x), layers) / measured)
 
     # The maximum has kinks, so the search begins at several places.
-    low, high = np.log([1e-7, 1e-7, 1e-9]), np.log([1.0, 1.0, measured.max() / layers])
-    starts = [np.log([share, share, measured.min() / layers / 2]) for share in (0.7, 0.2, 1e-3)]
+    most = int(np.max(layers))
+    low, high = np.log([1e-7, 1e-7, 1e-9]), np.log([1.0, 1.0, measured.max() / most])
+    starts = [np.log([share, share, measured.min() / most / 2]) for share in (0.7, 0.2, 1e-3)]
     found = [
         least_squares(misses, np.clip(start, low + 1e-6, high - 1e-6), bounds=(low, high))
         for start in starts

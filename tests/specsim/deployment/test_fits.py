@@ -1,0 +1,294 @@
+"""Fits of how close an engine gets to the peaks: shipped ones, and to a user's measurements."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from specsim import deploy, optimize
+from specsim.batching.workload import Load
+from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.counts.steps import StepTime
+from specsim.deployment.cost import DeployedCost
+from specsim.deployment.deployment import Deployment, HostTime
+from specsim.deployment.drafters import Drafter, drafter
+from specsim.deployment.fits import SHIPPED, fit_profile, fit_steps, fitted, shipped_fit
+from specsim.deployment.step_fit import _SPREAD, _TYPICAL, TimedSteps, _cases, _Priced, find_cliff
+from specsim.hardware.roofline import Efficiency, roofline
+from specsim.profiles import read_profile
+from tests.support.command_line import run
+from tests.support.profiles import write_grid
+
+REFERENCE = Path(__file__).parents[3] / "studies" / "reference"
+EAGLE = drafter("eagle3")
+BARE = deploy("llama-3.1-8b", "H100-SXM", EAGLE)
+GRID = [(gamma, batch) for gamma in (0, 2, 5, 8) for batch in (1, 16, 64, 256)]
+
+
+def timed(
+    deployment: Deployment,
+    efficiency: Efficiency,
+    host: HostTime,
+    grid: list[tuple[int, int]] = GRID,
+    head: Drafter = EAGLE,
+) -> list[StepTime]:
+    """What steps take in a deployment whose efficiency is known."""
+    cost = DeployedCost(replace(deployment, efficiency=efficiency, host=host), head, 9)
+    return [
+        StepTime(gamma, batch, step_s(cost, gamma, batch), context=500.0) for gamma, batch in grid
+    ]
+
+
+def step_s(cost: DeployedCost, gamma: int, batch: int, context: float = 500.0) -> float:
+    drafts = cost.draft_s(gamma, batch, context, 0.0) if gamma else 0.0
+    return drafts + cost.verify_s(gamma, batch, context) + cost.overhead_s(gamma, batch)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_steps_tell_what_made_them(seed: int) -> None:
+    # Shares and times within two standard deviations of the prior.
+    drawn = np.random.default_rng(seed).uniform(-2, 2, 5)
+    compute, memory, layer_s, step, block = np.minimum(np.exp(_TYPICAL + drawn * _SPREAD), 1.0)
+    efficiency, host = Efficiency(compute, memory, layer_s), HostTime(step, block)
+    steps = timed(BARE, efficiency, host)
+    found = fit_steps(BARE, EAGLE, steps)
+    assert found.efficiency.memory == pytest.approx(memory, rel=0.05)
+    cost = DeployedCost(fitted(BARE, found), EAGLE, 9)
+    for each in steps:
+        priced = step_s(cost, each.gamma or 0, int(each.batch))
+        assert priced == pytest.approx(each.seconds, rel=0.03)
+    assert found.efficiency.graph_tokens is None
+    assert found.error is not None
+    assert found.error < 0.1
+
+
+def test_one_step_moves_only_what_it_tells_of() -> None:
+    steps = timed(BARE, Efficiency(0.6, 0.6, 5e-6), HostTime(1e-3, 1e-3), [(0, 1)])
+    found = fit_steps(BARE, EAGLE, steps)
+    assert found.error is None
+    # The typical values: no step with drafts, and none that arithmetic binds.
+    assert found.efficiency.compute == pytest.approx(0.6, rel=1e-3)
+    assert found.host.round_s == pytest.approx(1e-3, rel=1e-3)
+    assert 0.6 < found.efficiency.memory < 0.75
+    cost = DeployedCost(fitted(BARE, found), EAGLE, 9)
+    assert step_s(cost, 0, 1) == pytest.approx(steps[0].seconds, rel=0.01)
+
+
+def test_arrays_price_as_runs_do() -> None:
+    steps = timed(BARE, Efficiency(0.5, 0.7, 7e-6), HostTime(1e-3, 2e-3))
+    priced = _Priced.of(_cases(TimedSteps(BARE, EAGLE, steps)))
+    at = priced.at(np.log([0.5, 0.7, 7e-6, 1e-3, 2e-3]))
+    np.testing.assert_allclose(at, [each.seconds for each in steps], rtol=1e-12)
+
+
+def test_forward_runs_have_no_host_time() -> None:
+    steps = timed(BARE, Efficiency(0.5, 0.7, 7e-6), HostTime())
+    found = fit_steps(BARE, EAGLE, steps, whole=False)
+    assert found.host == HostTime()
+    assert "--overhead-us" in found.note
+    alone = [replace(each, draft_s=0.0) for each in steps if each.gamma]
+    assert all(not any(case.host) for case in _cases(TimedSteps(BARE, EAGLE, alone)))
+
+
+def test_a_cliff_is_found() -> None:
+    known = Efficiency(0.6, 0.75, 5e-6, graph_tokens=512, eager_layer_s=1e-3)
+    grid = [(gamma, batch) for gamma in (0, 2, 5, 8) for batch in (1, 8, 32, 64, 80, 128, 256)]
+    found = fit_steps(BARE, EAGLE, timed(BARE, known, HostTime(1e-3, 1e-3), grid))
+    assert found.efficiency.graph_tokens == 480  # the largest size below 513 in the grid
+    assert found.efficiency.eager_layer_s == pytest.approx(1e-3, rel=0.1)
+    assert found.efficiency.memory == pytest.approx(0.75, rel=0.05)
+
+
+# fig2-costcurve.svg of the vLLM blog of 2026-08-14: milliseconds of a verification by tokens,
+# DeepSeek-V4-Flash on four B300.
+CURVE = {
+    1: 5.11,
+    8: 5.35,
+    16: 5.59,
+    32: 6.26,
+    64: 7.9,
+    128: 9.43,
+    256: 11.3,
+    512: 15.03,
+    1024: 20.63,
+    1536: 104.5,
+    2048: 103.6,
+    4096: 133.3,
+    8192: 135.7,
+    16384: 234.9,
+}
+
+
+def line(tokens: np.ndarray, seconds: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """A straight line with the least relative squares."""
+    design = np.column_stack([np.ones(tokens.size), tokens]) / seconds[:, None]
+    found, *_ = np.linalg.lstsq(design[known], np.ones(known.sum()), rcond=None)
+    return (design @ found) * seconds
+
+
+def test_the_published_cliff_lies_behind_1024_tokens() -> None:
+    tokens = np.array(list(CURVE), dtype=float)
+    seconds = np.array(list(CURVE.values()))
+    assert find_cliff(tokens, seconds, lambda known: line(tokens, seconds, known)) == 1024
+    below, low = tokens[:9], seconds[:9]
+    assert find_cliff(below, low, lambda known: line(below, low, known)) is None
+    # One slow run that the next does not share is none.
+    odd = np.where(below == 64, 3 * low, low)
+    assert find_cliff(below, odd, lambda known: line(below, odd, known)) is None
+
+
+def test_shipped_fits_have_sources_and_plausible_figures() -> None:
+    assert {"sglang-h200", "vllm-h100", "vllm-rtx-pro-6000"} <= SHIPPED.keys()
+    for name, fit in SHIPPED.items():
+        assert fit.source
+        assert fit.note
+        assert fit.error is not None
+        assert 0 < fit.error < 0.6, name
+        assert 0.3 < fit.efficiency.compute <= 1
+        assert 0.5 < fit.efficiency.memory < 0.95
+        assert 5e-7 < fit.efficiency.layer_s < 1e-4
+        assert 1e-4 < fit.host.step_s < 1e-2
+        assert deploy("llama-3.1-8b", fit.accelerator).card.name == fit.accelerator
+
+
+# casys-kaist/LLMServingSim 5daddb2: steps of vLLM 0.19.0, studies/reference.
+def test_the_fit_of_vllm_prices_the_steps_that_were_timed() -> None:
+    deployment = fitted(deploy("llama-3.1-8b", "RTX-PRO-6000"), "vllm-rtx-pro-6000")
+    cost = DeployedCost(deployment, None, 1)
+    with (REFERENCE / "rtx_pro_6000_steps.csv").open() as stream:
+        rows = [row for row in csv.DictReader(stream) if row["kind"] == "engine"]
+    off = [
+        step_s(cost, 0, round(float(row["batch"])), float(row["context"])) / float(row["seconds"])
+        for row in rows
+    ]
+    assert np.abs(np.array(off) - 1).mean() < 0.08
+    assert np.abs(np.array(off) - 1).max() < 0.16
+
+
+def test_names_in_any_case_and_near_misses() -> None:
+    assert shipped_fit("SGLang_H200") is SHIPPED["sglang-h200"]
+    with pytest.raises(UnsupportedError, match=r"sglang-h20'.*did you mean sglang-h200"):
+        shipped_fit("sglang-h20")
+
+
+def test_another_accelerator_is_named_and_its_error_unknown() -> None:
+    here = fitted(deploy("llama-3.3-70b", "H200", tensor_parallel=4), "sglang-h200")
+    assert here.error == SHIPPED["sglang-h200"].error
+    assert here.routing_exponent == 0.5
+    assert not here.is_bound
+    there = fitted(deploy("llama-3.3-70b", "B200", tensor_parallel=4), "sglang-h200")
+    assert there.error is None
+    assert any("made on H200" in each for each in there.doubts)
+
+
+def test_single_values_replace_those_of_the_fit() -> None:
+    given_beside = deploy("llama-3.1-8b", "H100", EAGLE, fit="vllm-h100", layer_us=9.0)
+    shipped = SHIPPED["vllm-h100"]
+    assert given_beside.efficiency == replace(shipped.efficiency, layer_s=9e-6)
+    assert given_beside.host == shipped.host
+    assert given_beside.error is None
+    assert "given beside it" in given_beside.fit
+    exponent = deploy("llama-3.1-8b", "H200", EAGLE, fit="sglang-h200", routing_exponent=0.9)
+    assert exponent.routing_exponent == 0.9
+
+
+def acceptance(folder: Path, steps: list[StepTime], recognised: str = "1 log") -> Path:
+    path = folder / "acceptance.json"
+    rows = [
+        {"batch": each.batch, "seconds": each.seconds, "gamma": each.gamma, "context": 500.0}
+        for each in steps
+    ]
+    document = {
+        "schema": "specsim-acceptance",
+        "version": 1,
+        "created": "",
+        "specsim": "",
+        "engine": "vllm",
+        "counts": [],
+        "lengths": [],
+        "steps": rows,
+        "sources": [{"file": "log", "sha256": "", "recognised": [recognised]}],
+        "notes": [],
+    }
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_file_of_steps_is_a_fit(tmp_path: Path) -> None:
+    steps = timed(BARE, Efficiency(0.6, 0.7, 5e-6), HostTime(1e-3, 1e-3))
+    path = acceptance(tmp_path, steps)
+    plan = optimize(
+        alpha=0.8,
+        deployment=deploy("llama-3.1-8b", "H100", EAGLE, fit=path),
+        load=Load([1, 64], [500]),
+    )
+    echoed = plan.document()["inputs"]["deployment"]
+    assert echoed["efficiency"]["memory"] == pytest.approx(0.7, rel=0.05)
+    assert echoed["fit"].startswith(f"{path}: fitted to 16 timed steps")
+    assert echoed["error"] < 0.1
+    assert any("extrapolates" in each for each in plan.warnings)
+    forward = fitted(BARE, acceptance(tmp_path, steps, "9 cases of vllm bench forward"))
+    assert forward.host == HostTime()
+
+
+def test_the_command_takes_a_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "optimize --target llama-3.3-70b --drafter eagle3 --accelerator H200 --alpha 0.7"
+    asked = [*words.split(), "--tensor-parallel", "4", "--batch", "8", "--context", "500"]
+    code, out, _ = run(capsys, *asked, "--fit", "sglang-h200", "--format", "json")
+    assert code == 0
+    document = json.loads(out)
+    assert document["inputs"]["deployment"]["fit"].startswith("sglang-h200: SGLang")
+    assert any("sglang-h200" in each for each in document["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("{}", "neither a profile"), (None, "no such file"), ("x", "neither")]
+)
+def test_a_wrong_file_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, said: str
+) -> None:
+    path = tmp_path / "some.json"
+    if content is not None:
+        path.write_text(content)
+    words = "optimize --target llama-3.1-8b --drafter eagle3 --accelerator H100 --alpha 0.7"
+    code, _, err = run(capsys, *words.split(), "--batch", "8", "--fit", str(path))
+    assert code == 2
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_steps_that_cannot_be_priced() -> None:
+    with pytest.raises((UnsupportedError, InvalidArgumentError), match="no step"):
+        fit_steps(BARE, None, [StepTime(3, 1, 0.01)])
+
+
+def test_a_profile_is_a_fit(tmp_path: Path) -> None:
+    known = Efficiency(0.5, 0.7, 6e-6)
+    path = write_grid(tmp_path)
+    profile = read_profile(path)
+    shape, card = BARE.shape, BARE.card
+    rows = [
+        structs.replace(row, seconds=[seconds], plain=[seconds])
+        for row in profile.grid
+        if row.model == "target"
+        for seconds in [
+            roofline(shape, card, row.tokens, row.batch, row.context, efficiency=known).seconds
+        ]
+    ]
+    found = fit_profile(BARE, structs.replace(profile, grid=rows))
+    assert found.efficiency.memory == pytest.approx(0.7, rel=0.01)
+    assert found.efficiency.layer_s == pytest.approx(6e-6, rel=0.1)
+    assert found.error is not None
+    assert found.error < 0.02
+    plain = [each for row in profile.batch_overhead if not row.gamma for each in row.seconds]
+    assert found.host.step_s == pytest.approx(np.median(plain))
+    deployed = deploy("llama-3.1-8b", "H100", "draft_model:llama-3.2-1b", fit=path)
+    assert deployed.fit.startswith(f"{path}: fitted to")
+    with pytest.raises(UnsupportedError, match="calibrate --batch"):
+        fit_profile(BARE, structs.replace(profile, grid=[]))
