@@ -200,7 +200,7 @@ def _drafting(
     tree = tree_of(chosen, drafting, drafter_of(deployment))
     if tree is not None and drafting.tree is not None:
         return drafting.tree, tree
-    if deployment is not None and deployment.parallel.data > 1 and not chosen.by_group:
+    if deployment is not None and not chosen.by_batch(deployment.parallel):
         return replace(drafting, by_batch=False), tree
     return drafting, tree
 

@@ -10,8 +10,10 @@ from specsim.engines import Drafting, Engine, Method, Tree, method_named
 
 def drafter_of(deployment: Deployment | None) -> Drafter | None:
     """The only one, as an engine is started with one."""
-    if deployment is None or not deployment.drafters:
+    if deployment is None:
         return None
+    if not deployment.drafters:
+        raise InvalidArgumentError("drafter is missing: what drafts, as in --drafter eagle3")
     if len(deployment.drafters) > 1:
         names = ", ".join(each.label for each in deployment.drafters)
         raise InvalidArgumentError(

@@ -148,8 +148,8 @@ class Engine:
     lookups : which bounds of ngram's lookup it takes
     degrees : how its own command line says over how many cards the target is spread; "" where it
         takes no such degrees
-    by_group : with groups of cards that have requests of their own it still takes a draft length
-        for each batch
+    by_batch : whether a target over so many cards leaves it a draft length for each batch, where
+        its method takes one
     draft_alone : whether a drafter may run on one card beside a target on several; else it is
         spread as the target is
     """
@@ -160,7 +160,7 @@ class Engine:
     write: Callable[[Order], Configuration]
     lookups: tuple[Literal["lookup_max", "lookup_min"], ...] = ()
     degrees: Callable[[Parallelism], str] = lambda parallel: ""
-    by_group: bool = True
+    by_batch: Callable[[Parallelism], bool] = lambda parallel: True
     draft_alone: bool = False
 
     def drafting(self, method: str) -> Drafting:

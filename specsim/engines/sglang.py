@@ -108,7 +108,10 @@ def _check_tree(tree: Tree, steps: int) -> None:
 
 def _named(order: Order) -> str:
     word = order.drafting.word
-    return f"a tree of {word}" if order.tree else word
+    if order.tree:
+        return f"a tree of {word}"
+    shared = order.deployed is not None and _attention_alone(order.deployed.parallel)
+    return f"{word} under attention data parallelism" if shared else word
 
 
 def _own_notes(order: Order) -> list[str]:
@@ -127,9 +130,13 @@ def _own_notes(order: Order) -> list[str]:
     return []
 
 
+def _attention_alone(parallel: Parallelism) -> bool:
+    """Whether attention alone is data parallel: groups of requests share their experts."""
+    return parallel.expert > parallel.tensor
+
+
 def _degrees(parallel: Parallelism) -> str:
-    """Experts dealt out over groups of requests mean that attention alone is data parallel."""
-    shared = parallel.expert > parallel.tensor
+    shared = _attention_alone(parallel)
     words = {
         f"--tp-size {parallel.tensor * (parallel.data if shared else 1)}": parallel.stage_cards
         if shared
@@ -141,4 +148,11 @@ def _degrees(parallel: Parallelism) -> str:
     return " ".join(word for word, degree in words.items() if degree > 1)
 
 
-ENGINE = Engine("SGLang", "SGLang 0.5.23", _METHODS, _write, degrees=_degrees)
+ENGINE = Engine(
+    "SGLang",
+    "SGLang 0.5.23",
+    _METHODS,
+    _write,
+    degrees=_degrees,
+    by_batch=lambda parallel: not _attention_alone(parallel),
+)

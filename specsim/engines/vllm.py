@@ -191,6 +191,6 @@ ENGINE = Engine(
     _write,
     lookups=("lookup_max", "lookup_min"),
     degrees=_degrees,
-    by_group=False,
+    by_batch=lambda parallel: parallel.data == 1,
     draft_alone=True,
 )

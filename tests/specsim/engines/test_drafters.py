@@ -110,6 +110,7 @@ BAD = [
     (("vllm", "--drafter", "eagle3", "--method", "ngram"), "leave it out, or give --drafter ngram"),
     (("vllm", "--drafter", "mtp", "--method", "PARD"), "give --drafter parallel:kind=pard"),
     (("vllm", "--draft", "llama-3.2-1b", "--method", "eagle3"), "method must be draft_model"),
+    (("vllm", "--method", "eagle3"), "drafter is missing: what drafts, as in --drafter eagle3"),
     (("vllm", "--drafter", "parallel"), "kind is missing: which of p_eagle, pard, dflash"),
     (("vllm", "--drafter", "parallel", "--method", "mtp"), "kind is missing"),
     (("vllm", "--drafter", "parallel:kind=pad"), "kind must be one of p_eagle, pard, dflash"),
@@ -211,6 +212,17 @@ def test_vllm_has_one_length_with_groups() -> None:
     )
     with pytest.raises(InvalidArgumentError, match="takes a length for each batch"):
         exported("vllm", "eagle3", most=64, batch=32)
+
+
+def test_sglang_has_one_length_where_groups_share_experts() -> None:
+    """srt/speculative/adaptive_spec_params.py, adaptive_unsupported_reason: attention DP."""
+    cards = {"target": "qwen3-30b-a3b", "tensor_parallel": 2, "data_parallel": 2}
+    shared = exported("sglang", "eagle3", most=16, expert_parallel=4, **cards)
+    assert "--speculative-adaptive" not in shared.text
+    assert "EAGLE3 under attention data parallelism" in said(shared, "takes one draft length")
+    apart = exported("sglang", "eagle3", most=16, **cards)
+    assert len(apart.schedule) > 1
+    assert "--speculative-adaptive" in apart.text
 
 
 @pytest.fixture(scope="module")
