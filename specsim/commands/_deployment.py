@@ -23,7 +23,7 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "drafter": (
         str,
         "Where drafts come from: draft_model, eagle, eagle3, mtp, medusa, parallel, ngram or "
-        "suffix, and what is known of it, as eagle3:draft_vocab=32000,alpha=0.8/0.7. Several are "
+        "suffix, and what is known of it, as eagle3:llama-3.1-8b,alpha=0.8/0.7. Several are "
         "compared.",
         {"metavar": "NAME[:KEY=VALUE,...]", "multiple": True},
     ),
@@ -46,7 +46,7 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "dtype": (str, "Number type of the target's weights. [default: as in its config.json]", {}),
     "kv_dtype": (str, "Number type of the caches. [default: that of the embeddings]", {}),
     "memory_utilisation": (Number(0, 1), "Share of the memory in use. [default: 0.9]", {}),
-    "reserve_gb": (Number(0), "Memory of a card for graphs and activations. [default: 2]", {}),
+    "reserve_gb": (Number(0), "GiB of a card for graphs and activations. [default: 2]", {}),
     "fit": (
         str,
         "How close the engine gets to the peaks: a shipped fit, a profile or an acceptance file.",

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from specsim import DraftModel, deploy, hardware
 from specsim.acceptance import acceptance_of
@@ -186,3 +188,36 @@ def test_prices_without_what_the_engine_loses_are_bounds() -> None:
     assert deploy(TARGET, "H100", graph_tokens=512).is_bound
     for said in ({"efficiency": 0.9}, {"layer_us": 1}, {"overhead_us": 1}, {"round_us": 1}):
         assert not deploy(TARGET, "H100", **said).is_bound  # type: ignore[arg-type]
+
+
+kinds = st.sampled_from(
+    ["eagle3", "mtp", "medusa:heads=9", "parallel", "ngram:match=0.4", "suffix:length=3", "eagle"]
+)
+
+
+@given(kinds, st.integers(1, 8), st.integers(1, 50), st.integers(0, 8000))
+@settings(max_examples=60, deadline=None)
+def test_more_is_never_cheaper(words: str, gamma: int, batch: int, context: int) -> None:
+    found = cost(words, longest=10)
+    price = found.verify_s(gamma, batch, context)
+    assert price >= found.verify_s(0, batch, context) * (1 - 1e-12)
+    for more in (
+        (gamma + 1, batch, context),
+        (gamma, batch + 1, context),
+        (gamma, batch, context + 9),
+    ):
+        assert found.verify_s(*more) >= price * (1 - 1e-12)
+        assert found.draft_s(*more, 0.0) >= found.draft_s(gamma, batch, context, 0.0) * (1 - 1e-12)
+    loaded = found.loaded_s(batch, context)
+    assert 0 <= loaded <= found.draft_s(1, batch, context, 0.0)
+    memory = found.memory(found.drafter, context, gamma)
+    assert memory.largest_batch <= found.memory(None, context).largest_batch
+
+
+def test_experts_that_are_dealt_out_to_groups_draft_too() -> None:
+    deployed = deploy("deepseek-v3", "H200", "mtp", data_parallel=8, expert_parallel=8)
+    found = DeployedCost(deployed, deployed.drafters[0], 4)
+    (first, later) = found.draft_runs(3, 64, 1000)
+    # All groups' tokens reach the experts: 4 of 64 requests, then 1.
+    assert first.run.experts == hardware.expected_experts(256, 8, 256)
+    assert later.run.experts == hardware.expected_experts(256, 8, 64)
