@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.console import examples
+
 DOCS = Path(__file__).parents[1] / "docs"
 
 
@@ -15,3 +17,10 @@ def test_a_page_runs(page: str) -> None:
     failed, tried = doctest.testfile(str(DOCS / f"{page}.md"), module_relative=False)
     assert tried > 5
     assert not failed
+
+
+def test_questions_are_answered_as_printed() -> None:
+    found = list(examples(DOCS / "questions.md"))
+    assert len(found) >= 11
+    for example in found:
+        assert example.run() == example.output, example.command

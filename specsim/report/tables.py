@@ -88,19 +88,21 @@ def _table(rows: Sequence[Row], title: str | None) -> str:
 
     columns = _columns(rows)
     if len(rows) == 1:
-        table = Table(title=title, show_header=False, title_justify="left")
+        table = Table(show_header=False)
         table.add_column()
         table.add_column(justify="right")
         for column in columns:
             table.add_row(_label(column), _cell(rows[0].get(column)))
     else:
-        table = Table(title=title, title_justify="left")
+        table = Table()
         for column in columns:
             is_text = all(isinstance(row.get(column), str) for row in rows)
             table.add_column(_label(column), justify="left" if is_text else "right")
         for row in rows:
             table.add_row(*[_cell(row.get(column)) for column in columns])
     console = Console(width=200, file=io.StringIO(), highlight=False)
+    if title:  # by itself, as a narrow table would break it
+        console.print(title)
     console.print(table)
     stream = console.file
     assert isinstance(stream, io.StringIO)
