@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+from specsim.api.load_notes import (
+    Missing,
+    left_out,
+    loaded_words,
+    notes_on_plans,
+    room_words,
+    said_once,
+)
 from specsim.api.load_notes import extrapolated as extrapolated  # as specsim.export says it
-from specsim.api.load_notes import left_out, loaded_words, notes_on_plans, room_words
 from specsim.api.result import Result, Row
 from specsim.batching.best_drafter import BestDrafters, best_drafters
 from specsim.batching.cost import CellUnavailableError
@@ -175,7 +182,8 @@ def plan_load(
     """
     margin = DEFAULT_MARGIN if margin is None else number("margin", margin, low=0.0)
     workloads = source.workloads(gamma if gamma_max is None else gamma_max)
-    settings, without_price = [], []
+    settings: list[PlannedWorkload] = []
+    missing: list[Missing] = []
     first_reason: CellUnavailableError | None = None
     for workload in workloads:
         plans = []
@@ -185,12 +193,12 @@ def plan_load(
                 planned = plan(workload, batches, context, gamma, margin)
             except CellUnavailableError as reason:
                 first_reason = first_reason or reason
-                without_price.append(left_out(workload, batches, context, str(reason)))
+                missing.append(Missing(workload.name, tuple(batches), context, str(reason)))
                 continue
             plans.append(planned)
             if planned.missing:
                 why = planned.why_missing
-                without_price.append(left_out(workload, planned.missing, context, why))
+                missing.append(Missing(workload.name, planned.missing, context, why))
         if plans:
             rooms = [room_of(workload, each.context, gamma) for each in plans]
             read = None if load.prompt is None else prefill_s(workload, load.prompt)
@@ -198,11 +206,7 @@ def plan_load(
             settings.append(PlannedWorkload(workload, tuple(plans), known, read))
     if first_reason is not None and not settings:
         raise first_reason
-    warnings = [
-        _said_of(each.workload, line, len(settings))
-        for each in settings
-        for line in notes_on_plans(each.workload, each.plans)
-    ]
+    notes = {each.workload.name: notes_on_plans(each.workload, each.plans) for each in settings}
     return LoadPlan(
         settings=tuple(settings),
         margin=margin,
@@ -217,8 +221,8 @@ def plan_load(
             "gamma": gamma,
             "margin": margin,
         },
-        warnings=tuple(dict.fromkeys(warnings)),
-        left_out=tuple(without_price),
+        warnings=said_once(notes),
+        left_out=left_out(missing, len(workloads)),
     )
 
 

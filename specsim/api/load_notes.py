@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from specsim.api.result import LeftOut
 from specsim.batching.cost import CellUnavailableError
@@ -12,10 +13,37 @@ from specsim.batching.serving import CardCost, Room
 from specsim.batching.workload import BatchWorkload
 
 
-def left_out(workload: BatchWorkload, batches: Sequence[int], context: int, why: str) -> LeftOut:
-    """Batches without a price."""
-    named = f"{workload.name}, " if workload.name else ""
-    return LeftOut(f"{named}batch {ranges(batches)} at context {context:,}", why)
+@dataclass(frozen=True)
+class Missing:
+    """Batches of one setting, by its name, that have no price at a context."""
+
+    setting: str
+    batches: tuple[int, ...]
+    context: int
+    why: str
+
+
+def left_out(missing: Sequence[Missing], settings: int) -> tuple[LeftOut, ...]:
+    """What has no price, once where that is the same in all of so many settings."""
+    alike: dict[tuple[tuple[int, ...], int, str], list[str]] = {}
+    for each in missing:
+        alike.setdefault((each.batches, each.context, each.why), []).append(each.setting)
+    found = []
+    for (batches, context, why), names in alike.items():
+        what = f"batch {ranges(batches)} at context {context:,}"
+        told = [""] if len(names) == settings > 1 else names
+        found += [LeftOut(f"{name}, {what}" if name else what, why) for name in told]
+    return tuple(found)
+
+
+def said_once(notes: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Lines by the setting that they are of; those of all settings without a name, and once."""
+    found: dict[str, None] = {}
+    for name, lines in notes.items():
+        for line in lines:
+            alone = len(notes) == 1 or all(line in others for others in notes.values())
+            found[line if alone else f"{name}, {line}"] = None
+    return tuple(found)
 
 
 def extrapolated(workload: BatchWorkload, points: Sequence[BatchPoint]) -> str:

@@ -159,3 +159,29 @@ def test_the_best_of_several_drafters_by_ranges(
         assert found["gamma_shortest"] <= fastest["gamma"] <= found["gamma_longest"]
     assert err.startswith("context 512: best by batch: ")
     assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_holds_for_all_drafters_is_said_once() -> None:
+    deployment = deploy("qwen3-30b-a3b", CARD, ("eagle3", DRAFT))
+    found = plan_of(deployment, batches=[1, 300])
+    (experts,) = [line for line in found.warnings if "experts are counted" in line]
+    assert experts.startswith("experts")
+    (vocabulary,) = [line for line in found.warnings if "vocabulary" in line]
+    assert vocabulary.startswith(f"{DRAFT}, the target's")
+    (missing,) = found.left_out
+    assert missing.what == "batch 300 at context 512"
+    # With a draft length that was asked for, each drafter has its own room.
+    given = specsim.evaluate(0.8, gamma=3, deployment=deployment, load=Load([1, 300], [512]))
+    assert [each.what.split(",")[0] for each in given.left_out] == ["eagle3", DRAFT]
+
+
+def test_a_fit_is_named_in_the_title_and_its_source_beside() -> None:
+    found = plan_of(deploy(TARGET, CARD, DRAFT, fit="vllm-h100"))
+    assert found.title == "best draft length by load, fit vllm-h100"
+    assert any(line.startswith("fit vllm-h100: vLLM") for line in found.warnings)
+    # Its error alone is the interval of a speedup at a rate that was typed in.
+    error = found.settings[0].workload.basis.error(1, 512)
+    assert error is not None
+    for row in found.rows():
+        assert row["high"] / row["speedup"] == pytest.approx(1 + error)
+        assert row["speedup"] / row["low"] == pytest.approx(1 + error)
