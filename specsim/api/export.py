@@ -23,7 +23,6 @@ from specsim.engines import (
     Engine,
     Method,
     Order,
-    Schedule,
     Tree,
     engine_named,
     gamma_at,
@@ -129,43 +128,34 @@ def export(
     lookups = _lookups(chosen, method, lookup_max=lookup_max, lookup_min=lookup_min)
     draft = _draft_name(chosen, method, model, workload)
     where = workload.contexts(None if context is None else [integer("context", context)])[0]
-    served = workload
-    if deployment is not None:
-        loaded = WithDrafterLoaded(workload.cost, drafting.in_step and drafting.by_batch)
-        served = replace(workload, cost=loaded)
+    served = _served(workload, deployment, drafting)
     planned = plan(served, range(1, integer("most", most, low=1) + 1), where, margin=margin)
-    schedule = planned.schedule
-    deployed = None
-    if deployment is not None:
-        graph_tokens = deployment.efficiency.graph_tokens
-        in_step = _in_step(served, schedule, planned)
-        deployed = Deployed(deployment.parallel, graph_tokens, in_step)
-    at = batch or 1
-    if not _gains(workload, schedule, planned):
-        schedule = merged([0] * planned.largest)
-        gain = f"{100 * margin:.3g}% or more"
-        text, notes = "", [f"speculation never gains {gain} here: leave it off"]
-    elif not drafting.by_batch and not gamma_at(schedule, at):
-        text, notes = "", [f"speculation does not pay at batch {at}: leave it off"]
+    gains = _gains(workload, planned)
+    schedule = planned.schedule if gains else merged([0] * planned.largest)
+    order = Order(
+        schedule,
+        drafting,
+        draft,
+        batch=batch or 1,
+        lookup_max=lookup_max,
+        lookup_min=lookup_min,
+        tree=tree,
+        draft_tensor=draft_tensor(chosen, deployment, drafter),
+        deployed=_deployed(deployment, served, planned),
+    )
+    if not gains:
+        least = f"{100 * margin:.3g}%"
+        text, notes = "", [f"speculation never gains {least} or more here: leave it off"]
+    elif not drafting.by_batch and not gamma_at(schedule, order.batch):
+        text, notes = "", [f"speculation does not pay at batch {order.batch}: leave it off"]
     else:
-        order = Order(
-            schedule,
-            drafting,
-            draft,
-            batch=at,
-            lookup_max=lookup_max,
-            lookup_min=lookup_min,
-            tree=tree,
-            draft_tensor=draft_tensor(chosen, deployment, drafter),
-            deployed=deployed,
-        )
         configuration = chosen.write(order)
         text = configuration.text
         notes = [
-            *method_notes(method, workload, deployed, measured=alpha is None),
+            *method_notes(method, workload, order.deployed, measured=alpha is None),
             *law_notes(chosen, drafting, workload),
             *configuration.notes,
-            *card_notes(chosen, deployed),
+            *card_notes(chosen, order.deployed),
             f"written as {chosen.read_at} reads it",
         ]
     return EngineConfiguration(
@@ -248,21 +238,40 @@ def _draft_name(chosen: Engine, method: Method, model: str | None, workload: Bat
     return name or ""
 
 
-def _gains(workload: BatchWorkload, schedule: Schedule, planned: Plan) -> bool:
+def _served(
+    workload: BatchWorkload, deployment: Deployment | None, drafting: Drafting
+) -> BatchWorkload:
+    """The same on a server that has the drafter loaded, where the costs tell what that is."""
+    if deployment is None:
+        return workload
+    in_step = drafting.in_step and drafting.by_batch
+    return replace(workload, cost=WithDrafterLoaded(workload.cost, in_step))
+
+
+def _gains(workload: BatchWorkload, planned: Plan) -> bool:
     """Whether some batch gains the margin over the same server without a drafter."""
     for point in planned.points:
-        if gamma := gamma_at(schedule, point.batch):
+        if gamma := gamma_at(planned.schedule, point.batch):
             alone = batch_point(workload.gains, workload.cost, gamma, point.batch, planned.context)
             if alone.pays(planned.margin):
                 return True
     return False
 
 
-def _in_step(served: BatchWorkload, schedule: Schedule, planned: Plan) -> tuple[int, float] | None:
+def _deployed(
+    deployment: Deployment | None, served: BatchWorkload, planned: Plan
+) -> Deployed | None:
+    if deployment is None:
+        return None
+    in_step = _in_step(served, planned)
+    return Deployed(deployment.parallel, deployment.efficiency.graph_tokens, in_step)
+
+
+def _in_step(served: BatchWorkload, planned: Plan) -> tuple[int, float] | None:
     """The batch without drafts that the loaded drafter costs most, and that over a plain step."""
     found = []
     for point in planned.points:
-        if gamma_at(schedule, point.batch) == 0:
+        if gamma_at(planned.schedule, point.batch) == 0:
             loaded = served.cost.loaded_s(point.batch, planned.context)
             found.append((loaded / (point.spent.plain_step_s - loaded), point.batch))
     share, batch = max(found, default=(0.0, 0))
