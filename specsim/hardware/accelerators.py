@@ -23,6 +23,14 @@ from specsim.hardware import lookup
 from specsim.hardware.interconnects import Interconnect, InterconnectFile, interconnect
 from specsim.hardware.shapes import NUMBER_BYTES
 
+# What runs on a card without units for a number type.
+_INSTEAD = {
+    "bfloat16": "float16",
+    "fp8": "fp8-weight-only",
+    "int8": "int8-weight-only",
+    "fp4": "nvfp4-weight-only",
+}
+
 
 @dataclass(frozen=True)
 class Accelerator:
@@ -57,6 +65,7 @@ class Accelerator:
             raise UnsupportedError(
                 f"{self.name} has no peak rate for {number_type} "
                 f"(known: {', '.join(sorted(self.peak_flops))})"
+                + (f"; dtype {other} runs on it" if (other := _INSTEAD.get(number_type)) else "")
             )
         return self.peak_flops[number_type]
 

@@ -27,7 +27,7 @@ LLAMA, MIXTURE = ["--target", "llama-3.1-8b"], ["--target", "qwen3-30b-a3b"]
             "imbalance must be 1 where experts",
         ),
         ([*LLAMA, "--drafter", "eagle3", "--pipeline-parallel", "40"], "must be <= 32, the layers"),
-        ([*LLAMA, "--drafter", "eagle3", "--dtype", "nvfp4"], "H100-SXM has no peak rate for fp4"),
+        ([*LLAMA, "--drafter", "eagle3", "--dtype", "nvfp4"], "dtype nvfp4-weight-only runs on it"),
         ([*LLAMA, "--drafter", "eagle3", "--kv-dtype", "fp9"], "did you mean fp8"),
         ([*LLAMA, "--drafter", "eagel3"], "did you mean eagle or eagle3"),
         ([*LLAMA, "--drafter", "eagle3:lama-3.1-8b"], "did you mean llama-3.1-8b"),
@@ -52,3 +52,13 @@ def test_weights_alone_may_be_in_numbers_that_the_card_has_no_units_for(
     code, out, _ = run(capsys, "optimize", *words, "--accelerator", "A100")
     assert code == 0
     assert "speedup" in out
+
+
+def test_drafters_are_loaded_in_the_number_type_of_the_target(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["optimize", "--target", "llama-3.2-3b", *ASKED, "--accelerator", "V100-SXM2-32GB"]
+    drafters = ["--drafter", "draft_model:llama-3.2-1b", "--drafter", "eagle3"]
+    assert "dtype float16 runs on it" in fail(capsys, *words, *drafters)
+    code, _, _ = run(capsys, *words, *drafters, "--dtype", "float16")
+    assert code == 0
