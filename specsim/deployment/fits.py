@@ -39,7 +39,8 @@ class Fit:
         had not seen; None: unknown
     source : what it was fitted to
     note : what to know of it; empty: nothing
-    engine, accelerator, model : what ran on what; empty where it is the user's own deployment
+    engine : with its version and accelerator; empty where it is the user's own deployment
+    accelerator, model : what ran on what; empty likewise
     """
 
     name: str
@@ -65,9 +66,8 @@ def fitted(deployment: Deployment, fit: str | Path | Fit) -> Deployment:
     A file is a profile with a grid of batches, or an acceptance file with step times.
     """
     found = fit if isinstance(fit, Fit) else _found(deployment, fit)
-    doubts, error = [], found.error
-    if found.note:
-        doubts.append(f"fit {found.name}: {found.note}")
+    said, error = "; ".join(filter(None, (found.source, found.note))), found.error
+    doubts = [f"fit {found.name} is {said}"]
     if found.accelerator and found.accelerator != deployment.card.name:
         doubts.append(
             f"fit {found.name} was made on {found.accelerator}; that {deployment.card.name} comes "
@@ -80,7 +80,7 @@ def fitted(deployment: Deployment, fit: str | Path | Fit) -> Deployment:
         efficiency=found.efficiency,
         host=found.host,
         routing_exponent=deployment.routing_exponent if exponent is None else exponent,
-        fit=f"{found.name}: {found.source}",
+        fit=f"{found.name} ({found.engine})" if found.engine else found.name,
         error=error,
         doubts=tuple(doubts),
     )
@@ -262,10 +262,9 @@ def _table() -> dict[str, Fit]:
             host=host,
             routing_exponent=figure(row["routing_exponent"]),
             error=figure(row["error"]),
-            source=f"{row['engine']} {row['version']} with {row['model']} on {row['accelerator']}, "
-            f"{row['source']}",
+            source=f"of {row['model']}, {row['source']}",
             note=row["note"],
-            engine=f"{row['engine']} {row['version']}",
+            engine=f"{row['engine']} {row['version']} on {row['accelerator']}",
             accelerator=row["accelerator"],
             model=row["model"],
         )
