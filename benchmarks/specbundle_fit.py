@@ -1,7 +1,8 @@
 """``sglang-h200``: shares and host times that explain the SpecBundle's speedups best.
 
 345 rows of ``studies/reference/public_measurements.csv``: nine targets with EAGLE-3 heads at batch
-8 on H200 under SGLang (SpecForge a6b6b023, docs/spec_bundle/public/raw_data/data.json, Apache-2.0).
+8 on H200 under SGLang (SpecForge a6b6b023, docs/spec_bundle/public/raw_data/data.json,
+Apache-2.0), on as many cards as ``specbundle_parallelism.csv`` says.
 ``DeployedCost`` prices a round with the row's steps, topk and slots, and a plain step; predicted is
 
     speedup = acceptance length t_plain / t_round
@@ -29,21 +30,19 @@ from specsim.deployment.drafters import Eagle3
 from specsim.hardware.roofline import Efficiency
 from specsim.hardware.roofline_fit import parts_s
 
-ROWS = Path(__file__).parents[1] / "studies" / "reference" / "public_measurements.csv"
-# Shape, number type where it is not the config's, and degree of tensor parallelism: of the launch
-# command on the card of the head (huggingface.co/lmsys/SGLang-EAGLE3-{Qwen3-235B-A22B-Instruct-
-# 2507-SpecForge-Meituan, Qwen3-Coder-30B-A3B-Instruct-SpecForge, Llama-3.3-70B-Instruct-SpecForge},
-# the second for both models of that shape), else the smallest that holds the weights.
+REFERENCE = Path(__file__).parents[1] / "studies" / "reference"
+
+
+def table(name: str) -> list[dict[str, str]]:
+    """A table of the references."""
+    with (REFERENCE / f"{name}.csv").open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+# Shape, number type where it is not the config's, and degree of tensor parallelism, with sources.
 TARGETS = {
-    "Qwen3-30B-A3B-Instruct-2507": ("qwen3-30b-a3b", None, 4),
-    "Qwen3-Coder-30B-A3B-Instruct": ("qwen3-30b-a3b", None, 4),
-    "Qwen3-235B-A22B-Instruct-2507": ("qwen3-235b-a22b", None, 8),
-    "Qwen3-Coder-480B-A35B-Instruct": ("qwen3-coder-480b-a35b", None, 8),
-    "Qwen3-Next-80B-A3B-Instruct-FP8": ("qwen3-next-80b-a3b", "fp8", 1),
-    "Kimi-K2-Instruct": ("kimi-k2", None, 8),
-    "Ling-flash-2.0": ("ling-flash-2.0", None, 2),
-    "Llama-3.3-70B-Instruct": ("llama-3.3-70b", None, 4),
-    "Llama-4-Scout-17B-16E-Instruct": ("llama-4-scout", None, 2),
+    row["target"]: (row["shape"], row["dtype"] or None, int(row["tensor_parallel"]))
+    for row in table("specbundle_parallelism")
 }
 # Heads as published, where their configuration is shipped.
 HEADS = {
@@ -85,26 +84,27 @@ class Rows:
 class Found:
     """routing_exponent, values : of the fit; held_out : log(predicted / measured), each target by
     a fit to the others.
+    left_out, plain : means by target of |predicted / measured - 1| of those, and of plain steps
+        priced over measured - 1
     """
 
     routing_exponent: float
     values: Floats
     held_out: Floats
+    left_out: dict[str, float]
+    plain: dict[str, float]
 
 
 def rows() -> Rows:
     """Those at batch 8."""
     found = []
-    with ROWS.open(newline="") as stream:
-        for row in csv.DictReader(stream):
-            chain = re.fullmatch(r"steps=(\d+);topk=(\d+);draft_tokens=(\d+)", row["gamma_or_tree"])
-            plain = re.search(r"base_tput=([\d.]+)", row["note"])
-            if row["source"].startswith("SpecForge") and row["batch"] == "8" and chain and plain:
-                steps, topk, slots = (int(each) for each in chain.groups())
-                numbers = float(row["alpha_or_mean_accepted"]), float(row["measured_speedup"])
-                found.append(
-                    (row["target"], (steps, topk, slots), *numbers, BATCH / float(plain[1]))
-                )
+    for row in table("public_measurements"):
+        chain = re.fullmatch(r"steps=(\d+);topk=(\d+);draft_tokens=(\d+)", row["gamma_or_tree"])
+        plain = re.search(r"base_tput=([\d.]+)", row["note"])
+        if row["source"].startswith("SpecForge") and row["batch"] == "8" and chain and plain:
+            steps, topk, slots = (int(each) for each in chain.groups())
+            numbers = float(row["alpha_or_mean_accepted"]), float(row["measured_speedup"])
+            found.append((row["target"], (steps, topk, slots), *numbers, BATCH / float(plain[1])))
     targets, configurations = list(TARGETS), sorted({each[1] for each in found})
     return Rows(
         np.array([targets.index(each[0]) for each in found]),
@@ -204,17 +204,18 @@ def fit() -> Found:
         law, x = best(found.target != target)
         held_out[found.target == target] = law.misses(x)[found.target == target]
     law, x = best(np.ones(found.target.size, dtype=bool))
+    left_out, plain = {}, {}
     for at, name in enumerate(TARGETS):
         of = found.target == at
-        plain = law.at(x)[0][of] / found.plain_s[of]
+        left_out[name] = float(np.abs(np.expm1(held_out[of])).mean())
+        plain[name] = float((law.at(x)[0][of] / found.plain_s[of]).mean()) - 1
         print(
             f"{name:33} tensor {TARGETS[name][2]} error "
             f"{100 * np.abs(np.expm1(law.misses(x)[of])).mean():5.1f} %, left out "
-            f"{100 * np.abs(np.expm1(held_out[of])).mean():5.1f} %, plain step "
-            f"{100 * (plain.mean() - 1):+.0f} %"
+            f"{100 * left_out[name]:5.1f} %, plain step {100 * plain[name]:+.0f} %"
         )
     print(f"all, left out: {100 * np.abs(np.expm1(held_out)).mean():.1f} %")
-    return Found(law.exponent, np.exp(x), held_out)
+    return Found(law.exponent, np.exp(x), held_out, left_out, plain)
 
 
 if __name__ == "__main__":

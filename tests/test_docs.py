@@ -12,7 +12,9 @@ from tests.support.console import examples
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-@pytest.mark.parametrize("page", ["acceptance-over-gamma", "deployments", "law-of-a-block", "python"])
+@pytest.mark.parametrize(
+    "page", ["acceptance-over-gamma", "deployments", "law-of-a-block", "python"]
+)
 def test_a_page_runs(page: str) -> None:
     failed, tried = doctest.testfile(str(DOCS / f"{page}.md"), module_relative=False)
     assert tried > 5

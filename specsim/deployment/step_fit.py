@@ -12,7 +12,7 @@ the largest CUDA graph; they say what a layer costs there and are kept out of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, exp, sqrt
 
@@ -23,13 +23,12 @@ from scipy.stats import t as student
 
 from specsim.checks import Floats, UnsupportedError
 from specsim.counts.steps import StepTime
+from specsim.deployment.cliff import JUMP, Mask, find_cliff
 from specsim.deployment.cost import DeployedCost, Runs
 from specsim.deployment.deployment import Deployment, HostTime
 from specsim.deployment.drafters import Drafter
 from specsim.hardware.roofline import PEAK, Efficiency
 from specsim.hardware.roofline_fit import parts_s
-
-Mask = npt.NDArray[np.bool_]
 
 # Typical values and the standard deviations of their logarithms, about what three public data sets
 # give (``configs/fits.csv``, ``benchmarks/shipped_fits.py``): 0.7 of the bandwidth, 0.5 of the
@@ -42,10 +41,8 @@ _LOWEST = np.log([1e-5, 1e-5, 1e-9, 1e-9, 1e-9])
 _HIGHEST = np.log([1.0, 1.0, 1.0, 10.0, 10.0])
 # Deviations of timed steps from such a law, as a share: what the prior is weighed against.
 _SCATTER = 0.02
-# A step that takes so many times what the law of the smaller ones says did not run as a graph.
-JUMP = 1.5
-# Steps that a law needs before a jump from it is one, and that must lie beyond the jump.
-_BEFORE, _BEYOND = 3, 2
+# Ratios that an error is estimated from, at least.
+_RATIOS = 3
 # Steps are left out one by one, or in so many shares where there are more.
 _FOLDS = 20
 # Tokens in the cache, where the steps do not tell.
@@ -106,34 +103,6 @@ def fit_steps(timed: Sequence[TimedSteps]) -> StepFit:
         host = HostTime()
     held_out = _held_out(priced, inside, hosted, x)
     return StepFit(efficiency, host, _speedup_error(priced, inside, held_out), tuple(held_out))
-
-
-def find_cliff(
-    tokens: Floats,
-    seconds: Floats,
-    smooth: Callable[[Mask], Floats],
-) -> int | None:
-    """Most tokens of a run before step times jump away from the law of the smaller runs.
-
-    smooth : seconds of every run by the law that is fitted to the marked ones
-    None where no jump to ``JUMP`` times the law is seen, or none that the next larger run shares.
-    """
-    everywhere = np.ones(tokens.size, dtype=bool)
-    if np.abs(np.log(seconds / smooth(everywhere))).max() < np.log(JUMP) / 2:
-        return None  # one law does for all, and the smaller runs alone do not tell of arithmetic
-    sizes = np.unique(tokens)
-    for before, size, after in zip(sizes, sizes[1:], sizes[2:], strict=False):
-        known = tokens <= before
-        here, there = tokens == size, tokens == after
-        if known.sum() < _BEFORE or (~known).sum() < _BEYOND:
-            continue
-        # No need of a law where times do not rise.
-        if np.median(seconds[here]) < JUMP * np.median(seconds[tokens == before]):
-            continue
-        ratio = seconds / smooth(known)
-        if min(np.median(ratio[here]), np.median(ratio[there])) > JUMP:
-            return int(before)
-    return None
 
 
 @dataclass(frozen=True)
@@ -323,9 +292,9 @@ def _speedup_error(priced: _Priced, inside: Mask, off: Floats) -> float | None:
         plain = known & (priced.gamma == 0) & (alike == alike[at]).all(axis=1)
         if plain.any():
             ratios.append(off[at] - off[plain].mean())
-    if len(ratios) < _BEFORE:
+    if len(ratios) < _RATIOS:
         ratios = list(sqrt(2.0) * off[known])
-    if len(ratios) < _BEFORE:
+    if len(ratios) < _RATIOS:
         return None
     spread = sqrt(float(np.mean(np.square(ratios))))
     return exp(float(student.ppf(0.975, len(ratios))) * spread) - 1.0

@@ -15,11 +15,12 @@ from specsim import deploy, optimize
 from specsim.batching.workload import Load
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.steps import StepTime
+from specsim.deployment.cliff import find_cliff
 from specsim.deployment.cost import DeployedCost
 from specsim.deployment.deployment import Deployment, HostTime
 from specsim.deployment.drafters import Drafter, drafter
 from specsim.deployment.fits import SHIPPED, fit_profile, fit_steps, fitted, shipped_fit
-from specsim.deployment.step_fit import _SPREAD, _TYPICAL, TimedSteps, _cases, _Priced, find_cliff
+from specsim.deployment.step_fit import _SPREAD, _TYPICAL, TimedSteps, _cases, _Priced
 from specsim.hardware.roofline import Efficiency, roofline
 from specsim.profiles import read_profile
 from tests.support.command_line import run
@@ -105,24 +106,12 @@ def test_a_cliff_is_found() -> None:
     assert found.efficiency.memory == pytest.approx(0.75, rel=0.05)
 
 
-# fig2-costcurve.svg of the vLLM blog of 2026-08-14: milliseconds of a verification by tokens,
-# DeepSeek-V4-Flash on four B300.
-CURVE = {
-    1: 5.11,
-    8: 5.35,
-    16: 5.59,
-    32: 6.26,
-    64: 7.9,
-    128: 9.43,
-    256: 11.3,
-    512: 15.03,
-    1024: 20.63,
-    1536: 104.5,
-    2048: 103.6,
-    4096: 133.3,
-    8192: 135.7,
-    16384: 234.9,
-}
+def curve() -> tuple[np.ndarray, np.ndarray]:
+    """Milliseconds of a verification by tokens, DeepSeek-V4-Flash on four B300 (vLLM's blog)."""
+    with (REFERENCE / "vllm_cost_curve.csv").open() as stream:
+        rows = [row for row in csv.DictReader(stream) if row["run"] == "verify"]
+    sizes, times = ([float(row[name]) for row in rows] for name in ("size", "milliseconds"))
+    return np.array(sizes), np.array(times)
 
 
 def line(tokens: np.ndarray, seconds: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -133,8 +122,8 @@ def line(tokens: np.ndarray, seconds: np.ndarray, known: np.ndarray) -> np.ndarr
 
 
 def test_the_published_cliff_lies_behind_1024_tokens() -> None:
-    tokens = np.array(list(CURVE), dtype=float)
-    seconds = np.array(list(CURVE.values()))
+    tokens, seconds = curve()
+    assert tokens.size == 14
     assert find_cliff(tokens, seconds, lambda known: line(tokens, seconds, known)) == 1024
     below, low = tokens[:9], seconds[:9]
     assert find_cliff(below, low, lambda known: line(below, low, known)) is None
