@@ -171,8 +171,8 @@ def test_the_degree_of_the_draft_goes_to_vllm() -> None:
         assert exported(name, "eagle3:tensor=4", most=8, **LARGE).text
 
 
-# Options of vllm serve 0.33.0 (vllm/engine/arg_utils.py), of SGLang 0.5.23
-# (srt/arg_groups/fields/parallel.py), and keys of TensorRT-LLM's YAML (llmapi/llm_args.py).
+# As the documentation names them: docs.vllm.ai (vllm serve), docs.sglang.io
+# (advanced_features/server_arguments), and TensorRT-LLM's LLM API, whose keys its YAML has.
 DEGREES: list[tuple[str, Parallelism, str]] = [
     ("vllm", Parallelism(4, pipeline=2), "--tensor-parallel-size 4 --pipeline-parallel-size 2"),
     ("vllm", Parallelism(2, data=4, expert=8), "--tensor-parallel-size 2 --data-parallel-size 4 "
