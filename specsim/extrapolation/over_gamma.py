@@ -187,7 +187,8 @@ class AcceptanceOverGamma:
             scale = best / bounds.best
             low, high = min(low, bounds.low * scale), max(high, bounds.high * scale)
             if self.heads:
-                high = max(high, _behind_the_fall(near, gamma) + half)
+                carried = _fallen(self._level[near].survival(gamma), -1.0)  # the fall put on again
+                high = max(high, 1.0 + float(carried.sum()) + half)
         return Interval(max(low, 1.0), best, min(high, gamma + 1.0))
 
     def notes(self, gamma: int) -> tuple[str, ...]:
@@ -236,6 +237,10 @@ class AcceptanceOverGamma:
         return _Fits()
 
     @cached_property
+    def _level(self) -> _Level:
+        return _Level()
+
+    @cached_property
     def _longest_curve(self) -> Floats:
         """S_1..S_K of the longest draft, as it was counted, or as totals and the drift have it."""
         return self._counted(self.measured[-1])
@@ -273,25 +278,24 @@ class AcceptanceOverGamma:
         return np.minimum.accumulate(np.clip(curve, 0.0, 1.0))
 
 
-def _behind_the_fall(count: DraftCounts, gamma: int) -> float:
-    """Tokens per call at a shorter gamma, of heads that fall with depth as nearly all do.
+def _fallen(survival: Floats, sign: float) -> Floats:
+    """S_1..S_K whose rates fall with depth as those of nearly all heads do, or rise (sign +1)."""
+    rates = conditional_rates(survival)
+    fall = DRIFT + normal_quantile(LEVEL) * DRIFT_SPREAD
+    odds = np.exp(sign * fall * np.arange(rates.size))
+    # The odds of a rate times that, defined at 0 and at 1.
+    return np.cumprod(rates * odds / (1.0 + rates * (odds - 1.0)))
 
-    The fall is taken off the counted rates, what is left is carried as a draft model's, and the
-    fall is put on again.
-    """
 
-    def fallen(survival: Floats, sign: float) -> Floats:
-        rates = conditional_rates(survival)
-        fall = DRIFT + normal_quantile(LEVEL) * DRIFT_SPREAD
-        odds = np.exp(sign * fall * np.arange(rates.size))
-        # The odds of a rate times that, defined at 0 and at 1.
-        return np.cumprod(rates * odds / (1.0 + rates * (odds - 1.0)))
+class _Level(dict[DraftCounts, AcceptanceOverGamma]):
+    """Counts of heads without their fall with depth, to be carried as a draft model's are."""
 
-    counted = np.append(1.0, np.array(count.reached) / count.rounds)
-    reached = tuple((count.rounds * fallen(counted, 1.0)).tolist())
-    level = DraftCounts(count.gamma, count.rounds, sum(reached), count.drafted, reached)
-    carried = AcceptanceOverGamma((level,), heads=False).survival(gamma)
-    return 1.0 + float(fallen(carried, -1.0).sum())
+    def __missing__(self, count: DraftCounts) -> AcceptanceOverGamma:
+        counted = np.append(1.0, np.array(count.reached) / count.rounds)
+        reached = tuple((count.rounds * _fallen(counted, 1.0)).tolist())
+        level = DraftCounts(count.gamma, count.rounds, sum(reached), count.drafted, reached)
+        self[count] = found = AcceptanceOverGamma((level,), heads=False)
+        return found
 
 
 class _Fits(dict[tuple[DraftCounts, ...], TokenMixture]):
