@@ -55,8 +55,12 @@ def deploy(
         accelerator,
         tuple(drafter(each) if isinstance(each, str) else each for each in several),
         Parallelism(
-            *(each or 1 for each in (tensor_parallel, pipeline_parallel)),
-            *(each or 1 for each in (data_parallel, expert_parallel)),
+            **_given(
+                tensor=tensor_parallel,
+                pipeline=pipeline_parallel,
+                data=data_parallel,
+                expert=expert_parallel,
+            )
         ),
         interconnect,
         dtype,
