@@ -100,7 +100,7 @@ def _words(deployment: Deployment) -> tuple[str, bool]:
     if deployment.is_bound:
         return "a bound: peak rates, no launch or host time", True
     if deployment.fit:
-        return f"fit {deployment.fit.partition(':')[0]}", False
+        return f"fit {deployment.fit}", False
     return "efficiency and host time as given", False
 
 
@@ -118,8 +118,6 @@ def _name(deployment: Deployment, drafter: Drafter) -> str | None:
 def _doubts(deployment: Deployment, drafter: Drafter, draft: Shape | None) -> list[str]:
     """What the prices take for granted."""
     target, found = deployment.shape, list(deployment.doubts)
-    if deployment.fit:
-        found.insert(0, f"fit {deployment.fit}")
     if deployment.efficiency.graph_tokens and not deployment.efficiency.eager_layer_s:
         found.append(
             f"runs of more than {deployment.efficiency.graph_tokens:,} tokens cost nothing more: "
