@@ -84,7 +84,7 @@ class LoadPlan(Result):
     def title(self) -> str:
         """Of a table: what is shown, and what its prices rest on."""
         length = "best draft length" if self.gamma is None else f"draft length {self.gamma}"
-        words = dict.fromkeys(each.workload.basis.words for each in self.settings)
+        words = dict.fromkeys(each.workload.basis.of_times for each in self.settings)
         unread = ", no prefill" if self.bound and self.prompt is None else ""
         return f"{length} by load, {'; '.join(words)}{unread}"
 

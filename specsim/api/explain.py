@@ -60,7 +60,7 @@ class Explanation(Result):
         workload, point = self.decision.workload, self.point
         named = f" with {workload.name}" if workload.drafter else ""
         at = f"batch {point.batch:,}, context {point.context:,.0f}"
-        return f"gamma {point.gamma}{named} at {at}, {workload.basis.words}"
+        return f"gamma {point.gamma}{named} at {at}, {workload.basis.of_times}"
 
     @property
     def target_efficiency(self) -> float | None:

@@ -31,7 +31,7 @@ def plan_notes(workload: BatchWorkload, planned: Plan, schedule: Schedule) -> li
         notes.append(beside)
     notes.append(
         f"planned for batch 1 to {planned.largest:,} at context {planned.context:,}: "
-        f"{workload.basis.words}"
+        f"{workload.basis.of_times}"
     )
     regrets = [each.regret or 0.0 for each in planned.decisions]
     if largest(schedule) and max(regrets) >= _REGRET:

@@ -98,11 +98,16 @@ def room_words(rooms: Sequence[Room]) -> list[str]:
     """How many requests have room with the drafter and without, all contexts in a line."""
     words = []
     for room in rooms:
-        line = f"context {room.context:,}: {room.with_drafter:,} ({room.without:,} without it"
+        requests = "request" if room.with_drafter == 1 else "requests"
+        line = (
+            f"context {room.context:,}: room for {room.with_drafter:,} {requests} with the "
+            f"drafter, {room.without:,} without it"
+        )
         if room.speedup_equal_cards is not None:
-            line += f"; speedup with each at its largest {room.speedup_equal_cards:.3g}"
-        words.append(f"{line})")
-    return [f"requests that have room beside the drafter, {', '.join(words)}"] if words else []
+            times = f"{room.speedup_equal_cards:.3g} times the tokens per second"
+            line += f"; with each at its largest, {times}"
+        words.append(line)
+    return ["; ".join(words)] if words else []
 
 
 def _changed_places(workload: BatchWorkload, first: BatchPoint) -> list[str]:

@@ -51,13 +51,12 @@ class BestDrafters:
 
     @property
     def sentence(self) -> str:
-        """``context 512: best eagle3 (gamma 6-8) at batch 1-32, no drafter from 64 on``."""
+        """``context 512: best by batch: eagle3 (gamma 6-8) at 1-32, no drafter at 64``."""
         words = []
         for each in self.ranges:
             where = f"{each.first:,}-{each.last:,}" if each.last > each.first else f"{each.first:,}"
             if each.drafter is None:
-                last = each is self.ranges[-1]
-                words.append(f"no drafter {f'from {each.first:,} on' if last else f'at {where}'}")
+                words.append(f"no drafter at {where}")
                 continue
             shortest, longest = each.gammas
             length = f"{shortest}-{longest}" if longest > shortest else f"{shortest}"

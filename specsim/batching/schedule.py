@@ -101,43 +101,59 @@ class Plan:
     @property
     def off(self) -> list[int]:
         """Batches looked at below the last that pays which do not pay themselves."""
-        end = self.stops or self.largest
-        return [each.batch for each in self.decisions if not each.pays.best and each.batch < end]
+        return list(self._end("best")[1])
 
     @property
     def is_sure(self) -> bool | None:
         """Whether the ends of the interval say the same of where it pays; None without one."""
         if all(each.speedup is None for each in self.decisions):
             return None
-        return self.stops_low == self.stops == self.stops_high
+        return self._end("low") == self._end("best") == self._end("high")
 
     @property
     def sentence(self) -> str:
         """Up to which batch it pays, with the interval of that, and the schedule."""
         margin = f"by {100 * self.margin:.3g}% or more"
+        if not self.decisions[0].workload.gamma_max:
+            return f"context {self.context:,}: plain decoding, as no drafts were asked for"
         pays = f"context {self.context:,}: {self._pays(margin)}"
         if self.is_sure is False:
-            low, high = map(self._until, (self.stops_low, self.stops_high))
-            pays += f" ({low} to {high})"
+            pays += f" ({self._interval})"
         if self.gamma is not None:
             return pays
         return f"{pays}, schedule {in_words(self.schedule)}"
 
     def _pays(self, margin: str) -> str:
+        asked = "batch asked for"
+        if self.missing:
+            asked += f" that has a price, up to {self.largest:,}"
         if self.stops == 1:
-            return f"never pays {margin}"
-        until = f"up to batch {(self.stops or self.largest + 1) - 1:,}"
-        if self.stops is None:
-            until = "at every batch asked for"
-            if self.missing:
-                until += f" that has a price, up to {self.largest:,}"
+            return f"pays {margin} at no {asked}"
+        until = f"at every {asked}" if self.stops is None else f"up to batch {self.stops - 1:,}"
         off = f", but not at {ranges(self.off)}" if self.off else ""
         return f"pays {margin} {until}{off}"
 
-    def _until(self, stops: int | None) -> str:
-        if stops is None:
-            return "all"
-        return f"{stops - 1:,}" if stops > 1 else "none"
+    @property
+    def _interval(self) -> str:
+        """``8 to 31`` between two batches; else the ends that differ from the middle, in words."""
+        low, high = self.stops_low, self.stops_high
+        if low and low > 1 and high and low != high:
+            return f"{low - 1:,} to {high - 1:,}"
+        best = self._end("best")
+        ends = {end: self._end(end) for end in ("low", "high")}
+        return ", ".join(
+            f"at the {end} end of the interval {_until(*found)}"
+            for end, found in ends.items()
+            if found != best
+        )
+
+    def _end(self, end: str) -> tuple[int | None, tuple[int, ...]]:
+        """The batch from which on nothing pays at an end of the interval, and the batches looked at
+        below the last that pays which do not.
+        """
+        stops = {"low": self.stops_low, "best": self.stops, "high": self.stops_high}[end]
+        below = (each for each in self.decisions if each.batch < (stops or self.largest))
+        return stops, tuple(each.batch for each in below if not getattr(each.pays, end))
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -226,14 +242,20 @@ def stops_paying(pays: Callable[[int], bool], batches: Sequence[int]) -> int | N
 
 
 def in_words(schedule: Schedule) -> str:
-    """``1-64: 4, 65-256: 2, from 257 on: off``."""
+    """``1-64: 4, 65-256: 2, 257-300: off``."""
     words = []
     for first, last, gamma in schedule:
         where = f"{first:,}-{last:,}" if last > first else f"{first:,}"
-        if not gamma and (first, last, gamma) == schedule[-1]:
-            where = f"from {first:,} on"
         words.append(f"{where}: {gamma or 'off'}")
     return ", ".join(words)
+
+
+def _until(stops: int | None, off: Sequence[int]) -> str:
+    """Up to where it pays, from the smallest batch from which on it does not."""
+    if stops == 1:
+        return "at none"
+    until = "at all" if stops is None else f"up to {stops - 1:,}"
+    return f"{until} but {ranges(off)}" if off else until
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -87,6 +87,11 @@ class Basis:
     is_bound: bool = False
     error: Callable[[int, float], float | None] = unknown_error
 
+    @property
+    def of_times(self) -> str:
+        """The words, and of a bound what it bounds: a speedup is a ratio and has none."""
+        return f"step times at {self.words}" if self.is_bound else self.words
+
 
 @dataclass(frozen=True)
 class BatchWorkload:

@@ -184,7 +184,37 @@ def test_a_schedule_covers_all_batches_and_loses_a_fifth_of_the_margin(
 
 
 def test_schedules_in_words() -> None:
-    assert in_words([(1, 64, 4), (65, 65, 2), (257, 300, 0)]) == "1-64: 4, 65: 2, from 257 on: off"
+    assert in_words([(1, 64, 4), (65, 65, 2), (257, 300, 0)]) == "1-64: 4, 65: 2, 257-300: off"
+
+
+@pytest.mark.parametrize(
+    ("rounds", "error", "words"),
+    [
+        ((1.7, 1.7), 0.2, "every batch asked for (at the low end of the interval at none)"),
+        ((1.7, 1.2), 0.2, "every batch asked for (at the low end of the interval at all but 1)"),
+        ((2.0, 2.0), 0.2, "no batch asked for (at the high end of the interval at all)"),
+        ((1.2, 1.7), 0.2, "every batch asked for (at the low end of the interval up to 1)"),
+        ((2.0, 2.0), 0.02, "no batch asked for"),
+        ((1.2, 1.2), 0.2, "every batch asked for"),
+    ],
+)
+def test_an_interval_that_pays_nowhere_or_everywhere_is_said(
+    rounds: tuple[float, float], error: float, words: str
+) -> None:
+    """Speedups are 2 over a round of so many plain steps, by batch, and err by a share."""
+    asked = replace(
+        workload(np.ones(1), error=error),
+        cost=Priced(lambda tokens, batch: rounds[batch - 1] if tokens > 1 else 1.0, 0.0, 0.0),
+    )
+    found = plan(asked, [1, 2], 0).sentence
+    assert found.startswith(f"context 0: pays by 5% or more at {words}, schedule ")
+
+
+def test_nothing_is_said_of_drafts_that_were_not_tried() -> None:
+    asked = replace(workload(np.zeros(1)), gamma_max=0)
+    plainly = "context 0: plain decoding, as no drafts were asked for"
+    assert plan(asked, [1, 2], 0).sentence == plainly
+    assert plan(asked, [1, 2], 0, gamma=0).sentence == plainly
 
 
 def test_ends_of_counts_are_at_95_percent() -> None:
@@ -285,7 +315,9 @@ def test_batches_below_those_that_were_timed_do_not_pay() -> None:
     )
     planned = plan(slow, [4, 8], 0)
     assert planned.stops == 1
-    assert planned.sentence == "context 0: never pays by 5% or more, schedule from 4 on: off"
+    assert (
+        planned.sentence == "context 0: pays by 5% or more at no batch asked for, schedule 4-8: off"
+    )
 
 
 def test_a_figure_of_many_drafters_stands_upright() -> None:

@@ -48,7 +48,11 @@ def test_equal_cards_are_each_at_its_largest_batch() -> None:
     assert room.speedup_equal_cards == pytest.approx(best / plain[0].plain_tokens_per_s)
     assert found.summary()["room"] == [vars(room)]
     (line,) = [line for line in found.sentences() if "room" in line]
-    assert f"{room.with_drafter:,} ({room.without:,} without it" in line
+    assert line == (
+        f"context 512: room for {room.with_drafter:,} requests with the drafter, "
+        f"{room.without:,} without it; with each at its largest, "
+        f"{room.speedup_equal_cards:.3g} times the tokens per second"
+    )
 
 
 def test_cards_that_gain_nothing_decode_plainly_with_the_drafter_loaded() -> None:
@@ -109,7 +113,8 @@ def test_a_prompt_that_was_not_timed_has_no_price(tmp_path: Path) -> None:
 def test_titles_say_what_prices_rest_on(tmp_path: Path) -> None:
     bound = plan_of(cards())
     assert bound.title == (
-        "best draft length by load, a bound: peak rates, no launch or host time, no prefill"
+        "best draft length by load, step times at a bound: peak rates, no launch or host time, "
+        "no prefill"
     )
     assert bound.summary()["bound"] is True
     read = plan_of(cards(), prompt=10)
