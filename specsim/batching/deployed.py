@@ -8,6 +8,7 @@ from functools import cache, partial
 from specsim.acceptance import (
     Acceptance,
     AlphaLike,
+    ConstantAcceptance,
     SurvivalAcceptance,
     acceptance_of,
     notes_on,
@@ -18,10 +19,14 @@ from specsim.batching.workload import Basis, BatchWorkload
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer
 from specsim.deployment.cost import DeployedCost
 from specsim.deployment.deployment import Deployment
-from specsim.deployment.drafters import Drafter, DraftModel
+from specsim.deployment.drafters import Drafter, DraftModel, Mtp, Ngram
 from specsim.deployment.heads import draft_shapes
 from specsim.hardware.shapes import Shape
 
+# Drafts up to which one rate of a head is taken at every position without a word.
+_ONE_RATE = 3
+# Cards of a node, which one link joins.
+_NODE = 8
 # Longest draft that is looked at where none is named and nothing measured ends before.
 GAMMA_MAX = 16
 
@@ -32,6 +37,10 @@ def of_deployment(
     """One setting for each drafter, with the acceptance that is given."""
     if not deployment.drafters:
         raise InvalidArgumentError("drafter is missing: what drafts for the target")
+    if alpha is not None and all(each.alpha is not None for each in deployment.drafters):
+        raise InvalidArgumentError(
+            "alpha has no meaning where every drafter has rates of its own; leave out one of them"
+        )
     shared = None if alpha is None else acceptance_of(alpha)  # one for all, as it may be fitted
     basis = Basis(*_words(deployment), lambda batch, context: deployment.error)
     found = []
@@ -89,10 +98,24 @@ def _of_drafter(
         context=min(known, default=None),
         drafter=_name(deployment, drafter),
         doubts=tuple(_doubts(deployment, drafter, shapes.first if shapes else None)),
-        notes=partial(notes_on, alpha, acceptance),
+        notes=partial(_notes, drafter, alpha, acceptance),
         ends=ends,
         basis=basis,
     )
+
+
+def _notes(
+    drafter: Drafter, alpha: AlphaLike, acceptance: Acceptance, gamma: int
+) -> tuple[str, ...]:
+    """How ``alpha`` was read, and how far one rate was taken."""
+    found = notes_on(alpha, acceptance, gamma)
+    is_head = not isinstance(drafter, (DraftModel, Ngram))
+    if is_head and isinstance(acceptance, ConstantAcceptance) and gamma > _ONE_RATE:
+        found += (
+            f"alpha {acceptance.alpha:g} is taken at every one of {gamma} drafts, and heads lose "
+            "hold with depth: give measured rates by position (--conditional or --marginal)",
+        )
+    return found
 
 
 def _words(deployment: Deployment) -> tuple[str, bool]:
@@ -134,11 +157,38 @@ def _doubts(deployment: Deployment, drafter: Drafter, draft: Shape | None) -> li
         spread = ""
         if deployment.parallel.expert > 1:
             spread = (
-                f", and the busiest card is taken to have {deployment.imbalance:g} times the mean "
-                "to do (--imbalance)"
+                f", and the busiest card is taken to do {deployment.imbalance:g} times as much as "
+                "that gives it by chance (--imbalance)"
             )
         alike = "every token chose its own uniformly, which reads more of them than real routing"
         if (exponent := deployment.routing_exponent) < 1:
             alike = f"n tokens of a request chose as n^{exponent:g} independent ones, uniformly"
         found.append(f"experts are counted as if {alike}{spread}")
+    return [*found, *_of_cards(deployment), *_of_drafts(deployment, drafter)]
+
+
+def _of_cards(deployment: Deployment) -> list[str]:
+    """That a link of one node is taken to join all cards."""
+    cards, link = deployment.parallel.cards, deployment.link
+    if cards <= _NODE or deployment.interconnect is not None or link is None:
+        return []
+    return [
+        f"{cards} cards are priced as if {link.name} joined them all, which mostly joins {_NODE}: "
+        "name what joins the nodes with --interconnect"
+    ]
+
+
+def _of_drafts(deployment: Deployment, drafter: Drafter) -> list[str]:
+    """What is taken for granted of the drafter and of its acceptance."""
+    found = []
+    if isinstance(drafter, Mtp) and not deployment.shape.mtp_modules:
+        found.append(
+            f"the config.json of {deployment.name} names no modules for multi-token prediction "
+            "(num_nextn_predict_layers): see whether its checkpoint has them"
+        )
+    if drafter.alpha is None and len(deployment.drafters) > 1:
+        same = "its acceptance is taken as that of the other drafters: give it rates of its own"
+        if isinstance(drafter, Ngram) and drafter.match == 1:
+            same += ", and the chance of a match (match), which every round is taken to have"
+        found.append(same)
     return found

@@ -36,7 +36,11 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
         "Cards that routed experts are dealt out to. [default: 1, every expert is divided]",
         {},
     ),
-    "imbalance": (Number(1), "Work of the busiest card of those, over the mean. [default: 1]", {}),
+    "imbalance": (
+        Number(1),
+        "Work of the busiest of those cards, over what chance gives it. [default: 1]",
+        {},
+    ),
     "routing_exponent": (
         Number(0, 1),
         "n tokens of one request choose as many experts as n^R independent ones. [default: 1]",

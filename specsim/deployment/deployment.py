@@ -59,7 +59,8 @@ class Deployment:
     reserve : bytes on every card for what runs compute, and for CUDA graphs
     routing_exponent : r in [0, 1]: n new tokens of one request choose as many experts as n^r
         independent ones; 1: each chooses for itself
-    imbalance : with experts dealt out to cards, what the busiest card has to do over the mean
+    imbalance : with experts dealt out to cards, what the busiest card has to do over what uniform
+        routing gives it by chance
     """
 
     target: str | Path | Shape

@@ -319,6 +319,10 @@ DRAFTERS: Mapping[str, type[Drafter]] = {
 }
 
 
+# As the papers and SGLang write them.
+_ALIASES = {"eagle_1": "eagle", "eagle_3": "eagle3", "nextn": "mtp", "prompt_lookup": "ngram"}
+
+
 def drafter(words: str) -> Drafter:
     """``eagle3:draft_vocab=32000,alpha=0.8/0.7``: a name, and what is said of it.
 
@@ -330,6 +334,7 @@ def drafter(words: str) -> Drafter:
     """
     name, _, rest = words.partition(":")
     key = name.strip().casefold().replace("-", "_")
+    key = _ALIASES.get(key, key)
     if key not in DRAFTERS:
         raise InvalidArgumentError(
             f"drafter must be one of {', '.join(DRAFTERS)}, got {name!r}"
@@ -341,6 +346,10 @@ def drafter(words: str) -> Drafter:
     for part in filter(None, (part.strip() for part in rest.split(","))):
         field, equals, value = part.partition("=")
         field = field.strip().replace("-", "_") if equals else "model"
+        if not equals and "alpha" in given and _is_number(part):
+            raise InvalidArgumentError(
+                f"drafter {key}: rates of alpha stand between slashes, as alpha=0.7/0.6, got {rest}"
+            )
         if field not in known:
             raise InvalidArgumentError(
                 f"drafter {key} takes {', '.join(known)}, got {field}{did_you_mean(field, known)}"
@@ -366,8 +375,18 @@ def _parsed(field: str, kind: str, word: str) -> Any:
     return integer(field, word) if "int" in kind else number(field, word)
 
 
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def _word(value: object) -> str:
-    return value.model_type if isinstance(value, Shape) else f"{value}"
+    if isinstance(value, Shape):
+        return value.model_type
+    return f"{value:g}" if isinstance(value, float) else f"{value}"
 
 
 def _degree(tensor: int | None) -> None:

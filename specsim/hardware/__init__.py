@@ -40,8 +40,8 @@ from specsim.hardware.quantisation import (
 from specsim.hardware.roofline import (
     Efficiency,
     Roofline,
-    expected_experts,
     memory_needed_bytes,
     roofline,
 )
+from specsim.hardware.routing import expected_experts
 from specsim.hardware.shapes import NUMBER_BYTES, Attention, Layer, Precision, Shape

@@ -32,6 +32,9 @@ _INSTEAD = {
 }
 
 
+_SIXTEEN_BITS = {"float16", "bfloat16"}
+
+
 @dataclass(frozen=True)
 class Accelerator:
     """One accelerator.
@@ -64,10 +67,15 @@ class Accelerator:
         if number_type not in self.peak_flops:
             raise UnsupportedError(
                 f"{self.name} has no peak rate for {number_type} "
-                f"(known: {', '.join(sorted(self.peak_flops))})"
-                + (f"; dtype {other} runs on it" if (other := _INSTEAD.get(number_type)) else "")
+                f"(known: {', '.join(sorted(self.peak_flops))})" + self._instead(number_type)
             )
         return self.peak_flops[number_type]
+
+    def _instead(self, number_type: str) -> str:
+        """What runs on it in place of that, in words; weight-only formats multiply in 16 bits."""
+        other = _INSTEAD.get(number_type)
+        sixteen = self.peak_flops.keys() & ({"float16"} if other == "float16" else _SIXTEEN_BITS)
+        return f"; dtype {other} runs on it" if other and sixteen else ""
 
 
 class AcceleratorFile(msgspec.Struct, forbid_unknown_fields=True):

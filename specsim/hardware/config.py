@@ -108,6 +108,7 @@ def shape_from_config(config: Config) -> Shape:
         FAMILIES[model_type](config),
         vocabulary=text.get("vocab_size"),
         longest_context=text.get("max_position_embeddings"),
+        mtp_modules=int(text.get("num_nextn_predict_layers") or 0),
     )
 
 

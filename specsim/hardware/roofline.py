@@ -30,6 +30,7 @@ from specsim.hardware.interconnects import (
     point_to_point_s,
 )
 from specsim.hardware.parallel import ONE_CARD, Parallelism
+from specsim.hardware.routing import expected_experts, load_over_mean, most_touched
 from specsim.hardware.shapes import Layer, Shape
 
 # What a run waits for most.
@@ -112,20 +113,6 @@ class Roofline:
         return max(self.compute_s, self.memory_s) + self.launch_s + self.communication_s
 
 
-def expected_experts(experts: int, experts_per_token: int, tokens: float) -> float:
-    """Expected number of experts that a run touches: E (1 - (1 - k / E)^m), m = B n tokens.
-
-    Exact if every token picks its k of E experts uniformly and independently of the others, as
-    k / E is then each token's chance of touching a given one.  Real routing is uneven and
-    neighbouring tokens choose alike; both touch fewer (1 - (1 - x)^m is concave in x), so this
-    counts too much traffic rather than too little.
-    """
-    experts = integer("experts", experts, low=1)
-    share = integer("experts per token", experts_per_token, high=experts) / experts
-    untouched: float = (1.0 - share) ** number("tokens", tokens, low=0.0)
-    return experts * (1.0 - untouched)
-
-
 def roofline(
     shape: Shape,
     accelerator: Accelerator,
@@ -147,7 +134,8 @@ def roofline(
     encoder_context : tokens of each sequence's input, for a model with an encoder
     logits : new tokens of a sequence whose distribution is wanted; None: all
     interconnect : between cards; None: the accelerator's own
-    imbalance : with experts dealt out to cards, what the busiest card has to do over the mean, >= 1
+    imbalance : with experts dealt out to cards, what the busiest card has to do over what uniform
+        routing gives it by chance (``specsim.hardware.routing``), >= 1
     routing_exponent : r in [0, 1]: n new tokens of one sequence choose as many experts as n^r
         independent ones; 1: each chooses for itself, 0: all choose alike
 
@@ -179,23 +167,29 @@ def roofline(
     if parallel.expert > 1:
         read = min(sequences * parallel.data, batch) * new_tokens
     routed = 0.0  # multiply-adds in routed experts, and bytes of those that are touched
+    loaded = 0.0  # the same multiply-adds, as many as if all cards had what the busiest one has
     expert_bytes = touched_sum = expert_layers = 0.0
+    choosing = read / new_tokens * new_tokens**exponent
     for layer, count in shape.distinct_layers:
         if layer.experts:
-            choosing = read / new_tokens * new_tokens**exponent
-            touched = expected_experts(layer.experts, layer.experts_per_token, choosing)
-            busiest = min(touched * imbalance, layer.experts) if parallel.expert > 1 else touched
+            chosen = layer.experts, layer.experts_per_token
+            touched = expected_experts(*chosen, choosing)
+            products = count * read * layer.experts_per_token * layer.expert_weights
+            busiest = touched
+            if parallel.expert > 1:
+                most = most_touched(layer.experts, touched, parallel.expert)
+                busiest = min(most * parallel.expert * imbalance, layer.experts)
+                over = load_over_mean(*chosen, choosing, parallel.expert)
+                loaded += products * min(over * imbalance, parallel.expert)
             expert_bytes += count * busiest * layer.expert_weights * shape.precision.expert_bytes
-            routed += count * read * layer.experts_per_token * layer.expert_weights
+            routed += products
             touched_sum += count * touched
             expert_layers += count
     dense = sequences * shape.flops(
         new_tokens, context, encoder_context, logits=logits
     ) - 2.0 * routed * (tokens / read)
-    sharing, load = parallel.tensor, 1.0
-    if parallel.expert > 1:
-        sharing, load = parallel.stage_cards, imbalance
-    flops = dense / parallel.tensor + 2.0 * routed * load / sharing
+    sharing = parallel.tensor if parallel.expert == 1 else parallel.stage_cards
+    flops = dense / parallel.tensor + 2.0 * (loaded or routed) / sharing
     traffic = (
         _dense_bytes(shape) / parallel.tensor
         + expert_bytes / sharing

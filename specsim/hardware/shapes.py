@@ -196,6 +196,7 @@ class Shape:
         positions, an encoder
     vocabulary : tokens it tells apart; None: not known
     longest_context : tokens that it can read; None: not known
+    mtp_modules : modules for multi-token prediction that its config.json names; 0: none
     """
 
     model_type: str
@@ -206,6 +207,7 @@ class Shape:
     precision: Precision = field(default_factory=Precision)
     vocabulary: int | None = None
     longest_context: int | None = None
+    mtp_modules: int = 0
 
     @cached_property
     def distinct_layers(self) -> tuple[tuple[Layer, int], ...]:
