@@ -156,10 +156,9 @@ def _doubts(deployment: Deployment, drafter: Drafter, draft: Shape | None) -> li
     if any(layer.experts for layer in target.layers):
         spread = ""
         if deployment.parallel.expert > 1:
-            spread = (
-                f", and the busiest card is taken to do {deployment.imbalance:g} times as much as "
-                "that gives it by chance (--imbalance)"
-            )
+            spread = ", and a card has more of them than the mean as often as chance has it"
+            if deployment.imbalance > 1:
+                spread += f", and {deployment.imbalance:g} times that (--imbalance)"
         alike = "every token chose its own uniformly, which reads more of them than real routing"
         if (exponent := deployment.routing_exponent) < 1:
             alike = f"n tokens of a request chose as n^{exponent:g} independent ones, uniformly"
@@ -187,8 +186,10 @@ def _of_drafts(deployment: Deployment, drafter: Drafter) -> list[str]:
             "(num_nextn_predict_layers): see whether its checkpoint has them"
         )
     if drafter.alpha is None and len(deployment.drafters) > 1:
-        same = "its acceptance is taken as that of the other drafters: give it rates of its own"
+        found.append(
+            "drafters without rates of their own are compared at one acceptance: give each its own "
+            "(alpha)"
+        )
         if isinstance(drafter, Ngram) and drafter.match == 1:
-            same += ", and the chance of a match (match), which every round is taken to have"
-        found.append(same)
+            found.append("every round is taken to have a match: say how many do (match)")
     return found
