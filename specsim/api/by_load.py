@@ -23,7 +23,7 @@ from specsim.batching.point import DEFAULT_MARGIN, BatchPoint
 from specsim.batching.schedule import EVERY, Plan, Span, plan, ranges
 from specsim.batching.serving import Room, prefill_s, room_of
 from specsim.batching.source import Source
-from specsim.batching.workload import BatchWorkload, Load
+from specsim.batching.workload import BatchWorkload, Load, draft_length
 from specsim.checks import number
 
 
@@ -176,11 +176,13 @@ def plan_load(
 ) -> LoadPlan:
     """The best draft length of every batch and context, or what ``gamma`` gives there.
 
+    gamma_max, gamma : at most 256
     margin : what drafts must gain over plain decoding; None: 0.05
 
     Batches without a price are left out and named; CellUnavailableError if that is all of them.
     """
     margin = DEFAULT_MARGIN if margin is None else number("margin", margin, low=0.0)
+    gamma, gamma_max = draft_length("gamma", gamma), draft_length("gamma_max", gamma_max)
     workloads = source.workloads(gamma if gamma_max is None else gamma_max)
     settings: list[PlannedWorkload] = []
     missing: list[Missing] = []

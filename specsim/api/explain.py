@@ -16,7 +16,7 @@ from specsim.batching.deployed import of_deployment
 from specsim.batching.losses import Diagnosis, diagnose
 from specsim.batching.parts import Part, Step, step_of
 from specsim.batching.point import DEFAULT_MARGIN, BatchPoint
-from specsim.batching.workload import BatchWorkload
+from specsim.batching.workload import LONGEST, BatchWorkload
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse
 from specsim.deployment.deployment import Deployment
 
@@ -34,8 +34,9 @@ class Explanation(Result):
     decision : what the round gives, and how sure that is
     round, plain : the round and a step of plain decoding, taken apart
     diagnosis : what the round loses by
-    changes : what would make it faster, each alone, the largest speedup first; drafters that were
-        named to compare with, whether they would or not
+    changes : what would make it faster, each alone, the largest speedup first, those that lower
+        the tokens per second last; drafters that were named to compare with, whether they would
+        or not
 
     Rows are the parts of both steps: ``ms`` adds up to the step's; ``gflops`` and ``gb`` (of the
     busiest card) are of all runs of a part, ``tokens`` and ``experts`` (of a layer) of one run.
@@ -160,7 +161,7 @@ class Explanation(Result):
             best = f"best single change: {sure.what} ({sure.point.speedup:.2f}x)"
         if faster and faster[0].assumes:
             first = faster[0]
-            best += f"; {first.what} would give {first.point.speedup:.2f}x if {first.assumes}"
+            best += f"; {first.what} would give {first.point.speedup:.2f}x ({first.assumes})"
         return best
 
 
@@ -179,7 +180,7 @@ def explain(
     """Where the time of a round with ``gamma`` drafts goes, why it is no faster, and which single
     change would help most.
 
-    gamma : draft tokens of a round, at least 1
+    gamma : draft tokens of a round, 1 to 256
     batch, context : requests that share iterations, and tokens in the cache of each; by default 1
         and 512, or the smallest of a profile
     deployment : its first drafter is explained, the others are tried in its place
@@ -193,7 +194,7 @@ def explain(
     >>> explain(0.7, gamma=5, deployment=deploy("llama-3.1-8b", "H100", "eagle3")).diagnosis.reason
     'drafts'
     """
-    gamma = integer("gamma", gamma, low=1)
+    gamma = integer("gamma", gamma, low=1, high=LONGEST)
     measured = {"temperature": temperature, "mode": mode, "acceptance_law": acceptance_law}
     if deployment is not None and profile is None:
         refuse(measured, "needs a profile")
@@ -227,7 +228,7 @@ def explain(
     candidates = [of_load(point, workload)]
     if deployment is not None:
         candidates.append(of_deployment_here(point, here, deployment, alpha))
-    tried, refused = try_all(chain.from_iterable(candidates))
+    tried, refused = try_all(chain.from_iterable(candidates), point)
     helpful = [each for each in tried if each.point.speedup > point.speedup][:_MOST_CHANGES]
     graphs = None if deployment is None else deployment.efficiency.graph_tokens
     accepted = float(workload.gains.tokens[1]) - 1.0

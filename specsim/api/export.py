@@ -14,7 +14,7 @@ from specsim.batching.loaded import WithDrafterLoaded
 from specsim.batching.point import DEFAULT_MARGIN, batch_point
 from specsim.batching.schedule import Plan, plan
 from specsim.batching.source import Source
-from specsim.batching.workload import BatchWorkload
+from specsim.batching.workload import BatchWorkload, draft_length
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, number
 from specsim.deployment.deployment import Deployment
 from specsim.engines import (
@@ -118,7 +118,7 @@ def export(
     drafter = drafter_of(deployment)
     if drafter is not None:
         said = method_of(drafter, said)
-    workload = _only(source.workloads(gamma_max))
+    workload = _only(source.workloads(draft_length("gamma_max", gamma_max)))
     method = said or workload.method or "draft_model"
     drafting, tree = _drafting(chosen, method, deployment)
     if batch is not None and drafting.by_batch:

@@ -52,9 +52,14 @@ class Candidate:
     asked: bool = False
 
 
-def try_all(candidates: Iterable[Candidate]) -> tuple[list[Change], list[tuple[str, str]]]:
+def try_all(
+    candidates: Iterable[Candidate], here: BatchPoint
+) -> tuple[list[Change], list[tuple[str, str]]]:
     """Those that have a price, the largest speedup first, and of those that were asked for and have
     none what they are and why.
+
+    here : what is changed; changes that yield fewer tokens per second than it come last, however
+        large their speedup, which is against plain decoding under the same change
     """
     found, refused = [], []
     for each in candidates:
@@ -63,7 +68,12 @@ def try_all(candidates: Iterable[Candidate]) -> tuple[list[Change], list[tuple[s
         except SpecsimError as reason:
             if each.asked:
                 refused.append((each.what, str(reason)))
-    return sorted(found, key=lambda change: -change.point.speedup), refused
+    least = here.tokens_per_s
+
+    def order(change: Change) -> tuple[bool, float]:
+        return change.point.tokens_per_s < least, -change.point.speedup
+
+    return sorted(found, key=order), refused
 
 
 def of_load(here: BatchPoint, workload: BatchWorkload) -> Iterator[Candidate]:
@@ -119,10 +129,11 @@ def of_deployment_here(
         )
     if deployment.host != HostTime():
         point = partial(at, host=HostTime())
-        yield Candidate("host time -> 0", point, "all of it is hidden (a bound)")
+        yield Candidate("host time -> 0", point, "all of it is hidden, a bound")
     yield Candidate(
         f"tensor parallel {parallel.tensor} -> {2 * parallel.tensor}",
         partial(at, parallel=replace(parallel, tensor=2 * parallel.tensor)),
+        "needs twice the cards",
     )
     if deployment.shape.precision.kv_bytes >= _PLAIN_KV_BYTES:
         yield Candidate("KV cache -> fp8", partial(at, kv_dtype="fp8"))

@@ -26,8 +26,11 @@ _CONTEXTS = (512, 4096)
 # How far off an acceptance rate may easily be: what regret is told for.
 _OFF = 0.05
 
-# More batches or contexts than anyone means.
-_MOST_NUMBERS = 1_000_000
+# More than anyone means: of many batches some are looked at, of contexts all are.
+_MOST = {"batches": 1_000_000, "contexts": 256}
+
+# Longest draft that is asked for by load.
+LONGEST = 256
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class Load:
     """What is planned for.
 
     batches : requests that share iterations; None: those measured, or 1, 2, 4, ..., 256
-    contexts : tokens in the cache of each request; None: those measured, or 512 and 4096
+    contexts : tokens in the cache of each request, at most 256 of them; None: those measured, or
+        512 and 4096
     prompt : tokens of a prompt, for the time of reading it; None: not asked
     """
 
@@ -50,12 +54,20 @@ class Load:
             asked = getattr(self, name)
             if asked is None:
                 continue
-            if len(asked) > _MOST_NUMBERS:
+            if len(asked) > _MOST[name]:
                 raise InvalidArgumentError(
-                    f"{name} must be at most {_MOST_NUMBERS:,} numbers, got {len(asked):,}"
+                    f"{name} must be at most {_MOST[name]:,} numbers, got {len(asked):,}"
                 )
             checked = np.unique(np.atleast_1d(integers(name, asked, low=low)))
             object.__setattr__(self, name, tuple(checked.tolist()))
+
+
+def draft_length(name: str, value: int | None, low: int = 0) -> int | None:
+    """A draft length that is asked for by load, at most 256; None where none is.
+
+    Refused before anything is worked out for it: there is an array entry for every length.
+    """
+    return None if value is None else integer(name, value, low=low, high=LONGEST)
 
 
 def _no_ends() -> Ends | None:

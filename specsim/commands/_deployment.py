@@ -27,7 +27,7 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
         "compared.",
         {"metavar": "NAME[:KEY=VALUE,...]", "multiple": True},
     ),
-    "accelerator": (str, "Accelerator, or a JSON file that describes one.", _NAME),
+    "accelerator": (str, "Accelerator, or a .json file: docs/deployments.md.", _NAME),
     "tensor_parallel": (Integer(1), "Cards that share every layer. [default: 1]", {}),
     "pipeline_parallel": (Integer(1), "Stages of layers. [default: 1]", {}),
     "data_parallel": (Integer(1), "Groups of cards with requests of their own. [default: 1]", {}),

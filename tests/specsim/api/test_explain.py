@@ -13,6 +13,7 @@ import pytest
 import specsim
 from specsim import deploy, hardware
 from specsim.batching.cost import CellUnavailableError, MeasuredLoadCost
+from specsim.batching.point import BatchPoint
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.hardware.roofline import expected_experts
 from specsim.profiles import read_profile
@@ -147,35 +148,57 @@ def test_changes_are_what_the_changed_deployment_gives() -> None:
     setting: dict[str, Any] = {"overhead_us": 500, "round_us": 1000, "dtype": "fp8"}
     here = {"gamma": 4, "batch": 16, "context": 4096}
 
-    def speedup(**changed: Any) -> float:
+    def point(**changed: Any) -> BatchPoint:
         asked = {**here, **{name: changed.pop(name) for name in here if name in changed}}
         drafter = changed.pop("drafter", "eagle3:layers=4")
         deployed = deploy(DENSE, "H100", drafter, **{**setting, **changed})
-        return specsim.explain(0.6, deployment=deployed, **asked).point.speedup
+        return specsim.explain(0.6, deployment=deployed, **asked).point
 
     drafters = ["eagle3:layers=4", "medusa:heads=3", "eagle"]
     deployed = deploy(DENSE, "H100", drafters, **setting)
     found = specsim.explain(0.6, deployment=deployed, **here)
     expected = {
-        "drafter medusa:heads=3": speedup(drafter="medusa:heads=3", gamma=3),
-        "drafter eagle": speedup(drafter="eagle"),
-        "host time -> 0": speedup(overhead_us=0, round_us=0),
-        "tensor parallel 1 -> 2": speedup(tensor_parallel=2),
-        "KV cache -> fp8": speedup(kv_dtype="fp8"),
-        "batch 16 -> 8": speedup(batch=8),
-        "batch 16 -> 32": speedup(batch=32),
+        "drafter medusa:heads=3": point(drafter="medusa:heads=3", gamma=3),
+        "drafter eagle": point(drafter="eagle"),
+        "host time -> 0": point(overhead_us=0, round_us=0),
+        "tensor parallel 1 -> 2": point(tensor_parallel=2),
+        "KV cache -> fp8": point(kv_dtype="fp8"),
+        "batch 16 -> 8": point(batch=8),
+        "batch 16 -> 32": point(batch=32),
     }
     load = specsim.Load([16], [4096])
     alone = deploy(DENSE, "H100", "eagle3:layers=4", **setting)
     (best,) = specsim.optimize(0.6, deployment=alone, load=load).rows()
-    expected[f"gamma 4 -> {best['gamma']}"] = best["speedup"]
+    expected[f"gamma 4 -> {best['gamma']}"] = point(gamma=best["gamma"])
     named = {what for what in expected if what.startswith("drafter")}
-    helps = {what for what, value in expected.items() if value > found.point.speedup}
-    most = sorted(expected, key=lambda what: -expected[what])
+    helps = {what for what, value in expected.items() if value.speedup > found.point.speedup}
+    lowers = {w for w, value in expected.items() if value.tokens_per_s < found.point.tokens_per_s}
+    assert lowers == {"batch 16 -> 8"}
+    most = sorted(expected, key=lambda what: (what in lowers, -expected[what].speedup))
     assert len(helps) <= 6
     assert [each.what for each in found.changes] == [what for what in most if what in named | helps]
     for each in found.changes:
-        assert each.point.speedup == pytest.approx(expected[each.what], rel=1e-12)
+        assert each.point.speedup == pytest.approx(expected[each.what].speedup, rel=1e-12)
+
+
+def test_more_cards_are_not_the_best_single_change() -> None:
+    deployed = deploy(MOE, "H100", "eagle3")
+    found = specsim.explain(0.7, gamma=11, batch=8, context=512, deployment=deployed)
+    (cards,) = [each for each in found.change_rows() if each["change"].startswith("tensor")]
+    assert cards["change"] == "tensor parallel 1 -> 2"
+    assert cards["assumes"] == "needs twice the cards"
+    assert found.sentences()[-1].startswith(
+        "no single change that was tried makes it faster; batch 8 -> 16 would give "
+    )
+
+
+def test_changes_that_yield_fewer_tokens_per_second_come_last() -> None:
+    deployed = deploy(DENSE, "H100", "eagle3")
+    found = specsim.explain(0.7, gamma=3, batch=256, context=512, deployment=deployed)
+    fewer = [each.point.tokens_per_s < found.point.tokens_per_s for each in found.changes]
+    assert fewer == sorted(fewer)
+    assert found.changes[-1].what == "batch 256 -> 128"
+    assert found.changes[-1].point.speedup > found.changes[0].point.speedup
 
 
 def test_a_named_drafter_without_room_is_left_out() -> None:
@@ -223,7 +246,7 @@ def test_a_profile_replays_its_own_acceptance(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "error", "message"),
     [
-        ({"gamma": 0}, InvalidArgumentError, "gamma must be a whole number >= 1, got 0"),
+        ({"gamma": 0}, InvalidArgumentError, r"gamma must be a whole number in \[1, 256\], got 0"),
         ({"batch": 0}, InvalidArgumentError, "batch must be a whole number >= 1, got 0"),
         ({"context": 200_000}, InvalidArgumentError, r"context must be <= 131,072"),
         ({"batch": 100_000}, CellUnavailableError, "room for"),

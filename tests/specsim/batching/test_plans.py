@@ -115,6 +115,24 @@ def test_cells_beyond_memory_are_left_out(capsys: pytest.CaptureFixture[str]) ->
     assert "H100-SXM has 80 GiB" in message
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["optimize", "--context", "512:768"], "contexts must be at most 256 numbers, got 257"),
+        (["optimize", "--gamma-max", "257"], "gamma_max must be a whole number in [0, 256]"),
+        (["evaluate", "--gamma", "1000000000"], "gamma must be a whole number in [0, 256]"),
+        (["explain", "--gamma", "1000000000"], "gamma must be a whole number in [1, 256]"),
+        (["export", "vllm", "--gamma-max", "1000000000"], "gamma_max must be a whole number in"),
+    ],
+)
+def test_more_than_anyone_means_is_refused_at_once(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    by_load = [] if words[0] in ("explain", "export") or "--context" in words else ["--batch", "4"]
+    asked = [*words, "--target", "llama-3.1-8b", "--accelerator", "H100", "--drafter", "eagle3"]
+    assert message in fail(capsys, *asked, "--alpha", "0.8", *by_load)
+
+
 def test_optimize_by_load_from_a_profile(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
