@@ -8,7 +8,14 @@ from typing import ClassVar
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
 from specsim.api.export_drafter import draft_tensor, drafter_of, method_of, tree_of
-from specsim.api.export_notes import card_notes, law_notes, method_notes, plan_notes
+from specsim.api.export_notes import (
+    card_notes,
+    law_notes,
+    loaded_notes,
+    method_notes,
+    one_length_notes,
+    plan_notes,
+)
 from specsim.api.result import Result, Row
 from specsim.batching.loaded import WithDrafterLoaded
 from specsim.batching.point import DEFAULT_MARGIN, batch_point
@@ -155,6 +162,12 @@ def export(
             *method_notes(method, workload, order.deployed, measured=alpha is None),
             *law_notes(chosen, drafting, workload),
             *configuration.notes,
+            *(
+                []
+                if drafting.by_batch or chosen.one_request
+                else one_length_notes(planned, schedule, order.batch)
+            ),
+            *loaded_notes(served, planned, schedule),
             *card_notes(chosen, order.deployed),
             f"written as {chosen.read_at} reads it",
         ]

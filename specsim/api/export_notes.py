@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from specsim.api.by_load import extrapolated
-from specsim.batching.schedule import Plan
+from specsim.batching.loaded import WithDrafterLoaded
+from specsim.batching.schedule import Plan, ranges
 from specsim.batching.serving import CardCost
 from specsim.batching.step_cost import StepLoadCost
 from specsim.batching.workload import BatchWorkload
-from specsim.engines import Deployed, Drafting, Engine, Method, Schedule, largest
+from specsim.engines import Deployed, Drafting, Engine, Method, Schedule, gamma_at, largest
 
 # Share of a speedup below which it is not worth a word that another draft length were better.
 _REGRET = 0.01
@@ -42,6 +43,49 @@ def plan_notes(workload: BatchWorkload, planned: Plan, schedule: Schedule) -> li
     if outside := extrapolated(workload, planned.points):
         notes.append(outside)
     return notes
+
+
+def loaded_notes(served: BatchWorkload, planned: Plan, schedule: Schedule) -> list[str]:
+    """Where drafts pay only because the drafter is loaded, and costs something without drafts too:
+    a plan that may do without it has none there.
+
+    served, planned : with the drafter loaded
+    """
+    cost = served.cost
+    if not isinstance(cost, WithDrafterLoaded):
+        return []
+    shares = {}
+    for decision in planned.decisions:
+        if not gamma_at(schedule, decision.batch):
+            continue
+        loaded = cost.loaded_s(decision.batch, planned.context)
+        step = decision.point.spent.plain_step_s
+        drafted = max(point.speedup for point in decision.points if point.gamma)
+        if drafted * (step - loaded) / step < 1.0 + planned.margin:
+            shares[decision.batch] = loaded / (step - loaded)
+    if not shares:
+        return []
+    return [
+        f"a drafter that is loaded anyway costs up to {max(shares.values()):.1%} of a plain step "
+        f"at draft length 0, and drafts need only beat that: at batch {ranges(list(shares))} they "
+        f"gain less than {100 * planned.margin:.3g}% over a server without a drafter, where "
+        "specsim optimize says off"
+    ]
+
+
+def one_length_notes(planned: Plan, schedule: Schedule, batch: int) -> list[str]:
+    """What the one draft length of all batches, that of ``batch``, gives at the largest planned."""
+    length, best = (gamma_at(schedule, each) for each in (batch, planned.largest))
+    if length == best:
+        return []
+    points = planned.decisions[-1].points
+    where = f"at batch {planned.largest:,}"
+    if length < len(points):
+        gives = f"{where} draft length {length} gives {points[length].speedup:.2f}x"
+    else:
+        gives = f"{where} there is no room for draft length {length}"
+    other = f"{best} would give {points[best].speedup:.2f}x" if best else "none is better"
+    return [f"{gives}, where {other}; --batch says for which batch"]
 
 
 def law_notes(chosen: Engine, drafting: Drafting, workload: BatchWorkload) -> list[str]:

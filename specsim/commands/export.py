@@ -48,8 +48,7 @@ from specsim.commands._options import (
     "--method",
     str,
     "Where drafts come from, with costs of a profile: draft_model, eagle, eagle3, mtp, p_eagle, "
-    "pard, dflash, ngram or suffix. [default: the drafter's, that of an acceptance file, or "
-    "draft_model]",
+    "pard, dflash, ngram or suffix. [default: as the drafter or an acceptance file, draft_model]",
 )
 @option("--model", str, "The draft's name or path for the engine. [default: as in the profile]")
 @option("--lookup-max", Integer(1), "Longest run of tokens that ngram looks up.")
@@ -66,8 +65,10 @@ def command(engine: str, output_format: str, **given: Any) -> int:
     """What ENGINE should draft at every batch, as its configuration wants it.
 
     On stdout is what the engine reads and nothing else; what it cannot be told is on stderr.
-    Drafts are left off where they gain less than the margin, and batches share a length where that
-    loses none of them more than a fifth of it.  Ends with 1 where speculation is better left off.
+    Drafts are left off where they gain less than the margin over a step with the drafter loaded,
+    which an engine may run there too (specsim optimize: over a step without one), and batches share
+    a length where that loses none of them more than a fifth of it.  Ends with 1 where speculation
+    is better left off.
     """
     from specsim import export
     from specsim.report.tables import show_notes

@@ -152,6 +152,7 @@ class Engine:
         its method takes one
     draft_alone : whether a drafter may run on one card beside a target on several; else it is
         spread as the target is
+    one_request : whether it drafts for a single request only
     """
 
     title: str
@@ -162,6 +163,7 @@ class Engine:
     degrees: Callable[[Parallelism], str] = lambda parallel: ""
     by_batch: Callable[[Parallelism], bool] = lambda parallel: True
     draft_alone: bool = False
+    one_request: bool = False
 
     def drafting(self, method: str) -> Drafting:
         """How it does ``method``; raises UnsupportedError where it does not."""

@@ -58,4 +58,11 @@ def _lines(owner: str, settings: dict[str, Any]) -> str:
     )
 
 
-ENGINE = Engine("transformers", "transformers 5.23.0", _METHODS, _write, lookups=("lookup_max",))
+ENGINE = Engine(
+    "transformers",
+    "transformers 5.23.0",
+    _METHODS,
+    _write,
+    lookups=("lookup_max",),
+    one_request=True,
+)

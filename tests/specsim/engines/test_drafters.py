@@ -313,6 +313,50 @@ def test_what_gains_only_over_a_loaded_drafter_is_left_off() -> None:
     assert said(found, "leave it off")
 
 
+def test_batches_that_draft_only_with_the_drafter_loaded_are_named() -> None:
+    found = exported("vllm", "eagle3", most=16, alpha=0.7, target="gpt-oss-120b")
+    deployed = specsim.deploy("gpt-oss-120b", "H100-SXM", "eagle3")
+    load = specsim.Load(range(1, 17), [512])
+    rows = specsim.optimize(0.7, deployment=deployed, load=load).rows()
+    off = [row["batch"] for row in rows if not row["gamma"]]
+    drafts = [batch for batch in off if gamma_at(list(found.schedule), batch)]
+    assert (drafts[0], drafts[-1]) == (3, 10)
+    assert drafts == list(range(3, 11))
+    worst = max(1 / row["gamma_0_loaded"] - 1 for row in rows if row["batch"] in drafts)
+    note = said(found, "a drafter that is loaded anyway")
+    assert f"up to {worst:.1%} of a plain step at draft length 0" in note
+    assert "at batch 3-10 they gain less than 5% over a server without a drafter" in note
+    resting = exported("llama.cpp", "eagle3", most=16, alpha=0.7, target="gpt-oss-120b")
+    assert not any("loaded anyway" in line for line in resting.warnings)
+
+
+@pytest.mark.parametrize(("engine", "more"), [("llama.cpp", {}), ("vllm", {"data_parallel": 2})])
+def test_one_length_is_priced_at_the_largest_batch(engine: str, more: dict[str, Any]) -> None:
+    draft, most = "draft_model:llama-3.2-1b", 512
+    found = exported(engine, draft, most=most, alpha=0.8, **more)
+    deployed = specsim.deploy("llama-3.1-8b", "H100-SXM", draft, **more)
+    load = specsim.Load([most], [512])
+
+    def speedup(gamma: int) -> float:
+        (row,) = specsim.evaluate(0.8, gamma=gamma, deployment=deployed, load=load).rows()
+        return float(row["speedup"])
+
+    one, best = (gamma_at(list(found.schedule), batch) for batch in (1, most))
+    assert one > best > 0
+    assert said(found, "--batch says for which") == (
+        f"at batch 512 draft length {one} gives {speedup(one):.2f}x, where {best} would give "
+        f"{speedup(best):.2f}x; --batch says for which batch"
+    )
+    alone = exported(engine, draft, most=most, alpha=0.8, batch=most, **more)
+    assert not any("--batch says for which" in line for line in alone.warnings)
+
+
+def test_transformers_has_no_larger_batch() -> None:
+    found = exported("transformers", "draft_model:llama-3.2-1b", most=512, alpha=0.8)
+    assert len(found.schedule) > 1
+    assert not any("--batch says for which" in line for line in found.warnings)
+
+
 # vLLM 0.33.0, vllm/config/compilation.py: max_cudagraph_capture_size; unasked, config/vllm.py takes
 # 2 max_num_seqs (1 + K) and 512 at most.
 def test_rounds_wider_than_the_largest_graph() -> None:
