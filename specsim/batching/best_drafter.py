@@ -68,8 +68,10 @@ def best_drafters(
     settings: Sequence[tuple[BatchWorkload, Sequence[Plan]]],
 ) -> tuple[BestDrafters, ...]:
     """The drafter with the best speedup at every batch that was looked at, of equals the first;
-    nothing where there are no drafters to compare, or where one draft length was given.
+    nothing where there are no drafters to compare, or where one draft length or none was asked for.
     """
+    if not any(workload.gamma_max for workload, _ in settings):
+        return ()
     named = [(workload.drafter, plans) for workload, plans in settings]
     if len(named) < 2 or any(name is None for name, _ in named):
         return ()

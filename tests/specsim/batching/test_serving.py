@@ -190,3 +190,11 @@ def test_a_fit_is_named_in_the_title_and_its_source_beside() -> None:
     for row in found.rows():
         assert row["high"] / row["speedup"] == pytest.approx(1 + error)
         assert row["speedup"] / row["low"] == pytest.approx(1 + error)
+
+
+def test_no_drafter_is_best_where_no_drafts_were_asked_for() -> None:
+    load, several = Load([1, 64], [512]), cards("eagle3", "ngram")
+    assert specsim.optimize(0.8, deployment=several, load=load).best
+    plain = specsim.optimize(0.8, deployment=several, load=load, gamma_max=0)
+    assert plain.best == ()
+    assert any("plain decoding, as no drafts were asked for" in line for line in plain.sentences())
