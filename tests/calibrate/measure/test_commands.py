@@ -183,6 +183,10 @@ def test_validate_refuses_what_does_not_go_with_schemes(
     assert "--only" in fail(capsys, *words, "--scheme", "all", "--only", "unseen")
     assert "others must be of" in fail(capsys, *words, "--scheme", "all", "--with", "draft=x")
     assert "--scheme" in fail(capsys, *words, "--with", "middle=x")
+    head = fail(capsys, *words, "--scheme", "all", "--with", "eagle=embedded/eagle")
+    assert "was trained over another target" in head
+    middle = fail(capsys, *words, "--scheme", "all", "--with", "middle=embedded/eagle")
+    assert "a head over its target's states" in middle
     text = "--temperature", "0", "--requests", "2"
     assert (
         "name more in others"
