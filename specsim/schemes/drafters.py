@@ -42,8 +42,8 @@ class EagleDrafter(_Single):
     """A head over the target's last hidden states that drafts token by token (EAGLE, Li24).
 
     Behind the first token of a proposal it reads features of its own instead of the target's, so
-    it loses hold with depth: its acceptance is a rate by position, and what it proposes at a place
-    of the text depends on where its proposal began.
+    what it proposes at a place of the text depends on where its proposal began, and its acceptance
+    is a rate by position.
     """
 
 

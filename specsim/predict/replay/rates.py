@@ -2,7 +2,8 @@
 
 A law takes acceptance as alike at every place, so it is told one rate for each pair of drafter and
 verifier: the mean over the tokens of the text, not over target calls.  A head over the target's
-states (EAGLE), which loses hold with depth, has one rate for each depth of a block.  Where
+states (EAGLE), which reads its own features behind them, has one rate for each depth of a block,
+over blocks that start at every token.  Where
 acceptance differs from place to place, the law and the replay of the same text then differ: with
 rates that hold on for whole requests the mean over tokens makes the law promise too much, and
 where a rejection makes the next one likelier or less likely, it errs either way.
