@@ -16,6 +16,7 @@ import torch
 from calibrate.batch.synthetic import Timed
 from calibrate.validate import batching as validate_load
 from calibrate.validate.batching import Segments, compare_cell, decode_cell
+from specsim.batching.cost import RunByRun
 from specsim.batching.point import batch_point
 from specsim.profiles import Role, read_profile
 from tests.support.command_line import fail, run
@@ -24,7 +25,7 @@ CURVE = [0.8, 0.6, 0.5, 0.4]
 
 
 @dataclass(frozen=True)
-class Made:
+class Made(RunByRun):
     """A made-up machine: seconds of everything, a draft run a twentieth of a target run."""
 
     overhead: float = 0.01
