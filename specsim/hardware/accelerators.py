@@ -6,7 +6,8 @@ at half the rate of accumulation in float16; the float32 one is here, as inferen
 
 A GB of memory is 2^30 bytes, as data sheets count memory whatever they write: of "80 GB" an H100
 reports 79.2 GiB, of "141 GB" an H200 139.8, of "192 GB" an MI300X 192.0.  The one per cent that
-drivers keep is not taken off.
+drivers keep is not taken off.  Where error correction takes a sixteenth of the memory, which it
+does of GDDR in servers, the table has what is left, as nvidia-smi shows it.
 """
 
 from __future__ import annotations

@@ -209,3 +209,12 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     ):
         with pytest.raises(SpecsimError, match=f"accelerator .*{name}: .*{said}"):
             hardware.accelerator(str(tmp_path / name))
+
+
+# nvidia-smi, memory total, in MiB.
+@pytest.mark.parametrize(
+    ("name", "mebibytes"),
+    [("H200", 143_771), ("L40S", 46_068), ("L4", 23_034), ("A10", 23_028), ("T4", 15_360)],
+)
+def test_memory_is_what_the_driver_shows(name: str, mebibytes: int) -> None:
+    assert hardware.accelerator(name).memory == pytest.approx(mebibytes * 2**20, rel=0.005)
