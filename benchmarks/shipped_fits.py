@@ -23,7 +23,7 @@ from specbundle_fit import fit as specbundle_fit
 from specsim import deploy
 from specsim.counts.steps import StepTime
 from specsim.deployment.cost import DeployedCost
-from specsim.deployment.drafters import drafter
+from specsim.deployment.drafter_words import drafter
 from specsim.deployment.step_fit import StepFit, TimedSteps, fit_steps
 
 OUT = Path(__file__).parents[1] / "specsim" / "configs" / "fits.csv"

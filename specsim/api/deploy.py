@@ -11,7 +11,8 @@ import numpy as np
 
 from specsim.checks import InvalidArgumentError
 from specsim.deployment.deployment import Deployment
-from specsim.deployment.drafters import Drafter, drafter
+from specsim.deployment.drafter_words import drafter
+from specsim.deployment.drafters import Drafter
 from specsim.hardware import Accelerator, Interconnect, Parallelism, Shape
 
 

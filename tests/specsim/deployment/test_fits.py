@@ -18,7 +18,8 @@ from specsim.counts.steps import StepTime
 from specsim.deployment.cliff import find_cliff
 from specsim.deployment.cost import DeployedCost
 from specsim.deployment.deployment import Deployment, HostTime
-from specsim.deployment.drafters import Drafter, drafter
+from specsim.deployment.drafter_words import drafter
+from specsim.deployment.drafters import Drafter
 from specsim.deployment.fits import SHIPPED, fit_profile, fit_steps, fitted, shipped_fit
 from specsim.deployment.step_fit import _SPREAD, _TYPICAL, TimedSteps, _cases, _Priced
 from specsim.hardware.roofline import Efficiency, roofline

@@ -18,7 +18,8 @@ from specsim.batching.loaded import WithDrafterLoaded
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.deployment.cost import DeployedCost
-from specsim.deployment.drafters import KINDS, Eagle3, Parallel, drafter
+from specsim.deployment.drafter_words import drafter
+from specsim.deployment.drafters import KINDS, Eagle3, Parallel
 from specsim.deployment.memory import card_memory
 from specsim.engines import ENGINES, Engine, gamma_at
 from specsim.hardware import Parallelism
