@@ -156,9 +156,9 @@ def _doubts(deployment: Deployment, drafter: Drafter, draft: Shape | None) -> li
     if any(layer.experts for layer in target.layers):
         spread = ""
         if deployment.parallel.expert > 1:
-            spread = ", and a card has more of them than the mean as often as chance has it"
+            spread = ", and the busiest card to have as many more than the mean as by chance"
             if deployment.imbalance > 1:
-                spread += f", and {deployment.imbalance:g} times that (--imbalance)"
+                spread += f", {deployment.imbalance:g} times over (--imbalance)"
         alike = "every token chose its own uniformly, which reads more of them than real routing"
         if (exponent := deployment.routing_exponent) < 1:
             alike = f"n tokens of a request chose as n^{exponent:g} independent ones, uniformly"

@@ -137,7 +137,8 @@ class DeployedCost:
         return host.step_s + (host.round_s if gamma else 0.0)
 
     def loaded_s(self, batch: int, context: float) -> float:
-        return self.draft_s(0, batch, context, 0.0)
+        # A look-up keeps nothing in step, so none is made where nothing is drafted.
+        return sum(each.seconds for each in self.draft_runs(0, batch, context))
 
     def room(self, context: int, gamma: int) -> tuple[int, int]:
         """The largest batch with the drafter and so many drafts beside the target, and without."""

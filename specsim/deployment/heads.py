@@ -154,8 +154,7 @@ def _vocabulary(
         if drafter.draft_vocab == type(drafter).draft_vocab:
             return whole  # the usual size, of a target that has less
         raise InvalidArgumentError(
-            f"draft_vocab must be <= {whole:,}, the vocabulary of {target.model_type}, "
-            f"got {drafted:,}"
+            f"draft_vocab must be <= {whole:,}, the vocabulary of the target, got {drafted:,}"
         )
     return drafted
 
@@ -210,13 +209,13 @@ def _check_target(name: str, config: Mapping[str, Any], target: Shape) -> None:
     hidden = count(config, "target_hidden_size", "hidden_size")
     if hidden != target.hidden:
         raise InvalidArgumentError(
-            f"head {name} is for a target with states of {hidden:,} numbers, {target.model_type} "
-            f"has {target.hidden:,}"
+            f"head {name} is for a target with states of {hidden:,} numbers, this one has "
+            f"{target.hidden:,}"
         )
     vocabulary = config.get("vocab_size")
     if vocabulary and target.vocabulary and vocabulary != target.vocabulary:
         raise InvalidArgumentError(
-            f"head {name} is for a vocabulary of {vocabulary:,} tokens, {target.model_type} has "
+            f"head {name} is for a vocabulary of {vocabulary:,} tokens, the target has "
             f"{target.vocabulary:,}"
         )
     for field in _UNCOUNTED:

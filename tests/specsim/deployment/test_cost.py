@@ -16,7 +16,8 @@ from specsim.batching.cost import CellUnavailableError
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import InvalidArgumentError
 from specsim.deployment.cost import DeployedCost
-from specsim.deployment.drafters import DRAFTERS, drafter
+from specsim.deployment.drafter_words import drafter
+from specsim.deployment.drafters import DRAFTERS
 from specsim.deployment.heads import draft_shapes
 from tests.support.refusals import refuses
 
@@ -55,6 +56,7 @@ def test_rounds_without_a_match_are_plain_steps() -> None:
     never = cost("ngram:match=0,host_us=10")
     assert never.verify_s(5, 8, 100) == never.verify_s(0, 8, 100)
     assert never.draft_s(5, 8, 100, 0.0) == pytest.approx(8 * 10e-6)
+    assert never.loaded_s(8, 100) == 0.0  # nothing is looked up where nothing is drafted
     always = cost("ngram")
     assert always.verify_s(5, 8, 100) == cost("eagle").verify_s(5, 8, 100)
 

@@ -12,7 +12,7 @@ import pytest
 import specsim
 from specsim import hardware
 from specsim.checks import SpecsimError
-from specsim.deployment.drafters import drafter
+from specsim.deployment.drafter_words import drafter
 from specsim.deployment.head_configs import known_heads
 from specsim.deployment.heads import DraftShapes, draft_shapes
 
@@ -190,8 +190,8 @@ def bad(**fields: object) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (bad(hidden_size=8192), "is for a target with states of 8,192 numbers, llama has 4,096"),
-        (bad(vocab_size=32_000), "is for a vocabulary of 32,000 tokens, llama has 128,256"),
+        (bad(hidden_size=8192), "is for a target with states of 8,192 numbers, this one has 4,096"),
+        (bad(vocab_size=32_000), "is for a vocabulary of 32,000 tokens, the target has 128,256"),
         (bad(num_local_experts=8), "has num_local_experts: heads with routed experts"),
         (bad(hidden_size="wide"), "config field hidden_size must be a number, got 'wide'"),
         (lambda path: head("eagle3:lama-3.1-8b", "llama-3.1-8b"), "did you mean llama-3.1-8b"),
