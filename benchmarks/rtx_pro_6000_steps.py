@@ -69,16 +69,16 @@ def kernels(folder: Path) -> list[tuple[int, int, int, float]]:
         return LAYERS * (layer + float(attended["time_us"])) + once + ends
 
     plain = [
-        (0, batch, context, microseconds(batch, attention[0, 0, batch, context]))
+        (0, batch, context, 1e-6 * microseconds(batch, attention[0, 0, batch, context]))
         for batch in BATCHES
         for context in CONTEXTS
     ]
     verified = [
-        (chunk - 1, 1, context, microseconds(chunk, attention[chunk, context, 0, 0]))
+        (chunk - 1, 1, context, 1e-6 * microseconds(chunk, attention[chunk, context, 0, 0]))
         for chunk in CHUNKS
         for context in CONTEXTS
     ]
-    return [(*cell, 1e-6 * us) for *cell, us in plain + verified]  # type: ignore[misc]
+    return plain + verified
 
 
 def engine(folder: Path) -> list[tuple[int, float, float, float]]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from specbundle_fit import COMPUTE, table
+from specbundle_fit import COMPUTE
 from specbundle_fit import fit as specbundle_fit
 
 from specsim import deploy
@@ -25,6 +25,7 @@ from specsim.counts.steps import StepTime
 from specsim.deployment.cost import DeployedCost
 from specsim.deployment.drafter_words import drafter
 from specsim.deployment.step_fit import StepFit, TimedSteps, fit_steps
+from studies.common.study import reference
 
 OUT = Path(__file__).parents[1] / "specsim" / "configs" / "fits.csv"
 FIELDS = [
@@ -74,7 +75,7 @@ def rtx_pro_6000() -> dict[str, Any]:
     """vLLM 0.19.0 on an RTX PRO 6000."""
     deployment = deploy("llama-3.1-8b", "RTX-PRO-6000-Blackwell", memory_utilisation=1.0)
     steps: dict[str, list[StepTime]] = {"kernels": [], "engine": []}
-    for each in table("rtx_pro_6000_steps"):
+    for each in reference("rtx_pro_6000_steps"):
         gamma = int(each["gamma"])
         steps[each["kind"]].append(
             StepTime(
@@ -113,7 +114,7 @@ def h100() -> dict[str, Any]:
     """
     steps: dict[str, list[StepTime]] = {"EAGLE-1": [], "EAGLE-3": []}
     plain_s = 0.0
-    for each in table("public_measurements"):
+    for each in reference("public_measurements"):
         if each["source"] != "vllm-project/vllm#20780":
             continue
         printed = re.search(r"vanilla TPOT ([\d.]+) ms, spec ([\d.]+) ms", each["note"])

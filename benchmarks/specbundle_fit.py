@@ -15,10 +15,7 @@ typical: no run is bound by arithmetic.  Prompts are in the throughputs and not 
 
 from __future__ import annotations
 
-import csv
-import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -29,20 +26,12 @@ from specsim.deployment.cost import DeployedCost
 from specsim.deployment.drafters import Eagle3
 from specsim.hardware.roofline import Efficiency
 from specsim.hardware.roofline_fit import parts_s
-
-REFERENCE = Path(__file__).parents[1] / "studies" / "reference"
-
-
-def table(name: str) -> list[dict[str, str]]:
-    """A table of the references."""
-    with (REFERENCE / f"{name}.csv").open(newline="") as stream:
-        return list(csv.DictReader(stream))
-
+from studies.fidelity.specbundle_law import BATCH, CONTEXT, Rows, deployments, rows
 
 # Shape, number type where it is not the config's, and degree of tensor parallelism, with sources.
 TARGETS = {
-    row["target"]: (row["shape"], row["dtype"] or None, int(row["tensor_parallel"]))
-    for row in table("specbundle_parallelism")
+    name: (row["shape"], row["dtype"] or None, int(row["tensor_parallel"]))
+    for name, row in deployments().items()
 }
 # Heads as published, where their configuration is shipped.
 HEADS = {
@@ -56,7 +45,6 @@ HEADS = {
         "llama-4-scout",
     )
 }
-BATCH, CONTEXT = 8, 700
 EXPONENTS = (1.0, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
 # log of eta_b, t_layer, t_step, t_round; spreads of the prior, and what a unit of it weighs against
 # one row's log error.
@@ -64,20 +52,6 @@ TYPICAL = np.log([0.75, 2e-5, 1e-3, 1e-3])
 SPREAD = np.array([0.05, 2.0, 2.0, 2.0])
 PRIOR, PLAIN, FAR = 0.3, 0.1, 0.1
 COMPUTE = 0.6
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Of each row: indices of target and configuration, acceptance length, speedup, and the
-    seconds of a plain step that its throughput without drafts means.
-    """
-
-    target: np.ndarray
-    configuration: np.ndarray
-    length: Floats
-    speedup: Floats
-    plain_s: Floats
-    configurations: list[tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
@@ -95,50 +69,35 @@ class Found:
     plain: dict[str, float]
 
 
-def rows() -> Rows:
-    """Those at batch 8."""
-    found = []
-    for row in table("public_measurements"):
-        chain = re.fullmatch(r"steps=(\d+);topk=(\d+);draft_tokens=(\d+)", row["gamma_or_tree"])
-        plain = re.search(r"base_tput=([\d.]+)", row["note"])
-        if row["source"].startswith("SpecForge") and row["batch"] == "8" and chain and plain:
-            steps, topk, slots = (int(each) for each in chain.groups())
-            numbers = float(row["alpha_or_mean_accepted"]), float(row["measured_speedup"])
-            found.append((row["target"], (steps, topk, slots), *numbers, BATCH / float(plain[1])))
-    targets, configurations = list(TARGETS), sorted({each[1] for each in found})
-    return Rows(
-        np.array([targets.index(each[0]) for each in found]),
-        np.array([configurations.index(each[1]) for each in found]),
-        *(np.array([each[at] for each in found]) for at in (2, 3, 4)),  # type: ignore[arg-type]
-        configurations,
-    )
-
-
 class Law:
     """Seconds of plain steps and rounds by target and configuration, at one routing exponent."""
 
     def __init__(self, found: Rows, exponent: float) -> None:
         self.found, self.exponent = found, exponent
+        of_rows = zip(found.steps, found.topk, found.positions, strict=True)
+        each_row = [(int(steps), int(topk), int(slots)) for steps, topk, slots in of_rows]
+        configurations = sorted(set(each_row))
+        self.configuration = np.array([configurations.index(each) for each in each_row])
         self.cells = {
             (target, at): _runs(*TARGETS[name], each, exponent)
-            for target, name in enumerate(TARGETS)
-            for at, each in enumerate([None, *found.configurations])
+            for target, name in enumerate(found.targets)
+            for at, each in enumerate([None, *configurations])
         }
 
     def at(self, x: Floats) -> tuple[Floats, Floats]:
         """Plain step and round of every row."""
         memory, layer_s, step_s, round_s = np.exp(x)
         efficiency = Efficiency(COMPUTE, min(float(memory), 1.0), float(layer_s))
-        times = np.zeros((len(TARGETS), len(self.found.configurations) + 1))
+        times = np.zeros((len(self.found.targets), self.configuration.max() + 2))
         for cell, (parts, layers, weight) in self.cells.items():
             times[cell] = weight @ parts_s(parts, layers, efficiency)
         plain = times[self.found.target, 0] + step_s
-        return plain, times[self.found.target, self.found.configuration + 1] + step_s + round_s
+        return plain, times[self.found.target, self.configuration + 1] + step_s + round_s
 
     def misses(self, x: Floats) -> Floats:
         """log(predicted / measured) of the speedups."""
         plain, block = self.at(x)
-        found: Floats = np.log(self.found.length * plain / block / self.found.speedup)
+        found: Floats = np.log(self.found.acceptance_length * plain / block / self.found.speedup)
         return found
 
     def fit(self, known: np.ndarray) -> tuple[float, Floats]:
@@ -200,12 +159,12 @@ def fit() -> Found:
         return law, x
 
     held_out = np.zeros(found.target.size)
-    for target in range(len(TARGETS)):
+    for target in range(len(found.targets)):
         law, x = best(found.target != target)
         held_out[found.target == target] = law.misses(x)[found.target == target]
     law, x = best(np.ones(found.target.size, dtype=bool))
     left_out, plain = {}, {}
-    for at, name in enumerate(TARGETS):
+    for at, name in enumerate(found.targets):
         of = found.target == at
         left_out[name] = float(np.abs(np.expm1(held_out[of])).mean())
         plain[name] = float((law.at(x)[0][of] / found.plain_s[of]).mean()) - 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,12 +22,12 @@ TARGET, CARD = "llama-3.1-8b", "H100-SXM"
 DRAFT = "draft_model:llama-3.2-1b"
 
 
-def cards(*drafters: str, **more: float) -> Deployment:
-    return deploy(TARGET, CARD, drafters or (DRAFT,), **more)  # type: ignore[arg-type]
+def cards(*drafters: str, **more: Any) -> Deployment:
+    return deploy(TARGET, CARD, drafters or (DRAFT,), **more)
 
 
-def plan_of(deployment: Deployment, alpha: float = 0.8, **load: object) -> specsim.LoadPlan:
-    asked = Load(**{"batches": [1, 64], "contexts": [512], **load})  # type: ignore[arg-type]
+def plan_of(deployment: Deployment, alpha: float = 0.8, **load: Any) -> specsim.LoadPlan:
+    asked = Load(**{"batches": [1, 64], "contexts": [512], **load})
     return specsim.optimize(alpha, deployment=deployment, load=asked)
 
 

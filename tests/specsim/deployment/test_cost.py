@@ -17,15 +17,14 @@ from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import InvalidArgumentError
 from specsim.deployment.cost import DeployedCost
 from specsim.deployment.drafter_words import drafter
-from specsim.deployment.drafters import DRAFTERS
 from specsim.deployment.heads import draft_shapes
 from tests.support.refusals import refuses
 
 TARGET = "llama-3.1-8b"
 
 
-def cost(words: str, longest: int = 9, **more: object) -> DeployedCost:
-    deployed = deploy(TARGET, "H100-SXM", words, **more)  # type: ignore[arg-type]
+def cost(words: str, longest: int = 9, **more: Any) -> DeployedCost:
+    deployed = deploy(TARGET, "H100-SXM", words, **more)
     return DeployedCost(deployed, deployed.drafters[0], longest)
 
 
@@ -49,7 +48,7 @@ def test_a_draft_model_runs_once_a_token() -> None:
 def test_runs_of_a_round(words: str, runs: int) -> None:
     found = cost(words)
     assert sum(each.count for each in found.draft_runs(4, 8, 100)) == runs
-    assert DRAFTERS[words]().runs(4) == runs  # type: ignore[call-arg]
+    assert drafter(words).runs(4) == runs
 
 
 def test_rounds_without_a_match_are_plain_steps() -> None:
@@ -189,7 +188,7 @@ def test_prices_without_what_the_engine_loses_are_bounds() -> None:
     assert deploy(TARGET, "H100").is_bound
     assert deploy(TARGET, "H100", graph_tokens=512).is_bound
     for said in ({"efficiency": 0.9}, {"layer_us": 1}, {"overhead_us": 1}, {"round_us": 1}):
-        assert not deploy(TARGET, "H100", **said).is_bound  # type: ignore[arg-type]
+        assert not deploy(TARGET, "H100", **said).is_bound
 
 
 kinds = st.sampled_from(

@@ -35,9 +35,10 @@ def test_the_busiest_card(experts: int, k: int, tokens: int, cards: int) -> None
     touched, busiest, products = drawn(experts, k, tokens, cards)
     expected = expected_experts(experts, k, tokens)
     assert expected == pytest.approx(touched, rel=0.02)
-    # Numbers of experts are whole, and taken as normal.
-    assert most_touched(experts, expected, cards) == pytest.approx(busiest, rel=0.09)
-    assert load_over_mean(experts, k, tokens, cards) == pytest.approx(products, rel=0.09)
+    # Numbers of experts are whole, and taken as normal: worst where one token chooses a few.
+    most = 0.06 if tokens == 1 else 0.04
+    assert most_touched(experts, expected, cards) == pytest.approx(busiest, rel=most)
+    assert load_over_mean(experts, k, tokens, cards) == pytest.approx(products, rel=most)
 
 
 def test_one_card_has_everything() -> None:
