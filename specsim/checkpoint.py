@@ -58,18 +58,21 @@ class Checkpoint:
 
     def keep(self, name: str, write: Callable[[Path], object]) -> Path:
         """The file of an item; unless it is there, ``write`` is given the path to write it to."""
-        path, partial = self.folder / name, self.folder / f".{name}.{os.getpid()}.partial"
         if name not in self:
+            self._write(name, write)
+        return self.folder / name
+
+    def _write(self, name: str, write: Callable[[Path], object]) -> None:
+        path, partial = self.folder / name, self.folder / f".{name}.{os.getpid()}.partial"
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                try:
-                    write(partial)
-                    partial.replace(path)
-                finally:
-                    partial.unlink(missing_ok=True)
-            except OSError as error:
-                raise FileError(f"{path}: cannot be written ({error.strerror})") from None
-        return path
+                write(partial)
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
+        except OSError as error:
+            raise FileError(f"{path}: cannot be written ({error.strerror})") from None
 
     def keep_json(
         self,
@@ -89,6 +92,10 @@ class Checkpoint:
             content = msgspec.json.encode(make())
             self.keep(name, lambda path: path.write_bytes(content))
         return msgspec.json.decode(content, type=kind, dec_hook=decode)
+
+    def replace_json(self, name: str, value: Any) -> None:
+        """Keep a value that changes as the run goes on, in place of what it was."""
+        self._write(name, lambda path: path.write_bytes(msgspec.json.encode(value)))
 
     def done(self) -> None:
         """Remove it, and what runs of the same output left under other keys."""

@@ -1,0 +1,219 @@
+"""How much of the machine other programs use while something is measured on it.
+
+Run times that are measured beside another program are too long, scatter, and say nothing of an
+idle machine, so a measurement looks at the processors when it begins and all along, and what it
+finds is a line in the profile that later commands repeat.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from specsim.api.progress import Progress, note
+from specsim.checkpoint import Checkpoint
+
+# What a line about a busy machine begins with, so that later commands find it among the notes.
+BUSY = "busy machine: "
+# Other programs may use a tenth of the cores beside the threads that measure, or four tenths of
+# them where most cores are free: they share caches, memory and the power that the clock rate needs.
+_SPARE, _SHARE = 0.1, 0.4
+# Quartiles of plain steps this far apart, over their median, are no steady machine.
+_SPREAD = 0.3
+# Seconds between two looks at the processors, and before the first says anything: they count
+# hundredths of seconds.
+_EVERY_S, _FIRST_S = 5.0, 0.5
+_FILE = "others.json"
+
+
+@dataclass(frozen=True)
+class CpuTimes:
+    """Seconds of processor time at one moment.
+
+    at_s : of the clock
+    all_s : used by all programs, and taken by other guests of the same host; None where the system
+        does not say (it does on Linux)
+    own_s : of them, used by this process and all that it started
+    """
+
+    at_s: float
+    all_s: float | None
+    own_s: float
+
+    @staticmethod
+    def now() -> CpuTimes:
+        times = _all_seconds()
+        own = sum(os.times()[:4]) if times is None else _own_seconds()
+        return CpuTimes(time.monotonic(), times, own)
+
+    def others_since(self, before: CpuTimes) -> float | None:
+        """Cores that other programs used in between, on average; None where nothing says so."""
+        elapsed = self.at_s - before.at_s
+        own = self.own_s - before.own_s
+        if self.all_s is not None and before.all_s is not None:
+            return max(0.0, self.all_s - before.all_s - own) / elapsed
+        if not hasattr(os, "getloadavg"):
+            return None
+        # Of the last minute: rough, but it sees a second program.
+        return max(0.0, os.getloadavg()[0] - own / elapsed)
+
+
+def _all_seconds() -> float | None:
+    """``/proc/stat``: user, nice, system, idle, iowait, irq, softirq, steal in ticks."""
+    try:
+        line = Path("/proc/stat").read_text().partition("\n")[0]
+    except OSError:
+        return None
+    ticks = [int(word) for word in line.split()[1:9]]
+    return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_seconds() -> float:
+    """Of this process and its descendants, from ``/proc/PID/stat``."""
+    parents: dict[int, int] = {}
+    seconds: dict[int, float] = {}
+    tick = os.sysconf("SC_CLK_TCK")
+    for process, words in _processes():
+        # Behind the name: state, parent, ..., and as 12th to 15th the ticks of user and system,
+        # own and of the children that were waited for.
+        parents[process] = int(words[1])
+        seconds[process] = sum(map(int, words[11:15])) / tick
+    own = {os.getpid()}
+    grown = True
+    while grown:
+        found = {process for process, parent in parents.items() if parent in own} - own
+        own |= found
+        grown = bool(found)
+    return sum(seconds.get(process, 0.0) for process in own)
+
+
+def _processes() -> Iterator[tuple[int, list[str]]]:
+    """Number, and what its status says behind its name, of every process."""
+    for folder in os.scandir("/proc"):
+        if folder.name.isdigit():
+            try:
+                content = Path(folder.path, "stat").read_text()
+            except OSError:
+                continue  # it has ended
+            yield int(folder.name), content.rpartition(")")[2].split()
+
+
+def others_load(interval_s: float = _FIRST_S) -> float | None:
+    """Cores that other programs use, on average over the next so many seconds."""
+    before = CpuTimes.now()
+    time.sleep(interval_s)
+    return CpuTimes.now().others_since(before)
+
+
+def too_busy(others: float | None, threads: int, cores: int | None = None) -> bool:
+    """Whether so many cores used by other programs disturb a measurement with so many threads.
+
+    cores : of the machine; None is as many as this one has
+    """
+    total = cores or os.cpu_count() or 1
+    limit = min((1 + _SPARE) * total - threads, _SHARE * total)
+    # A core's tenth is always in use by somebody.
+    return others is not None and others > max(limit, 0.1)
+
+
+def busy_warning(others: float | None, threads: int, cores: int | None = None) -> str | None:
+    """One line that says what to do, where other programs use too much just now."""
+    if others is None or not too_busy(others, threads, cores):
+        return None
+    return (
+        f"{BUSY}other programs use {others:.1f} of {cores or os.cpu_count()} cores: stop them and "
+        "start again, or run times come out too long and scatter; the result will say so"
+    )
+
+
+def spread_warning(plain_steps: Sequence[float], limit: float = _SPREAD) -> str | None:
+    """The same of plain steps, in seconds or in any other unit, that should be alike."""
+    low, median, high = np.quantile(plain_steps, [0.25, 0.5, 0.75])
+    if high - low <= limit * median:
+        return None
+    return (
+        f"{BUSY}plain steps differ by {(high - low) / median:.0%} of their median (quartiles): "
+        "run times are less sure than they look; measure again on an idle machine"
+    )
+
+
+class Watch:
+    """What other programs use over a long run, phase by phase.
+
+    It is kept with the run's checkpoint, so that a run that was killed knows of its first part.
+    Says so at once, as a note of ``progress``, when the machine is too busy.
+
+    threads : that measure
+    look : what the processors have done so far
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        progress: Progress,
+        threads: int,
+        *,
+        first_s: float = _FIRST_S,
+        every_s: float = _EVERY_S,
+        look: Callable[[], CpuTimes] = CpuTimes.now,
+    ) -> None:
+        self._checkpoint, self._report, self._threads = checkpoint, progress, threads
+        self._every_s, self._look = every_s, look
+        self._said = False
+        # Seconds, and core seconds of other programs, by phase.
+        self._phases: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        if _FILE in checkpoint:
+            kept = checkpoint.keep_json(_FILE, dict, dict[str, list[float]])
+            self._phases.update(kept)
+        self._before = look()
+        time.sleep(first_s)
+        self._phase = "the start"
+        self._add()
+
+    def progress(self, activity: str, done: int, total: int) -> None:
+        """The progress to give to what measures; it looks at the processors now and then."""
+        if activity != self._phase or self._look_is_due():
+            self._add()
+            self._phase = activity
+        self._report(activity, done, total)
+
+    def warnings(self) -> list[str]:
+        """One line about the phases in which other programs used too much, if there are any."""
+        self._add()
+        others = {phase: used / took for phase, (took, used) in self._phases.items() if took}
+        busy = {phase: each for phase, each in others.items() if too_busy(each, self._threads)}
+        if not busy:
+            return []
+        where = ", ".join(f"{each:.1f} during {phase}" for phase, each in busy.items())
+        return [
+            f"{BUSY}of {os.cpu_count()} cores other programs used {where}: run times came out too "
+            "long and scatter; stop those programs and measure again"
+        ]
+
+    def _look_is_due(self) -> bool:
+        return time.monotonic() - self._before.at_s >= self._every_s
+
+    def _add(self) -> None:
+        """What happened since the last look belongs to the phase that is going on."""
+        now = self._look()
+        others = now.others_since(self._before) if now.at_s > self._before.at_s else None
+        if others is None:
+            return
+        took = now.at_s - self._before.at_s
+        self._before = now
+        spent = self._phases[self._phase]
+        spent[0] += took
+        spent[1] += took * others
+        if self._checkpoint.begun:
+            self._checkpoint.replace_json(_FILE, self._phases)
+        # Shorter looks are of too few ticks to say anything at once.
+        warning = busy_warning(others, self._threads) if took >= _FIRST_S else None
+        if warning is not None and not self._said:
+            self._said = True
+            note(self._report, warning)

@@ -1,0 +1,128 @@
+"""A busy machine is noticed at once, said in one line, and remembered over a kill."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from calibrate.models.busy import (
+    BUSY,
+    CpuTimes,
+    Watch,
+    busy_warning,
+    spread_warning,
+    too_busy,
+)
+from specsim.checkpoint import Checkpoint
+
+
+def test_others_are_what_all_use_but_this_process() -> None:
+    before, after = CpuTimes(10.0, 100.0, 7.0), CpuTimes(14.0, 110.0, 11.0)
+    assert after.others_since(before) == (10 - 4) / 4
+    # Clocks that tick at different moments do not make less than nothing of it.
+    assert CpuTimes(14.0, 103.0, 11.0).others_since(before) == 0
+
+
+def test_time_of_children_is_the_own_one() -> None:
+    """Of the process alone, whatever else runs on the machine."""
+    spin = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    before = CpuTimes.now()
+    if before.all_s is None:
+        pytest.skip("the system does not say what all programs use")
+    child = subprocess.Popen([sys.executable, "-c", spin])
+    seen = 0.0
+    while child.poll() is None:
+        time.sleep(0.02)
+        seen = max(seen, CpuTimes.now().own_s - before.own_s)
+    after = CpuTimes.now()
+    assert seen > 0.1  # while it runs
+    assert after.own_s - before.own_s > 0.3  # when it was waited for
+    assert after.all_s is not None
+    assert after.all_s - before.all_s > 0.3
+
+
+@pytest.mark.parametrize(
+    ("others", "threads", "cores", "busy"),
+    [
+        (1.6, 1, 2, True),
+        (0.9, 1, 2, True),  # the other core shares its caches and its memory
+        (0.3, 1, 2, False),
+        (0.3, 2, 2, True),  # threads wait for the one whose core is taken
+        (0.1, 2, 2, False),
+        (2.0, 1, 8, False),
+        (2.0, 8, 8, True),
+        (4.0, 1, 8, True),
+        (None, 1, 2, False),
+    ],
+)
+def test_busy_is_what_disturbs(others: float | None, threads: int, cores: int, busy: bool) -> None:
+    assert too_busy(others, threads, cores) is busy
+    warning = busy_warning(others, threads, cores)
+    assert (warning is not None) is busy
+    if warning is not None:
+        assert warning.startswith(f"{BUSY}other programs use {others:.1f} of {cores} cores: stop")
+        assert "\n" not in warning
+
+
+def test_plain_steps_that_are_not_alike_are_said() -> None:
+    assert spread_warning([1.0, 1.05, 1.1, 0.95, 3.0]) is None
+    assert "(quartiles)" in str(spread_warning([1.0, 1.6, 1.0, 1.7, 1.1, 1.5]))
+
+
+def looks(*others: float) -> Callable[[], CpuTimes]:
+    """The times of a machine with one second between looks, this process on one core."""
+
+    def moments() -> Iterator[CpuTimes]:
+        at, used = 0.0, 0.0
+        yield CpuTimes(at, used, at)
+        for cores in others:
+            at, used = at + 1.0, used + cores + 1.0
+            yield CpuTimes(at, used, at)
+
+    return moments().__next__
+
+
+def test_a_watch_says_it_once_and_knows_which_phase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    checkpoint = Checkpoint(tmp_path / "work")
+    heard: list[tuple[str, int, int]] = []
+
+    def watch(*others: float) -> Watch:
+        def hear(activity: str, done: int, total: int) -> None:
+            heard.append((activity, done, total))
+
+        return Watch(checkpoint, hear, 1, first_s=0, every_s=0, look=looks(*others))
+
+    # Calm at the start; then a program on both cores, and nobody any more.
+    first = watch(0.0, 0.0, 2.0, 2.0)
+    first.progress("trace", 0, 2)
+    assert not heard[:-1]
+    assert not (tmp_path / "work").exists(), "nothing is kept before there is an item"
+    checkpoint.keep_json("item.json", lambda: 1)
+    first.progress("trace", 1, 2)
+    first.progress("trace", 2, 2)
+    notes = [activity for activity, _, total in heard if not total]
+    assert len(notes) == 1
+    assert notes[0].startswith("busy machine: other programs use 2.0 of 2 cores")
+    # Killed here.  The next one begins on a calm machine and knows what was before.
+    second = watch(0.0, 0.0, 0.0, 0.0)
+    second.progress("run times", 0, 1)
+    second.progress("run times", 1, 1)
+    (line,) = second.warnings()
+    assert line.startswith("busy machine: of 2 cores other programs used 2.0 during trace: ")
+    assert "run times" not in line.partition(": run")[0].partition("during")[2]
+
+
+def test_a_calm_machine_is_not_mentioned(tmp_path: Path) -> None:
+    watch = Watch(
+        Checkpoint(tmp_path / "work"), lambda *heard: None, 1, first_s=0, look=looks(0, 0, 0)
+    )
+    watch.progress("trace", 0, 1)
+    assert watch.warnings() == []
