@@ -1,14 +1,42 @@
-"""The progress callback of the calls as a bar on the terminal."""
+"""The progress callback of the calls: a bar on a terminal, elsewhere a line a minute."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from specsim.api.progress import Progress
+
+# Seconds between two lines where there is no terminal.
+_INTERVAL_S = 60.0
+# What is left is judged by the pace of so many lines: what was done before a kill comes at once.
+_LINES = 5
 
 
 @contextmanager
-def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """A callback ``(what is going on, done, total)`` that draws one bar on stderr for each kind."""
+def progress_bar() -> Iterator[Progress]:
+    """A callback ``(what is going on, done, total)`` that says on stderr how far it is.
+
+    A total of 0 is a note, which is shown at once.
+    """
+    from rich.console import Console
+
+    if Console(stderr=True).is_terminal:
+        with _bars() as report:
+            yield report
+    else:
+        with _lines() as report:
+            yield report
+
+
+@contextmanager
+def _bars() -> Iterator[Progress]:
+    """One bar for each kind."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -29,6 +57,9 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     )
 
     def report(activity: str, done: int, total: int) -> None:
+        if not total:
+            bars.console.print(activity, markup=False, highlight=False)
+            return
         if activity not in tasks:
             # Not before: a call that ends at once with an error shows that one line and no bar.
             bars.start()
@@ -40,3 +71,69 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     finally:
         if tasks:
             bars.stop()
+
+
+@dataclass
+class _Pace:
+    """How far an activity was at the last lines, and is now.
+
+    seen : seconds and what was done then
+    """
+
+    done: int
+    total: int
+    seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_LINES))
+
+    def line(self, activity: str, now: float) -> str:
+        """What, done / total, time left; from the second report of the activity on."""
+        before, at_first = self.seen[0]
+        self.seen.append((now, self.done))
+        said = f"{activity}: {self.done} / {self.total}"
+        if self.done == self.total:
+            return said
+        if self.done == at_first:
+            return f"{said}, time left unknown"
+        left = (now - before) / (self.done - at_first) * (self.total - self.done)
+        return f"{said}, {_duration(left)} left"
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return "less than a minute"
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+@contextmanager
+def _lines(interval_s: float = _INTERVAL_S) -> Iterator[Progress]:
+    """A line about what is going on, every so many seconds, also in the midst of a long step."""
+    paces: dict[str, _Pace] = {}
+    current: str | None = None
+    over = threading.Event()
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    def report(activity: str, done: int, total: int) -> None:
+        nonlocal current
+        if not total:
+            say(activity)
+            return
+        if activity not in paces:
+            paces[activity] = _Pace(done, total)
+            paces[activity].seen.append((time.monotonic(), done))
+        paces[activity].done, paces[activity].total = done, total
+        current = activity
+
+    def speak() -> None:
+        while not over.wait(interval_s):
+            if current is not None:
+                say(paces[current].line(current, time.monotonic()))
+
+    speaker = threading.Thread(target=speak, daemon=True)
+    speaker.start()
+    try:
+        yield report
+    finally:
+        over.set()
+        speaker.join()

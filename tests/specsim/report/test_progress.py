@@ -1,0 +1,77 @@
+"""How far a long call is: a bar on a terminal, a line a minute elsewhere, notes at once."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+
+import pytest
+
+from specsim.api.progress import note, steps
+from specsim.report.progress import _lines, _Pace, progress_bar
+
+
+def test_time_left_follows_the_pace_of_the_last_lines() -> None:
+    pace = _Pace(done=40, total=100)
+    pace.seen.append((0.0, 40))  # there were 40 of them before
+    assert pace.line("trace", 60.0) == "trace: 40 / 100, time left unknown"
+    pace.done = 50
+    # 10 in two minutes, and 50 to go.
+    assert pace.line("trace", 120.0) == "trace: 50 / 100, 10 min left"
+    for minute in range(3, 9):
+        pace.done += 1
+        said = pace.line("trace", 60.0 * minute)
+    # The quick ones of the beginning are forgotten: one a minute, 44 to go.
+    assert said == "trace: 56 / 100, 44 min left"
+    pace.done = 99
+    assert pace.line("trace", 541.0) == "trace: 99 / 100, less than a minute left"
+    pace.done = 100
+    assert pace.line("trace", 600.0) == "trace: 100 / 100"
+    pace.done, pace.total = 101, 1000
+    assert " h " in pace.line("trace", 6000.0)
+
+
+def test_without_a_terminal_lines_come_by_the_clock(capsys: pytest.CaptureFixture[str]) -> None:
+    with _lines(interval_s=0.02) as progress:
+        time.sleep(0.06)
+        assert capsys.readouterr().err == "", "nothing is going on yet"
+        advance = steps(progress, "run times", 3)
+        advance()
+        # In the midst of a step, too.
+        deadline = time.monotonic() + 10
+        said = ""
+        while said.count("\n") < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+            said += capsys.readouterr().err
+        assert said.startswith("run times: 1 / 3, ")
+        assert all(line.startswith("run times: 1 / 3, ") for line in said.splitlines())
+    capsys.readouterr()
+    time.sleep(0.06)
+    assert capsys.readouterr().err == "", "it is over"
+
+
+def test_a_short_call_says_nothing_but_its_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bar() as progress:
+        steps(progress, "decoding", 2)()
+        note(progress, "stop the others")
+    assert capsys.readouterr().err == "stop the others\n"
+
+
+def test_on_a_terminal_there_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress_bar() as progress:
+        note(progress, "stop [2] others")
+        steps(progress, "decoding", 2)()
+    drawn = sys.stderr.getvalue()
+    assert "stop [2] others" in drawn
+    assert "decoding" in drawn
+    assert "━" in drawn
+    assert "1/2" in drawn
