@@ -2,16 +2,23 @@
 
 A checkpoint is a folder whose name ends in a key: a digest of everything that decides the result,
 versions of the packages included.  Items in it are written whole or not at all.  Nothing is made
-before there is an item to keep, and nothing is left once the run is done.
+before there is an item to keep, and nothing is left once the run is done.  A process that works in
+a folder holds its lock until it ends.  What killed runs left that nobody took up again for days is
+removed when another run begins.
 """
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
+import re
 import shutil
+import sys
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,6 +30,18 @@ from specsim.files import FileError, short_digest
 
 # Packages that decide what is measured.
 _PACKAGES = ("specsim", "numpy", "torch", "transformers")
+# Names of folders, ours and nobody else's: of a run that writes a file, of one that writes none,
+# and of the log of an inference engine.  One that is done is renamed before it is removed, so that
+# no run that is killed meanwhile leaves half of it to go on with.
+_DONE = ".done"
+_NAMES = re.compile(
+    r"(\..+\.[0-9a-f]{12}\.work|specsim-\d+-[0-9a-f]{12}|specsim-engine-[a-z0-9_]{8})(\.done)?"
+)
+_LOCK = ".lock"
+# Descriptors of the locks that this process holds, by folder.
+_HELD: dict[Path, int] = {}
+# A run that was killed so many days ago is not taken up again.
+_DAYS = 7
 
 
 @dataclass(frozen=True)
@@ -38,6 +57,7 @@ class Checkpoint:
     @staticmethod
     def beside(out: Path, *decisive: object) -> Checkpoint:
         """Of a run that writes ``out``; ``decisive`` (as JSON) is all that decides what."""
+        remove_left_over(out.parent)
         folder = out.parent / f".{out.name}.{_key(decisive)}.work"
         return Checkpoint(folder, f".{glob.escape(out.name)}.{'[0-9a-f]' * 12}.work")
 
@@ -46,15 +66,28 @@ class Checkpoint:
         """Of a run that writes no file, in the folder of temporary files."""
         # Windows has no user numbers, and a temporary folder for each user.
         user = getattr(os, "getuid", int)()
-        return Checkpoint(Path(tempfile.gettempdir()) / f"specsim-{user}-{_key(decisive)}")
+        folder = Path(tempfile.gettempdir()) / f"specsim-{user}-{_key(decisive)}"
+        remove_left_over(folder.parent)
+        if os.path.lexists(folder) and not _is_own(folder):
+            raise FileError(f"{folder}: belongs to somebody else; have it removed, or set TMPDIR")
+        return Checkpoint(folder)
 
     @property
     def begun(self) -> bool:
         """Whether there is anything to go on with."""
-        return self.folder.is_dir() and any(self.folder.iterdir())
+        return self._entered() and any(
+            not each.name.startswith(".") for each in self.folder.iterdir()
+        )
 
     def __contains__(self, name: str) -> bool:
-        return (self.folder / name).is_file()
+        return self._entered() and (self.folder / name).is_file()
+
+    def _entered(self) -> bool:
+        """Whether there is a folder, which is then this process's."""
+        if not self.folder.is_dir():
+            return False
+        _hold(self.folder)
+        return True
 
     def keep(self, name: str, write: Callable[[Path], object]) -> Path:
         """The file of an item; unless it is there, ``write`` is given the path to write it to."""
@@ -66,6 +99,7 @@ class Checkpoint:
         path, partial = self.folder / name, self.folder / f".{name}.{os.getpid()}.partial"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _hold(self.folder)
             try:
                 write(partial)
                 partial.replace(path)
@@ -99,9 +133,96 @@ class Checkpoint:
 
     def done(self) -> None:
         """Remove it, and what runs of the same output left under other keys."""
-        # The result is worth more than a clean folder.
         for folder in self.folder.parent.glob(self.all_keys or glob.escape(self.folder.name)):
-            shutil.rmtree(folder, ignore_errors=True)
+            # The result is worth more than a clean folder, and who is at work keeps his.
+            with suppress(FileError):
+                _hold(folder)
+                _remove(folder)
+
+
+def remove_left_over(parent: Path, days: float = _DAYS) -> None:
+    """Remove folders of ours in ``parent`` that no process holds and nobody wrote to for days.
+
+    Links are not followed, and what belongs to another user stays.
+    """
+    try:
+        found = [each for each in parent.iterdir() if _NAMES.fullmatch(each.name)]
+    except OSError:  # who cannot look has nothing to remove
+        return
+    for folder in found:
+        with suppress(OSError, FileError):
+            if not _is_own(folder):
+                continue
+            done = folder.name.endswith(_DONE)
+            if done or time.time() - _last_change(folder) > days * 24 * 3600:
+                _hold(folder)
+                _remove(folder)
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether it is a folder, no link, of the user who runs this."""
+    found = folder.lstat()
+    own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    return folder.is_dir() and not folder.is_symlink() and own
+
+
+def _last_change(folder: Path) -> float:
+    """Of it and of what lies in it; an engine's log grows without the folder changing."""
+    return max(each.lstat().st_mtime for each in (folder, *folder.iterdir()))
+
+
+def _remove(folder: Path) -> None:
+    """A folder that this process holds."""
+    os.close(_HELD.pop(folder.absolute()))
+    if not folder.name.endswith(_DONE):
+        aside = folder.with_name(folder.name + _DONE)
+        shutil.rmtree(aside, ignore_errors=True)
+        with suppress(OSError):
+            folder = folder.rename(aside)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _hold(folder: Path) -> None:
+    """Be the only process that works in it, until this one ends or removes it.
+
+    Raises FileError in one that another process works in.
+    """
+    lock, key = folder / _LOCK, folder.absolute()
+    try:
+        if key in _HELD:
+            # A folder may have gone and come again.
+            if lock.exists() and os.path.samestat(lock.stat(), os.fstat(_HELD[key])):
+                return
+            os.close(_HELD.pop(key))
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    except OSError as error:
+        raise FileError(f"{folder}: cannot be written ({error.strerror})") from None
+    if not _lock(descriptor):
+        os.close(descriptor)
+        raise FileError(
+            f"{folder}: another specsim is at work on the same just now; let it come to its end, "
+            "or end it and start this one again"
+        )
+    _HELD[key] = descriptor
+
+
+def _lock(descriptor: int) -> bool:
+    """Whether the lock of an open file is this process's now.
+
+    A file system without locks gives it to everybody.
+    """
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+    return True
 
 
 def _key(decisive: tuple[object, ...]) -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
-from specsim.checkpoint import Checkpoint
+from specsim.checkpoint import Checkpoint, remove_left_over
 from specsim.files import FileError
 
 
@@ -77,3 +82,101 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileError, match="cannot be written"):
         Checkpoint(tmp_path / "file" / "work").keep_json("a", lambda: 1)
+
+
+WORK = """
+import sys
+from pathlib import Path
+from specsim.checkpoint import Checkpoint
+checkpoint = Checkpoint.beside(Path(sys.argv[1]), "settings")
+checkpoint.keep_json("a.json", lambda: 1)
+print("at work", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_two_processes_never_work_on_the_same(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    command = [sys.executable, "-c", WORK, str(out)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "at work\n"
+        mine = Checkpoint.beside(out, "settings")
+        for touch in (
+            lambda: mine.keep_json("a.json", lambda: 2),
+            lambda: mine.keep_json("b.json", lambda: 2),
+            lambda: mine.begun,
+        ):
+            with pytest.raises(FileError, match=r"^[^\n]*another specsim is at work[^\n]*$"):
+                touch()
+        # Neither does one that is done with the same output, asked for something else.
+        Checkpoint.beside(out, "others").done()
+        assert (mine.folder / "a.json").read_bytes() == b"1"
+        other.kill()
+    # Whoever is killed holds nothing.
+    assert mine.keep_json("a.json", lambda: 2) == 1
+    mine.done()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_comes_again_is_held_again(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "work")
+    checkpoint.keep_json("a.json", lambda: 1)
+    shutil.rmtree(checkpoint.folder)
+    checkpoint.keep_json("a.json", lambda: 2)
+    assert (checkpoint.folder / ".lock").exists()
+
+
+def test_what_nobody_takes_up_again_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    days = 24 * 3600.0
+    target = tmp_path / "elsewhere"
+    target.mkdir()
+    (target / "precious").touch()
+    key = "0123456789ab"
+    old = [f".p.json.{key}.work", f"specsim-0-{key}", "specsim-engine-abc_1234"]
+    others = ["specsim-0-xyz", f"p.json.{key}.work", "specsim", f".p.{key}.works"]
+    young = [f".q.json.{key}.work", f"specsim-1-{key}"]
+    grows = "specsim-engine-grows_00"
+    for name in (*old, *others, *young, grows):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "item").touch()
+    now = time.time()
+    for name in (*old, *others, grows):
+        for path in (tmp_path / name / "item", tmp_path / name):
+            os.utime(path, (now - 8 * days, now - 8 * days))
+    os.utime(tmp_path / grows / "item", (now, now))
+    (tmp_path / f".r.json.{key}.work").symlink_to(target)
+    os.utime(tmp_path / f".r.json.{key}.work", (0, 0), follow_symlinks=False)
+    # Killed while it was removed: no age saves it.
+    (tmp_path / f"specsim-2-{key}.done").mkdir()
+    before = {path.name for path in tmp_path.iterdir()}
+    Checkpoint.temporary("anything")
+    after = {path.name for path in tmp_path.iterdir()}
+    assert before - after == {*old, f"specsim-2-{key}.done"}
+    assert (target / "precious").exists()
+
+
+def test_one_that_is_held_stays_however_old(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WORK, str(tmp_path / "out.json")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        remove_left_over(tmp_path, days=-1)
+        assert len(list(tmp_path.iterdir())) == 1
+        other.kill()
+    remove_left_over(tmp_path, days=-1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_users_folder_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = Checkpoint.temporary("settings").folder
+    (tmp_path / "theirs").mkdir()
+    folder.symlink_to(tmp_path / "theirs")
+    with pytest.raises(FileError, match="belongs to somebody else"):
+        Checkpoint.temporary("settings")
