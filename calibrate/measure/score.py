@@ -11,6 +11,7 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ import torch
 
 from calibrate.decode.engine import CachedModel
 from calibrate.models.sampling import Sampling
+from specsim.checkpoint import Checkpoint
 from specsim.checks import SpecsimError
 from specsim.files import write_atomically
 from specsim.rules import (
@@ -71,38 +73,61 @@ def setting(rule: Rule) -> str:
     return f"{type(rule).__name__}({', '.join(values)})"
 
 
-@torch.inference_mode()
 def score(
     target: CachedModel,
     draft: CachedModel,
     texts: Sequence[Sequence[int]],
     sampling: Sampling,
-    advance: Callable[[], None],
+    checkpoint: Checkpoint,
+    advance: Callable[[], None] = lambda: None,
 ) -> pd.DataFrame:
     """The rows of texts of token ids, each a request; its first token is read only.
 
     The label of a position is the next token of the text.  ``advance`` is called after each text.
+
+    checkpoint : keeps the texts that were read
     """
     if not texts or min(len(text) for text in texts) < 2:
         raise ScoreError("every text needs at least two tokens: one to read and one to label")
     rules = fixed_rules(sampling.greedy)
-    parts: list[dict[str, np.ndarray]] = []
+    parts = []
     for request, text in enumerate(texts):
-        target.reset()
-        draft.reset()
-        ids = torch.tensor([list(text)], device=target.device)
-        for start in range(0, len(text) - 1, _CHUNK):
-            end = min(start + _CHUNK, len(text) - 1)
-            read, labels = ids[:, start:end], ids[0, start + 1 : end + 1]
-            columns = statistics(target.read(read), draft.read(read), labels, sampling, rules)
-            place = {
-                "request": np.full(end - start, request),
-                "position": np.arange(start, end),
-                "label": labels.cpu().numpy(),
-            }
-            parts.append(place | columns)
+
+        def read(path: Path, request: int = request, text: Sequence[int] = text) -> None:
+            with path.open("wb") as file:
+                np.savez(file, **_scored(target, draft, request, text, sampling, rules))
+
+        with np.load(checkpoint.keep(f"{request}.npz", read)) as part:
+            parts.append({name: part[name] for name in part.files})
         advance()
     return pd.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+
+
+@torch.inference_mode()
+def _scored(
+    target: CachedModel,
+    draft: CachedModel,
+    request: int,
+    text: Sequence[int],
+    sampling: Sampling,
+    rules: Sequence[Rule],
+) -> dict[str, Any]:
+    """The columns of one text."""
+    target.reset()
+    draft.reset()
+    ids = torch.tensor([list(text)], device=target.device)
+    parts: list[dict[str, np.ndarray]] = []
+    for start in range(0, len(text) - 1, _CHUNK):
+        end = min(start + _CHUNK, len(text) - 1)
+        read, labels = ids[:, start:end], ids[0, start + 1 : end + 1]
+        columns = statistics(target.read(read), draft.read(read), labels, sampling, rules)
+        place = {
+            "request": np.full(end - start, request),
+            "position": np.arange(start, end),
+            "label": labels.cpu().numpy(),
+        }
+        parts.append(place | columns)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def statistics(

@@ -9,6 +9,7 @@ from typing import ClassVar
 from specsim.api.models import Models
 from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import Result, Row
+from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, integer
 from specsim.frontier import LabelledPositions, read_positions
 
@@ -58,7 +59,8 @@ def score(
 
     Kept are some numbers per position, never a distribution.  From them every deferral rule can be
     judged at every threshold afterwards; rules that cut single tokens are measured now, at a fixed
-    grid of thresholds (``calibrate.measure.score.fixed_rules``).
+    grid of thresholds (``calibrate.measure.score.fixed_rules``).  A run that was killed goes on
+    where it was when it is started again with the same arguments.
 
     out : .parquet or .csv
     text : one a line, or .jsonl with the key prompt; None is the held-out modules
@@ -89,8 +91,14 @@ def score(
         raise measure.ScoreError(
             f"{text} has {len(texts)} texts of at least two tokens, two are needed"
         )
-    frame = measure.score(*pair.cached(), texts, sampling, steps(progress, "score", len(texts)))
     target, draft = pair.target.description, pair.draft.description
+    weights = next(pair.target.model.parameters())
+    checkpoint = Checkpoint.beside(
+        *(out, "score", target.sha256, draft.sha256, str(weights.dtype), str(weights.device)),
+        *(asdict(sampling), texts),
+    )
+    advance = steps(progress, "score", len(texts))
+    frame = measure.score(*pair.cached(), texts, sampling, checkpoint, advance)
     about = {
         "target": target.name,
         "draft": draft.name,
@@ -100,6 +108,7 @@ def score(
         "command": command,
     }
     measure.write_positions(frame, out, about)
+    checkpoint.done()
     few = f"only {len(texts)} texts for {requests} requests"
     return Scores(
         path=out,

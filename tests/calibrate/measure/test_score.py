@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
+from calibrate.measure import score as measure
 from calibrate.measure.score import fixed_rules, score, setting, statistics
 from calibrate.models.load import load_pair
 from calibrate.models.sampling import Sampling
+from specsim.checkpoint import Checkpoint
 from specsim.frontier import Comparison, read_positions
 from specsim.rules import Distributions, Lossy, TokenV3
 from tests.support.command_line import fail, run
@@ -58,12 +61,42 @@ def test_score_then_defer(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["positions.parquet"]
 
 
-def test_chunks_and_batches_agree_with_one_pass(tiny_family: dict[str, Path], text: Path) -> None:
+def test_score_goes_on_where_it_was_killed(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tiny_family: dict[str, Path],
+    text: Path,
+    tmp_path: Path,
+) -> None:
+    whole, killed = tmp_path / "whole.parquet", tmp_path / "killed.parquet"
+    options = ("--requests", "5", "--format", "json")
+    assert run(capsys, *words(tiny_family, text, whole, *options))[0] == 0
+    read, requests = measure._scored, list[int]()
+
+    def dies(target: Any, draft: Any, request: int, *rest: Any) -> Any:
+        if request == 3 and 3 not in requests:
+            requests.append(request)
+            raise KeyboardInterrupt
+        requests.append(request)
+        return read(target, draft, request, *rest)
+
+    monkeypatch.setattr(measure, "_scored", dies)
+    assert run(capsys, *words(tiny_family, text, killed, *options))[0] == 130
+    assert not killed.exists()
+    assert run(capsys, *words(tiny_family, text, killed, *options))[0] == 0
+    assert requests == [0, 1, 2, 3, 3, 4]
+    pd.testing.assert_frame_equal(pd.read_parquet(killed), pd.read_parquet(whole))
+    assert sorted(tmp_path.iterdir()) == [killed, whole]
+
+
+def test_chunks_and_batches_agree_with_one_pass(
+    tiny_family: dict[str, Path], text: Path, tmp_path: Path
+) -> None:
     """The slow twin: whole texts in one forward pass each, every rule on whole distributions."""
     pair = load_pair(str(tiny_family["target"]), str(tiny_family["draft"]), torch.device("cpu"))
     lines = text.read_text().splitlines()[:2]
     texts = [pair.target.tokenizer(line)["input_ids"] for line in lines]
-    frame = score(*pair.cached(), texts, Sampling(0.8), lambda: None)
+    frame = score(*pair.cached(), texts, Sampling(0.8), Checkpoint(tmp_path / "work"))
     rows = []
     for words_ in texts:
         ids = torch.tensor([words_])
