@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -75,20 +76,17 @@ def validate_cell(
     seed: int,
     checkpoint: Checkpoint,
 ) -> list[dict[str, Any]]:
-    """Rows of predicted beside measured of one cell; see ``decode_cell`` and ``compare_cell``."""
+    """Rows of predicted beside measured of one cell; see ``decode_cell`` and ``compare_cell``.
 
-    def rows() -> list[dict[str, Any]]:
-        compiled = cost.mode == "compiled"
-        decoded = decode_cell(
-            target, draft, batch, context, gammas, survival, temperature, rounds, compiled, seed
-        )
-        compared = compare_cell(decoded, cost, survival, batch, context)
-        return [{"temperature": temperature, "mode": cost.mode, **row} for row in compared]
-
-    found: list[dict[str, Any]] = checkpoint.keep_json(
-        f"{temperature:g}-{batch}-{context}.json", rows
+    checkpoint : keeps the rounds that were decoded
+    """
+    compiled = cost.mode == "compiled"
+    decoded = decode_cell(
+        *(target, draft, batch, context, gammas, survival, temperature, rounds, compiled, seed),
+        checkpoint,
     )
-    return found
+    compared = compare_cell(decoded, cost, survival, batch, context)
+    return [{"temperature": temperature, "mode": cost.mode, **row} for row in compared]
 
 
 def decode_cell(
@@ -102,49 +100,73 @@ def decode_cell(
     rounds: int,
     compiled: bool,
     seed: int,
+    checkpoint: Checkpoint,
 ) -> dict[int, Segments]:
     """Segments of decoding by draft length, plain decoding (0) among them.
+
+    A round is a function of the settings, its number and the draft lengths that take part.
 
     target, draft : models of transformers, on one device
     rounds : segments of each draft length that may be the best under ``survival``; slower ones
         have fewer, spread over the same time
+    checkpoint : keeps the rounds that were decoded
     """
-    shared = min(model.config.get_text_config().vocab_size for model in (target, draft))
-    slots = context + room(max(gammas))
-    release_unused(next(target.parameters()).device)
-    models = large, small = [
-        RaggedModel(model, batch, slots, compiled=compiled, vocabulary=shared)
-        for model in (target, draft)
-    ]
-    random = np.random.default_rng([seed, batch, context])
-    source = torch.Generator(device=large.device).manual_seed(seed)
-    for model in models:
-        model.fill(context, source)
+
+    @cache
+    def ready() -> tuple[RaggedModel, RaggedModel]:
+        """The models, after a round that compiles, chooses kernels and takes memory."""
+        shared = min(model.config.get_text_config().vocab_size for model in (target, draft))
+        slots = context + room(max(gammas))
+        release_unused(next(target.parameters()).device)
+        large, small = (
+            RaggedModel(model, batch, slots, compiled=compiled, vocabulary=shared)
+            for model in (target, draft)
+        )
+        source = torch.Generator(device=large.device).manual_seed(seed)
+        for model in (large, small):
+            model.fill(context, source)
+        decoded(large, small, 0, gammas)
+        return large, small
 
     tokens = 1.0 + np.cumsum([0.0, *survival])
 
-    def segment(gamma: int) -> Timed:
-        # Texts grow; in the middle of the segment they have the context that is asked for, unless
-        # they would begin in another bucket of the caches.
-        middle = context - round((BLOCKS - 1) / 2 * tokens[gamma])
-        start = max(1, context // BUCKET * BUCKET, middle)
-        for model in models:
-            model.cut(start)
-        return decode_synthetic(large, small, gamma, survival, BLOCKS, temperature, random)
+    def decoded(
+        large: RaggedModel, small: RaggedModel, number: int, gammas: Sequence[int]
+    ) -> list[Timed]:
+        """The segments of a round in order: plain, one draft length, plain, another, plain ..."""
+        order = [0]
+        for gamma in np.random.default_rng([seed, batch, context, number]).permutation(gammas):
+            order += [int(gamma), 0]
+        timed = []
+        for place, gamma in enumerate(order):
+            # Texts grow; in the middle of the segment they have the context that is asked for,
+            # unless they would begin in another bucket of the caches.
+            middle = context - round((BLOCKS - 1) / 2 * tokens[gamma])
+            start = max(1, context // BUCKET * BUCKET, middle)
+            for model in (large, small):
+                model.cut(start)
+            # What a draft length accepts does not depend on which others take part.
+            drawn = [seed, batch, context, number, gamma, 0 if gamma else place]
+            random = np.random.default_rng(drawn)
+            timed.append(
+                decode_synthetic(large, small, gamma, survival, BLOCKS, temperature, random)
+            )
+        return timed
+
+    def decode_round(number: int, gammas: Sequence[int]) -> list[Timed]:
+        return decoded(*ready(), number, gammas)
 
     found: dict[int, list[tuple[Timed, float]]] = {gamma: [] for gamma in [0, *gammas]}
     racing = gammas
-    # The first round compiles, chooses kernels and takes memory.
-    for number in range(rounds + 1):
-        before = segment(0)
-        for gamma in random.permutation(racing if number % _ROUNDS else gammas).tolist():
-            timed, after = segment(gamma), segment(0)
-            if number:
-                plain_s = (before.seconds + after.seconds) / (before.blocks + after.blocks)
-                found[gamma].append((timed, plain_s))
-                found[0].append((after, plain_s))
-            before = after
-        if number and number % _ROUNDS == 0:
+    for number in range(1, rounds + 1):
+        name = f"{temperature:g}-{batch}-{context}-{number}.json"
+        make = partial(decode_round, number, racing if number % _ROUNDS else gammas)
+        timed = checkpoint.keep_json(name, make, list[Timed])
+        for before, segment, after in zip(timed[::2], timed[1::2], timed[2::2], strict=False):
+            plain_s = (before.seconds + after.seconds) / (before.blocks + after.blocks)
+            found[segment.gamma].append((segment, plain_s))
+            found[0].append((after, plain_s))
+        if number % _ROUNDS == 0:
             racing = _racing(_segments(found), survival)
     return _segments(found)
 

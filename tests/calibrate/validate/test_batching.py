@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from calibrate.batch.synthetic import Timed
+from calibrate.batch.synthetic import Timed, decode_synthetic
 from calibrate.validate import batching as validate_load
 from calibrate.validate.batching import Segments, compare_cell, decode_cell
 from specsim.batching.cost import RunByRun
 from specsim.batching.point import batch_point
+from specsim.checkpoint import Checkpoint
 from specsim.profiles import Role, read_profile
 from tests.support.command_line import fail, run
 
@@ -115,7 +116,9 @@ CONFIG = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=8))
 NO_MODEL = SimpleNamespace(config=CONFIG, parameters=lambda: iter([torch.empty(0)]))
 
 
-def test_every_segment_has_the_plain_ones_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_segment_has_the_plain_ones_around_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Every segment takes a second longer than the one before."""
     models: list[Slots] = []
     gammas: list[int] = []
@@ -130,7 +133,10 @@ def test_every_segment_has_the_plain_ones_around_it(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(validate_load, "RaggedModel", ragged)
     monkeypatch.setattr(validate_load, "decode_synthetic", decode_synthetic)
-    found = decode_cell(NO_MODEL, NO_MODEL, 2, 100, [1, 3], [0.8, 0.6, 0.5], 0.0, 4, False, 0)
+    found = decode_cell(
+        *(NO_MODEL, NO_MODEL, 2, 100, [1, 3], [0.8, 0.6, 0.5], 0.0, 4, False, 0),
+        Checkpoint(tmp_path / "work"),
+    )
     # A round: plain, one length, plain, the other, plain.  The first round is not kept.
     for number in range(5):
         assert gammas[5 * number :][:5:2] == [0, 0, 0]
@@ -146,7 +152,9 @@ def test_every_segment_has_the_plain_ones_around_it(monkeypatch: pytest.MonkeyPa
     assert models[0].starts == models[1].starts
 
 
-def test_rounds_go_to_draft_lengths_that_may_be_best(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_go_to_draft_lengths_that_may_be_best(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Blocks that take up to a twentieth longer by chance: 1 and 2 are alike, 3 is far slower."""
     chance = np.random.default_rng(1)
     blocks = {0: 1.0, 1: 1.2, 2: 1.2 * 2.4 / 1.8, 3: 5.0}
@@ -158,20 +166,56 @@ def test_rounds_go_to_draft_lengths_that_may_be_best(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(validate_load, "RaggedModel", Slots)
     monkeypatch.setattr(validate_load, "decode_synthetic", decode_synthetic)
     curve = [0.8, 0.6, 0.5]
-    found = decode_cell(NO_MODEL, NO_MODEL, 1, 100, [1, 2, 3], curve, 0.0, 20, False, 0)
+
+    def decode(work: str, gammas: list[int]) -> dict[int, Segments]:
+        asked = (NO_MODEL, NO_MODEL, 1, 100, gammas, curve, 0.0, 20, False, 0)
+        return decode_cell(*asked, Checkpoint(tmp_path / work))
+
+    found = decode("all", [1, 2, 3])
     # The slow one is decoded in the first eight rounds, and in the sixteenth.
     assert {gamma: len(found[gamma].timed) for gamma in (1, 2, 3)} == {1: 20, 2: 20, 3: 9}
     # A length that is asked for alone has all its rounds, however slow.
-    alone = decode_cell(NO_MODEL, NO_MODEL, 1, 100, [3], curve, 0.0, 20, False, 0)
+    alone = decode("alone", [3])
     assert len(alone[3].timed) == 20
     rows = compare_cell(found, Made(), curve, 1, 100)
     assert [row["segments"] for row in rows] == [20, 20, 9]
     assert rows[0]["measured_best"] in (1, 2)
     # Where plain decoding is faster than all of them, one alone goes on, now 1 and now 2.
     blocks = {gamma: 2 * seconds if gamma else seconds for gamma, seconds in blocks.items()}
-    found = decode_cell(NO_MODEL, NO_MODEL, 1, 100, [1, 2, 3], curve, 0.0, 20, False, 0)
+    found = decode("slower", [1, 2, 3])
     assert sum(len(found[gamma].timed) for gamma in (1, 2, 3)) == 3 * 9 + 11
     assert len(found[3].timed) == 9
+
+
+def test_a_cell_goes_on_in_the_round_that_was_killed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Segments last as long as their random numbers say, so equal ones were drawn alike."""
+    decoded, last = list[int](), [1000]
+
+    def decode_synthetic(large: Any, small: Any, gamma: int, *rest: Any) -> Timed:
+        if len(decoded) == last[0]:
+            raise KeyboardInterrupt
+        decoded.append(gamma)
+        seconds = 6 + float(rest[-1].random())
+        return Timed(1, 100, gamma, 6, 6, seconds, seconds, 0.0, 0, 0)
+
+    monkeypatch.setattr(validate_load, "RaggedModel", Slots)
+    monkeypatch.setattr(validate_load, "decode_synthetic", decode_synthetic)
+
+    def decode(work: str, until: int = 1000) -> dict[int, Segments]:
+        decoded.clear()
+        last[0] = until
+        asked = (NO_MODEL, NO_MODEL, 1, 100, [1, 2], [0.8, 0.6], 0.0, 8, False, 0)
+        return decode_cell(*asked, Checkpoint(tmp_path / work))
+
+    whole = decode("whole")
+    with pytest.raises(KeyboardInterrupt):
+        decode("killed", until=5 * 4 + 2)  # in the fourth round, and one to warm up
+    assert decode("killed") == whole
+    assert len(decoded) == 5 * (1 + 8 - 3)
+    assert decode("killed") == whole
+    assert not decoded, "nothing is warmed up where nothing is measured"
 
 
 @pytest.fixture(scope="module")
@@ -209,25 +253,27 @@ def test_validate_synthetic_goes_on_where_it_was_killed(
     costs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    cells: list[tuple[int, int]] = []
+    decoded: list[int] = []
+    # A round has five segments, a cell a round to warm up and two more.
+    cell = 5 * 3
 
-    def decode(target: Any, draft: Any, batch: int, context: int, *rest: Any) -> Any:
-        if len(cells) == 3:
-            cells.clear()
+    def decode(*given: Any) -> Timed:
+        if len(decoded) == 3 * cell + 12:
+            decoded.clear()
             raise KeyboardInterrupt
-        cells.append((context, batch))
-        return decode_cell(target, draft, batch, context, *rest)
+        decoded.append(1)
+        return decode_synthetic(*given)
 
-    monkeypatch.setattr(validate_load, "decode_cell", decode)
+    monkeypatch.setattr(validate_load, "decode_synthetic", decode)
     words = ["validate", str(costs), "--synthetic", "--alpha", "0.7", "--requests", "2"]
     words += ["--median-tolerance", "9", "--format", "json"]
     assert run(capsys, *words)[0] == 130
     # Asked for anything else, everything is decoded anew.
     run(capsys, *words, "--seed", "1", "--batch", "1", "--context", "8")
-    assert cells == [(8, 1)]
-    cells.clear()
+    assert len(decoded) == cell
+    decoded.clear()
     rows = json.loads(run(capsys, *words)[1])["answer"]["rows"]
-    assert cells == [(16, 2)]
+    assert len(decoded) == 5 * 2, "the last cell's second round, warmed up again"
     assert [(row["context"], row["batch"]) for row in rows[::2]] == [
         (8, 1),
         (8, 2),
