@@ -175,5 +175,6 @@ def _costs(
         return load_or_build(name, device, dtype, models.trust_remote_code)
 
     target, draft = load(models.target), load(models.draft)
+    models.try_threads(target[0])
     grid = _grid(batches, measurement, min(target[1].context, draft[1].context))
     return calibrate_costs(target, draft, grid, out, command, progress, more_time)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
 from specsim.checks import InvalidArgumentError, SpecsimError, check_choice, integer, numbers
@@ -24,7 +24,8 @@ class Models:
         where only costs are measured also a shape (``specsim.hardware.read_config``)
     device : as torch names it; None is a GPU if there is one
     dtype : number type of the weights; None is float32 on a CPU and bfloat16 elsewhere
-    threads : on a CPU; None is 1 for the embedded family and torch's choice otherwise
+    threads : on a CPU; None is 1 for the embedded family, and otherwise what a trial of plain steps
+        of the target finds clearly faster than fewer (OMP_NUM_THREADS is the most that is tried)
     trust_remote_code : run the code that comes with the models; only for models you trust
     """
 
@@ -57,19 +58,31 @@ class Models:
         )
 
     def place(self) -> Place:
-        """The device and the number type; sets the number of threads."""
+        """The device and the number type; sets the number of threads unless it is to be tried."""
         need_torch()
         from calibrate.models.place import find_place
 
-        threads = self.threads or (1 if self.target.startswith("embedded/") else None)
-        return find_place(self.device, self.dtype, threads)
+        return find_place(self.device, self.dtype, self._threads)
 
     def load(self) -> Pair:
         """Both, checked to be of one tokenizer."""
         device, dtype = self.place()
         from calibrate.models.load import load_pair
 
-        return load_pair(self.target, self.draft, device, dtype, self.trust_remote_code)
+        pair = load_pair(self.target, self.draft, device, dtype, self.trust_remote_code)
+        self.try_threads(pair.target.model)
+        return pair
+
+    def try_threads(self, target: Any) -> None:
+        """Find the number of threads by a trial with the model, where nobody asked for one."""
+        if self._threads is None and next(target.parameters()).device.type == "cpu":
+            from calibrate.models.threads import set_fastest_threads
+
+            set_fastest_threads(target)
+
+    @property
+    def _threads(self) -> int | None:
+        return self.threads or (1 if self.target.startswith("embedded/") else None)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ _MODELS = {
     ),
     "threads": (
         Integer(1),
-        "CPU threads. [default: 1 for the embedded family, torch's choice otherwise]",
+        "CPU threads. [default: 1 for the embedded family, otherwise found by a short trial]",
     ),
     "trust_remote_code": (
         bool,
