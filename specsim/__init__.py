@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from specsim.api.defer import RuleComparison as RuleComparison
     from specsim.api.defer import defer as defer
     from specsim.api.deploy import deploy as deploy
+    from specsim.api.engine_blind import EngineBlindCheck as EngineBlindCheck
+    from specsim.api.engine_blind import EngineVerdict as EngineVerdict
+    from specsim.api.engine_blind import validate_engine as validate_engine
+    from specsim.api.engine_timing import EngineCalibration as EngineCalibration
+    from specsim.api.engine_timing import EngineTiming as EngineTiming
+    from specsim.api.engine_timing import calibrate_engine as calibrate_engine
     from specsim.api.explain import Explanation as Explanation
     from specsim.api.explain import explain as explain
     from specsim.api.export import EngineConfiguration as EngineConfiguration
@@ -83,6 +89,8 @@ _HOMES = {
     "specsim.api.calibrate": ["Calibration", "calibrate"],
     "specsim.api.defer": ["RuleComparison", "defer"],
     "specsim.api.deploy": ["deploy"],
+    "specsim.api.engine_blind": ["EngineBlindCheck", "EngineVerdict", "validate_engine"],
+    "specsim.api.engine_timing": ["EngineCalibration", "EngineTiming", "calibrate_engine"],
     "specsim.api.explain": ["Explanation", "explain"],
     "specsim.api.export": ["EngineConfiguration", "export"],
     "specsim.api.models": ["Batches", "Measurement", "Models"],

@@ -92,6 +92,14 @@ def normal_quantile(level: float) -> float:
     return NormalDist().inv_cdf((1 + level) / 2)
 
 
+def t_quantile(level: float, freedom: float) -> float:
+    """x with P(|t| <= x) = level, of Student's t at so many degrees of freedom, whole or not."""
+    from scipy.special import stdtrit  # loads scipy
+
+    normal_quantile(level)  # refuses the same levels
+    return float(stdtrit(number("freedom", freedom, low=0.0), (1 + level) / 2))
+
+
 def wilson_interval(rate: Floats, trials: Floats, level: float) -> Interval[Floats]:
     """Measured rates over independent trials with their intervals; the two broadcast.
 

@@ -37,11 +37,15 @@ class EngineError(SpecsimError):
 
 @dataclass(frozen=True)
 class Completed:
-    """Texts of requests, in order, and the counters of the server before and after them."""
+    """Texts of requests, in order, and the counters of the server before and after them.
+
+    seconds : from sending the first to the last answer
+    """
 
     texts: list[list[int]]
     before: str
     after: str
+    seconds: float
 
 
 class EngineClient:
@@ -92,11 +96,13 @@ class EngineClient:
         one = partial(self._complete, name, sampling)
         texts: list[list[int]] = []
         with ThreadPoolExecutor(together) as pool:
+            begun = time.perf_counter()
             for text in pool.map(one, prompts, tokens):
                 texts.append(text)
                 advance()
+            seconds = time.perf_counter() - begun
         after = self._counted(before, sum(map(len, texts)))
-        return Completed(texts, before, after)
+        return Completed(texts, before, after, seconds)
 
     def _complete(
         self, name: str, sampling: SamplingSetting, prompt: Sequence[int], tokens: int

@@ -16,8 +16,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -89,6 +89,35 @@ def started(launch: Launch, seconds: float = 300.0) -> Iterator[EngineClient]:
     Raises EngineError with the end of the log where the server ends by itself, or does not answer
     within so many seconds.
     """
+    with all_started([launch], seconds) as (client,):
+        yield client
+
+
+@contextmanager
+def all_started(
+    launches: Sequence[Launch], seconds: float = 300.0
+) -> Iterator[tuple[EngineClient, ...]]:
+    """The same of several, which start side by side; each is given so many seconds."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(_begun(launch)) for launch in launches]
+        for server in servers:
+            server.wait_until_up(seconds * len(servers))
+        try:
+            yield tuple(server.client for server in servers)
+        except EngineError as error:
+            # A server that crashes stops answering a little before it ends.
+            deadline = time.monotonic() + _ENDING_S
+            while time.monotonic() < deadline:
+                for server in servers:
+                    if server.process.poll() is not None:
+                        raise server.gone(f"{error}; ") from None
+                time.sleep(_POLL_S)
+            raise
+
+
+@contextmanager
+def _begun(launch: Launch) -> Iterator[_Running]:
+    """A server that starts, and is stopped in any case."""
     with (
         tempfile.TemporaryDirectory(prefix="specsim-engine-") as folder,
         (Path(folder) / "log").open("w+") as log,
@@ -102,33 +131,24 @@ def started(launch: Launch, seconds: float = 300.0) -> Iterator[EngineClient]:
             env={**os.environ, **_environment()},
             start_new_session=True,
         )
-        running = _Running(launch.program, process, log)
+        client = EngineClient(f"http://127.0.0.1:{port}")
         with _ended(process):
-            client = EngineClient(f"http://127.0.0.1:{port}")
-            running.wait_for(client, seconds)
-            try:
-                yield client
-            except EngineError as error:
-                # A server that crashes stops answering a little before it ends.
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(_ENDING_S)
-                if process.returncode is None:
-                    raise
-                raise running.gone(f"{error}; ") from None
+            yield _Running(launch.program, process, log, client)
 
 
 @dataclass(frozen=True)
 class _Running:
-    """The process of a server, and its log, open for reading."""
+    """The process of a server, its log, open for reading, and a client of it."""
 
     program: Path
     process: subprocess.Popen[bytes]
     log: IO[str]
+    client: EngineClient
 
-    def wait_for(self, client: EngineClient, seconds: float) -> None:
+    def wait_until_up(self, seconds: float) -> None:
         """Until the server answers."""
         deadline = time.monotonic() + seconds
-        while not client.is_up():
+        while not self.client.is_up():
             if self.process.poll() is not None:
                 raise self.gone()
             if time.monotonic() > deadline:

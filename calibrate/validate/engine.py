@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
 from typing import Any
 
 from calibrate.decode.drafters.copying import continuation
-from calibrate.engine.client import Completed, EngineClient, EngineError, counted
+from calibrate.engine.asked import Asked as Asked
+from calibrate.engine.client import Completed, counted
 from calibrate.engine.rates import LAWS, acceptance_rates
-from calibrate.engine.server import Launch, find_program, started
+from calibrate.engine.servers import Servers as Servers
 from calibrate.measure.trace import DECODING, generator
-from calibrate.models.load import Pair, resolve
-from calibrate.validate.speedups import CheckedPrompts
+from calibrate.models.load import Pair
 from specsim.acceptance import AcceptanceLaw
-from specsim.api.result import LeftOut
 from specsim.api.validation import EngineCheck
 from specsim.checks import UnsupportedError
 from specsim.counts.drafts import DraftCounts
@@ -26,120 +23,9 @@ from specsim.predict.replay.engine_rounds import (
     engine_rounds,
     engine_rounds_of_proposals,
 )
-from specsim.profiles import Profile
 
 # Requests that are decoded together; counts do not depend on it.
 _TOGETHER = 8
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Requests of one workload: which of the prompts, and how many tokens behind each.
-
-    So many tokens fewer than the trace has as the longest draft has: then the trace says too how
-    drafts fare behind the last token.
-    """
-
-    check: CheckedPrompts
-    requests: tuple[int, ...]
-    tokens: tuple[int, ...]
-
-    @staticmethod
-    def of(check: CheckedPrompts, longest: int) -> Asked:
-        if "token" not in check.trace.columns:
-            raise UnsupportedError(
-                "the profile's trace does not say which tokens were emitted (column token); "
-                "calibrate again"
-            )
-        lengths = [int(length) - longest for length in check.trace.lengths]
-        kept = [
-            number
-            for number, (length, prompt) in enumerate(zip(lengths, check.prompts, strict=True))
-            # A prompt of one token counts a round more (vLLM 0.32.0, v1/core/sched/scheduler.py).
-            if length >= 2 and len(prompt) >= 2
-        ]
-        if not kept:
-            raise UnsupportedError(
-                f"no request of the profile's trace has {longest + 2} tokens, which draft length "
-                f"{longest} needs; calibrate with a larger --max-new-tokens"
-            )
-        return Asked(check, tuple(kept), tuple(lengths[number] for number in kept))
-
-    @property
-    def prompts(self) -> list[Sequence[int]]:
-        return [self.check.prompts[number] for number in self.requests]
-
-    @property
-    def recorded(self) -> list[list[int]]:
-        """The texts of the trace, longer than asked for."""
-        trace = self.check.trace
-        tokens = trace.columns["token"]
-        return [
-            tokens[trace.starts[number] : trace.starts[number + 1]].tolist()
-            for number in self.requests
-        ]
-
-    @property
-    def left_out(self) -> LeftOut | None:
-        """Requests too short to be asked for, if there are any."""
-        missing = len(self.check.prompts) - len(self.requests)
-        if not missing:
-            return None
-        temperature = self.check.sampling.temperature
-        return LeftOut(
-            f"{missing} requests at temperature {temperature:g}",
-            "text or prompt is too short for the longest draft",
-        )
-
-
-@dataclass(frozen=True)
-class Servers:
-    """Where the engine is asked: one server for each draft length.
-
-    gammas : draft lengths
-    launches : how the server of each is started; none where the one at ``url`` is asked
-    """
-
-    gammas: tuple[int, ...]
-    launches: Mapping[int, Launch]
-    url: str | None = None
-
-    @staticmethod
-    def of(profile: Profile, check: EngineCheck, gammas: Sequence[int]) -> Servers:
-        """Of a profile's models at these draft lengths, or the one that is there already."""
-        if check.url is not None:
-            return Servers((_gamma_of(EngineClient(check.url), check),), {}, check.url)
-        program, draft = find_program(check.engine_bin), str(resolve(profile.draft.name))
-        launches = {
-            gamma: Launch(
-                program=program,
-                target=str(resolve(profile.target.name)),
-                speculative=speculative_config(check, gamma, draft),
-                dtype=profile.software.dtype,
-                context=min(profile.target.context, profile.draft.context),
-            )
-            for gamma in gammas
-        }
-        return Servers(tuple(gammas), launches)
-
-    @contextmanager
-    def client(self, gamma: int) -> Iterator[EngineClient]:
-        """The server of a draft length, running meanwhile."""
-        if self.url is not None:
-            yield EngineClient(self.url)
-        else:
-            with started(self.launches[gamma]) as client:
-                yield client
-
-
-def _gamma_of(client: EngineClient, check: EngineCheck) -> int:
-    """The draft length of a running server: its counters have so many positions."""
-    metrics = client.metrics()
-    gamma = len(counted(metrics, metrics, client.url).reached)
-    if check.gamma is not None and check.gamma != (gamma,):
-        asked = ", ".join(map(str, check.gamma))
-        raise EngineError(f"{client.url} drafts {gamma} tokens, gamma must be that, got {asked}")
-    return gamma
 
 
 def validate(
@@ -158,23 +44,6 @@ def validate(
                 done = client.complete(each.prompts, each.tokens, sampling, _TOGETHER, advance)
                 rows.append(_row(client.url, pair, each, check, gamma, done))
     return rows
-
-
-def speculative_config(check: EngineCheck, gamma: int, draft: str) -> dict[str, Any]:
-    """What vLLM's ``--speculative-config`` is given."""
-    if check.method == "ngram":
-        return {
-            "method": "ngram",
-            "num_speculative_tokens": gamma,
-            "prompt_lookup_min": check.lookup_min,
-            "prompt_lookup_max": check.lookup_max,
-        }
-    return {
-        "method": "draft_model",
-        "model": draft,
-        "num_speculative_tokens": gamma,
-        "draft_sample_method": check.drafts,
-    }
 
 
 def _row(

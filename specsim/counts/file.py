@@ -97,6 +97,8 @@ class TimedStep(_Part, frozen=True):
     draft_s: Number | None = None
     drafter_loaded: bool | None = None
     context: Number | None = None
+    repeat: Annotated[int, Meta(ge=0)] | None = None
+    first_s: Above | None = None
 
     def step(self) -> StepTime:
         """The step time, checked."""

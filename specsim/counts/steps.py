@@ -20,6 +20,10 @@ class StepTime:
     drafter_loaded : whether a plain step kept a drafter in memory and in step; None where the
         source does not tell
     context : tokens in the cache of each request, where the source tells
+    repeat : the repeat of all settings in which it was timed, counted from 0: steps of one repeat
+        were timed beside each other, so that their ratios are free of drift; None of a source that
+        was timed once
+    first_s : seconds until a request of the batch had its first token, where it was timed
     """
 
     gamma: int | None
@@ -29,6 +33,8 @@ class StepTime:
     draft_s: float | None = None
     drafter_loaded: bool | None = None
     context: float | None = None
+    repeat: int | None = None
+    first_s: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch", "seconds"):

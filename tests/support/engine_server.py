@@ -57,6 +57,7 @@ class EngineState:
     rounds: int = 0
     drafted: int = 0
     accepted: list[int] = field(default_factory=lambda: [0] * 64)
+    first_s: float = 0.0
     lock: Any = field(default_factory=threading.Lock)
 
     def complete(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -64,6 +65,7 @@ class EngineState:
         text = self.texts[prompt]
         rounds, drafted, accepted = count_rounds(text, self.drafts[prompt], tokens)
         with self.lock:
+            self.first_s += 1e-5
             self.generated += tokens + self.others
             self.rounds += rounds + self.miscounted
             self.drafted += drafted
@@ -74,8 +76,10 @@ class EngineState:
     def metrics(self) -> str:
         labels = 'engine="0",model_name="m"'
         name = "vllm:spec_decode_num_"
+        first = "vllm:time_to_first_token_seconds_sum"
         lines = [
             f"vllm:generation_tokens_total{{{labels}}} {float(self.generated)}",
+            f"{first}{{{labels}}} {self.first_s}",
             f"{name}drafts_total{{{labels}}} {float(self.rounds)}",
             f"{name}draft_tokens_total{{{labels}}} {float(self.drafted)}",
             f"{name}accepted_tokens_total{{{labels}}} {float(sum(self.accepted))}",

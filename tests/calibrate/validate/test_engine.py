@@ -12,8 +12,8 @@ import pytest
 from transformers import AutoTokenizer
 
 import specsim
+from calibrate.engine.servers import speculative_config
 from calibrate.models.prompts import read_prompts
-from calibrate.validate.engine import speculative_config
 from calibrate.validate.findings import engine_findings
 from specsim.checks import UnsupportedError
 from specsim.profiles import read_profile

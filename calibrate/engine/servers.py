@@ -1,0 +1,99 @@
+"""Servers of an engine with a profile's models, one for each draft length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from calibrate.engine.client import EngineClient, EngineError, counted
+from calibrate.engine.server import Launch, all_started, find_program, started
+from calibrate.models.load import resolve
+from specsim.api.validation import EngineCheck
+from specsim.profiles import Profile
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Where the engine is asked: one server for each draft length.
+
+    gammas : draft lengths; 0 is plain decoding
+    launches : how the server of each is started; none where the one at ``url`` is asked
+    """
+
+    gammas: tuple[int, ...]
+    launches: Mapping[int, Launch]
+    url: str | None = None
+
+    @staticmethod
+    def of(
+        profile: Profile,
+        check: EngineCheck,
+        gammas: Sequence[int],
+        requests: int = Launch.requests,
+    ) -> Servers:
+        """Of a profile's models at these draft lengths, or the one that is there already.
+
+        requests : most requests that a server decodes together
+        """
+        if check.url is not None:
+            return Servers((_gamma_of(EngineClient(check.url), check),), {}, check.url)
+        program, draft = find_program(check.engine_bin), str(resolve(profile.draft.name))
+        launches = {
+            gamma: Launch(
+                program=program,
+                target=str(resolve(profile.target.name)),
+                speculative=speculative_config(check, gamma, draft) if gamma else None,
+                dtype=profile.software.dtype,
+                context=min(profile.target.context, profile.draft.context),
+                requests=max(requests, Launch.requests),
+            )
+            for gamma in gammas
+        }
+        return Servers(tuple(gammas), launches)
+
+    @contextmanager
+    def client(self, gamma: int) -> Iterator[EngineClient]:
+        """The server of a draft length, running meanwhile."""
+        if self.url is not None:
+            yield EngineClient(self.url)
+        else:
+            with started(self.launches[gamma]) as client:
+                yield client
+
+    @contextmanager
+    def clients(self) -> Iterator[dict[int, EngineClient]]:
+        """The servers of all draft lengths, running side by side meanwhile: idle ones rest."""
+        if self.url is not None:
+            yield {gamma: EngineClient(self.url) for gamma in self.gammas}
+        else:
+            with all_started([self.launches[gamma] for gamma in self.gammas]) as clients:
+                yield dict(zip(self.gammas, clients, strict=True))
+
+
+def speculative_config(check: EngineCheck, gamma: int, draft: str) -> dict[str, Any]:
+    """What vLLM's ``--speculative-config`` is given."""
+    if check.method == "ngram":
+        return {
+            "method": "ngram",
+            "num_speculative_tokens": gamma,
+            "prompt_lookup_min": check.lookup_min,
+            "prompt_lookup_max": check.lookup_max,
+        }
+    return {
+        "method": "draft_model",
+        "model": draft,
+        "num_speculative_tokens": gamma,
+        "draft_sample_method": check.drafts,
+    }
+
+
+def _gamma_of(client: EngineClient, check: EngineCheck) -> int:
+    """The draft length of a running server: its counters have so many positions."""
+    metrics = client.metrics()
+    gamma = len(counted(metrics, metrics, client.url).reached)
+    if check.gamma is not None and check.gamma != (gamma,):
+        asked = ", ".join(map(str, check.gamma))
+        raise EngineError(f"{client.url} drafts {gamma} tokens, gamma must be that, got {asked}")
+    return gamma

@@ -1,0 +1,159 @@
+"""Sets of requests that servers of an engine decode, timed in repeats over all settings.
+
+Machines drift, so servers of all draft lengths run side by side and a repeat goes through all
+draft lengths and batches in random order, plain decoding twice as often: of sets in one repeat the
+ratio of seconds is what is kept.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, sqrt
+
+from calibrate.engine.asked import Asked
+from calibrate.engine.client import EngineClient, counted, counter
+from specsim.checkpoint import Checkpoint
+from specsim.checks import UnsupportedError
+from specsim.counts.drafts import DraftCounts
+from specsim.predict.replay.engine_rounds import engine_rounds
+
+# Sets of one request in a repeat.  Larger sets tell more and are fewer.
+_SETS_OF_ONE = 4
+_WARM_TOKENS = 8
+_FIRST_TOKENS_S = "vllm:time_to_first_token_seconds_sum"
+
+
+@dataclass(frozen=True)
+class TimedSet:
+    """One set of requests, sent at once to the server of one draft length.
+
+    requests : their numbers among those that are asked
+    seconds : from sending to the last answer
+    first_s : until the first token, mean over the requests
+    rounds : that the server counted; None without drafts
+    """
+
+    gamma: int
+    batch: int
+    requests: tuple[int, ...]
+    seconds: float
+    first_s: float
+    rounds: float | None
+
+
+def request_sets(batch: int, requests: int, start: int) -> list[tuple[int, ...]]:
+    """Sets of one batch, from request ``start`` on and in a circle where there are too few."""
+    sets = ceil(_SETS_OF_ONE / sqrt(batch))
+    return [
+        tuple((start + number * batch + place) % requests for place in range(batch))
+        for number in range(sets)
+    ]
+
+
+def count_drafts(
+    clients: Mapping[int, EngineClient], asked: Asked, together: int, checkpoint: Checkpoint
+) -> list[DraftCounts]:
+    """What the servers count of their drafts over all requests, by draft length, shortest first.
+
+    The first runs of a server are slow: this is what warms it.
+    """
+    sampling = asked.check.workload.measured.sampling
+
+    def measured() -> list[DraftCounts]:
+        found = []
+        for gamma, client in clients.items():
+            done = client.complete(asked.prompts, asked.tokens, sampling, together)
+            if gamma:
+                found.append(counted(done.before, done.after, client.url))
+        return found
+
+    counts: list[DraftCounts] = checkpoint.keep_json("counts.json", measured, list[DraftCounts])
+    return counts
+
+
+def timed_repeats(
+    clients: Mapping[int, EngineClient],
+    asked: Asked,
+    sets: Mapping[int, Sequence[tuple[int, ...]]],
+    repeats: int,
+    seed: int,
+    checkpoint: Checkpoint,
+    advance: Callable[[], None] = lambda: None,
+) -> list[list[TimedSet]]:
+    """All sets on the servers of all draft lengths, repeat by repeat; ``advance`` once a repeat.
+
+    clients : by draft length, 0 among them
+    sets : by batch
+    checkpoint : keeps each repeat that is done
+    """
+    for client in clients.values():
+        _warm(client, asked, sets)
+    found = []
+    for repeat in range(repeats):
+        settings = [
+            (gamma, batch, requests)
+            for gamma in (0, *clients)
+            for batch in sets
+            for requests in sets[batch]
+        ]
+        # A seed of its own, so that a run that goes on has the order of one that was not killed.
+        random.Random(f"{seed} {repeat}").shuffle(settings)
+
+        def measured(order: Sequence[tuple[int, int, tuple[int, ...]]] = settings) -> object:
+            return [time_set(clients[gamma], asked, *(gamma, b, each)) for gamma, b, each in order]
+
+        found.append(checkpoint.keep_json(f"repeat-{repeat}.json", measured, list[TimedSet]))
+        advance()
+    return found
+
+
+def time_set(
+    client: EngineClient, asked: Asked, gamma: int, batch: int, requests: tuple[int, ...]
+) -> TimedSet:
+    """Send a set at once and wait for all of it."""
+    done = client.complete(
+        [asked.prompts[number] for number in requests],
+        [asked.tokens[number] for number in requests],
+        asked.check.workload.measured.sampling,
+        len(requests),
+    )
+    first_s = counter(done.after, _FIRST_TOKENS_S, client.url)
+    first_s -= counter(done.before, _FIRST_TOKENS_S, client.url)
+    rounds = counted(done.before, done.after, client.url).rounds if gamma else None
+    return TimedSet(gamma, batch, requests, done.seconds, first_s / len(requests), rounds)
+
+
+def replayed_rounds(asked: Asked, gamma: int) -> list[int]:
+    """Rounds of each request; with draft length 0 the steps behind its first token.
+
+    Raises UnsupportedError where the text does not say them for certain: above temperature 0 an
+    engine writes other texts than the trace.
+    """
+    if not asked.check.sampling.greedy:
+        raise UnsupportedError(
+            f"sets at temperature {asked.check.sampling.temperature:g} have texts of their own, so "
+            "that their rounds are not known beforehand; give temperature 0"
+        )
+    if gamma == 0:
+        return [tokens - 1 for tokens in asked.tokens]
+    trace = asked.check.trace
+    return [
+        round(
+            engine_rounds(
+                trace.acceptance[trace.starts[number] : trace.starts[number + 1]], tokens, gamma
+            ).counts.rounds
+        )
+        for number, tokens in zip(asked.requests, asked.tokens, strict=True)
+    ]
+
+
+def _warm(
+    client: EngineClient, asked: Asked, sets: Mapping[int, Sequence[tuple[int, ...]]]
+) -> None:
+    """A few tokens of every batch: the first runs of a server are slow."""
+    sampling = asked.check.workload.measured.sampling
+    for requests, *_ in sets.values():
+        prompts = [asked.prompts[number] for number in requests]
+        client.complete(prompts, [_WARM_TOKENS] * len(prompts), sampling, len(prompts))

@@ -1,0 +1,202 @@
+"""``specsim.validate_engine``: speedups of an engine, predicted before and measured afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from statistics import median
+from typing import ClassVar, Literal
+
+import msgspec
+
+from specsim.api.engine_timing import asked_of, engine_file
+from specsim.api.models import need_torch
+from specsim.api.progress import Progress, quiet, steps
+from specsim.api.result import Result, Row, plain
+from specsim.api.validation import EngineCheck, Tolerance
+from specsim.checkpoint import Checkpoint
+from specsim.checks import InvalidArgumentError, integer
+from specsim.counts.file import read_acceptance
+from specsim.files import file_digest, write_atomically
+from specsim.profiles import read_profile
+
+_TABLE = (
+    *("batch", "gamma", "predicted_speedup", "predicted_low", "predicted_high"),
+    *("measured_speedup", "measured_error", "relative_error", "inside"),
+)
+
+
+@dataclass(frozen=True)
+class EngineBlindCheck:
+    """Predict sets of requests from step times that were taken before, then let servers decode.
+
+    engine : vllm
+    gamma : draft lengths; None is 1 to the profile's longest
+    batch : requests that are sent at once; None is as they were timed
+    passes : over all draft lengths and batches
+    requests : of the profile, at most; the sets begin in their middle, where timing began with
+        the first
+    timed : the acceptance file of ``specsim.calibrate_engine``; None is the one beside the profile
+    prompts : the file that was calibrated with; None is the held-out modules
+    engine_bin : the program to start; None is as in ``EngineCheck``
+    """
+
+    engine: Literal["vllm"] = "vllm"
+    gamma: tuple[int, ...] | None = None
+    batch: tuple[int, ...] | None = None
+    passes: int = 6
+    requests: int = 32
+    timed: Path | None = None
+    prompts: Path | None = None
+    engine_bin: Path | None = None
+    drafts: Literal["greedy", "probabilistic"] = "greedy"
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        integer("passes", self.passes, low=2)
+        integer("requests", self.requests, low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineVerdict(Result):
+    """The prediction beside what the servers took.
+
+    prediction : the file that it was written to before a server was started
+    sha256 : of that file
+    failures : what did not pass
+    """
+
+    schema: ClassVar[str] = "specsim.validate_engine"
+
+    prediction: Path
+    sha256: str
+    measured: tuple[Row, ...]
+    failures: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures
+
+    @property
+    def title(self) -> str:
+        return "predicted before, and measured on the engine"
+
+    def rows(self) -> list[Row]:
+        return list(self.measured)
+
+    def table(self) -> list[Row]:
+        return [{name: row[name] for name in _TABLE} for row in self.measured]
+
+    def summary(self) -> Row:
+        return {
+            "passed": self.passed,
+            "failures": list(self.failures),
+            "prediction": str(self.prediction),
+            "sha256": self.sha256,
+        }
+
+    def sentences(self) -> list[str]:
+        errors = [row["relative_error"] for row in self.measured]
+        worst = max(self.measured, key=lambda row: abs(row["relative_error"]))
+        inside = sum(row["inside"] for row in self.measured)
+        exact = sum(row["counted_rounds"] == row["replayed_rounds"] for row in self.measured)
+        return [
+            f"relative error of the speedup: median {median(map(abs, errors)):.1%}, worst "
+            f"{abs(worst['relative_error']):.1%} (batch {worst['batch']}, gamma {worst['gamma']}), "
+            f"mean signed {sum(errors) / len(errors):+.1%}; the measurement's own standard error "
+            f"is {median(row['measured_error'] for row in self.measured):.1%} in the median",
+            f"{inside} of {len(errors)} measured speedups lie in the predicted 95 % intervals",
+            f"rounds are as replayed in {exact} of {len(errors)} settings",
+            f"the prediction was fixed in {self.prediction} (sha256 {self.sha256[:12]})",
+            *(f"failed: {each}" for each in self.failures),
+        ]
+
+
+def validate_engine(
+    profile: str | PathLike[str],
+    check: EngineBlindCheck = EngineBlindCheck(),
+    tolerance: Tolerance | None = None,
+    *,
+    progress: Progress = quiet,
+) -> EngineVerdict:
+    """Fix the prediction of an engine's speedups, then start its servers and measure.
+
+    The prediction is of the profile's trace and of step times (``specsim.calibrate_engine``), and
+    is written beside the profile before a server is started.  One server for each draft length
+    and one without run side by side; a speedup is of seconds from sending a set of requests to the
+    last answer, in ratios of one pass.  A run that was killed goes on with the passes that are
+    done.
+
+    tolerance : largest errors that pass; by default a setting fails where its measured 95 %
+        interval lies wholly outside the predicted one
+    """
+    path = Path(profile)
+    timed = check.timed or engine_file(path, check.engine)
+    if not timed.is_file():
+        raise InvalidArgumentError(
+            f"timed {timed}: no such file; measure the engine's step times first "
+            "(specsim calibrate --engine)"
+        )
+    need_torch()
+    content, steps_of = read_profile(path), read_acceptance(timed).step_times()
+    batches = check.batch or tuple(sorted({round(each.batch) for each in steps_of}))
+    gammas = check.gamma or tuple(range(1, content.gamma_max + 1))
+    if max(gammas) > content.gamma_max:
+        raise InvalidArgumentError(
+            f"gamma must be in [1, {content.gamma_max}] with this profile, got {max(gammas)}"
+        )
+    asked = asked_of(content, path, check.prompts, check.requests)
+    from calibrate.engine.servers import Servers
+    from calibrate.engine.sets import replayed_rounds, timed_repeats
+    from calibrate.models.busy import Watch
+    from calibrate.validate.engine_blind import checked_sets, judged, predicted
+
+    sets = checked_sets(asked, batches, len(asked.requests) // 2)
+    predictions = predicted(steps_of, asked, sets, gammas)
+    file = path.with_name(f"{path.stem}.{check.engine}.predicted.json")
+    fixed = {
+        "profile_sha256": file_digest(path),
+        "timed_sha256": file_digest(timed),
+        "speedups": [plain(each) for each in predictions],
+    }
+    write_atomically(file, msgspec.json.format(msgspec.json.encode(fixed), indent=2) + b"\n")
+    sha256 = file_digest(file)
+    checkpoint = Checkpoint.temporary("validate_engine", plain(check), sha256)
+    started_as = EngineCheck(engine=check.engine, engine_bin=check.engine_bin, drafts=check.drafts)
+    servers = Servers.of(content, started_as, (0, *gammas), max(batches))
+    watch = Watch(checkpoint, progress, threads=1)
+    advance = steps(watch.progress, "decoding", check.passes)
+    with servers.clients() as clients:
+        passes = timed_repeats(clients, asked, sets, check.passes, check.seed, checkpoint, advance)
+    rounds = {gamma: replayed_rounds(asked, gamma) for gamma in gammas}
+    rows = judged(predictions, passes, rounds)
+    warnings = tuple(watch.warnings())
+    checkpoint.done()
+    return EngineVerdict(
+        prediction=file,
+        sha256=sha256,
+        measured=tuple(rows),
+        failures=tuple(_failures(rows, tolerance)),
+        inputs={"profile": str(path), "check": check, "tolerance": tolerance},
+        warnings=warnings,
+    )
+
+
+def _failures(rows: list[Row], tolerance: Tolerance | None) -> list[str]:
+    if tolerance is None:
+        return [
+            f"batch {row['batch']}, gamma {row['gamma']}: measured {row['measured_speedup']:.3f} "
+            f"({row['measured_low']:.3f} to {row['measured_high']:.3f}), predicted "
+            f"{row['predicted_low']:.3f} to {row['predicted_high']:.3f}"
+            for row in rows
+            if row["measured_low"] > row["predicted_high"]
+            or row["measured_high"] < row["predicted_low"]
+        ]
+    sizes = [abs(row["relative_error"]) for row in rows]
+    failures = []
+    if tolerance.median is not None and median(sizes) > tolerance.median:
+        failures.append(f"the median error is over the tolerance of {tolerance.median:g}")
+    if tolerance.worst is not None and max(sizes) > tolerance.worst:
+        failures.append(f"the worst error is over the tolerance of {tolerance.worst:g}")
+    return failures

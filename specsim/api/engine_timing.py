@@ -1,0 +1,249 @@
+"""``specsim.calibrate_engine``: how long steps of an inference engine take, on its own servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from specsim import __version__
+from specsim.api.models import Models, need_torch
+from specsim.api.progress import Progress, quiet, steps
+from specsim.api.result import Result, Row, plain
+from specsim.api.validation import EngineCheck
+from specsim.checkpoint import Checkpoint
+from specsim.checks import Floats, InvalidArgumentError, integer
+from specsim.counts.drafts import DraftCounts
+from specsim.counts.file import (
+    SCHEMA,
+    VERSION,
+    AcceptanceFile,
+    Source,
+    counted_rounds,
+    timed_step,
+    write_acceptance,
+)
+from specsim.counts.steps import StepTime
+from specsim.files import file_digest
+from specsim.intervals import t_quantile
+from specsim.optimizers.workload import Workload
+from specsim.predict.engine_sets import StepRepeats
+from specsim.profiles import Profile, read_profile
+
+if TYPE_CHECKING:
+    from calibrate.engine.asked import Asked
+
+
+@dataclass(frozen=True)
+class EngineTiming:
+    """What is timed of an inference engine, at temperature 0.
+
+    engine : vllm
+    gamma : draft lengths beside plain decoding, two at least; the others are on a line.  None is
+        the shortest, a middle one and the profile's longest
+    batch : requests that are sent at once
+    repeats : of all draft lengths and batches; an interval comes of what they differ
+    requests : of the profile, at most
+    prompts : the file that was calibrated with; None is the held-out modules
+    engine_bin : the program to start; None is as in ``EngineCheck``
+    drafts : how the draft model's tokens are chosen; at temperature 0 both draft alike
+    """
+
+    engine: Literal["vllm"] = "vllm"
+    gamma: tuple[int, ...] | None = None
+    batch: tuple[int, ...] = (1, 4, 16)
+    repeats: int = 6
+    requests: int = 32
+    prompts: Path | None = None
+    engine_bin: Path | None = None
+    drafts: Literal["greedy", "probabilistic"] = "greedy"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("repeats", 2), ("requests", 1)):
+            integer(name, getattr(self, name), low=least)
+        for name, values in (("gamma", self.gamma), ("batch", self.batch)):
+            for value in values or ():
+                integer(name, value, low=1)
+            if values is not None and list(values) != sorted(set(values)):
+                raise InvalidArgumentError(f"{name} must rise, got {', '.join(map(str, values))}")
+
+    def gammas(self, longest: int) -> tuple[int, ...]:
+        """The draft lengths to time of a profile whose longest is ``longest``."""
+        gammas = (
+            tuple(sorted({1, (1 + longest) // 2, longest})) if self.gamma is None else self.gamma
+        )
+        if len(gammas) < 2 or gammas[-1] > longest:
+            raise InvalidArgumentError(
+                f"gamma must be two draft lengths at least, in [1, {longest}] with this profile, "
+                f"got {', '.join(map(str, gammas))}"
+            )
+        return gammas
+
+    @property
+    def check(self) -> EngineCheck:
+        """How the servers are started."""
+        return EngineCheck(engine=self.engine, engine_bin=self.engine_bin, drafts=self.drafts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineCalibration(Result):
+    """What was timed.
+
+    path : the acceptance file, which takes the place of a profile in other calls
+    counts : what the engine counted of all requests, by draft length
+    steps : a row for every repeat, draft length and batch
+    """
+
+    schema: ClassVar[str] = "specsim.calibrate_engine"
+
+    path: Path
+    counts: tuple[DraftCounts, ...]
+    steps: tuple[StepTime, ...]
+
+    def rows(self) -> list[Row]:
+        """Each draft length and batch, as means over repeats with 95 % intervals by Student's t."""
+        timed = StepRepeats.of(self.steps)
+        tokens = {count.gamma: count.tokens_per_call for count in self.counts}
+        found: list[Row] = []
+        for place, batch in enumerate(timed.batches):
+            plain_s = timed.plain_s[:, place]
+            found.append(
+                _step_row(0, batch, plain_s, np.ones(plain_s.size)) | {"tokens_per_call": 1.0}
+            )
+            for column, gamma in enumerate(timed.gammas):
+                ratios = timed.steps[:, place, column]
+                row = _step_row(gamma, batch, plain_s * ratios, ratios)
+                found.append(row | {"tokens_per_call": tokens.get(gamma)})
+        return found
+
+    def summary(self) -> Row:
+        return {"acceptance_file": str(self.path), "repeats": len(StepRepeats.of(self.steps).steps)}
+
+
+def _step_row(gamma: int, batch: int, seconds: Floats, ratios: Floats) -> Row:
+    logs = np.log(ratios)
+    reach = t_quantile(0.95, logs.size - 1) * float(logs.std(ddof=1)) / np.sqrt(logs.size)
+    best = float(logs.mean())
+    return {
+        "batch": batch,
+        "gamma": gamma,
+        "step_ms": 1e3 * float(seconds.mean()),
+        "plain_steps": float(np.exp(best)),
+        "plain_steps_low": float(np.exp(best - reach)),
+        "plain_steps_high": float(np.exp(best + reach)),
+    }
+
+
+def calibrate_engine(
+    profile: str | PathLike[str],
+    out: str | PathLike[str] | None = None,
+    timing: EngineTiming = EngineTiming(),
+    *,
+    progress: Progress = quiet,
+) -> EngineCalibration:
+    """Time an engine with the models of a profile, and write an acceptance file.
+
+    One server for plain decoding and one for each draft length run side by side and decode the
+    profile's prompts, in sets sent at once; how many rounds a set takes while so many of its
+    requests run is known from the replay of the profile's trace, so that seconds of a step follow
+    from those of whole sets.  A run that was killed goes on with the repeats that are done.
+
+    profile : of ``specsim.calibrate``, with a trace at temperature 0
+    out : the acceptance file; None is PROFILE.vllm.json for PROFILE.json
+    """
+    path = Path(profile)
+    out = engine_file(path, timing.engine) if out is None else Path(out)
+    if not out.parent.is_dir():
+        raise InvalidArgumentError(f"out {out}: no such folder {out.parent}")
+    need_torch()
+    content = read_profile(path)
+    asked = asked_of(content, path, timing.prompts, timing.requests)
+    checkpoint = Checkpoint.beside(out, "calibrate_engine", plain(timing), file_digest(path))
+    from calibrate.engine.servers import Servers
+    from calibrate.engine.sets import (
+        count_drafts,
+        replayed_rounds,
+        request_sets,
+        timed_repeats,
+    )
+    from calibrate.engine.steps import step_times
+    from calibrate.models.busy import Watch
+
+    gammas = timing.gammas(content.gamma_max)
+    servers = Servers.of(content, timing.check, (0, *gammas), max(timing.batch))
+    sets = {batch: request_sets(batch, len(asked.requests), 0) for batch in timing.batch}
+    rounds = {gamma: replayed_rounds(asked, gamma) for gamma in servers.gammas}
+    watch = Watch(checkpoint, progress, threads=1)
+    advance = steps(watch.progress, "timing", timing.repeats)
+    with servers.clients() as clients:
+        counts = count_drafts(clients, asked, max(timing.batch), checkpoint)
+        repeats = timed_repeats(
+            clients, asked, sets, timing.repeats, timing.seed, checkpoint, advance
+        )
+    times = step_times(repeats, asked, rounds)
+    warnings = [
+        f"draft length {each.gamma}: {each.rounds:g} rounds were counted, "
+        f"{sum(rounds[each.gamma or 0])} replayed; batches of another size may break ties of "
+        "logits in another way"
+        for each in counts
+        if each.rounds != sum(rounds[each.gamma or 0])
+    ]
+    warnings += watch.warnings()
+    write_acceptance(_document(path, timing, counts, times, warnings), out)
+    checkpoint.done()
+    return EngineCalibration(
+        path=out,
+        counts=tuple(counts),
+        steps=tuple(times),
+        inputs={"profile": str(path), "timing": timing},
+        warnings=tuple(warnings),
+    )
+
+
+def engine_file(profile: Path, engine: str) -> Path:
+    """Where the step times of an engine are kept beside a profile."""
+    return profile.with_name(f"{profile.stem}.{engine}.json")
+
+
+def asked_of(profile: Profile, path: Path, prompts: Path | None, requests: int) -> Asked:
+    """The requests of a profile at temperature 0, shorter by its longest draft."""
+    from calibrate.engine.asked import Asked
+    from calibrate.models.load import load_measured_pair
+    from calibrate.validate.speedups import CheckedPrompts
+
+    (workload, *_) = Workload.all_of(profile, path, 0.0)
+    device, dtype = Models.of(profile).place()
+    tokenizer = load_measured_pair(profile, device, dtype).target.tokenizer
+    checked = CheckedPrompts.find(workload, True, prompts, tokenizer, requests)
+    return Asked.of(checked, profile.gamma_max)
+
+
+def _document(
+    profile: Path,
+    timing: EngineTiming,
+    counts: list[DraftCounts],
+    times: list[StepTime],
+    warnings: list[str],
+) -> AcceptanceFile:
+    return AcceptanceFile(
+        schema=SCHEMA,
+        version=VERSION,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        specsim=__version__,
+        engine=timing.engine,
+        acceptance_law="greedy-drafts" if timing.drafts == "greedy" else "ratio-test",
+        temperature=0.0,
+        method="draft_model",
+        counts=[counted_rounds(each) for each in counts],
+        lengths=[],
+        steps=[timed_step(each) for each in times],
+        sources=[
+            Source(str(profile), file_digest(profile), ["profile whose prompts were decoded"])
+        ],
+        notes=warnings,
+    )

@@ -1,0 +1,204 @@
+"""How long an engine takes over sets of requests, and how much faster drafts make them.
+
+A set of B requests is sent at once.  After the prompts' run, which gives each its first token,
+every round is one step of all requests that still run; a request that is done leaves, and the
+batch of the set shrinks.  With n_b rounds while b requests run, a set takes
+
+    T(K) = F(K, B) + sum over b of n_b(K) S(K, b),
+
+F until the first tokens, S(K, b) a step of b requests with K draft tokens each.  n_b follows from
+the rounds of each request, which a replay of its text knows exactly at temperature 0.
+
+Steps are linear in b between the batches that were timed, and in units of a plain step of the
+same batch, timed in the same moments, on one line in K (``StepCosts.line`` has its law):
+
+    S(K, B) / S(0, B) = 1 + f(B) + K g(B),        K >= 1.
+
+The line is of all K that were timed, so that no K has a price of its own that chance flatters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from specsim.checks import Floats, Ints, UnsupportedError
+from specsim.counts.steps import StepTime
+from specsim.intervals import Interval, t_quantile
+
+
+def rounds_while_running(rounds: Ints) -> Floats:
+    """n_b: rounds of a set while b = 1, ..., B of its requests run, from those of each, (B,)."""
+    ordered = np.sort(np.asarray(rounds, dtype=float))
+    return np.diff(ordered, prepend=0.0)[::-1]
+
+
+def rounds_at_batches(rounds: Ints, batches: Sequence[int]) -> Floats:
+    """The same as rounds at the timed ``batches``, rising: (J,), with the same sum.
+
+    A round of b requests between two batches counts at both by its distance, which is what a cost
+    linear between them makes of it.  Rounds below the least batch count at it.
+    """
+    running = rounds_while_running(rounds)
+    if running.size > batches[-1]:
+        raise UnsupportedError(
+            f"a set of {running.size} requests is beyond the batches that were timed, "
+            f"{', '.join(map(str, batches))}; time a larger one"
+        )
+    requests = np.arange(1, running.size + 1)
+    shares = [np.interp(requests, batches, row) for row in np.eye(len(batches))]
+    return np.array(shares) @ running
+
+
+def step_seconds(decode_s: Floats, rounds: Floats) -> Floats:
+    """S(K, B_j) of one K, (J,), from sets of each batch: ``rounds`` S = ``decode_s``.
+
+    decode_s : shape (J,), seconds behind the first tokens, over all sets of each timed batch
+    rounds : shape (J, J), ``rounds_at_batches`` of the same sets, summed; no set has rounds at a
+        larger batch than its own
+    """
+    return np.asarray(np.linalg.solve(rounds, decode_s), dtype=float)
+
+
+@dataclass(frozen=True)
+class AskedSets:
+    """Sets of requests of one batch.
+
+    batch : requests of a set, the last one maybe fewer
+    rounds : by draft length, for every set the rounds of each of its requests; those of draft
+        length 0 are the tokens behind the first
+    """
+
+    batch: int
+    rounds: Mapping[int, Sequence[Ints]]
+
+
+@dataclass(frozen=True)
+class SetSpeedup:
+    """How much faster sets of ``batch`` requests are with ``gamma`` drafts than without any.
+
+    speedup : seconds of plain decoding over seconds with drafts, from sending to the last answer;
+        the interval is of a mean over many sets on servers started again
+    """
+
+    gamma: int
+    batch: int
+    speedup: Interval[float]
+
+
+@dataclass(frozen=True)
+class StepRepeats:
+    """Step times of an engine in R repeats, each at K = 0 and two more at least, and J batches.
+
+    gammas : K >= 1 that were timed, rising, (G,)
+    batches : that were timed, rising, (J,)
+    plain_s, plain_first_s : S(0, B) and F(0, B), shape (R, J)
+    steps, firsts : S(K, B) / S(0, B) and F(K, B) / F(0, B) of each repeat, shape (R, J, G)
+    """
+
+    gammas: tuple[int, ...]
+    batches: tuple[int, ...]
+    plain_s: Floats
+    plain_first_s: Floats
+    steps: Floats
+    firsts: Floats
+
+    @classmethod
+    def of(cls, steps: Sequence[StepTime]) -> StepRepeats:
+        """From the rows of an acceptance file; those that no repeat has are left out."""
+        cells = {
+            (row.repeat, row.gamma or 0, round(row.batch)): (row.seconds, row.first_s)
+            for row in steps
+            if row.repeat is not None and row.gamma is not None and row.first_s is not None
+        }
+        repeats = sorted({repeat for repeat, _, _ in cells})
+        gammas = sorted({gamma for _, gamma, _ in cells} - {0})
+        batches = sorted({batch for _, _, batch in cells})
+        if len(repeats) < 2 or len(gammas) < 2:
+            raise UnsupportedError(
+                f"the steps have {len(repeats)} repeats at {len(gammas)} draft lengths, and a "
+                "prediction with an interval needs two of both; time them with "
+                "specsim calibrate --engine"
+            )
+        wanted = [[[(r, k, b) for k in (0, *gammas)] for b in batches] for r in repeats]
+        for row in wanted:
+            for cell in (cell for line in row for cell in line):
+                if cell not in cells:
+                    raise UnsupportedError(
+                        f"repeat {cell[0]} has no step with {cell[1]} drafts at batch {cell[2]}, "
+                        "and a ratio is of steps that were timed beside each other"
+                    )
+        values = np.array([[[cells[cell] for cell in line] for line in row] for row in wanted])
+        plain, drafted = values[:, :, 0], values[:, :, 1:]
+        ratios = drafted / plain[:, :, None]
+        return cls(
+            gammas=tuple(gammas),
+            batches=tuple(batches),
+            plain_s=plain[..., 0],
+            plain_first_s=plain[..., 1],
+            steps=ratios[..., 0],
+            firsts=ratios[..., 1],
+        )
+
+    def speedup(self, asked: AskedSets, gamma: int) -> SetSpeedup:
+        """The mean over repeats of the logarithm, and how sure it is.
+
+        Chance moves the mean of R repeats by what they differ.  How far the K that were timed lie
+        off their common line tells the rest: what the line lacks, and that servers of one
+        configuration, started again, are not equally fast.  That enters as often as it can differ,
+        for the servers with and without drafts that are to be judged and the plain one that was
+        timed, and through the line.  Both variances are estimated from few numbers, hence
+        Student's t at Welch and Satterthwaite's degrees of freedom.
+        """
+        logs = np.log([self._ratio(repeat, asked, gamma) for repeat in range(len(self.steps))])
+        of_mean = float(logs.var(ddof=1)) / logs.size
+        off, freedom = self._off_the_line()
+        of_servers = off * (3.0 + self._leverage(gamma))
+        parts = ((of_mean, logs.size - 1), (of_servers, freedom))
+        variance = of_mean + of_servers
+        below = sum(part**2 / degrees for part, degrees in parts if degrees)
+        reach = 0.0
+        if variance > 0:
+            reach = t_quantile(0.95, variance**2 / below) * float(np.sqrt(variance))
+        best = float(logs.mean())
+        low, middle, high = np.exp([best - reach, best, best + reach]).tolist()
+        return SetSpeedup(gamma, asked.batch, Interval(low, middle, high))
+
+    def _ratio(self, repeat: int, asked: AskedSets, gamma: int) -> float:
+        """Seconds of all sets without drafts over those with ``gamma``, by one repeat."""
+        plain_s, first_s = self.plain_s[repeat], self.plain_first_s[repeat]
+        seconds = []
+        for drafts in (0, gamma):
+            step, first = plain_s, float(np.interp(asked.batch, self.batches, first_s))
+            if drafts:
+                step = plain_s * self._line(self.steps[repeat], drafts)
+                firsts = self._line(self.firsts[repeat], drafts)
+                first *= float(np.interp(asked.batch, self.batches, firsts))
+            sets = asked.rounds[drafts]
+            rounds = sum(rounds_at_batches(each, self.batches) for each in sets)
+            seconds.append(len(sets) * first + float(rounds @ step))
+        return seconds[0] / seconds[1]
+
+    def _line(self, ratios: Floats, gamma: int) -> Floats:
+        """The line in K through ``ratios``, (..., G), at ``gamma``: (...,)."""
+        return ratios @ self._weights(gamma)
+
+    def _weights(self, gamma: int) -> Floats:
+        """What each timed K counts in the line's value at ``gamma``, (G,)."""
+        columns = np.stack([np.ones(len(self.gammas)), np.array(self.gammas, dtype=float)], 1)
+        found: Floats = np.array([1.0, gamma]) @ np.linalg.pinv(columns)
+        return found
+
+    def _leverage(self, gamma: int) -> float:
+        return float(np.square(self._weights(gamma)).sum())
+
+    def _off_the_line(self) -> tuple[float, int]:
+        """Variance of the logarithm of a ratio about the line, and its degrees of freedom."""
+        mean = self.steps.mean(axis=0)
+        lines = np.stack([self._line(mean, gamma) for gamma in self.gammas], axis=-1)
+        freedom = len(self.batches) * (len(self.gammas) - 2)
+        if not freedom:
+            return 0.0, 0
+        return float(np.square(np.log(mean / lines)).sum()) / freedom, freedom

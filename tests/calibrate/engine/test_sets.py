@@ -1,0 +1,163 @@
+"""Sets of requests on servers that answer as vLLM does, and what follows from their seconds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from calibrate.engine.asked import Asked
+from calibrate.engine.client import EngineClient
+from calibrate.engine.sets import TimedSet, replayed_rounds, request_sets, timed_repeats
+from calibrate.engine.steps import step_times
+from calibrate.models.sampling import Sampling
+from calibrate.validate.engine_blind import checked_sets, judged, predicted
+from specsim.checkpoint import Checkpoint
+from specsim.predict.engine_sets import rounds_while_running
+from specsim.profiles import SamplingSetting
+from tests.support.engine_server import EngineState, serving
+
+REQUESTS, TOKENS, LONGEST, BATCHES = 6, 12, 5, (1, 4)
+
+
+def asked(seed: int = 0) -> Asked:
+    """Requests with a trace at temperature 0, made of random acceptance."""
+    random = np.random.default_rng(seed)
+    length = TOKENS + LONGEST
+    trace = SimpleNamespace(
+        acceptance=(random.random(REQUESTS * length) < 0.6).astype(float),
+        starts=np.arange(REQUESTS + 1) * length,
+        lengths=np.full(REQUESTS, length),
+        columns={"token": random.integers(2, 60, REQUESTS * length)},
+    )
+    check: Any = SimpleNamespace(
+        trace=trace,
+        prompts=[[number + 2, 7, 9] for number in range(REQUESTS)],
+        sampling=Sampling(0.0),
+        workload=SimpleNamespace(measured=SimpleNamespace(sampling=SamplingSetting(0.0))),
+    )
+    return Asked.of(check, LONGEST)
+
+
+def state(of: Asked, gamma: int) -> EngineState:
+    """A server that writes the trace's text, with drafts that stand where the trace says so."""
+    texts, drafts = {}, {}
+    trace = of.check.trace
+    for number, (prompt, text) in enumerate(zip(of.prompts, of.recorded, strict=True)):
+        stands = trace.acceptance[trace.starts[number] : trace.starts[number + 1]]
+        guesses = [token if stand else -1 for token, stand in zip(text, stands, strict=True)]
+        texts[tuple(prompt)] = text
+        drafts[tuple(prompt)] = {
+            place: guesses[place : place + gamma] for place in range(len(text))
+        }
+    return EngineState(texts, drafts, gamma=gamma)
+
+
+def test_sets_go_round_the_requests() -> None:
+    assert request_sets(1, 32, 0) == [(0,), (1,), (2,), (3,)]
+    assert request_sets(4, 6, 3) == [(3, 4, 5, 0), (1, 2, 3, 4)]
+    assert request_sets(16, 32, 16) == [tuple(range(16, 32))]
+
+
+def test_every_set_is_sent_and_a_killed_run_goes_on(tmp_path: Path) -> None:
+    of = asked()
+    sets = {batch: request_sets(batch, REQUESTS, 0) for batch in BATCHES}
+    checkpoint = Checkpoint.beside(tmp_path / "out", "test")
+    done = 0
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with serving(state(of, 0)) as plain, serving(state(of, 2)) as drafting:
+        clients = {0: EngineClient(plain), 2: EngineClient(drafting)}
+        with pytest.raises(KeyboardInterrupt):
+            timed_repeats(clients, of, sets, 3, 0, checkpoint, advance)
+        kept = [path.name for path in checkpoint.folder.iterdir() if path.suffix == ".json"]
+        assert sorted(kept) == ["repeat-0.json", "repeat-1.json"]
+        before = (checkpoint.folder / "repeat-1.json").read_bytes()
+        found = timed_repeats(clients, of, sets, 3, 0, checkpoint)
+        assert (checkpoint.folder / "repeat-1.json").read_bytes() == before
+    counts = Counter((one.gamma, one.batch) for one in found[2])
+    assert counts == {(0, 1): 8, (0, 4): 4, (2, 1): 4, (2, 4): 2}
+    rounds = replayed_rounds(of, 2)
+    assert replayed_rounds(of, 0) == [TOKENS - 1] * REQUESTS
+    for one in (one for repeat in found for one in repeat):
+        assert one.seconds > one.first_s > 0
+        assert one.rounds == (sum(rounds[n] for n in one.requests) if one.gamma else None)
+    assert [one.requests for one in found[0]] != [one.requests for one in found[1]]
+
+
+def made_up(of: Asked, sets: dict[int, list[tuple[int, ...]]], noise: float) -> list[Any]:
+    """Repeats on servers with a law of steps of their own."""
+    random = np.random.default_rng(5)
+    rounds = {gamma: np.array(replayed_rounds(of, gamma)) for gamma in range(6)}
+
+    def one(gamma: int, batch: int, requests: tuple[int, ...]) -> TimedSet:
+        running = rounds_while_running(rounds[gamma][list(requests)])
+        prices = [(1 + 0.1 * left) * (1 + 0.2 * gamma) for left in range(1, batch + 1)]
+        first_s = 0.5 * batch
+        seconds = (first_s + float(running @ prices)) * np.exp(noise * random.standard_normal())
+        counted = float(rounds[gamma][list(requests)].sum()) if gamma else None
+        return TimedSet(gamma, batch, requests, seconds, first_s, counted)
+
+    return [
+        [
+            one(gamma, batch, requests)
+            for gamma in (0, 0, 1, 2, 3, 4, 5)
+            for batch in sets
+            for requests in sets[batch]
+        ]
+        for _ in range(4)
+    ]
+
+
+def test_a_prediction_from_some_draft_lengths_is_what_others_measure() -> None:
+    of = asked()
+    timed = {batch: request_sets(batch, REQUESTS, 0) for batch in BATCHES}
+    rounds = {gamma: replayed_rounds(of, gamma) for gamma in range(6)}
+    repeats = [
+        [one for one in repeat if one.gamma in (0, 1, 3, 5)] for repeat in made_up(of, timed, 0.0)
+    ]
+    times = step_times(repeats, of, rounds)
+    (first, *_) = times
+    assert (first.gamma, first.batch, first.repeat) == (0, 1, 0)
+    assert first.seconds == pytest.approx(1.1)
+    assert first.steps == 8 * (TOKENS - 1)
+    assert first.context == 3 + TOKENS / 2
+    sets = checked_sets(of, BATCHES, 3)
+    predictions = predicted(times, of, sets, range(1, 6))
+    rows = judged(predictions, made_up(of, sets, 0.0), rounds)
+    assert [(row["batch"], row["gamma"]) for row in rows] == [
+        (batch, gamma) for batch in BATCHES for gamma in range(1, 6)
+    ]
+    for row in rows:
+        assert row["relative_error"] == pytest.approx(0.0, abs=1e-9)
+        assert row["counted_rounds"] == row["replayed_rounds"]
+        assert row["measured_error"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_error_of_a_measured_speedup_is_of_the_mean_over_repeats() -> None:
+    of = asked()
+    sets = checked_sets(of, (1,), 0)
+    times = step_times(made_up(of, sets, 0.0), of, {k: replayed_rounds(of, k) for k in range(6)})
+    predictions = predicted(times, of, sets, [2])
+    rounds = {2: replayed_rounds(of, 2)}
+    (row,) = judged(predictions, made_up(of, sets, 0.05), rounds)
+    logs = []
+    for repeat in made_up(of, sets, 0.05):
+        plain = [one.seconds for one in repeat if one.gamma == 0]
+        drafted = [one.seconds for one in repeat if one.gamma == 2]
+        logs.append(np.log(sum(plain) / 2 / sum(drafted)))
+    assert row["measured_speedup"] == pytest.approx(np.exp(np.mean(logs)))
+    assert row["measured_error"] == pytest.approx(np.std(logs, ddof=1) / 2)
+    assert row["measured_low"] < row["measured_speedup"] < row["measured_high"]
+    assert cast(bool, row["inside"]) == (
+        row["predicted_low"] <= row["measured_speedup"] <= row["predicted_high"]
+    )
