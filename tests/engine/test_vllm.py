@@ -117,3 +117,26 @@ def test_an_exported_schedule_is_followed(program: Path) -> None:
     # Up to batch 3 one token; from 4 on four, until requests end and the batch is small again.
     assert drafted[1] == drafted[2] == 1
     assert all(1.5 < drafted[batch] < 4 for batch in (4, 8, 16)), drafted
+
+
+def test_steps_are_timed_and_a_prediction_made_of_them_meets_the_servers(
+    profile: Path, tmp_path: Path
+) -> None:
+    """Seconds on a machine that is busy with tests are not judged, counts and order are."""
+    timed = tmp_path / "timed.json"
+    timing = specsim.EngineTiming(gamma=(1, 3), batch=(1, 4), repeats=2)
+    found = specsim.calibrate_engine(profile, timed, timing)
+    assert not [each for each in found.warnings if "replayed" in each]
+    steps = {(row["batch"], row["gamma"]): row["plain_steps"] for row in found.rows()}
+    assert all(value > 0 for value in steps.values())
+    assert set(steps) == {(batch, gamma) for batch in (1, 4) for gamma in (0, 1, 3)}
+    plan = specsim.optimize(profile=timed, load=specsim.Load(batches=(1, 4)))
+    assert plan.rows()
+
+    check = specsim.EngineBlindCheck(gamma=(2,), passes=2, timed=timed)
+    verdict = specsim.validate_engine(profile, check)
+    assert [(row["batch"], row["gamma"]) for row in verdict.rows()] == [(1, 2), (4, 2)]
+    for row in verdict.rows():
+        # Which requests run how long is known beforehand; the texts were decoded 4 at a time.
+        assert row["counted_rounds"] == row["replayed_rounds"] > 0
+        assert 0.2 < row["measured_speedup"] < 5

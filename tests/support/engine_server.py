@@ -45,6 +45,7 @@ class EngineState:
     wrong : (status, body) for paths that do not answer as they should
     others : tokens that somebody else generates with every request
     miscounted : rounds that the counters have too many
+    step_s : seconds of a round, or of a token without drafts
     """
 
     texts: Mapping[tuple[int, ...], Sequence[int]] = field(default_factory=dict)
@@ -58,12 +59,14 @@ class EngineState:
     drafted: int = 0
     accepted: list[int] = field(default_factory=lambda: [0] * 64)
     first_s: float = 0.0
+    step_s: float = 0.0
     lock: Any = field(default_factory=threading.Lock)
 
     def complete(self, asked: dict[str, Any]) -> dict[str, Any]:
         prompt, tokens = tuple(asked["prompt"]), asked["max_tokens"]
         text = self.texts[prompt]
         rounds, drafted, accepted = count_rounds(text, self.drafts[prompt], tokens)
+        time.sleep(self.step_s * ((rounds if self.gamma else tokens) - 1))
         with self.lock:
             self.first_s += 1e-5
             self.generated += tokens + self.others

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,13 @@ import pytest
 from transformers import AutoTokenizer
 
 import specsim
-from calibrate.engine.servers import speculative_config
+from calibrate.engine.client import EngineClient
+from calibrate.engine.servers import Servers, speculative_config
 from calibrate.models.prompts import read_prompts
 from calibrate.validate.findings import engine_findings
 from specsim.checks import UnsupportedError
+from specsim.counts.file import read_acceptance
+from specsim.files import file_digest
 from specsim.profiles import read_profile
 from tests.support.command_line import fail, rows, run
 from tests.support.engine_server import EngineState, serving
@@ -70,6 +75,62 @@ def words(profile: Path, prompts: Path, url: str, *more: str) -> list[str]:
         *("validate", str(profile), "--prompts", str(prompts), "--engine", "vllm", "--url", url),
         *more,
     ]
+
+
+@contextmanager
+def all_serving(profile: Path, prompts: Path, gammas: Sequence[int]) -> Iterator[dict[int, Any]]:
+    """Clients of a server for each draft length, whose rounds take a thousandth of a second."""
+    with ExitStack() as stack:
+        states = {gamma: engine(profile, prompts, gamma, step_s=1e-3) for gamma in gammas}
+        yield {g: EngineClient(stack.enter_context(serving(s))) for g, s in states.items()}
+
+
+def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured(
+    profile: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    timed, file = tmp_path / "timed.json", profile.with_name("tiny.vllm.predicted.json")
+    fixed: list[bool] = []
+
+    def clients(servers: Servers) -> Any:
+        fixed.append(file.is_file())
+        return all_serving(profile, prompts, servers.gammas)
+
+    monkeypatch.setattr(Servers, "clients", clients)
+    program = Path(sys.executable)
+    timing = specsim.EngineTiming(
+        gamma=(1, 3), batch=(1, 4), repeats=2, prompts=prompts, engine_bin=program
+    )
+    found = specsim.calibrate_engine(profile, timed, timing)
+    assert [(row["batch"], row["gamma"]) for row in found.rows()] == [
+        *((1, 0), (1, 1), (1, 3)),
+        *((4, 0), (4, 1), (4, 3)),
+    ]
+    kept = read_acceptance(timed)
+    assert tuple(kept.step_times()) == found.steps
+    assert len(kept.steps) == 2 * 3 * 2
+    # Every request once, as replayed: none of the warnings says otherwise.
+    assert [each.gamma for each in kept.draft_counts()] == [1, 3]
+    assert not [each for each in found.warnings if "replayed" in each]
+    assert specsim.optimize(profile=timed, load=specsim.Load(batches=(1, 4))).rows()
+
+    check = specsim.EngineBlindCheck(
+        gamma=(2, 3), passes=2, timed=timed, prompts=prompts, engine_bin=program
+    )
+    verdict = specsim.validate_engine(profile, check)
+    assert fixed == [False, True]
+    assert verdict.sha256 == file_digest(file)
+    assert [(row["batch"], row["gamma"]) for row in verdict.rows()] == [
+        *((1, 2), (1, 3)),
+        *((4, 2), (4, 3)),
+    ]
+    for row in verdict.rows():
+        assert row["counted_rounds"] == row["replayed_rounds"] > 0
+        assert row["predicted_low"] < row["predicted_speedup"] < row["predicted_high"]
+        assert row["passes"] == 2
+    assert "rounds are as replayed in 4 of 4 settings" in verdict.sentences()
+    assert not list(tmp_path.glob(".*.work"))
+    strict = specsim.validate_engine(profile, check, specsim.Tolerance(1e-9))
+    assert strict.failures == ("the median error is over the tolerance of 1e-09",)
 
 
 def test_counts_of_the_replayed_text_are_equal(
