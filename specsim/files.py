@@ -7,8 +7,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -46,6 +46,7 @@ class Format:
     called : what it is to others, with its article
     remedy : what to do with one of another version
     error : raised where a file cannot be used; the message says which and why
+    upgrades : by an older version, its content as that of this version
     """
 
     role: str
@@ -54,6 +55,7 @@ class Format:
     version: int
     remedy: str
     error: type[SpecsimError]
+    upgrades: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
 
     def is_meant(self, path: Path) -> bool:
         """Whether a file names this schema, whatever else is in it; never raises."""
@@ -76,15 +78,20 @@ class Format:
         if not self._named(header):
             raise self.error(f'{name}: not {self.called} (no "schema": "{self.schema}")')
         version = header.get("version")
-        if version != self.version:
+        upgrade = self.upgrades.get(version) if isinstance(version, int) else None
+        if version != self.version and upgrade is None:
             raise self.error(
                 f"{name}: has version {version}, this specsim reads version {self.version}; "
                 f"use the specsim that wrote it or {self.remedy}"
             )
         try:
+            if upgrade is not None:
+                return msgspec.convert(upgrade(header), type=kind)
             return msgspec.json.decode(content, type=kind)
         except msgspec.ValidationError as error:
             raise self.error(f"{name}: {error}") from None
+        except (KeyError, TypeError, AttributeError) as error:
+            raise self.error(f"{name}: not as version {version} is ({error!r})") from None
 
     def write(self, document: msgspec.Struct, path: Path) -> None:
         """Write whole or not at all."""

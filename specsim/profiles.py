@@ -20,7 +20,7 @@ from specsim.files import Format, file_digest
 from specsim.traces import Trace, read_trace
 
 SCHEMA = "specsim-profile"
-VERSION = 2
+VERSION = 3
 
 
 class ProfileError(SpecsimError):
@@ -117,44 +117,13 @@ class MeasuredAcceptance(_Part, frozen=True):
 
 
 class RunTime(_Part, frozen=True):
-    """Seconds of one run over ``tokens`` new tokens with ``context`` tokens in the cache.
-
-    ``follows`` is the model that ran just before: a run is slower when the other model has used
-    the processor's caches in between.
-    """
-
-    model: Role
-    follows: Role
-    tokens: Positive
-    context: Count
-    batch: Positive
-    repeats: Positive
-    median_s: Annotated[float, Meta(gt=0)]
-    low_s: Seconds  # quartiles
-    high_s: Seconds
-
-
-class Overhead(_Part, frozen=True):
-    """Host seconds of one block outside the model runs; gamma 0 is a step of plain decoding.
-
-    Each request gives its mean over blocks; median and quartiles are over requests.
-    """
-
-    temperature: Temperature
-    gamma: Count
-    requests: Positive
-    blocks: Positive
-    median_s: Seconds
-    low_s: Seconds
-    high_s: Seconds
-
-
-class GridTime(_Part, frozen=True):
     """Every run that was timed of one cell, in seconds, outliers included.
 
     A run over ``tokens`` new tokens of each of ``batch`` sequences with ``context`` tokens in
-    their caches, right after a run of ``follows``.  ``plain`` is what a step of plain decoding took
-    in the same moments: machines drift, and of two runs close together the ratio drifts least.
+    their caches, right after a run of ``follows``: a run is slower when the other model has used
+    the processor's caches in between.  ``plain`` is what a target run of plain decoding took in
+    the same moments: machines drift, and of two runs close together the ratio drifts least.
+    ``passes`` says which pass through all measurements each belongs to; empty is one pass.
     """
 
     model: Role
@@ -165,16 +134,17 @@ class GridTime(_Part, frozen=True):
     mode: Mode
     seconds: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1)]
     plain: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1)]
+    passes: list[Count] = []
 
     def __post_init__(self) -> None:
-        if len(self.plain) != len(self.seconds):
-            raise ValueError("plain must be as long as seconds")
+        _check_lengths(self)
 
 
-class BatchOverhead(_Part, frozen=True):
+class Overhead(_Part, frozen=True):
     """Host seconds of a block of ``batch`` requests outside the model runs.
 
-    Every segment of blocks that was decoded gives its mean; gamma 0 is a step of plain decoding.
+    Every stretch of blocks that was decoded gives its mean; gamma 0 is a step of plain decoding.
+    ``plain`` and ``passes`` as of run times; an empty ``plain`` says that nothing was beside it.
     """
 
     temperature: Temperature
@@ -183,6 +153,17 @@ class BatchOverhead(_Part, frozen=True):
     context: Count
     mode: Mode
     seconds: Annotated[list[Seconds], Meta(min_length=1)]
+    plain: list[Annotated[float, Meta(gt=0)]] = []
+    passes: list[Count] = []
+
+    def __post_init__(self) -> None:
+        _check_lengths(self)
+
+
+def _check_lengths(row: RunTime | Overhead) -> None:
+    for name in ("plain", "passes"):
+        if getattr(row, name) and len(getattr(row, name)) != len(row.seconds):
+            raise ValueError(f"{name} must be as long as seconds")
 
 
 class Missing(_Part, frozen=True):
@@ -197,8 +178,9 @@ class Missing(_Part, frozen=True):
 class Profile(_Part, frozen=True):
     """Everything a prediction needs, and where it came from.
 
-    ``grid``, ``batch_overhead`` and ``missing`` are what was asked for beyond one sequence;
-    a measurement of costs alone has those and no ``acceptance``.
+    ``run_times`` and ``overhead`` are of one sequence, decoded alone; ``grid``, ``batch_overhead``
+    and ``missing`` are what was asked for beyond that.  A measurement of costs alone has those and
+    no ``acceptance``.
     """
 
     schema: str
@@ -214,8 +196,8 @@ class Profile(_Part, frozen=True):
     run_times: list[RunTime]
     overhead: list[Overhead]
     notes: list[str]
-    grid: list[GridTime] = []
-    batch_overhead: list[BatchOverhead] = []
+    grid: list[RunTime] = []
+    batch_overhead: list[Overhead] = []
     missing: list[Missing] = []
 
     def trace(self, path: Path, measured: MeasuredAcceptance) -> Trace:
@@ -247,8 +229,37 @@ class Profile(_Part, frozen=True):
         return found
 
 
+def _from_version_2(content: dict[str, Any]) -> dict[str, Any]:
+    """Of one sequence that version had medians alone, so nothing is known of how sure they are."""
+    plain = {
+        row["context"]: row["median_s"]
+        for row in content["run_times"]
+        if row["model"] == "target" and row["tokens"] == 1
+    }
+    alone = {"batch": 1, "mode": "eager"}
+    run_times = [
+        {name: row[name] for name in ("model", "follows", "tokens", "context")}
+        | alone
+        | {"seconds": [row["median_s"]], "plain": [plain.get(row["context"], row["median_s"])]}
+        for row in content["run_times"]
+    ]
+    overhead = [
+        {"temperature": row["temperature"], "gamma": row["gamma"], "context": 0}
+        | alone
+        | {"seconds": [row["median_s"]]}
+        for row in content["overhead"]
+    ]
+    return {**content, "version": 3, "run_times": run_times, "overhead": overhead}
+
+
 _FORMAT = Format(
-    "profile", "a specsim profile", SCHEMA, VERSION, "calibrate again", error=ProfileError
+    "profile",
+    "a specsim profile",
+    SCHEMA,
+    VERSION,
+    "calibrate again",
+    error=ProfileError,
+    upgrades={2: _from_version_2},
 )
 
 

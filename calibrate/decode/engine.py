@@ -25,10 +25,14 @@ class DecodingError(SpecsimError):
 
 @dataclass
 class Runs:
-    """Decoding runs of one model: how many, by width, and how long the model took."""
+    """Decoding runs of one model: how many, by width, and how long the model took.
+
+    each : new tokens and seconds of every run, in order
+    """
 
     widths: Counter[int] = field(default_factory=Counter)
     seconds: float = 0.0
+    each: list[tuple[int, float]] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -38,9 +42,13 @@ class Runs:
         """One run over ``width`` new tokens."""
         self.widths[width] += 1
         self.seconds += seconds
+        self.each.append((width, seconds))
 
     def __add__(self, other: Runs) -> Runs:
-        return Runs(self.widths + other.widths, self.seconds + other.seconds)
+        """Of two models; their order among each other is not known."""
+        return Runs(
+            self.widths + other.widths, self.seconds + other.seconds, self.each + other.each
+        )
 
 
 class Counted(Protocol):

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from calibrate.decode.engine import CachedModel, DecodeRequest
-from calibrate.measure.grid import OUT_OF_TIME, GridSettings, measure_grid, overhead_gammas
-from calibrate.measure.timing import time_overhead, time_runs
+from calibrate.measure.grid import OUT_OF_TIME, GridSettings, measure_grid
+from calibrate.measure.timing import TOKENS, TimedText, time_decoding
 from calibrate.measure.trace import TRACE, generator, record
 from calibrate.models.load import Pair
 from calibrate.models.machine import hardware, software
@@ -32,13 +32,13 @@ from specsim.checks import InvalidArgumentError, check_choice, integer
 from specsim.files import read_frame, write_atomically
 from specsim.intervals import DRAWS
 from specsim.predict.trace_rates import acceptance_rates
-from specsim.traces import TraceError, read_trace
+from specsim.traces import Trace, TraceError, read_trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_OVERHEAD_REQUESTS = 4
-_OVERHEAD_TOKENS = 48
+# Texts that run times are measured on.
+_TIMED_TEXTS = 8
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,10 @@ class Settings:
                 f"max_new_tokens must be >= gamma_max ({self.gamma_max}), got {self.max_new_tokens}"
             )
 
-    @property
-    def contexts(self) -> tuple[int, int]:
-        """Where run times are measured: the start and the end of a request."""
-        shortest = min(len(prompt) for prompt in self.prompts)
-        longest = max(len(prompt) for prompt in self.prompts)
-        return shortest, longest + self.max_new_tokens
-
     def check_fits(self, context: int) -> None:
         """Refuse requests that the models cannot read, before anything is measured."""
-        needed = self.contexts[1] + self.gamma_max + 2
+        longest = max(len(prompt) for prompt in self.prompts)
+        needed = longest + self.max_new_tokens + self.gamma_max + 2
         if needed > context:
             raise InvalidArgumentError(
                 f"prompt tokens + new tokens + gamma_max + 2 must be <= {context}, the context "
@@ -112,39 +106,36 @@ def calibrate(
         _measure_acceptance(pair, target, draft, settings, index, checkpoint, out, progress)
         for index in range(len(settings.samplings))
     ]
-    run_times = time_runs(
+    times = time_decoding(
         target,
         draft,
-        settings.contexts,
+        [
+            _texts(settings, measured, read_trace(out.with_name(measured.trace.file)))
+            for measured in acceptance
+        ],
+        settings.samplings,
         settings.gamma_max,
+        max(min(TOKENS, settings.max_new_tokens), settings.gamma_max + 1),
         settings.repeats,
         settings.seed,
         checkpoint,
-        steps(progress, "run times", settings.repeats * len(settings.contexts)),
-    )
-    prompts = settings.prompts[:_OVERHEAD_REQUESTS]
-    decodings = len(prompts) * len(settings.samplings) * len(overhead_gammas(settings.gamma_max))
-    overhead = time_overhead(
-        target,
-        draft,
-        prompts,
-        min(_OVERHEAD_TOKENS, settings.max_new_tokens),
-        settings.samplings,
-        settings.gamma_max,
-        settings.seed,
-        checkpoint,
-        steps(progress, "overhead", decodings),
+        steps(progress, "run times", settings.repeats),
         settings.acceptance_law,
     )
     costs = _costs(pair.target.model, pair.draft.model, grid, checkpoint, progress) if grid else {}
     notes = [
         f"acceptance: replay of text drawn from the target, {settings.acceptance_law}; intervals "
         f"95 %, bootstrap over requests, {DRAWS} draws",
-        "run times: seconds, batch 1, timed in blocks of gamma draft runs and one target run; "
-        "median and quartiles",
-        "overhead: seconds of a block of real decoding outside the model runs",
+        "run times: seconds a run, batch 1, means over stretches of real decoding, beside runs of "
+        "plain decoding just before and after",
+        "overhead: seconds of a block of the same decoding outside the model runs",
     ]
-    measured = {"acceptance": acceptance, "run_times": run_times, "overhead": overhead, **costs}
+    measured = {
+        "acceptance": acceptance,
+        "run_times": msgspec.convert(times["run_times"], list[profiles.RunTime]),
+        "overhead": msgspec.convert(times["overhead"], list[profiles.Overhead]),
+        **costs,
+    }
     profile = _profile(
         command, models, pair.target.model, settings.gamma_max, notes=notes, **measured
     )
@@ -191,8 +182,8 @@ def _costs(
     advance = steps(progress, "run times in a batch", len(grid.cells))
     found = measure_grid(target, draft, grid, checkpoint, advance, more_time)
     return {
-        "grid": msgspec.convert(found.times, list[profiles.GridTime]),
-        "batch_overhead": msgspec.convert(found.overhead, list[profiles.BatchOverhead]),
+        "grid": msgspec.convert(found.times, list[profiles.RunTime]),
+        "batch_overhead": msgspec.convert(found.overhead, list[profiles.Overhead]),
         "missing": msgspec.convert(found.missing, list[profiles.Missing]),
     }
 
@@ -287,6 +278,19 @@ def _measure_acceptance(
         trace=profiles.FileReference(file.name, sha256),
         acceptance_law=settings.acceptance_law,
     )
+
+
+def _texts(
+    settings: Settings, measured: profiles.MeasuredAcceptance, trace: Trace
+) -> list[TimedText]:
+    tokens = trace.columns["token"]
+    return [
+        TimedText(
+            settings.prompts[number],
+            tokens[trace.starts[number] : trace.starts[number + 1]].tolist(),
+        )
+        for number in range(min(_TIMED_TEXTS, measured.requests))
+    ]
 
 
 def _written(frame: pd.DataFrame, suffix: str) -> bytes:

@@ -103,7 +103,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """What came of it; rows have the fields of GridTime, BatchOverhead and Missing in
+    """What came of it; rows have the fields of RunTime, Overhead and Missing in
     ``specsim.profiles``.
     """
 
@@ -141,7 +141,7 @@ def measure_grid(
             )
             measure = partial(_attempt, target, draft, cell, part)
             try:
-                found[cell].append(checkpoint.keep_json(name, measure))
+                found[cell].append(_of_pass(number, checkpoint.keep_json(name, measure)))
             except _NotMeasuredError as error:
                 reasons[cell] = str(error)
                 lost = str(error) if error.lost else ""
@@ -154,6 +154,13 @@ def measure_grid(
         # What one pass measured of a cell is a measurement.
         missing=[{**asdict(cell), "reason": reasons[cell]} for cell in reasons if not found[cell]],
     )
+
+
+def _of_pass(number: int, part: dict[str, Any]) -> dict[str, Any]:
+    """The rows of a cell with the pass that they were measured in."""
+    for row in [*part["times"], *part["overhead"]]:
+        row["passes"] = [number] * len(row["seconds"])
+    return part
 
 
 def _plan(target: Any, settings: GridSettings) -> Iterator[tuple[int, int, Cell]]:
@@ -260,7 +267,11 @@ def _measure_cell(target: Any, draft: Any, cell: Cell, settings: GridSettings) -
         }
         for (model, follows, tokens), found in sorted(samples.items())
     ]
-    return {"times": times, "overhead": _overhead(models, cell, settings, random, where)}
+    plain = fmean(beside for found in samples.values() for _, beside in found)
+    overhead = _overhead(models, cell, settings, random, where)
+    for row in overhead:
+        row["plain"] = [round(plain, 9)] * len(row["seconds"])
+    return {"times": times, "overhead": overhead}
 
 
 def _time_once(

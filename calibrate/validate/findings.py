@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from math import hypot, log
+from statistics import fmean, median
 from typing import Any
 
 from scipy.stats import norm, t
@@ -34,7 +35,7 @@ class Findings:
     failures: tuple[str, ...]
 
 
-def speedup_findings(rows: Sequence[Row], tolerance: Tolerance) -> Findings:
+def speedup_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings:
     """Of speculative decoding at every draft length.
 
     A handful of sampled or unseen requests accepts more or less than predicted by chance; that is
@@ -52,7 +53,40 @@ def speedup_findings(rows: Sequence[Row], tolerance: Tolerance) -> Findings:
     return Findings(tuple(errors), (*check_counts(rows), *_beyond(rows, tolerance)))
 
 
-def scheme_findings(rows: Sequence[Row], tolerance: Tolerance) -> Findings:
+def blind_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings:
+    """Of predictions made before, each decoder alone."""
+    errors = [row["relative_error"] for row in rows]
+    worst = max(rows, key=lambda row: abs(row["relative_error"]))
+    inside = sum(row["inside"] for row in rows)
+    sentences = [
+        f"relative error of the predicted speedup: median {median(map(abs, errors)):.1%}, worst "
+        f"{abs(worst['relative_error']):.1%} (temperature {worst['temperature']:g}, gamma "
+        f"{worst['gamma']}), mean {fmean(errors):+.1%}; the measurement's own standard error: "
+        f"median {median(row['measured_error'] / row['measured_speedup'] for row in rows):.1%}",
+        f"95 % intervals hold {inside} of {len(rows)} speedups",
+    ]
+    for temperature in sorted({row["temperature"] for row in rows}):
+        found = [row for row in rows if row["temperature"] == temperature]
+        best = max(found, key=lambda row: row["measured_speedup"])
+        chosen = next((row for row in found if row["chosen"]), None)
+        # Plain decoding is 1, and may be recommended, or best.
+        fastest = max(best["measured_speedup"], 1.0)
+        speedup = chosen["measured_speedup"] if chosen else 1.0
+        sentences.append(
+            f"temperature {temperature:g}: recommended "
+            + (f"gamma {chosen['gamma']}" if chosen else "plain decoding")
+            + f", {speedup / fastest - 1:+.1%} from the fastest measured "
+            + (f"(gamma {best['gamma']})" if best["measured_speedup"] > 1 else "(plain decoding)")
+        )
+    exact = [
+        f"temperature 0, gamma {row['gamma']}: text or number of calls is not what it must be"
+        for row in rows
+        if row["exact"] is False
+    ]
+    return Findings(tuple(sentences), (*exact, *_beyond(rows, tolerance)))
+
+
+def scheme_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings:
     """Of every decoding scheme."""
     sizes = [abs(row["relative_error"]) for row in rows]
     kept = sum(row["counts_as_predicted"] for row in rows)
@@ -65,7 +99,7 @@ def scheme_findings(rows: Sequence[Row], tolerance: Tolerance) -> Findings:
     return Findings((errors,), (*contradictions(rows), *_beyond(rows, tolerance)))
 
 
-def synthetic_findings(rows: Sequence[Row], tolerance: Tolerance) -> Findings:
+def synthetic_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings:
     """Of batches at a synthetic acceptance, and of the draft length that was predicted best."""
     sizes = [abs(row["relative_error"]) for row in rows]
     cells = {(row["temperature"], row["context"], row["batch"]): row for row in rows}.values()
@@ -170,12 +204,37 @@ def _largest_z(tests: int, row: Row) -> float:
     return float(t.isf(_FALSE_ALARM / (2 * tests), df=row["requests"] - 1))
 
 
-def _beyond(rows: Sequence[Row], tolerance: Tolerance) -> list[str]:
-    """Which tolerance the speedups are beyond."""
+def _beyond(rows: Sequence[Row], tolerance: Tolerance | None) -> list[str]:
+    """Which tolerance the speedups are beyond; without one, which are further off than the
+    intervals of both explain.
+    """
+    if tolerance is None:
+        return _beyond_chance(rows)
     sizes = [abs(row["relative_error"]) for row in rows]
     failures = []
-    if median(sizes) > tolerance.median:
+    if tolerance.median is not None and median(sizes) > tolerance.median:
         failures.append(f"the median error is over the tolerance of {tolerance.median:g}")
     if tolerance.worst is not None and max(sizes) > tolerance.worst:
         failures.append(f"the worst error is over the tolerance of {tolerance.worst:g}")
+    return failures
+
+
+def _beyond_chance(rows: Sequence[Row]) -> list[str]:
+    """Speedups whose prediction and measurement lie further apart than a correct run has once in
+    10,000, over all rows.
+    """
+    limit = float(norm.isf(_FALSE_ALARM / (2 * len(rows))) / norm.isf(0.025))
+    failures = []
+    for row in rows:
+        off = log(row["predicted_speedup"] / row["measured_speedup"])
+        halves = [
+            log(row[f"{name}_high"] / row[f"{name}_low"]) / 2 for name in ("predicted", "measured")
+        ]
+        if abs(off) > limit * hypot(*halves):
+            failures.append(
+                f"temperature {row['temperature']:g}, gamma {row['gamma']}: predicted "
+                f"{row['predicted_speedup']:.3f} ({row['predicted_low']:.3f} to "
+                f"{row['predicted_high']:.3f}), measured {row['measured_speedup']:.3f} "
+                f"({row['measured_low']:.3f} to {row['measured_high']:.3f})"
+            )
     return failures

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from calibrate.decode.engine import Decoded, Decoding
-from calibrate.measure.timing import Samples
+from calibrate.measure.model_set_timing import Samples
 from calibrate.measure.trace import DECODING, generator
 from specsim.checkpoint import Checkpoint
 from specsim.checks import Floats
@@ -144,7 +144,7 @@ def decode_interleaved(
             )
             for place, start in enumerate(sets[index].decoders.values())
         ]
-        first = number % len(measurements)
+        first = number % max(len(measurements), 1)
         rotated = [*measurements[first:], *measurements[:first]]
         order = np.random.default_rng([DECODING, seed, number])
         decode = partial(_decode_side_by_side, starts, rotated, every, order)
@@ -163,7 +163,7 @@ class _Done:
     """One request, as it is written down: results in the order of the decoders, and the samples."""
 
     decoded: list[Decoded]
-    samples: list[tuple[tuple[Any, ...], list[float]]]
+    samples: list[tuple[tuple[Any, ...], list[tuple[float, float]]]]
 
 
 def _counter(kind: type, found: Any) -> Counter[int]:
@@ -185,7 +185,7 @@ def _decode_side_by_side(
     decodings = [start() for start in starts]
     goal, unfinished = 0, list(range(len(decodings)))
     while unfinished:
-        if goal and goal % (every * _SLICE) == 0:
+        if measurements and goal and goal % (every * _SLICE) == 0:
             next(rotation)(order, samples)
         goal += _SLICE
         shuffled = order.permutation(unfinished).tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ import torch
 from calibrate.decode.engine import CachedModel, DecodeRequest, Decoding
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
-from calibrate.measure.timing import sample_runs, summarize_runs
+from calibrate.measure.grid import joined
+from calibrate.measure.timing import TimedRows
 from calibrate.models.load import Pair
 from calibrate.models.prompts import PromptError, find_prompts
 from calibrate.models.sampling import Sampling
@@ -31,8 +32,6 @@ from specsim.predict.replay.fixed_gamma import Replay, replay
 from specsim.profiles import Overhead, Profile, RunTime, prompts_digest
 from specsim.traces import Trace
 
-# Rounds of decoding between two measurements of the run times.
-_ROUNDS = 2
 _NOT_DECOMPOSED = {f"error_{part}": None for part in PARTS}
 
 
@@ -104,11 +103,6 @@ def validate(
 
     checkpoint : keeps the requests that were decoded
     """
-    contexts = sorted({row.context for row in profile.run_times})
-    target, draft = pair.cached()
-    measurements = [
-        partial(sample_runs, target, draft, context, profile.gamma_max) for context in contexts
-    ]
     caches = {gamma: pair.cached(timed=False) for gamma in (PLAIN, *gammas)}
     sets = [
         RequestSet(
@@ -127,13 +121,11 @@ def validate(
         )
         for each in checks
     ]
-    decoded, samples = decode_interleaved(
-        sets, target.device, seed, measurements, _ROUNDS, checkpoint, advance
-    )
-    run_times = summarize_runs(samples)
+    device = caches[PLAIN][0].device
+    decoded, _ = decode_interleaved(sets, device, seed, (), 1, checkpoint, advance)
     rows: list[dict[str, Any]] = []
     for each, interleaved in zip(checks, decoded, strict=True):
-        rows += compare(each, interleaved, run_times, waited=target.device.type == "cpu")
+        rows += compare(each, interleaved, waited=device.type == "cpu")
     return rows
 
 
@@ -158,58 +150,49 @@ def decoder(
     return start
 
 
-def interleaved_cost(workload: Workload, run_times: Sequence[RunTime]) -> MeasuredCost:
-    """The cost as measured while decoding.
-
-    The overhead is the profile's, scaled by how much faster or slower a plain target run is now.
-    """
-    before = MeasuredCost.of(
-        workload.profile.run_times,
-        workload.profile.overhead,
-        workload.measured.sampling.temperature,
-    )
-    overhead = workload.profile.overhead
-    now = MeasuredCost.of(run_times, overhead, workload.measured.sampling.temperature)
-    where = np.array([workload.context])
-    drift = float(now.target(1, where)[0] / before.target(1, where)[0])
-    scaled = [_scaled(row, drift) for row in overhead]
-    return MeasuredCost.of(run_times, scaled, workload.measured.sampling.temperature)
-
-
-def _scaled(row: Overhead, factor: float) -> Overhead:
-    return msgspec.structs.replace(
-        row,
-        median_s=row.median_s * factor,
-        low_s=row.low_s * factor,
-        high_s=row.high_s * factor,
+def interleaved_cost(check: CheckedPrompts, interleaved: Interleaved) -> MeasuredCost:
+    """The cost as it was while decoding, smoothed as that of a profile is."""
+    temperature = check.sampling.temperature
+    rows = TimedRows(temperature)
+    for number, prompt in enumerate(check.prompts):
+        beside = [interleaved.decoded[PLAIN][number]]
+        for gamma, decoded in interleaved.decoded.items():
+            assert isinstance(gamma, int)
+            rows.add(number, len(prompt), gamma, decoded[number], beside)
+    return MeasuredCost.of(
+        msgspec.convert(joined(rows.found["run_times"]), list[RunTime]),
+        msgspec.convert(joined(rows.found["overhead"]), list[Overhead]),
+        temperature,
     )
 
 
-def compare(
-    check: CheckedPrompts, interleaved: Interleaved, run_times: Sequence[RunTime], waited: bool
-) -> list[dict[str, Any]]:
+def compare(check: CheckedPrompts, interleaved: Interleaved, waited: bool) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, one per gamma.
 
     ``z`` tests predicted against counted calls per token, over requests; the columns of
     ``decompose_error`` share out log(predicted / measured speedup), where every run was
-    ``waited`` for: elsewhere the seconds of the runs are not known apart, and they are absent.
+    ``waited`` for: elsewhere the seconds of the runs are not known apart, so the profile's costs
+    are taken and these columns are absent.  ``error_drift`` is what the profile's costs make the
+    speedup look faster than those of now: what the machine did since calibration.
     ``exact`` says whether greedy decoding did what it must, request by request: the text of plain
     decoding, and on the trace's own prompts as many calls as replayed.  Both predictions, ours and
-    the formula's, take their acceptance from ``check.trace`` and their costs from ``run_times``,
-    measured while decoding.
+    the formula's, take their acceptance from ``check.trace`` and their costs as they were while
+    decoding.
     """
     workload, trace, paired = check.workload, check.trace, check.paired
     gammas = sorted(
         gamma for gamma in interleaved.decoded if isinstance(gamma, int) and gamma != PLAIN
     )
-    cost = interleaved_cost(workload, run_times)
+    cost = interleaved_cost(check, interleaved) if waited else workload.cost
     c, alpha = cost.draft_cost(workload.context), float(trace.acceptance.mean())
     temperature = workload.measured.sampling.temperature
     rows = []
-    predictions = predict(trace, cost, gammas, workload.measured.max_new_tokens)
-    for prediction, replayed in zip(predictions, replay(trace, gammas), strict=True):
+    limit = workload.measured.max_new_tokens
+    predictions = predict(trace, cost, gammas, limit)
+    before = predict(trace, workload.cost, gammas, limit)
+    for prediction, then, replayed in zip(predictions, before, replay(trace, gammas), strict=True):
         gamma = prediction.gamma
-        parts = cost.parts(trace, replayed, workload.measured.max_new_tokens)
+        parts = cost.parts(trace, replayed, limit)
         plain_s = cost.plain_seconds(trace)
         measured = interleaved.speedup(gamma, (plain_s, parts.sum(0)) if paired else None)
         draft_s, verify_s, overhead_s = (parts.sum(axis=1) / prediction.calls).tolist()
@@ -240,6 +223,8 @@ def compare(
                 "exact": exact,
                 "z": _z(replayed, interleaved, paired),
                 "predicted_speedup": prediction.speedup,
+                "predicted_low": prediction.low,
+                "predicted_high": prediction.high,
                 "alpha": alpha,
                 "formula_speedup": float(formulas.speedup(alpha, c, gamma)),
                 "measured_speedup": measured.best,
@@ -248,6 +233,8 @@ def compare(
                 "relative_error": prediction.speedup / measured.best - 1,
                 "acceptance_error": acceptance - 1,
                 "cost_error": prediction.speedup / measured.best / acceptance - 1,
+                "profile_speedup": then.speedup,
+                "error_drift": log(then.speedup / prediction.speedup) if waited else None,
                 **(
                     decompose_error(predicted, interleaved.block_timing(gamma))
                     if waited

@@ -12,6 +12,7 @@ from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import LeftOut, Row, plain
 from specsim.api.validation import (
     AnyCheck,
+    BlindCheck,
     CountsCheck,
     EngineCheck,
     SchemeCheck,
@@ -53,10 +54,12 @@ def validate(
 
     profile : of ``specsim.calibrate``, or an acceptance file of ``specsim.read``, of which each
         draft length is predicted from the others and nothing is decoded (``CountsCheck``)
-    check : what to decode: ``SpeedupCheck`` (every draft length, the default), ``SchemeCheck`` (the
+    check : what to decode: ``SpeedupCheck`` (every draft length side by side, the default),
+        ``BlindCheck`` (every decoder alone, against a prediction fixed before), ``SchemeCheck`` (the
         decoders of all papers), ``SyntheticCheck`` (batches at a synthetic acceptance) or
         ``EngineCheck`` (what an inference engine counts)
-    tolerance : how far off the speedups may be; None is the check's own
+    tolerance : how far off the speedups may be; None is no further than the intervals of both
+        explain, where the check has them, and else the check's own
     device, threads : None is where the profile was measured
     """
     path = Path(profile)
@@ -71,6 +74,8 @@ def validate(
     asked = _Asked(path, content, models, tolerance or check.tolerance, progress)
     if isinstance(check, SpeedupCheck):
         return _speedups(asked, check)
+    if isinstance(check, BlindCheck):
+        return _blind(asked, check)
     if isinstance(check, SchemeCheck):
         return _schemes(asked, check)
     if isinstance(check, EngineCheck):
@@ -99,7 +104,7 @@ class _Asked:
     path: Path
     profile: Profile
     models: Models
-    tolerance: Tolerance
+    tolerance: Tolerance | None
     progress: Progress
 
     def checkpoint(self, check: AnyCheck, *more: object) -> Checkpoint:
@@ -162,6 +167,47 @@ def _speedups(asked: _Asked, check: SpeedupCheck) -> Validation:
     rows = speedups.validate(profile, pair, checked, gammas, check.seed, checkpoint, advance)
     checkpoint.done()
     return asked.result(check, rows, speedup_findings(rows, asked.tolerance), warnings)
+
+
+def _blind(asked: _Asked, check: BlindCheck) -> Validation:
+    profile = asked.profile
+    workloads = Workload.all_of(profile, asked.path, check.temperature)
+    gammas = _gammas(check.gamma, profile.gamma_max)
+    from specsim.predict.prediction_file import fixed
+
+    predictions, file = fixed(asked.path, workloads)
+    device, dtype = asked.models.place()
+    from calibrate.models.load import load_measured_pair
+    from calibrate.validate.blind import turns, validate_blind
+    from calibrate.validate.findings import blind_findings
+    from calibrate.validate.speedups import CheckedPrompts
+
+    pair = load_measured_pair(profile, device, dtype, asked.models.trust_remote_code)
+    tokenizer = pair.target.tokenizer
+    checked = [
+        CheckedPrompts.find(workload, True, check.prompts, tokenizer, check.requests)
+        for workload in workloads
+    ]
+    checkpoint = asked.checkpoint(check, file_digest(file))
+    warnings = (
+        f"predicted {predictions.created}, before decoding, in {file} "
+        f"(sha256 {file_digest(file)[:12]})",
+        *_resumed(checkpoint),
+    )
+    total = check.passes * len(turns(checked, gammas, check.seed))
+    advance = steps(asked.progress, "decoding", total)
+    rows = validate_blind(
+        pair,
+        checked,
+        predictions.by_temperature(),
+        gammas,
+        check.passes,
+        check.seed,
+        checkpoint,
+        advance,
+    )
+    checkpoint.done()
+    return asked.result(check, rows, blind_findings(rows, asked.tolerance), warnings)
 
 
 def _schemes(asked: _Asked, check: SchemeCheck) -> Validation:

@@ -6,16 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from specsim.checks import UnsupportedError
+from specsim.hardware.host_times import HostTimes
 
 if TYPE_CHECKING:
     from specsim.hardware.run_time_fit import FittedRunTimes
-    from specsim.profiles import BatchOverhead, Mode, Profile, Role
+    from specsim.profiles import Mode, Overhead, Profile, Role
 
 
 class CellUnavailableError(UnsupportedError):
@@ -223,13 +223,13 @@ class MeasuredLoadCost(RunByRun):
 
 
 def _overhead(
-    rows: Sequence[BatchOverhead], temperature: float, mode: Mode
+    rows: Sequence[Overhead], temperature: float, mode: Mode
 ) -> dict[int, dict[int, float]]:
-    """Median seconds by batch and gamma, both increasing; over all measured contexts."""
-    found: dict[tuple[int, int], list[float]] = {}
+    """Seconds by batch and gamma, both increasing; over all measured contexts."""
+    found: dict[int, list[Overhead]] = {}
     for row in rows:
         if (row.temperature, row.mode) == (temperature, mode):
-            found.setdefault((row.batch, row.gamma), []).extend(row.seconds)
+            found.setdefault(row.batch, []).append(row)
     if not found:
         known = ", ".join(sorted({f"{row.temperature:g} {row.mode}" for row in rows})) or "none"
         raise UnsupportedError(
@@ -237,11 +237,11 @@ def _overhead(
             f"{mode} (measured: {known})"
         )
     table: dict[int, dict[int, float]] = {}
-    for batch, gamma in sorted(found):
-        table.setdefault(batch, {})[gamma] = median(found[batch, gamma])
-    for batch, by_gamma in table.items():
-        if 0 not in by_gamma:
+    for batch in sorted(found):
+        if not any(row.gamma == 0 for row in found[batch]):
             raise UnsupportedError(
                 f"the profile has no host time of plain decoding at batch {batch}"
             )
+        host = HostTimes.of(found[batch], temperature)
+        table[batch] = {gamma: host(gamma) for gamma in host.by_gamma}
     return table

@@ -9,6 +9,7 @@ import click
 
 from specsim.api.validation import (
     AnyCheck,
+    BlindCheck,
     CountsCheck,
     EngineCheck,
     SchemeCheck,
@@ -33,10 +34,10 @@ from specsim.profiles import Mode
 
 # Options that only one of the checks knows; --scheme and --synthetic choose the others.
 _OF_SYNTHETIC = ("batch", "context", "alpha", "mode")
-_OF_SPEEDUPS = ("gamma", "only")
+_OF_SPEEDUPS = ("gamma", "only", "blind", "passes")
 _OF_TEXT = ("prompts", "only")
 _OF_ENGINE = ("url", "engine_bin", "method", "drafts", "lookup_max", "lookup_min")
-_OF_SPEED = ("median_tolerance", "tolerance", "only")
+_OF_SPEED = ("median_tolerance", "tolerance", "only", "blind", "passes")
 # What decodes has options that have no meaning for an acceptance file.
 _OF_DECODING = (
     *_OF_SYNTHETIC,
@@ -46,6 +47,7 @@ _OF_DECODING = (
 _TITLES = {
     CountsCheck: "predicted from other draft lengths, and counted",
     SpeedupCheck: "predicted and measured",
+    BlindCheck: "predicted before, and measured",
     SchemeCheck: "predicted and measured; runs are per 100 tokens",
     SyntheticCheck: "synthetic acceptance, predicted and measured",
     EngineCheck: "what the engine counted beside the replay; accepted by position, "
@@ -78,13 +80,19 @@ _TITLES = {
 @option(
     "--median-tolerance",
     Number(0),
-    "Largest median relative error of the speedup that passes. [default: 0.05, with --scheme 0.08]",
+    "Largest median relative error of the speedup that passes. [default: as far as the intervals "
+    "explain; with --scheme 0.08, with --synthetic 0.05]",
 )
 @option(
     "--tolerance",
     Number(0),
-    "Largest relative error of the speedup that passes. [default: 0.12, with --scheme none]",
+    "Largest relative error of the speedup that passes. [default: as far as the intervals explain; "
+    "with --scheme none, with --synthetic 0.12]",
 )
+@click.option(
+    "--blind", is_flag=True, help="Fix the prediction first, then run every decoder alone."
+)
+@option("--passes", Integer(2), "Passes through all requests with --blind. [default: 8]")
 @click.option(
     "--scheme",
     "schemes",
@@ -162,6 +170,8 @@ def command(
     only: Literal["calibration", "unseen"] | None,
     median_tolerance: float | None,
     tolerance: float | None,
+    blind: bool,
+    passes: int | None,
     schemes: str | None,
     others: tuple[str, ...],
     synthetic: bool,
@@ -182,10 +192,12 @@ def command(
 ) -> int:
     """Decode plainly and speculatively, interleaved, and print predicted beside measured.
 
-    Predictions come from the profile's traces; run times are measured again meanwhile,
-    since machines drift.  Exits 1 when speedups are further off than the tolerances, or counted
-    calls contradict the replay.  Few requests accept more or less than predicted by chance alone:
-    z says how likely that is, and more requests make it smaller.
+    Predictions come from the profile's traces; all decoders go side by side, and what runs cost
+    is taken from just then, since machines drift.  Exits 1 when speedups are further off than the
+    intervals explain, or counted calls contradict the replay (z).
+
+    With --blind, what the profile predicts is written beside it first; then every decoder runs
+    alone, whole requests in random order, all of them again in every pass.
 
     With --scheme, the decoders of all papers go side by side on the calibration's prompts, each
     predicted from the profile's text: runs of every model, speedup, and quality where it is not
@@ -246,20 +258,17 @@ def command(
         else:
             if others:
                 raise InvalidArgumentError("--with goes with --scheme")
-            requests = requests or SpeedupCheck.requests
-            check = SpeedupCheck(gamma, temperature, requests, prompts, only, seed)
-    usual = check.tolerance
+            if blind:
+                refuse_given(("only",), "does not go with --blind")
+                requests, passes = requests or BlindCheck.requests, passes or BlindCheck.passes
+                check = BlindCheck(gamma, temperature, requests, prompts, passes, seed)
+            else:
+                requests = requests or SpeedupCheck.requests
+                check = SpeedupCheck(gamma, temperature, requests, prompts, only, seed)
+    given = median_tolerance is not None or tolerance is not None
     with progress_bar() as progress:
-        found = validate(
-            profile,
-            check,
-            Tolerance(
-                usual.median if median_tolerance is None else median_tolerance,
-                usual.worst if tolerance is None else tolerance,
-            ),
-            **place,
-            progress=progress,
-        )
+        allowed = Tolerance(median_tolerance, tolerance) if given else None
+        found = validate(profile, check, allowed, **place, progress=progress)
     show(found, output_format, _TITLES[type(check)])
     return 0 if found.passed else 1
 

@@ -6,9 +6,11 @@ A roofline with a soft bend carries the trend over new tokens n, batch B and con
 
 (m is what does not grow with the tokens but by the caches of all sequences: memory traffic, or the
 starting of kernels; c the arithmetic, products with weights and attention), and what is left of
-the measured medians, as a logarithm, is interpolated between the points.  So measured points are
-met exactly, points between them follow their neighbours, and points beyond follow the roofline
-with the nearest points' residual.
+the measured run times, as a logarithm, is a Gaussian process over the points: neighbours differ by
+a variance that grows with their distance, as far as the points say so (restricted likelihood)
+beyond what the repeats of a point scatter.  So a point whose repeats scatter is drawn to what its
+neighbours say, a jump that the repeats agree on stays, points without repeats are met exactly, and
+points beyond follow the roofline with the nearest points' residual.
 
     >>> rows = [GridPoint(n, b, 64, 1e-3 + 1e-4 * n * b) for n in (1, 2, 4) for b in (1, 2, 4, 8)]
     >>> times = FittedRunTimes.of(rows)
@@ -26,12 +28,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.interpolate import RBFInterpolator
+from scipy.linalg import null_space
 from scipy.optimize import least_squares
 
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
+from specsim.hardware.repeats import PassDraws, Repeats, spread_of_means
 
 if TYPE_CHECKING:
-    from specsim.profiles import GridTime, Mode
+    from specsim.profiles import Mode, Overhead, RunTime
 
 # A draft's run is slower right after the target has used the caches of the processor.
 Kind = Literal["target", "first draft", "next draft"]
@@ -40,16 +44,22 @@ Kind = Literal["target", "first draft", "next draft"]
 _BENDS = (1.0, 8.0)
 # Shares in which points are held out, to see how far off the fit is.
 _FOLDS = 10
+# Spreads between points one token apart that are tried, as logarithms of run times.
+_SPREADS = np.geomspace(1e-3, 0.3, 16)
 
 
 @dataclass(frozen=True)
 class GridPoint:
-    """Seconds of a run over ``tokens`` new tokens of ``batch`` sequences, ``context`` each."""
+    """Seconds of a run over ``tokens`` new tokens of ``batch`` sequences, ``context`` each.
+
+    repeats : what they are the mean of, over that mean; None where nobody knows
+    """
 
     tokens: int
     batch: int
     context: int
     seconds: float
+    repeats: Repeats | None = None
 
 
 @dataclass(frozen=True)
@@ -91,12 +101,19 @@ class FittedRunTimes:
         low, high = self._box
         return bool(np.all((low <= (tokens, batch, context)) & ((tokens, batch, context) <= high)))
 
-    def __call__(self, tokens: int, batch: int, context: float) -> float:
+    def __call__(self, tokens: float, batch: int, context: float) -> float:
         """Seconds of one run."""
-        low, high = self._box
-        asked = np.array([[tokens, batch, context]], dtype=float)
-        residual = self._residual(_coordinates(np.clip(asked, low, high)))[0]
-        return float(_trend(self.trend, asked)[0] * np.exp(residual))
+        asked, where = self._asked(tokens, batch, context)
+        return float(_trend(self.trend, asked)[0] * np.exp(self._residual(where)[0]))
+
+    def drawn(self, tokens: float, batch: int, context: float, draws: PassDraws) -> Floats:
+        """The same, drawn from what the repeats leave open; shape (D,)."""
+        asked, where = self._asked(tokens, batch, context)
+        if draws not in self._residuals:
+            off = np.array([_drawn(point, draws) for point in self.points])
+            self._residuals[draws] = self._interpolated(self._left[:, None] + off)
+        seconds: Floats = _trend(self.trend, asked)[0] * np.exp(self._residuals[draws](where)[0])
+        return seconds
 
     @cached_property
     def error(self) -> FitError:
@@ -120,19 +137,64 @@ class FittedRunTimes:
         where = _where(self.points)
         return where.min(axis=0), where.max(axis=0)
 
+    def _asked(self, tokens: float, batch: int, context: float) -> tuple[Floats, Floats]:
+        """The point, and where its residual is looked up."""
+        low, high = self._box
+        asked = np.array([[tokens, batch, context]], dtype=float)
+        return asked, _coordinates(np.clip(asked, low, high))
+
+    @cached_property
+    def _left(self) -> Floats:
+        """What the trend leaves of the logarithms, shape (P,)."""
+        left: Floats = np.log(_seconds(self.points) / _trend(self.trend, _where(self.points)))
+        return left
+
     @cached_property
     def _residual(self) -> RBFInterpolator:
-        where, seconds = _where(self.points), _seconds(self.points)
-        left = np.log(seconds / _trend(self.trend, where))
-        return RBFInterpolator(_coordinates(where), left, kernel="linear", degree=0)
+        return self._interpolated(self._left)
+
+    @cached_property
+    def _residuals(self) -> dict[PassDraws, RBFInterpolator]:
+        return {}
+
+    def _interpolated(self, left: Floats) -> RBFInterpolator:
+        return RBFInterpolator(
+            _coordinates(_where(self.points)),
+            left,
+            kernel="linear",
+            degree=0,
+            smoothing=self._smoothing,
+        )
+
+    @cached_property
+    def _smoothing(self) -> Floats:
+        """Variance of each point's mean over that between points one token apart, shape (P,)."""
+        repeats = [point.repeats for point in self.points if point.repeats is not None]
+        if len(repeats) < len(self.points) or len(self.points) < 2:
+            return np.zeros(len(self.points))
+        errors = spread_of_means(repeats)
+        if not errors.any():
+            return np.zeros(len(self.points))
+        where = _coordinates(_where(self.points))
+        apart = np.linalg.norm(where[:, None] - where, axis=2)
+        contrasts = null_space(np.ones((1, len(self.points))))
+
+        def surprise(spread: float) -> float:
+            """-2 log of the restricted likelihood."""
+            variance = contrasts.T @ (np.diag(errors**2) - spread**2 * apart) @ contrasts
+            seen = contrasts.T @ self._left
+            return float(np.linalg.slogdet(variance)[1] + seen @ np.linalg.solve(variance, seen))
+
+        smoothing: Floats = (errors / min(_SPREADS, key=surprise)) ** 2
+        return smoothing
 
 
-def fits(rows: Iterable[GridTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:
-    """A profile's grid, by mode and kind of run.
+def fits(rows: Iterable[RunTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:
+    """Run times of a profile, by mode and kind of run.
 
-    Seconds are the median of the plain steps beside a cell's runs times the median ratio of a run
-    to those beside it, so that runs of one cell stand in the ratio that they have at any speed of
-    the machine.
+    Seconds are the median of the plain steps beside a cell's runs times the mean ratio of a run to
+    those beside it, so that runs of one cell stand in the ratio that they have at any speed of the
+    machine.
     """
     rows = list(rows)
     plain: dict[tuple[Mode, int, int], list[float]] = {}
@@ -140,13 +202,19 @@ def fits(rows: Iterable[GridTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:
         plain.setdefault((row.mode, row.batch, row.context), []).extend(row.plain)
     points: dict[tuple[Mode, Kind], list[GridPoint]] = {}
     for row in rows:
-        seconds = median(plain[row.mode, row.batch, row.context]) * median(ratios(row))
-        point = GridPoint(row.tokens, row.batch, row.context, seconds)
+        repeats = Repeats.of(ratios(row), row.passes)
+        seconds = median(plain[row.mode, row.batch, row.context]) * repeats.mean
+        point = GridPoint(row.tokens, row.batch, row.context, seconds, repeats.over_mean)
         points.setdefault((row.mode, kind_of(row)), []).append(point)
     return {key: FittedRunTimes.of(found) for key, found in points.items()}
 
 
-def fit_rows(rows: Sequence[GridTime]) -> list[dict[str, Any]]:
+def pass_draws(rows: Iterable[RunTime | Overhead], seed: int = 0) -> PassDraws:
+    """Draws of the passes that these were measured in."""
+    return PassDraws(tuple(sorted({each for row in rows for each in row.passes or (0,)})), seed)
+
+
+def fit_rows(rows: Sequence[RunTime]) -> list[dict[str, Any]]:
     """By kind of run and mode: a run on one token, how much runs scatter, and the fit.
 
     ``spread`` is the quartiles' distance over the median, of the median cell, in plain steps, which
@@ -178,12 +246,12 @@ def fit_rows(rows: Sequence[GridTime]) -> list[dict[str, Any]]:
     return found
 
 
-def ratios(row: GridTime) -> list[float]:
+def ratios(row: RunTime) -> list[float]:
     """Every run of a cell over the plain steps beside it."""
     return [run / plain for run, plain in zip(row.seconds, row.plain, strict=True)]
 
 
-def kind_of(row: GridTime) -> Kind:
+def kind_of(row: RunTime) -> Kind:
     """Which of the three kinds of run a cell of the grid is."""
     if row.model == "target":
         return "target"
@@ -257,6 +325,15 @@ def _where(points: Sequence[GridPoint]) -> Floats:
 
 def _seconds(points: Sequence[GridPoint]) -> Floats:
     return np.array([point.seconds for point in points])
+
+
+def _drawn(point: GridPoint, draws: PassDraws) -> Floats:
+    """What a draw of the repeats changes the logarithm by, shape (D,)."""
+    if point.repeats is None:
+        return np.zeros(draws.draws)
+    # Far out in the tails of few passes a mean would fall below nothing.
+    off: Floats = np.log(np.maximum(1.0 + point.repeats.drawn(draws), 0.1))
+    return off
 
 
 def _coordinates(where: Floats) -> Floats:

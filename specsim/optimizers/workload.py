@@ -14,8 +14,7 @@ from specsim.cost import Prices
 from specsim.formulas import speedup
 from specsim.optimizers.evaluation import Evaluation
 from specsim.optimizers.gamma import optimize_numbers
-from specsim.optimizers.search import fastest
-from specsim.predict.measured import MeasuredCost, MeasuredPrediction, predict
+from specsim.predict.measured import MeasuredCost, MeasuredPrediction, choose, predict
 from specsim.predict.trace_rates import measured_under
 from specsim.profiles import MeasuredAcceptance, Profile
 from specsim.traces import Trace
@@ -72,9 +71,10 @@ class Workload:
         return predict(self.trace, self.cost, gammas, self.measured.max_new_tokens)
 
     def best(self) -> MeasuredPrediction:
-        """The gamma with the highest predicted speedup; 0 is plain decoding."""
-        predictions = self.predict(range(self.profile.gamma_max + 1))
-        return predictions[fastest({each.gamma: each.speedup for each in predictions})]
+        """The gamma with the smallest expected regret (``specsim.predict.measured.choose``); 0 is
+        plain decoding.
+        """
+        return choose(self.predict(range(self.profile.gamma_max + 1)))
 
     def formula(self, gamma: int) -> float:
         """Speedup by the papers' formula: the profile's alpha and c alone.

@@ -7,51 +7,37 @@ counted, in plain and in speculative decoding alike.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from specsim.checks import Floats, UnsupportedError
-from specsim.intervals import Bootstrap
+from specsim.hardware.host_times import HostTimes
+from specsim.hardware.repeats import PassDraws
+from specsim.hardware.run_time_fit import Kind, fits, pass_draws
+from specsim.intervals import Bootstrap, around
 from specsim.predict.replay.fixed_gamma import Replay, replay
 from specsim.predict.replay.run_counts import RunCounts, RunKind
-from specsim.profiles import Overhead, Role, RunTime
+from specsim.profiles import Overhead, RunTime
 from specsim.traces import Trace
 
 
 @dataclass(frozen=True)
 class RunTimes:
-    """Median seconds of a run, by new tokens and context, of one model.
+    """Seconds of a run, by new tokens and context, of one model.
 
-    A straight line through the measured contexts (least squares where there are more than two),
-    and linear in the number of new tokens between measured ones; unknown beyond the widest.
+    A straight line through the contexts (least squares where there are more than two), and linear
+    in the number of new tokens between those of the table; unknown beyond the widest.
     """
 
     tokens: Floats  # (N,) increasing
     contexts: Floats  # (C,) increasing
-    seconds: Floats  # (N, C)
+    seconds: Floats  # (N, C), or (N, C, D) of draws
 
-    @staticmethod
-    def of(run_times: Sequence[RunTime], model: Role, follows: Role | None = None) -> RunTimes:
-        """The table of one model's rows; with ``follows``, of its runs after that model's."""
-        rows = [
-            row
-            for row in run_times
-            if row.model == model and row.batch == 1 and follows in (None, row.follows)
-        ]
-        tokens = np.array(sorted({row.tokens for row in rows}), dtype=float)
-        contexts = np.array(sorted({row.context for row in rows}), dtype=float)
-        seconds = np.full((tokens.size, contexts.size), np.nan)
-        for row in rows:
-            at = np.searchsorted(tokens, row.tokens), np.searchsorted(contexts, row.context)
-            seconds[at] = row.median_s
-        if not rows or np.isnan(seconds).any():
-            raise UnsupportedError(f"the profile's run times of the {model} are incomplete")
-        return RunTimes(tokens, contexts, seconds)
-
-    def __call__(self, tokens: float, context: Floats) -> Floats:
-        """Seconds of a run over ``tokens`` new tokens at each context, shape of ``context``.
+    def line(self, tokens: float) -> tuple[Floats, Floats]:
+        """Level and slope over the context of a run over ``tokens`` new tokens; () or (D,).
 
         A mean number of tokens is priced as a run of that width would be.
         """
@@ -60,10 +46,20 @@ class RunTimes:
                 f"run times are measured up to {self.tokens[-1]:g} new tokens, {tokens:g} asked "
                 "for; calibrate with a larger --gamma-max"
             )
-        by_context = np.array([np.interp(tokens, self.tokens, column) for column in self.seconds.T])
+        at = max(int(np.searchsorted(self.tokens, tokens, side="right")) - 1, 0)
+        by_context = self.seconds[at]
+        if tokens > self.tokens[at]:
+            step = (tokens - self.tokens[at]) / (self.tokens[at + 1] - self.tokens[at])
+            by_context = by_context + step * (self.seconds[at + 1] - by_context)
         if len(self.contexts) == 1:
-            return np.full(np.shape(context), by_context[0])
-        slope, level = np.polyfit(self.contexts, by_context, 1)
+            return by_context[0], np.zeros_like(by_context[0])
+        away = self.contexts - self.contexts.mean()
+        slope = away @ by_context / (away @ away)
+        return by_context.mean(axis=0) - slope * self.contexts.mean(), slope
+
+    def __call__(self, tokens: float, context: Floats) -> Floats:
+        """Seconds of a run over ``tokens`` new tokens at each context, shape of ``context``."""
+        level, slope = self.line(tokens)
         seconds: Floats = level + slope * np.asarray(context, dtype=float)
         return seconds
 
@@ -92,42 +88,139 @@ class RunPrices:
 
 
 @dataclass(frozen=True)
+class Spent:
+    """What requests run: by kind of run and new tokens how many, and their contexts added up.
+
+    runs : shapes (R,) each
+    blocks : by how many tokens a block drafts, shape (R,)
+    """
+
+    runs: Mapping[tuple[Kind, int], tuple[Floats, Floats]]
+    blocks: Mapping[int, Floats]
+
+    def drawn(self, bootstrap: Bootstrap) -> Spent:
+        """Added up over the requests of each draw, shapes (D,)."""
+        sums = bootstrap.sums
+        return Spent(
+            {what: (sums(count), sums(context)) for what, (count, context) in self.runs.items()},
+            {length: sums(count) for length, count in self.blocks.items()},
+        )
+
+
+@dataclass(frozen=True)
 class MeasuredCost:
-    """Seconds of everything a block does."""
+    """Seconds of everything a block does.
+
+    drawn : the same as far as the repeats leave it open, a last axis of draws on everything; None
+        where nothing was repeated
+    """
 
     target: RunTimes
     first_draft: RunTimes  # the first draft run of a block, on one or two tokens
     next_draft: RunTimes  # the others
     overhead_gammas: Floats
-    overhead_s: Floats
+    overhead_s: Floats  # (G,), or (G, D) of draws
+    drawn: MeasuredCost | None = field(default=None, repr=False)
 
     @staticmethod
     def of(
         run_times: Sequence[RunTime], overhead: Sequence[Overhead], temperature: float
     ) -> MeasuredCost:
-        rows = sorted(
-            (row for row in overhead if row.temperature == temperature), key=lambda row: row.gamma
-        )
-        if not rows or rows[0].gamma != 0:
-            raise UnsupportedError(
-                f"the profile has no overhead of plain decoding at temperature {temperature:g}"
-            )
-        return MeasuredCost(
-            target=RunTimes.of(run_times, "target"),
-            first_draft=RunTimes.of(run_times, "draft", follows="target"),
-            next_draft=RunTimes.of(run_times, "draft", follows="draft"),
-            overhead_gammas=np.array([row.gamma for row in rows], dtype=float),
-            overhead_s=np.array([row.median_s for row in rows]),
+        """Of one sequence's run times, smoothed (``specsim.hardware.run_time_fit``)."""
+        found = fits(run_times)
+        contexts = np.array(sorted({row.context for row in run_times}), dtype=float)
+        host = HostTimes.of(overhead, temperature)
+        gammas = np.array(sorted(host.by_gamma), dtype=float)
+        draws = pass_draws([*run_times, *host.rows])
+
+        def table(kind: Kind, draws: PassDraws | None = None) -> RunTimes:
+            # Where no draft has more than one token, no run follows its own.
+            own: Kind = "first draft" if kind == "next draft" else kind
+            times = found.get(("eager", kind)) or found.get(("eager", own))
+            widths = {p.tokens for p in times.points} if times else set()
+            if times is None or 1 not in widths:
+                model = kind.split()[-1]
+                raise UnsupportedError(f"the profile's run times of the {model} are incomplete")
+            if kind == "first draft":
+                widths.add(2)  # after a bonus token, which few requests may not have had
+            seconds = [
+                [
+                    times(n, 1, context) if draws is None else times.drawn(n, 1, context, draws)
+                    for context in contexts
+                ]
+                for n in sorted(widths)
+            ]
+            return RunTimes(np.array(sorted(widths), dtype=float), contexts, np.array(seconds))
+
+        kinds: tuple[Kind, ...] = ("target", "first draft", "next draft")
+        drawn = None
+        if len(draws.passes) > 1:
+            host_s = np.array([host.drawn(int(gamma), draws) for gamma in gammas])
+            target, first, later = (table(kind, draws) for kind in kinds)
+            drawn = MeasuredCost(target, first, later, gammas, host_s)
+        best = np.array([host(int(gamma)) for gamma in gammas])
+        target, first, later = map(table, kinds)
+        return MeasuredCost(target, first, later, gammas, best, drawn)
+
+    def overhead(self, gamma: int) -> Floats:
+        """Host seconds of a block; linear between the measured gammas.  () or (D,)."""
+        return _between(float(gamma), self.overhead_gammas, self.overhead_s)
+
+    def plain_spent(self, trace: Trace) -> Spent:
+        """Plain decoding, one run on one token each."""
+        ones = np.ones(trace.tokens)
+        return Spent({("target", 1): _by_request(trace, ones)}, {0: _by_request(trace, ones)[0]})
+
+    def spent(self, trace: Trace, replayed: Replay, max_new_tokens: int) -> Spent:
+        """Speculative decoding with ``replayed.gamma``.
+
+        A block never drafts past ``max_new_tokens``: with r tokens to go it drafts
+        min(gamma, r - 1).  After a bonus token the draft has two tokens to read first.
+        """
+        to_go = max_new_tokens - trace.positions
+        drafted = np.minimum(replayed.gamma, to_go - 1)
+        runs: dict[tuple[Kind, int], list[tuple[Floats, Floats]]] = defaultdict(list)
+        blocks = {}
+        for length in map(int, np.unique(drafted)):
+            starts = np.where(drafted == length, replayed.starts, 0.0)
+            runs["target", length + 1].append(_by_request(trace, starts))
+            blocks[length] = _by_request(trace, starts)[0]
+            if length:
+                bonus = np.where(drafted == length, replayed.bonus, 0.0)
+                runs["first draft", 1].append(_by_request(trace, starts - bonus))
+                runs["first draft", 2].append(_by_request(trace, bonus))
+                # Run i has i more tokens in the cache, and run times are linear in those.
+                later = _by_request(trace, (length - 1) * starts, length / 2)
+                runs["next draft", 1].append(later)
+        return Spent(
+            {
+                what: (sum(c for c, _ in found), sum(c for _, c in found))  # type: ignore[misc]
+                for what, found in runs.items()
+            },
+            blocks,
         )
 
-    def overhead(self, gamma: int) -> float:
-        """Host seconds of a block; linear between the measured gammas."""
-        return float(np.interp(gamma, self.overhead_gammas, self.overhead_s))
+    def price(self, spent: Spent) -> Floats:
+        """Seconds in draft runs, target runs and overhead, shape (3, R) or (3, D)."""
+        draft = target = np.zeros(())
+        for (kind, tokens), (count, context) in spent.runs.items():
+            level, slope = self._table(kind).line(tokens)
+            if kind == "target":
+                target = target + count * level + context * slope
+            else:
+                draft = draft + count * level + context * slope
+        overhead = sum(count * self.overhead(length) for length, count in spent.blocks.items())
+        return np.array(np.broadcast_arrays(draft, target, overhead))
+
+    def _table(self, kind: Kind) -> RunTimes:
+        if kind == "target":
+            return self.target
+        return self.first_draft if kind == "first draft" else self.next_draft
 
     def plain_seconds(self, trace: Trace) -> Floats:
-        """Plain decoding, one run on one token each; seconds of each request, shape (R,)."""
-        steps = self.target(1, _contexts(trace)) + self.overhead(0)
-        return np.add.reduceat(steps, trace.starts[:-1])
+        """Plain decoding; seconds of each request, shape (R,)."""
+        seconds: Floats = self.price(self.plain_spent(trace)).sum(axis=0)
+        return seconds
 
     def seconds(self, trace: Trace, replayed: Replay, max_new_tokens: int) -> Floats:
         """Speculative decoding with ``replayed.gamma``; seconds of each request, shape (R,)."""
@@ -135,29 +228,8 @@ class MeasuredCost:
         return seconds
 
     def parts(self, trace: Trace, replayed: Replay, max_new_tokens: int) -> Floats:
-        """Seconds of each request in draft runs, target runs and overhead, shape (3, R).
-
-        A block never drafts past ``max_new_tokens``: with r tokens to go it drafts
-        min(gamma, r - 1).  After a bonus token the draft has two tokens to read first.
-        """
-        context = _contexts(trace)
-        to_go = max_new_tokens - trace.positions
-        drafted = np.minimum(replayed.gamma, to_go - 1)
-        expected = np.zeros((3, trace.tokens))
-        draft, target, overhead = expected
-        for length in np.unique(drafted):
-            at = drafted == length
-            where, starts = context[at], replayed.starts[at]
-            target[at] = starts * self.target(int(length) + 1, where)
-            overhead[at] = starts * self.overhead(int(length))
-            if length:
-                first = self.first_draft(1, where)
-                # Run i has i more tokens in the cache, and run times are linear in those.
-                others = (length - 1) * self.next_draft(1, where + length / 2)
-                extra = self.first_draft(2, where) - first
-                draft[at] = starts * (first + others) + replayed.bonus[at] * extra
-        by_request: Floats = np.add.reduceat(expected, trace.starts[:-1], axis=1)
-        return by_request
+        """Seconds of each request in draft runs, target runs and overhead, shape (3, R)."""
+        return self.price(self.spent(trace, replayed, max_new_tokens))
 
     def draft_cost(self, context: float) -> float:
         """The papers' c at one context: a draft run after a draft run, as if timed on its own."""
@@ -173,6 +245,22 @@ class MeasuredCost:
         return float(seconds)
 
 
+def _between(asked: float, where: Floats, values: Floats) -> Floats:
+    """``values`` at ``where``, linear between and held beyond; shape of one value."""
+    if asked >= where[-1]:
+        return np.asarray(values[-1])
+    at = max(int(np.searchsorted(where, asked, side="right")) - 1, 0)
+    step = (asked - where[at]) / (where[at + 1] - where[at])
+    return np.asarray(values[at] + max(step, 0.0) * (values[at + 1] - values[at]))
+
+
+def _by_request(trace: Trace, count: Floats, further: float = 0.0) -> tuple[Floats, Floats]:
+    """Runs at every position, shape (T,), and their contexts, added up by request."""
+    context = _contexts(trace) + further
+    starts = trace.starts[:-1]
+    return np.add.reduceat(count, starts), np.add.reduceat(count * context, starts)
+
+
 def _contexts(trace: Trace) -> Floats:
     """Tokens in the cache when the run that decides a position starts, shape (T,)."""
     if "context" not in trace.columns:
@@ -184,8 +272,10 @@ def _contexts(trace: Trace) -> Floats:
 class MeasuredPrediction:
     """One gamma, predicted by replay.
 
-    ``low`` and ``high`` are the 95 % interval of the speedup over workloads like the trace's
-    (bootstrap over requests; run times are taken as they are).
+    ``low`` and ``high`` are the 95 % interval of the speedup over workloads like the trace's and
+    over the drift of the machine: requests and passes of the measurement are drawn again, and
+    ``drawn``, shape (D,), is what comes of it.  Where run times were not repeated they are taken
+    as they are.
     """
 
     gamma: int
@@ -195,6 +285,7 @@ class MeasuredPrediction:
     speedup: float
     low: float
     high: float
+    drawn: Floats = field(repr=False, compare=False)
 
 
 def predict(
@@ -205,12 +296,21 @@ def predict(
     seed: int = 0,
 ) -> list[MeasuredPrediction]:
     """Tokens per call and speedup against plain decoding of the same requests."""
-    plain = cost.plain_seconds(trace)
     bootstrap = Bootstrap(trace.requests, seed)
+    plain = cost.plain_spent(trace)
+    open_cost = cost.drawn or cost
+
+    def both(spent: Spent) -> tuple[float, Floats]:
+        """Seconds of all requests, and of those of each draw, shape (D,)."""
+        drawn: Floats = open_cost.price(spent.drawn(bootstrap)).sum(axis=0)
+        return float(cost.price(spent).sum()), drawn
+
+    plain_s, plain_drawn = both(plain)
     predictions = []
     for replayed in replay(trace, gammas):
-        seconds = cost.seconds(trace, replayed, max_new_tokens) if replayed.gamma else plain
-        speedup = bootstrap.ratio(plain, seconds)
+        spent = cost.spent(trace, replayed, max_new_tokens) if replayed.gamma else plain
+        seconds, drawn = both(spent)
+        speedup = around(plain_s / seconds, plain_drawn / drawn)
         predictions.append(
             MeasuredPrediction(
                 gamma=replayed.gamma,
@@ -220,6 +320,31 @@ def predict(
                 speedup=speedup.best,
                 low=speedup.low,
                 high=speedup.high,
+                drawn=plain_drawn / drawn,
             )
         )
     return predictions
+
+
+def choose(predictions: Sequence[MeasuredPrediction]) -> MeasuredPrediction:
+    """The one with the smallest expected regret, with what being chosen flatters it by taken off.
+
+    Expected over what the measurements leave open: every draw has its own best one, and the regret
+    of another is how much slower it is there.  That is least where the mean over the draws is
+    largest.  The best of several estimates is mostly one that chance favours: how much, the draws
+    say as well (the best of each draw, there and as estimated), and that is taken off the speedup
+    and its interval.  Plain decoding is 1 by definition.
+    """
+    drawn = np.array([each.drawn for each in predictions])
+    chosen = predictions[int(drawn.mean(axis=1).argmax())]
+    if chosen.gamma == 0:
+        return chosen
+    best = drawn.argmax(axis=0)
+    estimated = np.array([each.speedup for each in predictions])
+    flattered = max(float((drawn.max(axis=0) - estimated[best]).mean()), 0.0)
+    return replace(
+        chosen,
+        speedup=chosen.speedup - flattered,
+        low=chosen.low - flattered,
+        high=chosen.high - flattered,
+    )

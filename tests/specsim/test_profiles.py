@@ -34,7 +34,7 @@ def test_round_trip(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"surprise": 1}, "unknown field `surprise`"),
-        ({"version": 1}, "has version 1, this specsim reads version 2"),
+        ({"version": 1}, "has version 1, this specsim reads version 3"),
         ({"schema": "other"}, "not a specsim profile"),
         ({"gamma_max": "four"}, r"Expected `int`, got `str` - at `\$.gamma_max`"),
         ({"gamma_max": 0}, r"Expected `int` >= 1 - at `\$.gamma_max`"),
@@ -105,7 +105,10 @@ def test_prediction_prices_the_replay(load: Workload) -> None:
 
 def test_best_gamma_is_the_best_of_all(load: Workload) -> None:
     best = load.best()
-    assert best.speedup == max(p.speedup for p in load.predict(range(5)))
+    fastest = max(load.predict(range(5)), key=lambda each: each.speedup)
+    assert best.gamma == fastest.gamma
+    # What it is flattered by, for being the best of five, is taken off.
+    assert 0 < fastest.speedup - best.speedup < 0.01 * fastest.speedup
     assert best.low < best.speedup < best.high
     assert load.draft_cost == pytest.approx(0.1)
 
@@ -118,7 +121,8 @@ def test_gamma_beyond_the_profile_is_refused(load: Workload) -> None:
 def test_missing_run_times_are_refused(tmp_path: Path) -> None:
     profile = profiles.read_profile(write(tmp_path))
     with pytest.raises(UnsupportedError, match="run times of the target are incomplete"):
-        MeasuredCost.of(profile.run_times[1:], profile.overhead, 1.0)
+        wide = [row for row in profile.run_times if row.tokens > 1]
+        MeasuredCost.of(wide, profile.overhead, 1.0)
     with pytest.raises(UnsupportedError, match="no overhead"):
         MeasuredCost.of(profile.run_times, profile.overhead, 0.0)
 
@@ -130,7 +134,11 @@ def test_context_changes_the_price(tmp_path: Path) -> None:
     import msgspec
 
     steep = [
-        msgspec.structs.replace(row, median_s=row.median_s * row.context / 10)
+        msgspec.structs.replace(
+            row,
+            seconds=[each * row.context / 10 for each in row.seconds],
+            plain=[each * row.context / 10 for each in row.plain],
+        )
         for row in profile.run_times
     ]
     cost = MeasuredCost.of(steep, profile.overhead, 1.0)

@@ -39,7 +39,7 @@ def write(folder: Path, **changes: Any) -> Path:
     alpha = float(np.exp(draft).mean())
     content: dict[str, Any] = {
         "schema": "specsim-profile",
-        "version": 2,
+        "version": 3,
         "created": "2026-01-01T00:00:00+00:00",
         "command": "specsim calibrate",
         "target": {"name": "t", "parameters": 1000, "context": 512, "sha256": "0"},
@@ -76,8 +76,8 @@ def write(folder: Path, **changes: Any) -> Path:
         ],
         "run_times": [
             {"model": model, "follows": follows, "tokens": tokens, "context": context}
-            | {"median_s": scale * (1 + 0.1 * (tokens - 1)), "low_s": 0.0, "high_s": 1.0}
-            | {"batch": 1, "repeats": 5}
+            | {"batch": 1, "mode": "eager"}
+            | {"seconds": [scale * (1 + 0.1 * (tokens - 1))], "plain": [0.01]}
             for model, follows, scale in (
                 ("target", "draft", 0.01),
                 ("draft", "target", 0.002),
@@ -87,8 +87,8 @@ def write(folder: Path, **changes: Any) -> Path:
             for context in (10, 60)
         ],
         "overhead": [
-            {"temperature": 1.0, "gamma": gamma, "requests": 3, "blocks": 9}
-            | dict.fromkeys(("median_s", "low_s", "high_s"), 0.0)
+            {"temperature": 1.0, "gamma": gamma, "batch": 1, "context": 0, "mode": "eager"}
+            | {"seconds": [0.0]}
             for gamma in (0, 1, 4)
         ],
         "notes": [],

@@ -18,7 +18,7 @@ from specsim.api.models import Batches, Measurement, Models
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError
 from specsim.hardware.run_time_fit import fits
-from specsim.profiles import BatchOverhead, GridTime, Missing, read_profile
+from specsim.profiles import Overhead, RunTime, Missing, read_profile
 from tests.support.command_line import fail, run
 
 SETTINGS = GridSettings(
@@ -207,8 +207,8 @@ def test_costs_alone_from_shapes(
     assert profile.target.config == json.loads(config.read_text())
     assert profile.draft.config is None
     assert profile.acceptance == []
-    assert isinstance(profile.grid[0], GridTime)
-    assert isinstance(profile.batch_overhead[0], BatchOverhead)
+    assert isinstance(profile.grid[0], RunTime)
+    assert isinstance(profile.batch_overhead[0], Overhead)
     assert fits(profile.grid)["eager", "target"](2, 2, 12) > 0
     assert not list(tmp_path.glob(".costs*"))  # no work folder is left
     # Without acceptance there is nothing to replay.

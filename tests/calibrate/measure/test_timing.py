@@ -1,35 +1,102 @@
-"""Run times go on where they were when a calibration was killed."""
+"""Run times from real decoding: what is kept of it, and that a killed calibration goes on."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from calibrate.decode.engine import Decoded, Runs
 from calibrate.measure import timing
+from calibrate.measure.timing import TimedRows, TimedText, runs, time_decoding
+from calibrate.models.sampling import Sampling
 from specsim.checkpoint import Checkpoint
 
 
-def test_rounds_that_were_timed_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds = 0
+def ran(*each: tuple[int, float]) -> Runs:
+    return Runs(Counter(width for width, _ in each), sum(took for _, took in each), list(each))
 
-    def sample(*given: Any) -> None:
-        nonlocal rounds
-        *_, context, _, random, samples = given
-        if rounds == 3:
+
+def plainly(step_s: float, tokens: int) -> Decoded:
+    target = ran(*[(1, step_s)] * tokens)
+    return Decoded(list(range(tokens)), [0] * tokens, [0] * tokens, target, {}, 1.5 * tokens)
+
+
+# Two blocks of two drafts, the first accepted whole, and one that the limit made shorter.
+DECODED = Decoded(
+    tokens=[5, 6, 7, 8, 9],
+    accepted=[2, 0, 0],
+    drafted=[2, 2, 0],
+    target=ran((3, 4.0), (3, 5.0), (1, 3.0)),
+    drafts={"draft": ran((1, 1.0), (1, 0.5), (2, 1.2), (1, 0.6))},
+    seconds=20.0,
+)
+
+
+def test_every_run_of_a_whole_block_is_told_by_what_ran_before() -> None:
+    # The first block begins with 62 tokens in the cache, the second with 65: another bin.
+    assert list(runs(DECODED, 2, prompt_tokens=63)) == [
+        (("draft", "target", 1, 32), 1.0),
+        (("draft", "draft", 1, 32), 0.5),
+        (("target", "draft", 3, 32), 4.0),
+        (("draft", "target", 2, 96), 1.2),
+        (("draft", "draft", 1, 96), 0.6),
+        (("target", "draft", 3, 96), 5.0),
+    ]
+
+
+def test_runs_are_kept_beside_plain_ones_of_the_same_context() -> None:
+    rows = TimedRows(1.0)
+    rows.add(4, 63, 2, DECODED, [plainly(2.0, 8)])
+    found = {
+        (row["model"], row["tokens"], row["context"]): (row["seconds"], row["plain"], row["passes"])
+        for row in rows.found["run_times"]
+    }
+    assert found["target", 3, 96] == ([5.0], [2.0], [4])
+    (overhead,) = rows.found["overhead"]
+    # 20 seconds less 12 of the target and 3.3 of the draft, in three calls.
+    assert overhead["seconds"] == [pytest.approx(4.7 / 3)]
+    assert (overhead["gamma"], overhead["temperature"], overhead["passes"]) == (2, 1.0, [4])
+
+
+def test_decoding_begins_at_the_start_and_at_the_end_of_a_text_by_turns() -> None:
+    text = TimedText([1, 2], [3, 4, 5, 6])
+    assert [text.begun(number, 3) for number in (0, 1, 2)] == [[1, 2], [1, 2, 3], [1, 2]]
+    assert text.begun(1, 9) == [1, 2]
+
+
+def test_passes_that_were_timed_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed in the third pass: two are there, and the resumed run measures one and no more."""
+    decoded = 0
+
+    class Pretended:
+        device = "cpu"
+
+    def decode(*given: Any, **more: Any) -> Any:
+        nonlocal decoded
+        if decoded == killed_at:
             raise KeyboardInterrupt
-        rounds += 1
-        samples["target", "target", 1, context] += random.random(2).tolist()
+        decoded += 1
 
-    monkeypatch.setattr(timing, "sample_runs", sample)
-    asked: Any = (None, None, [8, 16], 1, 3, 0)
-    whole, killed = Checkpoint(tmp_path / "whole"), Checkpoint(tmp_path / "killed")
+        class Finished:
+            def finish(self) -> Decoded:
+                return plainly(float(decoded), 4)
+
+        return Finished()
+
+    monkeypatch.setattr(timing, "plain", decode)
+    monkeypatch.setattr(timing, "speculative", decode)
+    monkeypatch.setattr(timing, "generator", lambda *_: None)
+    asked: Any = (Pretended(), None, [[TimedText([1, 2], [3] * 9)]], [Sampling(0.0)], 2, 4, 3, 0)
+    # Each pass decodes plainly three times and with both draft lengths once.
+    killed_at = 12
     with pytest.raises(KeyboardInterrupt):
-        timing.time_runs(*asked, killed)
-    rounds = -3  # six are asked for, and three of them are there
-    resumed = timing.time_runs(*asked, killed)
-    assert rounds == 0
-    rounds = -6
-    assert timing.time_runs(*asked, whole) == resumed
-    assert [row.repeats for row in resumed] == [6, 6]
+        time_decoding(*asked, Checkpoint(tmp_path / "killed"))
+    decoded, killed_at = 10, -1
+    resumed = time_decoding(*asked, Checkpoint(tmp_path / "killed"))
+    assert decoded == 15
+    decoded = 0
+    assert time_decoding(*asked, Checkpoint(tmp_path / "whole")) == resumed
+    assert {tuple(row["passes"]) for row in resumed["overhead"]} == {(0, 0, 1, 1, 2, 2), (0, 1, 2)}

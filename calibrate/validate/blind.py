@@ -1,0 +1,193 @@
+"""Predictions made before, against real decoding in which every decoder runs alone.
+
+What a profile predicts is fixed first (``specsim.predict.prediction_file``).  Then whole requests are
+decoded, one decoder at a time, in random order over requests, temperatures and draft lengths, and
+all of that again in every pass: a machine drifts over minutes, so a pass is one observation and
+the figure is the mean over them.  A decoded request is kept as soon as it is there.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import log, sqrt
+from typing import Any
+
+import numpy as np
+from scipy.stats import t
+
+from calibrate.measure.trace import DECODING, generator
+from calibrate.models.load import Pair
+from calibrate.validate.interleave import PLAIN
+from calibrate.validate.speedups import CheckedPrompts, decoder
+from specsim.checkpoint import Checkpoint
+from specsim.checks import Floats
+from specsim.predict.prediction_file import PredictedSpeedup
+from specsim.predict.replay.fixed_gamma import replay
+
+# Plain decodings of a request in a pass: every speedup is compared with them.
+_PLAIN_TURNS = 2
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One request decoded once: check, request, draft length, and which time in its pass."""
+
+    check: int
+    request: int
+    gamma: int
+    time: int
+
+
+def turns(checks: Sequence[CheckedPrompts], gammas: Sequence[int], seed: int) -> list[Turn]:
+    """Those of a pass, in random order."""
+    found = [
+        Turn(index, request, gamma, time)
+        for index, check in enumerate(checks)
+        for request in range(len(check.prompts))
+        for gamma in (PLAIN, *gammas)
+        for time in range(1 if gamma else _PLAIN_TURNS)
+    ]
+    order = np.random.default_rng([DECODING, seed]).permutation(len(found))
+    return [found[at] for at in order]
+
+
+def validate_blind(
+    pair: Pair,
+    checks: Sequence[CheckedPrompts],
+    predictions: Mapping[float, Mapping[int, PredictedSpeedup]],
+    gammas: Sequence[int],
+    passes: int,
+    seed: int,
+    checkpoint: Checkpoint,
+    advance: Callable[[], None] = lambda: None,
+) -> list[Row]:
+    """Rows of predicted beside measured, one per check and gamma.
+
+    predictions : by temperature and gamma
+    checkpoint : keeps what was decoded
+    advance : called once a decoded request
+    """
+    models = pair.cached(timed=False)
+    device = models[0].device
+
+    def decode(number: int, turn: Turn) -> Row:
+        check = checks[turn.check]
+        start = decoder(
+            models,
+            turn.gamma,
+            check.sampling,
+            check.max_new_tokens,
+            pair,
+            check.workload.measured.acceptance_law,
+        )
+        key = (DECODING, seed, number, turn.check, turn.request, turn.gamma, turn.time)
+        decoded = start(check.prompts[turn.request], generator(device, *key)).finish()
+        return {
+            "seconds": decoded.seconds,
+            "tokens": len(decoded.tokens),
+            "calls": decoded.calls,
+            "text": decoded.tokens,
+        }
+
+    gc.collect()
+    gc.freeze()  # long-lived models and modules: a collection in mid-request need not walk them
+    found: dict[tuple[int, int], list[dict[int, list[Row]]]] = {}
+    for number in range(passes):
+        for turn in turns(checks, gammas, seed + number):
+            name = f"{number}-{turn.check}-{turn.request}-{turn.gamma}-{turn.time}.json"
+            decoded = checkpoint.keep_json(name, partial(decode, number, turn))
+            cell = found.setdefault((turn.check, turn.gamma), [{} for _ in range(passes)])
+            cell[number].setdefault(turn.request, []).append(decoded)
+            advance()
+    gc.unfreeze()
+    rows = []
+    for index, check in enumerate(checks):
+        temperature = check.sampling.temperature
+        for gamma in gammas:
+            asked = predictions[temperature][gamma]
+            plain, fast = found[index, PLAIN], found[index, gamma]
+            rows.append(compare(check, gamma, asked, plain, fast))
+    return rows
+
+
+def compare(
+    check: CheckedPrompts,
+    gamma: int,
+    predicted: PredictedSpeedup,
+    plain: Sequence[Mapping[int, Sequence[Row]]],
+    fast: Sequence[Mapping[int, Sequence[Row]]],
+) -> Row:
+    """One draft length: what was predicted, and what came of it.
+
+    plain, fast : by pass and request, what was decoded
+
+    ``inside``: the two differ by no more than the prediction's interval and the measurement's own
+    together explain, as logarithms.
+    """
+    speedups = np.array(
+        [_per_token(before) / _per_token(after) for before, after in zip(plain, fast, strict=True)]
+    )
+    measured = mean_of_passes(speedups)
+    calls = np.array([[each["calls"] for each in turn[r]] for turn in fast for r in sorted(turn)])
+    tokens = sum(each["tokens"] for turn in fast for found in turn.values() for each in found)
+    exact = None
+    if check.sampling.greedy:
+        texts = {r: found[0]["text"] for r, found in plain[0].items()}
+        same = all(
+            each["text"] == texts[r] for turn in fast for r, found in turn.items() for each in found
+        )
+        expected = replay(check.trace, [gamma])[0].calls
+        as_replayed = not check.paired or all(
+            each["calls"] == round(expected[r])
+            for turn in fast
+            for r, found in turn.items()
+            for each in found
+        )
+        exact = same and as_replayed
+    error = log(predicted.speedup / measured["measured_speedup"])
+    half = sqrt(
+        (log(predicted.high / predicted.low) / 2) ** 2
+        + (log(measured["measured_high"] / measured["measured_low"]) / 2) ** 2
+    )
+    return {
+        "temperature": check.sampling.temperature,
+        "acceptance_law": check.workload.measured.acceptance_law,
+        "prompts": check.name,
+        "gamma": gamma,
+        "requests": len(check.prompts),
+        "passes": len(plain),
+        "predicted_tokens_per_call": predicted.tokens_per_call,
+        "measured_tokens_per_call": tokens / float(calls.sum()),
+        "exact": exact,
+        "predicted_speedup": predicted.speedup,
+        "predicted_low": predicted.low,
+        "predicted_high": predicted.high,
+        **measured,
+        "relative_error": predicted.speedup / measured["measured_speedup"] - 1,
+        "inside": abs(error) <= half,
+        "chosen": predicted.chosen,
+    }
+
+
+def mean_of_passes(speedups: Floats) -> Row:
+    """The mean over passes, shape (P,), its standard error and its 95 % interval (Student's t)."""
+    size = speedups.size
+    mean, error = float(speedups.mean()), float(speedups.std(ddof=1) / sqrt(size))
+    half = float(t.ppf(0.975, size - 1)) * error
+    return {
+        "measured_speedup": mean,
+        "measured_error": error,
+        "measured_low": max(mean - half, 0.1 * mean),
+        "measured_high": mean + half,
+    }
+
+
+def _per_token(decoded: Mapping[int, Sequence[Row]]) -> float:
+    """Seconds a token, over all requests of a pass."""
+    seconds = sum(each["seconds"] for found in decoded.values() for each in found)
+    return float(seconds / sum(each["tokens"] for found in decoded.values() for each in found))

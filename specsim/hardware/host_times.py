@@ -1,0 +1,57 @@
+"""Host seconds of a block outside the model runs, by draft length, from repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from specsim.checks import Floats, UnsupportedError
+from specsim.hardware.repeats import PassDraws, Repeats
+
+if TYPE_CHECKING:
+    from specsim.profiles import Overhead
+
+
+@dataclass(frozen=True)
+class HostTimes:
+    """Of one temperature, batch and mode.
+
+    by_gamma : repeats, in seconds at the machine's usual speed
+    rows : what it is made of
+    """
+
+    by_gamma: Mapping[int, Repeats]
+    rows: Sequence[Overhead]
+
+    @staticmethod
+    def of(rows: Sequence[Overhead], temperature: float) -> HostTimes:
+        """Seconds beside plain runs are scaled to what those take in the median."""
+        chosen = [row for row in rows if row.temperature == temperature]
+        if not any(row.gamma == 0 for row in chosen):
+            raise UnsupportedError(
+                f"the profile has no overhead of plain decoding at temperature {temperature:g}"
+            )
+        usual = float(np.median([each for row in chosen for each in row.plain] or [1.0]))
+        found: dict[int, list[tuple[float, int]]] = {}
+        for row in sorted(chosen, key=lambda row: row.gamma):
+            plain = row.plain or [usual] * len(row.seconds)
+            passes = row.passes or [0] * len(row.seconds)
+            found.setdefault(row.gamma, []).extend(
+                (usual * seconds / beside, number)
+                for seconds, beside, number in zip(row.seconds, plain, passes, strict=True)
+            )
+        return HostTimes(
+            {gamma: Repeats.of(*zip(*each, strict=True)) for gamma, each in found.items()}, chosen
+        )
+
+    def __call__(self, gamma: int) -> float:
+        """Seconds of a block of a measured gamma."""
+        return self.by_gamma[gamma].mean
+
+    def drawn(self, gamma: int, draws: PassDraws) -> Floats:
+        """The same, drawn from what the repeats leave open; shape (D,)."""
+        found: Floats = self(gamma) + self.by_gamma[gamma].drawn(draws)
+        return found
