@@ -74,7 +74,7 @@ def sample_model_set(
 
 
 def price_runs(samples: Samples) -> dict[RunKind, RunTimes]:
-    """By kind of run, of what ``sample_model_set`` found, smoothed as run times of a profile are."""
+    """By kind of run, of what ``sample_model_set`` found, smoothed as those of a profile are."""
     plain: dict[int, list[float]] = defaultdict(list)
     for (*_, context), found in samples.items():
         plain[context] += [beside for _, beside in found]

@@ -27,7 +27,8 @@ from calibrate.models.sampling import Sampling
 from specsim.acceptance import AcceptanceLaw
 from specsim.checkpoint import Checkpoint
 
-# Tokens that are decoded each time.  With fewer, the first runs after another decoder's would count.
+# Tokens that are decoded each time.  With fewer, what another decoder left in the processor's
+# caches would count.
 TOKENS = 48
 # Draft lengths between two plain decodings.
 _BETWEEN = 2

@@ -1,9 +1,9 @@
 """Predictions made before, against real decoding in which every decoder runs alone.
 
-What a profile predicts is fixed first (``specsim.predict.prediction_file``).  Then whole requests are
-decoded, one decoder at a time, in random order over requests, temperatures and draft lengths, and
-all of that again in every pass: a machine drifts over minutes, so a pass is one observation and
-the figure is the mean over them.  A decoded request is kept as soon as it is there.
+What a profile predicts is fixed first (``specsim.predict.prediction_file``).  Then whole requests
+are decoded, one decoder at a time, in random order over requests, temperatures and draft lengths,
+and all of that again in every pass: a machine drifts over minutes, so a pass is one observation
+and the figure is the mean over them.  A decoded request is kept as soon as it is there.
 """
 
 from __future__ import annotations
@@ -167,6 +167,7 @@ def compare(
         "predicted_speedup": predicted.speedup,
         "predicted_low": predicted.low,
         "predicted_high": predicted.high,
+        "formula_speedup": predicted.formula_speedup,
         **measured,
         "relative_error": predicted.speedup / measured["measured_speedup"] - 1,
         "inside": abs(error) <= half,

@@ -16,8 +16,8 @@ import torch
 
 from calibrate.decode.build import start
 from calibrate.decode.engine import Decoded, DecodeRequest, Decoding
-from calibrate.measure.recorded_text import ReadableText
 from calibrate.measure.model_set_timing import price_runs, sample_model_set
+from calibrate.measure.recorded_text import ReadableText
 from calibrate.measure.trace import LOSSY, OVERHEAD, generator
 from calibrate.models.pool import ModelPool, ModelSet
 from calibrate.validate.catalogue import drawn_with

@@ -55,8 +55,8 @@ def validate(
     profile : of ``specsim.calibrate``, or an acceptance file of ``specsim.read``, of which each
         draft length is predicted from the others and nothing is decoded (``CountsCheck``)
     check : what to decode: ``SpeedupCheck`` (every draft length side by side, the default),
-        ``BlindCheck`` (every decoder alone, against a prediction fixed before), ``SchemeCheck`` (the
-        decoders of all papers), ``SyntheticCheck`` (batches at a synthetic acceptance) or
+        ``BlindCheck`` (every decoder alone, against a prediction fixed before), ``SchemeCheck``
+        (the decoders of all papers), ``SyntheticCheck`` (batches at a synthetic acceptance) or
         ``EngineCheck`` (what an inference engine counts)
     tolerance : how far off the speedups may be; None is no further than the intervals of both
         explain, where the check has them, and else the check's own
@@ -175,7 +175,7 @@ def _blind(asked: _Asked, check: BlindCheck) -> Validation:
     gammas = _gammas(check.gamma, profile.gamma_max)
     from specsim.predict.prediction_file import fixed
 
-    predictions, file = fixed(asked.path, workloads)
+    predictions, file = fixed(asked.path)
     device, dtype = asked.models.place()
     from calibrate.models.load import load_measured_pair
     from calibrate.validate.blind import turns, validate_blind

@@ -200,8 +200,8 @@ _COLUMNS: dict[type, tuple[str, ...]] = {
     ),
     BlindCheck: (
         *("temperature", "gamma", "predicted_tokens_per_call", "measured_tokens_per_call", "exact"),
-        *("predicted_speedup", "predicted_low", "predicted_high", "measured_speedup"),
-        *("measured_error", "relative_error", "inside", "chosen"),
+        *("predicted_speedup", "predicted_low", "predicted_high", "formula_speedup"),
+        *("measured_speedup", "measured_error", "relative_error", "inside", "chosen"),
     ),
     SchemeCheck: (
         *("temperature", "scheme", "setting", "law_tokens_per_call", "predicted_tokens_per_call"),

@@ -64,7 +64,7 @@ class Repeats:
     def by_pass(self) -> tuple[np.ndarray, Floats, Floats]:
         """Passes, how many repeats each has, and the sum of them; each of shape (P,)."""
         passes, where = np.unique(self.passes, return_inverse=True)
-        total: Floats = np.bincount(where, weights=self.values)
+        total = np.asarray(np.bincount(where, weights=self.values), dtype=float)
         return np.asarray(passes), np.bincount(where).astype(float), total
 
     def drawn(self, draws: PassDraws) -> Floats:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from specsim.checks import SpecsimError
 from specsim.files import Format, file_digest
-
-if TYPE_CHECKING:
-    from specsim.optimizers.workload import Workload
+from specsim.optimizers.workload import Workload
+from specsim.profiles import read_profile
 
 SCHEMA = "specsim-prediction"
 VERSION = 1
@@ -27,6 +25,7 @@ class PredictedSpeedup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a profile says of one draft length at one temperature.
 
     low, high : 95 % interval of the speedup
+    formula_speedup : by the papers' formula, from the profile's alpha and c
     chosen : whether this is the draft length that ``specsim.optimize`` recommends; then the
         speedup is the one printed there, with what being chosen flatters it by taken off
     """
@@ -37,6 +36,7 @@ class PredictedSpeedup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     speedup: float
     low: float
     high: float
+    formula_speedup: float
     chosen: bool
 
 
@@ -86,6 +86,7 @@ def predicted_speedups(profile: Path, workloads: Sequence[Workload]) -> Predicti
                     shown.speedup,
                     shown.low,
                     shown.high,
+                    workload.formula(each.gamma),
                     chosen,
                 )
             )
@@ -93,21 +94,17 @@ def predicted_speedups(profile: Path, workloads: Sequence[Workload]) -> Predicti
     return Predictions(SCHEMA, VERSION, now, file_digest(profile), predictions)
 
 
-def fixed(profile: Path, workloads: Sequence[Workload]) -> tuple[Predictions, Path]:
-    """The prediction of a profile as it was first written, beside it: ``NAME.prediction.json``.
+def fixed(profile: Path) -> tuple[Predictions, Path]:
+    """What a profile predicted when this was first asked: ``NAME.prediction.json`` beside it.
 
-    One that is there is taken as it is: what was predicted before is what is judged.  Raises
-    PredictionError where it is of another profile, or lacks a temperature.
+    A file that is there is taken as it is, since what was predicted before is what is judged; one
+    of another state of the profile is written anew.
     """
     path = profile.with_name(f"{profile.stem}.prediction.json")
-    if not path.exists():
-        _FORMAT.write(predicted_speedups(profile, workloads), path)
-    found = _FORMAT.read(path, Predictions)
-    known = found.by_temperature()
-    if found.profile_sha256 != file_digest(profile) or any(
-        workload.measured.sampling.temperature not in known for workload in workloads
-    ):
-        raise PredictionError(
-            f"prediction {path}: is of another state of {profile}; remove it to predict anew"
-        )
-    return found, path
+    if path.is_file():
+        found = _FORMAT.read(path, Predictions)
+        if found.profile_sha256 == file_digest(profile):
+            return found, path
+    workloads = Workload.all_of(read_profile(profile), profile, None)
+    _FORMAT.write(predicted_speedups(profile, workloads), path)
+    return _FORMAT.read(path, Predictions), path

@@ -58,6 +58,15 @@ def _speedup_panel(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     axis.plot(
         gamma, column["predicted_speedup"], color=BLUE, label="specsim: replay and measured costs"
     )
+    if "predicted_low" in column:
+        axis.fill_between(
+            gamma,
+            column["predicted_low"],
+            column["predicted_high"],
+            color=BLUE,
+            alpha=0.15,
+            linewidth=0,
+        )
     axis.errorbar(
         gamma,
         measured,

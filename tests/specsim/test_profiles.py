@@ -120,8 +120,8 @@ def test_gamma_beyond_the_profile_is_refused(load: Workload) -> None:
 
 def test_missing_run_times_are_refused(tmp_path: Path) -> None:
     profile = profiles.read_profile(write(tmp_path))
+    wide = [row for row in profile.run_times if row.tokens > 1]
     with pytest.raises(UnsupportedError, match="run times of the target are incomplete"):
-        wide = [row for row in profile.run_times if row.tokens > 1]
         MeasuredCost.of(wide, profile.overhead, 1.0)
     with pytest.raises(UnsupportedError, match="no overhead"):
         MeasuredCost.of(profile.run_times, profile.overhead, 0.0)

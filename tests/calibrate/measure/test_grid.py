@@ -18,7 +18,7 @@ from specsim.api.models import Batches, Measurement, Models
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError
 from specsim.hardware.run_time_fit import fits
-from specsim.profiles import Overhead, RunTime, Missing, read_profile
+from specsim.profiles import Missing, Overhead, RunTime, read_profile
 from tests.support.command_line import fail, run
 
 SETTINGS = GridSettings(

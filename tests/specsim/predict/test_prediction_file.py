@@ -1,0 +1,38 @@
+"""What a profile predicts is fixed when it is first asked, and taken as it is from then on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from specsim.optimizers.workload import Workload
+from specsim.predict.prediction_file import fixed
+from specsim.profiles import read_profile
+from tests.support.profiles import write
+
+
+def test_the_recommended_length_is_predicted_as_recommended(tmp_path: Path) -> None:
+    profile = write(tmp_path)
+    found, path = fixed(profile)
+    (workload,) = Workload.all_of(read_profile(profile), profile, None)
+    best = workload.best()
+    assert [each.gamma for each in found.predictions] == [1, 2, 3, 4]
+    (chosen,) = (each for each in found.predictions if each.chosen)
+    assert (chosen.gamma, chosen.speedup, chosen.low) == (best.gamma, best.speedup, best.low)
+    assert path.name == "p.prediction.json"
+
+
+def test_what_was_predicted_stays(tmp_path: Path) -> None:
+    profile = write(tmp_path)
+    _, path = fixed(profile)
+    content = json.loads(path.read_text())
+    content["predictions"][0]["speedup"] = 7.0
+    path.write_text(json.dumps(content))
+    assert fixed(profile)[0].predictions[0].speedup == 7.0
+    # Of another state of the profile it says nothing.
+    profile.write_text(profile.read_text() + "\n")
+    assert fixed(profile)[0].predictions[0].speedup == pytest.approx(
+        Workload.all_of(read_profile(profile), profile, None)[0].predict([1])[0].speedup
+    )
