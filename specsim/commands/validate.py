@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,7 +36,7 @@ from specsim.profiles import Mode
 # Options that only one of the checks knows; --scheme and --synthetic choose the others.
 _OF_SYNTHETIC = ("batch", "context", "alpha", "mode")
 _OF_SPEEDUPS = ("gamma", "only", "blind", "passes")
-_OF_TEXT = ("prompts", "only")
+_OF_TEXT = ("prompts", "only", "blind", "passes")
 _OF_ENGINE = ("url", "engine_bin", "method", "drafts", "lookup_max", "lookup_min")
 _OF_SPEED = ("median_tolerance", "tolerance", "only", "blind", "passes")
 # What decodes has options that have no meaning for an acceptance file.
@@ -67,27 +68,21 @@ _TITLES = {
 @option(
     "--requests",
     Integer(2),
-    "Requests on each set of prompts, at most. [default: 12, with --scheme 6, with --engine 32; "
-    "with "
-    "--synthetic segments of each cell, 8; draft lengths that are clearly slower have fewer]",
+    "Requests on each set of prompts, at most. [default: 12, with --blind 16, --scheme 6, --engine "
+    "32; with --synthetic segments of each cell, 8, fewer where clearly slower]",
 )
 @option("--prompts", PATH, "The prompt file given to calibrate. [default: held-out modules]")
-@option(
-    "--only",
-    click.Choice(["calibration", "unseen"]),
-    "Only the prompts of the calibration, or only unseen ones.",
-)
+@option("--only", click.Choice(["calibration", "unseen"]), "Only these prompts.")
 @option(
     "--median-tolerance",
     Number(0),
-    "Largest median relative error of the speedup that passes. [default: as far as the intervals "
-    "explain; with --scheme 0.08, with --synthetic 0.05]",
+    "Largest median relative error of the speedup that passes. [default: what intervals explain; "
+    "with --scheme 0.08, with --synthetic 0.05]",
 )
 @option(
     "--tolerance",
     Number(0),
-    "Largest relative error of the speedup that passes. [default: as far as the intervals explain; "
-    "with --scheme none, with --synthetic 0.12]",
+    "Largest relative error of the speedup that passes. [default: none; with --synthetic 0.12]",
 )
 @click.option(
     "--blind", is_flag=True, help="Fix the prediction first, then run every decoder alone."
@@ -147,14 +142,8 @@ _TITLES = {
     click.Choice(["greedy", "probabilistic"]),
     "How the draft's tokens are chosen with --engine.  [default: greedy, as vLLM's]",
 )
-@option(
-    "--lookup-max", Integer(1), "Longest run of tokens that ngram looks up. [default: 5, as vLLM's]"
-)
-@option(
-    "--lookup-min",
-    Integer(1),
-    "Shortest run of tokens that ngram looks up. [default: 5, as vLLM's]",
-)
+@option("--lookup-max", Integer(1), "Longest run that ngram looks up. [default: 5, as vLLM's]")
+@option("--lookup-min", Integer(1), "Shortest run that ngram looks up. [default: 5, as vLLM's]")
 @option("--device", str, "cpu, cuda, ... [default: the profile's]")
 @option("--threads", Integer(1), "CPU threads. [default: the profile's]")
 @click.option("--trust-remote-code", is_flag=True, help="Run the code that comes with the models.")
@@ -222,6 +211,7 @@ def command(
     from specsim.report.tables import show
 
     check: AnyCheck
+    text = {"temperature": temperature, "requests": requests, "prompts": prompts, "seed": seed}
     if engine is None:
         refuse_given(_OF_ENGINE, "goes with --engine")
     if is_acceptance(profile):
@@ -233,44 +223,40 @@ def command(
         if synthetic or schemes is not None:
             raise InvalidArgumentError("--engine goes with neither --scheme nor --synthetic")
         refuse_given((*_OF_SYNTHETIC, *_OF_SPEED), "does not go with --engine")
-        check = EngineCheck(
-            *(engine, gamma, temperature, requests or EngineCheck.requests, prompts, url),
-            engine_bin,
-            method or EngineCheck.method,
-            drafts or EngineCheck.drafts,
-            lookup_max or EngineCheck.lookup_max,
-            lookup_min or EngineCheck.lookup_min,
-            seed,
-        )
+        lookups = {"lookup_max": lookup_max, "lookup_min": lookup_min}
+        served = {"url": url, "engine_bin": engine_bin, "method": method, "drafts": drafts}
+        check = _asked(EngineCheck, text, gamma=gamma, engine=engine, **served, **lookups)
     elif synthetic:
         if schemes is not None or others:
             raise InvalidArgumentError("--scheme and --with do not go with --synthetic")
         refuse_given(_OF_TEXT, "does not go with --synthetic")
-        rounds = requests or SyntheticCheck.rounds
-        check = SyntheticCheck(batch, context, gamma, temperature, alpha, mode, rounds, seed)
+        cells = {"batch": batch, "context": context, "gamma": gamma, "alpha": alpha, "mode": mode}
+        check = _asked(SyntheticCheck, cells, temperature=temperature, rounds=requests, seed=seed)
     else:
         refuse_given(_OF_SYNTHETIC, "goes with --synthetic")
         if schemes is not None:
             refuse_given(_OF_SPEEDUPS, "does not go with --scheme")
             names, roles = tuple(schemes.split(",")), dict(map(_role, others))
-            requests = requests or SchemeCheck.requests
-            check = SchemeCheck(names, roles, temperature, requests, prompts, seed)
+            check = _asked(SchemeCheck, text, schemes=names, others=roles)
+        elif others:
+            raise InvalidArgumentError("--with goes with --scheme")
+        elif blind:
+            refuse_given(("only",), "does not go with --blind")
+            check = _asked(BlindCheck, text, gamma=gamma, passes=passes)
         else:
-            if others:
-                raise InvalidArgumentError("--with goes with --scheme")
-            if blind:
-                refuse_given(("only",), "does not go with --blind")
-                requests, passes = requests or BlindCheck.requests, passes or BlindCheck.passes
-                check = BlindCheck(gamma, temperature, requests, prompts, passes, seed)
-            else:
-                requests = requests or SpeedupCheck.requests
-                check = SpeedupCheck(gamma, temperature, requests, prompts, only, seed)
+            refuse_given(("passes",), "goes with --blind")
+            check = _asked(SpeedupCheck, text, gamma=gamma, only=only)
     given = median_tolerance is not None or tolerance is not None
     with progress_bar() as progress:
         allowed = Tolerance(median_tolerance, tolerance) if given else None
         found = validate(profile, check, allowed, **place, progress=progress)
     show(found, output_format, _TITLES[type(check)])
     return 0 if found.passed else 1
+
+
+def _asked(kind: type[AnyCheck], said: Mapping[str, Any], **more: Any) -> AnyCheck:
+    """A check with what was typed of it; the rest is its own default."""
+    return kind(**{name: value for name, value in {**said, **more}.items() if value is not None})
 
 
 def _role(word: str) -> tuple[str, str]:

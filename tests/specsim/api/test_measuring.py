@@ -25,7 +25,7 @@ ROW |= {"predicted_tokens_per_call": 2.5, "measured_tokens_per_call": 2.4}
 ROW |= {"predicted_calls": 40.0, "measured_calls": 41, "formula_speedup": 1.8}
 ROW |= {"predicted_speedup": 1.5, "measured_speedup": 1.4, "relative_error": 1.5 / 1.4 - 1}
 ROW |= {"measured_low": 1.3, "measured_high": 1.5, "error_acceptance": 0.04}
-ROW |= {"error_draft": 0.01, "error_verify": 0.02, "error_overhead": 0.0}
+ROW |= {"error_draft": 0.01, "error_verify": 0.02, "error_overhead": 0.0, "error_drift": 0.03}
 
 
 def document(result: Any, schema: str) -> dict[str, Any]:
@@ -119,6 +119,7 @@ def test_a_demonstration_says_how_the_decision_turned_out(tmp_path: Path) -> Non
         check=specsim.SpeedupCheck(), measured=(ROW,), errors=(), failures=()
     )
     chosen = {"temperature": 1.0, "gamma": 3, "speedup": 1.55}
+    chosen |= {"speedup_low": 1.5, "speedup_high": 1.6}
     found = Demonstration(
         draft="small",
         profile=tmp_path / "p.json",
@@ -127,7 +128,7 @@ def test_a_demonstration_says_how_the_decision_turned_out(tmp_path: Path) -> Non
     )
     answer = document(found, "demo")["answer"]
     assert answer["chosen"][0] == chosen
-    first, second, _ = answer["verdict"]
+    first, second = answer["verdict"]
     assert "let small draft 3; predicted 1.55" in first
     assert "leave speculation off" in second
 
