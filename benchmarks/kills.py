@@ -1,0 +1,335 @@
+"""Long commands killed at random moments and started again, against the same left alone.
+
+    python benchmarks/kills.py [--kills 20] [--seed 0] [--only calibrate score ...]
+
+Each command measures the embedded family in a few seconds.  It is started as a user would start
+it, killed (SIGKILL) at a random moment, started again, and so on until it ends; where it ends
+before all its kills are spent, it is begun again in an empty folder.  Two things are asked of it:
+
+* what it had kept at a kill is there, the same bytes, at the next one: no sample is lost, and
+  at most what was being measured just then is measured again;
+* at its end it says what the undisturbed run says of everything that is no time (texts, traces,
+  counts, numbers of samples), and leaves the same files and nothing else.
+
+Prints a table and exits 1 on any difference.  Times are of the machine and differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# Of the embedded pair, in seconds.
+_PAIR = (
+    "calibrate --out p.json --requests 6 --max-new-tokens 24 --prompt-tokens 24 --gamma-max 3 "
+    "--repeats 8"
+)
+_GRID = "--batch 1,2 --context 48,64"
+_LOOSE = "--tolerance 1000 --median-tolerance 1000 --format json"
+# What a row of a check counts, which is the same in every run; the rest rests on times.
+_COUNTED = (
+    *("temperature", "prompts", "scheme", "setting", "batch", "context", "gamma", "requests"),
+    *("predicted_tokens_per_call", "measured_tokens_per_call", "measured_calls", "exact", "z"),
+    *("predicted_runs", "measured_runs", "measured_rejections", "log_loss", "accuracy"),
+    *("agreement", "segments", "drawn_tokens_per_call"),
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, and what of its result must not depend on kills.
+
+    words : typed in a folder of its own
+    needs_profile : whether p.json of a calibration lies there
+    said : of that folder and what the command printed
+    """
+
+    words: str
+    needs_profile: bool
+    said: Callable[[Path, str], Any]
+
+
+def _profile(folder: Path, printed: str) -> Any:
+    """The profile without its times: traces by their hashes, numbers of samples by length."""
+    profile = json.loads((folder / "p.json").read_text())
+    # Neither when it was made, nor whether the machine was busy then.
+    return _timeless({name: profile[name] for name in profile if name not in ("created", "notes")})
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _timeless(each) for name, each in value.items()}
+    if isinstance(value, list):
+        if value and all(isinstance(each, float) for each in value):
+            return f"{len(value)} numbers"
+        return [_timeless(each) for each in value]
+    return "a number" if isinstance(value, float) else value
+
+
+def _rows(folder: Path, printed: str) -> Any:
+    rows = json.loads(printed)["answer"]["rows"]
+    return [{name: row[name] for name in _COUNTED if name in row} for row in rows]
+
+
+def _files(folder: Path, printed: str) -> Any:
+    return contents(folder)
+
+
+COMMANDS = {
+    "calibrate": Command(_PAIR, False, _profile),
+    "calibrate --batch": Command(f"{_PAIR} {_GRID} --temperature 1", False, _profile),
+    "validate": Command(f"validate p.json --gamma 1:3 --requests 4 {_LOOSE}", True, _rows),
+    "validate --scheme": Command(
+        f"validate p.json --scheme speculative --requests 3 --temperature 0 {_LOOSE}", True, _rows
+    ),
+    "validate --synthetic": Command(
+        f"validate p.json --synthetic --requests 8 --temperature 1 {_LOOSE}", True, _rows
+    ),
+    "score": Command("score --requests 48 --tokens 128 --out s.parquet", False, _files),
+    "study": Command("study leviathan --out results", False, _files),
+}
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Digest by name of everything in a folder."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        # What is gone again was written or removed just then.
+        with suppress(FileNotFoundError):
+            if path.is_file():
+                name = str(path.relative_to(folder))
+                found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+@dataclass
+class Place:
+    """A folder to run a command in, with a folder of temporary files."""
+
+    command: Command
+    folder: Path
+    temporary: Path
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """In a process group of its own; what it prints goes to files beside the folder."""
+        with (
+            self.folder.with_suffix(".out").open("wb") as out,
+            self.folder.with_suffix(".err").open("wb") as err,
+        ):
+            return subprocess.Popen(
+                [sys.executable, "-m", "specsim", *self.command.words.split()],
+                cwd=self.folder,
+                env={**os.environ, "TMPDIR": str(self.temporary)},
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+
+    @property
+    def printed(self) -> str:
+        return self.folder.with_suffix(".out").read_text()
+
+    @property
+    def complaint(self) -> str:
+        return self.folder.with_suffix(".err").read_text()[-2000:]
+
+    def kept(self) -> dict[str, str]:
+        """Items of checkpoints, by name: dot files are a lock and what is half written."""
+        return {
+            name: digest
+            for base in (self.folder, self.temporary)
+            for name, digest in contents(base).items()
+            if _is_item(name)
+        }
+
+    def items(self) -> set[str]:
+        """Names of the same."""
+        found = (
+            str(path.relative_to(base))
+            for base in (self.folder, self.temporary)
+            for path in base.rglob("*/*")
+        )
+        return {name for name in found if _is_item(name)}
+
+
+def _is_item(name: str) -> bool:
+    folder, _, item = name.rpartition("/")
+    work = folder.endswith(".work") or folder.startswith("specsim-")
+    # How busy the machine was is written anew all the time.
+    return work and not item.startswith(".") and item != "others.json"
+
+
+@dataclass
+class Found:
+    """What came of a command.
+
+    kept : items that stood at a kill and were looked for at the next
+    problems : sentences
+    """
+
+    kills: int = 0
+    ends: int = 0
+    kept: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Battery:
+    """All commands in folders under ``root``, each against itself undisturbed."""
+
+    root: Path
+    random: random.Random
+    number: int = 0
+
+    def place(self, command: Command) -> Place:
+        self.number += 1
+        folder = self.root / str(self.number)
+        temporary = self.root / f"{self.number}-temporary"
+        temporary.mkdir(parents=True)
+        if command.needs_profile:
+            shutil.copytree(self.profile(), folder)
+        else:
+            folder.mkdir()
+        return Place(command, folder, temporary)
+
+    def profile(self) -> Path:
+        """A folder with the profile that checks are made on."""
+        folder = self.root / "profile"
+        if not folder.exists():
+            making = self.root / "profile-making"
+            shutil.rmtree(making, ignore_errors=True)
+            making.mkdir()
+            place = Place(COMMANDS["calibrate --batch"], making, self.root)
+            finish(place.start(), place)
+            making.rename(folder)
+        return folder
+
+    def run(self, command: Command, kills: int) -> Found:
+        found, undisturbed = Found(), self.place(command)
+        first, total = _watch(undisturbed)
+        said, left = command.said(undisturbed.folder, undisturbed.printed), self._left(undisturbed)
+        while found.kills < kills or not found.ends:
+            place = self.place(command)
+            self._kill_until_it_ends(place, found, kills, (first, total))
+            if command.said(place.folder, place.printed) != said:
+                found.problems.append(f"says something else than undisturbed ({place.folder})")
+            if self._left(place) != left:
+                found.problems.append(f"leaves {self._left(place)}, undisturbed {left}")
+        return found
+
+    def _left(self, place: Place) -> list[str]:
+        names = [str(path.relative_to(place.folder)) for path in place.folder.rglob("*")]
+        return sorted([*names, *(path.name for path in place.temporary.iterdir())])
+
+    def _kill_until_it_ends(
+        self, place: Place, found: Found, kills: int, usual: tuple[float, float]
+    ) -> None:
+        before: dict[str, str] = {}
+        while True:
+            process = place.start()
+            if found.kills >= kills or self._ends_within(process, place, usual):
+                break
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            found.kills += 1
+            kept = place.kept()
+            if before and not kept:
+                # Killed between its result and its end: whoever starts it again begins anew.
+                before = {}
+                continue
+            lost = [name for name, digest in before.items() if kept.get(name) != digest]
+            found.kept += len(before)
+            found.problems += [f"lost or made again: {name}" for name in lost]
+            before = kept
+        finish(process, place)
+        found.ends += 1
+
+    def _ends_within(
+        self, process: subprocess.Popen[bytes], place: Place, usual: tuple[float, float]
+    ) -> bool:
+        """Whether the process ends before a random moment.
+
+        Every fifth is while the command still begins, the others behind the first item that it
+        keeps anew.
+        """
+        first, total = usual
+        if self.random.random() < 0.2:
+            delay = self.random.uniform(0, first)
+        else:
+            delay = self.random.uniform(0, (total - first) / 4)
+            there = place.items()
+            while process.poll() is None and place.items() == there:
+                time.sleep(0.01)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(delay)
+        return process.returncode is not None
+
+
+def finish(process: subprocess.Popen[bytes], place: Place) -> None:
+    """Wait for the end of a command, which must be a good one."""
+    if process.wait() != 0:
+        raise SystemExit(
+            f"{place.command.words}: exit code {process.returncode}: {place.complaint}"
+        )
+
+
+def _watch(place: Place) -> tuple[float, float]:
+    """Seconds until the first item, and until the end, of a run that is left alone."""
+    began, first = time.monotonic(), None
+    process = place.start()
+    while process.poll() is None:
+        if first is None and place.items():
+            first = time.monotonic() - began
+        time.sleep(0.05)
+    finish(process, place)
+    total = time.monotonic() - began
+    return (0.0 if first is None else first), total
+
+
+def _chosen(names: Sequence[str]) -> Iterator[tuple[str, Command]]:
+    for name, command in COMMANDS.items():
+        if not names or name in names:
+            yield name, command
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="*", default=[], choices=[*COMMANDS, []])
+    given = parser.parse_args()
+    failed = False
+    head = f"{'command':22}{'kills':>6}{'ends':>6}{'items that stood':>18}{'problems':>10}{'s':>7}"
+    print(head, flush=True)
+    with tempfile.TemporaryDirectory(prefix="kills-") as root:
+        battery = Battery(Path(root), random.Random(given.seed))
+        if any(command.needs_profile for _, command in _chosen(given.only)):
+            battery.profile()
+        for name, command in _chosen(given.only):
+            began = time.monotonic()
+            found = battery.run(command, given.kills)
+            took = time.monotonic() - began
+            figures = f"{found.kills:6}{found.ends:6}{found.kept:18}{len(found.problems):10}"
+            print(f"{name:22}{figures}{took:7.0f}", flush=True)
+            for problem in found.problems:
+                print(f"    {problem}")
+            failed = failed or bool(found.problems)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
