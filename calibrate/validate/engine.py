@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from contextlib import ExitStack
+from functools import cache, partial, reduce
 from operator import add
 from typing import Any
 
 from calibrate.decode.drafters.copying import continuation
 from calibrate.engine.asked import Asked as Asked
-from calibrate.engine.client import Completed, counted
+from calibrate.engine.client import Completed, EngineClient, counted
 from calibrate.engine.rates import LAWS, acceptance_rates
 from calibrate.engine.servers import Servers as Servers
 from calibrate.measure.trace import DECODING, generator
 from calibrate.models.load import Pair
 from specsim.acceptance import AcceptanceLaw
 from specsim.api.validation import EngineCheck
+from specsim.checkpoint import Checkpoint
 from specsim.checks import UnsupportedError
 from specsim.counts.drafts import DraftCounts
 from specsim.predict.replay.engine_rounds import (
@@ -33,17 +35,34 @@ def validate(
     servers: Servers,
     asked: Sequence[Asked],
     check: EngineCheck,
+    checkpoint: Checkpoint,
     advance: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
-    """Rows of counted beside replayed, one per draft length and workload."""
+    """Rows of counted beside replayed, one per draft length and workload.
+
+    checkpoint : keeps what a server answered to a workload, and its counters; no server is asked,
+        and none is started, where all of that is there
+    """
     rows: list[dict[str, Any]] = []
     for gamma in servers.gammas:
-        with servers.client(gamma) as client:
-            for each in asked:
-                sampling = each.check.workload.measured.sampling
-                done = client.complete(each.prompts, each.tokens, sampling, _TOGETHER, advance)
-                rows.append(_row(client.url, pair, each, check, gamma, done))
+        with ExitStack() as stack:
+            client = cache(partial(stack.enter_context, servers.client(gamma)))
+            for number, each in enumerate(asked):
+                name = f"{gamma}-{number}.json"
+                for _ in each.prompts if name in checkpoint else ():
+                    advance()
+                complete = partial(_complete, client, each, advance)
+                done = checkpoint.keep_json(name, complete, Completed)
+                where = servers.url or f"the server with draft length {gamma}"
+                rows.append(_row(where, pair, each, check, gamma, done))
     return rows
+
+
+def _complete(
+    client: Callable[[], EngineClient], asked: Asked, advance: Callable[[], None]
+) -> Completed:
+    sampling = asked.check.workload.measured.sampling
+    return client().complete(asked.prompts, asked.tokens, sampling, _TOGETHER, advance)
 
 
 def _row(

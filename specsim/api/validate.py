@@ -281,10 +281,13 @@ def _engine(asked: _Asked, check: EngineCheck) -> Validation:
     servers = engine.Servers.of(profile, check, gammas)
     requests = [engine.Asked.of(each, max(servers.gammas)) for each in checked]
     decoded = len(servers.gammas) * sum(len(each.prompts) for each in requests)
+    checkpoint = asked.checkpoint(check)
+    warnings = _resumed(checkpoint)
     advance = steps(asked.progress, "decoding", decoded)
-    rows = engine.validate(pair, servers, requests, check, advance)
+    rows = engine.validate(pair, servers, requests, check, checkpoint, advance)
+    checkpoint.done()
     left_out = tuple(each.left_out for each in requests if each.left_out is not None)
-    return asked.result(check, rows, engine_findings(rows), (), left_out)
+    return asked.result(check, rows, engine_findings(rows), warnings, left_out)
 
 
 def _synthetic(asked: _Asked, check: SyntheticCheck) -> Validation:

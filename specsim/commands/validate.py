@@ -203,8 +203,7 @@ def command(
     accepted tokens that it counts stand beside the replay of the same text: equal at temperature
     0, and elsewhere within what chance explains (z).  --drafts must say how the server drafts.
 
-    A run that was killed goes on where it was if it is started again with the same arguments;
-    with --engine it begins anew.
+    A run that was killed goes on where it was if it is started again with the same arguments.
     """
     from specsim.api.validate import validate
     from specsim.report.progress import progress_bar

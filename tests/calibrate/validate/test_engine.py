@@ -7,17 +7,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
 import specsim
-from calibrate.engine.client import EngineClient
+from calibrate.engine.client import Completed, EngineClient
 from calibrate.engine.servers import Servers, speculative_config
 from calibrate.models.prompts import read_prompts
+from calibrate.validate import engine as validate_engine
 from calibrate.validate.findings import engine_findings
+from specsim.checkpoint import Checkpoint
 from specsim.checks import UnsupportedError
 from specsim.counts.file import read_acceptance
 from specsim.files import file_digest
@@ -260,6 +263,50 @@ def test_what_the_engine_is_told() -> None:
         "prompt_lookup_min": 2,
         "prompt_lookup_max": 4,
     }
+
+
+def test_no_server_is_asked_twice_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed at the second workload of the second server, and started again."""
+    asked, started, advanced = list[tuple[int, int]](), list[int](), list[int]()
+    die = [True]
+
+    def ask(client: Any, workload: Any, advance: Any) -> Completed:
+        gamma = client()
+        if die[0] and len(asked) == 3:
+            raise KeyboardInterrupt
+        asked.append((gamma, workload.number))
+        for _ in workload.prompts:
+            advance()
+        return Completed([[gamma, workload.number]], "before", "after", 1.0)
+
+    @contextmanager
+    def client(gamma: int) -> Iterator[int]:
+        started.append(gamma)
+        yield gamma
+
+    monkeypatch.setattr(validate_engine, "_complete", ask)
+    monkeypatch.setattr(validate_engine, "_row", lambda *given: {"texts": given[-1].texts})
+    servers: Any = SimpleNamespace(gammas=(1, 2), client=client, url=None)
+    workloads: Any = [SimpleNamespace(number=number, prompts=[[1], [2]]) for number in range(2)]
+
+    def validate() -> list[dict[str, Any]]:
+        checkpoint, pair = Checkpoint(tmp_path / "work"), cast(Any, None)
+        return validate_engine.validate(
+            pair, servers, workloads, specsim.EngineCheck(), checkpoint, lambda: advanced.append(1)
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        validate()
+    assert started == [1, 2]
+    die[0] = False
+    advanced.clear()
+    found = validate()
+    assert [row["texts"] for row in found] == [[[g, number]] for g in (1, 2) for number in (0, 1)]
+    assert started == [1, 2, 2], "a server that has answered everything is not started again"
+    assert asked == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    assert len(advanced) == 8
 
 
 ROW: dict[str, Any] = {
