@@ -23,6 +23,10 @@ SCHEMA = "specsim-profile"
 VERSION = 3
 
 
+# What a note about a machine that other programs used begins with.
+BUSY = "busy machine: "
+
+
 class ProfileError(SpecsimError):
     """The profile file cannot be used; the message says which file and why."""
 
@@ -199,6 +203,11 @@ class Profile(_Part, frozen=True):
     grid: list[RunTime] = []
     batch_overhead: list[Overhead] = []
     missing: list[Missing] = []
+
+    @property
+    def warnings(self) -> list[str]:
+        """What whoever relies on the profile should know."""
+        return [note for note in self.notes if note.startswith(BUSY)]
 
     def trace(self, path: Path, measured: MeasuredAcceptance) -> Trace:
         """The trace of one setting under its law, checked against the hash that is named."""

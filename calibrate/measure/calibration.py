@@ -16,14 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import torch
 
 from calibrate.decode.engine import CachedModel, DecodeRequest
 from calibrate.measure.grid import OUT_OF_TIME, GridSettings, measure_grid
 from calibrate.measure.timing import TOKENS, TimedText, time_decoding
 from calibrate.measure.trace import TRACE, generator, record
+from calibrate.models.busy import Watch
 from calibrate.models.load import Pair
 from calibrate.models.machine import hardware, software
 from calibrate.models.sampling import Sampling
+from calibrate.models.threads import keep_threads
 from specsim import profiles
 from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
 from specsim.api.progress import Progress, quiet, steps
@@ -101,6 +104,9 @@ def calibrate(
     settings.check_fits(pair.context)
     models = pair.target.description, pair.draft.description
     checkpoint = Checkpoint.beside(out, _decisive(models, pair.target.model, settings, grid))
+    keep_threads(checkpoint)
+    watch = Watch(checkpoint, progress, _threads(pair.target.model))
+    progress = watch.progress
     target, draft = pair.cached()
     acceptance = [
         _measure_acceptance(pair, target, draft, settings, index, checkpoint, out, progress)
@@ -129,6 +135,7 @@ def calibrate(
         "run times: seconds a run, batch 1, means over stretches of real decoding, beside runs of "
         "plain decoding just before and after",
         "overhead: seconds of a block of the same decoding outside the model runs",
+        *watch.warnings(),
     ]
     measured = {
         "acceptance": acceptance,
@@ -162,8 +169,11 @@ def calibrate_costs(
     (model, described), (small, small_described) = target, draft
     models = described, small_described
     checkpoint = Checkpoint.beside(out, _decisive(models, model, grid))
-    costs = _costs(model, small, grid, checkpoint, progress, more_time)
-    profile = _profile(command, models, model, grid.gamma_max, **costs)
+    keep_threads(checkpoint)
+    watch = Watch(checkpoint, progress, _threads(model))
+    costs = _costs(model, small, grid, checkpoint, watch.progress, more_time)
+    notes = watch.warnings()
+    profile = _profile(command, models, model, grid.gamma_max, notes=notes, **costs)
     profiles.write_profile(profile, out)
     if all(cell.reason != OUT_OF_TIME for cell in profile.missing):
         checkpoint.done()
@@ -186,6 +196,11 @@ def _costs(
         "batch_overhead": msgspec.convert(found.overhead, list[profiles.Overhead]),
         "missing": msgspec.convert(found.missing, list[profiles.Missing]),
     }
+
+
+def _threads(model: Any) -> int:
+    """Cores that a measurement keeps busy."""
+    return torch.get_num_threads() if next(model.parameters()).device.type == "cpu" else 1
 
 
 def _decisive(

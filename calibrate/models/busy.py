@@ -18,9 +18,8 @@ import numpy as np
 
 from specsim.api.progress import Progress, note
 from specsim.checkpoint import Checkpoint
+from specsim.profiles import BUSY
 
-# What a line about a busy machine begins with, so that later commands find it among the notes.
-BUSY = "busy machine: "
 # Other programs may use a tenth of the cores beside the threads that measure, or four tenths of
 # them where most cores are free: they share caches, memory and the power that the clock rate needs.
 _SPARE, _SHARE = 0.1, 0.4

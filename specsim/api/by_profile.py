@@ -29,8 +29,10 @@ class ProfileForecast(Result):
 
     def sentences(self) -> list[str]:
         return [
+            "gamma is the one with the smallest expected regret over what acceptance and run times "
+            "leave open; what being the best of several flatters it by is taken off its speedup",
             "alpha is the mean over the tokens of the trace, at which the papers' formula promises "
-            "too much where acceptance differs from place to place; the replay does not use it"
+            "too much where acceptance differs from place to place; the replay does not use it",
         ]
 
 
@@ -41,7 +43,9 @@ def optimize_profile(
 
     law : how drafts are accepted; None is as the profile's rates are
     """
-    found = [load.forecast(load.best()) for load in _workloads(path, temperature, law)]
+    profile = read_profile(path)
+    loads = Workload.all_of(profile, path, temperature, law)
+    found = [load.forecast(load.best()) for load in loads]
     asked = {"profile": path, "temperature": temperature, "acceptance_law": law}
     doubts = [
         f"temperature {each.temperature:g}: gamma {each.gamma} is the longest of the profile; a "
@@ -49,7 +53,9 @@ def optimize_profile(
         for each in found
         if each.at_gamma_max
     ]
-    return ProfileForecast(forecasts=tuple(found), inputs=asked, warnings=tuple(doubts))
+    return ProfileForecast(
+        forecasts=tuple(found), inputs=asked, warnings=(*doubts, *profile.warnings)
+    )
 
 
 def evaluate_profile(
@@ -59,15 +65,13 @@ def evaluate_profile(
     law: AcceptanceLaw | None = None,
 ) -> ProfileForecast:
     """What drafting ``gamma`` tokens per call does; ``law`` as in ``optimize_profile``."""
-    found = [load.forecast(load.predict([gamma])[0]) for load in _workloads(path, temperature, law)]
+    profile = read_profile(path)
+    loads = Workload.all_of(profile, path, temperature, law)
+    found = [load.forecast(load.predict([gamma])[0]) for load in loads]
     asked: Mapping[str, Any] = {
         "profile": path,
         "gamma": gamma,
         "temperature": temperature,
         "acceptance_law": law,
     }
-    return ProfileForecast(forecasts=tuple(found), inputs=asked)
-
-
-def _workloads(path: Path, temperature: float | None, law: AcceptanceLaw | None) -> list[Workload]:
-    return Workload.all_of(read_profile(path), path, temperature, law)
+    return ProfileForecast(forecasts=tuple(found), inputs=asked, warnings=tuple(profile.warnings))
