@@ -18,19 +18,24 @@ class ProfileForecast(Result):
     """What one draft length does, or which is best, at every temperature asked for.
 
     forecasts : one for each temperature
+    given : whether the draft length was asked for
     """
 
     schema: ClassVar[str] = "specsim.profile-forecast"
 
     forecasts: tuple[Forecast, ...]
+    given: bool = False
 
     def rows(self) -> list[Row]:
         return [asdict(forecast) for forecast in self.forecasts]
 
     def sentences(self) -> list[str]:
-        return [
+        chosen = (
             "gamma is the one with the smallest expected regret over what acceptance and run times "
-            "leave open; what being the best of several flatters it by is taken off its speedup",
+            "leave open; what being the best of several flatters it by is taken off its speedup"
+        )
+        return [
+            *([] if self.given else [chosen]),
             "alpha is the mean over the tokens of the trace, at which the papers' formula promises "
             "too much where acceptance differs from place to place; the replay does not use it",
         ]
@@ -74,4 +79,6 @@ def evaluate_profile(
         "temperature": temperature,
         "acceptance_law": law,
     }
-    return ProfileForecast(forecasts=tuple(found), inputs=asked, warnings=tuple(profile.warnings))
+    return ProfileForecast(
+        forecasts=tuple(found), given=True, inputs=asked, warnings=tuple(profile.warnings)
+    )

@@ -131,7 +131,7 @@ class _Asked:
                 "models": self.models,
                 "tolerance": self.tolerance,
             },
-            warnings=warnings,
+            warnings=(*self.profile.warnings, *warnings),
             left_out=left_out,
         )
 
