@@ -1,15 +1,19 @@
 """Encoder-decoder models (T5, BART) in the same decoders as causal ones.
 
-A model is told the source text of a request and reads it once; the decoders then see the decoder
-alone, as a causal model whose prompt is the token that decoding starts from:
+The prompt of a request is the source.  ``prefill`` reads it once; the decoder then goes on behind
+it as a causal model goes on behind its prompt, so every decoder of causal models, whatever records
+them and whatever times them, has to know nothing of it:
 
-    target.encode(source)
-    draft.encode(source)
-    speculative(target, draft, target.start, ...)
+    target, draft = cached_model(t5_large), cached_model(t5_small)
+    speculative(target, draft, DecodeRequest(source, ...), gamma)
+
+The text of a request is the source and what was written behind it.  Where a causal model reads the
+last token of its prompt first, the decoder reads the token that decoding starts from.
 
 The cache of a request has two halves.  Self-attention grows with every token read, and is cut
 where tokens are rejected.  Cross-attention holds the keys and values of the source, which no
-token changes: they come from ``encode`` and are kept over requests until the next source.
+token changes: they are kept over requests until the next source.  A run reads both, so its context
+is the source and what the decoder has read.
 """
 
 from __future__ import annotations
@@ -21,54 +25,73 @@ from typing import Any
 import torch
 from transformers import DynamicCache, EncoderDecoderCache
 
-from calibrate.decode.engine import CachedModel, DecodingError
+from calibrate.decode.engine import CachedModel, DecodingError, wait
 from specsim.checks import UnsupportedError
+
+
+def is_encoder_decoder(model: Any) -> bool:
+    """Whether the model reads a source before it writes."""
+    return bool(getattr(model.config, "is_encoder_decoder", False))
+
+
+def cached_model(
+    model: Any, vocabulary: int | None = None, timed: bool = True, name: str = "draft"
+) -> CachedModel:
+    """A model of either kind with the cache of one request; arguments as of ``CachedModel``."""
+    kind = EncoderDecoder if is_encoder_decoder(model) else CachedModel
+    return kind(model, vocabulary, timed, name)
 
 
 class EncoderDecoder(CachedModel):
     """An encoder-decoder model with the source and the key-value cache of one request.
 
-    Runs are those of the decoder.  ``encode`` is not counted, as ``prefill`` is not.  Tokens that
-    the model's own generation settings would force or forbid are left as the logits have them.
+    Runs are those of the decoder.  Tokens that the model's own generation settings would force or
+    forbid are left as the logits have them.  Raises DecodingError where the model's configuration
+    does not say what decoding starts from.
 
-    context : the longest text of the decoder, and of the source; ``sys.maxsize`` where positions
-        are relative, as T5's are: any length can be read, which is not to say read well
+    context : the longest source and text behind it, together; ``sys.maxsize`` where positions are
+        relative, as T5's are: any length can be read, which is not to say read well
     """
 
     # The encoder's output, and what the decoder's cross-attention keeps of it.
+    _source: list[int] | None = None
     _encoded: Any = None
     _cross: Any = None
 
-    @property
-    def start(self) -> list[int]:
-        """The prompt of a request: the token that decoding starts from."""
-        token = self.model.generation_config.decoder_start_token_id
-        if token is None:
-            raise DecodingError("the model's configuration has no decoder_start_token_id")
-        return [token]
+    def __init__(
+        self, model: Any, vocabulary: int | None = None, timed: bool = True, name: str = "draft"
+    ) -> None:
+        super().__init__(model, vocabulary, timed, name)
+        start = model.generation_config.decoder_start_token_id
+        if start is None:
+            raise DecodingError(
+                f"{type(model).__name__} has no decoder_start_token_id, the token that decoding "
+                "starts from: put it into the model's config.json"
+            )
+        self._start = torch.tensor([[start]], device=self.device)
+
+    def prefill(self, prompt: Sequence[int], written: Sequence[int] = ()) -> None:
+        """Read the prompt as the source, unless it is that of the last request, and all but the
+        last token of what is written behind it; not counted."""
+        if self._source != list(prompt):
+            self._encode(list(prompt))
+        super().prefill(prompt[-1:], written)
 
     @torch.inference_mode()
-    def encode(self, source: Sequence[int]) -> None:
-        """Read the source of the requests to come, at least one token; not counted."""
+    def _encode(self, source: list[int]) -> None:
         if not 0 < len(source) <= self.context:
             raise DecodingError(
                 f"source must have 1 to {self.context} tokens (the model's context), got "
                 f"{len(source)}"
             )
-        ids = torch.tensor([list(source)], device=self.device)
+        ids = torch.tensor([source], device=self.device)
         self._encoded = self.model.get_encoder()(input_ids=ids)
-        # The first token read, whichever it is, fills the cross-attention: now, or the first run
-        # that is counted would.
+        # The first run fills the cross-attention: this one, or the first that is counted would.
         self._cross = DynamicCache()
         self.reset()
-        self._forward(torch.zeros_like(ids[:, :1]), keep=1)
-        self.reset()
-
-    def prefill(self, prompt: Sequence[int]) -> None:
-        """Read all but the last token of the decoder's prompt; not counted."""
-        if self._encoded is None:
-            raise DecodingError("no source text: encode one before the request")
-        super().prefill(prompt)
+        self._forward(self._start, keep=1)
+        wait(self.device)
+        self._source = source
 
     def _longest_text(self) -> int:
         config = self.model.config.get_text_config()
@@ -94,6 +117,10 @@ class EncoderDecoder(CachedModel):
             )
         if self.keeps_states:
             raise UnsupportedError("a head reads the states of a causal model, not of a decoder")
+        if self._encoded is None:
+            raise DecodingError("no source text: prefill it before the first run")
+        if not self.cache.get_seq_length():
+            ids = torch.cat([self._start, ids[:, 1:]], dim=1)
         output = self.model(
             decoder_input_ids=ids,
             encoder_outputs=self._encoded,

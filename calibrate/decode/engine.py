@@ -101,11 +101,12 @@ class CachedModel:
         self._states: list[torch.Tensor] = []
         self.runs = Runs()
 
-    def prefill(self, prompt: Sequence[int]) -> None:
-        """Read all but the last token of the prompt; not counted."""
+    def prefill(self, prompt: Sequence[int], written: Sequence[int] = ()) -> None:
+        """Read all but the last token of the prompt and what is written behind it; not counted."""
         self.reset()
-        if len(prompt) > 1:
-            ids = torch.tensor([list(prompt[:-1])], device=self.device)
+        text = [*prompt, *written]
+        if len(text) > 1:
+            ids = torch.tensor([text[:-1]], device=self.device)
             self._forward(ids, keep=1)
             wait(self.device)
         # Layers with a sliding window keep what a rejection may want back only if told so.

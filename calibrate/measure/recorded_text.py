@@ -39,6 +39,7 @@ class ReadableText:
 
     tokens : the text, at most ``limit`` tokens, end-of-text included
     model_set : who reads it; its caches hold one text at a time
+    before : tokens between the prompt and the text, in which it began
     """
 
     prompt: Sequence[int]
@@ -46,6 +47,7 @@ class ReadableText:
     limit: int
     sampling: Sampling
     model_set: ModelSet
+    before: Sequence[int] = ()
     # What was read or written already, so that it is not again.
     _at_tokens: dict[str, Floats] = field(default_factory=dict, init=False)
     _off_text: dict[tuple[str, str | int], list[ReadableText]] = field(
@@ -61,16 +63,14 @@ class ReadableText:
         """
         return self.sampling.probabilities(self._logits(name))
 
-    @torch.inference_mode()
     def _logits(self, name: str) -> torch.Tensor:
-        read = [*self.prompt, *self.tokens[:-1]]
         size = len(self.tokens)
         if name in ("bigram", "unigram"):
             counts = self.model_set.pair_counts(name)
             laws = np.array(
                 [
                     counts.bigram(token) if name == "bigram" else counts.unigram
-                    for token in read[-size:]
+                    for token in [*self._front, *self.tokens][-size - 1 : -1]
                 ]
             )
             target = self.model_set.target
@@ -83,8 +83,24 @@ class ReadableText:
             logits[:, : laws.shape[1]] = torch.from_numpy(np.log(laws))
             return logits.to(target.device)
         model = self._model(name)
-        model.reset()
-        return model.read(torch.tensor([read], device=model.device))[-size:]
+        return self._read_on(model, (), self.tokens[:-1])
+
+    @property
+    def _front(self) -> list[int]:
+        """All tokens in front of the text."""
+        return [*self.prompt, *self.before]
+
+    @torch.inference_mode()
+    def _read_on(
+        self, model: CachedModel, text: Sequence[int], tokens: Sequence[int]
+    ) -> torch.Tensor:
+        """The model's logits (n + 1, V) for each of n tokens and the one behind them.
+
+        text : what stands between the front and the tokens
+        """
+        model.prefill(self.prompt, [*self.before, *text])
+        last = [*self._front, *text][-1]
+        return model.read(torch.tensor([[last, *tokens]], device=model.device))
 
     def _model(self, name: str) -> CachedModel:
         return self.model_set.target if name == TARGET else self.model_set[name]
@@ -161,7 +177,7 @@ class ReadableText:
     @property
     def _first_start(self) -> int:
         """The first place of the text with a feature in front of the token in front of it."""
-        return max(2 - len(self.prompt), 0)
+        return max(2 - len(self._front), 0)
 
     @torch.inference_mode()
     def _by_depth(
@@ -172,14 +188,14 @@ class ReadableText:
         Yields depth, from 0, the first start, the head's logits (n, V) for the token at that depth
         of n starts one behind the other, and those tokens, (n, 1).
         """
-        head, read = self.model_set.head(drafter.name), [*self.prompt, *self.tokens]
+        head, read = self.model_set.head(drafter.name), [*self._front, *self.tokens]
         first = self._first_start
         if not drafter.tokens or len(self.tokens) <= first:
             return
         ids = torch.tensor([read[:-1]], device=head.model.device)
         # Features of all but the last token that is read: it has none behind it.
         features = self._target_states(read[:-2])[None]
-        before = len(self.prompt) + first - 2
+        before = len(self._front) + first - 2
         logits = unrolled(head.model, ids, features, drafter.tokens, before)
         text = torch.tensor(self.tokens, device=head.model.device)[:, None]
         for depth, rows in enumerate(logits):
@@ -242,26 +258,32 @@ class ReadableText:
             self._off_text[key] = written
         return self._off_text[key]
 
+    @torch.inference_mode()
     def _written(
         self, reviewer: str, place: int, first: int, draws: torch.Generator
     ) -> list[ReadableText]:
         """The text of a model's own from a place and this token on; none without room for it."""
-        model, prompt = self.model_set[reviewer], [*self.prompt, *self.tokens[:place]]
-        limit = min(_OFF_TEXT_TOKENS, model.context - len(prompt) - _OFF_TEXT_TOKENS)
+        model, text = self.model_set[reviewer], self.tokens[:place]
+        room = model.context - len(self._front) - place
+        limit = min(_OFF_TEXT_TOKENS, room - _OFF_TEXT_TOKENS)
         if limit < 1:
             return []
-        request = DecodeRequest([*prompt, first], limit - 1, self.sampling, draws)
-        written = [first, *plain(model, request).finish().tokens]
-        return [ReadableText(prompt, written, limit, self.sampling, self.model_set)]
+        written, logits = [first], self._read_on(model, text, [first])[-1:]
+        while len(written) < limit:
+            token = self.sampling.draw(logits, draws)
+            written.append(int(token))
+            logits = model.read(token)
+        before = [*self.before, *text]
+        return [ReadableText(self.prompt, written, limit, self.sampling, self.model_set, before)]
 
     @torch.inference_mode()
     def proposals(self, drafter: CopyDrafter | MaskDrafter) -> list[list[int]]:
         """What a drafter whose proposal follows from its place proposes before each token."""
         target, built = self.model_set.target, build_drafter(drafter, self.model_set)
         for source in built.sources:
-            source.prefill(self.prompt)
-        capacity = len(self.prompt) + len(self.tokens) + drafter.tokens
-        text = Text(self.prompt, capacity, target.vocabulary, target.device)
+            source.prefill(self._front)
+        capacity = len(self._front) + len(self.tokens) + drafter.tokens
+        text = Text(self._front, capacity, target.vocabulary, target.device)
         built.begin(text)
         drawing = Drawing(Sampling(0.0), torch.Generator(), rows=False)
         proposed = []
@@ -273,14 +295,9 @@ class ReadableText:
             text.push_all([token])
         return proposed
 
-    @torch.inference_mode()
     def behind(self, place: int, proposed: Sequence[int]) -> torch.Tensor:
         """The target's logits for each of n tokens behind the text before ``place``; (n, V)."""
-        target = self.model_set.target
-        prompt = [*self.prompt, *self.tokens[:place]]
-        target.prefill(prompt)
-        read = torch.tensor([[prompt[-1], *proposed[:-1]]], device=target.device)
-        return target.read(read)
+        return self._read_on(self.model_set.target, self.tokens[:place], proposed[:-1])
 
     def respond(self, name: str, request: DecodeRequest) -> tuple[list[int], Floats]:
         """A model's own answer to a request, and the log probability of each of its tokens.

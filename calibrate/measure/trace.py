@@ -44,9 +44,9 @@ def record(
     decoded = plain(target, request, seen.append).finish()
     tokens = torch.tensor(decoded.tokens, device=target.device)
     target_logits = torch.cat(seen)
-    text = torch.tensor([[*request.prompt, *decoded.tokens[:-1]]], device=draft.device)
-    draft.reset()
-    draft_logits = draft.read(text)[-len(tokens) :]
+    draft.prefill(request.prompt)
+    text = torch.tensor([[request.prompt[-1], *decoded.tokens[:-1]]], device=draft.device)
+    draft_logits = draft.read(text)
     return pd.DataFrame(
         {
             "request": number,

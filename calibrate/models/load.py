@@ -11,8 +11,14 @@ from typing import Any
 import torch
 import transformers
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+)
 
+from calibrate.decode.encoder_decoder import cached_model, is_encoder_decoder
 from calibrate.decode.engine import CachedModel
 from calibrate.models.eagle import EagleModel, is_head, load_head
 from calibrate.models.shapes import random_model
@@ -44,6 +50,11 @@ class Loaded:
         token: int | None = self.tokenizer.eos_token_id
         return token
 
+    @property
+    def reads_source(self) -> bool:
+        """Whether prompts are sources: of an encoder-decoder model."""
+        return is_encoder_decoder(self.model)
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -56,7 +67,7 @@ class Pair:
         """Target and draft with fresh caches, over the vocabulary that both have."""
         models = self.target.model, self.draft.model
         shared = min(model.config.get_text_config().vocab_size for model in models)
-        target, draft = (CachedModel(model, shared, timed) for model in models)
+        target, draft = (cached_model(model, shared, timed) for model in models)
         return target, draft
 
     @property
@@ -74,6 +85,7 @@ def load_pair(
 ) -> Pair:
     """Load both models and check that their tokenizers are the same."""
     pair = Pair(*(load(name, device, dtype, trust_remote_code) for name in (target, draft)))
+    check_kind(pair.target, pair.draft, "draft")
     difference = tokenizer_difference(pair.target.tokenizer, pair.draft.tokenizer)
     if difference is not None:
         raise ModelError(
@@ -81,6 +93,16 @@ def load_pair(
             "speculative decoding needs one tokenizer for both"
         )
     return pair
+
+
+def check_kind(target: Loaded, other: Loaded, role: str) -> None:
+    """Refuse models of which one is an encoder-decoder: they do not read the same text."""
+    if target.reads_source != other.reads_source:
+        names = {each.reads_source: each.description.name for each in (target, other)}
+        raise ModelError(
+            f"{names[True]} is an encoder-decoder model and {names[False]} is not: target and "
+            f"{role} must be of one kind"
+        )
 
 
 def build(shape: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, MeasuredModel]:
@@ -99,8 +121,7 @@ def _described(
 ) -> MeasuredModel:
     """What a profile says of a model."""
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    context = model.config.get_text_config().max_position_embeddings
-    return MeasuredModel(name, parameters, context, sha256, config)
+    return MeasuredModel(name, parameters, cached_model(model).context, sha256, config)
 
 
 def load_or_build(
@@ -156,7 +177,10 @@ def load(
     transformers.utils.logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
-        model = AutoModelForCausalLM.from_pretrained(
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        seq2seq = getattr(config, "is_encoder_decoder", False)
+        kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM
+        model = kind.from_pretrained(
             folder, dtype=dtype, use_safetensors=True, trust_remote_code=trust_remote_code
         )
     except (OSError, ValueError, SafetensorError) as error:

@@ -14,6 +14,7 @@ from calibrate.decode.drafters import (
     first_layers,
     read_pair_counts,
 )
+from calibrate.decode.encoder_decoder import cached_model, is_encoder_decoder
 from calibrate.decode.engine import CachedModel
 from calibrate.models.eagle import EagleModel
 from calibrate.models.load import (
@@ -23,11 +24,13 @@ from calibrate.models.load import (
     MEMBERS,
     ModelError,
     Pair,
+    check_kind,
     load,
     load_head_of,
     tokenizer_difference,
 )
 from specsim.checks import InvalidArgumentError
+from specsim.schemes import BeamSearch, Scheme
 
 # Other models that settings may draft with.
 ROLES = ("middle", "masks", "aligned", *HEADS)
@@ -95,12 +98,18 @@ class ModelPool:
     def new(self, timed: bool = True) -> ModelSet:
         """The models with fresh caches."""
         cached = {
-            name: CachedModel(model, self.vocabulary, timed, name)
+            name: cached_model(model, self.vocabulary, timed, name)
             for name, model in self.models.items()
         }
-        target = CachedModel(self.target, self.vocabulary, timed, "target")
+        target = cached_model(self.target, self.vocabulary, timed, "target")
         heads = {name: CachedHead(head, target, timed, name) for name, head in self.heads.items()}
         return ModelSet(target, cached, self.counts, self.mask, heads)
+
+    def why_not(self, scheme: Scheme) -> str | None:
+        """Why none of these models can decode by the scheme; None where they can."""
+        if isinstance(scheme, BeamSearch) and is_encoder_decoder(self.target):
+            return "an encoder-decoder model cannot be told the positions of a tree"
+        return None
 
     @property
     def names(self) -> set[str]:
@@ -112,7 +121,7 @@ class ModelPool:
 
 
 def load_pool(pair: Pair, others: Mapping[str, str], trust_remote_code: bool = False) -> ModelPool:
-    """Target and draft of the pair, the target's first third, and other models by role.
+    """Target and draft of the pair, a causal target's first third, and other models by role.
 
     others : role to model name; the embedded family has a member of its own for every role
     """
@@ -121,14 +130,17 @@ def load_pool(pair: Pair, others: Mapping[str, str], trust_remote_code: bool = F
     own = {role: EMBEDDED + role for role in ROLES if embedded and role in (*MEMBERS, *HEADS)}
     names = {**own, **others}
     target = pair.target.model
-    layers = target.config.get_text_config().num_hidden_layers
-    models = {"draft": pair.draft.model, "early": first_layers(target, ceil(layers / 3))}
+    models = {"draft": pair.draft.model}
+    if not pair.target.reads_source:
+        layers = target.config.get_text_config().num_hidden_layers
+        models["early"] = first_layers(target, ceil(layers / 3))
     digests, heads = {}, {}
     for role, name in names.items():
         if role in HEADS:
             heads[role], digests[role] = load_head_of(pair.target, name)
             continue
         loaded = load(name, parameter.device, parameter.dtype, trust_remote_code)
+        check_kind(pair.target, loaded, role)
         difference = tokenizer_difference(pair.target.tokenizer, loaded.tokenizer)
         if difference is not None:
             raise ModelError(f"{role} {name} has another tokenizer than the target ({difference})")

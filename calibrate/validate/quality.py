@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from calibrate.decode.encoder_decoder import EncoderDecoder
 from calibrate.decode.engine import CachedModel
 from calibrate.measure.emitted_text import PositionWise, position_law
 from calibrate.models.pool import ModelSet
@@ -32,7 +33,12 @@ class Quality:
 def quality(
     scheme: Scheme, sampling: Sampling, texts: Sequence[Sequence[int]], model_set: ModelSet
 ) -> Quality | None:
-    """None for schemes without a law of one position: SpecDec++ and the sequence cascade."""
+    """None for schemes without a law of one position: SpecDec++ and the sequence cascade.
+
+    None for encoder-decoder models, too: their prompts are sources, which no decoder writes.
+    """
+    if isinstance(model_set.target, EncoderDecoder):
+        return None
     losses: list[torch.Tensor] = []
     right: list[torch.Tensor] = []
     for text in texts:

@@ -11,7 +11,7 @@ from specsim.api.by_profile import ProfileForecast, optimize_profile
 from specsim.api.models import Batches, Measurement, Models
 from specsim.api.progress import Progress, quiet
 from specsim.api.result import LeftOut, Result, Row
-from specsim.checks import InvalidArgumentError
+from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.hardware.run_time_fit import fit_rows
 from specsim.profiles import Profile
 
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from calibrate.measure.calibration import Settings
     from calibrate.measure.grid import GridSettings
     from calibrate.models.load import Pair
+
+
+_NO_BATCHES = (
+    "batches are measured with causal models only: an encoder-decoder pair is calibrated without "
+    "them (no --batch, no --cost-only)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +85,8 @@ def calibrate(
         pair = models.load()
         from calibrate.measure import calibration
 
+        if pair.target.reads_source:
+            _check_sources(measurement, batches)
         settings = _settings(pair, measurement, warnings)
         grid = _grid(batches, measurement, pair.context) if batches else None
         profile = calibration.calibrate(pair, settings, out, command, grid, progress)
@@ -108,6 +116,17 @@ def _check_out(out: Path) -> None:
         raise InvalidArgumentError(f"out {out} is a folder; name the profile, such as {out}/p.json")
 
 
+def _check_sources(measurement: Measurement, batches: Batches | None) -> None:
+    """Refuse what has no meaning for encoder-decoder models, whose prompts are sources."""
+    if batches is not None:
+        raise UnsupportedError(_NO_BATCHES)
+    if measurement.prompts is None:
+        raise InvalidArgumentError(
+            "prompts must be given with an encoder-decoder model: a file of source texts, one a "
+            "line or .jsonl"
+        )
+
+
 def _settings(pair: Pair, measurement: Measurement, warnings: list[str]) -> Settings:
     """The measurement in tokens of the pair; prompts that are lacking are a warning."""
     from calibrate.measure.calibration import Settings
@@ -122,6 +141,12 @@ def _settings(pair: Pair, measurement: Measurement, warnings: list[str]) -> Sett
     )
     if len(prompts) < max(requests):
         warnings.append(f"only {len(prompts)} prompts for {max(requests)} requests")
+    full = sum(len(prompt) == measurement.prompt_tokens for prompt in prompts)
+    if pair.target.reads_source and full:
+        warnings.append(
+            f"{full} of {len(prompts)} sources have all of prompt_tokens "
+            f"({measurement.prompt_tokens}): longer ones have lost their beginning"
+        )
     settings = Settings(
         prompts=tuple(tuple(prompt) for prompt in prompts),
         samplings=tuple(
@@ -168,6 +193,7 @@ def _costs(
 ) -> Profile:
     """The profile of a pair of which each may be a shape."""
     device, dtype = models.place()
+    from calibrate.decode.encoder_decoder import is_encoder_decoder
     from calibrate.measure.calibration import calibrate_costs
     from calibrate.models.load import load_or_build
 
@@ -175,6 +201,8 @@ def _costs(
         return load_or_build(name, device, dtype, models.trust_remote_code)
 
     target, draft = load(models.target), load(models.draft)
+    if any(is_encoder_decoder(model) for model, _ in (target, draft)):
+        raise UnsupportedError(_NO_BATCHES)
     models.try_threads(target[0])
     grid = _grid(batches, measurement, min(target[1].context, draft[1].context))
     return calibrate_costs(target, draft, grid, out, command, progress, more_time)

@@ -25,7 +25,7 @@ from specsim.batching.cost import MeasuredLoadCost
 from specsim.batching.source import Source
 from specsim.batching.workload import BatchWorkload
 from specsim.checkpoint import Checkpoint
-from specsim.checks import InvalidArgumentError, refuse
+from specsim.checks import InvalidArgumentError, UnsupportedError, refuse
 from specsim.counts.file import is_acceptance
 from specsim.files import file_digest
 from specsim.optimizers.workload import Workload
@@ -233,6 +233,10 @@ def _schemes(asked: _Asked, check: SchemeCheck) -> Validation:
         )
         listed = settings(found.sampling)
         chosen = [s for s in listed if {"all", scheme_name(s)} & set(check.schemes)]
+        for scheme, reason in [(each, pool.why_not(each)) for each in chosen]:
+            if reason is not None:
+                missing[scheme_name(scheme)] = LeftOut(scheme_name(scheme), reason)
+                chosen.remove(scheme)
         for name in sorted({name for each in chosen for name in each.models} - pool.names):
             missing[name] = LeftOut(f"what needs {name}", "no such model; name one in others")
         checked.append((found, [s for s in chosen if pool.names.issuperset(s.models)]))
@@ -278,6 +282,11 @@ def _engine(asked: _Asked, check: EngineCheck) -> Validation:
         CheckedPrompts.find(each, True, check.prompts, pair.target.tokenizer, check.requests)
         for each in workloads
     ]
+    if pair.target.reads_source:
+        raise UnsupportedError(
+            f"{check.engine} runs no encoder-decoder models, and {profile.target.name} is one: "
+            "validate without an engine"
+        )
     servers = engine.Servers.of(profile, check, gammas)
     requests = [engine.Asked.of(each, max(servers.gammas)) for each in checked]
     decoded = len(servers.gammas) * sum(len(each.prompts) for each in requests)
