@@ -14,7 +14,6 @@ depth, time.  The rest of that record is left as it is.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -35,6 +34,7 @@ from calibrate.train.loop import (
     Fit,
     Schedule,
     Work,
+    asked,
     circumstances,
     continued,
     draws,
@@ -78,11 +78,8 @@ class EagleRecipe(Schedule):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--family", type=Path, required=True, help="folder of the family")
-    parser.add_argument("--work", type=Path, required=True, help="folder of checkpoints")
-    arguments = parser.parse_args()
-    train(EagleRecipe(), arguments.family, arguments.work)
+    found = asked(__doc__)
+    train(EagleRecipe(), found.family, found.work)
 
 
 def train(recipe: EagleRecipe, family: Path, folder: Path) -> None:

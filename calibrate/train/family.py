@@ -1,6 +1,6 @@
 """Train the embedded family: tokenizer, target, distilled drafts and bigram counts.
 
-    python -m calibrate.train.family --out calibrate/family --work build/family
+    python -m calibrate.train.family --family calibrate/family --work build/family
 
 Stages run in order and each is skipped when its result is in the work folder, so a killed run
 goes on where it was (the target resumes from its last checkpoint).  Data is the standard
@@ -21,7 +21,6 @@ library of the Python that runs this (``calibrate.train.corpus``).
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -42,6 +41,7 @@ from calibrate.train.loop import (
     Fit,
     Schedule,
     Work,
+    asked,
     circumstances,
     continued,
     draws,
@@ -107,15 +107,11 @@ class FamilyRecipe(Schedule):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the finished family")
-    parser.add_argument("--work", type=Path, required=True, help="folder of checkpoints")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--target-steps", type=int, default=FamilyRecipe.target_steps)
-    parser.add_argument("--draft-steps", type=int, default=FamilyRecipe.draft_steps)
-    arguments = parser.parse_args()
-    recipe = FamilyRecipe(target_steps=arguments.target_steps, draft_steps=arguments.draft_steps)
-    Training(recipe, arguments.work, torch.device(arguments.device)).run(arguments.out)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    steps = {name: getattr(FamilyRecipe, name) for name in ("target_steps", "draft_steps")}
+    found = asked(__doc__, device=device, **steps)
+    recipe = FamilyRecipe(target_steps=found.target_steps, draft_steps=found.draft_steps)
+    Training(recipe, found.work, torch.device(found.device)).run(found.family)
 
 
 class Training:

@@ -15,7 +15,6 @@ Stages that are in the work folder are skipped, and both fits resume from their 
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 from collections.abc import Sequence
@@ -38,6 +37,7 @@ from calibrate.train.loop import (
     LossAt,
     Schedule,
     Work,
+    asked,
     circumstances,
     continued,
     draws,
@@ -82,12 +82,9 @@ class FollowersRecipe(Schedule):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--family", type=Path, required=True, help="folder of the family")
-    parser.add_argument("--work", type=Path, required=True, help="folder of checkpoints")
-    arguments = parser.parse_args()
-    train(FollowersRecipe(), arguments.family, arguments.work)
-    eagle.train(eagle.EagleRecipe(), arguments.family, arguments.work / "eagle")
+    found = asked(__doc__)
+    train(FollowersRecipe(), found.family, found.work)
+    eagle.train(eagle.EagleRecipe(), found.family, found.work / "eagle")
 
 
 def train(recipe: FollowersRecipe, family: Path, folder: Path) -> None:

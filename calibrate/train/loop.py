@@ -5,6 +5,7 @@ A stage is skipped when its result is in the work folder, so a killed run goes o
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import time
@@ -50,6 +51,20 @@ class Schedule:
     def rate_at(self, step: int, steps: int) -> float:
         """Share of the full learning rate: warm-up, constant, linear decay in the second half."""
         return min(1.0, (step + 1) / self.warm_up_steps, 2.0 * (steps - step) / steps)
+
+
+def asked(script: str | None, **more: Any) -> argparse.Namespace:
+    """What a training script is asked for: ``family`` and ``work``, both folders, and ``more``.
+
+    script : its docstring, whose first line the help shows
+    more : other options by name with their defaults, of whose type they are
+    """
+    parser = argparse.ArgumentParser(description=(script or "").partition("\n")[0])
+    parser.add_argument("--family", type=Path, required=True, help="folder of the family")
+    parser.add_argument("--work", type=Path, required=True, help="folder of checkpoints")
+    for name, usual in more.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(usual), default=usual)
+    return parser.parse_args()
 
 
 class Work:

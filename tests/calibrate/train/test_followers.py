@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,11 +16,11 @@ from calibrate.decode.drafters import MaskFiller
 from calibrate.decode.drawing import Drawing
 from calibrate.decode.engine import CachedModel
 from calibrate.decode.text import Text
-from calibrate.models.load import load
-from calibrate.train import corpus, loop
+from calibrate.models.load import FAMILY, load
+from calibrate.train import corpus, eagle, loop
 from calibrate.train import followers as train_followers
 from calibrate.train import heldout_eval as judging
-from calibrate.train.followers import FollowersRecipe, helps, train
+from calibrate.train.followers import FollowersRecipe, helps
 from calibrate.train.loop import Fit, Schedule, Work
 from calibrate.train.masks import behind, with_masks
 from tests.support.imitations import CPU, GREEDY
@@ -35,6 +36,16 @@ TOY = FollowersRecipe(
     blocks=4,
     masks_steps=3,
     aligned_steps=2,
+)
+TOY_HEAD = eagle.EagleRecipe(
+    tokens_per_step=64,
+    warm_up_steps=2,
+    prompt_tokens=8,
+    new_tokens=8,
+    texts=4,
+    window=12,
+    depths=2,
+    steps=4,
 )
 
 
@@ -169,30 +180,74 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def test_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """New members beside the old ones, and the same ones from a second run."""
+@pytest.fixture
+def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the script starts from, on little text and with small recipes."""
     texts = {"a.py": "w2 w3 w5 w7 " * 40, "b.py": "w11 w13 w17 " * 50}
     held_out = {"c.py": "w2 w5 w11 w13 w7 " * 900}
     monkeypatch.setattr(corpus, "training_texts", lambda: texts)
     monkeypatch.setattr(corpus, "held_out_texts", lambda: held_out)
     monkeypatch.setattr(judging, "HELD_OUT_BATCHES", 1)
-    for name, value in (("REQUESTS", 3), ("PROMPT", 8), ("NEW", 12)):
-        monkeypatch.setattr(train_followers, name, value)
-    family = tmp_path / "family"
+    for module in (train_followers, eagle):
+        for name, value in (("REQUESTS", 3), ("PROMPT", 8), ("NEW", 12)):
+            monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(train_followers, "FollowersRecipe", lambda: TOY)
+    monkeypatch.setattr(eagle, "EagleRecipe", lambda: TOY_HEAD)
+    folder = tmp_path / "family"
     for seed, (name, layers) in enumerate({"target": 2, "middle": 1, "small": 1}.items()):
-        build_model(family / name, layers=layers, width=16, seed=seed)
+        build_model(folder / name, layers=layers, width=16, seed=seed)
+    return folder
+
+
+def test_the_script_from_end_to_end(
+    family: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New members and the head beside the old members, the same ones from a run killed twice."""
     before = digests(family)
 
-    runs = []
-    for work in ("one", "other", "other"):
-        train(TOY, family, tmp_path / work)
-        runs.append(digests(family))
+    def script(work: str) -> dict[str, str]:
+        folders = ("--family", str(family), "--work", str(tmp_path / work))
+        monkeypatch.setattr("sys.argv", ["followers", *folders])
+        train_followers.main()
+        return digests(family)
+
+    runs = [script("one")]
+    monkeypatch.setattr(loop, "_SAVED_STEPS", 1)
+    taken: dict[str, list[int]] = {}
+    # The first in the members' fit, the other in the head's; both in their last step but one.
+    for module, name, last in ((train_followers, "masks_loss", 2), (eagle, "loss_at", 3)):
+        loss, steps = getattr(module, name), taken.setdefault(name, [])
+
+        def killed_at_last(*arguments: Any, loss: Any = loss, last: int = last, **_: Any) -> Any:
+            if arguments[-1] == last:
+                raise KeyboardInterrupt
+            return loss(*arguments)
+
+        def noted(*arguments: Any, loss: Any = loss, steps: list[int] = steps) -> Any:
+            steps.append(arguments[-1])
+            return loss(*arguments)
+
+        monkeypatch.setattr(module, name, killed_at_last)
+        with pytest.raises(KeyboardInterrupt):
+            script("other")
+        monkeypatch.setattr(module, name, noted)
+    runs.append(script("other"))
+    assert taken == {"masks_loss": [2], "loss_at": [3]}
+
     assert before.items() <= runs[0].items()
     record = json.loads((family / "followers.json").read_text())
     assert record["recipe"] == json.loads(json.dumps(dataclasses.asdict(TOY)))
+    assert record["eagle"]["recipe"] == dataclasses.asdict(TOY_HEAD)
     assert record["data"]["greedy_tokens"] == 2 * 6 * 12
     new = {name for name in runs[0] if name not in before and name != "followers.json"}
-    assert {name.split("/")[0] for name in new} == set(record["shipped"])
+    assert {name.split("/")[0] for name in new} == {*record["shipped"], "eagle"}
     assert all({run[name] for run in runs} == {runs[0][name]} for name in new)
     model = load(str(family / "masks"), CPU, torch.float32).model
     assert model.config.mask_token_id == VOCABULARY
+
+
+def test_what_is_shipped_is_of_the_recipes_of_the_script() -> None:
+    record = json.loads((FAMILY / "followers.json").read_text())
+    for entry, recipe in ((record, FollowersRecipe()), (record["eagle"], eagle.EagleRecipe())):
+        assert entry["recipe"] == json.loads(json.dumps(dataclasses.asdict(recipe)))
+    assert all((FAMILY / name / "model.safetensors").is_file() for name in record["shipped"])
