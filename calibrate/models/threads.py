@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from calibrate.decode.engine import CachedModel
+from calibrate.decode.encoder_decoder import cached_model
 from specsim.checkpoint import Checkpoint
 
 # What torch takes by itself: the cores, or what OMP_NUM_THREADS says.
@@ -34,7 +34,7 @@ def set_fastest_threads(model: Any) -> int:
     if len(counts) == 1:
         torch.set_num_threads(_MOST)
         return _MOST
-    cached = CachedModel(model)
+    cached = cached_model(model)
     cached.prefill([0] * min(_CONTEXT, cached.context // 2))
     token = torch.zeros((1, 1), dtype=torch.long, device=cached.device)
 
