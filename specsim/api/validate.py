@@ -185,7 +185,10 @@ def _blind(asked: _Asked, check: BlindCheck) -> Validation:
     pair = load_measured_pair(profile, device, dtype, asked.models.trust_remote_code)
     tokenizer = pair.target.tokenizer
     checked = [
-        CheckedPrompts.find(workload, True, check.prompts, tokenizer, check.requests)
+        CheckedPrompts.find(
+            *(workload, True, check.prompts, tokenizer),
+            check.requests or workload.measured.requests,
+        )
         for workload in workloads
     ]
     checkpoint = asked.checkpoint(check, file_digest(file))

@@ -57,7 +57,8 @@ class BlindCheck:
 
     gamma : draft lengths; None is 1 to the profile's longest
     temperature : one of the profile's; None is all
-    requests : of the calibration's prompts, at most
+    requests : of the calibration's, at most; None is all, which the prediction is made for: with
+        fewer it can differ by what requests differ
     prompts : the file that was calibrated with; None is the held-out modules
     passes : at least two
     """
@@ -66,13 +67,14 @@ class BlindCheck:
 
     gamma: tuple[int, ...] | None = None
     temperature: float | None = None
-    requests: int = 16
+    requests: int | None = None
     prompts: Path | None = None
     passes: int = 8
     seed: int = 0
 
     def __post_init__(self) -> None:
-        integer("requests", self.requests, low=2)
+        if self.requests is not None:
+            integer("requests", self.requests, low=2)
         integer("passes", self.passes, low=2)
 
 

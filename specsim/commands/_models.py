@@ -50,7 +50,7 @@ _MEASUREMENT = {
     "prompt_tokens": (Integer(1), "Tokens of a prompt, at most."),
     "max_new_tokens": (Integer(1), "Tokens to decode."),
     "gamma_max": (Integer(1), "Longest draft."),
-    "repeats": (Integer(1), "Times that every run is timed."),
+    "repeats": (Integer(1), "Passes in which every draft length is timed once."),
     "seed": (Integer(), "Random seed."),
     "acceptance_law": (
         click.Choice(ACCEPTANCE_LAWS),

@@ -45,6 +45,7 @@ _OF_ACCEPTANCE = (
     help="Measure what runs cost and nothing else; a model may then be given by its shape alone: "
     "a config.json, or a shape that specsim ships.",
 )
+@click.option("--quick", is_flag=True, help="Fewer requests and repeats: half a minute or less.")
 @option("--out", PATH, "Profile to write; traces go beside it.", required=True)
 @format_option
 def command(
@@ -54,6 +55,7 @@ def command(
     context: tuple[int, ...] | None,
     compiled: bool,
     cost_only: bool,
+    quick: bool,
     out: Path,
     output_format: str,
 ) -> int:
@@ -82,7 +84,7 @@ def command(
         found = calibrate(
             out,
             models,
-            measurement,
+            measurement.quick() if quick else measurement,
             batches,
             cost_only=cost_only,
             command=typed(),
