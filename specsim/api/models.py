@@ -116,11 +116,12 @@ class Measurement:
         """The same in under half a minute for the embedded pair: fewer requests and repeats, where
         none were asked for, and so a wider interval.
         """
-        usual, fewer = Measurement(), {"requests": (8,), "repeats": 6}
-        left = {
-            name: few for name, few in fewer.items() if getattr(self, name) == getattr(usual, name)
-        }
-        return replace(self, **left)
+        usual = Measurement
+        return replace(
+            self,
+            requests=(8,) if self.requests == usual.requests else self.requests,
+            repeats=6 if self.repeats == usual.repeats else self.repeats,
+        )
 
     def __post_init__(self) -> None:
         numbers("temperature", self.temperature, low=0.0)

@@ -68,7 +68,7 @@ _TITLES = {
 @option(
     "--requests",
     Integer(2),
-    "Requests on each set of prompts, at most. [default: 12, with --blind all, --scheme 6, --engine "
+    "Requests on each set of prompts, at most. [default: 12, --blind all, --scheme 6, --engine "
     "32; with --synthetic segments of each cell, 8, fewer where clearly slower]",
 )
 @option("--prompts", PATH, "The prompt file given to calibrate. [default: held-out modules]")
