@@ -105,6 +105,10 @@ class EngineCalibration(Result):
     counts: tuple[DraftCounts, ...]
     steps: tuple[StepTime, ...]
 
+    @property
+    def title(self) -> str:
+        return "steps of the engine, in milliseconds and in plain steps"
+
     def rows(self) -> list[Row]:
         """Each draft length and batch, as means over repeats with 95 % intervals by Student's t."""
         timed = StepRepeats.of(self.steps)

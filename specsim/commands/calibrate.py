@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -46,6 +47,7 @@ _OF_ACCEPTANCE = (
     "a config.json, or a shape that specsim ships.",
 )
 @click.option("--quick", is_flag=True, help="Fewer requests and repeats: half a minute or less.")
+@option("--engine", click.Choice(["vllm"]), "Time this engine at --batch too, in OUT's .vllm.json.")
 @option("--out", PATH, "Profile to write; traces go beside it.", required=True)
 @format_option
 def command(
@@ -56,6 +58,7 @@ def command(
     compiled: bool,
     cost_only: bool,
     quick: bool,
+    engine: Literal["vllm"] | None,
     out: Path,
     output_format: str,
 ) -> int:
@@ -67,30 +70,30 @@ def command(
 
     With --batch, run times of whole batches are measured as well, which decisions by load
     (specsim optimize --batch) rest on.  Exits 1 if some of them could not be measured; the others
-    are kept.
+    are kept.  With --engine, its own servers are timed instead (1,4,16), at temperature 0.
     """
     from specsim.api.calibrate import calibrate
+    from specsim.api.engine_timing import EngineTiming, calibrate_engine
     from specsim.report.progress import progress_bar
     from specsim.report.tables import show
 
     if cost_only:
         refuse_given(_OF_ACCEPTANCE, "and --cost-only exclude each other")
-    batches = None
-    if batch or context or compiled:
+    timing, batches = None, None
+    if engine is not None:
+        refuse_given(("context", "compiled", "cost_only"), "does not go with --engine")
+        timing = EngineTiming(engine, batch=batch or (1, 4, 16), prompts=measurement.prompts)
+    elif batch or context or compiled:
         batches = Batches(
             batch or Batches.batch, context, ("eager", "compiled") if compiled else ("eager",)
         )
-    with progress_bar() as progress:
+    with progress_bar() as bar:
+        measurement = measurement.quick() if quick else measurement
         found = calibrate(
-            out,
-            models,
-            measurement.quick() if quick else measurement,
-            batches,
-            cost_only=cost_only,
-            command=typed(),
-            progress=progress,
+            out, models, measurement, batches, cost_only=cost_only, command=typed(), progress=bar
         )
-    click.echo(f"wrote {out}", err=True)
+        timed = timing and calibrate_engine(out, timing=timing, progress=bar)
+    click.echo(f"wrote {out}" + (f" and {timed.path}" if timed else ""), err=True)
     title = "run times of one token, and how far off the fit is"
-    show(found, output_format, title if cost_only else "best draft length, predicted")
+    show(timed or found, output_format, title if cost_only else "best draft length, predicted")
     return 1 if found.left_out else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -17,6 +17,7 @@ from specsim.api.validation import (
     SpeedupCheck,
     SyntheticCheck,
     Tolerance,
+    Validation,
 )
 from specsim.checks import InvalidArgumentError
 from specsim.commands._options import (
@@ -33,11 +34,12 @@ from specsim.commands._options import (
 from specsim.counts.file import is_acceptance
 from specsim.profiles import Mode
 
+Check = TypeVar("Check")
 # Options that only one of the checks knows; --scheme and --synthetic choose the others.
 _OF_SYNTHETIC = ("batch", "context", "alpha", "mode")
 _OF_SPEEDUPS = ("gamma", "only", "blind", "passes")
 _OF_TEXT = ("prompts", "only", "blind", "passes")
-_OF_ENGINE = ("url", "engine_bin", "method", "drafts", "lookup_max", "lookup_min")
+_OF_ENGINE = ("engine_bin", "drafts", "url", "method", "lookup_max", "lookup_min")
 _OF_SPEED = ("median_tolerance", "tolerance", "only", "blind", "passes")
 # What decodes has options that have no meaning for an acceptance file.
 _OF_DECODING = (
@@ -51,8 +53,7 @@ _TITLES = {
     BlindCheck: "predicted before, and measured",
     SchemeCheck: "predicted and measured; runs are per 100 tokens",
     SyntheticCheck: "synthetic acceptance, predicted and measured",
-    EngineCheck: "what the engine counted beside the replay; accepted by position, "
-    "replayed / counted",
+    EngineCheck: "counted by the engine and replayed; accepted by position, replayed / counted",
 }
 
 
@@ -76,17 +77,14 @@ _TITLES = {
 @option(
     "--median-tolerance",
     Number(0),
-    "Largest median relative error of the speedup that passes. [default: what intervals explain; "
-    "with --scheme 0.08, with --synthetic 0.05]",
+    "Largest median error that passes. [default: by intervals; --scheme 0.08, --synthetic 0.05]",
 )
 @option(
     "--tolerance",
     Number(0),
     "Largest relative error of the speedup that passes. [default: none; with --synthetic 0.12]",
 )
-@click.option(
-    "--blind", is_flag=True, help="Fix the prediction first, then run every decoder alone."
-)
+@click.option("--blind", is_flag=True, help="Fix the prediction, then run each decoder alone.")
 @option("--passes", Integer(2), "Passes through all requests with --blind. [default: 8]")
 @click.option(
     "--scheme",
@@ -106,7 +104,7 @@ _TITLES = {
     is_flag=True,
     help="Check what batches cost instead: decode them with acceptance drawn, not tested.",
 )
-@option("--batch", IntegerRange(1), "Batches for --synthetic. [default: as in the profile]")
+@option("--batch", IntegerRange(1), "Batches for --synthetic, --engine. [default: as measured]")
 @option("--context", IntegerRange(1), "Contexts for --synthetic. [default: as in the profile]")
 @option(
     "--alpha",
@@ -134,8 +132,7 @@ _TITLES = {
 @option(
     "--method",
     click.Choice(["draft_model", "ngram"]),
-    "Who drafts for --engine: the profile's draft, or look-ups in the text.  "
-    "[default: draft_model]",
+    "Who drafts with --engine: the profile's draft, or look-ups. [default: draft_model]",
 )
 @option(
     "--drafts",
@@ -169,12 +166,6 @@ def command(
     alpha: tuple[float, ...] | None,
     mode: Mode | None,
     engine: Literal["vllm"] | None,
-    url: str | None,
-    engine_bin: Path | None,
-    method: Literal["draft_model", "ngram"] | None,
-    drafts: Literal["greedy", "probabilistic"] | None,
-    lookup_max: int | None,
-    lookup_min: int | None,
     seed: int,
     output_format: str,
     **place: Any,
@@ -202,15 +193,18 @@ def command(
     With --engine, a real server decodes the calibration's prompts, and the rounds, drafts and
     accepted tokens that it counts stand beside the replay of the same text: equal at temperature
     0, and elsewhere within what chance explains (z).  --drafts must say how the server drafts.
+    With --blind too, speedups are predicted of its step times (specsim calibrate --engine).
 
     A run that was killed goes on where it was if it is started again with the same arguments.
     """
+    from specsim.api.engine_blind import EngineBlindCheck, EngineVerdict, validate_engine
     from specsim.api.validate import validate
     from specsim.report.progress import progress_bar
     from specsim.report.tables import show
 
-    check: AnyCheck
+    check: AnyCheck | EngineBlindCheck
     text = {"temperature": temperature, "requests": requests, "prompts": prompts, "seed": seed}
+    of_engine = {"gamma": gamma, **{name: place.pop(name) for name in _OF_ENGINE}}
     if engine is None:
         refuse_given(_OF_ENGINE, "goes with --engine")
     if is_acceptance(profile):
@@ -221,10 +215,13 @@ def command(
     elif engine is not None:
         if synthetic or schemes is not None:
             raise InvalidArgumentError("--engine goes with neither --scheme nor --synthetic")
-        refuse_given((*_OF_SYNTHETIC, *_OF_SPEED), "does not go with --engine")
-        lookups = {"lookup_max": lookup_max, "lookup_min": lookup_min}
-        served = {"url": url, "engine_bin": engine_bin, "method": method, "drafts": drafts}
-        check = _asked(EngineCheck, text, gamma=gamma, engine=engine, **served, **lookups)
+        if blind:
+            others_of = (*_OF_ENGINE[2:], *_OF_SYNTHETIC[1:], "only", "temperature", *place)
+            refuse_given(others_of, "does not go with --blind --engine")
+            check = _asked(EngineBlindCheck, text, batch=batch, passes=passes, **of_engine)
+        else:
+            refuse_given((*_OF_SYNTHETIC, *_OF_SPEED), "does not go with --engine")
+            check = _asked(EngineCheck, text, **of_engine)
     elif synthetic:
         if schemes is not None or others:
             raise InvalidArgumentError("--scheme and --with do not go with --synthetic")
@@ -248,12 +245,16 @@ def command(
     given = median_tolerance is not None or tolerance is not None
     with progress_bar() as progress:
         allowed = Tolerance(median_tolerance, tolerance) if given else None
-        found = validate(profile, check, allowed, **place, progress=progress)
-    show(found, output_format, _TITLES[type(check)])
+        found: Validation | EngineVerdict
+        if isinstance(check, EngineBlindCheck):
+            found = validate_engine(profile, check, allowed, progress=progress)
+        else:
+            found = validate(profile, check, allowed, **place, progress=progress)
+    show(found, output_format, _TITLES.get(type(check)))
     return 0 if found.passed else 1
 
 
-def _asked(kind: type[AnyCheck], said: Mapping[str, Any], **more: Any) -> AnyCheck:
+def _asked(kind: type[Check], said: Mapping[str, Any], **more: Any) -> Check:
     """A check with what was typed of it; the rest is its own default."""
     return kind(**{name: value for name, value in {**said, **more}.items() if value is not None})
 

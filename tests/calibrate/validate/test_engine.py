@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -89,9 +90,12 @@ def all_serving(profile: Path, prompts: Path, gammas: Sequence[int]) -> Iterator
 
 
 def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured(
-    profile: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    profile: Path,
+    prompts: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    timed, file = tmp_path / "timed.json", profile.with_name("tiny.vllm.predicted.json")
+    timed, file = (profile.with_name(f"tiny.vllm.{end}") for end in ("json", "predicted.json"))
     fixed: list[bool] = []
 
     def clients(servers: Servers) -> Any:
@@ -103,7 +107,8 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     timing = specsim.EngineTiming(
         gamma=(1, 3), batch=(1, 4), repeats=2, prompts=prompts, engine_bin=program
     )
-    found = specsim.calibrate_engine(profile, timed, timing)
+    found = specsim.calibrate_engine(profile, timing=timing)
+    assert found.path == timed
     assert [(row["batch"], row["gamma"]) for row in found.rows()] == [
         *((1, 0), (1, 1), (1, 3)),
         *((4, 0), (4, 1), (4, 3)),
@@ -116,9 +121,7 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     assert not [each for each in found.warnings if "replayed" in each]
     assert specsim.optimize(profile=timed, load=specsim.Load(batches=(1, 4))).rows()
 
-    check = specsim.EngineBlindCheck(
-        gamma=(2, 3), passes=2, timed=timed, prompts=prompts, engine_bin=program
-    )
+    check = specsim.EngineBlindCheck(gamma=(2, 3), passes=2, prompts=prompts, engine_bin=program)
     verdict = specsim.validate_engine(profile, check)
     assert fixed == [False, True]
     assert verdict.sha256 == file_digest(file)
@@ -131,9 +134,18 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
         assert row["predicted_low"] < row["predicted_speedup"] < row["predicted_high"]
         assert row["passes"] == 2
     assert "rounds are as replayed in 4 of 4 settings" in verdict.sentences()
-    assert not list(tmp_path.glob(".*.work"))
-    strict = specsim.validate_engine(profile, check, specsim.Tolerance(1e-9))
-    assert strict.failures == ("the median error is over the tolerance of 1e-09",)
+    assert not list(profile.parent.glob(".*.work"))
+    words = [
+        *("--blind", "--engine", "vllm", "--engine-bin", sys.executable, "--prompts", str(prompts)),
+        *("--gamma", "2", "--passes", "2", "--median-tolerance", "1e-9", "--format", "json"),
+    ]
+    code, out, _ = run(capsys, "validate", str(profile), *words)
+    answer = json.loads(out)["answer"]
+    assert code == 1
+    assert answer["failures"] == ["the median error is over the tolerance of 1e-09"]
+    assert [row["gamma"] for row in answer["rows"]] == [2, 2]
+    refused = fail(capsys, "validate", str(profile), *words, "--url", "http://localhost:1")
+    assert "--url does not go with --blind --engine" in refused
 
 
 def test_counts_of_the_replayed_text_are_equal(
