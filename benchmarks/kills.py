@@ -36,7 +36,7 @@ from typing import Any
 # Of the embedded pair, in seconds.
 _PAIR = (
     "calibrate --out p.json --requests 6 --max-new-tokens 24 --prompt-tokens 24 --gamma-max 3 "
-    "--repeats 8"
+    "--repeats 4"
 )
 _GRID = "--batch 1,2 --context 48,64"
 _LOOSE = "--tolerance 1000 --median-tolerance 1000 --format json"
@@ -93,6 +93,9 @@ COMMANDS = {
     "calibrate": Command(_PAIR, False, _profile),
     "calibrate --batch": Command(f"{_PAIR} {_GRID} --temperature 1", False, _profile),
     "validate": Command(f"validate p.json --gamma 1:3 --requests 4 {_LOOSE}", True, _rows),
+    "validate --blind": Command(
+        f"validate p.json --blind --gamma 1:2 --requests 3 --passes 3 {_LOOSE}", True, _rows
+    ),
     "validate --scheme": Command(
         f"validate p.json --scheme speculative --requests 3 --temperature 0 {_LOOSE}", True, _rows
     ),

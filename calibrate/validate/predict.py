@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -116,6 +116,46 @@ class Predicted:
             return law_tokens_per_call(self.scheme, self.rates)
         except UnsupportedError:
             return None
+
+
+def as_json(predicted: Predicted) -> dict[str, Any]:
+    """All but the scheme, as ``from_json`` reads it again."""
+    return {
+        "requests": [
+            {
+                "tokens": int(each.expected.tokens),
+                "calls": float(each.expected.calls),
+                "runs": [
+                    [*kind, float(count), float(each.expected.runs.positions[kind])]
+                    for kind, count in each.expected.runs.counts.items()
+                ],
+                "rates": [
+                    [event, float(tried.happened), float(tried.times)]
+                    for event, tried in each.rates
+                ],
+            }
+            for each in predicted.requests
+        ],
+        "overhead_s": float(predicted.overhead_s),
+        "flat_s": {name: float(seconds) for name, seconds in predicted.flat_s.items()},
+        "quality": predicted.quality and asdict(predicted.quality),
+    }
+
+
+def from_json(scheme: Scheme, kept: Mapping[str, Any]) -> Predicted:
+    """What ``as_json`` made of a setting of this scheme."""
+    requests = []
+    for each in kept["requests"]:
+        runs = RunCounts()
+        for model, after_other_model, count, positions in each["runs"]:
+            runs.add(RunKind(model, after_other_model), count, positions)
+        rates = [
+            (event if isinstance(event, str) else tuple(event), Tried(happened, times))
+            for event, happened, times in each["rates"]
+        ]
+        requests.append(_prediction(Expected(each["tokens"], each["calls"], runs), rates))
+    good = Quality(**kept["quality"]) if kept["quality"] else None
+    return Predicted(scheme, requests, kept["overhead_s"], kept["flat_s"], good)
 
 
 def predict(scheme: Scheme, text: ReadableText, request: DecodeRequest) -> Prediction:

@@ -22,7 +22,7 @@ from calibrate.measure.trace import LOSSY, OVERHEAD, generator
 from calibrate.models.pool import ModelPool, ModelSet
 from calibrate.validate.catalogue import drawn_with
 from calibrate.validate.interleave import PLAIN, Interleaved, RequestSet, Start, decode_interleaved
-from calibrate.validate.predict import Predicted, predict
+from calibrate.validate.predict import Predicted, as_json, from_json, predict
 from calibrate.validate.quality import quality
 from calibrate.validate.speedups import CheckedPrompts
 from specsim.checkpoint import Checkpoint
@@ -65,19 +65,23 @@ def validate_schemes(
 ) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, one per setting; ``advance`` at every step of a stage.
 
-    checkpoint : keeps the requests that were decoded
+    checkpoint : keeps the settings that were predicted and the requests that were decoded
     """
     device = next(pool.target.parameters()).device
     expected: list[list[Predicted]] = []
     plain_overhead: list[float] = []
-    for check, chosen in checks:
+    for place, (check, chosen) in enumerate(checks):
         model_set = pool.new()
         texts = recorded_texts(check, model_set)
-        plain_overhead.append(_overhead(_short_decodings(PlainDecoding(), check, model_set)))
+
+        measured = partial(_plain_overhead, check, model_set)
+        plain_overhead.append(checkpoint.keep_json(f"overhead-{place}.json", measured))
         expected.append([])
         for number, scheme in enumerate(chosen):
             draws = [generator(device, LOSSY, seed, number, index) for index in range(len(texts))]
-            expected[-1].append(_predicted(scheme, check, texts, draws, end_of_text))
+            make = partial(_predicted, scheme, check, texts, draws, end_of_text)
+            kept = checkpoint.keep_json(f"predicted-{place}-{number}.json", make)
+            expected[-1].append(from_json(scheme, kept))
             advance("predicting")
     widest = max(each.widest for found in expected for each in found)
     timed = pool.new()
@@ -155,8 +159,8 @@ def _predicted(
     texts: Sequence[ReadableText],
     draws: Sequence[torch.Generator],
     end_of_text: int | None,
-) -> Predicted:
-    """From the recorded texts, and what a few short decodings spend outside the models."""
+) -> dict[str, Any]:
+    """From the recorded texts, and what a few short decodings spend outside the models, as JSON."""
     requests = [
         predict(scheme, text, _request(scheme, check, text.prompt, random, end_of_text))
         for text, random in zip(texts, draws, strict=True)
@@ -169,7 +173,7 @@ def _predicted(
         count = sum(each.count for each in runs)
         flat[name] = sum(each.seconds for each in runs) / count if count else 0.0
     good = quality(scheme, drawn_with(scheme, check.sampling), check.prompts, model_set)
-    return Predicted(scheme, requests, _overhead(decoded), flat, good)
+    return as_json(Predicted(scheme, requests, _overhead(decoded), flat, good))
 
 
 def _short_decodings(scheme: Scheme, check: CheckedPrompts, model_set: ModelSet) -> list[Decoded]:
@@ -185,6 +189,10 @@ def _short_decodings(scheme: Scheme, check: CheckedPrompts, model_set: ModelSet)
         ).finish()
         for number, prompt in enumerate(check.prompts[:_OVERHEAD_REQUESTS])
     ]
+
+
+def _plain_overhead(check: CheckedPrompts, model_set: ModelSet) -> float:
+    return _overhead(_short_decodings(PlainDecoding(), check, model_set))
 
 
 def _overhead(decoded: Sequence[Decoded]) -> float:

@@ -22,7 +22,7 @@ import specsim
 from calibrate.decode.engine import DecodeRequest
 from calibrate.decode.speculative import speculative
 from calibrate.measure.trace import generator
-from calibrate.validate import interleave
+from calibrate.validate import interleave, schemes
 from specsim.profiles import read_profile
 from tests.support.command_line import fail, run
 from tests.support.models import build_model
@@ -301,6 +301,13 @@ def test_validate_goes_on_where_it_was_killed(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     decode, decoded = interleave._decode_side_by_side, list[int]()
+    predict, predicted = schemes._plain_overhead, list[int]()
+
+    def overhead(*given: Any) -> float:
+        predicted.append(1)
+        return predict(*given)
+
+    monkeypatch.setattr(schemes, "_plain_overhead", overhead)
 
     def killed(*given: Any) -> Any:
         if len(decoded) == 3:
@@ -317,6 +324,7 @@ def test_validate_goes_on_where_it_was_killed(
     assert code == 0
     assert "went on with what was decoded before" in err
     assert len(decoded) == 4 - 3
+    assert len(predicted) == int("--scheme" in what), "what was predicted is read back"
     assert not list(tmp_path.iterdir())
 
 
