@@ -4,6 +4,7 @@ what is half done.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -33,9 +34,26 @@ def write_atomically(path: Path, content: bytes) -> None:
     try:
         partial.write_bytes(content)
         partial.replace(path)
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+            process = left.name.removeprefix(f".{path.name}.").removesuffix(".partial")
+            if process.isdigit() and not _lives(int(process)):
+                left.unlink(missing_ok=True)
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise FileError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def _lives(process: int) -> bool:
+    """Whether a process of this number runs, as far as can be said without harm to it."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
 
 
 @dataclass(frozen=True)

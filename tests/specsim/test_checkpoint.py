@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from specsim.checkpoint import Checkpoint, remove_left_over
-from specsim.files import FileError
+from specsim.files import FileError, write_atomically
 
 
 def test_what_was_made_is_not_made_again(tmp_path: Path) -> None:
@@ -180,3 +180,16 @@ def test_another_users_folder_is_not_read(tmp_path: Path, monkeypatch: pytest.Mo
     folder.symlink_to(tmp_path / "theirs")
     with pytest.raises(FileError, match="belongs to somebody else"):
         Checkpoint.temporary("settings")
+
+
+def test_what_a_killed_writer_left_goes_with_the_next(tmp_path: Path) -> None:
+    dead = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
+    )
+    left = tmp_path / f".out.json.{int(dead.stdout)}.partial"
+    lives = tmp_path / f".out.json.{os.getppid()}.partial"
+    other = tmp_path / f".out.json.json.{int(dead.stdout)}.partial"
+    for path in (left, lives, other):
+        path.touch()
+    write_atomically(tmp_path / "out.json", b"whole")
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "out.json", lives, other])
