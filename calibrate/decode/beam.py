@@ -40,7 +40,7 @@ def _blocks(
     state: RequestState, target: CachedModel, draft: CachedModel, search: _Search
 ) -> Iterator[None]:
     request = state.request
-    readers = large, small = [_TreeReader(model, len(request.prompt)) for model in (target, draft)]
+    readers = large, small = [_TreeReader(model, len(request.text)) for model in (target, draft)]
     while True:
         steps = min(search.scheme.gamma, request.limit - search.steps - 1)
         candidates = [*search.live, *_run_ahead(small, search, steps)]
@@ -66,8 +66,8 @@ def try_everywhere(
     its steps say what a block does wherever it begins.
     """
     for model in (target, draft):
-        model.prefill(request.prompt)
-    large, small = (_TreeReader(model, len(request.prompt)) for model in (target, draft))
+        model.prefill(request.prompt, request.written)
+    large, small = (_TreeReader(model, len(request.text)) for model in (target, draft))
     search = _Search(scheme, request)
     lives, candidates = [], []
     while not search.over:
@@ -123,7 +123,7 @@ class _Search:
     def __init__(self, scheme: BeamSearch, request: DecodeRequest) -> None:
         self.scheme = scheme
         self.most_steps, self.end = request.limit, request.end_of_text
-        self.live, self.scores = [_Node(request.prompt[-1])], torch.zeros(1)
+        self.live, self.scores = [_Node(request.text[-1])], torch.zeros(1)
         self.steps, self.over = 0, False
         self._ended: list[tuple[float, _Node]] = []
 

@@ -63,8 +63,8 @@ class Counted(Protocol):
     context: int
     reads_states: bool
 
-    def prefill(self, prompt: Sequence[int]) -> None:
-        """Start a request: forget the last one and its counts, and read the prompt."""
+    def prefill(self, prompt: Sequence[int], written: Sequence[int] = ()) -> None:
+        """Start a request: forget the last one and its counts, and read what there is of it."""
 
 
 class CachedModel:
@@ -222,6 +222,7 @@ class DecodeRequest:
     sampling : temperature and filters of every token drawn
     random : draws them, on the device of the models; temperature 0 draws nothing
     end_of_text : the token behind which the text ends, None to go on to the limit
+    written : tokens behind the prompt that are there already and do not count against the limit
     """
 
     prompt: Sequence[int]
@@ -229,12 +230,18 @@ class DecodeRequest:
     sampling: Sampling
     random: torch.Generator
     end_of_text: int | None = None
+    written: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         if not self.prompt:
             raise DecodingError("prompt is empty, expected at least one token")
         if self.limit < 0:
             raise DecodingError(f"limit must be >= 0, got {self.limit}")
+
+    @property
+    def text(self) -> list[int]:
+        """The prompt and what is written behind it."""
+        return [*self.prompt, *self.written]
 
     def require_greedy(self, what: str) -> None:
         """Refuse to sample with a decoder that cannot."""
@@ -257,7 +264,7 @@ class RequestState:
         self.done = request.limit == 0
         target.keeps_states = any(draft.reads_states for draft in drafts)
         for model in models:
-            model.prefill(request.prompt)
+            model.prefill(request.prompt, request.written)
         self._target = target.runs
         self._drafts = {draft.name: draft.runs for draft in drafts}
 
@@ -315,8 +322,8 @@ def _check(request: DecodeRequest, models: Sequence[Counted]) -> None:
     if len(set(names)) < len(names):
         raise DecodingError(f"drafters need names of their own, got {', '.join(names)}")
     context = min(model.context for model in models)
-    if len(request.prompt) + request.limit > context:
+    if len(request.text) + request.limit > context:
         raise DecodingError(
-            f"prompt ({len(request.prompt)} tokens) and limit ({request.limit}) exceed the context "
+            f"prompt ({len(request.text)} tokens) and limit ({request.limit}) exceed the context "
             f"of the models ({context})"
         )

@@ -20,7 +20,7 @@ def plain(target: CachedModel, request: DecodeRequest, observe: Observer | None 
 @torch.inference_mode()
 def _blocks(state: RequestState, target: CachedModel, observe: Observer | None) -> Iterator[None]:
     request = state.request
-    latest = torch.tensor([[request.prompt[-1]]], device=target.device)
+    latest = torch.tensor([[request.text[-1]]], device=target.device)
     while True:
         logits = target.read(latest)
         if observe:

@@ -37,9 +37,9 @@ class Text:
 
     @classmethod
     def of(cls, request: DecodeRequest, model: CachedModel) -> Text:
-        """The prompt of a request, with room for all that may come, on the model's device."""
-        capacity = len(request.prompt) + request.limit
-        return cls(request.prompt, capacity, model.vocabulary, model.device)
+        """The text of a request, with room for all that may come, on the model's device."""
+        capacity = len(request.text) + request.limit
+        return cls(request.text, capacity, model.vocabulary, model.device)
 
     def __len__(self) -> int:
         return self._length

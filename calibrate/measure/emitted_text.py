@@ -139,8 +139,8 @@ def write(scheme: PositionWise, model_set: ModelSet, request: DecodeRequest) -> 
     """A text of the scheme's law behind the request's prompt."""
     target, draft, random = model_set.target, model_set[scheme.draft], request.random
     for model in (target, draft):
-        model.prefill(request.prompt)
-    token = torch.tensor([[request.prompt[-1]]], device=target.device)
+        model.prefill(request.prompt, request.written)
+    token = torch.tensor([[request.text[-1]]], device=target.device)
     tokens: list[int] = []
     laws: list[PositionLaw] = []
     rates: list[float] = []

@@ -50,10 +50,10 @@ class TimedText:
     prompt: Sequence[int]
     written: Sequence[int]
 
-    def begun(self, number: int, tokens: int) -> list[int]:
-        """The text up to where ``tokens`` more are decoded: by turns at its start and its end."""
+    def begun(self, number: int, tokens: int) -> Sequence[int]:
+        """What is written where ``tokens`` more are decoded: by turns at its start and its end."""
         late = max(len(self.written) - tokens, 0) if number % 2 else 0
-        return [*self.prompt, *self.written[:late]]
+        return self.written[:late]
 
 
 def time_decoding(
@@ -79,11 +79,12 @@ def time_decoding(
     def measured(number: int, index: int) -> dict[str, list[dict[str, Any]]]:
         sampling, text = samplings[index], texts[index][number // 2 % len(texts[index])]
         begun = text.begun(number, tokens)
+        context = len(text.prompt) + len(begun)
         random = np.random.default_rng([OVERHEAD, seed, number, index])
 
         def decode(gamma: int) -> Decoded:
             draws = generator(target.device, OVERHEAD, seed, number, index, gamma)
-            request = DecodeRequest(begun, tokens, sampling, draws)
+            request = DecodeRequest(text.prompt, tokens, sampling, draws, written=begun)
             if gamma:
                 decoding = speculative(target, draft, request, gamma, acceptance_law=acceptance_law)
             else:
@@ -99,9 +100,9 @@ def time_decoding(
             found = [(gamma, decode(gamma)) for gamma in order[first : first + _BETWEEN]]
             beside.append(decode(0))
             for gamma, decoded in found:
-                rows.add(number, len(begun), gamma, decoded, beside[-2:])
+                rows.add(number, context, gamma, decoded, beside[-2:])
         for decoded in beside:
-            rows.add(number, len(begun), 0, decoded, [decoded])
+            rows.add(number, context, 0, decoded, [decoded])
         return rows.found
 
     parts = []

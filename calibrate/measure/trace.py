@@ -44,14 +44,14 @@ def record(
     decoded = plain(target, request, seen.append).finish()
     tokens = torch.tensor(decoded.tokens, device=target.device)
     target_logits = torch.cat(seen)
-    draft.prefill(request.prompt)
-    text = torch.tensor([[request.prompt[-1], *decoded.tokens[:-1]]], device=draft.device)
+    draft.prefill(request.prompt, request.written)
+    text = torch.tensor([[request.text[-1], *decoded.tokens[:-1]]], device=draft.device)
     draft_logits = draft.read(text)
     return pd.DataFrame(
         {
             "request": number,
             "position": np.arange(len(tokens)),
-            "context": len(request.prompt) + np.arange(len(tokens)),
+            "context": len(request.text) + np.arange(len(tokens)),
             "token": decoded.tokens,
             **statistics(target_logits, draft_logits, tokens, request.sampling),
         }

@@ -50,7 +50,7 @@ class Lookup(Drafter):
         self.runs = Runs()
         self.sources = (self,)
 
-    def prefill(self, prompt: Sequence[int]) -> None:
+    def prefill(self, prompt: Sequence[int], written: Sequence[int] = ()) -> None:
         self.runs = Runs()
 
     @contextmanager

@@ -45,12 +45,13 @@ class CachedHead:
         self.runs = Runs()
 
     @torch.inference_mode()
-    def prefill(self, prompt: Sequence[int]) -> None:
-        """Read all pairs of the prompt but the last, after the target read it; not counted."""
+    def prefill(self, prompt: Sequence[int], written: Sequence[int] = ()) -> None:
+        """Read all pairs of the text but the last, after the target read it; not counted."""
         self.reset()
-        if len(prompt) > 2:
-            ids = torch.tensor([list(prompt[1:-1])], device=self.model.device)
-            self.model(ids, self.target.states()[None, : len(prompt) - 2], self.cache)
+        text = [*prompt, *written]
+        if len(text) > 2:
+            ids = torch.tensor([text[1:-1]], device=self.model.device)
+            self.model(ids, self.target.states()[None, : len(text) - 2], self.cache)
             wait(self.model.device)
 
     def read(self, ids: torch.Tensor, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,6 +6,7 @@ The slow twin of every model reads encoder and decoder anew for each text, witho
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any, cast
@@ -239,17 +240,19 @@ def test_the_source_is_read_once(models: dict[str, EncoderDecoder]) -> None:
     assert runs == [1]
 
 
-@torch.inference_mode()
 def test_what_is_written_already_is_not_read_as_source(models: dict[str, EncoderDecoder]) -> None:
-    target, source = models["target"], SOURCES[3]
+    target, draft, source = models["target"], models["draft"], SOURCES[3]
     text = greedy_text(target, source, 20)
     for written in (1, 5, 19):
-        target.prefill(source, text[:written])
-        assert target.runs.count == 0
-        assert target.cache.get_seq_length() == written
-        assert (
-            int(target.read(torch.tensor([text[written - 1 : written]])).argmax()) == text[written]
-        )
+        request = replace(greedy(source, len(text) - written), written=text[:written])
+        assert plain(target, request).finish().tokens == text[written:]
+        # What was written is in the cache before anything is counted.
+        drafted = speculative(target, draft, request, 3).finish()
+        assert drafted.tokens == text[written:]
+        assert tokens_read(drafted.target) == drafted.calls + sum(drafted.drafted)
+        frame = record(target, draft, 0, request)
+        assert frame["token"].tolist() == text[written:]
+        assert frame["context"][0] == len(source) + written
 
 
 def test_a_recorded_text_is_read_behind_its_source(models: dict[str, EncoderDecoder]) -> None:
