@@ -14,7 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from statistics import fmean
 from typing import Any
 
@@ -29,6 +29,10 @@ from specsim.checks import InvalidArgumentError, UnsupportedError, integer
 
 # Model, the model that ran just before, and new tokens.
 Kind = tuple[str, str, int]
+# What ran, its seconds, and those of the plain steps beside it.
+Timed = tuple[Kind, float, float]
+# Gives what a repeat of so high a number found, and measures it with the function if need be.
+Repeats = Callable[[int, Callable[[], list[Timed]]], list[Timed]]
 
 # Blocks of one draft length, or plain steps, that are timed in a row; the first is the warm block,
 # which follows another rhythm and is not counted.
@@ -139,7 +143,8 @@ def measure_grid(
                 repeats=math.ceil(settings.repeats / passes),
                 seed=settings.seed + number,
             )
-            measure = partial(_attempt, target, draft, cell, part)
+            repeats = partial(_kept_repeat, checkpoint, f"grid-{cell.name}-{number}")
+            measure = partial(_attempt, target, draft, cell, part, repeats)
             try:
                 found[cell].append(_of_pass(number, checkpoint.keep_json(name, measure)))
             except _NotMeasuredError as error:
@@ -154,6 +159,14 @@ def measure_grid(
         # What one pass measured of a cell is a measurement.
         missing=[{**asdict(cell), "reason": reasons[cell]} for cell in reasons if not found[cell]],
     )
+
+
+def _kept_repeat(
+    checkpoint: Checkpoint, cell: str, repeat: int, measure: Callable[[], list[Timed]]
+) -> list[Timed]:
+    """What a repeat found, measured unless the checkpoint has it."""
+    found = checkpoint.keep_json(f"{cell}-{repeat}.json", measure)
+    return [(tuple(kind), seconds, plain) for kind, seconds, plain in found]
 
 
 def _of_pass(number: int, part: dict[str, Any]) -> dict[str, Any]:
@@ -207,12 +220,14 @@ class _NotMeasuredError(Exception):
         self.lost = lost
 
 
-def _attempt(target: Any, draft: Any, cell: Cell, settings: GridSettings) -> dict[str, Any]:
+def _attempt(
+    target: Any, draft: Any, cell: Cell, settings: GridSettings, repeats: Repeats
+) -> dict[str, Any]:
     """The cell; whatever fails becomes the reason why there is none."""
     device = next(target.parameters()).device
     try:
         release_unused(device)
-        return _measure_cell(target, draft, cell, settings)
+        return _measure_cell(target, draft, cell, settings, repeats)
     except UnsupportedError as error:
         raise _NotMeasuredError(str(error)) from None
     except CompileError as error:
@@ -234,8 +249,9 @@ def _out_of_memory(error: Exception) -> bool:
     return isinstance(error, kinds) or "can't allocate memory" in str(error)
 
 
-def _measure_cell(target: Any, draft: Any, cell: Cell, settings: GridSettings) -> dict[str, Any]:
-    random = np.random.default_rng([settings.seed, cell.batch, cell.context])
+def _measure_cell(
+    target: Any, draft: Any, cell: Cell, settings: GridSettings, repeats: Repeats
+) -> dict[str, Any]:
     device = next(target.parameters()).device
     slots = cell.context + room(settings.gamma_max)
     shared = min(model.config.get_text_config().vocab_size for model in (target, draft))
@@ -248,12 +264,23 @@ def _measure_cell(target: Any, draft: Any, cell: Cell, settings: GridSettings) -
     samples: dict[Kind, list[tuple[float, float]]] = defaultdict(list)
     for model in models.values():
         model.fill(cell.context, source)
-    for repeat in range(settings.repeats + 1):
-        found = _time_once(models, settings.gamma_max, random, source)
-        # The first time compiles, chooses kernels and takes memory.
-        if repeat:
-            for kind, seconds, plain in found:
-                samples[kind].append((seconds, plain))
+
+    def drawn(repeat: int) -> np.random.Generator:
+        return np.random.default_rng([settings.seed, cell.batch, cell.context, repeat])
+
+    def once(repeat: int) -> list[Timed]:
+        return _time_once(models, settings.gamma_max, drawn(repeat), source)
+
+    # The first time compiles, chooses kernels and takes memory.
+    warm = cache(partial(once, 0))
+
+    def measured(repeat: int) -> list[Timed]:
+        warm()
+        return once(repeat)
+
+    for repeat in range(1, settings.repeats + 1):
+        for kind, seconds, plain in repeats(repeat, partial(measured, repeat)):
+            samples[kind].append((seconds, plain))
     where = {"batch": cell.batch, "context": cell.context, "mode": cell.mode}
     times = [
         {
@@ -268,7 +295,7 @@ def _measure_cell(target: Any, draft: Any, cell: Cell, settings: GridSettings) -
         for (model, follows, tokens), found in sorted(samples.items())
     ]
     plain = fmean(beside for found in samples.values() for _, beside in found)
-    overhead = _overhead(models, cell, settings, random, where)
+    overhead = _overhead(models, cell, settings, drawn(settings.repeats + 1), where)
     for row in overhead:
         row["plain"] = [round(plain, 9)] * len(row["seconds"])
     return {"times": times, "overhead": overhead}
@@ -279,7 +306,7 @@ def _time_once(
     gamma_max: int,
     random: np.random.Generator,
     source: torch.Generator,
-) -> list[tuple[Kind, float, float]]:
+) -> list[Timed]:
     """Blocks of every draft length in random order, and plain steps before, between and after.
 
     What ran after what, its seconds, and the seconds of the plain steps beside it.

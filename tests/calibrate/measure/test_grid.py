@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +133,10 @@ def test_what_fails_is_named_and_the_rest_is_kept(
 ) -> None:
     measured = grid._measure_cell
 
-    def break_one(target: Any, draft: Any, cell: Any, settings: GridSettings) -> Any:
+    def break_one(target: Any, draft: Any, cell: Any, *rest: Any) -> Any:
         if (cell.batch, cell.context) == (3, 8):
             raise error
-        return measured(target, draft, cell, settings)
+        return measured(target, draft, cell, *rest)
 
     monkeypatch.setattr(grid, "_measure_cell", break_one)
     found = measure(pair, tmp_path)
@@ -145,6 +146,34 @@ def test_what_fails_is_named_and_the_rest_is_kept(
     # What failed is tried again by the next run.
     monkeypatch.setattr(grid, "_measure_cell", measured)
     assert measure(pair, tmp_path).missing == []
+
+
+def test_a_cell_goes_on_in_the_repeat_that_was_killed(
+    pair: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs last as long as the random order says, so equal ones were drawn alike."""
+    settings = replace(SETTINGS, batches=(1,), contexts=(8,), repeats=12)
+    measured, last = list[int](), [1000]
+
+    def time_once(models: Any, gamma_max: int, random: Any, source: Any) -> Any:
+        if len(measured) == last[0]:
+            raise KeyboardInterrupt
+        measured.append(1)
+        return [(("target", "target", 1), float(random.random()), 1.0)]
+
+    monkeypatch.setattr(grid, "_time_once", time_once)
+    whole = measure(pair, tmp_path / "whole", settings)
+    # Four passes of three repeats, each warmed up; killed in the last repeat of the second.
+    measured.clear()
+    last[0] = 7
+    with pytest.raises(KeyboardInterrupt):
+        measure(pair, tmp_path / "killed", settings)
+    measured.clear()
+    last[0] = 1000
+    again = measure(pair, tmp_path / "killed", settings)
+    assert len(measured) == 2 + 2 * 4, "one repeat, warmed up, and two passes"
+    assert again.times == whole.times
+    assert len(again.times[0]["seconds"]) == 12
 
 
 def test_time_that_runs_out_leaves_cells_out(pair: tuple[Any, Any], tmp_path: Path) -> None:
