@@ -1,7 +1,7 @@
 """How far off speedups are that were predicted before, and whether their intervals hold.
 
-    python benchmarks/blind_accuracy.py calibrate FOLDER     # three calibrations of each draft
-    python benchmarks/blind_accuracy.py check FOLDER         # each decoder alone, eight passes
+    python benchmarks/blind_accuracy.py calibrate FOLDER     # three of each draft
+    python benchmarks/blind_accuracy.py check FOLDER         # each decoder alone, six passes
     python benchmarks/blind_accuracy.py report FOLDER OUT    # studies/measured/blind
 
 Every command is a process of its own, and goes on where it was killed.  ``report`` judges the
@@ -36,8 +36,8 @@ from specsim.profiles import Profile, RunTime, read_profile
 
 DRAFTS = ("small", "middle")
 CALIBRATIONS = (1, 2, 3)
-REQUESTS, REPEATS, PASSES = 16, 24, 8
-KNEE = tuple((requests, repeats) for requests in (4, 8, 16) for repeats in (3, 6, 12, 24))
+REQUESTS, REPEATS, PASSES = 8, 16, 6
+KNEE = tuple((requests, repeats) for requests in (4, 8) for repeats in (2, 4, 8, 16))
 
 
 def profile_of(folder: Path, draft: str, number: int) -> Path:
@@ -184,10 +184,10 @@ def means(profile: Profile) -> Profile:
 
 
 def shorter(profile: Profile, repeats: int) -> Profile:
-    """As if only the first passes had been made."""
+    """As if only the first passes had been made, each at both temperatures."""
 
     def cut(row: Any) -> Any:
-        kept = [at for at, number in enumerate(row.passes) if number < repeats]
+        kept = [at for at, number in enumerate(row.passes) if number < 2 * repeats]
         lists = {
             name: [getattr(row, name)[at] for at in kept] for name in ("seconds", "plain", "passes")
         }
@@ -204,8 +204,8 @@ def seconds_timed(profile: Profile, repeats: int, requests: int, tokens: int) ->
     """Seconds of decoding that a calibration of this size takes, from its own run times."""
     plain = median(each for row in profile.run_times for each in row.plain)
     host = median(each for row in profile.overhead if row.gamma == 0 for each in row.seconds)
-    # Plain decodings: one to warm up, and one before and after every two draft lengths.
-    decodings = repeats * 2 * (profile.gamma_max * 1.5 + 2) * TOKENS
+    # Plain decodings stand before and after every two draft lengths.
+    decodings = repeats * 2 * (profile.gamma_max * 1.5 + 1) * TOKENS
     return (plain + host) * (decodings + requests * 2 * tokens)
 
 

@@ -29,7 +29,9 @@ from specsim.checkpoint import Checkpoint
 
 # Tokens that are decoded each time.  With fewer, what another decoder left in the processor's
 # caches would count.
-TOKENS = 48
+TOKENS = 32
+# Tokens of a first plain decoding, which finds cold caches and is not counted.
+_WARM_UP = 8
 # Draft lengths between two plain decodings.
 _BETWEEN = 2
 # Contexts that are told apart.
@@ -82,17 +84,18 @@ def time_decoding(
         context = len(text.prompt) + len(begun)
         random = np.random.default_rng([OVERHEAD, seed, number, index])
 
-        def decode(gamma: int) -> Decoded:
+        def decode(gamma: int, limit: int = tokens) -> Decoded:
             draws = generator(target.device, OVERHEAD, seed, number, index, gamma)
-            request = DecodeRequest(text.prompt, tokens, sampling, draws, written=begun)
+            request = DecodeRequest(text.prompt, limit, sampling, draws, written=begun)
             if gamma:
                 decoding = speculative(target, draft, request, gamma, acceptance_law=acceptance_law)
             else:
                 decoding = plain(target, request)
             return decoding.finish()
 
-        # Two, of which the first finds cold caches.
-        decode(0)
+        decode(0, min(_WARM_UP, tokens))
+        # Each temperature of a pass is a stretch of time of its own.
+        turn = number * len(samplings) + index
         order = random.permutation(range(1, gamma_max + 1)).tolist()
         beside = [decode(0)]
         rows = TimedRows(sampling.temperature)
@@ -100,9 +103,9 @@ def time_decoding(
             found = [(gamma, decode(gamma)) for gamma in order[first : first + _BETWEEN]]
             beside.append(decode(0))
             for gamma, decoded in found:
-                rows.add(number, context, gamma, decoded, beside[-2:])
+                rows.add(turn, context, gamma, decoded, beside[-2:])
         for decoded in beside:
-            rows.add(number, context, 0, decoded, [decoded])
+            rows.add(turn, context, 0, decoded, [decoded])
         return rows.found
 
     parts = []

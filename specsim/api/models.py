@@ -119,8 +119,8 @@ class Measurement:
         usual = Measurement
         return replace(
             self,
-            requests=(8,) if self.requests == usual.requests else self.requests,
-            repeats=6 if self.repeats == usual.repeats else self.repeats,
+            requests=(6,) if self.requests == usual.requests else self.requests,
+            repeats=3 if self.repeats == usual.repeats else self.repeats,
         )
 
     def __post_init__(self) -> None:
