@@ -258,7 +258,6 @@ class ReadableText:
             self._off_text[key] = written
         return self._off_text[key]
 
-    @torch.inference_mode()
     def _written(
         self, reviewer: str, place: int, first: int, draws: torch.Generator
     ) -> list[ReadableText]:
@@ -268,12 +267,11 @@ class ReadableText:
         limit = min(_OFF_TEXT_TOKENS, room - _OFF_TEXT_TOKENS)
         if limit < 1:
             return []
-        written, logits = [first], self._read_on(model, text, [first])[-1:]
-        while len(written) < limit:
-            token = self.sampling.draw(logits, draws)
-            written.append(int(token))
-            logits = model.read(token)
         before = [*self.before, *text]
+        request = DecodeRequest(
+            self.prompt, limit - 1, self.sampling, draws, written=[*before, first]
+        )
+        written = [first, *plain(model, request).finish().tokens]
         return [ReadableText(self.prompt, written, limit, self.sampling, self.model_set, before)]
 
     @torch.inference_mode()

@@ -22,7 +22,7 @@ from calibrate.decode.encoder_decoder import cached_model, is_encoder_decoder
 from calibrate.decode.engine import CachedModel
 from calibrate.models.eagle import EagleModel, is_head, load_head
 from calibrate.models.shapes import random_model
-from specsim.checks import InvalidArgumentError, SpecsimError
+from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
 from specsim.hardware import known_shapes, read_config
 from specsim.profiles import MeasuredModel, Profile
 
@@ -54,6 +54,14 @@ class Loaded:
     def reads_source(self) -> bool:
         """Whether prompts are sources: of an encoder-decoder model."""
         return is_encoder_decoder(self.model)
+
+    def require_causal(self, what: str) -> None:
+        """Refuse an encoder-decoder model, with which ``what`` cannot be had."""
+        if self.reads_source:
+            raise UnsupportedError(
+                f"{what} takes causal models, and {self.description.name} is an encoder-decoder "
+                f"model: calibrate and validate it without {what}"
+            )
 
 
 @dataclass(frozen=True)

@@ -222,8 +222,9 @@ def asked_of(profile: Profile, path: Path, prompts: Path | None, requests: int) 
 
     (workload, *_) = Workload.all_of(profile, path, 0.0)
     device, dtype = Models.of(profile).place()
-    tokenizer = load_measured_pair(profile, device, dtype).target.tokenizer
-    checked = CheckedPrompts.find(workload, True, prompts, tokenizer, requests)
+    target = load_measured_pair(profile, device, dtype).target
+    target.require_causal("an engine")
+    checked = CheckedPrompts.find(workload, True, prompts, target.tokenizer, requests)
     return Asked.of(checked, profile.gamma_max)
 
 

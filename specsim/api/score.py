@@ -10,7 +10,7 @@ from specsim.api.models import Models
 from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import Result, Row
 from specsim.checkpoint import Checkpoint
-from specsim.checks import InvalidArgumentError, UnsupportedError, integer
+from specsim.checks import InvalidArgumentError, integer
 from specsim.frontier import LabelledPositions, read_positions
 
 
@@ -75,11 +75,7 @@ def score(
         raise InvalidArgumentError(f"out {out}: no such folder {out.parent}")
     requests, tokens = integer("requests", requests, low=1), integer("tokens", tokens, low=2)
     pair = models.load()
-    if pair.target.reads_source:
-        raise UnsupportedError(
-            f"{models.target} is an encoder-decoder model, whose text needs a source: score is of "
-            "causal models; calibrate and validate take both kinds"
-        )
+    pair.target.require_causal("score")
     from calibrate.measure import score as measure
     from calibrate.models.prompts import find_prompts
     from calibrate.models.sampling import Sampling

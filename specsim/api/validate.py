@@ -25,7 +25,7 @@ from specsim.batching.cost import MeasuredLoadCost
 from specsim.batching.source import Source
 from specsim.batching.workload import BatchWorkload
 from specsim.checkpoint import Checkpoint
-from specsim.checks import InvalidArgumentError, UnsupportedError, refuse
+from specsim.checks import InvalidArgumentError, refuse
 from specsim.counts.file import is_acceptance
 from specsim.files import file_digest
 from specsim.optimizers.workload import Workload
@@ -281,15 +281,11 @@ def _engine(asked: _Asked, check: EngineCheck) -> Validation:
     from calibrate.validate.speedups import CheckedPrompts
 
     pair = load_measured_pair(profile, device, dtype, asked.models.trust_remote_code)
+    pair.target.require_causal(check.engine)
     checked = [
         CheckedPrompts.find(each, True, check.prompts, pair.target.tokenizer, check.requests)
         for each in workloads
     ]
-    if pair.target.reads_source:
-        raise UnsupportedError(
-            f"{check.engine} runs no encoder-decoder models, and {profile.target.name} is one: "
-            "validate without an engine"
-        )
     servers = engine.Servers.of(profile, check, gammas)
     requests = [engine.Asked.of(each, max(servers.gammas)) for each in checked]
     decoded = len(servers.gammas) * sum(len(each.prompts) for each in requests)

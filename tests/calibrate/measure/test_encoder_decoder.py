@@ -168,9 +168,11 @@ def test_what_cannot_be_done_is_refused_in_a_line(
     assert "no --batch" in refused("calibrate", *both, *prompts, *out, "--batch", "1,2")
     assert "no --batch" in refused("calibrate", *both, *out, "--cost-only")
     positions = str(tmp_path / "positions.csv")
-    assert "needs a source" in refused("score", *both, "--text", str(sources), "--out", positions)
+    assert "score takes causal models" in refused(
+        "score", *both, "--text", str(sources), "--out", positions
+    )
     check = ["validate", str(profile), *prompts, "--requests", "2"]
-    assert "no encoder-decoder models" in refused(*check, "--engine", "vllm")
+    assert "vllm takes causal models" in refused(*check, "--engine", "vllm")
     check += ["--scheme", "speculative"]
     assert "of one kind" in refused(*check, "--with", f"middle={causal}")
     assert "another target" in refused(*check, "--with", "eagle=embedded/eagle")
