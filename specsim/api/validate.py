@@ -33,6 +33,7 @@ from specsim.profiles import Profile, read_profile
 from specsim.schemes import SCHEMES, scheme_name
 
 if TYPE_CHECKING:
+    from calibrate.models.busy import Watch
     from calibrate.validate.findings import Findings
 
 
@@ -112,6 +113,16 @@ class _Asked:
         asked = plain(check), plain(self.models)
         return Checkpoint.temporary("validate", file_digest(self.path), *asked, *more)
 
+    def begin(self, check: AnyCheck, *more: object) -> _Run:
+        """A run of the same whose run times count, so that the machine is watched meanwhile."""
+        from calibrate.models.busy import Watch
+
+        checkpoint = self.checkpoint(check, *more)
+        resumed = _resumed(checkpoint)
+        # An accelerator's models keep one core of the host at work.
+        threads = self.models.threads if self.models.device == "cpu" else None
+        return _Run(checkpoint, Watch(checkpoint, self.progress, threads or 1), resumed)
+
     def result(
         self,
         check: AnyCheck,
@@ -134,6 +145,21 @@ class _Asked:
             warnings=(*self.profile.warnings, *warnings),
             left_out=left_out,
         )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What is done so far, and what other programs use of the machine."""
+
+    checkpoint: Checkpoint
+    watch: Watch
+    resumed: tuple[str, ...]
+
+    def done(self) -> tuple[str, ...]:
+        """Remove what was kept; the warnings of the run."""
+        found = (*self.resumed, *self.watch.warnings())
+        self.checkpoint.done()
+        return found
 
 
 def _resumed(checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -161,12 +187,10 @@ def _speedups(asked: _Asked, check: SpeedupCheck) -> Validation:
         for name in ((check.only,) if check.only else ("calibration", "unseen"))
     ]
     prompts = [each.prompts for each in checked]
-    checkpoint = asked.checkpoint(check, prompts)
-    warnings = _resumed(checkpoint)
-    advance = steps(asked.progress, "decoding", sum(map(len, prompts)))
-    rows = speedups.validate(profile, pair, checked, gammas, check.seed, checkpoint, advance)
-    checkpoint.done()
-    return asked.result(check, rows, speedup_findings(rows, asked.tolerance), warnings)
+    run = asked.begin(check, prompts)
+    advance = steps(run.watch.progress, "decoding", sum(map(len, prompts)))
+    rows = speedups.validate(profile, pair, checked, gammas, check.seed, run.checkpoint, advance)
+    return asked.result(check, rows, speedup_findings(rows, asked.tolerance), run.done())
 
 
 def _blind(asked: _Asked, check: BlindCheck) -> Validation:
@@ -191,14 +215,13 @@ def _blind(asked: _Asked, check: BlindCheck) -> Validation:
         )
         for workload in workloads
     ]
-    checkpoint = asked.checkpoint(check, file_digest(file))
-    warnings = (
+    run = asked.begin(check, file_digest(file))
+    fixed_before = (
         f"predicted {predictions.created}, before decoding, in {file} "
-        f"(sha256 {file_digest(file)[:12]})",
-        *_resumed(checkpoint),
+        f"(sha256 {file_digest(file)[:12]})"
     )
     total = check.passes * len(turns(checked, gammas, check.seed))
-    advance = steps(asked.progress, "decoding", total)
+    advance = steps(run.watch.progress, "decoding", total)
     rows = validate_blind(
         pair,
         checked,
@@ -206,10 +229,10 @@ def _blind(asked: _Asked, check: BlindCheck) -> Validation:
         gammas,
         check.passes,
         check.seed,
-        checkpoint,
+        run.checkpoint,
         advance,
     )
-    checkpoint.done()
+    warnings = (fixed_before, *run.done())
     return asked.result(check, rows, blind_findings(rows, asked.tolerance), warnings)
 
 
@@ -249,12 +272,11 @@ def _schemes(asked: _Asked, check: SchemeCheck) -> Validation:
             "the models at hand; name more in others"
         )
     contexts = sorted({row.context for row in profile.run_times})
-    checkpoint = asked.checkpoint(check, dict(pool.digests))
-    warnings = _resumed(checkpoint)
+    run = asked.begin(check, dict(pool.digests))
     decoded = sum(len(each.prompts) for each, _ in checked)
     advance = {
-        "predicting": steps(asked.progress, "predicting", sum(len(c) for _, c in checked)),
-        "decoding": steps(asked.progress, "decoding", decoded),
+        "predicting": steps(run.watch.progress, "predicting", sum(len(c) for _, c in checked)),
+        "decoding": steps(run.watch.progress, "decoding", decoded),
     }
     rows = validate_schemes(
         pool,
@@ -262,12 +284,11 @@ def _schemes(asked: _Asked, check: SchemeCheck) -> Validation:
         contexts,
         pair.target.end_of_text,
         check.seed,
-        checkpoint,
+        run.checkpoint,
         advance=lambda stage: advance[stage](),
     )
-    checkpoint.done()
     findings = scheme_findings(rows, asked.tolerance)
-    return asked.result(check, rows, findings, warnings, tuple(missing.values()))
+    return asked.result(check, rows, findings, run.done(), tuple(missing.values()))
 
 
 def _engine(asked: _Asked, check: EngineCheck) -> Validation:
@@ -308,9 +329,8 @@ def _synthetic(asked: _Asked, check: SyntheticCheck) -> Validation:
 
     trusted = asked.models.trust_remote_code
     target, draft = load_measured(asked.profile, device, dtype, trusted)
-    checkpoint = asked.checkpoint(check)
-    warnings = _resumed(checkpoint)
-    advance = steps(asked.progress, "decoding", sum(len(grid.cells) for grid in grids))
+    run = asked.begin(check)
+    advance = steps(run.watch.progress, "decoding", sum(len(grid.cells) for grid in grids))
     rows: list[Row] = []
     for grid in grids:
         for batch, context in grid.cells:
@@ -325,11 +345,10 @@ def _synthetic(asked: _Asked, check: SyntheticCheck) -> Validation:
                 check.rounds,
                 grid.cost,
                 check.seed,
-                checkpoint,
+                run.checkpoint,
             )
             advance()
-    checkpoint.done()
-    return asked.result(check, rows, synthetic_findings(rows, asked.tolerance), warnings)
+    return asked.result(check, rows, synthetic_findings(rows, asked.tolerance), run.done())
 
 
 @dataclass(frozen=True)
