@@ -53,5 +53,6 @@ class HostTimes:
 
     def drawn(self, gamma: int, draws: PassDraws) -> Floats:
         """The same, drawn from what the repeats leave open; shape (D,)."""
-        found: Floats = self(gamma) + self.by_gamma[gamma].drawn(draws)
+        # Far out in the tails of few passes it would fall below nothing.
+        found: Floats = np.maximum(self(gamma) + self.by_gamma[gamma].drawn(draws), 0.0)
         return found
