@@ -197,6 +197,11 @@ def calibrate_engine(
         for each in counts
         if each.rounds != sum(rounds[each.gamma or 0])
     ]
+    if len(gammas) == 2:
+        warnings.append(
+            "two draft lengths lie on any line, so that intervals leave out how far servers and "
+            "lengths are off it: time a third"
+        )
     warnings += watch.warnings()
     write_acceptance(_document(path, timing, counts, times, warnings), out)
     checkpoint.done()

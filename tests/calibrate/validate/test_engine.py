@@ -119,6 +119,7 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     # Every request once, as replayed: none of the warnings says otherwise.
     assert [each.gamma for each in kept.draft_counts()] == [1, 3]
     assert not [each for each in found.warnings if "replayed" in each]
+    assert [each for each in found.warnings if "two draft lengths lie on any line" in each]
     assert specsim.optimize(profile=timed, load=specsim.Load(batches=(1, 4))).rows()
 
     check = specsim.EngineBlindCheck(gamma=(2, 3), passes=2, prompts=prompts, engine_bin=program)
