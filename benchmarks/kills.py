@@ -283,8 +283,8 @@ class Battery:
 
 
 def finish(process: subprocess.Popen[bytes], place: Place) -> None:
-    """Wait for the end of a command, which must be a good one."""
-    if process.wait() != 0:
+    """Wait for the end of a command, which must be a good one; 1 is a verdict, which times give."""
+    if process.wait() not in (0, 1):
         raise SystemExit(
             f"{place.command.words}: exit code {process.returncode}: {place.complaint}"
         )
