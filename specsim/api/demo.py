@@ -92,7 +92,12 @@ def demonstrate(
     calibration = calibrate(path, models, measurement, command=command, progress=progress)
     names = ("temperature", "gamma", "speedup", "speedup_low", "speedup_high")
     gammas = {row["gamma"] for row in calibration.rows()} - {0}
-    check = BlindCheck(gamma=tuple(sorted(gammas.union(_GAMMAS))), passes=_PASSES, seed=seed)
+    check = BlindCheck(
+        tuple(sorted(gammas.union(_GAMMAS))),
+        requests=max(_REQUESTS.values()),
+        passes=_PASSES,
+        seed=seed,
+    )
     return Demonstration(
         draft=draft,
         profile=path,

@@ -199,7 +199,7 @@ def _blind(asked: _Asked, check: BlindCheck) -> Validation:
     gammas = _gammas(check.gamma, profile.gamma_max)
     from specsim.predict.prediction_file import fixed
 
-    predictions, file = fixed(asked.path)
+    predictions, file = fixed(asked.path, check.requests)
     device, dtype = asked.models.place()
     from calibrate.models.load import load_measured_pair
     from calibrate.validate.blind import turns, validate_blind
@@ -209,10 +209,7 @@ def _blind(asked: _Asked, check: BlindCheck) -> Validation:
     pair = load_measured_pair(profile, device, dtype, asked.models.trust_remote_code)
     tokenizer = pair.target.tokenizer
     checked = [
-        CheckedPrompts.find(
-            *(workload, True, check.prompts, tokenizer),
-            check.requests or workload.measured.requests,
-        )
+        CheckedPrompts.find(workload, True, check.prompts, tokenizer, check.requests)
         for workload in workloads
     ]
     run = asked.begin(check, file_digest(file))

@@ -57,8 +57,7 @@ class BlindCheck:
 
     gamma : draft lengths; None is 1 to the profile's longest
     temperature : one of the profile's; None is all
-    requests : of the calibration's, at most; None is all, which the prediction is made for: with
-        fewer it can differ by what requests differ
+    requests : the first so many of the calibration's, at most, which the prediction is made for
     prompts : the file that was calibrated with; None is the held-out modules
     passes : at least two
     """
@@ -67,14 +66,13 @@ class BlindCheck:
 
     gamma: tuple[int, ...] | None = None
     temperature: float | None = None
-    requests: int | None = None
+    requests: int = 8
     prompts: Path | None = None
-    passes: int = 8
+    passes: int = 5
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.requests is not None:
-            integer("requests", self.requests, low=2)
+        integer("requests", self.requests, low=2)
         integer("passes", self.passes, low=2)
 
 

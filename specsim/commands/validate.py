@@ -69,7 +69,7 @@ _TITLES = {
 @option(
     "--requests",
     Integer(2),
-    "Requests on each set of prompts, at most. [default: 12, --blind all, --scheme 6, --engine "
+    "Requests on each set of prompts, at most. [default: 12, --blind 8, --scheme 6, --engine "
     "32; with --synthetic segments of each cell, 8, fewer where clearly slower]",
 )
 @option("--prompts", PATH, "The prompt file given to calibrate. [default: held-out modules]")
@@ -85,7 +85,7 @@ _TITLES = {
     "Largest relative error of the speedup that passes. [default: none; with --synthetic 0.12]",
 )
 @click.option("--blind", is_flag=True, help="Fix the prediction, then run each decoder alone.")
-@option("--passes", Integer(2), "Passes through all requests with --blind. [default: 8]")
+@option("--passes", Integer(2), "Passes through all requests with --blind. [default: 5]")
 @click.option(
     "--scheme",
     "schemes",

@@ -172,7 +172,11 @@ class FittedRunTimes:
         repeats = [point.repeats for point in self.points if point.repeats is not None]
         if len(repeats) < len(self.points) or len(self.points) < 2:
             return np.zeros(len(self.points))
-        errors = spread_of_means(repeats)
+        # A plain run is its own measure: nothing scatters there, and nothing is to be smoothed.
+        exact = np.array([np.ptp(each.values) == 0 for each in repeats])
+        scattered = [each for each, plain in zip(repeats, exact, strict=True) if not plain]
+        errors = np.zeros(len(repeats))
+        errors[~exact] = spread_of_means(scattered)
         if not errors.any():
             return np.zeros(len(self.points))
         where = _coordinates(_where(self.points))

@@ -98,6 +98,17 @@ class Spent:
     runs: Mapping[tuple[Kind, int], tuple[Floats, Floats]]
     blocks: Mapping[int, Floats]
 
+    def total(self, draws: int) -> Spent:
+        """Added up over all requests, the same for every draw, shapes (D,)."""
+
+        def whole(by_request: Floats) -> Floats:
+            return np.full(draws, by_request.sum())
+
+        return Spent(
+            {what: (whole(count), whole(context)) for what, (count, context) in self.runs.items()},
+            {length: whole(count) for length, count in self.blocks.items()},
+        )
+
     def drawn(self, bootstrap: Bootstrap) -> Spent:
         """Added up over the requests of each draw, shapes (D,)."""
         sums = bootstrap.sums
@@ -274,7 +285,8 @@ class MeasuredPrediction:
 
     ``low`` and ``high`` are the 95 % interval of the speedup over workloads like the trace's and
     over the drift of the machine: requests and passes of the measurement are drawn again, and
-    ``drawn``, shape (D,), is what comes of it.  Where run times were not repeated they are taken
+    ``drawn``, shape (D,), is what comes of it.  ``drawn_costs``, shape (D,), is of the trace's own
+    requests, with the passes alone drawn again.  Where run times were not repeated they are taken
     as they are.
     """
 
@@ -286,6 +298,7 @@ class MeasuredPrediction:
     low: float
     high: float
     drawn: Floats = field(repr=False, compare=False)
+    drawn_costs: Floats = field(repr=False, compare=False)
 
 
 def predict(
@@ -300,16 +313,19 @@ def predict(
     plain = cost.plain_spent(trace)
     open_cost = cost.drawn or cost
 
-    def both(spent: Spent) -> tuple[float, Floats]:
-        """Seconds of all requests, and of those of each draw, shape (D,)."""
+    def priced(spent: Spent) -> tuple[float, Floats, Floats]:
+        """Seconds of all requests, of those of each draw, and of all at the costs of each draw;
+        the last two of shape (D,).
+        """
         drawn: Floats = open_cost.price(spent.drawn(bootstrap)).sum(axis=0)
-        return float(cost.price(spent).sum()), drawn
+        whole = open_cost.price(spent.total(bootstrap.draws)).sum(axis=0)
+        return float(cost.price(spent).sum()), drawn, whole
 
-    plain_s, plain_drawn = both(plain)
+    plain_s, plain_drawn, plain_whole = priced(plain)
     predictions = []
     for replayed in replay(trace, gammas):
         spent = cost.spent(trace, replayed, max_new_tokens) if replayed.gamma else plain
-        seconds, drawn = both(spent)
+        seconds, drawn, whole = priced(spent)
         speedup = around(plain_s / seconds, plain_drawn / drawn)
         predictions.append(
             MeasuredPrediction(
@@ -321,6 +337,7 @@ def predict(
                 low=speedup.low,
                 high=speedup.high,
                 drawn=plain_drawn / drawn,
+                drawn_costs=plain_whole / whole,
             )
         )
     return predictions
@@ -331,20 +348,18 @@ def choose(predictions: Sequence[MeasuredPrediction]) -> MeasuredPrediction:
 
     Expected over what the measurements leave open: every draw has its own best one, and the regret
     of another is how much slower it is there.  That is least where the mean over the draws is
-    largest.  The best of several estimates is mostly one that chance favours: how much, the draws
-    say as well (the best of each draw, there and as estimated), and that is taken off the speedup
-    and its interval.  Plain decoding is 1 by definition.
+    largest.  The best of several estimates is mostly one whose costs chance favours: how much, the
+    draws of costs say as well (the best of each draw, there and as estimated), and that is taken
+    off the speedup and its interval.  Plain decoding is 1 by definition.
     """
     drawn = np.array([each.drawn for each in predictions])
     chosen = predictions[int(drawn.mean(axis=1).argmax())]
     if chosen.gamma == 0:
         return chosen
-    best = drawn.argmax(axis=0)
+    of_costs = np.array([each.drawn_costs for each in predictions])
     estimated = np.array([each.speedup for each in predictions])
-    flattered = max(float((drawn.max(axis=0) - estimated[best]).mean()), 0.0)
+    flattered = max(float((of_costs.max(axis=0) - estimated[of_costs.argmax(axis=0)]).mean()), 0.0)
+    left = 1 - min(flattered / chosen.speedup, 0.9)
     return replace(
-        chosen,
-        speedup=chosen.speedup - flattered,
-        low=chosen.low - flattered,
-        high=chosen.high - flattered,
+        chosen, speedup=left * chosen.speedup, low=left * chosen.low, high=left * chosen.high
     )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from specsim.checks import SpecsimError
 from specsim.files import Format, file_digest
+from specsim.intervals import around
 from specsim.optimizers.workload import Workload
 from specsim.profiles import read_profile
 
@@ -22,12 +25,14 @@ class PredictionError(SpecsimError):
 
 
 class PredictedSpeedup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a profile says of one draft length at one temperature.
+    """What a profile says of one draft length at one temperature, for the first of its requests.
 
-    low, high : 95 % interval of the speedup
+    low, high : 95 % interval of the speedup of these very requests, from what the repeats of the
+        run times leave open; above temperature 0, where texts are drawn anew, how requests differ
+        too
     formula_speedup : by the papers' formula, from the profile's alpha and c
-    chosen : whether this is the draft length that ``specsim.optimize`` recommends; then the
-        speedup is the one printed there, with what being chosen flatters it by taken off
+    chosen : whether this is the draft length that ``specsim.optimize`` recommends; then what being
+        chosen flatters it by is taken off the speedup, as there
     """
 
     temperature: float
@@ -41,9 +46,10 @@ class PredictedSpeedup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Predictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything that a profile predictions.
+    """Everything that a profile predicts.
 
     profile_sha256 : of the profile's file
+    requests : how many of its requests, at most, are predicted
     created : when it was written, UTC
     """
 
@@ -51,6 +57,7 @@ class Predictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int
     created: str
     profile_sha256: str
+    requests: int
     predictions: list[PredictedSpeedup]
 
     def by_temperature(self) -> Mapping[float, Mapping[int, PredictedSpeedup]]:
@@ -70,41 +77,48 @@ _FORMAT = Format(
 )
 
 
-def predicted_speedups(profile: Path, workloads: Sequence[Workload]) -> Predictions:
+def predicted_speedups(profile: Path, workloads: Sequence[Workload], requests: int) -> Predictions:
     """What the profile says now, of every draft length at every temperature of ``workloads``."""
     predictions = []
     for workload in workloads:
+        gammas = range(1, workload.profile.gamma_max + 1)
         best = workload.best()
-        for each in workload.predict(range(1, workload.profile.gamma_max + 1)):
+        known = {each.gamma: each.speedup for each in workload.predict(range(gammas.stop))}
+        first = np.arange(min(requests, workload.trace.requests))
+        for each in replace(workload, trace=workload.trace.take(first)).predict(gammas):
             chosen = each.gamma == best.gamma
-            shown = best if chosen else each
+            greedy = workload.measured.sampling.temperature == 0
+            sure = around(each.speedup, each.drawn_costs if greedy else each.drawn)
+            left = best.speedup / known[best.gamma] if chosen else 1.0
             predictions.append(
                 PredictedSpeedup(
                     workload.measured.sampling.temperature,
                     each.gamma,
                     each.tokens_per_call,
-                    shown.speedup,
-                    shown.low,
-                    shown.high,
+                    left * each.speedup,
+                    left * sure.low,
+                    left * sure.high,
                     workload.formula(each.gamma),
                     chosen,
                 )
             )
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return Predictions(SCHEMA, VERSION, now, file_digest(profile), predictions)
+    return Predictions(SCHEMA, VERSION, now, file_digest(profile), requests, predictions)
 
 
-def fixed(profile: Path) -> tuple[Predictions, Path]:
+def fixed(profile: Path, requests: int) -> tuple[Predictions, Path]:
     """What a profile predicted when this was first asked: ``NAME.prediction.json`` beside it.
 
+    requests : the first so many of the profile's, at most
+
     A file that is there is taken as it is, since what was predicted before is what is judged; one
-    of another state of the profile is written anew.
+    of another state of the profile, or of other requests, is written anew.
     """
     path = profile.with_name(f"{profile.stem}.prediction.json")
     if path.is_file():
         found = _FORMAT.read(path, Predictions)
-        if found.profile_sha256 == file_digest(profile):
+        if (found.profile_sha256, found.requests) == (file_digest(profile), requests):
             return found, path
     workloads = Workload.all_of(read_profile(profile), profile, None)
-    _FORMAT.write(predicted_speedups(profile, workloads), path)
+    _FORMAT.write(predicted_speedups(profile, workloads, requests), path)
     return _FORMAT.read(path, Predictions), path

@@ -109,8 +109,8 @@ def test_best_gamma_is_the_best_of_all(load: Workload) -> None:
     best = load.best()
     fastest = max(load.predict(range(5)), key=lambda each: each.speedup)
     assert best.gamma == fastest.gamma
-    # What it is flattered by, for being the best of five, is taken off.
-    assert 0 < fastest.speedup - best.speedup < 0.01 * fastest.speedup
+    # Run times were not repeated, so nothing says that it is flattered.
+    assert best.speedup == pytest.approx(fastest.speedup)
     assert best.low < best.speedup < best.high
     assert load.draft_cost == pytest.approx(0.1)
 
@@ -181,7 +181,8 @@ def test_the_best_of_several_is_not_flattered() -> None:
                 speedup=estimate,
                 low=estimate - 0.07,
                 high=estimate + 0.07,
-                drawn=estimate + 0.036 * random.standard_normal(1000),
+                drawn=(drawn := estimate + 0.036 * random.standard_normal(1000)),
+                drawn_costs=drawn,
             )
             for gamma, estimate in enumerate(estimates.tolist(), 1)
         ]

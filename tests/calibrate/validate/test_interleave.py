@@ -12,7 +12,7 @@ import torch
 
 from calibrate.decode.engine import Decoded, DecodeRequest, Runs
 from calibrate.decode.plain import plain
-from calibrate.measure.timing import Samples
+from calibrate.measure.model_set_timing import Samples
 from calibrate.measure.trace import DECODING, generator
 from calibrate.models.load import Pair, load_pair
 from calibrate.models.sampling import Sampling
@@ -48,7 +48,7 @@ def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair, tmp_path: Path
 
     def measure(order: np.random.Generator, samples: Samples, name: str) -> None:
         called.append(name)
-        samples[name, 1].append(float(len(called)))
+        samples[name, 1].append((float(len(called)), 1.0))
 
     measurements = [partial(measure, name=name) for name in "ab"]
     interleaved, samples = decode_interleaved(
@@ -57,7 +57,10 @@ def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair, tmp_path: Path
     # Thirty tokens are four rounds of eight: all before the first, and one after the second.
     # The next request begins with the next of them.
     assert "".join(called) == "aba" + "bab" + "aba" + "bab"
-    assert samples == {("a", 1): [1, 3, 5, 7, 9, 11], ("b", 1): [2, 4, 6, 8, 10, 12]}
+    assert {what: [took for took, _ in found] for what, found in samples.items()} == {
+        ("a", 1): [1, 3, 5, 7, 9, 11],
+        ("b", 1): [2, 4, 6, 8, 10, 12],
+    }
     for index, decoded in enumerate(interleaved):
         assert tuple(decoded.decoded) == gammas
         assert decoded.lengths(3)[0] == 30
@@ -88,7 +91,7 @@ def test_a_request_that_was_written_down_is_not_decoded_again(pair: Pair, tmp_pa
             if request == last:
                 raise KeyboardInterrupt
             counted[request] += 1
-            samples["target", True, 1, 8].append(float(order.random()))
+            samples["target", True, 1, 8].append((float(order.random()), 1.0))
 
         (found,), samples = decode_interleaved(
             [RequestSet(prompts, gammas)], CPU, 4, [measure], every=9, checkpoint=Checkpoint(folder)

