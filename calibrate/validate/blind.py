@@ -3,7 +3,9 @@
 What a profile predicts is fixed first (``specsim.predict.prediction_file``).  Then whole requests
 are decoded, one decoder at a time, in random order over requests, temperatures and draft lengths,
 and all of that again in every pass: a machine drifts over minutes, so a pass is one observation
-and the figure is the mean over them.  A decoded request is kept as soon as it is there.
+and the figure is the mean over them.  Greedy passes decode the same requests; above temperature 0,
+where texts differ by chance, each takes the next requests of the profile, from the first again
+when they run out.  A decoded request is kept as soon as it is there.
 """
 
 from __future__ import annotations
@@ -43,17 +45,30 @@ class Turn:
     time: int
 
 
-def turns(checks: Sequence[CheckedPrompts], gammas: Sequence[int], seed: int) -> list[Turn]:
-    """Those of a pass, in random order."""
+def turns(
+    checks: Sequence[CheckedPrompts],
+    gammas: Sequence[int],
+    requests: int,
+    number: int,
+    seed: int,
+) -> list[Turn]:
+    """Those of the pass with this number, in random order; of each check so many requests."""
     found = [
         Turn(index, request, gamma, time)
         for index, check in enumerate(checks)
-        for request in range(len(check.prompts))
+        for request in decoded_requests(check, requests, number)
         for gamma in (PLAIN, *gammas)
         for time in range(1 if gamma else _PLAIN_TURNS)
     ]
-    order = np.random.default_rng([DECODING, seed]).permutation(len(found))
+    order = np.random.default_rng([DECODING, seed + number]).permutation(len(found))
     return [found[at] for at in order]
+
+
+def decoded_requests(check: CheckedPrompts, requests: int, number: int) -> list[int]:
+    """Which of the check's requests a pass decodes."""
+    size = len(check.prompts)
+    first = 0 if check.sampling.greedy else number * requests
+    return [(first + place) % size for place in range(min(requests, size))]
 
 
 def validate_blind(
@@ -61,6 +76,7 @@ def validate_blind(
     checks: Sequence[CheckedPrompts],
     predictions: Mapping[float, Mapping[int, PredictedSpeedup]],
     gammas: Sequence[int],
+    requests: int,
     passes: int,
     seed: int,
     checkpoint: Checkpoint,
@@ -69,6 +85,7 @@ def validate_blind(
     """Rows of predicted beside measured, one per check and gamma.
 
     predictions : by temperature and gamma
+    requests : of each check that a pass decodes, at most
     checkpoint : keeps what was decoded
     advance : called once a decoded request
     """
@@ -98,7 +115,7 @@ def validate_blind(
     gc.freeze()  # long-lived models and modules: a collection in mid-request need not walk them
     found: dict[tuple[int, int], list[dict[int, list[Row]]]] = {}
     for number in range(passes):
-        for turn in turns(checks, gammas, seed + number):
+        for turn in turns(checks, gammas, requests, number, seed):
             name = f"{number}-{turn.check}-{turn.request}-{turn.gamma}-{turn.time}.json"
             decoded = checkpoint.keep_json(name, partial(decode, number, turn))
             cell = found.setdefault((turn.check, turn.gamma), [{} for _ in range(passes)])
@@ -159,7 +176,7 @@ def compare(
         "acceptance_law": check.workload.measured.acceptance_law,
         "prompts": check.name,
         "gamma": gamma,
-        "requests": len(check.prompts),
+        "requests": len(plain[0]),
         "passes": len(plain),
         "predicted_tokens_per_call": predicted.tokens_per_call,
         "measured_tokens_per_call": tokens / float(calls.sum()),
@@ -176,7 +193,9 @@ def compare(
 
 
 def mean_of_passes(speedups: Floats) -> Row:
-    """The mean over passes, shape (P,), its standard error and its 95 % interval (Student's t)."""
+    """The mean over passes, shape (P,), its standard error and its 95 % interval (Student's t),
+    whose low end is a tenth of the mean at least: times have no sign.
+    """
     size = speedups.size
     mean, error = float(speedups.mean()), float(speedups.std(ddof=1) / sqrt(size))
     half = float(t.ppf(0.975, size - 1)) * error

@@ -76,7 +76,7 @@ def demonstrate(
 ) -> Demonstration:
     """Measure the embedded pair, predict the best draft length, and let every decoder run alone.
 
-    Takes about three minutes on two cores.  The profile and its traces go to the folder ``out``.
+    Takes five to ten minutes on two cores.  The profile and its traces go to the folder ``out``.
     """
     make_folder(out)
     path = out / "profile.json"

@@ -193,10 +193,4 @@ def _failures(rows: list[Row], tolerance: Tolerance | None) -> list[str]:
             if row["measured_low"] > row["predicted_high"]
             or row["measured_high"] < row["predicted_low"]
         ]
-    sizes = [abs(row["relative_error"]) for row in rows]
-    failures = []
-    if tolerance.median is not None and median(sizes) > tolerance.median:
-        failures.append(f"the median error is over the tolerance of {tolerance.median:g}")
-    if tolerance.worst is not None and max(sizes) > tolerance.worst:
-        failures.append(f"the worst error is over the tolerance of {tolerance.worst:g}")
-    return failures
+    return tolerance.exceeded([row["relative_error"] for row in rows])

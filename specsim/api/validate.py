@@ -209,7 +209,7 @@ def _blind(asked: _Asked, check: BlindCheck) -> Validation:
     pair = load_measured_pair(profile, device, dtype, asked.models.trust_remote_code)
     tokenizer = pair.target.tokenizer
     checked = [
-        CheckedPrompts.find(workload, True, check.prompts, tokenizer, check.requests)
+        CheckedPrompts.find(workload, True, check.prompts, tokenizer, workload.measured.requests)
         for workload in workloads
     ]
     run = asked.begin(check, file_digest(file))
@@ -217,13 +217,14 @@ def _blind(asked: _Asked, check: BlindCheck) -> Validation:
         f"predicted {predictions.created}, before decoding, in {file} "
         f"(sha256 {file_digest(file)[:12]})"
     )
-    total = check.passes * len(turns(checked, gammas, check.seed))
+    total = check.passes * len(turns(checked, gammas, check.requests, 0, check.seed))
     advance = steps(run.watch.progress, "decoding", total)
     rows = validate_blind(
         pair,
         checked,
         predictions.by_temperature(),
         gammas,
+        check.requests,
         check.passes,
         check.seed,
         run.checkpoint,

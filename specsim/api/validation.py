@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any, ClassVar, Literal
 
 from specsim.acceptance import AlphaLike
@@ -22,6 +23,16 @@ class Tolerance:
 
     median: float | None = None
     worst: float | None = None
+
+    def exceeded(self, errors: Sequence[float]) -> list[str]:
+        """Which of the two the relative errors are over, a sentence each."""
+        sizes = [abs(error) for error in errors]
+        failures = []
+        if self.median is not None and median(sizes) > self.median:
+            failures.append(f"the median error is over the tolerance of {self.median:g}")
+        if self.worst is not None and max(sizes) > self.worst:
+            failures.append(f"the worst error is over the tolerance of {self.worst:g}")
+        return failures
 
 
 @dataclass(frozen=True)
@@ -52,12 +63,13 @@ class SpeedupCheck:
 class BlindCheck:
     """Fix what the profile predicts in a file, then let every decoder run alone, and compare.
 
-    Whole requests in random order, all of them again in every pass: the figure is the mean over
-    passes, so that the drift of the machine is part of its error.
+    Whole requests in random order, in several passes: the figure is the mean over passes, so that
+    the drift of the machine is part of its error.  At temperature 0 every pass decodes the same
+    requests; above, where texts differ by chance, each takes the next of the calibration's.
 
     gamma : draft lengths; None is 1 to the profile's longest
     temperature : one of the profile's; None is all
-    requests : the first so many of the calibration's, at most, which the prediction is made for
+    requests : of the calibration's, that a pass decodes, at most
     prompts : the file that was calibrated with; None is the held-out modules
     passes : at least two
     """

@@ -18,7 +18,7 @@ from specsim.commands._options import PATH, format_option, option, seed_option
 def command(out: Path, draft: str, seed: int, output_format: str) -> None:
     """Measure the embedded pair, predict the best draft length, and check it by real decoding.
 
-    Takes about three minutes on two cores.  Writes the profile, its traces and a figure.
+    Takes five to ten minutes on two cores.  Writes the profile, its traces and a figure.
     """
     from specsim.api.demo import demonstrate
     from specsim.report.plots import save, speedup_by_gamma

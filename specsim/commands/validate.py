@@ -85,7 +85,7 @@ _TITLES = {
     "Largest relative error of the speedup that passes. [default: none; with --synthetic 0.12]",
 )
 @click.option("--blind", is_flag=True, help="Fix the prediction, then run each decoder alone.")
-@option("--passes", Integer(2), "Passes through all requests with --blind. [default: 5]")
+@option("--passes", Integer(2), "Passes of --requests each with --blind. [default: 5]")
 @click.option(
     "--scheme",
     "schemes",
@@ -177,7 +177,7 @@ def command(
     intervals explain, or counted calls contradict the replay (z).
 
     With --blind, what the profile predicts is written beside it first; then every decoder runs
-    alone, whole requests in random order, all of them again in every pass.
+    alone, whole requests in random order, in several passes.
 
     With --scheme, the decoders of all papers go side by side on the calibration's prompts, each
     predicted from the profile's text: runs of every model, speedup, and quality where it is not

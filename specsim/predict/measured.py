@@ -203,13 +203,9 @@ class MeasuredCost:
                 # Run i has i more tokens in the cache, and run times are linear in those.
                 later = _by_request(trace, (length - 1) * starts, length / 2)
                 runs["next draft", 1].append(later)
-        return Spent(
-            {
-                what: (sum(c for c, _ in found), sum(c for _, c in found))  # type: ignore[misc]
-                for what, found in runs.items()
-            },
-            blocks,
-        )
+        # Count and context of each kind of run, added up over the lengths that blocks draft.
+        added = {what: np.sum(found, axis=0) for what, found in runs.items()}
+        return Spent({what: (count, at) for what, (count, at) in added.items()}, blocks)
 
     def price(self, spent: Spent) -> Floats:
         """Seconds in draft runs, target runs and overhead, shape (3, R) or (3, D)."""

@@ -25,11 +25,13 @@ class PredictionError(SpecsimError):
 
 
 class PredictedSpeedup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a profile says of one draft length at one temperature, for the first of its requests.
+    """What a profile says of one draft length at one temperature.
 
-    low, high : 95 % interval of the speedup of these very requests, from what the repeats of the
-        run times leave open; above temperature 0, where texts are drawn anew, how requests differ
-        too
+    At temperature 0 of the first of its requests, whose texts are known; above, where texts are
+    drawn anew, of requests like all of them.
+
+    low, high : 95 % interval of the speedup, from what the repeats of the run times leave open;
+        above temperature 0 from how requests differ too
     formula_speedup : by the papers' formula, from the profile's alpha and c
     chosen : whether this is the draft length that ``specsim.optimize`` recommends; then what being
         chosen flatters it by is taken off the speedup, as there
@@ -49,7 +51,7 @@ class Predictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that a profile predicts.
 
     profile_sha256 : of the profile's file
-    requests : how many of its requests, at most, are predicted
+    requests : how many of its requests, at most, are predicted at temperature 0
     created : when it was written, UTC
     """
 
@@ -84,10 +86,11 @@ def predicted_speedups(profile: Path, workloads: Sequence[Workload], requests: i
         gammas = range(1, workload.profile.gamma_max + 1)
         best = workload.best()
         known = {each.gamma: each.speedup for each in workload.predict(range(gammas.stop))}
-        first = np.arange(min(requests, workload.trace.requests))
-        for each in replace(workload, trace=workload.trace.take(first)).predict(gammas):
+        greedy = workload.measured.sampling.temperature == 0
+        count = min(requests, workload.trace.requests) if greedy else workload.trace.requests
+        taken = workload.trace.take(np.arange(count))
+        for each in replace(workload, trace=taken).predict(gammas):
             chosen = each.gamma == best.gamma
-            greedy = workload.measured.sampling.temperature == 0
             sure = around(each.speedup, each.drawn_costs if greedy else each.drawn)
             left = best.speedup / known[best.gamma] if chosen else 1.0
             predictions.append(
@@ -109,7 +112,7 @@ def predicted_speedups(profile: Path, workloads: Sequence[Workload], requests: i
 def fixed(profile: Path, requests: int) -> tuple[Predictions, Path]:
     """What a profile predicted when this was first asked: ``NAME.prediction.json`` beside it.
 
-    requests : the first so many of the profile's, at most
+    requests : the first so many of the profile's, at most, at temperature 0
 
     A file that is there is taken as it is, since what was predicted before is what is judged; one
     of another state of the profile, or of other requests, is written anew.

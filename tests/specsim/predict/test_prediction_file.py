@@ -38,7 +38,19 @@ def test_what_was_predicted_stays(tmp_path: Path) -> None:
     assert fixed(profile, 20)[0].predictions[0].speedup == pytest.approx(
         Workload.all_of(read_profile(profile), profile, None)[0].predict([1])[0].speedup
     )
-    # Nor of other requests.
+
+
+@pytest.mark.parametrize(("temperature", "same"), [(0.0, False), (1.0, True)])
+def test_known_texts_are_predicted_and_drawn_ones_as_all(
+    tmp_path: Path, temperature: float, same: bool
+) -> None:
+    """At temperature 0 the requests that are decoded; above, where texts differ, all of them."""
+    content = json.loads(write(tmp_path).read_text())
+    content["acceptance"][0]["sampling"]["temperature"] = temperature
+    for row in content["overhead"]:
+        row["temperature"] = temperature
+    profile = tmp_path / "p.json"
+    profile.write_text(json.dumps(content))
     few, _ = fixed(profile, 3)
     assert few.requests == 3
-    assert few.predictions != fixed(profile, 20)[0].predictions
+    assert (few.predictions == fixed(profile, 20)[0].predictions) is same
