@@ -1,13 +1,14 @@
 """How far off speedups are that were predicted before, and whether their intervals hold.
 
     python benchmarks/blind_accuracy.py calibrate FOLDER     # three of each draft
-    python benchmarks/blind_accuracy.py check FOLDER         # each decoder alone, four passes
-    python benchmarks/blind_accuracy.py report FOLDER OUT    # studies/measured/blind
+    python benchmarks/blind_accuracy.py check FOLDER         # each decoder alone, eight passes
+    python benchmarks/blind_accuracy.py report FOLDER        # of studies/measured/blind, say
 
 Every command is a process of its own, and goes on where it was killed.  ``report`` judges the
 predictions of all calibrations by the one check of their draft, and writes ``cells.csv``,
 ``estimators.csv`` (how costs are estimated, on the same data) and ``knee.csv`` (fewer requests and
-repeats).  Nothing else may run on the machine meanwhile.
+repeats) into FOLDER.  Takes about two hours; a check of the drafts FIRST,SECOND alone is
+``check FOLDER FIRST,SECOND``.
 """
 
 from __future__ import annotations
@@ -31,39 +32,43 @@ import pandas as pd
 from calibrate.measure.timing import TOKENS
 from specsim.hardware import run_time_fit
 from specsim.hardware.repeats import Repeats
-from specsim.intervals import around
 from specsim.optimizers.workload import Workload
+from specsim.predict.prediction_file import predicted_speedups
 from specsim.profiles import Profile, RunTime, read_profile
 
-DRAFTS = ("small",)
+DRAFTS = ("small", "middle", "prompt-lookup")
 CALIBRATIONS = (1, 2, 3)
-REQUESTS, REPEATS, PASSES = 8, 8, 4
-KNEE = tuple((requests, repeats) for requests in (4, 8) for repeats in (2, 4, 8))
+# At temperature 0, where nothing is left to chance, and at 1.
+REQUESTS = (48, 96)
+TOKENS_EACH, REPEATS = 64, 8
+# Of the check: requests of each temperature in a pass.
+CHECKED, PASSES = 8, 8
+KNEE = tuple((requests, repeats) for requests in (8, 16, 32, 96) for repeats in (2, 4, 8))
 
 
 def profile_of(folder: Path, draft: str, number: int) -> Path:
     return folder / f"{draft}-{number}.json"
 
 
-def calibrate(folder: Path) -> None:
+def calibrate(folder: Path, drafts: Sequence[str]) -> None:
     """Drafts by turns, so that the calibrations of one are minutes apart."""
     for number in CALIBRATIONS:
-        for draft in DRAFTS:
+        for draft in drafts:
             out = profile_of(folder, draft, number)
             if not out.exists():
-                words = ["calibrate", "--draft", f"embedded/{draft}", "--out", str(out)]
-                # The seed stays: the texts are the same, and only what is timed differs.
-                words += ["--requests", str(REQUESTS), "--repeats", str(REPEATS)]
-                specsim(*words)
+                model = draft if draft == "prompt-lookup" else f"embedded/{draft}"
+                words = ["calibrate", "--draft", model, "--out", str(out), "--seed", str(number)]
+                words += ["--requests", ",".join(map(str, REQUESTS)), "--repeats", str(REPEATS)]
+                specsim(*words, "--max-new-tokens", str(TOKENS_EACH))
 
 
-def check(folder: Path) -> None:
-    for draft in DRAFTS:
+def check(folder: Path, drafts: Sequence[str]) -> None:
+    for draft in drafts:
         out = folder / f"{draft}-blind.json"
         if not out.exists():
-            first = profile_of(folder, draft, CALIBRATIONS[0])
-            words = ["validate", str(first), "--blind", "--passes", str(PASSES)]
-            out.write_text(specsim(*words, "--format", "json"))
+            words = ["validate", str(profile_of(folder, draft, CALIBRATIONS[0])), "--blind"]
+            words += ["--requests", str(CHECKED), "--passes", str(PASSES), "--format", "json"]
+            out.write_text(specsim(*words))
 
 
 def specsim(*words: str) -> str:
@@ -91,38 +96,39 @@ def cells(
     change : made to the profile before it predicts
     requests : of the calibration that are used; 0 is all
     """
-    for draft in DRAFTS:
+    for draft in checked_drafts(folder):
         measured = measured_rows(folder, draft)
         for number in CALIBRATIONS:
             path = profile_of(folder, draft, number)
-            profile = change(read_profile(path))
-            for workload in Workload.all_of(profile, path, None):
-                chosen = replace(
-                    workload,
-                    trace=workload.trace.take(np.arange(requests)) if requests else workload.trace,
-                )
-                best = chosen.best()
-                temperature = workload.measured.sampling.temperature
-                for each in chosen.predict(range(1, profile.gamma_max + 1)):
-                    row = measured[temperature, each.gamma]
-                    drawn = each.drawn if temperature else each.drawn_costs
-                    sure = around(each.speedup, drawn)
-                    shown = best.speedup if each.gamma == best.gamma else each.speedup
-                    low, high = (end * shown / each.speedup for end in (sure.low, sure.high))
-                    yield {
-                        "draft": draft,
-                        "calibration": number,
-                        "temperature": temperature,
-                        "gamma": each.gamma,
-                        "predicted_speedup": shown,
-                        "low": low,
-                        "high": high,
-                        "measured_speedup": row["measured_speedup"],
-                        "measured_error": row["measured_error"],
-                        "relative_error": shown / row["measured_speedup"] - 1,
-                        "inside": within(low, shown, high, row),
-                        "chosen": each.gamma == best.gamma,
-                    }
+            workloads = Workload.all_of(change(read_profile(path)), path, None)
+            if requests:
+                workloads = [fewer(workload, requests) for workload in workloads]
+            for said in predicted_speedups(path, workloads, CHECKED).predictions:
+                row = measured[said.temperature, said.gamma]
+                yield {
+                    "draft": draft,
+                    "calibration": number,
+                    "temperature": said.temperature,
+                    "gamma": said.gamma,
+                    "predicted_speedup": said.speedup,
+                    "low": said.low,
+                    "high": said.high,
+                    "measured_speedup": row["measured_speedup"],
+                    "measured_error": row["measured_error"],
+                    "relative_error": said.speedup / row["measured_speedup"] - 1,
+                    "inside": within(said.low, said.speedup, said.high, row),
+                    "chosen": said.chosen,
+                }
+
+
+def checked_drafts(folder: Path) -> list[str]:
+    """Those whose check is there."""
+    return [draft for draft in DRAFTS if (folder / f"{draft}-blind.json").exists()]
+
+
+def fewer(workload: Workload, requests: int) -> Workload:
+    kept = min(requests, workload.trace.requests)
+    return replace(workload, trace=workload.trace.take(np.arange(kept)))
 
 
 def within(low: float, predicted: float, high: float, row: dict[str, Any]) -> bool:
@@ -215,17 +221,16 @@ def seconds_timed(profile: Profile, repeats: int, requests: int, tokens: int) ->
     host = median(each for row in profile.overhead if row.gamma == 0 for each in row.seconds)
     # Plain decodings stand before and after every two draft lengths.
     decodings = repeats * 2 * (profile.gamma_max * 1.5 + 1) * TOKENS
-    return (plain + host) * (decodings + requests * 2 * tokens)
+    return (plain + host) * (decodings + requests * tokens)
 
 
-def report(folder: Path, out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
+def report(folder: Path) -> None:
     found = list(cells(folder))
-    pd.DataFrame(found).to_csv(out / "cells.csv", index=False)
+    pd.DataFrame(found).to_csv(folder / "cells.csv", index=False)
     said = summary(found)
     errors = [
         row["measured_error"] / row["measured_speedup"]
-        for draft in DRAFTS
+        for draft in checked_drafts(folder)
         for row in measured_rows(folder, draft).values()
     ]
     print(
@@ -238,6 +243,12 @@ def report(folder: Path, out: Path) -> None:
         f"own prediction off by {said['chosen_mean']:+.2%} in the mean "
         f"(standard error {said['chosen_mean_error']:.2%})"
     )
+    for (draft, temperature), part in pd.DataFrame(found).groupby(["draft", "temperature"]):
+        own = summary(part.to_dict("records"))
+        print(
+            f"{draft} at temperature {temperature:g}: median {own['median']:.1%}, worst "
+            f"{own['worst']:.1%}, mean {own['mean']:+.2%}, inside {own['inside']:.1%}"
+        )
     kinds: dict[str, Callable[[Profile], Profile]] = {
         "smoothed": lambda profile: profile,
         "means by width": means,
@@ -246,17 +257,19 @@ def report(folder: Path, out: Path) -> None:
     table = [
         {"estimator": name, **summary(list(cells(folder, each)))} for name, each in kinds.items()
     ]
-    pd.DataFrame(table).to_csv(out / "estimators.csv", index=False)
+    pd.DataFrame(table).to_csv(folder / "estimators.csv", index=False)
     print(pd.DataFrame(table).to_string(index=False))
     first = read_profile(profile_of(folder, DRAFTS[0], CALIBRATIONS[0]))
     table = []
     for requests, repeats in KNEE:
         rows = list(cells(folder, partial(shorter, repeats=repeats), requests))
-        seconds = seconds_timed(first, repeats, requests, 128)
+        seconds = seconds_timed(
+            first, repeats, sum(min(requests, most) for most in REQUESTS), TOKENS_EACH
+        )
         table.append(
             {"requests": requests, "repeats": repeats, "seconds": seconds, **summary(rows)}
         )
-    pd.DataFrame(table).to_csv(out / "knee.csv", index=False)
+    pd.DataFrame(table).to_csv(folder / "knee.csv", index=False)
     print(pd.DataFrame(table).to_string(index=False))
 
 
@@ -264,13 +277,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("stage", choices=("calibrate", "check", "report"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("out", type=Path, nargs="?", default=Path("studies/measured/blind"))
+    parser.add_argument("drafts", nargs="?", default=",".join(DRAFTS))
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     if asked.stage == "report":
-        report(asked.folder, asked.out)
+        report(asked.folder)
     else:
-        {"calibrate": calibrate, "check": check}[asked.stage](asked.folder)
+        {"calibrate": calibrate, "check": check}[asked.stage](asked.folder, asked.drafts.split(","))
 
 
 if __name__ == "__main__":
