@@ -1,0 +1,63 @@
+"""What prompts share: leading blocks named by numbers that stand for all tokens up to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import islice
+
+import numpy as np
+
+from specsim.checks import Ints, integer
+from specsim.serving.requests import PrefixBlocks
+
+
+def blocks_of_names(
+    names: Iterable[Sequence[Hashable]], prompt_tokens: Ints, block_tokens: int
+) -> PrefixBlocks:
+    """From what names the blocks of each prompt, such as ``hash_ids`` of a trace.
+
+    A name may stand for its block alone: here blocks are equal only where all before them are, too.
+
+    names : for each request, in order; behind the last full block they are left out
+    """
+    integer("block_tokens", block_tokens, low=1)
+    known: dict[tuple[int, Hashable], int] = {}
+    hashes: list[int] = []
+    starts = [0]
+    for request, tokens in zip(names, prompt_tokens, strict=True):
+        before = -1
+        for name in islice(request, int(tokens) // block_tokens):
+            before = known.setdefault((before, name), len(known))
+            hashes.append(before)
+        starts.append(len(hashes))
+    return PrefixBlocks(np.array(hashes, np.int64), np.array(starts, np.int64), block_tokens)
+
+
+def blocks_of_tokens(prompts: Iterable[Sequence[int]], block_tokens: int = 16) -> PrefixBlocks:
+    """From the token ids of each prompt; an engine shares blocks of 16 (vLLM) by default."""
+    integer("block_tokens", block_tokens, low=1)
+    prompts = [tuple(each) for each in prompts]
+    cut = (
+        [each[at : at + block_tokens] for at in range(0, len(each), block_tokens)]
+        for each in prompts
+    )
+    lengths = np.array([len(each) for each in prompts], np.int64)
+    return blocks_of_names(cut, lengths, block_tokens)
+
+
+def scaled_blocks(prefix: PrefixBlocks, scale: float, prompt_tokens: Ints) -> PrefixBlocks:
+    """The same sharing of prompts whose lengths were multiplied: the blocks grow with them.
+
+    prompt_tokens : (N,) after the scaling; blocks that no longer fit are left out
+    """
+    tokens = max(1, round(prefix.block_tokens * scale))
+    counts = np.minimum(np.diff(prefix.starts), prompt_tokens // tokens)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    within = np.arange(int(starts[-1])) - np.repeat(starts[:-1], counts)
+    places = np.repeat(prefix.starts[:-1], counts) + within
+    return PrefixBlocks(prefix.hashes[places], starts, tokens)
+
+
+def shared_tokens(prefix: PrefixBlocks) -> int:
+    """Tokens of blocks that an earlier request already had, as an endless cache would find them."""
+    return prefix.block_tokens * (prefix.hashes.size - np.unique(prefix.hashes).size)

@@ -1,0 +1,164 @@
+"""Records of CSV, JSON and JSONL, each with its place in the file, and what is made of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from specsim.checks import Floats, Ints
+from specsim.serving.lengths import LONGEST
+from specsim.serving.requests import PrefixBlocks, WorkloadError
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedRequests:
+    """The requests of a file, in its order.
+
+    format : the reader's name for it
+    prompt_tokens, output_tokens : (N,) >= 1
+    arrival_s : (N,) seconds, not falling; None where the file has no times
+    prefix : what prompts share; None where the file does not tell
+    notes : what is not as in the file, one sentence each
+    """
+
+    format: str
+    prompt_tokens: Ints
+    output_tokens: Ints
+    arrival_s: Floats | None = None
+    prefix: PrefixBlocks | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Record:
+    """One object of JSON or one row of CSV.
+
+    place : "line 3" or "record 3", for messages
+    """
+
+    place: str
+    values: Mapping[str, Any]
+
+    def get(self, key: str) -> Any:
+        """The value of a key that must be there."""
+        if self.values.get(key) in (None, ""):
+            raise WorkloadError(f"{self.place}: {key} is missing")
+        return self.values[key]
+
+    def tokens(self, key: str, low: int = 1) -> int:
+        """A number of tokens, or of the entries of a list of token ids."""
+        value = self.get(key)
+        if isinstance(value, list):
+            value = len(value)
+        number = self._number(key, value)
+        if number != math.floor(number) or not low <= number <= LONGEST:
+            raise WorkloadError(
+                f"{self.place}: {key} must be a whole number in [{low}, {LONGEST}], got "
+                f"{str(value)[:40]}"
+            )
+        return int(number)
+
+    def seconds(self, key: str, unit_s: float = 1.0) -> float:
+        """A time in seconds, of a number of units."""
+        number = self._number(key, self.get(key))
+        if number < 0:
+            raise WorkloadError(f"{self.place}: {key} must be >= 0, got {number:g}")
+        return number * unit_s
+
+    def ids(self, key: str) -> list[int]:
+        """A list of whole numbers."""
+        value = self.get(key)
+        if not isinstance(value, list) or not all(type(each) is int for each in value):
+            raise WorkloadError(f"{self.place}: {key} must be a list of whole numbers")
+        return value
+
+    def _number(self, key: str, value: Any) -> float:
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise WorkloadError(f"{self.place}: {key} must be a number, got {str(value)[:40]!r}")
+        return number
+
+
+class WorkloadReader(Protocol):
+    """A module that reads one kind of file."""
+
+    def recognises(self, first: Record) -> bool:
+        """Whether a file that begins with this record is of its kind; never raises."""
+        ...
+
+    def read(self, records: Sequence[Record]) -> RecordedRequests:
+        """All requests; WorkloadError names the place of what is wrong."""
+        ...
+
+
+def records_of(text: str) -> list[Record]:
+    """Of JSON (a list of objects, or one), of JSONL, or of CSV with a header."""
+    start = text.lstrip()[:1]
+    if start == "[" or (start == "{" and _is_one_document(text)):
+        document = _parsed(text, "the file")
+        found = document if isinstance(document, list) else [document]
+        return [_record(f"record {n}", each) for n, each in enumerate(found, start=1)]
+    if start == "{":
+        return [
+            _record(f"line {n}", _parsed(line, f"line {n}"))
+            for n, line in enumerate(text.splitlines(), start=1)
+            if line.strip()
+        ]
+    rows = csv.reader(text.splitlines())
+    header = [name.strip() for name in next(rows, [])]
+    found = []
+    for row in rows:
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise WorkloadError(
+                f"line {rows.line_num}: {len(row)} columns, but the header has {len(header)}"
+            )
+        found.append(Record(f"line {rows.line_num}", dict(zip(header, row, strict=True))))
+    return found
+
+
+def in_order(records: Sequence[Record], times: Floats) -> Floats:
+    """The times, refused with the first place where they fall."""
+    falls = np.flatnonzero(np.diff(times) < 0)
+    if falls.size:
+        at = int(falls[0]) + 1
+        raise WorkloadError(
+            f"{records[at].place}: arrives {times[at - 1] - times[at]:g} s before the request "
+            f"before it ({records[at - 1].place}); sort the file by time"
+        )
+    return times
+
+
+def _is_one_document(text: str) -> bool:
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) == 1:
+        return True
+    try:
+        json.loads(lines[0])
+    except ValueError:
+        return True  # an object that goes on over lines
+    return False
+
+
+def _parsed(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = str(error).splitlines()[0]
+        raise WorkloadError(f"{place}: not complete JSON ({reason})") from None
+
+
+def _record(place: str, value: Any) -> Record:
+    if not isinstance(value, dict):
+        raise WorkloadError(f"{place}: must be a JSON object, got {str(value)[:40]}")
+    return Record(place, value)
