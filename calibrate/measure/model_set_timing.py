@@ -7,7 +7,8 @@ for a small draft), so every run is timed twice: after a run of another model an
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 from calibrate.decode.engine import CachedModel
 from calibrate.measure.trace import OVERHEAD, generator
 from calibrate.models.sampling import Sampling
-from specsim.hardware.repeats import Repeats
+from specsim.hardware.repeats import PassDraws, Repeats
 from specsim.hardware.run_time_fit import FittedRunTimes, GridPoint
 from specsim.laws import TARGET
 from specsim.predict.measured import RunTimes
@@ -73,17 +74,32 @@ def sample_model_set(
             samples[name, fresh, width, context].append((took, plain))
 
 
-def price_runs(samples: Samples) -> dict[RunKind, RunTimes]:
-    """By kind of run, of what ``sample_model_set`` found, smoothed as those of a profile are."""
+@dataclass(frozen=True)
+class ModelSetTimes:
+    """Run times by kind of run, smoothed as those of a profile are.
+
+    drawn : the same as far as the repeats leave it open, a last axis of draws on the seconds
+    """
+
+    best: Mapping[RunKind, RunTimes]
+    drawn: Mapping[RunKind, RunTimes]
+
+
+def price_runs(passes: Sequence[Samples]) -> ModelSetTimes:
+    """Of what ``sample_model_set`` found in two passes or more."""
     plain: dict[int, list[float]] = defaultdict(list)
-    for (*_, context), found in samples.items():
-        plain[context] += [beside for _, beside in found]
-    tables = {}
-    for kind in {RunKind(*key[:2]) for key in samples}:
+    found: dict[tuple[Any, ...], list[tuple[float, int]]] = defaultdict(list)
+    for number, samples in enumerate(passes):
+        for what, pairs in samples.items():
+            plain[what[-1]] += [beside for _, beside in pairs]
+            found[what] += [(took / beside, number) for took, beside in pairs]
+    draws = PassDraws(tuple(range(len(passes))))
+    best, drawn = {}, {}
+    for kind in {RunKind(*key[:2]) for key in found}:
         points = []
-        for (name, fresh, width, context), found in samples.items():
+        for (name, fresh, width, context), ratios in found.items():
             if (name, fresh) == kind:
-                repeats = Repeats.of([took / beside for took, beside in found])
+                repeats = Repeats.of(*zip(*ratios, strict=True))
                 seconds = median(plain[context]) * repeats.mean
                 points.append(GridPoint(width, 1, context, seconds, repeats.over_mean))
         times = FittedRunTimes.of(points)
@@ -94,12 +110,13 @@ def price_runs(samples: Samples) -> dict[RunKind, RunTimes]:
             for width in sorted({point.tokens for point in points})
             if sum(point.tokens == width for point in points) == len(contexts)
         ]
-        tables[kind] = RunTimes(
-            np.array(widths, float),
-            np.array(contexts, float),
-            np.array([[times(width, 1, context) for context in contexts] for width in widths]),
+        cells = [[(width, 1, context) for context in contexts] for width in widths]
+        where = np.array(widths, float), np.array(contexts, float)
+        best[kind] = RunTimes(*where, np.array([[times(*cell) for cell in row] for row in cells]))
+        drawn[kind] = RunTimes(
+            *where, np.array([[times.drawn(*cell, draws) for cell in row] for row in cells])
         )
-    return tables
+    return ModelSetTimes(best, drawn)
 
 
 def _timed(model: CachedModel, ids: torch.Tensor, random: torch.Generator) -> float:

@@ -21,10 +21,11 @@ from calibrate.batch.cache import BUCKET
 from calibrate.batch.ragged import RaggedModel, release_unused
 from calibrate.batch.synthetic import Timed, decode_synthetic
 from calibrate.measure.grid import BLOCKS, room
-from specsim.batching.cost import LoadCost, MeasuredLoadCost
+from specsim.batching.cost import LoadCost
+from specsim.batching.drawn_cost import DrawnLoadCost
 from specsim.batching.point import batch_point
 from specsim.checkpoint import Checkpoint
-from specsim.intervals import DRAWS, Bootstrap, around
+from specsim.intervals import DRAWS, Bootstrap, Interval, around
 from specsim.optimizers.search import fastest
 from specsim.predict.error_decomposition import BlockTiming, decompose_error
 
@@ -72,7 +73,8 @@ def validate_cell(
     survival: Sequence[float],
     temperature: float,
     rounds: int,
-    cost: MeasuredLoadCost,
+    cost: DrawnLoadCost,
+    error: float | None,
     seed: int,
     checkpoint: Checkpoint,
 ) -> list[dict[str, Any]]:
@@ -80,13 +82,14 @@ def validate_cell(
 
     checkpoint : keeps the rounds that were decoded
     """
-    compiled = cost.mode == "compiled"
+    mode = cost.cost.mode
+    compiled = mode == "compiled"
     decoded = decode_cell(
         *(target, draft, batch, context, gammas, survival, temperature, rounds, compiled, seed),
         checkpoint,
     )
-    compared = compare_cell(decoded, cost, survival, batch, context)
-    return [{"temperature": temperature, "mode": cost.mode, **row} for row in compared]
+    compared = compare_cell(decoded, cost.cost, survival, batch, context, cost, error)
+    return [{"temperature": temperature, "mode": mode, **row} for row in compared]
 
 
 def decode_cell(
@@ -195,14 +198,20 @@ def compare_cell(
     survival: Sequence[float],
     batch: int,
     context: int,
+    drawn_cost: LoadCost | None = None,
+    error: float | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, one per draft length of one cell.
+
+    drawn_cost : the cost in draws, which ``predicted_low`` and ``predicted_high`` come of; without
+        it nothing of the cost is left open
+    error : half of the 95 % interval that the fit leaves cells which were not timed, as a share
 
     Tokens are the expected ones on both sides: which were drawn is chance and costs nothing, so
     ``error_acceptance`` is zero.  ``measured_best`` and ``predicted_best`` are the draft lengths
     of the cell that are fastest under ``survival``, with that synthetic acceptance (``specsim
     optimize`` replays the trace); ``loss`` is the share of speed that following the prediction
-    costs, and ``segments`` their number.  Intervals (``low``, ``high``) are a bootstrap
+    costs, and ``segments`` their number.  Measured intervals (``low``, ``high``) are a bootstrap
     over them, too narrow with fewer than five; a ``loss_low`` of zero or less says that the two
     lengths cannot be told apart.
     """
@@ -223,6 +232,7 @@ def compare_cell(
     for gamma in gammas:
         each, segments = expected[gamma], decoded[gamma]
         found = around(speed[gamma], drawn[gamma])
+        predicted = _predicted(each.speedup, drawn_cost, error, (survival, gamma, batch, context))
         measured = BlockTiming(
             tokens=each.tokens_per_call,
             draft_s=plain_step_s * segments.part("draft_s"),
@@ -240,6 +250,8 @@ def compare_cell(
                 "tokens_per_call": each.tokens_per_call,
                 "drawn_tokens_per_call": sum(t.tokens for t in segments.timed) / blocks / batch,
                 "predicted_speedup": each.speedup,
+                "predicted_low": predicted.low,
+                "predicted_high": predicted.high,
                 "measured_speedup": found.best,
                 "measured_low": found.low,
                 "measured_high": found.high,
@@ -255,6 +267,22 @@ def compare_cell(
             }
         )
     return rows
+
+
+def _predicted(
+    speedup: float,
+    drawn_cost: LoadCost | None,
+    error: float | None,
+    asked: tuple[Sequence[float], int, int, int],
+) -> Interval[float]:
+    """The speedup with what the repeats of the grid and its fit leave open, as logarithms."""
+    reach = np.zeros(2)
+    if drawn_cost is not None:
+        survival, *where = asked
+        found = np.asarray(batch_point(survival, drawn_cost, *where).speedup)
+        reach = np.abs(np.log(np.quantile(found, [0.025, 0.975]) / speedup))
+    low, high = np.exp(np.hypot(reach, np.log1p(error or 0.0)))
+    return Interval(speedup / low, speedup, speedup * high)
 
 
 def _drawn_speeds(decoded: Mapping[int, Segments], survival: Sequence[float], gamma: int) -> Floats:

@@ -1,15 +1,15 @@
 """What rows of predicted beside measured say: how far off they are, and what fails.
 
 Counts must be what the replay says, exactly at temperature 0 and statistically elsewhere; speedups
-must be within a tolerance.  Rows are those of ``calibrate.validate.speedups``, ``schemes``,
-``batching`` and ``engine``.
+may be no further off than the intervals of both explain, or than a tolerance.  Rows are those of
+``calibrate.validate.speedups``, ``schemes``, ``batching`` and ``engine``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import hypot, log
+from math import hypot, inf, log
 from statistics import fmean, median
 from typing import Any
 
@@ -23,7 +23,8 @@ Row = Mapping[str, Any]
 
 # Chance that a correct run fails for its counts, over all rows of a table.
 _FALSE_ALARM = 1e-4
-# Speed that following the prediction may cost in a cell, against the best that was measured.
+# Speed that following the prediction may cost in a cell, against the best that was measured: less
+# is no reason to choose again.
 _MOST_LOSS = 0.02
 
 
@@ -87,16 +88,22 @@ def blind_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings
 
 
 def scheme_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings:
-    """Of every decoding scheme."""
+    """Of every decoding scheme.
+
+    Where the replay knows runs approximately it says nothing of how far, so that intervals judge
+    the other settings alone; a tolerance judges all.
+    """
+    judged = [row for row in rows if tolerance is not None or not row["approximate"]]
     sizes = [abs(row["relative_error"]) for row in rows]
     kept = sum(row["counts_as_predicted"] for row in rows)
     exact = [row["exact"] for row in rows if row["exact"] is not None]
     errors = (
         f"runs as predicted, within 3 % or two standard errors: {kept} of {len(rows)} settings; "
         f"at temperature 0 every target call as predicted: {sum(exact)} of {len(exact)}; "
-        f"relative error of the speedup: median {median(sizes):.1%}, worst {max(sizes):.1%}"
+        f"relative error of the speedup: median {median(sizes):.1%}, worst {max(sizes):.1%}; "
+        f"{_explained(rows)}"
     )
-    return Findings((errors,), (*contradictions(rows), *_beyond(rows, tolerance)))
+    return Findings((errors,), (*contradictions(rows), *_beyond(judged, tolerance)))
 
 
 def synthetic_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings:
@@ -107,15 +114,15 @@ def synthetic_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Find
     apart = sum(cell["loss_low"] > 0 for cell in cells)
     errors = (
         f"relative error of the speedup: median {median(sizes):.1%}, worst {max(sizes):.1%}; "
-        f"best draft length as predicted in {same} of {len(cells)} cells, and in "
-        f"{len(cells) - same - apart} more too close to tell; following the prediction costs "
+        f"{_explained(rows)}; best draft length as predicted in {same} of {len(cells)} cells, and "
+        f"in {len(cells) - same - apart} more too close to tell; following the prediction costs "
         f"{max(cell['loss'] for cell in cells):.1%} of speed at most"
     )
     slow = [
         f"batch {cell['batch']}, context {cell['context']}: gamma {cell['predicted_best']} was "
         f"predicted best and is {cell['loss']:.1%} slower than gamma {cell['measured_best']}"
         for cell in cells
-        if cell["loss"] > _MOST_LOSS
+        if cell["loss_low" if tolerance is None else "loss"] > _MOST_LOSS
     ]
     return Findings((errors,), (*slow, *_beyond(rows, tolerance)))
 
@@ -220,18 +227,40 @@ def _beyond_chance(rows: Sequence[Row]) -> list[str]:
     passes alone have longer tails (Student's t): a correct table of 16 rows then fails in 0.3 % of
     cases with 16 passes, 1.5 % with 8, 5 % with 5 and 15 % with 3.
     """
+    if not rows:
+        return []
     limit = float(norm.isf(_FALSE_ALARM / (2 * len(rows))) / norm.isf(0.025))
-    failures = []
-    for row in rows:
-        off = log(row["predicted_speedup"] / row["measured_speedup"])
-        halves = [
-            log(row[f"{name}_high"] / row[f"{name}_low"]) / 2 for name in ("predicted", "measured")
-        ]
-        if abs(off) > limit * hypot(*halves):
-            failures.append(
-                f"temperature {row['temperature']:g}, gamma {row['gamma']}: predicted "
-                f"{row['predicted_speedup']:.3f} ({row['predicted_low']:.3f} to "
-                f"{row['predicted_high']:.3f}), measured {row['measured_speedup']:.3f} "
-                f"({row['measured_low']:.3f} to {row['measured_high']:.3f})"
-            )
-    return failures
+    return [
+        f"{_setting(row)}: predicted {row['predicted_speedup']:.3f} ({row['predicted_low']:.3f} to "
+        f"{row['predicted_high']:.3f}), measured {row['measured_speedup']:.3f} "
+        f"({row['measured_low']:.3f} to {row['measured_high']:.3f})"
+        for row in rows
+        if _apart(row) > limit
+    ]
+
+
+def _apart(row: Row) -> float:
+    """How far apart prediction and measurement lie, in what their 95 % intervals explain."""
+    off = log(row["predicted_speedup"] / row["measured_speedup"])
+    halves = [
+        log(row[f"{name}_high"] / row[f"{name}_low"]) / 2 for name in ("predicted", "measured")
+    ]
+    explained = hypot(*halves)
+    if explained == 0:
+        return inf if off else 0.0
+    return abs(off) / explained
+
+
+def _explained(rows: Sequence[Row]) -> str:
+    held = sum(_apart(row) <= 1 for row in rows)
+    return f"95 % intervals of both explain {held} of {len(rows)} speedups"
+
+
+def _setting(row: Row) -> str:
+    """What a row is of."""
+    where = f"temperature {row['temperature']:g}"
+    if "scheme" in row:
+        return f"{row['scheme']} {row['setting']}, {where}"
+    if "batch" in row:
+        where += f", batch {row['batch']}, context {row['context']}"
+    return f"{where}, gamma {row['gamma']}"

@@ -123,8 +123,8 @@ def decode_interleaved(
     every: int,
     checkpoint: Checkpoint,
     advance: Callable[[], None] = lambda: None,
-) -> tuple[list[Interleaved], Samples]:
-    """Every request decoded with every decoder of its set, and what was measured meanwhile.
+) -> tuple[list[Interleaved], list[Samples]]:
+    """Every request decoded with every decoder of its set, and what was measured beside each.
 
     All decoders of a set are in mid-request at once, so each needs models with caches of its own.
     All ``measurements`` are made before each request, and the next of them after every so many
@@ -132,7 +132,7 @@ def decode_interleaved(
     enough.  Requests that are in the ``checkpoint`` are not decoded again.
     """
     interleaved = [Interleaved({name: [] for name in each.decoders}) for each in sets]
-    samples: Samples = defaultdict(list)
+    samples: list[Samples] = []
     gc.collect()
     gc.freeze()  # long-lived models and modules: a collection in mid-request need not walk them
     for number, (index, request) in enumerate(_round_robin([len(each.prompts) for each in sets])):
@@ -151,8 +151,7 @@ def decode_interleaved(
         done = checkpoint.keep_json(f"{index}-{request}.json", decode, _Done, _counter)
         for name, decoded in zip(sets[index].decoders, done.decoded, strict=True):
             interleaved[index].decoded[name].append(decoded)
-        for what, seconds in done.samples:
-            samples[what] += seconds
+        samples.append(defaultdict(list, done.samples))
         advance()
     gc.unfreeze()
     return interleaved, samples

@@ -17,7 +17,7 @@ from calibrate.measure.recorded_text import ReadableText
 from calibrate.validate.quality import Quality
 from specsim.checks import Floats, UnsupportedError
 from specsim.laws import TARGET
-from specsim.predict.measured import RunPrices
+from specsim.predict.measured import RunPrices, RunTimes
 from specsim.predict.replay import build
 from specsim.predict.replay.blocks import Expected, replay_blocks
 from specsim.predict.replay.drafters import DeterministicReplay
@@ -65,14 +65,14 @@ class Predicted:
     """A setting before it is decoded.
 
     requests : one prediction a request
-    overhead_s : host seconds a token, outside the model runs
+    host_share : host seconds over those of the runs, of each short decoding
     flat_s : seconds a run of what drafts without a model of its own, heads among it
     quality : of the law that it emits
     """
 
     scheme: Scheme
     requests: Sequence[Prediction]
-    overhead_s: float
+    host_share: Sequence[float]
     flat_s: Mapping[str, float]
     quality: Quality | None
 
@@ -86,14 +86,15 @@ class Predicted:
         return total(found for each in self.requests for found in each.rates)
 
     @property
-    def tokens(self) -> float:
-        return float(sum(each.tokens for each in self.expected))
+    def tokens(self) -> Floats:
+        """Of each request, shape (R,)."""
+        return np.array([float(each.tokens) for each in self.expected])
 
-    def seconds(self, tables: Mapping[RunKind, Any], context: float) -> float:
-        """Seconds a token."""
+    def run_seconds(self, tables: Mapping[RunKind, RunTimes], context: float) -> Floats:
+        """Seconds of all runs of each request, shape (R,), or (R, D) with tables of draws."""
         prices = RunPrices(tables, self.flat_s)
-        spent = sum(prices.seconds(each.runs, context) for each in self.expected)
-        return spent / self.tokens + self.overhead_s
+        found = [prices.seconds(each.runs, context) for each in self.expected]
+        return np.array(np.broadcast_arrays(*found))
 
     @property
     def widest(self) -> float:
@@ -136,7 +137,7 @@ def as_json(predicted: Predicted) -> dict[str, Any]:
             }
             for each in predicted.requests
         ],
-        "overhead_s": float(predicted.overhead_s),
+        "host_share": [float(each) for each in predicted.host_share],
         "flat_s": {name: float(seconds) for name, seconds in predicted.flat_s.items()},
         "quality": predicted.quality and asdict(predicted.quality),
     }
@@ -155,7 +156,7 @@ def from_json(scheme: Scheme, kept: Mapping[str, Any]) -> Predicted:
         ]
         requests.append(_prediction(Expected(each["tokens"], each["calls"], runs), rates))
     good = Quality(**kept["quality"]) if kept["quality"] else None
-    return Predicted(scheme, requests, kept["overhead_s"], kept["flat_s"], good)
+    return Predicted(scheme, requests, kept["host_share"], kept["flat_s"], good)
 
 
 def predict(scheme: Scheme, text: ReadableText, request: DecodeRequest) -> Prediction:

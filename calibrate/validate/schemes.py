@@ -24,13 +24,14 @@ from calibrate.validate.catalogue import drawn_with
 from calibrate.validate.interleave import PLAIN, Interleaved, RequestSet, Start, decode_interleaved
 from calibrate.validate.predict import Predicted, as_json, from_json, predict
 from calibrate.validate.quality import quality
+from calibrate.validate.scheme_speedups import measured_speedups, predicted_speedups
 from calibrate.validate.speedups import CheckedPrompts
 from specsim.checkpoint import Checkpoint
 from specsim.checks import Floats, UnsupportedError
+from specsim.intervals import Interval
 from specsim.laws import TARGET
 from specsim.predict.replay.build import approximate_runs
 from specsim.predict.replay.rates import named_rates
-from specsim.predict.replay.run_counts import RunKind
 from specsim.schemes import PlainDecoding, Scheme, scheme_name
 
 # Of short decodings before the others, for what happens outside the model runs.
@@ -69,13 +70,13 @@ def validate_schemes(
     """
     device = next(pool.target.parameters()).device
     expected: list[list[Predicted]] = []
-    plain_overhead: list[float] = []
+    plain_share: list[list[float]] = []
     for place, (check, chosen) in enumerate(checks):
         model_set = pool.new()
         texts = recorded_texts(check, model_set)
 
-        measured = partial(_plain_overhead, check, model_set)
-        plain_overhead.append(checkpoint.keep_json(f"overhead-{place}.json", measured))
+        measured = partial(_plain_share, check, model_set)
+        plain_share.append(checkpoint.keep_json(f"host-{place}.json", measured))
         expected.append([])
         for number, scheme in enumerate(chosen):
             draws = [generator(device, LOSSY, seed, number, index) for index in range(len(texts))]
@@ -102,19 +103,20 @@ def validate_schemes(
         checkpoint=checkpoint,
         advance=lambda: advance("decoding"),
     )
-    tables = price_runs(samples)
+    times = price_runs(samples)
     rows: list[dict[str, Any]] = []
     names = [name for _, chosen in checks for each in chosen for name in each.row_fields()]
     fields = dict.fromkeys(names)
-    for (check, _), turns, found, overhead in zip(
-        checks, decoded, expected, plain_overhead, strict=True
-    ):
+    for (check, _), turns, found, share in zip(checks, decoded, expected, plain_share, strict=True):
         context = float(np.mean([len(prompt) for prompt in check.prompts]))
         context += float(turns.lengths(PLAIN).mean()) / 2
-        plainly = float(tables[RunKind(TARGET, False)](1, np.array([context]))[0]) + overhead
-        for each in found:
-            speedup = plainly / each.seconds(tables, context)
-            row = _row(each, turns, speedup, check.sampling.greedy)
+        known = {key(e.scheme) for e in found if drawn_with(e.scheme, check.sampling).greedy}
+        of_settings = {key(each.scheme): each for each in found}
+        foreseen = predicted_speedups(of_settings, known, times, context, share)
+        speedups = measured_speedups(turns, foreseen, known)
+        for name, each in of_settings.items():
+            both = foreseen[name].speedup, speedups[name]
+            row = _row(each, turns, *both, greedy=check.sampling.greedy)
             rows.append({**_named(each.scheme, check, fields), **row})
     return rows
 
@@ -160,7 +162,7 @@ def _predicted(
     draws: Sequence[torch.Generator],
     end_of_text: int | None,
 ) -> dict[str, Any]:
-    """From the recorded texts, and what a few short decodings spend outside the models, as JSON."""
+    """From the recorded texts, and what a few short decodings spend outside the runs, as JSON."""
     requests = [
         predict(scheme, text, _request(scheme, check, text.prompt, random, end_of_text))
         for text, random in zip(texts, draws, strict=True)
@@ -173,7 +175,7 @@ def _predicted(
         count = sum(each.count for each in runs)
         flat[name] = sum(each.seconds for each in runs) / count if count else 0.0
     good = quality(scheme, drawn_with(scheme, check.sampling), check.prompts, model_set)
-    return as_json(Predicted(scheme, requests, _overhead(decoded), flat, good))
+    return as_json(Predicted(scheme, requests, _host_share(decoded), flat, good))
 
 
 def _short_decodings(scheme: Scheme, check: CheckedPrompts, model_set: ModelSet) -> list[Decoded]:
@@ -191,13 +193,13 @@ def _short_decodings(scheme: Scheme, check: CheckedPrompts, model_set: ModelSet)
     ]
 
 
-def _plain_overhead(check: CheckedPrompts, model_set: ModelSet) -> float:
-    return _overhead(_short_decodings(PlainDecoding(), check, model_set))
+def _plain_share(check: CheckedPrompts, model_set: ModelSet) -> list[float]:
+    return _host_share(_short_decodings(PlainDecoding(), check, model_set))
 
 
-def _overhead(decoded: Sequence[Decoded]) -> float:
-    """Host seconds a token."""
-    return float(np.median([each.overhead_s / len(each.tokens) for each in decoded]))
+def _host_share(decoded: Sequence[Decoded]) -> list[float]:
+    """Host seconds over those of the runs: as a share, since machines drift until the check."""
+    return [each.overhead_s / (each.seconds - each.overhead_s) for each in decoded]
 
 
 def _named(scheme: Scheme, check: CheckedPrompts, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,7 +215,13 @@ def _named(scheme: Scheme, check: CheckedPrompts, fields: Mapping[str, Any]) -> 
     }
 
 
-def _row(predicted: Predicted, turns: Interleaved, speedup: float, greedy: bool) -> dict[str, Any]:
+def _row(
+    predicted: Predicted,
+    turns: Interleaved,
+    speedup: Interval[float],
+    measured: Interval[float],
+    greedy: bool,
+) -> dict[str, Any]:
     scheme, good = predicted.scheme, predicted.quality
     name = key(scheme)
     decoded = turns.decoded[name]
@@ -232,14 +240,13 @@ def _row(predicted: Predicted, turns: Interleaved, speedup: float, greedy: bool)
         exact = bool((np.abs(calls - turns.calls(name)) < _ROUNDING * calls.clip(1)).all())
         if scheme.lossless:
             exact = exact and turns.same_text(name)
-    measured = turns.speedup(name)
     calls_expected = sum(each.calls for each in predicted.expected)
     measured_calls = float(turns.calls(name).sum())
     return {
         "requests": len(decoded),
         "acceptance": named_rates(predicted.rates),
         "law_tokens_per_call": predicted.law_tokens_per_call,
-        "predicted_tokens_per_call": _ratio(predicted.tokens, calls_expected),
+        "predicted_tokens_per_call": _ratio(predicted.tokens.sum(), calls_expected),
         "measured_tokens_per_call": _ratio(float(lengths.sum()), measured_calls),
         "exact": exact,
         "predicted_runs": {model: 100 * each[0] for model, each in figures.items()},
@@ -250,11 +257,13 @@ def _row(predicted: Predicted, turns: Interleaved, speedup: float, greedy: bool)
         "runs_z": {model: each[2] for model, each in figures.items()},
         "approximate": sorted(approximate_runs(scheme)),
         "counts_as_predicted": all(_as_predicted(*each) for each in figures.values()),
-        "predicted_speedup": speedup,
+        "predicted_speedup": speedup.best,
+        "predicted_low": speedup.low,
+        "predicted_high": speedup.high,
         "measured_speedup": measured.best,
         "measured_low": measured.low,
         "measured_high": measured.high,
-        "relative_error": speedup / measured.best - 1,
+        "relative_error": speedup.best / measured.best - 1,
         "log_loss": good.log_loss if good else None,
         "accuracy": good.accuracy if good else None,
         "agreement": _agreement(turns, name) if greedy else None,

@@ -22,6 +22,7 @@ from specsim.api.validation import (
     Validation,
 )
 from specsim.batching.cost import MeasuredLoadCost
+from specsim.batching.drawn_cost import DrawnLoadCost
 from specsim.batching.source import Source
 from specsim.batching.workload import BatchWorkload
 from specsim.checkpoint import Checkpoint
@@ -60,7 +61,7 @@ def validate(
         (the decoders of all papers), ``SyntheticCheck`` (batches at a synthetic acceptance) or
         ``EngineCheck`` (what an inference engine counts)
     tolerance : how far off the speedups may be; None is no further than the intervals of both
-        explain, where the check has them, and else the check's own
+        explain.  Acceptance files have limits of their own (``CountsCheck``)
     device, threads : None is where the profile was measured
     """
     path = Path(profile)
@@ -319,7 +320,7 @@ def _engine(asked: _Asked, check: EngineCheck) -> Validation:
 
 def _synthetic(asked: _Asked, check: SyntheticCheck) -> Validation:
     source = Source(check.alpha, None, asked.path, check.temperature, check.mode)
-    grids = [_Grid.of(workload, check) for workload in source.workloads()]
+    grids = [_Grid.of(asked.profile, workload, check) for workload in source.workloads()]
     device, dtype = asked.models.place()
     from calibrate.models.load import load_measured
     from calibrate.validate.batching import validate_cell
@@ -342,6 +343,7 @@ def _synthetic(asked: _Asked, check: SyntheticCheck) -> Validation:
                 grid.workload.temperature or 0.0,
                 check.rounds,
                 grid.cost,
+                grid.workload.basis.error(batch, context),
                 check.seed,
                 run.checkpoint,
             )
@@ -354,16 +356,16 @@ class _Grid:
     """What is decoded of one workload: draft lengths, and batch and context of each cell."""
 
     workload: BatchWorkload
-    cost: MeasuredLoadCost
+    cost: DrawnLoadCost
     gammas: tuple[int, ...]
     cells: list[tuple[int, int]]
 
     @staticmethod
-    def of(workload: BatchWorkload, check: SyntheticCheck) -> _Grid:
+    def of(profile: Profile, workload: BatchWorkload, check: SyntheticCheck) -> _Grid:
         from calibrate.measure.grid import room
 
-        cost = workload.cost
-        assert isinstance(cost, MeasuredLoadCost)
+        assert isinstance(workload.cost, MeasuredLoadCost)
+        cost = DrawnLoadCost.of(profile, workload.temperature or 0.0, workload.cost.mode)
         assert workload.context is not None, "a profile says what its models can read"
         gammas = _gammas(check.gamma, workload.gamma_max)
         most = workload.context - room(max(gammas))

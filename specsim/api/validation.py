@@ -100,7 +100,7 @@ class SchemeCheck:
     prompts : the file that was calibrated with; None is the held-out modules
     """
 
-    tolerance: ClassVar[Tolerance | None] = Tolerance(0.08)
+    tolerance: ClassVar[Tolerance | None] = None
 
     schemes: tuple[str, ...] = ("all",)
     others: Mapping[str, str] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class SyntheticCheck:
     rounds : how often each cell is decoded; draft lengths that are clearly slower have fewer
     """
 
-    tolerance: ClassVar[Tolerance | None] = Tolerance(0.05, 0.12)
+    tolerance: ClassVar[Tolerance | None] = None
 
     batch: tuple[int, ...] | None = None
     context: tuple[int, ...] | None = None

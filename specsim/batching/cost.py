@@ -118,8 +118,7 @@ class MeasuredLoadCost(RunByRun):
 
     target : run times of the target, fitted to the grid
     first_draft, next_draft : of the draft right after the target, and right after itself
-    overhead : by batch, seconds of host time by gamma; linear between the measured ones and held
-        beyond them
+    host : host times by batch; linear between the measured ones and held beyond them
     missing : batch, context and reason of cells that could not be measured.  A cell as large as
         one of these raises CellUnavailableError.
     mode : how the models ran
@@ -128,7 +127,7 @@ class MeasuredLoadCost(RunByRun):
     target: FittedRunTimes
     first_draft: FittedRunTimes
     next_draft: FittedRunTimes
-    overhead: Mapping[int, Mapping[int, float]]
+    host: Mapping[int, HostTimes]
     missing: tuple[tuple[int, int, str], ...] = ()
     mode: Mode = "eager"
 
@@ -161,7 +160,7 @@ class MeasuredLoadCost(RunByRun):
             target=found[mode, "target"],
             first_draft=first,
             next_draft=found.get((mode, "next draft"), first),  # gamma 1 has no later runs
-            overhead=_overhead(profile.batch_overhead, temperature, mode),
+            host=_host_times(profile.batch_overhead, temperature, mode),
             missing=tuple(
                 (cell.batch, cell.context, cell.reason)
                 for cell in profile.missing
@@ -212,9 +211,17 @@ class MeasuredLoadCost(RunByRun):
 
     def overhead_s(self, gamma: int, batch: int) -> float:
         by_batch = [
-            np.interp(gamma, list(row), list(row.values())) for row in self.overhead.values()
+            np.interp(gamma, list(row), list(row.values())) for row in self._overhead.values()
         ]
-        return float(np.interp(batch, list(self.overhead), by_batch))
+        return float(np.interp(batch, list(self._overhead), by_batch))
+
+    @cached_property
+    def _overhead(self) -> dict[int, dict[int, float]]:
+        """Seconds by batch and gamma, both increasing."""
+        return {
+            batch: {gamma: host(gamma) for gamma in host.by_gamma}
+            for batch, host in self.host.items()
+        }
 
     def covers(self, batch: int, context: float) -> bool:
         """Whether the cell lies between measured ones; beyond, the fit extrapolates."""
@@ -222,10 +229,8 @@ class MeasuredLoadCost(RunByRun):
         return all(times.covers(1, batch, context) for times in fits)
 
 
-def _overhead(
-    rows: Sequence[Overhead], temperature: float, mode: Mode
-) -> dict[int, dict[int, float]]:
-    """Seconds by batch and gamma, both increasing; over all measured contexts."""
+def _host_times(rows: Sequence[Overhead], temperature: float, mode: Mode) -> dict[int, HostTimes]:
+    """By batch, increasing; over all measured contexts."""
     found: dict[int, list[Overhead]] = {}
     for row in rows:
         if (row.temperature, row.mode) == (temperature, mode):
@@ -236,12 +241,11 @@ def _overhead(
             f"the profile has no host time of batches at temperature {temperature:g} in mode "
             f"{mode} (measured: {known})"
         )
-    table: dict[int, dict[int, float]] = {}
+    table: dict[int, HostTimes] = {}
     for batch in sorted(found):
         if not any(row.gamma == 0 for row in found[batch]):
             raise UnsupportedError(
                 f"the profile has no host time of plain decoding at batch {batch}"
             )
-        host = HostTimes.of(found[batch], temperature)
-        table[batch] = {gamma: host(gamma) for gamma in host.by_gamma}
+        table[batch] = HostTimes.of(found[batch], temperature)
     return table

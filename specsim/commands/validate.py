@@ -77,12 +77,12 @@ _TITLES = {
 @option(
     "--median-tolerance",
     Number(0),
-    "Largest median error that passes. [default: by intervals; --scheme 0.08, --synthetic 0.05]",
+    "Largest median error that passes. [default: by intervals]",
 )
 @option(
     "--tolerance",
     Number(0),
-    "Largest relative error of the speedup that passes. [default: none; with --synthetic 0.12]",
+    "Largest relative error of the speedup that passes. [default: by intervals]",
 )
 @click.option("--blind", is_flag=True, help="Fix the prediction, then run each decoder alone.")
 @option("--passes", Integer(2), "Passes of --requests each with --blind. [default: 5]")

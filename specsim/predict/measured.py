@@ -75,15 +75,15 @@ class RunPrices:
     tables: Mapping[RunKind, RunTimes]
     flat_s: Mapping[str, float]
 
-    def seconds(self, runs: RunCounts, context: float) -> float:
-        """Expected seconds of all runs, at a mean number of tokens in the cache."""
-        total = 0.0
+    def seconds(self, runs: RunCounts, context: float) -> Floats:
+        """Expected seconds of all runs, at a mean number of tokens in the cache; () or (D,)."""
+        total = np.zeros(())
         for kind, count in runs.counts.items():
             if kind.model in self.flat_s:
-                total += count * self.flat_s[kind.model]
+                total = total + count * self.flat_s[kind.model]
             elif count:
-                width = max(runs.positions[kind] / count, 1.0)
-                total += count * float(self.tables[kind](width, np.array([context]))[0])
+                level, slope = self.tables[kind].line(max(runs.positions[kind] / count, 1.0))
+                total = total + count * (level + context * slope)
         return total
 
 

@@ -26,12 +26,12 @@ def test_a_prediction_is_read_back_as_it_was() -> None:
         ),
     )
     for quality in (None, Quality(None, 0.5), Quality(1.25, 0.5)):
-        before = Predicted(PlainDecoding(), [request] * 2, 1e-4, {"ngram": 1e-6}, quality)
+        before = Predicted(PlainDecoding(), [request] * 2, [0.1, 0.2], {"ngram": 1e-6}, quality)
         after = from_json(before.scheme, json.loads(json.dumps(as_json(before))))
         assert after.quality == before.quality
-        assert (after.overhead_s, after.flat_s) == (before.overhead_s, before.flat_s)
+        assert (after.host_share, after.flat_s) == (before.host_share, before.flat_s)
         assert after.rates == before.rates
-        assert (after.widest, after.tokens) == (before.widest, before.tokens)
+        assert (after.widest, [*after.tokens]) == (before.widest, [*before.tokens])
         for one, other in zip(after.expected, before.expected, strict=True):
             assert (one.tokens, one.calls) == (other.tokens, other.calls)
             assert one.runs.counts == other.runs.counts
