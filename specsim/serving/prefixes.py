@@ -10,6 +10,9 @@ import numpy as np
 from specsim.checks import Ints, integer
 from specsim.serving.requests import PrefixBlocks
 
+# Quotients of whole numbers and a factor that should be whole are, but for rounding.
+_EXACT = 1e-9
+
 
 def blocks_of_names(
     names: Iterable[Sequence[Hashable]], prompt_tokens: Ints, block_tokens: int
@@ -46,16 +49,24 @@ def blocks_of_tokens(prompts: Iterable[Sequence[int]], block_tokens: int = 16) -
 
 
 def scaled_blocks(prefix: PrefixBlocks, scale: float, prompt_tokens: Ints) -> PrefixBlocks:
-    """The same sharing of prompts whose lengths were multiplied: the blocks grow with them.
+    """The same sharing of prompts whose lengths were multiplied, in blocks of the same size.
 
-    prompt_tokens : (N,) after the scaling; blocks that no longer fit are left out
+    A block is shared where all tokens that it was stretched from are: block j ends with block
+    ceil((j + 1) / scale) of the prompt as it was, counted from 1.
+
+    prompt_tokens : (N,) after the scaling
     """
-    tokens = max(1, round(prefix.block_tokens * scale))
-    counts = np.minimum(np.diff(prefix.starts), prompt_tokens // tokens)
+    before = np.diff(prefix.starts)
+    counts = np.minimum(prompt_tokens // prefix.block_tokens, np.floor(before * scale + _EXACT))
+    counts = counts.astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(counts)])
-    within = np.arange(int(starts[-1])) - np.repeat(starts[:-1], counts)
-    places = np.repeat(prefix.starts[:-1], counts) + within
-    return PrefixBlocks(prefix.hashes[places], starts, tokens)
+    places = np.arange(int(starts[-1])) - np.repeat(starts[:-1], counts)
+    old = np.ceil((places + 1) / scale - _EXACT).astype(np.int64) - 1
+    known = prefix.hashes[np.repeat(prefix.starts[:-1], counts) + old]
+    # Several blocks may be stretched from one.
+    pairs = np.stack([known, places], axis=1)
+    _, names = np.unique(pairs, axis=0, return_inverse=True)
+    return PrefixBlocks(names.reshape(-1), starts, prefix.block_tokens)
 
 
 def shared_tokens(prefix: PrefixBlocks) -> int:

@@ -32,9 +32,8 @@ def stream(seed: int, replication: int, name: str) -> np.random.Generator:
 
 def serving_seed(seed: int, replication: int) -> int:
     """The seed of what is drawn while a replication is served: which drafts are accepted."""
-    return int(
-        _sequence(seed, replication, "serving").generate_state(1, np.uint64)[0] >> np.uint64(1)
-    )
+    state = _sequence(seed, replication, "serving").generate_state(1, np.uint64)[0]
+    return int(state >> np.uint64(12))  # below 2**53
 
 
 def _sequence(seed: int, replication: int, name: str) -> np.random.SeedSequence:
@@ -140,8 +139,8 @@ class RecordedWorkload:
     arrivals : in place of the file's times
     rate : requests per second that the file's times are stretched to
     scale : factor of the file's rate, > 0; with both, of ``rate``
-    scale_prompt, scale_output : factors of the lengths, rounded, at least one token; shared blocks
-        grow with the prompts
+    scale_prompt, scale_output : factors of the lengths, rounded, at least one token; what prompts
+        share is scaled with them
     window_s : (first, last) seconds of the file's own clock; those that arrive from the first on,
         before the last, and time begins anew at the first
     requests : the first so many; with ``arrivals`` any number

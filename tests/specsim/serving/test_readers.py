@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from specsim.serving.prefixes import blocks_of_tokens, scaled_blocks, shared_tokens
 from specsim.serving.readers import read_records, read_workload
@@ -68,21 +71,46 @@ def test_the_same_block_behind_another_is_another() -> None:
     assert one[1] != two[1]
 
 
-def test_blocks_grow_with_their_prompts() -> None:
-    prefix = blocks_of_tokens([[1] * 8, [1] * 4], 2)
-    halves = scaled_blocks(prefix, 0.5, np.array([4, 2]))
-    assert halves.block_tokens == 1
-    assert [halves.of(n).size for n in range(2)] == [4, 2]
-    cut = scaled_blocks(prefix, 2.0, np.array([15, 8]))  # three of four blocks fit
-    assert [cut.of(n).tolist() for n in range(2)] == [prefix.of(0)[:3].tolist(), [0, 1]]
+def test_what_is_shared_is_scaled() -> None:
+    # The first three of four blocks of 2 tokens are shared.
+    prefix = blocks_of_tokens([[1] * 8, [1, 1, 1, 1, 1, 1, 2, 2]], 2)
+    doubled = scaled_blocks(prefix, 2.0, np.array([16, 16]))
+    one, two = doubled.of(0).tolist(), doubled.of(1).tolist()
+    assert len(one) == len(set(one)) == 8
+    assert [a == b for a, b in zip(one, two, strict=True)] == [True] * 6 + [False] * 2
+    # Of two blocks the first was stretched from shared blocks alone.
+    halves = scaled_blocks(prefix, 0.5, np.array([4, 4]))
+    assert halves.of(0)[0] == halves.of(1)[0]
+    assert halves.of(0)[1] != halves.of(1)[1]
+    same = scaled_blocks(prefix, 1.0, np.array([8, 8]))
+    assert shared_tokens(same) == shared_tokens(prefix) == 6
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=30), min_size=1, max_size=8),
+    st.floats(0.1, 5.0),
+)
+def test_scaled_prompts_share_as_much_as_their_blocks_allow(
+    prompts: list[list[int]], scale: float
+) -> None:
+    """Pair by pair, against the number of blocks that two prompts have in common."""
+    lengths = np.maximum(np.rint(np.array([len(p) for p in prompts]) * scale), 1).astype(int)
+    scaled = scaled_blocks(blocks_of_tokens(prompts, 2), scale, lengths)
+    for a, b in itertools.combinations(range(len(prompts)), 2):
+        pairs = zip(prompts[a], prompts[b], strict=False)
+        common = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))) // 2
+        same = (x == y for x, y in zip(scaled.of(a), scaled.of(b), strict=False))
+        shared = len(list(itertools.takewhile(bool, same)))
+        fits = min(scaled.of(a).size, scaled.of(b).size)
+        assert shared == min(int(common * scale + 1e-9), fits)
 
 
 def test_a_scaled_file_still_shares() -> None:
-    requests = RecordedWorkload(read_records(MOONCAKE), scale_prompt=0.5).draw(0)
+    requests = RecordedWorkload(read_records(MOONCAKE), scale_prompt=2.0).draw(0)
     assert requests.prefix is not None
-    assert requests.prompt_tokens.tolist() == [850, 768, 1145]
-    assert requests.prefix.block_tokens == 256
-    assert WorkloadSummary.of(requests).shared == pytest.approx(512 / 2763)
+    assert requests.prompt_tokens.tolist() == [3400, 3072, 4580]
+    assert requests.prefix.block_tokens == 512
+    assert WorkloadSummary.of(requests).shared == pytest.approx(4 * 512 / 11052)
 
 
 def test_llmservingsim() -> None:

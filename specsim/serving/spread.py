@@ -1,0 +1,65 @@
+"""How sure a figure of a simulated run is: over replications, or over batches of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+
+from specsim.checks import Floats, integer
+from specsim.intervals import Interval
+from specsim.serving.metrics import Figures, Measured
+
+Outcome = TypeVar("Outcome")
+
+_LEVEL = 0.975  # of both ends of a 95 % interval
+
+
+def replicate(task: Callable[[int], Outcome], count: int, workers: int = 1) -> list[Outcome]:
+    """What ``task`` gives for replications 0, 1, ...; the same whatever the number of workers.
+
+    task : with more than one worker it goes to other processes, so it must be picklable
+    """
+    count, workers = integer("replications", count, low=1), integer("workers", workers, low=1)
+    if min(workers, count) == 1:
+        return [task(each) for each in range(count)]
+    with ProcessPoolExecutor(min(workers, count)) as pool:
+        return list(pool.map(task, range(count)))
+
+
+def intervals(runs: Sequence[Measured]) -> dict[str, Interval[float]]:
+    """Every figure with its 95 % interval by Student's t.
+
+    Of several replications the figure is their mean, and the replications are independent.  Of one
+    run it is the run's own, and the spread is that of the means of consecutive batches, which are
+    nearly independent where a batch is long against the time that a queue remembers.  Without
+    either the ends are nan.
+    """
+    if len(runs) > 1:
+        samples: Sequence[Figures] = [each.figures for each in runs]
+        best = {name: _mean(samples, name) for name in samples[0]}
+    else:
+        samples, best = runs[0].batches, runs[0].figures
+    return {name: _interval(value, samples, name) for name, value in best.items()}
+
+
+def _mean(samples: Sequence[Figures], name: str) -> float:
+    known = _known(samples, name)
+    return float(known.mean()) if known.size else float("nan")
+
+
+def _known(samples: Sequence[Figures], name: str) -> Floats:
+    values = np.array([each.get(name, np.nan) for each in samples], dtype=np.float64)
+    return values[~np.isnan(values)]
+
+
+def _interval(best: float, samples: Sequence[Figures], name: str) -> Interval[float]:
+    known = _known(samples, name)
+    if known.size < 2 or np.isnan(best):
+        return Interval(float("nan"), best, float("nan"))
+    from scipy.special import stdtrit  # loads scipy
+
+    width = float(stdtrit(known.size - 1, _LEVEL) * known.std(ddof=1) / np.sqrt(known.size))
+    return Interval(max(best - width, 0.0), best, best + width)

@@ -1,0 +1,142 @@
+"""Latencies, throughput, goodput and levels, by hand; and whether intervals hold what they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specsim.checks import InvalidArgumentError
+from specsim.serving.levels import ServiceLevel, levels_of, request_limits
+from specsim.serving.metrics import Measured, RequestTimes, measure
+from specsim.serving.spread import intervals, replicate
+
+
+def by_hand() -> RequestTimes:
+    """Three requests; the second has one token, the third waits."""
+    return RequestTimes(
+        arrival_s=np.array([1.0, 2.0, 3.0]),
+        first_token_s=np.array([1.5, 2.25, 6.0]),
+        last_token_s=np.array([2.5, 2.25, 7.0]),
+        output_tokens=np.array([5, 1, 3]),
+        itl_s=np.array([0.5, 0.5, 1.0]),
+        itl_request=np.array([0, 0, 2]),
+    )
+
+
+def test_latencies_by_hand() -> None:
+    found = measure(by_hand()).figures
+    assert found["ttft_mean"] == pytest.approx((0.5 + 0.25 + 3.0) / 3)
+    assert found["ttft_p50"] == 0.5
+    # Linear between order statistics, as numpy.percentile in vllm/benchmarks/serve.py
+    assert found["ttft_p90"] == pytest.approx(0.5 + 0.8 * 2.5)
+    # 0.25 and 0.5 s a token; a request of one token has no TPOT
+    assert found["tpot_mean"] == pytest.approx(0.375)
+    assert found["itl_mean"] == pytest.approx(2 / 3)
+    assert found["e2e_mean"] == pytest.approx((1.5 + 0.25 + 4.0) / 3)
+    assert found["output_tokens_per_s"] == pytest.approx(9 / 6)
+    assert found["requests_per_s"] == pytest.approx(3 / 6)
+    assert "goodput" not in found
+
+
+@pytest.mark.parametrize(
+    ("words", "good"),
+    [
+        ("ttft=0.5", 2),  # a limit is kept where it is met exactly
+        ("ttft_p99=0.4,tpot_p50=0.3", 1),
+        ("tpot=0.2", 1),  # one token has a TPOT of 0, as vllm bench serve has it
+        ("e2e_mean=2,ttft=4", 2),
+        ("e2e=5,e2e_p99=0.3", 1),  # the least of two limits
+        ("itl_p99=0.1", 3),  # gaps are not a request's
+    ],
+)
+def test_goodput_counts_as_vllm_does(words: str, good: int) -> None:
+    found = measure(by_hand(), levels_of(words)).figures
+    assert found["goodput"] == pytest.approx(good / 6)
+    assert found["good_share"] == pytest.approx(good / 3)
+
+
+def test_the_warm_up_is_left_out() -> None:
+    cut = measure(by_hand(), warmup=0.34)
+    assert cut.counted == 2
+    assert cut.figures["ttft_mean"] == pytest.approx(3.25 / 2)
+    assert cut.figures["itl_mean"] == 1.0
+    # All end after the second arrival, at 2 s.
+    assert cut.figures["output_tokens_per_s"] == pytest.approx(9 / 5)
+
+
+def test_a_percentile_of_a_level_is_measured() -> None:
+    found = measure(by_hand(), levels_of("ttft_p99.9=1")).figures
+    assert found["ttft_p99.9"] == pytest.approx(3 - 2.5 * 0.002)
+
+
+def test_levels() -> None:
+    levels = levels_of({"ttft_p99": 1.0, "tpot": 0.06})
+    assert levels == (ServiceLevel("ttft", "p99", 1.0), ServiceLevel("tpot", None, 0.06))
+    assert levels == levels_of("ttft_p99=1, tpot=0.06")
+    assert request_limits(levels) == {"ttft": 1.0, "tpot": 0.06}
+    assert levels_of(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("ttft", "slo must be NAME=SECONDS,..., such as ttft_p99=1,tpot_p99=0.06, got 'ttft'"),
+        ("ttlt_p99=1", "slo must name ttft, tpot, itl, e2e, each alone or with _mean or a per"),
+        ("ttft_p100=1", "slo must name"),
+        ("ttft_p99=0", "ttft_p99 must be > 0 seconds, got 0"),
+        ("ttft_p99=x", "slo ttft_p99 must be a number, got 'x'"),
+        ("itl=0.1", "itl is a latency of tokens, not of requests"),
+        ("ttft=1,ttft=2", "slo has one level twice"),
+    ],
+)
+def test_levels_that_are_refused(words: str, said: str) -> None:
+    with pytest.raises(InvalidArgumentError) as error:
+        levels_of(words)
+    assert said in str(error.value)
+
+
+def drawn(seed: int, count: int) -> RequestTimes:
+    """Independent TTFT of mean 1 and standard deviation 1, at about 1 request a second."""
+    random = np.random.default_rng(seed)
+    arrivals = np.cumsum(random.standard_exponential(count))
+    first = arrivals + random.standard_exponential(count)
+    return RequestTimes(arrivals, first, first + 1.0, np.full(count, 11))
+
+
+@pytest.mark.parametrize("replications", [1, 8])
+def test_intervals_hold_the_truth_as_often_as_they_say(replications: int) -> None:
+    """200 intervals of 95 %: 179 to 199 hold it but in one of 2,000 seeds (binomial)."""
+    held = 0
+    for seed in range(200):
+        runs = [measure(drawn(1000 * seed + r, 1000 // replications)) for r in range(replications)]
+        found = intervals(runs)["ttft_mean"]
+        held += found.low <= 1.0 <= found.high
+    assert 179 <= held <= 199
+
+
+def test_of_few_requests_nobody_knows_the_spread() -> None:
+    found = intervals([measure(drawn(1, 249))])["ttft_p99"]
+    assert found.best == measure(drawn(1, 249)).figures["ttft_p99"]
+    assert np.isnan(found.low)
+    assert np.isnan(found.high)
+
+
+def test_batches_are_all_requests_once() -> None:
+    found = measure(drawn(2, 1000), warmup=0.1)
+    assert len(found.batches) == 18
+    assert np.mean([each["ttft_mean"] for each in found.batches]) == pytest.approx(
+        found.figures["ttft_mean"]
+    )
+    # Throughput by order of the ends: tokens over seconds, whose sums are those of the whole.
+    assert 1 / np.mean(
+        [1 / each["output_tokens_per_s"] for each in found.batches]
+    ) == pytest.approx(found.figures["output_tokens_per_s"], rel=0.01)
+
+
+def test_a_figure_that_is_missing_has_no_interval() -> None:
+    runs = [Measured({"tpot_mean": float("nan")}, (), 1)] * 2
+    assert np.isnan(intervals(runs)["tpot_mean"].best)
+
+
+def test_replications_do_not_depend_on_workers() -> None:
+    assert replicate(abs, 5, workers=2) == replicate(abs, 5) == [0, 1, 2, 3, 4]
