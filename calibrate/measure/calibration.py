@@ -104,7 +104,7 @@ def calibrate(
     settings.check_fits(pair.context)
     models = pair.target.description, pair.draft.description
     checkpoint = Checkpoint.beside(out, _decisive(models, pair.target.model, settings, grid))
-    keep_threads(checkpoint)
+    keep_threads(checkpoint, progress)
     watch = Watch(checkpoint, progress, _threads(pair.target.model))
     progress = watch.progress
     target, draft = pair.cached()
@@ -169,7 +169,7 @@ def calibrate_costs(
     (model, described), (small, small_described) = target, draft
     models = described, small_described
     checkpoint = Checkpoint.beside(out, _decisive(models, model, grid))
-    keep_threads(checkpoint)
+    keep_threads(checkpoint, progress)
     watch = Watch(checkpoint, progress, _threads(model))
     costs = _costs(model, small, grid, checkpoint, watch.progress, more_time)
     notes = watch.warnings()

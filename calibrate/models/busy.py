@@ -2,7 +2,10 @@
 
 Run times that are measured beside another program are too long, scatter, and say nothing of an
 idle machine, so a measurement looks at the processors when it begins and all along, and what it
-finds is a line in the profile that later commands repeat.
+finds is a line in the profile that later commands repeat.  How far plain steps scatter tells less:
+quartiles of an idle machine that drifts lay 10 to 26 % of the median apart, of one whose other core
+was taken 20 %.  Run times are ratios to plain steps beside them, and what passes differ by is in
+their interval.
 """
 
 from __future__ import annotations
@@ -10,11 +13,9 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from specsim.api.progress import Progress, note
 from specsim.checkpoint import Checkpoint
@@ -23,8 +24,6 @@ from specsim.profiles import BUSY
 # Other programs may use a tenth of the cores beside the threads that measure, or four tenths of
 # them where most cores are free: they share caches, memory and the power that the clock rate needs.
 _SPARE, _SHARE = 0.1, 0.4
-# Quartiles of plain steps this far apart, over their median, are no steady machine.
-_SPREAD = 0.3
 # Seconds between two looks at the processors, and before the first says anything: they count
 # hundredths of seconds.
 _EVERY_S, _FIRST_S = 5.0, 0.5
@@ -128,17 +127,6 @@ def busy_warning(others: float | None, threads: int, cores: int | None = None) -
     return (
         f"{BUSY}other programs use {others:.1f} of {cores or os.cpu_count()} cores: stop them and "
         "start again, or run times come out too long and scatter; the result will say so"
-    )
-
-
-def spread_warning(plain_steps: Sequence[float], limit: float = _SPREAD) -> str | None:
-    """The same of plain steps, in seconds or in any other unit, that should be alike."""
-    low, median, high = np.quantile(plain_steps, [0.25, 0.5, 0.75])
-    if high - low <= limit * median:
-        return None
-    return (
-        f"{BUSY}plain steps differ by {(high - low) / median:.0%} of their median (quartiles): "
-        "run times are less sure than they look; measure again on an idle machine"
     )
 
 

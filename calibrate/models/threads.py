@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from calibrate.decode.encoder_decoder import cached_model
+from specsim.api.progress import Progress, note, quiet
 from specsim.checkpoint import Checkpoint
 
 # What torch takes by itself: the cores, or what OMP_NUM_THREADS says.
@@ -58,9 +59,20 @@ def fewest_of_the_fastest(seconds: Mapping[int, Sequence[float]]) -> int:
     return next(count for count, each in medians.items() if (1 - _CLEARLY) * each <= best)
 
 
-def keep_threads(checkpoint: Checkpoint) -> int:
-    """Those of the run's first part, which are set again: a trial may find others next time."""
-    threads: int = checkpoint.keep_json("threads.json", torch.get_num_threads)
+def keep_threads(checkpoint: Checkpoint, progress: Progress = quiet) -> int:
+    """Those of the run's first part, which are set again: a trial may find others next time, and
+    run times of two numbers of threads are not to be mixed.
+
+    Says so as a note of ``progress`` where there are others now, asked for or found.
+    """
+    now = torch.get_num_threads()
+    threads: int = checkpoint.keep_json("threads.json", lambda: now)
+    if threads != now:
+        note(
+            progress,
+            f"goes on with threads {threads}, as it began, not {now}; to measure with {now}, "
+            f"remove {checkpoint.folder} and start again",
+        )
     torch.set_num_threads(threads)
     return threads
 

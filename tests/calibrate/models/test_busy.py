@@ -15,7 +15,6 @@ from calibrate.models.busy import (
     CpuTimes,
     Watch,
     busy_warning,
-    spread_warning,
     too_busy,
 )
 from specsim.checkpoint import Checkpoint
@@ -67,11 +66,6 @@ def test_busy_is_what_disturbs(others: float | None, threads: int, cores: int, b
     if warning is not None:
         assert warning.startswith(f"{BUSY}other programs use {others:.1f} of {cores} cores: stop")
         assert "\n" not in warning
-
-
-def test_plain_steps_that_are_not_alike_are_said() -> None:
-    assert spread_warning([1.0, 1.05, 1.1, 0.95, 3.0]) is None
-    assert "(quartiles)" in str(spread_warning([1.0, 1.6, 1.0, 1.7, 1.1, 1.5]))
 
 
 def looks(*others: float) -> Callable[[], CpuTimes]:

@@ -69,8 +69,19 @@ def test_the_trial_really_steps(
 
 def test_a_run_that_was_killed_keeps_its_threads(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "work")
+    said: list[str] = []
+
+    def progress(activity: str, done: int, total: int) -> None:
+        assert total == 0, "it is a note"
+        said.append(activity)
+
     torch.set_num_threads(2)
-    assert keep_threads(checkpoint) == 2
+    assert keep_threads(checkpoint, progress) == 2
+    assert keep_threads(checkpoint, progress) == 2
+    assert not said
     torch.set_num_threads(1)
-    assert keep_threads(checkpoint) == 2
+    assert keep_threads(checkpoint, progress) == 2
     assert torch.get_num_threads() == 2
+    (line,) = said
+    assert line.startswith("goes on with threads 2, as it began, not 1; to measure with 1, remove ")
+    assert str(checkpoint.folder) in line
