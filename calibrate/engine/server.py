@@ -1,4 +1,4 @@
-"""A server of an inference engine, started and always stopped again.
+"""A server of an inference engine, started and always stopped again, however this program ends.
 
 vLLM 0.32.0 on a CPU: ``vllm serve`` starts an API server and an engine process, answers
 ``/health`` after half a minute or so, and ends with all its processes when its group is ended.
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from calibrate.engine import guard
 from calibrate.engine.client import EngineClient, EngineError
 
 # The environment of ``make engine``, at the root of a checkout.
@@ -123,16 +124,8 @@ def _begun(launch: Launch) -> Iterator[_Running]:
         (Path(folder) / "log").open("w+") as log,
     ):
         port = _free_port()
-        process = subprocess.Popen(
-            launch.command(port),
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **_environment()},
-            start_new_session=True,
-        )
-        client = EngineClient(f"http://127.0.0.1:{port}")
-        with _ended(process):
+        with guarded(launch.command(port), stdin=subprocess.DEVNULL, stdout=log) as process:
+            client = EngineClient(f"http://127.0.0.1:{port}")
             yield _Running(launch.program, process, log, client)
 
 
@@ -190,6 +183,27 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@contextmanager
+def guarded(command: Sequence[str], **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A command of the engine in a group of its own, which ends with this program, even where that
+    is killed (``guard``); what it complains of goes where its output goes, unless said otherwise.
+    """
+    read, write = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", guard.__file__, str(read), *command],
+            **{"stderr": subprocess.STDOUT, **streams},
+            env={**os.environ, **_environment()},
+            start_new_session=True,
+            pass_fds=(read,),
+        )
+        os.close(read)
+        with _ended(process):
+            yield process
+    finally:
+        os.close(write)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -34,9 +35,9 @@ def launch(program: Path, target: str = "model") -> Launch:
     return Launch(program, target, None, "float32", 64)
 
 
-def is_running(program: Path) -> bool:
+def is_running(program: Path, of: str = "pid") -> bool:
     try:
-        os.kill(int((program.parent / "pid").read_text()), 0)
+        os.kill(int((program.parent / of).read_text()), 0)
     except ProcessLookupError:
         return False
     return True
@@ -68,6 +69,33 @@ def test_a_server_is_stopped_when_this_program_is_told_to_end(program: Path) -> 
     assert ended.value.code == 128 + signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is before
     assert not is_running(program)
+
+
+def test_a_server_is_stopped_when_this_program_is_killed(program: Path) -> None:
+    """The program that starts it as ``vllm``, with a process of its own, dies by SIGKILL."""
+    helper = program.parent / "helper"
+    text = program.read_text().replace("echo", f"sleep 60 & echo $! > {helper}\necho", 1)
+    program.write_text(text)
+    starts = (
+        "import sys, time; from pathlib import Path; from calibrate.engine.server import *\n"
+        "with started(Launch(Path(sys.argv[1]), 'model', None, 'float32', 64)):\n"
+        "    print('up', flush=True); time.sleep(60)"
+    )
+    killed = subprocess.Popen(
+        [sys.executable, "-c", starts, str(program)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    )
+    assert killed.stdout is not None
+    assert killed.stdout.readline() == b"up\n"
+    assert is_running(program)
+    assert is_running(program, "helper")
+    killed.kill()
+    killed.wait()
+    deadline = time.monotonic() + 30
+    while is_running(program) or is_running(program, "helper"):
+        assert time.monotonic() < deadline, "it outlives who started it"
+        time.sleep(0.02)
 
 
 def test_a_server_that_does_not_start_says_why(program: Path) -> None:

@@ -1,0 +1,38 @@
+"""A program that ends, with all that it started, when whoever asked for it is gone, however killed.
+
+    python guard.py FD COMMAND ...
+
+FD is the read end of a pipe whose write end the asking process holds open and nobody else: the
+system closes it when that process ends, by SIGKILL too.  The command runs in the group of this
+process, has its standard input and output, and its exit code becomes this one's.  Needs the
+standard library alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+
+def main(words: list[str]) -> int:
+    """``FD COMMAND ...``; the exit code of the command."""
+    pipe = int(words[0])
+
+    def watch() -> None:
+        while os.read(pipe, 1):
+            pass
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    # Told to end together with the command, and stays until that has; a handler is not inherited.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    with subprocess.Popen(words[1:]) as command:
+        threading.Thread(target=watch, daemon=True).start()
+        code = command.wait()
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
