@@ -15,13 +15,17 @@ import msgspec
 from msgspec import Meta
 
 from specsim.acceptance import AcceptanceLaw
-from specsim.checks import SpecsimError
+from specsim.checks import SpecsimError, UnsupportedError
 from specsim.files import Format, file_digest
 from specsim.traces import Trace, read_trace
 
 SCHEMA = "specsim-profile"
 VERSION = 3
 
+
+# The name of what drafts without a model: it copies what followed the longest match of the text's
+# last tokens.
+PROMPT_LOOKUP = "prompt-lookup"
 
 # What a note about a machine that other programs used begins with.
 BUSY = "busy machine: "
@@ -47,13 +51,18 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class MeasuredModel(_Part, frozen=True):
-    """A model as measured.  ``sha256`` is over its config and, where it has them, its weights."""
+    """A model as measured.  ``sha256`` is over its config and, where it has them, its weights.
+
+    Prompt lookup stands in a draft's place without a model: it has no parameters, the context of
+    its target, and ``sha256`` is over its rule.
+    """
 
     name: str
-    parameters: Positive
+    parameters: Count
     context: Positive
     sha256: str
     config: dict[str, Any] | None = None  # of a model measured by its shape: its config.json
+    longest_match: Positive | None = None  # of prompt lookup: the most tokens that are matched
 
 
 class Hardware(_Part, frozen=True):
@@ -184,7 +193,8 @@ class Profile(_Part, frozen=True):
 
     ``run_times`` and ``overhead`` are of one sequence, decoded alone; ``grid``, ``batch_overhead``
     and ``missing`` are what was asked for beyond that.  A measurement of costs alone has those and
-    no ``acceptance``.
+    no ``acceptance``.  Of prompt lookup there are no run times of a draft: its searches are host
+    time, so that ``overhead`` has them.
     """
 
     schema: str
@@ -208,6 +218,16 @@ class Profile(_Part, frozen=True):
     def warnings(self) -> list[str]:
         """What whoever relies on the profile should know."""
         return [note for note in self.notes if note.startswith(BUSY)]
+
+    @property
+    def by_lookup(self) -> bool:
+        """Whether prompt lookup drafts, without a model."""
+        return self.draft.longest_match is not None
+
+    def require_draft_model(self, what: str) -> None:
+        """Refuse ``what`` where prompt lookup drafts."""
+        if self.by_lookup:
+            raise lacks_draft_model(what)
 
     def trace(self, path: Path, measured: MeasuredAcceptance) -> Trace:
         """The trace of one setting under its law, checked against the hash that is named."""
@@ -236,6 +256,13 @@ class Profile(_Part, frozen=True):
                 f"temperature {temperature:g} is not in the profile (measured: {known})"
             )
         return found
+
+
+def lacks_draft_model(what: str) -> UnsupportedError:
+    """What is said where prompt lookup drafts, and ``what`` needs a model that does."""
+    return UnsupportedError(
+        f"{what} needs a draft model, and {PROMPT_LOOKUP} has none: name a model as the draft"
+    )
 
 
 def _from_version_2(content: dict[str, Any]) -> dict[str, Any]:

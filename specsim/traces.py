@@ -7,19 +7,25 @@ The file is Parquet or CSV with the columns ``request`` (id), ``position`` (0-ba
 request), ``logp_target`` and ``logp_draft`` (natural logs of the emitted token's probability
 under p and q, after temperature, top-k and top-p; -inf allowed for the draft), and optionally
 those in ``OPTIONAL_COLUMNS``.
+
+Of prompt lookup, whose drafts depend on where their block starts, it has ``found`` and ``matched``
+besides.  Its drafts are certain, so ``logp_draft`` is 0 where a block that starts here would draft
+the emitted token first, else -inf, and every law of acceptance is the same: given the text, a draft
+was accepted where the text has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw, conditional_rates
-from specsim.checks import Floats, Ints, SpecsimError, check_choice
+from specsim.checks import Floats, Ints, SpecsimError, UnsupportedError, check_choice
 from specsim.files import read_frame
 
 if TYPE_CHECKING:
@@ -40,6 +46,8 @@ OPTIONAL_COLUMNS = (
     # rank of the emitted token in the draft's distribution: 1 is the one that a greedy draft
     # proposes, the argmax of its logits; then by falling logit, equal ones by rising token id
     "draft_rank",
+    "found",  # tokens that a lookup finds to draft in a block that starts here, of any length
+    "matched",  # how many of them, from the first on, the text goes on with
 )
 # Ranks of this size and above are written as it.
 LARGEST_RANK = 255
@@ -80,6 +88,21 @@ class Trace:
         return np.diff(self.starts)
 
     @property
+    def by_lookup(self) -> bool:
+        """Whether drafts are copied from the text (prompt lookup), and so depend on where their
+        block starts: acceptance is then that of the first draft of a block at each position.
+        """
+        return "matched" in self.columns
+
+    def require_model(self, what: str) -> None:
+        """Refuse ``what`` where drafts depend on where their block starts."""
+        if self.by_lookup:
+            raise UnsupportedError(
+                f"{what} needs the trace of a draft model: what prompt lookup drafts depends on "
+                "where its block starts"
+            )
+
+    @property
     def positions(self) -> Ints:
         """Position of each row in its request, shape (T,)."""
         return np.arange(self.tokens) - np.repeat(self.starts[:-1], self.lengths)
@@ -92,9 +115,16 @@ class Trace:
     def survived(self, length: int) -> Floats:
         """Sums of a_t ... a_{t+i-1} over the positions t with ``length`` tokens left.
 
-        Shape (R, length + 1), one row per request; column 0 counts those positions.
+        Shape (R, length + 1), one row per request; column 0 counts those positions.  Of a lookup
+        the product is whether a block that starts at t has i drafts accepted.
         """
         sums = np.zeros((self.requests, length + 1))
+        if self.by_lookup:
+            enough = np.arange(length + 1)
+            for request, (start, end) in enumerate(pairwise(self.starts.tolist())):
+                matched = self.columns["matched"][start : max(end - length + 1, start)]
+                sums[request] = (matched[:, None] >= enough).sum(axis=0)
+            return sums
         for request, row in enumerate(self.rows()):
             alive = np.ones(max(len(row) - length + 1, 0))
             sums[request, 0] = alive.sum()
@@ -118,6 +148,7 @@ class Trace:
         """The same text in blocks of any draft length, which start where those before them end."""
         from specsim.extrapolation.gaps import GapLaw
 
+        self.require_model("another draft length than that of the trace's blocks")
         return GapLaw.of_trace(self)
 
     def take(self, requests: Ints) -> Trace:
@@ -173,6 +204,8 @@ def _acceptance(
     def column(name: str) -> Floats:
         return np.asarray(frame[name], dtype=np.float64)
 
+    if "matched" in frame:
+        return np.asarray(column("matched") >= 1, dtype=np.float64)
     match decides:
         case "argmax_equal":
             if decides not in frame:
@@ -223,6 +256,8 @@ def _check(path: Path, frame: pd.DataFrame) -> None:
         ("context", "a whole number >= 0", 0, np.inf),
         ("token", "a whole number >= 0", 0, np.inf),
         ("draft_rank", f"a whole number in [1, {LARGEST_RANK}]", 1, LARGEST_RANK),
+        ("found", "a whole number >= 0", 0, np.inf),
+        ("matched", "a whole number >= 0", 0, np.inf),
     ):
         if name in frame:
             column = pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64)
@@ -233,6 +268,14 @@ def _check(path: Path, frame: pd.DataFrame) -> None:
                 raise TraceError(
                     f"trace {path}: {name} must be {allowed}, got {found} in row {row}"
                 )
+    if ("found" in frame) != ("matched" in frame):
+        raise TraceError(f"trace {path}: found and matched go together, and one of them is missing")
+    if "found" in frame and (frame["matched"] > frame["found"]).any():
+        row = int((frame["matched"] > frame["found"]).to_numpy().argmax())
+        raise TraceError(
+            f"trace {path}: matched must be <= found, got {frame['matched'].iloc[row]} of "
+            f"{frame['found'].iloc[row]} in row {row}"
+        )
     target = frame["logp_target"].to_numpy(np.float64)
     if np.isneginf(target).any():
         row = int(target.argmin())

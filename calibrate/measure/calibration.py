@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
+from calibrate.decode.drafters.copying import PromptLookup
 from calibrate.decode.engine import CachedModel, DecodeRequest
 from calibrate.measure.grid import OUT_OF_TIME, GridSettings, measure_grid
 from calibrate.measure.timing import TOKENS, TimedText, time_decoding
@@ -40,6 +41,10 @@ from specsim.traces import Trace, TraceError, read_trace
 if TYPE_CHECKING:
     import pandas as pd
 
+_LOOKUP_NOTES = (
+    "prompt lookup: drafts are a function of the text before their block; a search is host time, "
+    "so overhead has it, and the target's runs are as wide as tokens were found",
+)
 # Texts that run times are measured on.
 _TIMED_TEXTS = 8
 
@@ -99,7 +104,7 @@ def calibrate(
     """Measure and write the profile ``out``, with its traces beside it.
 
     ``command`` is what was typed, for the record; ``grid`` is what is measured beyond one
-    sequence.
+    sequence, of a pair of models.
     """
     settings.check_fits(pair.context)
     models = pair.target.description, pair.draft.description
@@ -107,7 +112,7 @@ def calibrate(
     keep_threads(checkpoint, progress)
     watch = Watch(checkpoint, progress, _threads(pair.target.model))
     progress = watch.progress
-    target, draft = pair.cached()
+    target, draft = pair.with_drafter()
     acceptance = [
         _measure_acceptance(pair, target, draft, settings, index, checkpoint, out, progress)
         for index in range(len(settings.samplings))
@@ -135,6 +140,7 @@ def calibrate(
         "run times: seconds a run, batch 1, means over stretches of real decoding, beside runs of "
         "plain decoding just before and after",
         "overhead: seconds of a block of the same decoding outside the model runs",
+        *(_LOOKUP_NOTES if models[1].longest_match is not None else ()),
         *watch.warnings(),
     ]
     measured = {
@@ -242,7 +248,7 @@ def _profile(
 def _measure_acceptance(
     pair: Pair,
     target: CachedModel,
-    draft: CachedModel,
+    draft: CachedModel | PromptLookup,
     settings: Settings,
     index: int,
     checkpoint: Checkpoint,

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from calibrate.decode.drafters.copying import PromptLookup
 from calibrate.decode.engine import CachedModel, Decoded, DecodeRequest
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
@@ -60,7 +61,7 @@ class TimedText:
 
 def time_decoding(
     target: CachedModel,
-    draft: CachedModel,
+    draft: CachedModel | PromptLookup,
     texts: Sequence[Sequence[TimedText]],
     samplings: Sequence[Sampling],
     gamma_max: int,
@@ -165,15 +166,20 @@ class TimedRows:
 
 
 def runs(decoded: Decoded, gamma: int, prompt_tokens: int) -> Iterator[tuple[Kind, float]]:
-    """Every run of whole blocks, with its seconds; contexts to the middle of their bin."""
+    """Every run of whole blocks, with its seconds; contexts to the middle of their bin.
+
+    Where a lookup drafts, without runs of its own, every block that drafts something is whole: the
+    target reads what was found, right after itself.  One that drafts nothing is a plain run, which
+    is timed in plain decoding.
+    """
     draft, target = iter(decoded.draft.each), iter(decoded.target.each)
     context = prompt_tokens - 1
     for drafted, accepted in zip(decoded.drafted, decoded.accepted, strict=True):
         middle = context // _BIN * _BIN + _BIN // 2
-        drafts = [next(draft) for _ in range(drafted)]
+        drafts = [next(draft) for _ in range(drafted if decoded.drafts else 0)]
         verified, seconds = next(target)
-        if drafted == gamma:
+        if drafted == gamma or (drafted and not decoded.drafts):
             for number, (tokens, draft_s) in enumerate(drafts):
                 yield ("draft", "draft" if number else "target", tokens, middle), draft_s
-            yield ("target", "draft" if drafted else "target", verified, middle), seconds
+            yield ("target", "draft" if drafts else "target", verified, middle), seconds
         context += accepted + 1

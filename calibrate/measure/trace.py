@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from calibrate.decode.drafters.copying import PromptLookup
 from calibrate.decode.engine import CachedModel, DecodeRequest
 from calibrate.decode.plain import plain
 from calibrate.models.sampling import Sampling
@@ -33,7 +34,7 @@ def generator(device: torch.device, *key: int) -> torch.Generator:
 @torch.inference_mode()
 def record(
     target: CachedModel,
-    draft: CachedModel,
+    draft: CachedModel | PromptLookup,
     number: int,
     request: DecodeRequest,
 ) -> pd.DataFrame:
@@ -44,18 +45,54 @@ def record(
     decoded = plain(target, request, seen.append).finish()
     tokens = torch.tensor(decoded.tokens, device=target.device)
     target_logits = torch.cat(seen)
-    draft.prefill(request.prompt, request.written)
-    text = torch.tensor([[request.text[-1], *decoded.tokens[:-1]]], device=draft.device)
-    draft_logits = draft.read(text)
+    if isinstance(draft, PromptLookup):
+        columns = lookup_statistics(target_logits, draft, request, decoded.tokens)
+    else:
+        draft.prefill(request.prompt, request.written)
+        text = torch.tensor([[request.text[-1], *decoded.tokens[:-1]]], device=draft.device)
+        columns = statistics(target_logits, draft.read(text), tokens, request.sampling)
     return pd.DataFrame(
         {
             "request": number,
             "position": np.arange(len(tokens)),
             "context": len(request.text) + np.arange(len(tokens)),
             "token": decoded.tokens,
-            **statistics(target_logits, draft_logits, tokens, request.sampling),
+            **columns,
         }
     )
+
+
+def lookup_statistics(
+    target_logits: torch.Tensor, drafter: PromptLookup, request: DecodeRequest, tokens: list[int]
+) -> dict[str, np.ndarray]:
+    """Per-position columns from logits of shape (T, V) and the T emitted tokens, where every
+    position is the start of a block that drafts all that is found, up to the request's limit.
+    """
+    text, before = request.text + tokens, len(request.text)
+    starts = range(before, len(text))
+    drafts = [drafter.found(text[:start], request.limit) for start in starts]
+    matched = [_matched(found, text[at:]) for at, found in zip(starts, drafts, strict=True)]
+    p = request.sampling.probabilities(target_logits).cpu()
+    raw = target_logits.float().softmax(-1).cpu()
+    rows = np.arange(len(tokens))
+    first = np.array([found[0] if found else -1 for found in drafts])
+    proposed = np.where(first >= 0, p.numpy()[rows, first], 0.0)
+    return {
+        "logp_target": p[rows, tokens].log().clamp(max=0).numpy(),
+        "logp_draft": np.where(np.array(matched) > 0, 0.0, -np.inf),
+        "beta": proposed,
+        "target_top": raw.amax(-1).numpy(),
+        "target_entropy": torch.special.entr(raw).sum(-1).numpy(),
+        "argmax_equal": (target_logits.argmax(-1).cpu().numpy() == first).astype(np.int8),
+        "found": np.array([len(found) for found in drafts], dtype=np.int32),
+        "matched": np.array(matched, dtype=np.int32),
+    }
+
+
+def _matched(drafts: list[int], text: list[int]) -> int:
+    """How many drafts, from the first on, the text goes on with."""
+    equal = [draft == token for draft, token in zip(drafts, text, strict=False)]
+    return [*equal, False].index(False)
 
 
 def statistics(

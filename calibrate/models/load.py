@@ -18,13 +18,14 @@ from transformers import (
     AutoTokenizer,
 )
 
+from calibrate.decode.drafters.copying import PromptLookup
 from calibrate.decode.encoder_decoder import cached_model, is_encoder_decoder
 from calibrate.decode.engine import CachedModel
 from calibrate.models.eagle import EagleModel, is_head, load_head
 from calibrate.models.shapes import random_model
 from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
 from specsim.hardware import known_shapes, read_config
-from specsim.profiles import MeasuredModel, Profile
+from specsim.profiles import PROMPT_LOOKUP, MeasuredModel, Profile, lacks_draft_model
 
 EMBEDDED = "embedded/"
 FAMILY = Path(__file__).parents[1] / "family"
@@ -78,10 +79,40 @@ class Pair:
         target, draft = (cached_model(model, shared, timed) for model in models)
         return target, draft
 
+    def with_drafter(self, timed: bool = True) -> tuple[CachedModel, CachedModel | PromptLookup]:
+        """The target and what drafts for it, ready for a request."""
+        return self.cached(timed)
+
     @property
     def context(self) -> int:
         """The longest text that both can read."""
         return min(self.target.description.context, self.draft.description.context)
+
+
+@dataclass(frozen=True)
+class LookupPair(Pair):
+    """A target for which prompt lookup drafts: its draft is described and has no model."""
+
+    @staticmethod
+    def of(target: Loaded) -> LookupPair:
+        """Any causal target."""
+        target.require_causal(PROMPT_LOOKUP)
+        longest = PromptLookup().longest
+        described = MeasuredModel(
+            PROMPT_LOOKUP,
+            parameters=0,
+            context=target.description.context,
+            sha256=hashlib.sha256(f"{PROMPT_LOOKUP} {longest}".encode()).hexdigest(),
+            longest_match=longest,
+        )
+        return LookupPair(target, Loaded(None, target.tokenizer, described))
+
+    def cached(self, timed: bool = True) -> tuple[CachedModel, CachedModel]:
+        raise lacks_draft_model("a pair of models")
+
+    def with_drafter(self, timed: bool = True) -> tuple[CachedModel, CachedModel | PromptLookup]:
+        """The searches are host time, as in the overhead of a profile."""
+        return cached_model(self.target.model, timed=timed), PromptLookup(counted=False)
 
 
 def load_pair(
@@ -91,7 +122,11 @@ def load_pair(
     dtype: torch.dtype = torch.float32,
     trust_remote_code: bool = False,
 ) -> Pair:
-    """Load both models and check that their tokenizers are the same."""
+    """Load both models and check that their tokenizers are the same; or a target alone, for which
+    ``prompt-lookup`` drafts.
+    """
+    if draft == PROMPT_LOOKUP:
+        return LookupPair.of(load(target, device, dtype, trust_remote_code))
     pair = Pair(*(load(name, device, dtype, trust_remote_code) for name in (target, draft)))
     check_kind(pair.target, pair.draft, "draft")
     difference = tokenizer_difference(pair.target.tokenizer, pair.draft.tokenizer)

@@ -89,7 +89,7 @@ def validate_blind(
     checkpoint : keeps what was decoded
     advance : called once a decoded request
     """
-    models = pair.cached(timed=False)
+    models = pair.with_drafter(timed=False)
     device = models[0].device
 
     def decode(number: int, turn: Turn) -> Row:

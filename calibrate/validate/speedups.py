@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import torch
 
+from calibrate.decode.drafters.copying import PromptLookup
 from calibrate.decode.engine import CachedModel, DecodeRequest, Decoding
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
@@ -103,7 +104,7 @@ def validate(
 
     checkpoint : keeps the requests that were decoded
     """
-    caches = {gamma: pair.cached(timed=False) for gamma in (PLAIN, *gammas)}
+    caches = {gamma: pair.with_drafter(timed=False) for gamma in (PLAIN, *gammas)}
     sets = [
         RequestSet(
             each.prompts,
@@ -130,7 +131,7 @@ def validate(
 
 
 def decoder(
-    models: tuple[CachedModel, CachedModel],
+    models: tuple[CachedModel, CachedModel | PromptLookup],
     gamma: int,
     sampling: Sampling,
     limit: int,
@@ -138,14 +139,14 @@ def decoder(
     law: AcceptanceLaw = "ratio-test",
 ) -> Start:
     """Speculative decoding of a request with so many draft tokens, or plain decoding with 0."""
-    target, draft = models
+    target, drafter = models
     end = pair.target.end_of_text
 
     def start(prompt: Sequence[int], random: torch.Generator) -> Decoding:
         request = DecodeRequest(prompt, limit, sampling, random, end)
         if gamma == PLAIN:
             return plain(target, request)
-        return speculative(target, draft, request, gamma, acceptance_law=law)
+        return speculative(target, drafter, request, gamma, acceptance_law=law)
 
     return start
 
@@ -163,6 +164,7 @@ def interleaved_cost(check: CheckedPrompts, interleaved: Interleaved) -> Measure
         msgspec.convert(joined(rows.found["run_times"]), list[RunTime]),
         msgspec.convert(joined(rows.found["overhead"]), list[Overhead]),
         temperature,
+        check.workload.profile.by_lookup,
     )
 
 
@@ -221,7 +223,7 @@ def compare(check: CheckedPrompts, interleaved: Interleaved, waited: bool) -> li
                 "predicted_calls": prediction.calls * tokens / prediction.tokens,
                 "measured_calls": calls,
                 "exact": exact,
-                "z": _z(replayed, interleaved, paired),
+                "z": _z(replayed, interleaved, paired, trace.by_lookup and temperature > 0),
                 "predicted_speedup": prediction.speedup,
                 "predicted_low": prediction.low,
                 "predicted_high": prediction.high,
@@ -245,8 +247,12 @@ def compare(check: CheckedPrompts, interleaved: Interleaved, waited: bool) -> li
     return rows
 
 
-def _z(replayed: Replay, interleaved: Interleaved, paired: bool) -> float:
-    """Standard score of counted against replayed calls per token, over at least two requests."""
+def _z(replayed: Replay, interleaved: Interleaved, paired: bool, whole: bool) -> float:
+    """Standard score of counted against replayed calls per token, over at least two requests.
+
+    whole : texts are drawn anew and decide the calls, so that both are whole numbers, and all gaps
+        of a few requests may be equal by chance: then they are taken to scatter by one call
+    """
     counted = interleaved.calls(replayed.gamma) / interleaved.lengths(replayed.gamma)
     expected = replayed.calls / replayed.lengths
     if paired:
@@ -256,6 +262,8 @@ def _z(replayed: Replay, interleaved: Interleaved, paired: bool) -> float:
     else:
         mean = counted.mean() - expected.mean()
         error = np.sqrt(sum(values.var(ddof=1) / len(values) for values in (counted, expected)))
+    if error == 0 and whole:
+        error = (1 / interleaved.lengths(replayed.gamma)).mean() / np.sqrt(len(counted))
     if error == 0:
         return 0.0 if mean == 0 else float(np.copysign(np.inf, mean))
     return float(mean / error)

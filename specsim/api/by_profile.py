@@ -12,6 +12,11 @@ from specsim.api.result import Result, Row
 from specsim.optimizers.workload import Forecast, Workload
 from specsim.profiles import read_profile
 
+_LOOKUP = (
+    "prompt lookup has no draft runs, so the papers' c is 0 and their formula takes every round to "
+    "draft gamma tokens for nothing; the replay drafts what is found and pays for the search"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileForecast(Result):
@@ -19,12 +24,14 @@ class ProfileForecast(Result):
 
     forecasts : one for each temperature
     given : whether the draft length was asked for
+    by_lookup : whether prompt lookup drafts
     """
 
     schema: ClassVar[str] = "specsim.profile-forecast"
 
     forecasts: tuple[Forecast, ...]
     given: bool = False
+    by_lookup: bool = False
 
     def rows(self) -> list[Row]:
         return [asdict(forecast) for forecast in self.forecasts]
@@ -38,6 +45,7 @@ class ProfileForecast(Result):
             *([] if self.given else [chosen]),
             "alpha is the mean over the tokens of the trace, at which the papers' formula promises "
             "too much where acceptance differs from place to place; the replay does not use it",
+            *([_LOOKUP] if self.by_lookup else []),
         ]
 
 
@@ -59,7 +67,10 @@ def optimize_profile(
         if each.at_gamma_max
     ]
     return ProfileForecast(
-        forecasts=tuple(found), inputs=asked, warnings=(*doubts, *profile.warnings)
+        forecasts=tuple(found),
+        by_lookup=profile.by_lookup,
+        inputs=asked,
+        warnings=(*doubts, *profile.warnings),
     )
 
 
@@ -80,5 +91,9 @@ def evaluate_profile(
         "acceptance_law": law,
     }
     return ProfileForecast(
-        forecasts=tuple(found), given=True, inputs=asked, warnings=tuple(profile.warnings)
+        forecasts=tuple(found),
+        given=True,
+        by_lookup=profile.by_lookup,
+        inputs=asked,
+        warnings=tuple(profile.warnings),
     )

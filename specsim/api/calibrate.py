@@ -63,8 +63,9 @@ def calibrate(
     """Measure how often drafts are accepted and what runs cost, and write the profile ``out``.
 
     Text is drawn from the target, the draft reads it in one pass, and both models' run times are
-    measured in the rhythm of real decoding.  A calibration that was killed goes on where it was
-    when it is started again with the same arguments.
+    measured in the rhythm of real decoding.  With ``prompt-lookup`` as the draft no model drafts:
+    drafts are copied from the text, and searching for them is timed instead.  A calibration that
+    was killed goes on where it was when it is started again with the same arguments.
 
     batches : measure run times of whole batches as well, which decisions by load rest on; what
         could not be measured is left out, with its reason
@@ -77,6 +78,8 @@ def calibrate(
     """
     out = Path(out)
     _check_out(out)
+    if cost_only or batches:
+        models.require_draft_model("the timing of batches (--batch, --cost-only)")
     warnings: list[str] = []
     if cost_only:
         asked = batches or Batches()

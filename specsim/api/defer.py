@@ -187,7 +187,9 @@ def _measured_prices(
 
     if temperature is None:
         temperature = table.about.get("temperature")
-    found = Workload.all_of(read_profile(profile), profile, temperature)
+    content = read_profile(profile)
+    content.require_draft_model("defer")
+    found = Workload.all_of(content, profile, temperature)
     if len(found) > 1:
         raise InvalidArgumentError("temperature must say which setting of the profile is meant")
     return BlockPrices.of_workload(found[0], gamma)

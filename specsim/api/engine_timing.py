@@ -166,6 +166,7 @@ def calibrate_engine(
         raise InvalidArgumentError(f"out {out}: no such folder {out.parent}")
     need_torch()
     content = read_profile(path)
+    content.require_draft_model("the timing of an engine")
     asked = asked_of(content, path, timing.prompts, timing.requests)
     checkpoint = Checkpoint.beside(out, "calibrate_engine", plain(timing), file_digest(path))
     from calibrate.engine.servers import Servers

@@ -7,11 +7,18 @@ from os import PathLike
 from typing import ClassVar
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
-from specsim.api.export_drafter import draft_tensor, drafter_of, method_of, tree_of
+from specsim.api.export_drafter import (
+    draft_tensor,
+    drafter_of,
+    measured_lookups,
+    method_of,
+    tree_of,
+)
 from specsim.api.export_notes import (
     card_notes,
     law_notes,
     loaded_notes,
+    lookup_notes,
     method_notes,
     one_length_notes,
     plan_notes,
@@ -110,7 +117,7 @@ def export(
         or draft_model.  A deployment's drafter says it itself
     model : the draft's name or path for the engine; by default as in the profile, for draft_model
     lookup_max, lookup_min : with ngram, the longest and the shortest run of tokens to look up;
-        by default the engine's
+        by default as in a profile of prompt lookup, else the engine's
 
     An engine is started with one drafter and keeps it, so in a deployment a batch that drafts
     nothing costs what the engine makes of that, and what has no room beside the drafter is not
@@ -132,6 +139,7 @@ def export(
         raise InvalidArgumentError(
             f"batch has no meaning for {engine} with {method}, which takes a length for each batch"
         )
+    lookup_max, lookup_min = measured_lookups(chosen, method, workload, lookup_max, lookup_min)
     lookups = _lookups(chosen, method, lookup_max=lookup_max, lookup_min=lookup_min)
     draft = _draft_name(chosen, method, model, workload)
     where = workload.contexts(None if context is None else [integer("context", context)])[0]
@@ -159,6 +167,7 @@ def export(
         configuration = chosen.write(order)
         text = configuration.text
         notes = [
+            *lookup_notes(chosen, workload, lookup_max, lookup_min),
             *method_notes(method, workload, order.deployed, measured=alpha is None),
             *law_notes(chosen, drafting, workload),
             *configuration.notes,

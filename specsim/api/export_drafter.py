@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from specsim.batching.workload import BatchWorkload
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.deployment.deployment import Deployment
 from specsim.deployment.drafters import KINDS, Drafter, Eagle, Parallel
@@ -82,3 +83,22 @@ def draft_tensor(
             f"{tensor}"
         )
     return tensor
+
+
+def measured_lookups(
+    chosen: Engine,
+    method: Method,
+    workload: BatchWorkload,
+    lookup_max: int | None,
+    lookup_min: int | None,
+) -> tuple[int | None, int | None]:
+    """The longest and the shortest run that ngram looks up: as asked for, else as measured, where
+    the engine can be told.
+    """
+    if method != "ngram" or workload.longest_match is None:
+        return lookup_max, lookup_min
+    if lookup_max is None and "lookup_max" in chosen.lookups:
+        lookup_max = max(workload.longest_match, lookup_min or 1)
+    if lookup_min is None and "lookup_min" in chosen.lookups:
+        lookup_min = 1
+    return lookup_max, lookup_min

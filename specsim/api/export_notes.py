@@ -131,8 +131,8 @@ def method_notes(
             else f"acceptance of {known}, which is not that"
         )
         notes.append(f"planned with the {of_others} of {method}")
-    if deployed is None and method != "draft_model" and not (known is not None and timed):
-        of_pair = "acceptance and costs" if measured and known is None else "costs"
+    if deployed is None and method != "draft_model" and known is None:
+        of_pair = "acceptance and costs" if measured else "costs"
         notes.append(
             f"planned with the {of_pair} of a draft model that runs once for each draft token, "
             f"which are not those of {method}"
@@ -142,6 +142,26 @@ def method_notes(
             "a DFlash drafter accepts differently at another length than it was trained for"
         )
     return notes
+
+
+def lookup_notes(
+    chosen: Engine, workload: BatchWorkload, lookup_max: int | None, lookup_min: int | None
+) -> list[str]:
+    """How the lookup that was measured matches, where the engine's may match otherwise."""
+    longest = workload.longest_match
+    if longest is None:
+        return []
+    notes = [
+        f"measured with matches of 1 to {longest} tokens, the longest one first and of several the "
+        f"leftmost; {chosen.title} may take another of several"
+    ]
+    bounds = {"lookup_max": (lookup_max, longest), "lookup_min": (lookup_min, 1)}
+    other = [
+        f"{name} {'as by default' if asked is None else asked}"
+        for name, (asked, known) in bounds.items()
+        if asked != known
+    ]
+    return [*notes, f"{chosen.title} matches with {', '.join(other)}"] if other else notes
 
 
 def card_notes(chosen: Engine, deployed: Deployed | None) -> list[str]:

@@ -21,7 +21,9 @@ class Models:
     """A target and its draft, and where they run.
 
     target, draft : a folder, a name on the Hugging Face Hub, or a member of the embedded family;
-        where only costs are measured also a shape (``specsim.hardware.read_config``)
+        where only costs are measured also a shape (``specsim.hardware.read_config``).  The draft
+        ``prompt-lookup`` is no model: it copies what followed the longest match of the text's last
+        tokens, at most three, where they came first (vLLM calls it ngram)
     device : as torch names it; None is a GPU if there is one
     dtype : number type of the weights; None is float32 on a CPU and bfloat16 elsewhere
     threads : on a CPU; None is 1 for the embedded family, and otherwise what a trial of plain steps
@@ -65,13 +67,20 @@ class Models:
         return find_place(self.device, self.dtype, self._threads)
 
     def load(self) -> Pair:
-        """Both, checked to be of one tokenizer."""
+        """Both, checked to be of one tokenizer; or the target, for which prompt lookup drafts."""
         device, dtype = self.place()
         from calibrate.models.load import load_pair
 
         pair = load_pair(self.target, self.draft, device, dtype, self.trust_remote_code)
         self.try_threads(pair.target.model)
         return pair
+
+    def require_draft_model(self, what: str) -> None:
+        """Refuse ``what`` where prompt lookup drafts."""
+        from specsim.profiles import PROMPT_LOOKUP, lacks_draft_model
+
+        if self.draft == PROMPT_LOOKUP:
+            raise lacks_draft_model(what)
 
     def try_threads(self, target: Any) -> None:
         """Find the number of threads by a trial with the model, where nobody asked for one."""

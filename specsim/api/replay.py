@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from specsim.acceptance import AcceptanceLaw
 from specsim.api.result import Result, Row
-from specsim.checks import InvalidArgumentError, number, refuse
+from specsim.checks import Floats, InvalidArgumentError, number, refuse
 from specsim.cost import Prices
 from specsim.predict.replay import fixed_gamma
 from specsim.predict.replay.confidence import replay_confidence
@@ -86,7 +86,8 @@ def replay(
     c : cost of a draft run in target runs, for speedups; with verification and overhead as in
         ``optimize``
 
-    Calls are counted for requests exactly as long as the trace's.
+    Calls are counted for requests exactly as long as the trace's.  The trace of prompt lookup has
+    no draft runs, so its ``c`` is 0, and a block verifies as many tokens as were found.
     """
     prices = Prices(c, None, None, verify_slope, verify_cost, overhead)
     if c is None:
@@ -102,6 +103,11 @@ def replay(
         text = read_trace(Path(trace), greedy, law)
     longest = max(gammas)
     blocks = None
+    if c and text.by_lookup:
+        raise InvalidArgumentError(
+            f"c must be 0 with a trace of prompt lookup, which has no draft runs, got {c:g}; "
+            "searching is overhead"
+        )
     if c is not None:
         blocks = prices.cost({"draft": number("c", c, low=0.0)}).blocks(longest)
     found = [
@@ -110,7 +116,7 @@ def replay(
             tokens=int(each.lengths.sum()),
             calls=each.total_calls,
             tokens_per_call=each.tokens_per_call,
-            speedup=None if blocks is None else each.tokens_per_call / float(blocks[each.gamma]),
+            speedup=None if blocks is None else _speedup(text, each, blocks),
         )
         for each in fixed_gamma.replay(text, gammas)
     ]
@@ -163,3 +169,9 @@ def replay(
             **prices.said(),
         },
     )
+
+
+def _speedup(trace: Trace, replayed: fixed_gamma.Replay, blocks: Floats) -> float:
+    """Against plain decoding; ``blocks`` by how many tokens they draft, in target runs."""
+    cost = blocks[fixed_gamma.drafted_tokens(trace, replayed.gamma)]
+    return float(trace.tokens / (replayed.starts @ cost))

@@ -74,6 +74,7 @@ def score(
     if not out.parent.is_dir():
         raise InvalidArgumentError(f"out {out}: no such folder {out.parent}")
     requests, tokens = integer("requests", requests, low=1), integer("tokens", tokens, low=2)
+    models.require_draft_model("score")
     pair = models.load()
     pair.target.require_causal("score")
     from calibrate.measure import score as measure

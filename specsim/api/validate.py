@@ -72,6 +72,8 @@ def validate(
         raise InvalidArgumentError(f"{path} is no acceptance file, which a CountsCheck is of")
     need_torch()
     content = read_profile(path)
+    if not isinstance(check, SpeedupCheck | BlindCheck):
+        content.require_draft_model(type(check).__name__)
     models = Models.of(content, device, threads, trust_remote_code)
     asked = _Asked(path, content, models, tolerance or check.tolerance, progress)
     if isinstance(check, SpeedupCheck):

@@ -115,8 +115,17 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
     """From a profile with run times of batches; one setting for each of its temperatures."""
     alpha = source.alpha
     profile = read_profile(path)
-    context = min(profile.target.context, profile.draft.context)
+    if profile.by_lookup:
+        refuse(
+            {"alpha": alpha, "mode": source.mode},
+            f"has no meaning with {path}, a profile of prompt lookup: what a block drafts is read "
+            "off its trace, and its target ran as written",
+        )
+        from specsim.batching.lookup_cost import of_lookup  # loads scipy
 
+        return of_lookup(profile, path, source.temperature, gamma_max)
+
+    context = min(profile.target.context, profile.draft.context)
     errors: dict[tuple[GridPoint, ...], FitError] = {}  # of one grid at every temperature
 
     def workload(temperature: float, measured: MeasuredAcceptance | None) -> BatchWorkload:

@@ -118,7 +118,9 @@ class BatchWorkload:
     drafter : which of several drafters of a deployment; None where there is one
     doubts : what to know about the models, one line each
     acceptance_law : what the acceptance is of; None where it was given as numbers
-    method : where drafts came from, as an acceptance file says; else None
+    method : where drafts came from, as an acceptance file says, or ngram of a profile of prompt
+        lookup; else None
+    longest_match : of prompt lookup as measured, the most tokens that are matched
     notes : what to know of the acceptance at a draft length, one line each
     ends : makes ``gains_interval``
     basis : what the costs rest on
@@ -135,6 +137,7 @@ class BatchWorkload:
     doubts: tuple[str, ...] = ()
     acceptance_law: AcceptanceLaw | None = None
     method: Method | None = None
+    longest_match: int | None = None
     notes: Callable[[int], tuple[str, ...]] = no_notes
     ends: Callable[[], Ends | None] = _no_ends
     basis: Basis = Basis()

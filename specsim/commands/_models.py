@@ -26,7 +26,7 @@ from specsim.commands._options import (
 
 _MODELS = {
     "target": (str, "Target model: a folder, a Hub name, or a member of the embedded family."),
-    "draft": (str, "Draft model."),
+    "draft": (str, "Draft model; prompt-lookup (ngram) is none, and copies from the text."),
     "device": (str, "cpu, cuda, ... [default: a GPU if there is one]"),
     "dtype": (
         click.Choice(["float32", "bfloat16", "float16"]),

@@ -12,10 +12,7 @@ from specsim.commands._models import measurement_options, models_options, typed
 from specsim.commands._options import PATH, IntegerRange, format_option, option, refuse_given
 
 # What only acceptance is measured with.
-_OF_ACCEPTANCE = (
-    *("prompts", "requests", "prompt_tokens", "max_new_tokens", "top_k", "top_p"),
-    "acceptance_law",
-)
+_OF_ACCEPTANCE = ("prompts", "requests", "prompt_tokens", "max_new_tokens", "top_k", "top_p")
 
 
 @click.command(
@@ -65,12 +62,12 @@ def command(
     """Measure how often drafts are accepted and what runs cost, and write a profile.
 
     Text is drawn from the target, the draft reads it in one pass, and both models' run times are
-    measured in the rhythm of real decoding.  A calibration that was killed goes on where it was
-    when started again with the same arguments.
+    measured in the rhythm of real decoding.  With --draft prompt-lookup drafts are copied from the
+    text.  A calibration that was killed goes on when started again with the same arguments.
 
-    With --batch, run times of whole batches are measured as well, which decisions by load
-    (specsim optimize --batch) rest on.  Exits 1 if some of them could not be measured; the others
-    are kept.  With --engine, its own servers are timed instead (1,4,16), at temperature 0.
+    With --batch, run times of whole batches are measured as well, which decisions by load (specsim
+    optimize --batch) rest on.  Exits 1 if some could not be measured; the others are kept.  With
+    --engine, its own servers are timed instead (1,4,16), at temperature 0.
     """
     from specsim.api.calibrate import calibrate
     from specsim.api.engine_timing import EngineTiming, calibrate_engine
@@ -78,10 +75,11 @@ def command(
     from specsim.report.tables import show
 
     if cost_only:
-        refuse_given(_OF_ACCEPTANCE, "and --cost-only exclude each other")
+        refuse_given((*_OF_ACCEPTANCE, "acceptance_law"), "and --cost-only exclude each other")
     timing, batches = None, None
     if engine is not None:
         refuse_given(("context", "compiled", "cost_only"), "does not go with --engine")
+        models.require_draft_model("--engine")
         timing = EngineTiming(engine, batch=batch or (1, 4, 16), prompts=measurement.prompts)
     elif batch or context or compiled:
         batches = Batches(

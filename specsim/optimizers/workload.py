@@ -15,6 +15,7 @@ from specsim.formulas import speedup
 from specsim.optimizers.evaluation import Evaluation
 from specsim.optimizers.gamma import optimize_numbers
 from specsim.predict.measured import MeasuredCost, MeasuredPrediction, choose, predict
+from specsim.predict.replay.fixed_gamma import drafted_tokens, replay
 from specsim.predict.trace_rates import measured_under
 from specsim.profiles import MeasuredAcceptance, Profile
 from specsim.traces import Trace
@@ -44,7 +45,10 @@ class Workload:
                 measured=measured,
                 trace=profile.trace(path, measured),
                 cost=MeasuredCost.of(
-                    profile.run_times, profile.overhead, measured.sampling.temperature
+                    profile.run_times,
+                    profile.overhead,
+                    measured.sampling.temperature,
+                    profile.by_lookup,
                 ),
             )
             for measured in (measured_under(profile, path, each, law) for each in found)
@@ -57,7 +61,7 @@ class Workload:
 
     @property
     def draft_cost(self) -> float:
-        """The papers' c."""
+        """The papers' c; 0 of prompt lookup, which has no draft runs."""
         return self.cost.draft_cost(self.context)
 
     def predict(self, gammas: Sequence[int]) -> list[MeasuredPrediction]:
@@ -106,7 +110,7 @@ class Workload:
 
     def forecast(self, prediction: MeasuredPrediction) -> Forecast:
         """The prediction beside the formula and the oracle."""
-        gamma = prediction.gamma
+        gamma, drafted = prediction.gamma, self._drafted(prediction)
         # Operations and bytes are about proportional to parameters.
         ratio = self.profile.draft.parameters / self.profile.target.parameters
         formula = self.formula_best()
@@ -118,7 +122,7 @@ class Workload:
             speedup_low=prediction.low,
             speedup_high=prediction.high,
             tokens_per_call=prediction.tokens_per_call,
-            operations_factor=(gamma * (1 + ratio) + 1) / prediction.tokens_per_call,
+            operations_factor=(drafted * (1 + ratio) + 1) / prediction.tokens_per_call,
             memory_factor=(gamma * ratio + 1) / prediction.tokens_per_call,
             oracle_speedup=self.oracle_speedup(),
             at_gamma_max=gamma == self.profile.gamma_max,
@@ -128,6 +132,14 @@ class Workload:
             formula_gamma=formula.gamma,
             formula_best_speedup=formula.speedup,
         )
+
+    def _drafted(self, prediction: MeasuredPrediction) -> float:
+        """Tokens that a block drafts: of a lookup the mean of what it finds, else all of gamma."""
+        if not self.trace.by_lookup:
+            return prediction.gamma
+        (replayed,) = replay(self.trace, [prediction.gamma])
+        drafted = drafted_tokens(self.trace, prediction.gamma)
+        return float(replayed.starts @ drafted / replayed.total_calls)
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ class Spent:
     """What requests run: by kind of run and new tokens how many, and their contexts added up.
 
     runs : shapes (R,) each
-    blocks : by how many tokens a block drafts, shape (R,)
+    blocks : by how many tokens a block asks its drafter for, shape (R,)
     """
 
     runs: Mapping[tuple[Kind, int], tuple[Floats, Floats]]
@@ -122,6 +122,9 @@ class Spent:
 class MeasuredCost:
     """Seconds of everything a block does.
 
+    Prompt lookup has no draft runs, which then take no time; the host seconds of a block are those
+    of searching too, by how many tokens are asked for, whatever is found.
+
     drawn : the same as far as the repeats leave it open, a last axis of draws on everything; None
         where nothing was repeated
     """
@@ -135,9 +138,17 @@ class MeasuredCost:
 
     @staticmethod
     def of(
-        run_times: Sequence[RunTime], overhead: Sequence[Overhead], temperature: float
+        run_times: Sequence[RunTime],
+        overhead: Sequence[Overhead],
+        temperature: float,
+        by_lookup: bool = False,
     ) -> MeasuredCost:
-        """Of one sequence's run times, smoothed (``specsim.hardware.run_time_fit``)."""
+        """Of one sequence's run times, smoothed (``specsim.hardware.run_time_fit``).
+
+        by_lookup : prompt lookup drafts.  Its target runs are as wide as it happened to find
+            tokens, so the widths up to the longest draft that decoding never showed are the fit's:
+            between the measured ones as their neighbours, beyond them as its roofline goes on
+        """
         found = fits(run_times)
         contexts = np.array(sorted({row.context for row in run_times}), dtype=float)
         host = HostTimes.of(overhead, temperature)
@@ -145,6 +156,8 @@ class MeasuredCost:
         draws = pass_draws([*run_times, *host.rows])
 
         def table(kind: Kind, draws: PassDraws | None = None) -> RunTimes:
+            if by_lookup and kind != "target":
+                return RunTimes(np.ones(1), contexts[:1], np.zeros((1, 1)))
             # Where no draft has more than one token, no run follows its own.
             own: Kind = "first draft" if kind == "next draft" else kind
             times = found.get(("eager", kind)) or found.get(("eager", own))
@@ -152,6 +165,8 @@ class MeasuredCost:
             if times is None or 1 not in widths:
                 model = kind.split()[-1]
                 raise UnsupportedError(f"the profile's run times of the {model} are incomplete")
+            if by_lookup:
+                widths.update(range(1, max(host.by_gamma) + 2))
             if kind == "first draft":
                 widths.add(2)  # after a bonus token, which few requests may not have had
             seconds = [
@@ -186,23 +201,28 @@ class MeasuredCost:
         """Speculative decoding with ``replayed.gamma``.
 
         A block never drafts past ``max_new_tokens``: with r tokens to go it drafts
-        min(gamma, r - 1).  After a bonus token the draft has two tokens to read first.
+        min(gamma, r - 1).  After a bonus token the draft has two tokens to read first.  A lookup
+        is asked for as many, and the target reads as many as it finds.
         """
         to_go = max_new_tokens - trace.positions
-        drafted = np.minimum(replayed.gamma, to_go - 1)
+        drafted = asked = np.minimum(replayed.gamma, to_go - 1)
+        if trace.by_lookup:
+            drafted = np.minimum(asked, trace.columns["found"])
         runs: dict[tuple[Kind, int], list[tuple[Floats, Floats]]] = defaultdict(list)
         blocks = {}
         for length in map(int, np.unique(drafted)):
             starts = np.where(drafted == length, replayed.starts, 0.0)
             runs["target", length + 1].append(_by_request(trace, starts))
-            blocks[length] = _by_request(trace, starts)[0]
-            if length:
+            if length and not trace.by_lookup:
                 bonus = np.where(drafted == length, replayed.bonus, 0.0)
                 runs["first draft", 1].append(_by_request(trace, starts - bonus))
                 runs["first draft", 2].append(_by_request(trace, bonus))
                 # Run i has i more tokens in the cache, and run times are linear in those.
                 later = _by_request(trace, (length - 1) * starts, length / 2)
                 runs["next draft", 1].append(later)
+        for length in map(int, np.unique(asked)):
+            starts = np.where(asked == length, replayed.starts, 0.0)
+            blocks[length] = _by_request(trace, starts)[0]
         # Count and context of each kind of run, added up over the lengths that blocks draft.
         added = {what: np.sum(found, axis=0) for what, found in runs.items()}
         return Spent({what: (count, at) for what, (count, at) in added.items()}, blocks)

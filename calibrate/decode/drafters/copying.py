@@ -14,22 +14,34 @@ class PromptLookup(Lookup):
     """Copies what followed the longest match of the text's last tokens; else proposes nothing.
 
     longest : the most tokens that are matched, >= 1
+    counted : whether searches are counted and timed as runs; otherwise they are host time
     """
 
     name = "copy"
 
-    def __init__(self, longest: int = 3) -> None:
+    def __init__(self, longest: int = 3, counted: bool = True) -> None:
         super().__init__()
         self.longest = integer("longest", longest, low=1)
+        self.counted = counted
+        if not counted:
+            self.sources = ()
 
     def propose(self, room: int, drawing: Drawing) -> Rows | None:
         if not room:
             return None
+        if not self.counted:
+            return self._copy(room, drawing)
         with self.run(room):
-            tokens = list(self.text.tokens())
-            copied = continuation(tokens, room, self.longest)
-            self.text.push_all(copied)
-            return drawing.certain(self.text, len(tokens))
+            return self._copy(room, drawing)
+
+    def found(self, tokens: Sequence[int], room: int) -> list[int]:
+        """What it proposes behind these tokens; of a larger room the first so many."""
+        return continuation(tokens, room, self.longest)
+
+    def _copy(self, room: int, drawing: Drawing) -> Rows | None:
+        tokens = list(self.text.tokens())
+        self.text.push_all(self.found(tokens, room))
+        return drawing.certain(self.text, len(tokens))
 
 
 class MaxGram(Counting):

@@ -47,6 +47,7 @@ def replay_confidence(trace: Trace, p_min: float, gamma_max: int) -> ConfidenceR
     Raises UnsupportedError for a trace without the column draft_top.
     """
     p_min, gamma_max = probability("p_min", p_min), integer("gamma_max", gamma_max, low=1)
+    trace.require_model("p_min")
     if "draft_top" not in trace.columns:
         raise UnsupportedError(
             "p_min needs the column draft_top in the trace, the draft's largest probability"

@@ -13,6 +13,9 @@ the probability that a block starts at s, u_0 = 1 and
 That is a unit lower triangular system with gamma + 2 diagonals, solved in O(T gamma) by one
 banded BLAS call for all requests at once, in chunks that stay in cache.  Calls are counted for a
 request exactly as long as the trace: a last block that runs past the end counts as one call.
+
+Prompt lookup drafts what the text before the block says, so the text decides everything: a block
+that starts at s has min(matched_s, gamma) drafts accepted, at any temperature, and u is 0 or 1.
 """
 
 from __future__ import annotations
@@ -59,6 +62,8 @@ class Replay:
 def replay(trace: Trace, gammas: Sequence[int]) -> list[Replay]:
     """Expected calls for each gamma; gamma 0 is plain decoding, one call a token."""
     asked = [integer("gamma", gamma) for gamma in gammas]
+    if trace.by_lookup:
+        return [_walk(trace, gamma) for gamma in asked]
     # No block reaches past its request, so a longer draft than that changes nothing.
     longest = int(trace.lengths.max())
     wanted = sorted({min(gamma, longest) for gamma in asked})
@@ -93,6 +98,32 @@ def replay(trace: Trace, gammas: Sequence[int]) -> list[Replay]:
         )
         for gamma in asked
     ]
+
+
+def drafted_tokens(trace: Trace, gamma: int) -> Ints:
+    """Tokens that a block drafts which starts at each position, shape (T,): gamma, or of a lookup
+    as many as it finds of them; what the end of a request leaves no room for counts too.
+    """
+    if not trace.by_lookup:
+        return np.full(trace.tokens, gamma)
+    return np.asarray(np.minimum(trace.columns["found"], gamma), dtype=np.int64)
+
+
+def _walk(trace: Trace, gamma: int) -> Replay:
+    """Blocks of a lookup from start to start, all requests at once."""
+    drafted, matched = drafted_tokens(trace, gamma), trace.columns["matched"].astype(np.int64)
+    starts, bonus = np.zeros(trace.tokens), np.zeros(trace.tokens)
+    at, ends = trace.starts[:-1], trace.starts[1:]
+    whole = np.zeros(trace.requests)
+    while at.size:
+        starts[at], bonus[at] = 1.0, whole
+        accepted = np.minimum(matched[at], gamma)
+        whole = (accepted == drafted[at]) & (accepted > 0)
+        at = at + accepted + 1
+        inside = at < ends
+        at, ends, whole = at[inside], ends[inside], whole[inside]
+    calls = np.add.reduceat(starts, trace.starts[:-1])
+    return Replay(gamma, starts, bonus, calls, trace.lengths)
 
 
 def remaining_tokens(trace: Trace) -> Ints:

@@ -45,6 +45,7 @@ class PolicyReplay:
 
 def replay_policy(trace: Trace, policy: GammaPolicy) -> PolicyReplay:
     """Expected calls of every request, each of which starts the policy anew."""
+    trace.require_model("an adaptive draft length")
 
     @cache
     def following(state: Any, accepted: int, gamma: int) -> _Place:

@@ -47,6 +47,22 @@ def test_every_run_of_a_whole_block_is_told_by_what_ran_before() -> None:
     ]
 
 
+def test_a_lookup_has_target_runs_of_every_width() -> None:
+    """Nothing was found at first, then two tokens of three asked for, then three."""
+    decoded = Decoded(
+        tokens=[5, 6, 7, 8, 9, 10],
+        accepted=[0, 1, 2],
+        drafted=[0, 2, 3],
+        target=ran((1, 3.0), (3, 4.0), (4, 5.0)),
+        drafts={},
+        seconds=20.0,
+    )
+    assert list(runs(decoded, 3, prompt_tokens=10)) == [
+        (("target", "target", 3, 32), 4.0),
+        (("target", "target", 4, 32), 5.0),
+    ]
+
+
 def test_runs_are_kept_beside_plain_ones_of_the_same_context() -> None:
     rows = TimedRows(1.0)
     rows.add(4, 63, 2, DECODED, [plainly(2.0, 8)])
