@@ -37,6 +37,13 @@ if TYPE_CHECKING:
     from calibrate.models.busy import Watch
     from calibrate.validate.findings import Findings
 
+# What is decoded with the draft model itself.
+_WITH_DRAFT_MODEL = {
+    SchemeCheck: "the check of schemes (--scheme)",
+    EngineCheck: "the check of an engine (--engine)",
+    SyntheticCheck: "the check of batches (--synthetic)",
+}
+
 
 def validate(
     profile: Path,
@@ -73,7 +80,7 @@ def validate(
     need_torch()
     content = read_profile(path)
     if not isinstance(check, SpeedupCheck | BlindCheck):
-        content.require_draft_model(type(check).__name__)
+        content.require_draft_model(_WITH_DRAFT_MODEL[type(check)])
     models = Models.of(content, device, threads, trust_remote_code)
     asked = _Asked(path, content, models, tolerance or check.tolerance, progress)
     if isinstance(check, SpeedupCheck):

@@ -227,7 +227,8 @@ def test_calibrations_that_need_a_draft_model_refuse(
 def test_checks_that_need_a_draft_model_refuse(
     capsys: pytest.CaptureFixture[str], profile: Path, more: tuple[str, ...]
 ) -> None:
-    assert "needs a draft model" in fail(capsys, "validate", str(profile), *more)
+    said = fail(capsys, "validate", str(profile), *more)
+    assert f"({more[0]}) needs a draft model" in said
 
 
 def test_score_needs_a_draft_model(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
