@@ -238,6 +238,15 @@ _COLUMNS: dict[type, tuple[str, ...]] = {
     ),
 }
 
+_TITLES = {
+    CountsCheck: "predicted from other draft lengths, and counted",
+    SpeedupCheck: "predicted and measured",
+    BlindCheck: "predicted before, and measured",
+    SchemeCheck: "predicted and measured; runs are per 100 tokens",
+    SyntheticCheck: "synthetic acceptance, predicted and measured",
+    EngineCheck: "counted by the engine and replayed; accepted by position, replayed / counted",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Validation(Result):
@@ -254,6 +263,10 @@ class Validation(Result):
     measured: tuple[Row, ...]
     errors: tuple[str, ...]
     failures: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        return _TITLES[type(self.check)]
 
     @property
     def passed(self) -> bool:

@@ -90,10 +90,9 @@ def command(
     table = found.comparison.positions
     if figure is not None:
         from specsim.report.frontier_plots import quality_against_cost
-        from specsim.report.plots import save
+        from specsim.report.plots import write
 
-        save(quality_against_cost(found.comparison, _models(table)), figure)
-        click.echo(f"figure: {figure}", err=True)
+        write(quality_against_cost(found.comparison, _models(table)), figure)
     title = f"{found.wish} ({loss} loss, {table.positions} positions of {table.requests} requests)"
     show(found, output_format, title)
 

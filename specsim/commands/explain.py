@@ -54,7 +54,6 @@ def command(figure: Path | None, output_format: str, **given: Any) -> None:
         click.echo(render(found.change_rows(), output_format, "single changes that help most"))
     if figure is not None:
         from specsim.report.explain_plots import parts_per_token
-        from specsim.report.plots import save
+        from specsim.report.plots import write
 
-        save(parts_per_token(found), figure)
-        click.echo(f"figure: {figure}", err=True)
+        write(parts_per_token(found), figure)

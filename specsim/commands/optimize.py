@@ -78,11 +78,10 @@ def command(
     if figure is not None:
         from specsim import LoadPlan
         from specsim.report.load_plots import best_by_load
-        from specsim.report.plots import save
+        from specsim.report.plots import write
 
         assert isinstance(result, LoadPlan), "refused above without a load"
-        save(best_by_load({each.workload.name: each.points for each in result.settings}), figure)
-        click.echo(f"figure: {figure}", err=True)
+        write(best_by_load({each.workload.name: each.points for each in result.settings}), figure)
 
 
 def optimize_scheme(

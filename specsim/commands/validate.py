@@ -26,6 +26,8 @@ from specsim.commands._options import (
     IntegerRange,
     Number,
     Numbers,
+    check_figure,
+    figure_option,
     format_option,
     option,
     refuse_given,
@@ -47,14 +49,6 @@ _OF_DECODING = (
     *_OF_SPEEDUPS,
     *("prompts", "temperature", "requests", "schemes", "others", "synthetic", "engine", "seed"),
 )
-_TITLES = {
-    CountsCheck: "predicted from other draft lengths, and counted",
-    SpeedupCheck: "predicted and measured",
-    BlindCheck: "predicted before, and measured",
-    SchemeCheck: "predicted and measured; runs are per 100 tokens",
-    SyntheticCheck: "synthetic acceptance, predicted and measured",
-    EngineCheck: "counted by the engine and replayed; accepted by position, replayed / counted",
-}
 
 
 @click.command(epilog="Example: specsim validate profile.json --gamma 1:8 --requests 12")
@@ -141,6 +135,7 @@ _TITLES = {
 )
 @option("--lookup-max", Integer(1), "Longest run that ngram looks up. [default: 5, as vLLM's]")
 @option("--lookup-min", Integer(1), "Shortest run that ngram looks up. [default: 5, as vLLM's]")
+@figure_option
 @option("--device", str, "cpu, cuda, ... [default: the profile's]")
 @option("--threads", Integer(1), "CPU threads. [default: the profile's]")
 @click.option("--trust-remote-code", is_flag=True, help="Run the code that comes with the models.")
@@ -167,6 +162,7 @@ def command(
     mode: Mode | None,
     engine: Literal["vllm"] | None,
     seed: int,
+    figure: Path | None,
     output_format: str,
     **place: Any,
 ) -> int:
@@ -202,6 +198,7 @@ def command(
     from specsim.report.progress import progress_bar
     from specsim.report.tables import show
 
+    check_figure(figure)
     check: AnyCheck | EngineBlindCheck
     text = {"temperature": temperature, "requests": requests, "prompts": prompts, "seed": seed}
     of_engine = {"gamma": gamma, **{name: place.pop(name) for name in _OF_ENGINE}}
@@ -242,6 +239,8 @@ def command(
         else:
             refuse_given(("passes",), "goes with --blind")
             check = _asked(SpeedupCheck, text, gamma=gamma, only=only)
+    if not isinstance(check, BlindCheck | EngineBlindCheck | SpeedupCheck):
+        refuse_given(("figure",), "draws speedups by draft length: --blind, or all side by side")
     given = median_tolerance is not None or tolerance is not None
     with progress_bar() as progress:
         allowed = Tolerance(median_tolerance, tolerance) if given else None
@@ -250,7 +249,11 @@ def command(
             found = validate_engine(profile, check, allowed, progress=progress)
         else:
             found = validate(profile, check, allowed, **place, progress=progress)
-    show(found, output_format, _TITLES.get(type(check)))
+    show(found, output_format)
+    if figure is not None:
+        from specsim.report.plots import speedup_by_gamma, write
+
+        write(speedup_by_gamma(found.rows(), found.title), figure)
     return 0 if found.passed else 1
 
 

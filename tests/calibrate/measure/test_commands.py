@@ -127,10 +127,15 @@ def test_what_is_predicted_is_fixed_before_it_is_judged(
 ) -> None:
     """Intervals of tiny models on a busy machine are wide; counts are held all the same."""
     asked = ("validate", str(profile), "--prompts", str(prompts), "--requests", "3", "--blind")
+    figure = profile.with_name("blind.png")
     code, out, err = run(
-        capsys, *asked, "--gamma", "1,3", "--passes", "2", "--tolerance", "100", "--format", "json"
+        capsys,
+        *(*asked, "--gamma", "1,3", "--passes", "2", "--tolerance", "100", "--format", "json"),
+        *("--figure", str(figure)),
     )
     assert code == 0, err
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    figure.unlink()
     rows = json.loads(out)["answer"]["rows"]
     assert [(r["temperature"], r["gamma"], r["passes"]) for r in rows] == [
         (t, g, 2) for t in (0, 1) for g in (1, 3)
