@@ -1,1 +1,24 @@
-"""Serving under load: requests that arrive over time, the steps of a scheduler, what users see."""
+"""Serving under load: requests that arrive over time, the steps of a scheduler, what users see.
+
+``run`` takes requests through one replica of an engine.  Engines, drafts, acceptance and the cost
+of a step are frozen descriptions; the loop that interprets them is compiled when it is first used.
+"""
+
+from specsim.serving.acceptance import RoundAcceptance
+from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.vllm import VllmEngine
+from specsim.serving.requests import Requests
+from specsim.serving.result import ServingRun
+from specsim.serving.simulation import run
+from specsim.serving.step_model import StepModel, StepTerm
+
+__all__ = [
+    "DraftPolicy",
+    "Requests",
+    "RoundAcceptance",
+    "ServingRun",
+    "StepModel",
+    "StepTerm",
+    "VllmEngine",
+    "run",
+]

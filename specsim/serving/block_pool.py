@@ -1,0 +1,154 @@
+"""KV blocks (compiled): counted, or known by what they hold where prompts share them.
+
+With prefix caching every block is somewhere: free blocks form a ring in the order in which they
+were freed, and keep what they hold until they are taken for something else, the longest free first.
+"""
+
+from __future__ import annotations
+
+from specsim.serving.compiled import inner
+from specsim.serving.engines.settings import EngineSettings
+from specsim.serving.state import State
+
+
+@inner
+def blocks_for(tokens: int, settings: EngineSettings) -> int:
+    """How many blocks hold so many tokens."""
+    return (tokens + settings.block_size - 1) // settings.block_size
+
+
+@inner
+def content_number(state: State, request: int, block: int) -> int:
+    """The number of what a full block of a request holds."""
+    first = state.first_hash[request]
+    shared = block // state.hash_blocks
+    if shared < state.first_hash[request + 1] - first:
+        number: int = state.hashes[first + shared] * state.hash_blocks + block % state.hash_blocks
+    else:
+        number = state.first_private[request] + block
+    return number
+
+
+@inner
+def cached_blocks(state: State, settings: EngineSettings, request: int) -> int:
+    """Leading blocks of a waiting request that some block holds.
+
+    At least one token has to be computed, for its logits.
+    """
+    own = state.requests[request]
+    tokens = own.prompt + own.emitted
+    most = (tokens - 1) // settings.block_size
+    found = 0
+    while found < most and state.holder[content_number(state, request, found)] >= 0:
+        found += 1
+    if settings.drop_last and found > 0:
+        found -= 1
+    return found
+
+
+@inner
+def needed_blocks(
+    state: State, settings: EngineSettings, request: int, hits: int, tokens: int
+) -> int:
+    """Free blocks that a request takes to hold ``tokens``, of which it has ``hits`` blocks cached:
+    new ones, and those of the cached that nobody uses.
+    """
+    needed: int = max(blocks_for(tokens, settings) - state.requests[request].blocks - hits, 0)
+    for block in range(hits):
+        if state.pool[state.holder[content_number(state, request, block)]].references == 0:
+            needed += 1
+    return needed
+
+
+@inner
+def _unlink(state: State, block: int) -> None:
+    state.pool[state.pool[block].before].after = state.pool[block].after
+    state.pool[state.pool[block].after].before = state.pool[block].before
+    state.replica[0].free_blocks -= 1
+
+
+@inner
+def take_blocks(
+    state: State, settings: EngineSettings, request: int, hits: int, tokens: int
+) -> None:
+    """Give a request what it needs; ``needed_blocks`` has said that there are so many."""
+    replica = state.replica[0]
+    own = state.requests[request]
+    wanted = blocks_for(tokens, settings)
+    if not settings.caching:
+        more = wanted - own.blocks
+        if more > 0:
+            own.blocks += more
+            replica.free_blocks -= more
+        return
+    if own.slot < 0:
+        replica.free_slots -= 1
+        own.slot = state.free_slots[replica.free_slots]
+    row = own.slot
+    for at in range(hits):
+        block = state.holder[content_number(state, request, at)]
+        if state.pool[block].references == 0:
+            _unlink(state, block)
+        state.pool[block].references += 1
+        state.table[row, at] = block
+    if hits > 0:
+        own.blocks = hits
+        own.hashed = hits
+    ring = state.pool.size - 1
+    while own.blocks < wanted:
+        block = state.pool[ring].after
+        _unlink(state, block)
+        if state.pool[block].content >= 0:
+            state.holder[state.pool[block].content] = -1
+            state.pool[block].content = -1
+        state.pool[block].references = 1
+        state.table[row, own.blocks] = block
+        own.blocks += 1
+
+
+@inner
+def remember_blocks(state: State, settings: EngineSettings, request: int, tokens: int) -> None:
+    """Let the full blocks of a request's first ``tokens`` be found by others."""
+    own = state.requests[request]
+    if not settings.caching:
+        return
+    row = own.slot
+    full = tokens // settings.block_size
+    for at in range(own.hashed, full):
+        number = content_number(state, request, at)
+        # A second block with the same content is not found; vLLM knows both.
+        if state.holder[number] < 0:
+            block = state.table[row, at]
+            state.holder[number] = block
+            state.pool[block].content = number
+    if full > own.hashed:
+        own.hashed = full
+
+
+@inner
+def free_blocks(state: State, settings: EngineSettings, request: int) -> None:
+    """Take all blocks from a request, the last one first."""
+    replica = state.replica[0]
+    own = state.requests[request]
+    if not settings.caching:
+        replica.free_blocks += own.blocks
+        own.blocks = 0
+        return
+    row = own.slot
+    ring = state.pool.size - 1
+    for at in range(own.blocks - 1, -1, -1):
+        block = state.table[row, at]
+        state.pool[block].references -= 1
+        if state.pool[block].references == 0:
+            last = state.pool[ring].before
+            state.pool[last].after = block
+            state.pool[block].before = last
+            state.pool[block].after = ring
+            state.pool[ring].before = block
+            replica.free_blocks += 1
+    own.blocks = 0
+    own.hashed = 0
+    if row >= 0:
+        state.free_slots[replica.free_slots] = row
+        replica.free_slots += 1
+        own.slot = -1

@@ -1,0 +1,56 @@
+"""What the compiled loop reads of an engine."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from specsim.checks import Ints
+from specsim.serving.drafts import DraftPolicy
+
+VLLM, SGLANG = 0, 1
+
+
+class EngineSettings(NamedTuple):
+    """Numbers that a scheduler goes by; each engine uses those that it knows.
+
+    kind : VLLM or SGLANG
+    budget : tokens of a step, or of its prefills
+    chunk : the most tokens of one chunk of a prompt; 0: no such limit
+    lookahead : tokens behind those of a step that get blocks, too
+    """
+
+    kind: int
+    budget: int
+    chunk: int
+    max_seqs: int
+    block_size: int
+    blocks: int
+    max_model_len: int
+    chunked: bool
+    caching: bool
+    full_isl: bool
+    watermark_blocks: int
+    asynchronous: bool
+    lookahead: int
+    drop_last: bool
+    new_token_ratio: float  # SGLang: where it starts
+    least_new_token_ratio: float
+    new_token_ratio_decay: float
+    longest_prefix_first: bool
+
+
+class ServingEngine(Protocol):
+    """A description of an engine."""
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of prompt and output together."""
+        ...
+
+    def settings(self, drafts: DraftPolicy) -> EngineSettings:
+        """With so many drafts."""
+        ...
+
+    def capture_sizes(self, drafts: DraftPolicy) -> Ints:
+        """Numbers of tokens that graphs were made for, rising; none: every step is eager."""
+        ...

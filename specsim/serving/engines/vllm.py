@@ -1,0 +1,147 @@
+"""vLLM's V1 engine, by the names of its own arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specsim.checks import Ints, InvalidArgumentError, UnsupportedError, integer, number
+from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.settings import VLLM, EngineSettings
+
+# The largest graph by default, and the sizes below: vllm/config/vllm.py, _set_cudagraph_sizes.
+_LARGEST_CAPTURE = 512
+_NO_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class _Version:
+    """What a version does where nothing is said.
+
+    full_isl : admits a prompt only where all of it fits
+    asynchronous : schedules a step while the one before still runs
+    appends_decode_sizes : multiples of 1 + gamma become further graph sizes; before, sizes were
+        rounded up to them
+    """
+
+    full_isl: bool
+    asynchronous: bool
+    appends_decode_sizes: bool
+
+
+VLLM_VERSIONS = {
+    "0.19.0": _Version(True, True, False),
+    "0.28.0": _Version(True, True, False),
+    "0.32.0": _Version(True, True, True),
+    "0.33.0": _Version(True, True, True),
+}
+
+
+@dataclass(frozen=True)
+class VllmEngine:
+    """One replica of vLLM with the FCFS policy; names, meanings and defaults are vLLM's.
+
+    num_gpu_blocks : KV blocks as the engine's log prints them.  One of them is the null block,
+        which holds nothing.  Read it, never guess it: with a drafter there are fewer.
+    scheduler_reserve_full_isl, async_scheduling : None: what the version does by itself
+    cudagraph_capture_sizes : None: those that the version makes of the other numbers
+    watermark : share of the blocks kept free when a waiting request is admitted
+    """
+
+    version: str
+    num_gpu_blocks: int
+    max_num_batched_tokens: int = 2048
+    max_num_seqs: int = 256
+    block_size: int = 16
+    max_model_len: int | None = None
+    enable_chunked_prefill: bool = True
+    long_prefill_token_threshold: int = 0
+    enable_prefix_caching: bool = True
+    scheduler_reserve_full_isl: bool | None = None
+    watermark: float = 0.0
+    async_scheduling: bool | None = None
+    enforce_eager: bool = False
+    cudagraph_capture_sizes: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.version not in VLLM_VERSIONS:
+            raise UnsupportedError(
+                f"the scheduler of vLLM {self.version} is not known here (known: "
+                f"{', '.join(VLLM_VERSIONS)}); take the nearest that is"
+            )
+        integer("num_gpu_blocks", self.num_gpu_blocks, low=2, high=_NO_LIMIT)
+        for name in ("max_num_batched_tokens", "max_num_seqs", "block_size"):
+            integer(name, getattr(self, name), low=1, high=_NO_LIMIT)
+        integer("long_prefill_token_threshold", self.long_prefill_token_threshold)
+        number("watermark", self.watermark, low=0.0, high=0.999)
+        if self.max_model_len is not None:
+            integer("max_model_len", self.max_model_len, low=2, high=_NO_LIMIT)
+            if not self.enable_chunked_prefill and self.max_model_len > self.max_num_batched_tokens:
+                raise InvalidArgumentError(
+                    f"max_num_batched_tokens must be >= max_model_len, {self.max_model_len}, "
+                    f"without chunked prefill, got {self.max_num_batched_tokens}"
+                )
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise InvalidArgumentError(
+                f"max_num_batched_tokens must be >= max_num_seqs, {self.max_num_seqs}, got "
+                f"{self.max_num_batched_tokens}"
+            )
+        sizes = self.cudagraph_capture_sizes
+        if sizes is not None and (not sizes or sizes[0] < 1 or (np.diff(sizes) <= 0).any()):
+            raise InvalidArgumentError(
+                "cudagraph_capture_sizes must rise from 1 or more; for no graphs set enforce_eager"
+            )
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of prompt and output together."""
+        return _NO_LIMIT if self.max_model_len is None else self.max_model_len
+
+    def settings(self, drafts: DraftPolicy) -> EngineSettings:
+        """What the scheduler goes by, with so many drafts."""
+        usual = VLLM_VERSIONS[self.version]
+        reserves, overlaps = self.scheduler_reserve_full_isl, self.async_scheduling
+        return EngineSettings(
+            kind=VLLM,
+            budget=self.max_num_batched_tokens,
+            chunk=self.long_prefill_token_threshold,
+            max_seqs=self.max_num_seqs,
+            block_size=self.block_size,
+            blocks=self.num_gpu_blocks - 1,
+            max_model_len=self.longest,
+            chunked=self.enable_chunked_prefill,
+            caching=self.enable_prefix_caching,
+            full_isl=usual.full_isl if reserves is None else reserves,
+            watermark_blocks=int(self.watermark * self.num_gpu_blocks),
+            asynchronous=usual.asynchronous if overlaps is None else overlaps,
+            lookahead=drafts.gamma_max,
+            drop_last=drafts.drops_last_cached_block,
+            new_token_ratio=0.0,
+            least_new_token_ratio=0.0,
+            new_token_ratio_decay=0.0,
+            longest_prefix_first=False,
+        )
+
+    def capture_sizes(self, drafts: DraftPolicy) -> Ints:
+        """Numbers of tokens that graphs were made for, rising; none: every step is eager.
+
+        By default 1, 2, 4, 8 and so on by 8, from 256 by 16, up to
+        min(2 max_num_seqs (1 + gamma), 512, max_num_batched_tokens).
+        """
+        if self.enforce_eager:
+            return np.zeros(0, dtype=np.int64)
+        if self.cudagraph_capture_sizes is not None:
+            return np.array(self.cudagraph_capture_sizes, dtype=np.int64)
+        width = 1 + drafts.gamma_max
+        largest = min(2 * self.max_num_seqs * width, _LARGEST_CAPTURE, self.max_num_batched_tokens)
+        sizes = np.array([1, 2, 4, *range(8, 256, 8), *range(256, largest + 1, 16)])
+        sizes = sizes[sizes <= largest]
+        if width > 1:
+            uniform = np.arange(width, min(largest, self.max_num_seqs * width) + 1, width)
+            if VLLM_VERSIONS[self.version].appends_decode_sizes:
+                sizes = np.concatenate([sizes, uniform])
+            else:
+                sizes = -(-sizes // width) * width
+                sizes = sizes[sizes <= largest]
+        return np.unique(sizes)

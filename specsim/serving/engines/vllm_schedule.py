@@ -1,0 +1,144 @@
+"""What vLLM V1 puts into a step (compiled): vllm/v1/core/sched/scheduler.py at 00024d3.
+
+There are no phases: every request has tokens to catch up with, its prompt, what it emitted and its
+drafts.  Running ones come first in their order, then those that wait, as far as one budget of
+tokens, the number of sequences and the blocks reach.
+"""
+
+from __future__ import annotations
+
+from specsim.checks import Ints
+from specsim.serving.block_pool import (
+    cached_blocks,
+    free_blocks,
+    needed_blocks,
+    remember_blocks,
+    take_blocks,
+)
+from specsim.serving.compiled import inner
+from specsim.serving.engines.settings import EngineSettings
+from specsim.serving.queue import add_to_plan, first_scheduled, pop_waiting, prepend_waiting
+from specsim.serving.state import PREEMPTED, RUNNING, State
+
+
+@inner
+def vllm_schedule(state: State, settings: EngineSettings, gammas: Ints) -> int:
+    """Plan the next step and count its tokens as computed; returns how many were preempted.
+
+    gammas : draft length by the number of scheduled requests
+    """
+    state.steps[state.replica[0].turn].size = 0
+    budget, preempted = _schedule_running(state, settings)
+    if preempted == 0:
+        _schedule_waiting(state, settings, budget)
+    _update_after_schedule(state, settings, gammas)
+    return preempted
+
+
+@inner
+def _schedule_running(state: State, settings: EngineSettings) -> tuple[int, int]:
+    """The tokens left, and how many were preempted."""
+    replica = state.replica[0]
+    budget, at, preempted = settings.budget, 0, 0
+    while at < replica.runners and budget > 0:
+        request = state.running[at]
+        own = state.requests[request]
+        computed, placeholders = own.computed, own.placeholders
+        known = own.prompt + own.emitted
+        tokens = known + own.drafts + placeholders - computed
+        if 0 < settings.chunk < tokens:
+            tokens = settings.chunk
+        tokens = min(tokens, budget, settings.max_model_len - 1 - computed)
+        # The step in flight surely emits its last token.
+        ends = placeholders > 0 and computed + 2 - placeholders >= own.prompt + own.output
+        if ends or tokens <= 0:
+            if settings.asynchronous:
+                own.drafts = 0
+            at += 1
+            continue
+        slots = min(computed + tokens + settings.lookahead, settings.max_model_len)
+        while at < replica.runners:
+            if needed_blocks(state, settings, request, 0, slots) <= replica.free_blocks:
+                break
+            replica.runners -= 1
+            _preempt(state, settings, state.running[replica.runners])
+            preempted += 1
+        if at == replica.runners:
+            break  # it was the last, and preempted itself
+        take_blocks(state, settings, request, 0, slots)
+        remember_blocks(state, settings, request, min(computed + tokens, known))
+        drafts = max(tokens + computed - known - placeholders, 0)
+        add_to_plan(state, request, tokens, drafts)
+        own.drafts = 0
+        budget -= tokens
+        at += 1
+    if settings.asynchronous:
+        for left in range(at, replica.runners):
+            state.requests[state.running[left]].drafts = 0
+    return budget, preempted
+
+
+@inner
+def _preempt(state: State, settings: EngineSettings, request: int) -> None:
+    """All is computed again later, but for what the cache still holds then."""
+    own = state.requests[request]
+    free_blocks(state, settings, request)
+    own.status = PREEMPTED
+    own.computed = 0
+    own.drafts = 0
+    own.preemptions += 1
+    prepend_waiting(state, request)
+
+
+@inner
+def _schedule_waiting(state: State, settings: EngineSettings, budget: int) -> None:
+    """In their order, until the first that cannot be scheduled."""
+    replica = state.replica[0]
+    while replica.queued > 0 and budget > 0 and replica.runners < settings.max_seqs:
+        request = state.queue[replica.queue_first]
+        own = state.requests[request]
+        hits = cached_blocks(state, settings, request) if settings.caching else 0
+        cached = hits * settings.block_size
+        known = own.prompt + own.emitted
+        tokens = known - cached
+        if 0 < settings.chunk < tokens:
+            tokens = settings.chunk
+        if not settings.chunked and tokens > budget:
+            break
+        tokens = min(tokens, budget)
+        kept = settings.watermark_blocks if replica.runners > 0 else 0
+        free = replica.free_blocks - kept
+        if settings.full_isl and needed_blocks(state, settings, request, hits, known) > free:
+            break
+        if needed_blocks(state, settings, request, hits, cached + tokens) > free:
+            break
+        pop_waiting(state)
+        first_scheduled(state, request, replica.now, cached)
+        state.running[replica.runners] = request
+        replica.runners += 1
+        own.status = RUNNING
+        own.computed = cached
+        take_blocks(state, settings, request, hits, cached + tokens)
+        remember_blocks(state, settings, request, cached + tokens)
+        add_to_plan(state, request, tokens, 0)
+        budget -= tokens
+
+
+@inner
+def _update_after_schedule(state: State, settings: EngineSettings, gammas: Ints) -> None:
+    """Count as computed what is planned; who samples a token gets drafts for its next step."""
+    turn = state.replica[0].turn
+    size = state.steps[turn].size
+    gamma = gammas[size]
+    for at in range(size):
+        plan = state.plan[turn, at]
+        request = plan.request
+        own = state.requests[request]
+        own.computed += plan.tokens
+        known = own.prompt + own.emitted + own.placeholders
+        samples = own.computed >= known
+        plan.samples = samples
+        if samples:
+            own.drafts = gamma
+            if settings.asynchronous:
+                own.placeholders += 1 + plan.drafts

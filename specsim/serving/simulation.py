@@ -1,0 +1,204 @@
+"""Requests through one replica of an engine, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from specsim.checks import (
+    Ints,
+    InvalidArgumentError,
+    UnsupportedError,
+    check_choice,
+    integer,
+)
+from specsim.serving.acceptance import RoundAcceptance
+from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.settings import EngineSettings, ServingEngine
+from specsim.serving.requests import Requests
+from specsim.serving.result import RoundLog, ServingRun, Steps, queue_grew
+from specsim.serving.step_model import StepModel
+
+_ROWS = 1 << 16
+_KEEP = ("steps", "rounds")
+
+
+def run(
+    requests: Requests,
+    engine: ServingEngine,
+    step_model: StepModel,
+    drafts: DraftPolicy | None = None,
+    acceptance: RoundAcceptance | None = None,
+    *,
+    concurrency: int | None = None,
+    seed: int = 0,
+    keep: Collection[str] = ("steps",),
+) -> ServingRun:
+    """What every request sees, and what every step does.
+
+    requests : in the order of their arrival
+    engine : a VllmEngine or SglangEngine
+    step_model : seconds of a step
+    drafts : how many tokens are drafted; None: there is no drafter
+    acceptance : what rounds emit; needed where something is drafted
+    concurrency : so many requests are there all the time: each comes when one before it is done,
+        and ``requests.arrival_s`` counts for nothing; None: they arrive when they do
+    seed : of what is random in the acceptance; the same gives the same result to the last bit
+    keep : ``steps`` and ``rounds``, what is logged
+
+    Raises InvalidArgumentError where a request can never fit, and UnsupportedError where
+    acceptance does not reach the longest draft.  A rate beyond capacity is no error: the requests
+    that are there are served, and the result's ``queue_grew`` says so.
+    """
+    drafts = DraftPolicy.off() if drafts is None else drafts
+    for name in keep:
+        check_choice("keep", name, _KEEP)
+    integer("seed", seed, high=2**53)
+    if concurrency is not None:
+        integer("concurrency", concurrency, low=1)
+    settings = engine.settings(drafts)
+    _check_fit(requests, settings)
+    acceptance = _checked_acceptance(acceptance, drafts)
+    # Importing numba takes a third of a second.
+    from specsim.serving.loop import COLUMNS, Log, Rules, advance
+    from specsim.serving.state import fresh_state
+
+    state = fresh_state(requests, settings, concurrency)
+    most = state.running.size
+    rules = Rules(
+        settings=settings,
+        terms=step_model.compiled,
+        host_part=step_model.host_part,
+        gammas=drafts.gammas(most),
+        drafter=bool(drafts.schedule),
+        acceptance=acceptance.compiled(len(requests)),
+        padded=_padding(engine.capture_sizes(drafts)),
+        seed=seed,
+        concurrency=concurrency or 0,
+        keep_rounds="rounds" in keep,
+    )
+    rows = min(_ROWS, 64 + int(requests.output_tokens.sum()))
+    columns = len(COLUMNS) + len(step_model.parts)
+    round_rows = 2 * most + rows if rules.keep_rounds else 0
+    log = Log(
+        np.empty((rows, columns)),
+        np.empty(rows + 4, dtype=np.int64),
+        np.empty((round_rows, 3), dtype=np.int32),
+        np.zeros(3, dtype=np.int64),
+    )
+    steps, emitted, rounds, busy = [], [], [], 0.0
+    while state.replica["done"][0] < len(requests):
+        advance(state, rules, log, np.inf)
+        if state.replica["left_behind"][0]:
+            raise UnsupportedError("no request could be scheduled; this is an error of specsim")
+        written = log.steps[: log.written[0]]
+        busy += float(written[:, 1].sum())
+        if "steps" in keep or rules.keep_rounds:
+            steps.append(written.copy())
+            emitted.append(log.emitted[: log.written[1]].copy())
+            rounds.append(log.rounds[: log.written[2]].copy())
+    kept = None
+    own = {name: state.requests[name].copy() for name in state.requests.dtype.names}
+    if steps:
+        kept = _steps(np.concatenate(steps), np.concatenate(emitted), settings, step_model)
+    return ServingRun(
+        requests=requests,
+        engine=engine,
+        drafts=drafts,
+        acceptance=acceptance.label,
+        seed=seed,
+        concurrency=concurrency,
+        arrival_s=own["arrival"],
+        scheduled_s=own["scheduled_s"],
+        first_token_s=own["first_s"],
+        last_token_s=own["last_s"],
+        rounds=own["rounds"].astype(np.int64),
+        preemptions=own["preemptions"].astype(np.int64),
+        cached_tokens=own["cached"].astype(np.int64),
+        step_count=int(state.replica["steps"][0]),
+        busy_s=busy,
+        queue_grew=concurrency is None and queue_grew(own["arrival"], own["scheduled_s"]),
+        steps=kept if "steps" in keep else None,
+        round_log=_round_log(np.concatenate(rounds), kept) if rules.keep_rounds else None,
+    )
+
+
+def _check_fit(requests: Requests, settings: EngineSettings) -> None:
+    """Refuse what could never be served."""
+    from specsim.serving.state import most_beyond
+
+    total = requests.prompt_tokens + requests.output_tokens
+    slots = np.minimum(total - 1 + most_beyond(settings), settings.max_model_len)
+    for limit, found, remedy in (
+        (settings.max_model_len, total, "the longest that the model takes"),
+        (settings.blocks * settings.block_size, slots, "all that the KV cache holds"),
+    ):
+        beyond = np.flatnonzero(found > limit)
+        if beyond.size:
+            at = int(beyond[0])
+            raise InvalidArgumentError(
+                f"prompt_tokens and output_tokens must take <= {limit:,} tokens together, "
+                f"{remedy}, got {found[at]:,} at index {at}"
+            )
+    if not settings.chunked and (total > settings.budget).any():
+        at = int(np.flatnonzero(total > settings.budget)[0])
+        raise InvalidArgumentError(
+            f"prompt_tokens and output_tokens must be <= {settings.budget:,} together without "
+            f"chunked prefill, got {total[at]:,} at index {at}"
+        )
+    prefix = requests.prefix
+    if prefix is not None and settings.caching and prefix.block_tokens % settings.block_size:
+        raise InvalidArgumentError(
+            f"prefix.block_tokens must be a multiple of block_size, {settings.block_size}, got "
+            f"{prefix.block_tokens}"
+        )
+
+
+def _checked_acceptance(acceptance: RoundAcceptance | None, drafts: DraftPolicy) -> RoundAcceptance:
+    if acceptance is None:
+        if drafts.gamma_max:
+            raise InvalidArgumentError(
+                f"acceptance is needed to draft {drafts.gamma_max} tokens, got None"
+            )
+        return RoundAcceptance.law([0.0], "none")
+    if drafts.gamma_max > acceptance.gamma_max:
+        raise UnsupportedError(
+            f"acceptance is known up to gamma {acceptance.gamma_max}, gamma {drafts.gamma_max} "
+            "asked for; extend a survival curve with specsim.extrapolate, or replay a trace"
+        )
+    return acceptance
+
+
+def _padding(sizes: Ints) -> Ints:
+    """By tokens, the smallest size that holds them; as long as the largest reaches."""
+    if not sizes.size:
+        return np.zeros(0, dtype=np.int64)
+    return sizes[np.searchsorted(sizes, np.arange(sizes[-1] + 1))]
+
+
+def _steps(table: Any, emitted: Ints, settings: EngineSettings, model: StepModel) -> Steps:
+    from specsim.serving.loop import COLUMNS
+
+    columns = dict(zip(COLUMNS, table.T, strict=False))
+    whole = {
+        name: column.astype(np.int64)
+        for name, column in columns.items()
+        if name not in ("start_s", "seconds")
+    }
+    whole["used_blocks"] = settings.blocks - whole["used_blocks"]
+    return Steps(
+        start_s=columns["start_s"].copy(),
+        seconds=columns["seconds"].copy(),
+        parts={name: table[:, len(COLUMNS) + at].copy() for at, name in enumerate(model.parts)},
+        # With asynchronous scheduling a step may be left whose requests were all done before.
+        emitted_tokens=np.pad(emitted, (0, table.shape[0] - emitted.size)),
+        **whole,
+    )
+
+
+def _round_log(table: Any, steps: Steps | None) -> RoundLog:
+    assert steps is not None
+    request, step, tokens = table.T.astype(np.int64)
+    return RoundLog(request, step, tokens, steps.end_s[step])

@@ -1,0 +1,157 @@
+"""Seconds of a step, from what is really in it.
+
+A step is a sum of terms.  Each is a number times one quantity of the step, or a piecewise-linear
+table over up to four of them: a kernel that was timed, a roofline at its knots, a fitted
+coefficient.  A term counts for its part (``target``, ``draft``, ``host`` and what else one names),
+so that seconds can be shown apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from specsim.checks import Floats, Ints, InvalidArgumentError, check_choice, numbers
+
+# What a step consists of.  A decode is a request whose tokens were all computed but the last; it
+# takes 1 + its drafts tokens.  All else is prefill, of prompts and of what preemption threw away.
+QUANTITIES = (
+    "tokens",  # all that the target reads
+    "padded_tokens",  # the same, up to the graph that holds them; as they are in an eager step
+    "verified_tokens",  # of decodes: 1 + drafts of each
+    "prefill_tokens",  # of chunks of prompts
+    "prefill_chunks",  # requests with a chunk
+    "prefill_context",  # tokens in the cache before their chunks, over the chunks
+    "prefill_pairs",  # pairs of a chunk's token and a token that it attends to, itself included
+    "decodes",  # requests that decode
+    "decode_width",  # mean tokens of a decode
+    "decode_context",  # tokens in the cache of all decodes, those of this step included
+    "mean_decode_context",  # of one decode
+    "sequences",  # requests, decodes and chunks
+    "sampled",  # rows of logits: tokens of decodes, and one of each prompt that ends here
+    "drafting",  # requests that get drafts at the end of the step
+    "gamma",  # drafts that each of them gets
+    "next_draft_runs",  # runs of the drafter after its first: gamma - 1, or none
+)
+
+HOST = "host"
+
+_WHEN = ("always", "graph", "eager")
+_MOST_AXES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class StepTerm:
+    """``per`` times a piecewise-linear table.
+
+    part : what the seconds count for; those of ``host`` are hidden behind the device where the
+        engine schedules asynchronously
+    values : seconds (for each of ``per``); one number, or an array with one axis for each of
+        ``axes``
+    axes : names of up to four of QUANTITIES
+    knots : for each axis where its values lie, rising.  Below the first the first value counts,
+        beyond the last the last slope goes on.
+    per : one of QUANTITIES; None: 1
+    when : in steps that a graph holds, in eager ones, or always
+    """
+
+    part: str
+    values: npt.ArrayLike
+    axes: tuple[str, ...] = ()
+    knots: tuple[npt.ArrayLike, ...] = ()
+    per: str | None = None
+    when: str = "always"
+
+    def __post_init__(self) -> None:
+        name = f"values of the term {self.part!r}"
+        values = numbers(name, self.values)
+        axes, knots = tuple(self.axes), tuple(numbers("knots", each) for each in self.knots)
+        if len(axes) > _MOST_AXES:
+            raise InvalidArgumentError(f"axes must be at most {_MOST_AXES}, got {len(axes)}")
+        for axis in axes if self.per is None else (*axes, self.per):
+            check_choice("a quantity of a step", axis, QUANTITIES)
+        check_choice("when", self.when, _WHEN)
+        if tuple(each.size for each in knots) != values.shape or len(knots) != len(axes):
+            raise InvalidArgumentError(
+                f"{name} must have one axis for each of axes and as many numbers as it has knots, "
+                f"got shape {values.shape} with {len(axes)} axes and "
+                f"{[each.size for each in knots]} knots"
+            )
+        for axis, each in zip(axes, knots, strict=True):
+            if each.ndim != 1 or (np.diff(each) <= 0).any():
+                raise InvalidArgumentError(f"knots of {axis} must rise")
+        for field, value in (("values", values), ("axes", axes), ("knots", knots)):
+            object.__setattr__(self, field, value)
+
+
+class CompiledTerms(NamedTuple):
+    """All terms in arrays, T of them; -1 stands for no quantity."""
+
+    part: Ints
+    when: Ints
+    per: Ints
+    axes: Ints  # (T, 4)
+    first_knot: Ints  # (T, 4), into knots
+    knot_count: Ints  # (T, 4)
+    first_value: Ints
+    knots: Floats
+    values: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class StepModel:
+    """The sum of some terms; parts in the order in which they first appear."""
+
+    terms: tuple[StepTerm, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "terms", tuple(self.terms))
+        if not self.terms:
+            raise InvalidArgumentError("terms must be at least one, got none")
+
+    def __add__(self, others: Iterable[StepTerm]) -> StepModel:
+        return StepModel((*self.terms, *others))
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts."""
+        return tuple(dict.fromkeys(term.part for term in self.terms))
+
+    @cached_property
+    def compiled(self) -> CompiledTerms:
+        """As the compiled loop reads it."""
+        axes = np.full((len(self.terms), _MOST_AXES), -1)
+        first_knot, knot_count = np.zeros_like(axes), np.zeros_like(axes)
+        first_value, knots, values = [], [], []
+        knots_so_far = values_so_far = 0
+        for at, term in enumerate(self.terms):
+            first_value.append(values_so_far)
+            values.append(np.ravel(np.asarray(term.values)))
+            values_so_far += values[-1].size
+            for axis, (quantity, where) in enumerate(zip(term.axes, term.knots, strict=True)):
+                found = np.asarray(where, dtype=np.float64)
+                axes[at, axis] = QUANTITIES.index(quantity)
+                first_knot[at, axis], knot_count[at, axis] = knots_so_far, found.size
+                knots.append(found)
+                knots_so_far += found.size
+        return CompiledTerms(
+            part=np.array([self.parts.index(term.part) for term in self.terms]),
+            when=np.array([_WHEN.index(term.when) for term in self.terms]),
+            per=np.array([-1 if t.per is None else QUANTITIES.index(t.per) for t in self.terms]),
+            axes=axes,
+            first_knot=first_knot,
+            knot_count=knot_count,
+            first_value=np.array(first_value),
+            knots=np.concatenate(knots) if knots else np.zeros(0),
+            values=np.concatenate(values),
+        )
+
+    @property
+    def host_part(self) -> int:
+        """The index of the part ``host``; -1 where there is none."""
+        return self.parts.index(HOST) if HOST in self.parts else -1

@@ -1,0 +1,156 @@
+"""Random set-ups of a replica, small enough to be full, and what every run conserves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from specsim.serving.acceptance import RoundAcceptance
+from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.vllm import VllmEngine
+from specsim.serving.requests import PrefixBlocks, Requests
+from specsim.serving.result import ServingRun
+from specsim.serving.step_model import StepModel, StepTerm
+
+MODEL = StepModel(
+    (
+        StepTerm("target", [2e-3, 2.5e-3, 9e-3], ("padded_tokens",), ([1, 16, 64],), when="graph"),
+        StepTerm("target", [8e-3, 16e-3], ("tokens",), ([1, 64],), when="eager"),
+        StepTerm(
+            "attention",
+            [[1e-5, 2e-5], [4e-5, 9e-5]],
+            ("decodes", "mean_decode_context"),
+            ([1, 8], [16, 256]),
+            per="decodes",
+        ),
+        StepTerm("attention", 1e-7, per="prefill_pairs"),
+        StepTerm("draft", 1e-4, per="drafting"),
+        StepTerm("draft", [0.0, 2e-4], ("drafting",), ([0, 8],), per="next_draft_runs"),
+        StepTerm("host", [1e-3, 4e-3], ("sequences",), ([1, 8],)),
+    )
+)
+
+
+@st.composite
+def workloads(draw: st.DrawFn, block_size: int) -> Requests:
+    n = draw(st.integers(1, 25))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    gap = draw(st.sampled_from([0.0, 2e-3, 2e-2, 0.5]))
+    arrivals = np.cumsum(random.exponential(1.0, n) * gap)
+    prompts = random.integers(1, draw(st.sampled_from([2, 20, 60])), n)
+    outputs = random.integers(1, draw(st.sampled_from([2, 12, 50])), n)
+    prefix = None
+    if draw(st.booleans()):
+        tokens = block_size * draw(st.integers(1, 2))
+        families = [list(np.cumsum(random.integers(1, 99, 64))) for _ in range(3)]
+        of = [families[random.integers(3)][: int(p) // tokens] for p in prompts]
+        starts = np.concatenate([[0], np.cumsum([len(each) for each in of])])
+        hashes = np.array([h for each in of for h in each], dtype=np.int64)
+        prefix = PrefixBlocks(hashes, starts, tokens)
+    return Requests(arrivals, prompts, outputs, prefix)
+
+
+@st.composite
+def vllm_engines(draw: st.DrawFn, blocks: int, block_size: int) -> VllmEngine:
+    seqs = draw(st.sampled_from([1, 3, 8]))
+    chunked = draw(st.sampled_from([True, True, False]))
+    return VllmEngine(
+        draw(st.sampled_from(["0.19.0", "0.33.0"])),
+        num_gpu_blocks=blocks + 1 + draw(st.sampled_from([0, 1, 3, 10, 500])),
+        max_num_batched_tokens=draw(st.integers(seqs, 40)) if chunked else 200,
+        max_num_seqs=seqs,
+        block_size=block_size,
+        max_model_len=draw(st.sampled_from([None, 150])),
+        enable_chunked_prefill=chunked,
+        long_prefill_token_threshold=draw(st.sampled_from([0, 0, 7])),
+        enable_prefix_caching=draw(st.booleans()),
+        scheduler_reserve_full_isl=draw(st.booleans()),
+        watermark=draw(st.sampled_from([0.0, 0.1])),
+        async_scheduling=draw(st.booleans()),
+        enforce_eager=draw(st.booleans()),
+    )
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> DraftPolicy:
+    dropped = draw(st.booleans())
+    kind = draw(st.sampled_from(["off", "fixed", "table"]))
+    if kind == "off":
+        return DraftPolicy.off()
+    if kind == "fixed":
+        return DraftPolicy.fixed(draw(st.integers(0, 5)), drops_last_cached_block=dropped)
+    gammas = draw(st.tuples(*[st.integers(0, 5)] * 3))
+    ranges = list(zip((1, 2, 5), (1, 4, 9), gammas, strict=True))
+    return DraftPolicy.by_batch(ranges, drops_last_cached_block=dropped)
+
+
+@st.composite
+def acceptances(draw: st.DrawFn) -> RoundAcceptance:
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    kind = draw(st.sampled_from(["law", "laws", "trace", "recorded", "synthetic"]))
+    if kind == "law":
+        return RoundAcceptance.law(np.cumprod(random.uniform(0.3, 1.0, 5)))
+    if kind == "laws":
+        return RoundAcceptance.law(np.cumprod(random.uniform(0.3, 1.0, (5, 5)), axis=1))
+    if kind == "synthetic":
+        return RoundAcceptance.synthetic_length(random.uniform(1.0, 6.0), 5)
+    starts = np.concatenate([[0], np.cumsum(random.integers(1, 30, 4))])
+    if kind == "trace":
+        return RoundAcceptance.trace(random.uniform(0.0, 1.0, starts[-1]), starts)
+    sources = random.integers(0, 4, 25)
+    return RoundAcceptance.recorded(random.integers(1, 8, starts[-1]), starts, sources)
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> dict[str, Any]:
+    """Arguments of ``run``."""
+    block_size = draw(st.sampled_from([1, 4, 16]))
+    requests = draw(workloads(block_size))
+    drafts = draw(policies())
+    longest = int((requests.prompt_tokens + requests.output_tokens).max())
+    blocks = -(-(longest + 3 * drafts.gamma_max) // block_size)
+    return {
+        "requests": requests,
+        "engine": draw(vllm_engines(blocks, block_size)),
+        "step_model": MODEL,
+        "drafts": drafts,
+        "acceptance": draw(acceptances()),
+        "concurrency": draw(st.sampled_from([None, None, 1, 4])),
+        "seed": draw(st.integers(0, 2**53)),
+    }
+
+
+def assert_conserved(found: ServingRun) -> None:
+    """What holds in every run: tokens, blocks, the budget, busy time, and L = lambda W."""
+    requests, steps, log = found.requests, found.steps, found.round_log
+    assert steps is not None
+    assert log is not None
+    settings = found.engine.settings(found.drafts)
+    n = len(requests)
+    # Tokens in = tokens out, for every request.
+    emitted = np.bincount(log.request, log.tokens, n)
+    np.testing.assert_array_equal(emitted, requests.output_tokens)
+    np.testing.assert_array_equal(np.bincount(log.request, minlength=n), found.rounds)
+    assert steps.emitted_tokens.sum() == requests.output_tokens.sum()
+    # Never above the budget, the sequences or the blocks.
+    assert (steps.prefill_tokens + steps.verified_tokens <= settings.budget).all()
+    assert (steps.sequences <= settings.max_seqs).all()
+    assert (steps.used_blocks >= 0).all()
+    assert (steps.used_blocks <= settings.blocks).all()
+    # Steps follow one another, and are busy as long as they say.
+    assert (steps.seconds > 0).all()
+    assert (steps.start_s[1:] >= steps.end_s[:-1] - 1e-12).all()
+    np.testing.assert_allclose(found.busy_s, steps.seconds.sum(), rtol=1e-12)
+    assert (found.arrival_s <= found.scheduled_s).all()
+    assert (found.scheduled_s < found.first_token_s).all()
+    assert (found.first_token_s <= found.last_token_s).all()
+    # Blocks in = blocks out: the last request leaves the cache as it was.
+    # L = lambda W over the whole run: requests in the system, added up over time, are their times.
+    times = np.sort(np.concatenate([found.arrival_s, found.last_token_s]))
+    middles, widths = (times[1:] + times[:-1]) / 2, np.diff(times)
+    inside = np.searchsorted(np.sort(found.arrival_s), middles) - np.searchsorted(
+        np.sort(found.last_token_s), middles
+    )
+    np.testing.assert_allclose((inside * widths).sum(), found.e2e_s.sum(), rtol=1e-9)

@@ -1,0 +1,380 @@
+"""The simulator again, as plainly as it can be said: lists, dictionaries and one loop.
+
+Nothing is shared with the compiled loop but the descriptions and the price of a step.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from math import ceil, inf
+from typing import Any
+
+import numpy as np
+
+from specsim.serving.acceptance import LAW, TRACE, RoundAcceptance
+from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.settings import EngineSettings, ServingEngine
+from specsim.serving.requests import Requests
+from specsim.serving.step_model import QUANTITIES, StepModel
+from specsim.serving.step_seconds import step_seconds
+
+_MASK = (1 << 64) - 1
+
+
+def uniform(seed: int, request: int, index: int) -> float:
+    """SplitMix64 over three numbers, in whole numbers without end."""
+    state = seed
+    for word in (request, index):
+        state = (state + 0x9E3779B97F4A7C15 + word) & _MASK
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
+        state ^= state >> 31
+    return (state >> 11) / 2**53
+
+
+def round_tokens(
+    law: RoundAcceptance, seed: int, request: int, index: int, position: int, drafts: int
+) -> int:
+    if not drafts:
+        return 1
+    if law.kind == LAW:
+        draw = uniform(seed, request, index)
+        return 1 + sum(draw < stands for stands in law.values[drafts - 1][:drafts])
+    source = request % (law.starts.size - 1) if law.sources is None else law.sources[request]
+    text = law.values[law.starts[source] : law.starts[source + 1]]
+    if law.kind == TRACE:
+        accepted = 0
+        for token in range(position, position + drafts):
+            if uniform(seed, request, token) >= text[token % text.size]:
+                break
+            accepted += 1
+        return 1 + accepted
+    return min(int(text[position % text.size]), drafts + 1)
+
+
+@dataclass(eq=False)
+class Request:
+    number: int
+    arrival: float
+    prompt: int
+    output: int
+    contents: list[Any]
+    emitted: int = 0
+    computed: int = 0
+    drafts: int = 0
+    placeholders: int = 0
+    blocks: list[Any] = field(default_factory=list)
+    remembered: int = 0
+    status: str = "waiting"
+    rounds: int = 0
+    preemptions: int = 0
+    cached: int = 0
+    scheduled: float | None = None
+    first: float | None = None
+    last: float | None = None
+
+    @property
+    def known(self) -> int:
+        return self.prompt + self.emitted
+
+    def content(self, block: int) -> Any:
+        return self.contents[block] if block < len(self.contents) else (self.number, block)
+
+
+class Block:
+    def __init__(self) -> None:
+        self.content: Any = None
+        self.references = 0
+
+
+class Pool:
+    """Free blocks in the order in which they were freed."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.settings = settings
+        self.free: OrderedDict[int, Block] = OrderedDict()
+        for _ in range(settings.blocks):
+            block = Block()
+            self.free[id(block)] = block
+        self.holder: dict[Any, Block] = {}
+
+    def hits(self, request: Request) -> list[Block]:
+        found: list[Block] = []
+        if self.settings.caching:
+            for at in range((request.known - 1) // self.settings.block_size):
+                block = self.holder.get(request.content(at))
+                if block is None:
+                    break
+                found.append(block)
+            if self.settings.drop_last:
+                found = found[:-1]
+        return found
+
+    def needs(self, request: Request, hits: list[Block], tokens: int) -> int:
+        wanted = ceil(tokens / self.settings.block_size)
+        idle = sum(block.references == 0 for block in hits)
+        return max(wanted - len(request.blocks) - len(hits), 0) + idle
+
+    def take(self, request: Request, hits: list[Block], tokens: int) -> None:
+        for block in hits:
+            if block.references == 0:
+                del self.free[id(block)]
+            block.references += 1
+        request.blocks += hits
+        request.remembered += len(hits)
+        while len(request.blocks) < ceil(tokens / self.settings.block_size):
+            _, block = self.free.popitem(last=False)
+            if block.content is not None:
+                del self.holder[block.content]
+                block.content = None
+            block.references = 1
+            request.blocks.append(block)
+
+    def remember(self, request: Request, tokens: int) -> None:
+        if self.settings.caching:
+            for at in range(request.remembered, tokens // self.settings.block_size):
+                request.remembered = at + 1
+                content = request.content(at)
+                if content not in self.holder:
+                    self.holder[content] = request.blocks[at]
+                    request.blocks[at].content = content
+
+    def release(self, request: Request) -> None:
+        for block in reversed(request.blocks):
+            block.references -= 1
+            if block.references == 0:
+                self.free[id(block)] = block
+        request.blocks, request.remembered = [], 0
+
+
+class Twin:
+    def __init__(
+        self,
+        requests: Requests,
+        engine: ServingEngine,
+        model: StepModel,
+        drafts: DraftPolicy,
+        acceptance: RoundAcceptance | None,
+        concurrency: int | None,
+        seed: int,
+    ) -> None:
+        self.settings = engine.settings(drafts)
+        self.sizes = engine.capture_sizes(drafts)
+        self.model, self.policy, self.acceptance = model, drafts, acceptance
+        self.seed, self.concurrency = seed, concurrency
+        self.requests = []
+        for i in range(len(requests)):
+            contents: list[Any] = []
+            if requests.prefix is not None:
+                per = requests.prefix.block_tokens // self.settings.block_size
+                contents = [(h, j) for h in requests.prefix.of(i).tolist() for j in range(per)]
+                contents = [("shared", *content) for content in contents]
+            arrival = float(requests.arrival_s[i])
+            if concurrency is not None:
+                arrival = 0.0 if i < concurrency else inf
+            lengths = int(requests.prompt_tokens[i]), int(requests.output_tokens[i])
+            self.requests.append(Request(i, arrival, *lengths, contents))
+        self.pool = Pool(self.settings)
+        self.coming = deque(self.requests)
+        self.waiting: deque[Request] = deque()
+        self.running: list[Request] = []
+        self.done = 0
+        self.now = self.device_free = 0.0
+        self.flying: deque[tuple[float, list[Any]]] = deque()
+        self.steps: list[dict[str, Any]] = []
+        self.round_log: list[tuple[int, int, int]] = []
+
+    def run(self) -> Twin:
+        while self.done < len(self.requests):
+            self.admit()
+            if not (self.running or self.waiting or self.flying):
+                self.now = self.coming[0].arrival
+                self.admit()
+            plan, preempted = self.schedule()
+            if not plan:
+                assert preempted or self.flying, "nothing can be scheduled"
+                if self.flying:
+                    self.land()
+                continue
+            self.submit(plan, preempted)
+            if len(self.flying) == 2 or not self.settings.asynchronous:
+                self.land()
+        return self
+
+    def admit(self) -> None:
+        while self.coming and self.coming[0].arrival <= self.now:
+            self.waiting.append(self.coming.popleft())
+
+    def schedule(self) -> tuple[list[Any], int]:
+        plan, preempted = self.schedule_vllm()
+        gamma = self.gamma(len(plan))
+        for entry in plan:
+            request, tokens, drafts, _ = entry
+            request.computed += tokens
+            samples = request.computed >= request.known + request.placeholders
+            entry.append(samples)
+            if samples:
+                request.drafts = gamma
+                if self.settings.asynchronous:
+                    request.placeholders += 1 + drafts
+        return plan, preempted
+
+    def gamma(self, batch: int) -> int:
+        found = 0
+        for first, _, gamma in self.policy.schedule:
+            if batch >= first:
+                found = gamma
+        return found
+
+    def schedule_vllm(self) -> tuple[list[Any], int]:
+        s, plan, budget, preempted = self.settings, [], self.settings.budget, 0
+        unscheduled = list(self.running)
+        at = 0
+        while at < len(self.running) and budget:
+            r = self.running[at]
+            tokens = r.known + r.drafts + r.placeholders - r.computed
+            if s.chunk:
+                tokens = min(tokens, s.chunk)
+            tokens = min(tokens, budget, s.max_model_len - 1 - r.computed)
+            last_is_in_flight = r.placeholders > 0 and (
+                r.computed - (r.placeholders - 1) + 1 >= r.prompt + r.output
+            )
+            if tokens <= 0 or last_is_in_flight:
+                at += 1
+                continue
+            slots = min(r.computed + tokens + s.lookahead, s.max_model_len)
+            while self.pool.needs(r, [], slots) > len(self.pool.free):
+                victim = self.running.pop()
+                self.pool.release(victim)
+                victim.status, victim.computed, victim.drafts = "preempted", 0, 0
+                victim.preemptions += 1
+                self.waiting.appendleft(victim)
+                preempted += 1
+                if victim is r:
+                    break
+            if r.status == "preempted":
+                break
+            self.pool.take(r, [], slots)
+            self.pool.remember(r, min(r.computed + tokens, r.known))
+            spec = max(r.computed + tokens - r.known - r.placeholders, 0)
+            plan.append([r, tokens, spec, r.computed])
+            r.drafts = 0
+            unscheduled.remove(r)
+            budget -= tokens
+            at += 1
+        if s.asynchronous:
+            for r in unscheduled:
+                r.drafts = 0
+        while self.waiting and not preempted and budget and len(self.running) < s.max_seqs:
+            r = self.waiting[0]
+            hits = self.pool.hits(r)
+            cached = len(hits) * s.block_size
+            tokens = r.known - cached
+            if s.chunk:
+                tokens = min(tokens, s.chunk)
+            if tokens > budget and not s.chunked:
+                break
+            tokens = min(tokens, budget)
+            free = len(self.pool.free) - (s.watermark_blocks if self.running else 0)
+            if s.full_isl and self.pool.needs(r, hits, r.known) > free:
+                break
+            if self.pool.needs(r, hits, cached + tokens) > free:
+                break
+            self.waiting.popleft()
+            if r.scheduled is None:
+                r.scheduled, r.cached = self.now, cached
+            self.running.append(r)
+            r.status, r.computed = "running", cached
+            self.pool.take(r, hits, cached + tokens)
+            self.pool.remember(r, cached + tokens)
+            plan.append([r, tokens, 0, cached])
+            budget -= tokens
+        return plan, preempted
+
+    def submit(self, plan: list[Any], preempted: int) -> None:
+        decodes = [e for e in plan if e[4] and e[3] > 0 and e[1] == 1 + e[2]]
+        chunks = [e for e in plan if not any(e is d for d in decodes)]
+        tokens = sum(e[1] for e in plan)
+        eager = self.sizes.size == 0 or tokens > self.sizes[-1]
+        verified, context = sum(e[1] for e in decodes), sum(e[1] + e[3] for e in decodes)
+        gamma = self.gamma(len(plan))
+        step = {
+            "tokens": tokens,
+            "padded_tokens": tokens if eager else min(n for n in self.sizes if n >= tokens),
+            "verified_tokens": verified,
+            "prefill_tokens": sum(e[1] for e in chunks),
+            "prefill_chunks": len(chunks),
+            "prefill_context": sum(e[3] for e in chunks),
+            "prefill_pairs": sum(sum(range(e[3] + 1, e[3] + e[1] + 1)) for e in chunks),
+            "decodes": len(decodes),
+            "decode_width": verified / len(decodes) if decodes else 0.0,
+            "decode_context": context,
+            "mean_decode_context": context / len(decodes) if decodes else 0.0,
+            "sequences": len(plan),
+            "sampled": verified + sum(e[4] for e in chunks),
+            "drafting": sum(e[4] for e in plan) if self.policy.schedule else 0,
+            "gamma": gamma,
+            "next_draft_runs": max(gamma - 1, 0),
+        }
+        parts = np.zeros(len(self.model.parts))
+        quantities = np.array([float(step[name]) for name in QUANTITIES])
+        step_seconds(self.model.compiled, quantities, eager, parts)
+        host = parts[self.model.host_part] if self.model.host_part >= 0 else 0.0
+        device = 0.0
+        for at, seconds in enumerate(parts):
+            if at != self.model.host_part:
+                device += seconds
+        begin = max(self.now, self.device_free)
+        self.device_free = max(self.now + host, self.device_free) + device
+        self.flying.append((self.device_free, plan))
+        self.steps.append(
+            {
+                **step,
+                "start_s": begin,
+                "end_s": self.device_free,
+                "used_blocks": self.settings.blocks - len(self.pool.free),
+                "waiting": len(self.waiting),
+                "running": len(self.running),
+                "preempted": preempted,
+            }
+        )
+        self.now += host
+
+    def land(self) -> None:
+        end, plan = self.flying.popleft()
+        self.now = max(self.now, end)
+        number = len(self.steps) - 1 - len(self.flying)
+        for r, _, drafts, _, samples in plan:
+            if not samples or r.status == "done":
+                continue
+            assert self.acceptance is not None or not drafts
+            tokens = 1
+            if self.acceptance is not None:
+                place = r.number, r.rounds, r.emitted, drafts
+                tokens = round_tokens(self.acceptance, self.seed, *place)
+            if self.settings.asynchronous:
+                r.placeholders -= 1 + drafts
+            if r.status == "running":
+                r.computed -= 1 + drafts - tokens
+            tokens = min(tokens, r.output - r.emitted)
+            if not r.emitted:
+                r.first = self.now
+            r.emitted += tokens
+            r.rounds += 1
+            self.round_log.append((r.number, number, tokens))
+            if self.settings.asynchronous and r.status == "running":
+                self.pool.remember(r, r.computed - r.placeholders)
+            if r.emitted == r.output:
+                self.finish(r)
+
+    def finish(self, r: Request) -> None:
+        if r.status == "running":
+            self.pool.release(r)
+            self.running.remove(r)
+        else:
+            self.waiting.remove(r)
+        r.status, r.last = "done", self.now
+        self.done += 1
+        if self.concurrency is not None and self.concurrency + self.done <= len(self.requests):
+            self.requests[self.concurrency + self.done - 1].arrival = self.now
