@@ -1,0 +1,143 @@
+"""One replica under load, analytically: capacity, and what its users see at a rate.
+
+The engine is a state-dependent processor-sharing server (``sharing``): n requests that decode make
+a step of tau(n) seconds (``step_times``), and each needs J of them (``rounds``).  So
+
+    c(n) = n / (E[J] tau(n))           requests per second that complete
+    mean TPOT = E[n] / (lambda E[J]) E[J(m) / m],   m tokens after the first.
+
+Exact in the limit of many short steps, Poisson arrivals and a cap that is never reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+
+from specsim.checks import Floats, Ints, UnsupportedError, integer, number
+from specsim.serving.analytic.estimate import Estimate, estimate_of
+from specsim.serving.analytic.offered import Offered
+from specsim.serving.analytic.rounds import RoundCounts
+from specsim.serving.analytic.sharing import Shared, closed_loop, fixed_point
+from specsim.serving.analytic.step_times import StepTimes
+from specsim.serving.levels import ServiceLevel
+
+# The most requests in service that states are kept of.
+MOST = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Replica:
+    """One replica, ready to be asked at any rate.
+
+    times : of its steps; their ``cap`` is the most requests in service
+    gammas : draft length with n = 0..cap requests in a step, shape (cap + 1,)
+    laws : the law of the rounds of every draft length in ``gammas``
+    offered : the workload
+    binds : what sets the cap: "sequences" (max_num_seqs), "cache" or "budget"
+    late : whether a step is made before the one before it is over, as asynchronous scheduling does:
+        prompts come a step later, and a request that is done may be in one step more
+    blocks : tokens of the KV cache; None: no limit
+    """
+
+    times: StepTimes
+    gammas: Ints
+    laws: Callable[[int], RoundCounts]
+    offered: Offered
+    binds: str = "sequences"
+    late: bool = False
+    blocks: float | None = None
+
+    @cached_property
+    def _rounds(self) -> Floats:
+        """E[J] over the requests, in which a request is in service, at n = 1..cap."""
+        later = self.offered.output_tokens - 1
+
+        @cache
+        def of(gamma: int) -> float:
+            law = self.laws(gamma)
+            mean = float(law.mean(later).mean())
+            if self.late and gamma:
+                # In flight already when the last tokens come, unless one token alone was missing,
+                # which a step surely emits.
+                mean += (1.0 - 1.0 / law.tokens_per_call) * float((later > 1).mean())
+            return mean
+
+        return np.array([of(int(gamma)) for gamma in self.gammas[1:]])
+
+    def step_s(self, rate: float) -> Floats:
+        """tau(n) at n = 1..cap, seconds, shape (cap,)."""
+        return self.times.mean_s(rate)
+
+    def completions(self, rate: float) -> Floats:
+        """c(n) at n = 1..cap with prompts coming at ``rate``, requests per second, shape (cap,)."""
+        seconds, rounds = self.step_s(rate), self._rounds
+        if not rounds.any():  # single tokens: all is done when the prompt is read
+            return np.where(np.isfinite(seconds), np.inf, 0.0)
+        counts = np.arange(1, self.times.cap + 1)
+        found: Floats = np.where(np.isfinite(seconds), counts / (rounds * seconds), 0.0)
+        return found
+
+    @cached_property
+    def capacity(self) -> float:
+        """The rate beyond which the queue grows for ever, requests per second."""
+
+        def is_stable(rate: float) -> bool:
+            return bool(self.completions(rate)[-1] > rate)
+
+        high = 1.0
+        while is_stable(high):
+            high *= 2.0
+            if high > 1e12:
+                return float("inf")
+        low = 0.0
+        while high - low > 1e-9 * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if is_stable(middle) else (low, middle)
+        return low
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Output tokens per second at the capacity."""
+        return self.capacity * self.offered.mean_output
+
+    def fixed_point(self, rate: float) -> float:
+        """The number n of requests that decode at which as many complete as arrive, the smallest
+        such; inf beyond the capacity.
+        """
+        return fixed_point(number("rate", rate, low=0.0), self.completions(rate))
+
+    def shared(self, rate: float) -> Shared:
+        """The stationary law; UnsupportedError beyond the capacity."""
+        return Shared(rate, self.completions(rate))
+
+    def at(self, rate: float, levels: Sequence[ServiceLevel] = ()) -> Estimate:
+        """What users see at ``rate`` requests per second.
+
+        Raises UnsupportedError beyond the capacity, where latencies only tell how long that lasts.
+        """
+        if number("rate", rate, low=0.0) >= self.capacity:
+            raise UnsupportedError(
+                f"rate {rate:.4g} requests per second is beyond the capacity of a replica, "
+                f"{self.capacity:.4g}: the queue grows for ever"
+            )
+        return estimate_of(self, rate, levels)
+
+    def closed(self, concurrency: int) -> float:
+        """Requests per second of a closed loop of so many requests."""
+        concurrency = integer("concurrency", concurrency, low=1)
+        low, high = 0.0, self.capacity
+        if not np.isfinite(high):
+            high = concurrency / self.read_s(1)
+        for _ in range(60):
+            middle = (low + high) / 2
+            found = closed_loop(concurrency, self.completions(middle), self.read_s(1))
+            low, high = (middle, high) if found > middle else (low, middle)
+        return low
+
+    def read_s(self, count: int) -> float:
+        """Seconds of reading the prompts of ``count`` requests with nothing else in the step."""
+        return float(self.times.of_prompts[0, count])
