@@ -114,11 +114,11 @@ def _seconds(
     device, host = np.zeros(tokens.shape), np.zeros(tokens.shape)
     for term in model.terms:
         into = host if term.part == HOST else device
-        into += _term_s(term, quantities, eager)
+        into += term_s(term, quantities, eager)
     return np.maximum(host, device) if settings.asynchronous else host + device
 
 
-def _term_s(term: StepTerm, quantities: Quantities, eager: npt.NDArray[np.bool_]) -> Floats:
+def term_s(term: StepTerm, quantities: Quantities, eager: npt.NDArray[np.bool_]) -> Floats:
     """One term of all steps, shape (X,)."""
     values = np.asarray(term.values, dtype=np.float64)
     places, shares = [], []
