@@ -69,10 +69,12 @@ def test_only_the_terminal_imports(library: str) -> None:
 
 
 def test_commands_are_small() -> None:
-    lines = sum(
-        len(path.read_text().splitlines()) for path in (ROOT / "specsim/commands").glob("*.py")
-    )
-    assert lines < 1800
+    """A hundred lines a file in the mean: there may be as many commands as users need, but each
+    parses, calls and renders, and what it does otherwise belongs into a call.
+    """
+    files = list((ROOT / "specsim/commands").glob("*.py"))
+    lines = sum(len(path.read_text().splitlines()) for path in files)
+    assert lines <= 100 * len(files)
 
 
 def test_few_modules_at_the_root() -> None:
