@@ -153,3 +153,22 @@ def read_frame(path: Path, what: str, error: type[SpecsimError]) -> pd.DataFrame
         reason = str(problem).splitlines()[0]
         raise error(f"{what} {path}: cannot be read: {reason}") from None
     raise error(f"{what} {path}: the name must end in .parquet or .csv")
+
+
+def check_frame_path(path: Path) -> None:
+    """Refuse a name or folder that ``write_frame`` could not write."""
+    if path.suffix not in (".parquet", ".csv") or not path.parent.is_dir():
+        raise FileError(f"{path}: must be a .parquet or .csv in a folder that exists")
+
+
+def write_frame(frame: pd.DataFrame, path: Path) -> None:
+    """A table as Parquet or CSV, by the end of the name; whole or not at all."""
+    import io
+
+    check_frame_path(path)
+    if path.suffix == ".csv":
+        write_atomically(path, frame.to_csv(index=False).encode())
+        return
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    write_atomically(path, buffer.getvalue())

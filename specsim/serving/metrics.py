@@ -87,18 +87,25 @@ class Measured:
     figures : seconds, tokens and requests per second, shares; by name, such as ttft_p99
     batches : the same of consecutive requests, for their spread; empty: too few requests
     counted : requests behind them, without the warm-up
+    percentile_ends : 95 % intervals of the percentiles, where they were asked for and there are
+        batches
     """
 
     figures: Figures
     batches: tuple[Figures, ...]
     counted: int
+    percentile_ends: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def measure(
-    times: RequestTimes, levels: Sequence[ServiceLevel] = (), warmup: float = 0.0
+    times: RequestTimes,
+    levels: Sequence[ServiceLevel] = (),
+    warmup: float = 0.0,
+    resample: bool = False,
 ) -> Measured:
     """Latencies, throughput and, under levels, goodput.
 
+    resample : whether the intervals of percentiles are wanted
     warmup : share of the requests, the first to arrive, that are left out; throughput is then of
         what ends after the first arrival that counts
     """
@@ -134,7 +141,28 @@ def measure(
         ):
             batches.append(figures(some, some_ended, from_s))
             from_s = float(times.last_token_s[some_ended[-1]])
-    return Measured(figures(counted, ended, float(begin)), tuple(batches), counted.size)
+    ends: dict[str, tuple[float, float]] = {}
+    if batches and resample:
+        ends = _percentile_ends(times, np.array_split(counted, parts), statistics)
+    return Measured(figures(counted, ended, float(begin)), tuple(batches), counted.size, ends)
+
+
+def _percentile_ends(
+    times: RequestTimes, parts: Sequence[Ints], statistics: Sequence[str]
+) -> dict[str, tuple[float, float]]:
+    """Of every latency and percentile, from batches of requests."""
+    from specsim.serving.resampling import percentile_ends
+
+    asked = [each for each in statistics if each != "mean"]
+    found: dict[str, tuple[float, float]] = {}
+    for name in LATENCIES:
+        values = [times.latency(name, each) for each in parts]
+        batch = np.repeat(np.arange(len(parts)), [each.size for each in values])
+        ends = percentile_ends(
+            np.concatenate(values), batch, len(parts), [float(each[1:]) / 100 for each in asked]
+        )
+        found |= {f"{name}_{each}": end for each, end in zip(asked, ends, strict=True)}
+    return found
 
 
 def latencies(times: RequestTimes, chosen: Ints, statistics: Sequence[str] = STATISTICS) -> Figures:

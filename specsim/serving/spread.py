@@ -30,19 +30,23 @@ def replicate(task: Callable[[int], Outcome], count: int, workers: int = 1) -> l
 
 
 def intervals(runs: Sequence[Measured]) -> dict[str, Interval[float]]:
-    """Every figure with its 95 % interval by Student's t.
+    """Every figure with its 95 % interval.
 
-    Of several replications the figure is their mean, and the replications are independent.  Of one
-    run it is the run's own, and the spread is that of the means of consecutive batches, which are
-    nearly independent where a batch is long against the time that a queue remembers.  Without
-    either the ends are nan.
+    Of several replications, which are independent, the figure is their mean and the interval
+    Student's.  Of one run the figure is the run's own: the interval of a mean is Student's over the
+    means of consecutive batches, that of a percentile from batches drawn with replacement
+    (specsim.serving.resampling).  Batches are nearly independent where one is long against the time
+    that a queue remembers.  Without either the ends are nan.
     """
     if len(runs) > 1:
         samples: Sequence[Figures] = [each.figures for each in runs]
-        best = {name: _mean(samples, name) for name in samples[0]}
-    else:
-        samples, best = runs[0].batches, runs[0].figures
-    return {name: _interval(value, samples, name) for name, value in best.items()}
+        return {name: _student(_mean(samples, name), samples, name) for name in samples[0]}
+    (run,) = runs
+    found = {name: _student(value, run.batches, name) for name, value in run.figures.items()}
+    for name, (low, high) in run.percentile_ends.items():
+        best = run.figures[name]
+        found[name] = Interval(min(low, best), best, max(high, best))
+    return found
 
 
 def _mean(samples: Sequence[Figures], name: str) -> float:
@@ -55,7 +59,7 @@ def _known(samples: Sequence[Figures], name: str) -> Floats:
     return values[~np.isnan(values)]
 
 
-def _interval(best: float, samples: Sequence[Figures], name: str) -> Interval[float]:
+def _student(best: float, samples: Sequence[Figures], name: str) -> Interval[float]:
     known = _known(samples, name)
     if known.size < 2 or np.isnan(best):
         return Interval(float("nan"), best, float("nan"))

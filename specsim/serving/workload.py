@@ -7,7 +7,7 @@ random streams of their own, so that what is changed in one leaves the others as
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -54,6 +54,11 @@ class ServingWorkload(Protocol):
         """What a reader should know, one sentence each."""
         ...
 
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What it was made of, for results."""
+        ...
+
     def draw(self, seed: int, replication: int = 0) -> Requests:
         """The requests of one replication.  Those of a closed loop all arrive at 0, in order."""
         ...
@@ -94,6 +99,10 @@ class DrawnWorkload:
     @property
     def notes(self) -> tuple[str, ...]:
         return ()
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        return dict(vars(self))
 
     def draw(self, seed: int, replication: int = 0) -> Requests:
         """InvalidArgumentError where nothing arrives within ``duration_s``, or far too much."""
@@ -189,6 +198,10 @@ class RecordedWorkload:
                 "again"
             )
         return tuple(found)
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        return {**vars(self), "recorded": self.recorded.format}
 
     @property
     def _chosen(self) -> Ints:

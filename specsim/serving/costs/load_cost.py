@@ -1,0 +1,228 @@
+"""Seconds of a step from a cost by load: the grid of a profile, shapes on cards, an engine's steps.
+
+A cost by load prices rounds of equal requests.  A step is put together from what it says:
+
+    verify(width, decodes, context) + [run(prefill tokens) - run(1)]
+    + draft(gamma, requests, context) + [draft run(prefill tokens) - draft run(1)]
+    + overhead(gamma, requests)
+
+The target reads prompts and decodes in one run, so a chunk of a prompt adds what its tokens take
+beyond what a run takes anyway, and the same of the drafter that reads the prompt, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from specsim.batching.cost import LoadCost, MeasuredLoadCost
+from specsim.checks import Floats, UnsupportedError
+from specsim.deployment.cost import DeployedCost
+from specsim.deployment.deployment import draft_parallelism
+from specsim.deployment.heads import draft_shapes
+from specsim.hardware.roofline import roofline
+from specsim.profiles import Role
+from specsim.serving.step_model import StepModel, StepTerm
+
+# Bytes of a card that has room for every request: here the engine's blocks say what fits.
+_ENDLESS_MEMORY = 1e18
+# Neighbouring knots are about this far apart.
+_RATIO = 1.3
+_CONTEXTS = (0, 128, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+# Contexts in front of a chunk of a prompt, and the longest chunk.
+_BEFORE_CHUNK = (0, 512, 2048, 8192, 32768, 131072)
+_LONGEST_CHUNK = 16384
+
+
+def step_model_of(
+    cost: LoadCost,
+    gamma_max: int,
+    bonus: Floats,
+    batch_max: int,
+    context_max: int,
+    graph_tokens: int | None = None,
+) -> StepModel:
+    """A step by the cost of rounds.
+
+    gamma_max : longest draft; 0: there is no drafter
+    bonus : (K + 1,) chance by draft length that a request comes from a round whose drafts were all
+        accepted, K >= gamma_max
+    batch_max, context_max : requests in a step, and tokens of one, that are looked at
+    graph_tokens : tokens of the largest CUDA graph, behind which the cost may jump
+
+    UnsupportedError where the cost says nothing of prompts.
+    """
+    cost = _without_memory(cost)
+    batches = _batches(batch_max, gamma_max + 1, graph_tokens)
+    contexts = np.array([each for each in _CONTEXTS if each < context_max] + [context_max])
+    widths = np.arange(1, gamma_max + 2)
+    chunks = _chunks("target", cost, contexts)
+    verify = np.array(
+        [
+            [
+                [
+                    cost.verify_s(width - 1, batch, max(context - width, 0))
+                    for context in contexts.tolist()
+                ]
+                for batch in batches.tolist()
+            ]
+            for width in widths.tolist()
+        ]
+    )
+    terms = [
+        _table(
+            "target",
+            verify,
+            ("decode_width", "decodes", "mean_decode_context"),
+            (widths, batches, contexts),
+        ),
+        chunks,
+        _overhead(cost, gamma_max, batches),
+    ]
+    if gamma_max:
+        terms += _drafts(cost, gamma_max, bonus, batches, contexts)
+    return StepModel(tuple(terms))
+
+
+def _drafts(
+    cost: LoadCost, gamma_max: int, bonus: Floats, batches: Any, contexts: Any
+) -> list[StepTerm]:
+    """Rounds of the drafter, none for no request, and its reading of prompts."""
+    requests = np.concatenate([[0], batches])
+    draft = np.zeros((gamma_max + 1, requests.size, contexts.size))
+    for gamma in range(gamma_max + 1):
+        for row, batch in enumerate(batches.tolist(), start=1):
+            for column, context in enumerate(contexts.tolist()):
+                draft[gamma, row, column] = (
+                    cost.draft_s(gamma, batch, context, float(bonus[gamma]))
+                    if gamma
+                    else cost.loaded_s(batch, context)
+                )
+    found = [
+        _table(
+            "draft",
+            draft,
+            ("gamma", "drafting", "mean_decode_context"),
+            (np.arange(gamma_max + 1), requests, contexts),
+        )
+    ]
+    if _reads_prompts(cost):
+        found.append(_chunks("draft", cost, contexts))
+    return found
+
+
+def _overhead(cost: LoadCost, gamma_max: int, batches: Any) -> StepTerm:
+    """Host time beside the runs.  It was seen, or is meant, as what a step takes longer, so that
+    nothing hides it: the part is not ``host``.
+    """
+    values = [
+        [cost.overhead_s(gamma, batch) for batch in batches] for gamma in range(gamma_max + 1)
+    ]
+    knots = np.arange(gamma_max + 1), batches
+    return _table("overhead", np.array(values), ("gamma", "sequences"), knots)
+
+
+def _chunks(model: Role, cost: LoadCost, contexts: Any) -> StepTerm:
+    """What tokens of prompts add to the run of a model."""
+    chunks = np.array([0, 1, *_geometric(2, _LONGEST_CHUNK)])
+    before = np.array([each for each in _BEFORE_CHUNK if each <= contexts[-1]])
+    shortest = _chunk_s(model, cost, 1, 0)
+    values = [
+        [max(_chunk_s(model, cost, tokens, context) - shortest, 0.0) for context in before.tolist()]
+        for tokens in chunks[1:].tolist()
+    ]
+    table = np.vstack([np.zeros(before.size), np.array(values)])
+    if before.size == 1:
+        return _table(model, table[:, 0], ("prefill_tokens",), (chunks,))
+    return _table(model, table, ("prefill_tokens", "prefill_context"), (chunks, before))
+
+
+def _chunk_s(model: Role, cost: LoadCost, tokens: int, context: int) -> float:
+    """A run over so many tokens of a prompt, with so many in the cache before."""
+    if isinstance(cost, MeasuredLoadCost):
+        # Runs were timed over few tokens of many requests: wide chunks are priced as such runs.
+        width = min(tokens, cost.target.widest)
+        requests, rest = divmod(tokens, width)
+        follows: Role = "target" if model == "draft" else "draft"
+        if not rest:
+            return cost.run_s(model, width, requests, context / requests, follows)
+        share = rest / width
+        below, above = (
+            cost.run_s(model, width, each, context / each, follows)
+            for each in (requests, requests + 1)
+        )
+        return below + share * (above - below)
+    if isinstance(cost, DeployedCost):
+        deployment = cost.deployment
+        shape, parallel = deployment.shape, deployment.parallel
+        if model == "draft":
+            assert cost.drafter is not None, "a drafter that reads prompts"
+            shapes = draft_shapes(cost.drafter, shape, 1)
+            assert shapes is not None, "a drafter that reads prompts"
+            shape, parallel = shapes.first, draft_parallelism(deployment, cost.drafter)
+        return roofline(
+            shape,
+            deployment.card,
+            tokens,
+            1,
+            context,
+            logits=1,
+            efficiency=deployment.efficiency,
+            parallel=parallel,
+            interconnect=deployment.link,
+            imbalance=deployment.imbalance,
+            routing_exponent=deployment.routing_exponent,
+        ).seconds
+    raise UnsupportedError(
+        "step times of an engine do not tell what prompts cost: give a deployment (target, "
+        "drafter, accelerator), a profile with a grid, or coefficients of a step"
+    )
+
+
+def _reads_prompts(cost: LoadCost) -> bool:
+    """Whether the drafter has a cache that prompts fill."""
+    if isinstance(cost, DeployedCost):
+        drafter = cost.drafter
+        if drafter is None or drafter.first_positions(1) <= 1:
+            return False
+        return draft_shapes(drafter, cost.deployment.shape, 1) is not None
+    return isinstance(cost, MeasuredLoadCost)
+
+
+def _without_memory(cost: LoadCost) -> LoadCost:
+    """The same cost where everything fits."""
+    if isinstance(cost, MeasuredLoadCost):
+        return replace(cost, missing=())
+    if isinstance(cost, DeployedCost):
+        card = replace(cost.deployment.card, memory=_ENDLESS_MEMORY)
+        return replace(cost, deployment=replace(cost.deployment, accelerator=card))
+    return cost
+
+
+def _batches(most: int, width: int, graph_tokens: int | None) -> npt.NDArray[np.int64]:
+    """Knots up to the largest batch, denser around the end of the graphs."""
+    found = {1, most, *_geometric(2, most)}
+    if graph_tokens is not None:
+        for each in range(1, width + 1):
+            found |= {graph_tokens // each, graph_tokens // each + 1}
+    return np.array(sorted(each for each in found if 1 <= each <= most))
+
+
+def _geometric(first: int, last: int) -> list[int]:
+    count = max(2, round(np.log(max(last / first, 1.0)) / np.log(_RATIO)) + 1)
+    return sorted({round(each) for each in np.geomspace(first, max(first, last), count)})
+
+
+def _table(part: str, values: Floats, axes: tuple[str, ...], knots: tuple[Any, ...]) -> StepTerm:
+    """A term; an axis of one knot is left out."""
+    kept = [each.size > 1 for each in knots]
+    shape = [size for size, keep in zip(values.shape, kept, strict=True) if keep]
+    return StepTerm(
+        part,
+        values.reshape(shape),
+        tuple(axis for axis, keep in zip(axes, kept, strict=True) if keep),
+        tuple(each for each, keep in zip(knots, kept, strict=True) if keep),
+    )

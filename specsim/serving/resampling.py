@@ -1,0 +1,48 @@
+"""How sure a percentile of one run is: batches of consecutive requests, drawn with replacement.
+
+Requests that come one after another see the same queue and are no independent sample, but batches
+of them nearly are.  A block bootstrap draws as many batches as there are, again and again, and
+takes the percentile of all their requests each time (Kuensch 1989, blocks that do not overlap).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from specsim.checks import Floats, Ints
+
+_DRAWS = 1000
+# Values are told apart in so many steps of equal shares, far finer than the interval is wide.
+_STEPS = 4000
+
+
+def percentile_ends(
+    values: Floats, batch: Ints, batches: int, shares: Sequence[float]
+) -> list[tuple[float, float]]:
+    """The 95 % interval of each percentile, given as a share in [0, 1].
+
+    values : (V,)
+    batch : (V,) the batch that each belongs to, below ``batches``
+    """
+    if not values.size:
+        return [(float("nan"), float("nan"))] * len(shares)
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    steps = min(values.size, _STEPS)
+    ends = np.ceil(np.arange(1, steps + 1) * values.size / steps).astype(np.int64)
+    step = np.searchsorted(ends, np.arange(values.size), side="right")
+    counts = np.bincount(batch[order] * steps + step, minlength=batches * steps)
+    # (steps, batches): how many values of each batch are at most the last of each step
+    reached = np.cumsum(counts.reshape(batches, steps), axis=1).T
+    drawn = np.random.default_rng(0).multinomial(
+        batches, np.full(batches, 1.0 / batches), size=_DRAWS
+    )
+    below = reached @ drawn.T
+    found = []
+    for share in shares:
+        at = np.argmax(below >= share * below[-1], axis=0)
+        low, high = np.quantile(ordered[ends[at] - 1], [0.025, 0.975]).tolist()
+        found.append((low, high))
+    return found

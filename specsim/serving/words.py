@@ -1,0 +1,145 @@
+"""Arrivals, lengths and engines from the words of a command line."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from specsim.checks import InvalidArgumentError, check_choice, did_you_mean, integer, number
+from specsim.serving.arrivals import (
+    Arrivals,
+    ConstantArrivals,
+    GammaArrivals,
+    PoissonArrivals,
+    ScheduledArrivals,
+)
+from specsim.serving.engines.settings import ServingEngine
+from specsim.serving.lengths import (
+    EmpiricalLength,
+    FixedLength,
+    Lengths,
+    LognormalLength,
+    UniformLength,
+)
+from specsim.serving.readers import read_workload
+
+_ARRIVALS = ("poisson", "gamma", "constant", "schedule")
+
+
+def arrivals_of(words: str, rate: float | None) -> Arrivals:
+    """``poisson``, ``gamma:BURSTINESS`` or ``constant`` at a rate, or
+    ``schedule:SECONDS=RATE,...``, which has its own.
+
+    >>> arrivals_of("gamma:0.5", 4.0)
+    GammaArrivals(rate=4.0, burstiness=0.5)
+    >>> arrivals_of("schedule:0=2,600=8", None).rates
+    (2.0, 8.0)
+    """
+    kind, _, rest = words.partition(":")
+    check_choice("arrivals", kind, _ARRIVALS)
+    if kind == "schedule":
+        if rate is not None:
+            raise InvalidArgumentError("rate has no meaning beside a schedule, which has its own")
+        pairs = [part.partition("=") for part in rest.split(",")]
+        if not all(equals for _, equals, _ in pairs):
+            raise InvalidArgumentError(
+                f"arrivals must be schedule:SECONDS=RATE,..., such as schedule:0=2,600=8, got "
+                f"{words!r}"
+            )
+        return ScheduledArrivals(
+            tuple(number("seconds of a schedule", start.strip()) for start, _, _ in pairs),
+            tuple(number("rate of a schedule", each.strip()) for _, _, each in pairs),
+        )
+    if rate is None:
+        raise InvalidArgumentError("rate is missing: requests per second")
+    if kind == "gamma":
+        return GammaArrivals(rate, number("burstiness", rest))
+    if rest:
+        raise InvalidArgumentError(f"arrivals {kind} takes nothing more, got {words!r}")
+    return PoissonArrivals(rate) if kind == "poisson" else ConstantArrivals(rate)
+
+
+def lengths_of(name: str, words: str | int | Lengths) -> Lengths:
+    """A number of tokens, ``uniform:LOW,HIGH``, ``lognormal:MEAN,SIGMA[,HIGH]`` (the mean of the
+    tokens, the standard deviation of their logarithm, what longer ones are cut to) or
+    ``file:PATH``, the lengths of a workload's prompts or outputs in random order.
+
+    name : prompt or output
+
+    >>> lengths_of("prompt", "lognormal:1155,0.9")
+    LognormalLength(mean=1155.0, sigma=0.9, high=100000000)
+    """
+    if not isinstance(words, (str, int)):
+        return words
+    kind, colon, rest = str(words).partition(":")
+    if not colon:
+        return FixedLength(integer(f"{name} tokens", kind, low=1))
+    if kind == "file":
+        recorded = read_workload(Path(rest))
+        seen = recorded.prompt_tokens if name == "prompt" else recorded.output_tokens
+        return EmpiricalLength(seen)
+    values = [each.strip() for each in rest.split(",")]
+    if kind == "uniform" and len(values) == 2:
+        low, high = (integer(f"{name} {kind}", each, low=1) for each in values)
+        return UniformLength(low, high)
+    if kind == "lognormal" and len(values) in (2, 3):
+        mean, sigma = (number(f"{name} {kind}", each) for each in values[:2])
+        more = [integer(f"{name} {kind}", each, low=1) for each in values[2:]]
+        return LognormalLength(mean, sigma, *more)
+    raise InvalidArgumentError(
+        f"{name} must be TOKENS, uniform:LOW,HIGH, lognormal:MEAN,SIGMA[,HIGH] or file:PATH, got "
+        f"{words!r}"
+    )
+
+
+def engine_of(words: str, **defaults: Any) -> ServingEngine:
+    """``vllm:max_num_seqs=128,enforce_eager=yes``: an engine, and its own settings.
+
+    defaults : settings that the words may replace
+
+    A version that is not named is the newest that is known.
+    """
+    from specsim.serving.engines.vllm import VLLM_VERSIONS, VllmEngine
+
+    kinds: dict[str, tuple[Any, str]] = {"vllm": (VllmEngine, list(VLLM_VERSIONS)[-1])}
+    name, _, rest = words.partition(":")
+    if name not in kinds:
+        raise InvalidArgumentError(
+            f"engine must be one of {', '.join(kinds)}, got {name!r}{did_you_mean(name, kinds)}"
+        )
+    kind, newest = kinds[name]
+    known = {each.name: str(each.type) for each in fields(kind)}
+    given: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in rest.split(","))):
+        key, equals, value = part.partition("=")
+        key = key.strip().replace("-", "_")
+        if key not in known or not equals:
+            raise InvalidArgumentError(
+                f"engine {name} takes NAME=VALUE of {', '.join(known)}, got {part!r}"
+                f"{did_you_mean(key, known)}"
+            )
+        if key in given:
+            raise InvalidArgumentError(f"engine {name}: {key} is given twice")
+        given[key] = _setting(key, known[key], value.strip())
+    given = {"version": newest, **defaults, **given}
+    if "num_gpu_blocks" in known and given.get("num_gpu_blocks") is None:
+        raise InvalidArgumentError(
+            "num_gpu_blocks is missing: KV blocks as the engine's log prints them "
+            f"(--engine {name}:num_gpu_blocks=N), unless a deployment tells its memory"
+        )
+    engine: ServingEngine = kind(**given)
+    return engine
+
+
+def _setting(key: str, kind: str, word: str) -> Any:
+    """A value by the type of its field."""
+    if kind.startswith("bool"):
+        switches = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+        check_choice(key, word.casefold(), switches)
+        return switches[word.casefold()]
+    if kind.startswith("tuple"):
+        return tuple(integer(key, each, low=1) for each in word.split("/"))
+    if kind.startswith("int"):
+        return integer(key, word)
+    return number(key, word) if kind.startswith("float") else word

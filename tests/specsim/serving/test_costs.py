@@ -1,0 +1,150 @@
+"""Seconds of a step from coefficients and from costs by load, against what these say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specsim.batching.cost import LoadCost, MeasuredLoadCost
+from specsim.batching.step_cost import StepLoadCost
+from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.counts.step_costs import StepCosts
+from specsim.counts.steps import StepTime
+from specsim.profiles import read_profile
+from specsim.serving.costs.coefficients import coefficients, coefficients_of
+from specsim.serving.costs.load_cost import step_model_of
+from specsim.serving.step_model import QUANTITIES, StepModel
+from specsim.serving.step_seconds import step_seconds
+from tests.support.loads import LLAMAS, roofline
+from tests.support.profiles import write_grid
+
+BONUS = np.array([1.0, 0.8, 0.6, 0.5])
+
+
+def seconds(model: StepModel, **quantities: float) -> Mapping[str, float]:
+    """Of a step with these quantities, by part."""
+    parts = np.zeros(len(model.parts))
+    values = np.array([quantities.get(name, 0.0) for name in QUANTITIES])
+    step_seconds(model.compiled, values, False, parts)
+    return dict(zip(model.parts, parts.tolist(), strict=True))
+
+
+def decodes(gamma: int, batch: int, context: int) -> dict[str, float]:
+    """A step of equal requests that decode and draft as many tokens again."""
+    return {
+        "decode_width": gamma + 1,
+        "decodes": batch,
+        "mean_decode_context": context + gamma + 1,
+        "sequences": batch,
+        "drafting": batch,
+        "gamma": gamma,
+    }
+
+
+def test_coefficients_by_hand() -> None:
+    model = coefficients_of(
+        "step_ms=5, token_us=20,context_token_ns=3,host_ms=1,draft_run_ms=0.5,draft_token_us=10"
+    )
+    found = seconds(model, tokens=40, decode_context=1000, drafting=8, gamma=4)
+    assert found["target"] == pytest.approx(5e-3 + 40 * 20e-6 + 3e-6)
+    assert found["draft"] == pytest.approx(4 * 0.5e-3 + 4 * 8 * 10e-6)
+    assert found["host"] == 1e-3
+    same = coefficients(step_ms=5, token_us=20, context_token_ns=3, host_ms=1, draft_run_ms=0.5)
+    assert seconds(same, tokens=40, gamma=0)["draft"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("step_ms", "coefficients of a step must be NAME=VALUE,... of step_ms, token_us"),
+        ("stepms=4", "must be one of step_ms, token_us"),
+        ("step_ms=-4", "step_ms must be >= 0, got -4"),
+        ("", "coefficients must be some of"),
+    ],
+)
+def test_coefficients_that_are_refused(words: str, said: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        coefficients_of(words)
+
+
+@pytest.fixture(params=["roofline", "grid"])
+def cost(request: pytest.FixtureRequest, tmp_path: Path) -> LoadCost:
+    if request.param == "roofline":
+        return roofline(4)
+    return MeasuredLoadCost.of(read_profile(write_grid(tmp_path)), 1.0)
+
+
+@pytest.mark.parametrize("gamma", [0, 1, 3])
+@pytest.mark.parametrize("batch", [1, 2, 64])
+def test_rounds_of_equal_requests_cost_what_they_do_by_load(
+    cost: LoadCost, gamma: int, batch: int
+) -> None:
+    """At knots of the tables there is nothing between."""
+    model = step_model_of(cost, 3, BONUS, 64, 512)
+    # Tables have the context with the tokens of the step: 512 is a knot.
+    context = 512 - gamma - 1
+    found = seconds(model, **decodes(gamma, batch, context))
+    assert found["target"] == pytest.approx(cost.verify_s(gamma, batch, context))
+    assert found["overhead"] == pytest.approx(cost.overhead_s(gamma, batch))
+    draft = (
+        cost.draft_s(gamma, batch, 512, BONUS[gamma]) if gamma else cost.loaded_s(batch, context)
+    )
+    assert found["draft"] == pytest.approx(draft, rel=1e-3)
+
+
+def test_between_knots_little_is_lost(cost: LoadCost) -> None:
+    """Within 3 % of what the cost says, at batches and contexts that are no knots."""
+    model = step_model_of(cost, 3, BONUS, 200, 4096)
+    for batch, context in ((3, 300), (11, 700), (50, 1500), (130, 900)):
+        found = seconds(model, **decodes(3, batch, context))
+        assert found["target"] == pytest.approx(cost.verify_s(3, batch, context), rel=0.03)
+
+
+def test_a_prompt_alone_costs_a_run_over_it() -> None:
+    model = step_model_of(roofline(1), 0, BONUS, 64, 8192)
+    for tokens in (1, 16384):
+        found = seconds(model, prefill_tokens=tokens, sequences=1)
+        run, _ = roofline(1).prefill_s(tokens)
+        assert found["target"] == pytest.approx(run, rel=1e-6)
+
+
+def test_a_drafter_reads_prompts_too() -> None:
+    model = step_model_of(roofline(4), 3, BONUS, 64, 8192)
+    plain, both = roofline(4).prefill_s(16384)
+    found = seconds(model, prefill_tokens=16384, sequences=1)
+    one_plain, one_both = roofline(4).prefill_s(1)
+    assert found["draft"] == pytest.approx((both - plain) - (one_both - one_plain), rel=1e-6)
+
+
+def test_a_chunk_behind_a_context_costs_more() -> None:
+    model = step_model_of(roofline(1), 0, BONUS, 64, 40_000)
+    far, near = (
+        seconds(model, prefill_tokens=2048, prefill_context=each, sequences=1)["target"]
+        for each in (32768, 0)
+    )
+    assert far > 1.1 * near
+
+
+def test_chunks_of_a_grid_are_priced_as_many_requests(tmp_path: Path) -> None:
+    """The grid's law is seconds (1 + n B / 32): 160 tokens are 5 of 32 requests."""
+    cost = MeasuredLoadCost.of(read_profile(write_grid(tmp_path)), 1.0)
+    model = step_model_of(cost, 0, BONUS, 64, 256)
+    found = seconds(model, prefill_tokens=320, sequences=1)["target"]
+    assert found == pytest.approx(0.01 * (1 + 320 / 32), rel=0.05)
+
+
+def test_steps_of_an_engine_do_not_tell_what_prompts_cost() -> None:
+    steps = [StepTime(gamma=gamma, batch=1, seconds=0.01 + gamma / 1e3) for gamma in (0, 2)]
+    cost = StepLoadCost(StepCosts.of(steps))
+    with pytest.raises(UnsupportedError, match="do not tell what prompts cost"):
+        step_model_of(cost, 2, BONUS, 4, 512)
+
+
+def test_memory_is_the_engines() -> None:
+    """Tables go beyond what the card holds: blocks say what fits."""
+    model = step_model_of(roofline(4), 3, BONUS, 4096, 100_000)
+    assert seconds(model, **decodes(3, 4096, 90_000))["target"] > 1.0
+    assert LLAMAS.card.memory < 1e12

@@ -1,0 +1,141 @@
+"""Replicas behind a router, and what an engine did, against single runs and hand counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from specsim.checks import InvalidArgumentError
+from specsim.serving.acceptance import RoundAcceptance
+from specsim.serving.arrivals import PoissonArrivals
+from specsim.serving.costs.coefficients import coefficients
+from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.vllm import VllmEngine
+from specsim.serving.lengths import LognormalLength, UniformLength
+from specsim.serving.requests import Requests
+from specsim.serving.routing import Routing, decisions, parts
+from specsim.serving.service import Served, SetUp, engine_figures, serve_requests
+from specsim.serving.simulation import run
+from specsim.serving.workload import DrawnWorkload
+
+STEPS = coefficients(step_ms=5, token_us=20, draft_run_ms=0.5, host_ms=0.5)
+ENGINE = VllmEngine("0.28.0", num_gpu_blocks=160, max_num_seqs=16)
+LAW = RoundAcceptance.law([0.8, 0.6, 0.4])
+
+
+def requests(count: int = 120, rate: float = 12.0) -> Requests:
+    laws = LognormalLength(200, 0.8, high=1000), UniformLength(1, 80)
+    return DrawnWorkload(PoissonArrivals(rate), *laws, count).draw(5)
+
+
+def setup(replicas: int, routing: Routing = "round-robin", drafts: int = 3) -> SetUp:
+    return SetUp(ENGINE, STEPS, DraftPolicy.fixed(drafts), LAW, replicas, routing)
+
+
+def test_one_replica_is_a_run() -> None:
+    served = serve_requests(setup(1), requests(), seed=3, keep=("steps", "rounds"))
+    alone = run(requests(), ENGINE, STEPS, DraftPolicy.fixed(3), LAW, seed=3, keep=("rounds",))
+    for name in ("arrival_s", "first_token_s", "last_token_s", "rounds"):
+        assert (served.each(name) == getattr(alone, name)).all()
+    assert alone.round_log is not None
+    assert np.sort(served.times.itl_s).tolist() == np.sort(alone.round_log.itl_s()).tolist()
+
+
+def test_gaps_belong_to_their_requests() -> None:
+    """The gaps of a request add up to the time from its first to its last token."""
+    times = serve_requests(setup(3), requests(), seed=3, keep=("rounds",)).times
+    sums = np.bincount(times.itl_request, times.itl_s, minlength=times.arrival_s.size)
+    np.testing.assert_allclose(sums, times.last_token_s - times.first_token_s, atol=1e-9)
+
+
+def test_round_robin_serves_each_replica_its_own() -> None:
+    served = serve_requests(setup(2), requests(), seed=3)
+    assert served.split.tolist() == [0, 1] * 60
+    second = run(
+        requests().take(np.arange(1, 120, 2)),
+        ENGINE,
+        STEPS,
+        DraftPolicy.fixed(3),
+        LAW,
+        seed=served.runs[1].seed,
+    )
+    assert served.each("last_token_s")[1::2].tolist() == second.last_token_s.tolist()
+    assert served.runs[0].seed != served.runs[1].seed
+
+
+@pytest.mark.parametrize("routing", ["least-outstanding", "prefix-aware"])
+def test_a_split_is_what_its_router_decides(routing: Routing) -> None:
+    """What came out of the replicas leads to the same decisions again."""
+    served = serve_requests(setup(3, routing), requests(rate=40.0), seed=3)
+    again = decisions(served.requests, 3, served.each("last_token_s"))
+    assert again.tolist() == served.split.tolist()
+    assert len({len(each) for each in parts(served.split, 3)}) > 1  # not in turn
+
+
+def test_least_outstanding_waits_less() -> None:
+    work = requests(300, 60.0)
+    turn, least = (
+        serve_requests(setup(3, each), work, seed=3).times.e2e_s.mean()
+        for each in ("round-robin", "least-outstanding")
+    )
+    assert least < turn
+
+
+def test_a_closed_loop_is_shared_out() -> None:
+    served = serve_requests(setup(3), requests(30), concurrency=8, seed=3)
+    assert [each.concurrency for each in served.runs] == [3, 3, 2]
+    with pytest.raises(InvalidArgumentError, match="routing least-outstanding has no meaning in"):
+        serve_requests(setup(3, "least-outstanding"), requests(), concurrency=8)
+    with pytest.raises(InvalidArgumentError, match="concurrency must be >= replicas = 3, got 2"):
+        serve_requests(setup(3), requests(), concurrency=2)
+
+
+def test_a_request_keeps_its_text_at_every_replica() -> None:
+    """Texts whose drafts all stand, or none: rounds of a request tell which it had."""
+    texts = RoundAcceptance.trace(np.repeat([1.0, 0.0, 1.0], 100), [0, 100, 200, 300])
+    some = Requests(np.arange(12.0), np.full(12, 50), np.full(12, 41))
+    for replicas in (1, 2, 5):
+        served = serve_requests(
+            SetUp(ENGINE, STEPS, DraftPolicy.fixed(3), texts, replicas), some, seed=1
+        )
+        # One round a token where none stands; behind the prompt's first token 4 a round.
+        assert served.each("rounds").tolist() == [11, 41, 11] * 4
+
+
+def test_more_replicas_than_requests() -> None:
+    served = serve_requests(setup(5), requests(3), seed=3)
+    assert len(served.runs) == 3
+    assert np.isfinite(served.each("last_token_s")).all()
+
+
+def test_what_the_engine_did() -> None:
+    made = replace(setup(2), engine=replace(ENGINE, num_gpu_blocks=90))
+    served = serve_requests(made, requests(rate=200.0), seed=3)
+    found = engine_figures(served, made)
+    steps = [each.steps for each in served.runs]
+    assert found["preemptions"] == sum(each.preempted.sum() for each in steps if each) > 0
+    rows = [
+        (size, span)
+        for each in steps
+        if each
+        for size, span in zip(each.sequences.tolist(), each.seconds.tolist(), strict=True)
+    ]
+    total = sum(span for _, span in rows)
+    assert found["batch_mean"] == pytest.approx(sum(s * t for s, t in rows) / total)
+    # The slow way: the least size at which 99 % of the time is reached.
+    reached = [size for size in range(17) if sum(t for s, t in rows if s <= size) >= 0.99 * total]
+    assert found["batch_p99"] == reached[0]
+    assert 0.9 < found["cache_peak"] <= 1
+    assert 1 < found["tokens_per_call"] < 1 + 0.8 + 0.6 + 0.4
+    assert found["share_target"] + found["share_draft"] + found["share_host"] == pytest.approx(1)
+
+
+def test_nothing_is_lost_between_replicas() -> None:
+    served: Served = serve_requests(setup(4), requests(), seed=3, keep=("rounds", "steps"))
+    tokens = np.zeros(120)
+    for each, chosen in zip(served.runs, served.chosen, strict=True):
+        assert each.round_log is not None
+        np.add.at(tokens, chosen[each.round_log.request], each.round_log.tokens)
+    assert tokens.tolist() == served.requests.output_tokens.tolist()
