@@ -1,0 +1,272 @@
+"""Schedules of vLLM V1 made by hand: each rule alone, every step as it must be.
+
+A step takes one second, so that times count steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.serving import (
+    DraftPolicy,
+    Requests,
+    RoundAcceptance,
+    ServingRun,
+    StepModel,
+    StepTerm,
+    VllmEngine,
+    run,
+)
+from specsim.serving.requests import PrefixBlocks
+
+SECOND = StepModel((StepTerm("target", 1.0),))
+ALL_STAND, NONE_STANDS = RoundAcceptance.law([1.0] * 8), RoundAcceptance.law([0.0] * 8)
+
+
+def served(
+    prompts: list[int],
+    outputs: list[int],
+    arrivals: list[float] | None = None,
+    drafts: DraftPolicy | None = None,
+    acceptance: RoundAcceptance | None = None,
+    prefix: PrefixBlocks | None = None,
+    **settings: Any,
+) -> ServingRun:
+    requests = Requests(
+        np.array(arrivals or [0.0] * len(prompts)), np.array(prompts), np.array(outputs), prefix
+    )
+    settings = {
+        "num_gpu_blocks": 1001,
+        "max_num_batched_tokens": 10,
+        "max_num_seqs": 4,
+        "block_size": 4,
+        "enable_prefix_caching": False,
+        "async_scheduling": False,
+        "enforce_eager": True,
+    } | settings
+    engine = VllmEngine("0.33.0", **settings)
+    return run(requests, engine, SECOND, drafts, acceptance, keep=("steps", "rounds"))
+
+
+def tokens(found: ServingRun) -> list[tuple[int, int]]:
+    """Prefill and verified tokens of every step."""
+    assert found.steps is not None
+    rows = np.stack([found.steps.prefill_tokens, found.steps.verified_tokens], axis=1)
+    return [(prefill, verified) for prefill, verified in rows.tolist()]
+
+
+def test_running_first_then_chunks_of_those_that_wait_in_one_budget() -> None:
+    # Of 10 tokens the first prompt takes 7, the second 3; then the first decodes (1), the second
+    # reads the other 9 of its 12, and the third has to wait for a whole step.
+    found = served([7, 12, 5], [3, 2, 1])
+    assert tokens(found) == [(10, 0), (9, 1), (5, 2)]
+    assert found.first_token_s.tolist() == [1, 2, 3]
+    assert found.last_token_s.tolist() == [3, 3, 3]
+    assert found.scheduled_s.tolist() == [0, 0, 2]
+
+
+def test_long_prompts_are_cut_at_the_threshold() -> None:
+    # A last single token is read like that of a decode.
+    found = served([9], [1], long_prefill_token_threshold=4)
+    assert tokens(found) == [(4, 0), (4, 0), (0, 1)]
+    assert found.first_token_s.tolist() == [3]
+
+
+def test_without_chunks_a_prompt_waits_for_its_whole_budget_and_none_passes_it() -> None:
+    found = served([7, 8, 1], [1, 1, 1], enable_chunked_prefill=False)
+    assert tokens(found) == [(7, 0), (9, 0)]
+
+
+def test_no_more_sequences_than_allowed() -> None:
+    found = served([1, 1, 1], [2, 2, 1], max_num_seqs=2)
+    assert found.scheduled_s.tolist() == [0, 0, 2]
+
+
+def test_who_arrives_in_a_step_waits_for_its_end() -> None:
+    found = served([1, 1], [3, 1], arrivals=[0.0, 0.5])
+    assert found.scheduled_s.tolist() == [0, 1]
+    assert found.ttft_s.tolist() == [1, 1.5]
+
+
+def test_with_a_step_in_flight_who_arrives_waits_for_two() -> None:
+    # Step 2 was planned at 0, when step 1 was submitted; the request at 0.5 is in the third.  The
+    # first needs no fourth step: that its third token comes in step 3 is sure.
+    found = served([1, 1], [3, 1], arrivals=[0.0, 0.5], async_scheduling=True)
+    assert found.scheduled_s.tolist() == [0, 1]
+    assert found.first_token_s.tolist() == [1, 3]
+    assert found.last_token_s.tolist() == [3, 3]
+    assert found.step_count == 3
+
+
+def test_a_speculating_request_takes_its_drafts_from_the_budget() -> None:
+    # The last chunk gives the first token and no more; then rounds of 1 + 3 emit 4 each.  While
+    # both speculate 8 of 10 tokens are theirs, and 2 are left for the third prompt.
+    found = served([2, 2, 6], [9, 9, 1], drafts=DraftPolicy.fixed(3), acceptance=ALL_STAND)
+    assert tokens(found) == [(10, 0), (0, 8), (0, 8)]
+    assert found.rounds.tolist() == [3, 3, 1]
+    found = served([3, 3, 6], [9, 9, 1], drafts=DraftPolicy.fixed(3), acceptance=ALL_STAND)
+    assert tokens(found) == [(10, 0), (2, 8), (0, 8)]
+
+
+def test_drafts_are_cut_where_the_budget_ends() -> None:
+    found = served(
+        [1, 1, 1],
+        [5, 5, 5],
+        drafts=DraftPolicy.fixed(3),
+        acceptance=ALL_STAND,
+    )  # 4 + 4 + 2 of 10 tokens; the third emits 2, and 3 drafts are more than it then needs
+    assert tokens(found) == [(3, 0), (0, 10), (0, 4)]
+    assert found.rounds.tolist() == [2, 2, 3]
+
+
+def test_rejected_drafts_are_computed_again() -> None:
+    found = served([1], [3], drafts=DraftPolicy.fixed(3), acceptance=NONE_STANDS)
+    assert tokens(found) == [(1, 0), (0, 4), (0, 4)]
+
+
+def test_gamma_follows_the_requests_of_the_step_that_drafts() -> None:
+    # Two requests draft 1 each; alone the second drafts 4 from its next step on.
+    policy = DraftPolicy.by_batch([(1, 1, 4), (2, 9, 1)])
+    found = served([1, 1], [2, 12], drafts=policy, acceptance=NONE_STANDS)
+    assert tokens(found)[:4] == [(2, 0), (0, 4), (0, 2), (0, 5)]
+
+
+def test_the_last_of_running_is_preempted_and_comes_back_first() -> None:
+    # 4 blocks of 4 tokens.  Both prompts of 6 take two.  After three tokens each (computed 8) both
+    # want a third block: the first takes what the second, last of running, gives up.  The third
+    # request must not pass the second, which needs room for its 6 + 3 tokens.
+    found = served(
+        [6, 6, 1], [5, 4, 1], arrivals=[0, 0, 2.5], max_num_batched_tokens=12, num_gpu_blocks=5
+    )
+    assert found.steps is not None
+    assert tokens(found) == [(12, 0), (0, 2), (0, 2), (0, 1), (0, 1), (10, 0)]
+    assert found.steps.preempted.tolist() == [0, 0, 0, 1, 0, 0]
+    assert found.preemptions.tolist() == [0, 1, 0]
+    assert found.steps.used_blocks.tolist() == [4, 4, 4, 3, 3, 4]
+    assert found.last_token_s.tolist() == [5, 6, 6]
+
+
+def test_blocks_are_kept_ready_for_drafts() -> None:
+    # 5 tokens of the prompt are two blocks; a round of 1 + 3 that looks 3 ahead needs 12 slots.
+    found = served([5], [3], drafts=DraftPolicy.fixed(3), acceptance=ALL_STAND)
+    assert found.steps is not None
+    assert found.steps.used_blocks.tolist() == [2, 3]
+
+
+def test_a_prompt_is_admitted_only_where_all_of_it_fits() -> None:
+    # 6 blocks of 4.  In the second step the first request has 3, and the second prompt of 16 could
+    # have a chunk of 7, in 2, but not all of its 4 until the first is done.
+    for reserves, scheduled in ((True, 3.0), (False, 1.0)):
+        found = served(
+            [8, 16],
+            [3, 1],
+            max_num_batched_tokens=8,
+            num_gpu_blocks=7,
+            scheduler_reserve_full_isl=reserves,
+        )
+        assert found.scheduled_s.tolist() == [0, scheduled]
+
+
+def test_shared_blocks_are_not_computed_again() -> None:
+    # The second prompt has the first's blocks 1 and 2, the third all three of its own 12 tokens:
+    # of those at least one token has to be computed, so that the third block is read again.
+    prefix = PrefixBlocks(np.array([1, 2, 3, 1, 2, 4, 1, 2, 3]), np.array([0, 3, 6, 9]), 4)
+    found = served(
+        [12, 12, 12],
+        [1, 1, 1],
+        arrivals=[0, 5, 6],
+        prefix=prefix,
+        enable_prefix_caching=True,
+        max_num_batched_tokens=20,
+    )
+    assert found.cached_tokens.tolist() == [0, 8, 8]
+    assert tokens(found) == [(12, 0), (4, 0), (4, 0)]
+    head = DraftPolicy.fixed(0, drops_last_cached_block=True)
+    found = served(
+        [12, 12, 12],
+        [1, 1, 1],
+        arrivals=[0, 5, 6],
+        prefix=prefix,
+        drafts=head,
+        enable_prefix_caching=True,
+        max_num_batched_tokens=20,
+    )
+    assert found.cached_tokens.tolist() == [0, 4, 4]
+
+
+def test_the_longest_free_block_is_forgotten_first() -> None:
+    # 6 blocks.  Requests 0 and 1 leave three each (the last of a request first in line); request 2
+    # takes four: 0's, from its last to its first, and 1's last.  So 3 finds nothing of 0, and 4 two
+    # blocks of 1, if the two that 3 took are not among them.
+    prefix = PrefixBlocks(
+        np.array([1, 2, 3, 11, 12, 13, 21, 22, 23, 24, 11, 12]), np.array([0, 3, 6, 10, 12]), 4
+    )
+    found = served(
+        [12, 12, 16, 9],
+        [1, 1, 1, 1],
+        arrivals=[0, 5, 10, 15],
+        prefix=prefix,
+        enable_prefix_caching=True,
+        max_num_batched_tokens=20,
+        num_gpu_blocks=7,
+    )
+    assert found.cached_tokens.tolist() == [0, 0, 0, 8]
+
+
+@pytest.mark.parametrize(
+    ("version", "sizes"),
+    [
+        # 1 + 2 tokens a request: sizes rounded up to multiples of 3, or multiples of 3 beside them
+        ("0.28.0", [3, 6, 9, 18, 24]),
+        ("0.33.0", [1, 2, 3, 4, 6, 8, 9, 12, 16, 24]),
+    ],
+)
+def test_graph_sizes(version: str, sizes: list[int]) -> None:
+    engine = VllmEngine(version, 100, max_num_seqs=4, max_num_batched_tokens=2048)
+    assert engine.capture_sizes(DraftPolicy.fixed(2)).tolist() == sizes
+    assert engine.capture_sizes(DraftPolicy.off()).tolist() == [1, 2, 4, 8]
+    large = VllmEngine(version, 100, max_num_seqs=256).capture_sizes(DraftPolicy.off())
+    assert large[-3:].tolist() == [480, 496, 512]
+    assert large.size == 3 + 31 + 17
+
+
+def test_beyond_the_largest_graph_steps_are_eager() -> None:
+    model = StepModel(
+        (
+            StepTerm("target", 1.0, per="padded_tokens", when="graph"),
+            StepTerm("target", 100.0, when="eager"),
+        )
+    )
+    requests = Requests(np.zeros(3), np.array([5, 3, 1]), np.array([1, 2, 2]))
+    engine = VllmEngine(
+        "0.33.0",
+        100,
+        9,
+        3,
+        enable_prefix_caching=False,
+        async_scheduling=False,
+        cudagraph_capture_sizes=(4, 8),
+    )
+    found = run(requests, engine, model)
+    assert found.steps is not None
+    assert found.steps.seconds.tolist() == [100.0, 4.0]
+    assert found.steps.eager.tolist() == [1, 0]
+
+
+def test_what_cannot_be_served_is_refused_in_one_line() -> None:
+    for wanted, arguments, settings in (
+        ("together, all that the KV cache holds, got 41", ([30], [12]), {"num_gpu_blocks": 11}),
+        ("the longest that the model takes, got 42", ([30], [12]), {"max_model_len": 40}),
+    ):
+        with pytest.raises(InvalidArgumentError, match=wanted):
+            served(*arguments, **settings)
+    with pytest.raises(InvalidArgumentError, match="acceptance is needed"):
+        served([1], [2], drafts=DraftPolicy.fixed(2))
+    with pytest.raises(UnsupportedError, match="acceptance is known up to gamma 8, gamma 9"):
+        served([1], [2], drafts=DraftPolicy.fixed(9), acceptance=ALL_STAND)
+    with pytest.raises(UnsupportedError, match=r"vLLM 0\.1 is not known here \(known: 0\.19\.0,"):
+        VllmEngine("0.1", 100)
