@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from specsim.api.schemes import simulate as simulate
     from specsim.api.score import Scores as Scores
     from specsim.api.score import score as score
+    from specsim.api.serve import serve as serve
+    from specsim.api.serving_result import Serving as Serving
     from specsim.api.validate import validate as validate
     from specsim.api.validation import EngineCheck as EngineCheck
     from specsim.api.validation import SchemeCheck as SchemeCheck
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from specsim.api.validation import SyntheticCheck as SyntheticCheck
     from specsim.api.validation import Tolerance as Tolerance
     from specsim.api.validation import Validation as Validation
+    from specsim.api.workload import workload as workload
     from specsim.batching.workload import Load as Load
     from specsim.deployment.deployment import Deployment as Deployment
     from specsim.deployment.deployment import HostTime as HostTime
@@ -100,6 +103,8 @@ _HOMES = {
     "specsim.api.result": ["LeftOut", "Result"],
     "specsim.api.schemes": ["SchemeEvaluation", "SchemeOptimum", "SchemeSimulation", "simulate"],
     "specsim.api.score": ["Scores", "score"],
+    "specsim.api.serve": ["serve"],
+    "specsim.api.serving_result": ["Serving"],
     "specsim.api.validate": ["validate"],
     "specsim.api.validation": [
         "EngineCheck",
@@ -109,6 +114,7 @@ _HOMES = {
         "Tolerance",
         "Validation",
     ],
+    "specsim.api.workload": ["workload"],
     "specsim.batching.workload": ["Load"],
     "specsim.deployment.deployment": ["Deployment", "HostTime"],
     "specsim.deployment.drafters": [

@@ -21,6 +21,7 @@ COMMANDS = {
     "optimize": "The draft length that pays best.",
     "evaluate": "What one draft length gives.",
     "explain": "Why a draft length is no faster, at one batch: where the time goes.",
+    "serve": "Latency and throughput of one set-up under load, simulated step by step.",
     "read": "What an inference engine counted of its drafts, from what it prints.",
     "export": "The best draft lengths by load, as an inference engine reads them.",
     "replay": "Replay a trace exactly for every draft length.",

@@ -1,0 +1,196 @@
+"""``specsim.serve``: one set-up under load, simulated step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+
+from specsim.acceptance import AcceptanceLaw, AlphaLike
+from specsim.api.result import LeftOut, Row
+from specsim.api.serving_result import LevelOutcome, Serving
+from specsim.api.serving_setup import Gamma, SetUpWords, set_up
+from specsim.api.workload import workload as workload_of
+from specsim.batching.source import Source
+from specsim.checks import InvalidArgumentError, integer
+from specsim.deployment.deployment import Deployment
+from specsim.profiles import Mode
+from specsim.serving.acceptance import RECORDED, RoundAcceptance
+from specsim.serving.engines.settings import ServingEngine
+from specsim.serving.levels import ServiceLevel, levels_of
+from specsim.serving.metrics import Measured, measure
+from specsim.serving.requests import Requests
+from specsim.serving.routing import PrefixAware, Routing
+from specsim.serving.service import Served, SetUp, engine_figures, serve_requests
+from specsim.serving.spread import intervals, replicate
+from specsim.serving.step_model import StepModel
+from specsim.serving.workload import ServingWorkload, serving_seed
+from specsim.serving.workload_summary import WorkloadSummary
+
+# More tokens than this make no log of every round; gaps between tokens are then left out.
+_MOST_ROUNDS = 20_000_000
+
+
+def serve(
+    workload: ServingWorkload | str | PathLike[str],
+    *,
+    gamma: Gamma = None,
+    alpha: AlphaLike | None = None,
+    deployment: Deployment | None = None,
+    profile: str | PathLike[str] | None = None,
+    temperature: float | None = None,
+    mode: Mode | None = None,
+    acceptance_law: AcceptanceLaw | None = None,
+    step_model: StepModel | str | Mapping[str, float] | None = None,
+    acceptance: RoundAcceptance | None = None,
+    engine: ServingEngine | str = "vllm",
+    replicas: int = 1,
+    routing: Routing = "round-robin",
+    prefix_aware: PrefixAware | None = None,
+    slo: str | Mapping[str, float] | Sequence[ServiceLevel] | None = None,
+    warmup: float = 0.0,
+    replications: int = 1,
+    workers: int = 1,
+    seed: int = 0,
+) -> Serving:
+    """Latency, throughput and goodput of a set-up under load, and what its engine does.
+
+    workload : of ``specsim.workload``, or a file of requests with times
+    gamma : drafts of a round; a schedule of (first batch, last batch, gamma); ``"table"``, the one
+        that ``optimize`` finds by load at the workload's mean context; None or 0: plain decoding,
+        and no drafter is loaded
+    alpha, deployment, profile, temperature, mode, acceptance_law : acceptance and costs, as of
+        ``optimize`` by load; a profile's trace is replayed by request and position
+    step_model : seconds of a step, in place of a deployment or profile: a StepModel, or
+        coefficients such as ``"step_ms=5,token_us=20"`` (specsim.serving.costs.coefficients)
+    acceptance : what rounds emit, in place of alpha
+    engine : a VllmEngine, or words such as ``"vllm:max_num_seqs=128"``.  A deployment tells
+        ``num_gpu_blocks`` where they do not.
+    replicas, routing : engines behind a router: ``round-robin``, ``least-outstanding`` or
+        ``prefix-aware``, whose thresholds are ``prefix_aware``
+    slo : limits in seconds, such as ``"ttft_p99=1,tpot_p99=0.06"``: percentiles and means are met
+        or not, and a request counts for goodput if it keeps the limits of its ttft, tpot and e2e
+    warmup : share of the requests, the first to arrive, that are not counted
+    replications : independent repeats, for intervals; of one, batches of requests give them
+    workers : processes that share the replications; the result is the same for any number
+    seed : of all that is random: the same seed sees the same requests and the same luck at every
+        gamma
+    """
+    if isinstance(workload, (str, PathLike)):
+        workload = workload_of(workload)
+    levels = levels_of(slo)
+    first = workload.draw(seed)
+    source = Source(alpha, deployment, profile, temperature, mode, acceptance_law)
+    found = set_up(SetUpWords(gamma, source, step_model, acceptance, engine), first)
+    setup = replace(
+        found.setup,
+        replicas=replicas,
+        routing=routing,
+        prefix_aware=prefix_aware or PrefixAware(),
+    )
+    count = integer("replications", replications, low=1, high=10_000)
+    if count > 1 and _is_certain(workload, setup, first, workload.draw(seed, 1)):
+        raise InvalidArgumentError(
+            f"replications must be 1, got {count}: nothing in these runs is random"
+        )
+    rounds = int(first.output_tokens.sum()) <= _MOST_ROUNDS
+    repeat = _Replication(workload, setup, levels, warmup, rounds, seed)
+    served = repeat.serve(0)
+    runs = [measure(served.times, levels, warmup, resample=count == 1)]
+    if count > 1:
+        runs += replicate(repeat.measure_after_first, count - 1, workers)
+    figures = intervals(runs)
+    left_out: tuple[LeftOut, ...] = ()
+    if not rounds:
+        figures = {name: each for name, each in figures.items() if not name.startswith("itl")}
+        why = f"there are more than {_MOST_ROUNDS:,} tokens, whose rounds are not kept"
+        left_out = (LeftOut("itl", why),)
+    return Serving(
+        setup=setup,
+        workload=WorkloadSummary.of(replace(first, arrival_s=served.times.arrival_s)),
+        figures=figures,
+        engine=engine_figures(served, setup),
+        levels=tuple(
+            LevelOutcome(each, figures[each.name])
+            for each in levels
+            if each.statistic and each.name in figures
+        ),
+        counted=runs[0].counted,
+        warmup=warmup,
+        replications=count,
+        basis=found.basis,
+        served=served,
+        inputs=_inputs(workload, source, setup, gamma, levels, seed),
+        warnings=(*workload.notes, *found.warnings, *_warnings(served, figures)),
+        left_out=left_out,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Replication:
+    """One set-up and workload, which can go to other processes."""
+
+    workload: ServingWorkload
+    setup: SetUp
+    levels: tuple[ServiceLevel, ...]
+    warmup: float
+    rounds: bool
+    seed: int
+
+    def serve(self, replication: int) -> Served:
+        return serve_requests(
+            self.setup,
+            self.workload.draw(self.seed, replication),
+            concurrency=self.workload.concurrency,
+            seed=serving_seed(self.seed, replication),
+            keep=("steps", "rounds") if self.rounds else ("steps",),
+        )
+
+    def measure_after_first(self, number: int) -> Measured:
+        """Of replication ``number`` + 1."""
+        return measure(self.serve(number + 1).times, self.levels, self.warmup)
+
+
+def _is_certain(workload: ServingWorkload, setup: SetUp, one: Requests, two: Requests) -> bool:
+    """Whether another replication would be the same to the last bit."""
+    acceptance = setup.acceptance
+    if acceptance is not None and acceptance.kind != RECORDED:
+        return False
+    names = ("arrival_s", "prompt_tokens", "output_tokens")
+    return len(one) == len(two) and all(
+        bool((getattr(one, name) == getattr(two, name)).all()) for name in names
+    )
+
+
+def _warnings(served: Served, figures: Mapping[str, object]) -> list[str]:
+    if not served.queue_grew:
+        return []
+    capacity = sum(each.requests_per_s for each in served.runs)
+    return [
+        "requests come faster than they are served: the queue grew until the last of them, so that "
+        "latencies tell how many there were and not what a server gives; about "
+        f"{capacity:.3g} requests/s were served"
+    ]
+
+
+def _inputs(
+    workload: ServingWorkload,
+    source: Source,
+    setup: SetUp,
+    gamma: Gamma,
+    levels: Sequence[ServiceLevel],
+    seed: int,
+) -> Row:
+    return {
+        "workload": workload.inputs,
+        **vars(source),
+        "gamma": gamma,
+        "schedule": setup.drafts.schedule,
+        "engine": setup.engine,
+        "acceptance": None if setup.acceptance is None else setup.acceptance.label,
+        "replicas": setup.replicas,
+        "routing": setup.routing,
+        "slo": {each.name: each.limit_s for each in levels},
+        "seed": seed,
+        "concurrency": workload.concurrency,
+    }

@@ -1,0 +1,287 @@
+"""What serves, from what a person says of it: an engine, what its steps cost, what is drafted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from specsim.acceptance import Acceptance, acceptance_of
+from specsim.batching.cost import LoadCost
+from specsim.batching.source import Source
+from specsim.batching.workload import BatchWorkload, Load, draft_length
+from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, refuse
+from specsim.counts.file import is_acceptance
+from specsim.deployment.cost import DeployedCost
+from specsim.deployment.deployment import Deployment
+from specsim.deployment.drafters import Drafter, Ngram
+from specsim.engines.schedule import Schedule, largest
+from specsim.profiles import read_profile
+from specsim.serving.acceptance import RoundAcceptance
+from specsim.serving.costs.coefficients import coefficients_of
+from specsim.serving.costs.load_cost import step_model_of
+from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.settings import ServingEngine
+from specsim.serving.requests import Requests
+from specsim.serving.service import SetUp
+from specsim.serving.step_model import StepModel
+from specsim.serving.words import engine_of
+
+Gamma = int | Literal["table"] | Schedule | None
+
+# Heads that read the target's features, of which the last cached block has none.
+_HEADS = ("eagle", "eagle3", "mtp")
+
+
+@dataclass(frozen=True)
+class SetUpWords:
+    """What is said of a set-up; None is not said.  See ``specsim.serve``."""
+
+    gamma: Gamma
+    source: Source
+    step_model: StepModel | str | Mapping[str, float] | None = None
+    acceptance: RoundAcceptance | None = None
+    engine: ServingEngine | str = "vllm"
+
+
+@dataclass(frozen=True, eq=False)
+class FoundSetUp:
+    """A set-up, what its seconds rest on, and what is taken for granted."""
+
+    setup: SetUp
+    basis: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Costs:
+    """What steps cost at any load, what is accepted, and the words for both."""
+
+    cost: LoadCost
+    basis: str
+    survival: Callable[[int], Floats] | None
+    trace: RoundAcceptance | None = None
+    workload: BatchWorkload | None = None
+    drafter: Drafter | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
+    """The set-up that is meant, for requests like these."""
+    if words.step_model is not None:
+        return _of_step_model(words)
+    source = words.source
+    gamma = draft_length("gamma", words.gamma) if isinstance(words.gamma, int) else words.gamma
+    drafting = gamma not in (None, 0)
+    context = mean_context(requests)
+    if drafting:
+        costs = _with_drafts(source, None if gamma == "table" else _longest(gamma))
+    else:
+        costs = _plain(source)
+    engine = _engine(words.engine, source.deployment, costs, _longest(gamma), context)
+    most = engine.settings(DraftPolicy.off()).max_seqs
+    schedule = _schedule(gamma, source, most, context) if drafting else []
+    drafts, acceptance = DraftPolicy.off(), None
+    warnings = list(costs.warnings)
+    if schedule:
+        heads = costs.drafter is not None and costs.drafter.method in _HEADS
+        drafts = DraftPolicy.by_batch(schedule, drops_last_cached_block=heads)
+        acceptance = words.acceptance or costs.trace
+        if acceptance is None and costs.survival is not None:
+            acceptance = RoundAcceptance.law(law_rows(costs.survival, max(drafts.gamma_max, 1)))
+        if costs.workload is not None:
+            warnings += costs.workload.notes(drafts.gamma_max)
+    bonus = np.ones(1)
+    if drafts.gamma_max and costs.workload is not None:
+        bonus = costs.workload.gains.bonus
+    longest = int((requests.prompt_tokens + requests.output_tokens).max())
+    graphs = source.deployment and source.deployment.efficiency.graph_tokens
+    model = step_model_of(costs.cost, drafts.gamma_max, bonus, most, longest, graphs or None)
+    return FoundSetUp(SetUp(engine, model, drafts, acceptance), costs.basis, tuple(warnings))
+
+
+def mean_context(requests: Requests) -> int:
+    """Tokens in the cache of a request in the mean over the tokens that are emitted."""
+    weights = requests.output_tokens.astype(np.float64)
+    return round(float(np.average(requests.prompt_tokens + weights / 2, weights=weights)))
+
+
+def law_rows(survival: Callable[[int], Floats], longest: int) -> Floats:
+    """(K, K) P(the first j drafts stand) by draft length and j, from curves S_0..S_gamma."""
+    rows = np.zeros((longest, longest))
+    for gamma in range(1, longest + 1):
+        rows[gamma - 1, :gamma] = survival(gamma)[1:]
+    return rows
+
+
+def _of_step_model(words: SetUpWords) -> FoundSetUp:
+    source = words.source
+    refuse(
+        {"deployment": source.deployment, "profile": source.profile},
+        "and step_model exclude each other: each says what steps cost",
+    )
+    if words.gamma == "table":
+        raise UnsupportedError(
+            "gamma table needs a deployment or profile, whose best draft lengths optimize finds"
+        )
+    model = words.step_model
+    assert model is not None, "asked for where it is said"
+    if not isinstance(model, StepModel):
+        model = coefficients_of(model)
+    engine = words.engine
+    if isinstance(engine, str):
+        engine = engine_of(engine)
+    schedule = _as_schedule(words.gamma)
+    if not schedule:
+        return FoundSetUp(SetUp(engine, model), "steps as given")
+    drafts, acceptance = DraftPolicy.by_batch(schedule), words.acceptance
+    if acceptance is None:
+        if source.alpha is None:
+            raise InvalidArgumentError("alpha is missing: how often drafts are accepted")
+        curve = acceptance_of(source.alpha).survival
+        acceptance = RoundAcceptance.law(law_rows(curve, max(drafts.gamma_max, 1)))
+    return FoundSetUp(SetUp(engine, model, drafts, acceptance), "steps as given")
+
+
+def _plain(source: Source) -> _Costs:
+    """Costs of plain decoding, whatever is known of drafts."""
+    if source.deployment is not None:
+        deployment = replace(source.deployment, drafters=())
+        return _Costs(DeployedCost(deployment, None, 1), _basis_of(deployment), None)
+    workload = _one(source, None)
+    return _Costs(workload.cost, workload.basis.of_times, None, warnings=workload.doubts)
+
+
+def _with_drafts(source: Source, gamma_max: int | None) -> _Costs:
+    workload = _one(source, gamma_max)
+    drafter = source.deployment.drafters[0] if source.deployment is not None else None
+    trace = None
+    survival: Callable[[int], Floats] | None = None
+    alpha = source.alpha
+    if alpha is None and drafter is not None:
+        alpha = drafter.alpha
+    if alpha is not None:
+        survival = acceptance_of(alpha).survival
+    elif source.profile is not None:
+        path = Path(source.profile)
+        if is_acceptance(path):
+            from specsim.extrapolation.from_file import counted_acceptance
+
+            counted: Acceptance = acceptance_of(counted_acceptance(path, source.temperature))
+            survival = counted.survival
+        else:
+            trace = _trace(source, path, workload)
+    if isinstance(drafter, Ngram) and survival is not None:
+        survival = _found(drafter, survival)
+    return _Costs(
+        workload.cost,
+        workload.basis.of_times,
+        survival,
+        trace,
+        workload,
+        drafter,
+        workload.doubts,
+    )
+
+
+def _one(source: Source, gamma_max: int | None) -> BatchWorkload:
+    found = source.workloads(gamma_max)
+    if len(found) > 1:
+        names = "; ".join(each.name for each in found)
+        raise InvalidArgumentError(
+            f"one setting is served, and here are {len(found)}: {names}; name one drafter, or one "
+            "temperature"
+        )
+    return found[0]
+
+
+def _trace(source: Source, path: Path, workload: BatchWorkload) -> RoundAcceptance:
+    """The text of a profile, replayed by request and position."""
+    from specsim.predict.trace_rates import measured_under
+
+    profile = read_profile(path)
+    (measured,) = profile.sampled(workload.temperature)
+    asked = measured_under(profile, path, measured, source.acceptance_law)
+    trace = profile.trace(path, asked)
+    return RoundAcceptance.trace(trace.acceptance, trace.starts, label="trace of the profile")
+
+
+def _found(drafter: Ngram, survival: Callable[[int], Floats]) -> Callable[[int], Floats]:
+    """Drafts that must be found: in a round that has none, none stands."""
+
+    def curve(gamma: int) -> Floats:
+        found = survival(gamma).copy()
+        found[1:] *= drafter.match * drafter.lengths(gamma)
+        return found
+
+    return curve
+
+
+def _schedule(gamma: Gamma, source: Source, most: int, context: int) -> Schedule:
+    if gamma != "table":
+        return _as_schedule(gamma)
+    from specsim.api.by_load import plan_load
+
+    found = plan_load(Load(range(1, most + 1), [context]), source)
+    return found.settings[0].plans[0].schedule
+
+
+def _as_schedule(gamma: Gamma) -> Schedule:
+    if gamma in (None, 0):
+        return []
+    if isinstance(gamma, int):
+        return [(1, 1, gamma)]
+    assert not isinstance(gamma, (str, type(None))), "a schedule"
+    return list(gamma)
+
+
+def _longest(gamma: Gamma) -> int | None:
+    schedule = [] if gamma == "table" else _as_schedule(gamma)
+    return largest(schedule) if schedule else None
+
+
+def _basis_of(deployment: Deployment) -> str:
+    if deployment.is_bound:
+        return "step times at a bound: peak rates, no launch or host time"
+    return f"fit {deployment.fit}" if deployment.fit else "efficiency and host time as given"
+
+
+def _engine(
+    engine: ServingEngine | str,
+    deployment: Deployment | None,
+    costs: _Costs,
+    gamma: int | None,
+    context: int,
+) -> ServingEngine:
+    """The engine that is meant; a deployment tells how many blocks its memory has."""
+    if not isinstance(engine, str):
+        return engine
+    blocks = None
+    if deployment is not None:
+        if deployment.parallel.data > 1:
+            raise UnsupportedError(
+                "data_parallel has no meaning for one replica: give tensor_parallel, and replicas"
+            )
+        blocks = memory_blocks(deployment, costs.drafter, context, gamma or 0)
+    return engine_of(engine, **({} if blocks is None else {"num_gpu_blocks": blocks}))
+
+
+def memory_blocks(deployment: Deployment, drafter: Drafter | None, context: int, gamma: int) -> int:
+    """KV blocks of 16 tokens that the memory of the cards holds beside the weights.
+
+    context : tokens of a request, where what it keeps is not in proportion to them
+    """
+    from specsim.deployment.memory import BLOCK_TOKENS, card_memory
+
+    memory = card_memory(deployment, drafter, context, gamma)
+    left = memory.usable - memory.target - memory.draft
+    per_request = -(-(context + gamma + 1) // BLOCK_TOKENS)
+    if left < memory.request:
+        raise InvalidArgumentError(
+            f"{deployment.name} leaves no room for a request of {context:,} tokens on "
+            f"{deployment.card.name}; it may fit on more cards, or in another dtype"
+        )
+    return int(left / memory.request * per_request)

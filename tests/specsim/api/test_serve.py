@@ -1,0 +1,241 @@
+"""``specsim.serve`` and ``specsim.workload``: from what a person says to what users see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import specsim
+from specsim import Serving, deploy
+from specsim.api.serving_setup import law_rows, mean_context, memory_blocks
+from specsim.checks import InvalidArgumentError, SpecsimError
+from specsim.serving import RoundAcceptance, VllmEngine
+from specsim.serving.acceptance import TRACE
+from specsim.serving.arrivals import ClosedLoop, PoissonArrivals
+from specsim.serving.requests import Requests
+from specsim.serving.workload import DrawnWorkload, RecordedWorkload
+from tests.support.profiles import write_grid
+from tests.support.refusals import refuses
+
+LLAMAS = deploy("llama-3.1-8b", "H100-SXM", "draft_model:llama-3.2-1b", overhead_us=1500)
+STEPS = "step_ms=5,token_us=20"
+ENGINE = "vllm:num_gpu_blocks=600,max_num_seqs=32"
+WORK = specsim.workload(rate=10, prompt="uniform:50,400", output="uniform:1,60", requests=300)
+
+
+def serve(**more: Any) -> Serving:
+    return specsim.serve(WORK, step_model=STEPS, engine=ENGINE, **more)
+
+
+def test_the_document_is_a_result() -> None:
+    found = serve(gamma=2, alpha=[0.8, 0.6], slo="ttft_p99=1,tpot=0.001", seed=4)
+    document = json.loads(found.to_json())
+    assert (document["schema"], document["version"]) == ("specsim.serving", 1)
+    answer = document["answer"]
+    assert set(answer["metrics"]) == {
+        *("ttft", "tpot", "itl", "e2e", "output_tokens_per_s", "requests_per_s"),
+        *("goodput", "good_share"),
+    }
+    low, best, high = answer["metrics"]["ttft"]["p99"]
+    assert low <= best <= high
+    assert answer["levels"] == {
+        "ttft_p99": {"limit": 1.0, "value": [low, best, high], "met": True, "sure": high <= 1}
+    }
+    assert answer["workload"]["requests"] == 300
+    assert document["inputs"]["engine"]["num_gpu_blocks"] == 600
+    assert document["inputs"]["schedule"] == [[1, 1, 2]]
+    # A level of requests alone counts for goodput: no TPOT is below a millisecond but of one token.
+    one_token = (found.served.requests.output_tokens == 1).mean()
+    assert found.figures["good_share"].best == pytest.approx(one_token)
+    assert [row["latency"] for row in found.rows()] == ["ttft", "tpot", "itl", "e2e"]
+    assert all("\n" not in line for line in found.sentences())
+    assert found.met
+
+
+def test_frames_have_every_request_and_step() -> None:
+    found = serve(replicas=2)
+    requests, steps = found.requests_frame, found.steps_frame
+    assert len(requests) == 300
+    assert (requests["ttft_s"] == requests["first_token_s"] - requests["arrival_s"]).all()
+    assert requests["replica"].tolist() == [0, 1] * 150
+    assert set(steps["replica"]) == {0, 1}
+    assert steps["emitted_tokens"].sum() == requests["output_tokens"].sum()
+    assert found.figures["ttft_mean"].best == pytest.approx(requests["ttft_s"].mean())
+
+
+def test_the_same_seed_is_the_same_to_the_last_bit_with_any_workers() -> None:
+    """Another seed is another sample, and another gamma sees the same requests."""
+    one, two, other = (
+        serve(gamma=2, alpha=0.7, seed=seed, replications=3, workers=workers)
+        for seed, workers in ((1, 1), (1, 2), (2, 1))
+    )
+    assert one.figures == two.figures
+    assert one.figures["ttft_mean"] != other.figures["ttft_mean"]
+    plain = serve(seed=1)
+    assert (plain.served.requests.arrival_s == one.served.requests.arrival_s).all()
+    assert (plain.served.requests.output_tokens == one.served.requests.output_tokens).all()
+
+
+def test_speculation_shortens_what_it_should() -> None:
+    """At an acceptance of one with free drafts a round emits gamma + 1 tokens in a step's time."""
+    plain, drafted = serve(seed=1), serve(gamma=3, alpha=1.0, seed=1)
+    ratio = plain.figures["tpot_mean"].best / drafted.figures["tpot_mean"].best
+    assert 2.5 < ratio < 4
+    assert drafted.engine["tokens_per_call"] > 3
+
+
+def test_a_rate_beyond_capacity_is_said() -> None:
+    found = specsim.serve(
+        specsim.workload(rate=500, prompt=400, output=60, requests=400),
+        step_model=STEPS,
+        engine=ENGINE,
+        slo="ttft_p99=0.5",
+    )
+    assert found.warnings[0].startswith("requests come faster than they are served")
+    assert not found.met
+    assert found.sentences()[-2].startswith("ttft p99 is")
+    assert "above 0.5 s" in found.sentences()[-2]
+
+
+def test_a_closed_loop_arrives_as_it_is_served() -> None:
+    work = specsim.workload(concurrency=8, prompt=100, output=20, requests=80)
+    found = specsim.serve(work, step_model=STEPS, engine=ENGINE)
+    assert "8 at any time" in found.title
+    assert found.engine["batch_max"] <= 8
+    arrivals = np.sort(found.requests_frame["arrival_s"])
+    assert (arrivals[:8] == 0).all()
+    assert (arrivals[8:] > 0).all()
+
+
+def test_shapes_tell_costs_and_blocks() -> None:
+    work = specsim.workload(rate=8, prompt=1000, output=200, requests=100)
+    plain = specsim.serve(work, deployment=LLAMAS)
+    drafted = specsim.serve(work, deployment=LLAMAS, gamma=3, alpha=0.8)
+    assert isinstance(plain.setup.engine, VllmEngine)
+    assert isinstance(drafted.setup.engine, VllmEngine)
+    # 80 GiB, of which 0.9 less 2 are used; less the weights; 128 KiB a token of the target
+    # (32 layers x 2 x 8 heads x 128 x 2 bytes), and 32 KiB of the draft.
+    plain_bytes = (0.9 * 80 - 2) * 2**30 - 2 * 8.03e9
+    assert plain.setup.engine.num_gpu_blocks == pytest.approx(plain_bytes / 2**17 / 16, rel=0.01)
+    assert drafted.setup.engine.num_gpu_blocks < 0.85 * plain.setup.engine.num_gpu_blocks
+    assert plain.figures["tpot_mean"].best > 1.5 * drafted.figures["tpot_mean"].best
+    assert memory_blocks(LLAMAS, None, 1000, 0) == plain.setup.engine.num_gpu_blocks
+
+
+def test_a_table_is_the_schedule_of_optimize() -> None:
+    work = specsim.workload(rate=8, prompt=1000, output=200, requests=40)
+    found = specsim.serve(
+        work, deployment=LLAMAS, gamma="table", alpha=0.7, engine="vllm:max_num_seqs=128"
+    )
+    load = specsim.Load(range(1, 129), [1100])
+    planned = specsim.optimize(0.7, deployment=LLAMAS, load=load)
+    assert list(found.setup.drafts.schedule) == planned.settings[0].plans[0].schedule
+
+
+def test_a_profile_replays_its_trace(tmp_path: Path) -> None:
+    work = specsim.workload(rate=5, prompt=30, output=40, requests=60)
+    path = write_grid(tmp_path)
+    found = specsim.serve(work, profile=path, gamma=3, engine="vllm:num_gpu_blocks=1000")
+    acceptance = found.setup.acceptance
+    assert acceptance is not None
+    assert acceptance.kind == TRACE
+    assert found.inputs["acceptance"] == "trace of the profile"
+    assert "measured run times" in found.title
+    law = specsim.serve(work, alpha=0.6, profile=path, gamma=3, engine="vllm:num_gpu_blocks=1000")
+    assert law.inputs["acceptance"] == "law"
+
+
+def test_drafts_that_are_looked_up_must_be_found() -> None:
+    ngram = deploy("llama-3.1-8b", "H100-SXM", "ngram:match=0.5,alpha=1.0")
+    found = specsim.serve(WORK, deployment=ngram, gamma=3)
+    # Half of the rounds emit four tokens, the other half one.
+    assert found.engine["tokens_per_call"] == pytest.approx(2.5, abs=0.25)
+
+
+def test_rows_of_a_law_are_curves_by_length() -> None:
+    rows = law_rows(lambda gamma: np.power(0.5, np.arange(gamma + 1.0)), 3)
+    assert rows.tolist() == [[0.5, 0, 0], [0.5, 0.25, 0], [0.5, 0.25, 0.125]]
+    RoundAcceptance.law(rows)
+
+
+def test_the_mean_context_is_over_tokens() -> None:
+    requests = Requests(np.zeros(2), np.array([100, 1000]), np.array([30, 10]))
+    assert mean_context(requests) == round((30 * 115 + 10 * 1005) / 40)
+
+
+def test_workloads_from_words(tmp_path: Path) -> None:
+    file = tmp_path / "w.jsonl"
+    file.write_text("\n".join(json.dumps({"prompt_len": n, "output_len": n}) for n in range(1, 6)))
+    drawn = specsim.workload(
+        arrivals="gamma:0.5", rate=2, prompt=f"file:{file}", output="lognormal:50,1,90", requests=50
+    )
+    assert isinstance(drawn, DrawnWorkload)
+    requests = drawn.draw(0)
+    assert set(requests.prompt_tokens.tolist()) == {1, 2, 3, 4, 5}
+    assert requests.output_tokens.max() <= 90
+    recorded = specsim.workload(file, rate=3)
+    assert isinstance(recorded, RecordedWorkload)
+    assert recorded.arrivals == PoissonArrivals(3)
+    assert specsim.workload(file, concurrency=4).concurrency == 4
+    assert isinstance(specsim.workload(file, concurrency=4).arrivals, ClosedLoop)  # type: ignore[attr-defined]
+
+
+CASES: list[tuple[Callable[[], object], str]] = [
+    (lambda: specsim.workload(rate=1, prompt=5), "output is missing: tokens, such as 512"),
+    (lambda: specsim.workload(prompt=5, output=5), "rate is missing: requests per second, or conc"),
+    (lambda: specsim.workload(rate=1, prompt="normal:5,1", output=5), "prompt must be TOKENS, uni"),
+    (lambda: specsim.workload(rate=1, concurrency=2, prompt=5, output=5), "rate has no meaning in"),
+    (lambda: specsim.workload(rate=1, prompt=5, output=5, scale=2), "scale needs a file"),
+    (lambda: specsim.workload(arrivals="burst", prompt=5, output=5), "arrivals must be one of"),
+    (
+        lambda: specsim.workload(arrivals="schedule:4", prompt=5, output=5),
+        "arrivals must be schedule:SECONDS=RATE",
+    ),
+    (
+        lambda: specsim.workload(arrivals="schedule:0=4", rate=2, prompt=5, output=5),
+        "rate has no meaning beside a schedule",
+    ),
+    (lambda: serve(gamma=3), "alpha is missing: how often drafts are accepted"),
+    (lambda: serve(gamma="table", alpha=0.5), "gamma table needs a deployment or profile"),
+    (lambda: serve(gamma=[(2, 4, 1)], alpha=0.5), "schedule must go from batch 1 on"),
+    (lambda: serve(deployment=LLAMAS), "deployment and step_model exclude each other"),
+    (lambda: serve(slo="ttft_p99=-1"), "must be > 0 seconds"),
+    (lambda: serve(warmup=0.95), "warmup must be in"),
+    (lambda: serve(routing="random"), "routing must be one of round-robin"),
+    (lambda: specsim.serve(WORK, engine=ENGINE), "profile is missing, or a deployment"),
+    (lambda: specsim.serve(WORK, step_model=STEPS), "num_gpu_blocks is missing: KV blocks as"),
+    (
+        lambda: specsim.serve(WORK, step_model=STEPS, engine="vlm"),
+        "engine must be one of vllm.*did you mean vllm",
+    ),
+    (
+        lambda: specsim.serve(WORK, step_model=STEPS, engine="vllm:max_seqs=4"),
+        "engine vllm takes NAME=VALUE of version, num_gpu_blocks",
+    ),
+    (
+        lambda: specsim.serve(WORK, step_model=STEPS, engine=f"{ENGINE},version=0.5.0"),
+        "the scheduler of vLLM 0.5.0 is not known",
+    ),
+    (
+        lambda: specsim.serve(WORK, step_model=STEPS, engine="vllm:num_gpu_blocks=20"),
+        "prompt_tokens and output_tokens must take <=",
+    ),
+    (
+        lambda: specsim.serve(
+            WORK, deployment=deploy("llama-3.1-8b", "H100", data_parallel=2), gamma=0
+        ),
+        "data_parallel has no meaning for one replica",
+    ),
+]
+test_one_line = refuses(*CASES, error=SpecsimError)
+
+
+def test_nothing_random_needs_no_replications() -> None:
+    work = specsim.workload(rate=5, arrivals="constant", prompt=30, output=40, requests=20)
+    with pytest.raises(InvalidArgumentError, match="replications must be 1, got 3: nothing in"):
+        specsim.serve(work, step_model=STEPS, engine=ENGINE, replications=3)
