@@ -1,4 +1,4 @@
-"""What a server of an inference engine is asked over HTTP: completions of token ids, and counters.
+"""What an inference engine is asked: completions of token ids, and counters; here over HTTP.
 
 vLLM 0.32.0: ``/health``, ``/v1/models``, ``/v1/completions`` with prompts as token ids and
 ``return_token_ids``, and ``/metrics``.
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
-from typing import Any
+from typing import Any, Protocol
 
 from specsim.checks import SpecsimError
 from specsim.counts.drafts import DraftCounts
@@ -28,7 +28,7 @@ _ANSWER_S = 600.0
 _HEALTH_S = 2.0
 _POLL_S = 0.05
 _COUNTED_S = 20.0
-_GENERATED = "vllm:generation_tokens_total"
+GENERATED = "vllm:generation_tokens_total"
 
 
 class EngineError(SpecsimError):
@@ -48,6 +48,31 @@ class Completed:
     seconds: float
 
 
+class Client(Protocol):
+    """An engine that can be asked, a server or an ``LLM``.
+
+    where : what it is called in messages
+    """
+
+    @property
+    def where(self) -> str: ...
+
+    def is_up(self) -> bool:
+        """Whether it can be asked by now."""
+        ...
+
+    def complete(
+        self,
+        prompts: Sequence[Sequence[int]],
+        tokens: Sequence[int],
+        sampling: SamplingSetting,
+        together: int,
+        advance: Callable[[], None] = lambda: None,
+    ) -> Completed:
+        """Decode ``tokens[r]`` tokens behind each prompt, so many requests at a time."""
+        ...
+
+
 class EngineClient:
     """A server at an address such as ``http://127.0.0.1:8000``."""
 
@@ -57,6 +82,10 @@ class EngineClient:
             raise EngineError(f"url must be http://HOST:PORT, got {url}")
         # The server is asked directly, whatever proxy is set for the rest of the world.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    @property
+    def where(self) -> str:
+        return self.url
 
     def is_up(self) -> bool:
         """Whether it answers that it is well."""
@@ -111,16 +140,12 @@ class EngineClient:
             "model": name,
             "prompt": list(prompt),
             "max_tokens": tokens,
-            "temperature": sampling.temperature,
+            **sampling_words(sampling),
             "ignore_eos": True,
             "return_token_ids": True,
             # A prompt of which all but one token is cached counts a round more.
             "cache_salt": uuid.uuid4().hex,
         }
-        if sampling.top_k is not None:
-            asked["top_k"] = sampling.top_k
-        if sampling.top_p is not None:
-            asked["top_p"] = sampling.top_p
         answer = self._json(self._post("/v1/completions", asked), "/v1/completions")
         try:
             found = answer["choices"][0]["token_ids"]
@@ -137,10 +162,10 @@ class EngineClient:
     def _counted(self, before: str, tokens: int) -> str:
         """The counters once they hold so many tokens more: they trail the answers a little."""
         deadline = time.monotonic() + _COUNTED_S
-        start = counter(before, _GENERATED, self.url)
+        start = counter(before, GENERATED, self.url)
         while True:
             after = self.metrics()
-            more = counter(after, _GENERATED, self.url) - start
+            more = counter(after, GENERATED, self.url) - start
             if more > tokens:
                 raise EngineError(
                     f"{self.url} generated {more:g} tokens where {tokens} were asked for: others "
@@ -183,6 +208,16 @@ class EngineClient:
             return json.loads(text)
         except ValueError:
             raise EngineError(f"{self.url}{path} did not answer in JSON") from None
+
+
+def sampling_words(sampling: SamplingSetting) -> dict[str, float]:
+    """A sampling setting as vLLM names it."""
+    found = {"temperature": sampling.temperature}
+    if sampling.top_k is not None:
+        found["top_k"] = sampling.top_k
+    if sampling.top_p is not None:
+        found["top_p"] = sampling.top_p
+    return found
 
 
 def counter(metrics: str, name: str, where: str) -> float:

@@ -1,4 +1,4 @@
-"""A server of an inference engine, started and always stopped again, however this program ends.
+"""An inference engine, started and always stopped again, however this program ends.
 
 vLLM 0.32.0 on a CPU: ``vllm serve`` starts an API server and an engine process, answers
 ``/health`` after half a minute or so, and ends with all its processes when its group is ended.
@@ -20,10 +20,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from calibrate.engine import guard
-from calibrate.engine.client import EngineClient, EngineError
+from calibrate.engine.client import Client, EngineClient, EngineError
+from calibrate.engine.generate import GenerateClient
 
 # The environment of ``make engine``, at the root of a checkout.
 _OWN = Path(__file__).parents[2] / ".engine"
@@ -34,7 +35,7 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True)
 class Launch:
-    """How a server of vLLM is started.
+    """How vLLM is started: a server, or an ``LLM`` that only this program asks.
 
     program : the ``vllm`` command
     target : folder or name of the model
@@ -42,6 +43,8 @@ class Launch:
     dtype : of the weights, in vLLM's words
     context : the longest text, in tokens
     requests : most requests that are decoded together
+    api : ``vllm serve`` over HTTP, or ``LLM.generate``
+    seed : of its random numbers
     """
 
     program: Path
@@ -50,6 +53,15 @@ class Launch:
     dtype: str
     context: int
     requests: int = 16
+    api: Literal["serve", "generate"] = "serve"
+    seed: int = 0
+
+    @property
+    def where(self) -> str:
+        """What it is called in messages."""
+        length = self.speculative and self.speculative.get("num_speculative_tokens")
+        drafts = f"draft length {length}" if length else "no drafts"
+        return f"{'the server' if self.api == 'serve' else 'LLM.generate'} with {drafts}"
 
     def command(self, port: int) -> list[str]:
         """The words of the command.
@@ -60,11 +72,32 @@ class Launch:
             *(str(self.program), "serve", self.target, "--dtype", self.dtype),
             *("--max-model-len", str(self.context), "--max-num-seqs", str(self.requests)),
             *("--host", "127.0.0.1", "--port", str(port)),
-            *("--enforce-eager", "--no-enable-prefix-caching"),
+            *("--enforce-eager", "--no-enable-prefix-caching", "--seed", str(self.seed)),
         ]
         if self.speculative is not None:
             words += ["--speculative-config", json.dumps(dict(self.speculative))]
         return words
+
+    def worker_command(self) -> list[str]:
+        """The words of a ``worker`` with the same settings, run by the engine's own Python."""
+        python = self.program.parent / "python"
+        if not python.is_file():
+            raise EngineError(
+                f"engine_bin {self.program}: no python beside it, which LLM.generate is called "
+                "from; name the vllm of a virtual environment"
+            )
+        options: dict[str, Any] = {
+            "model": self.target,
+            "dtype": self.dtype,
+            "max_model_len": self.context,
+            "max_num_seqs": self.requests,
+            "enforce_eager": True,
+            "enable_prefix_caching": False,
+            "seed": self.seed,
+        }
+        if self.speculative is not None:
+            options["speculative_config"] = dict(self.speculative)
+        return [str(python), str(Path(__file__).with_name("worker.py")), json.dumps(options)]
 
 
 def find_program(given: Path | None) -> Path:
@@ -84,8 +117,8 @@ def find_program(given: Path | None) -> Path:
 
 
 @contextmanager
-def started(launch: Launch, seconds: float = 300.0) -> Iterator[EngineClient]:
-    """A client of a fresh server, which is stopped in any case; its log goes to a temporary file.
+def started(launch: Launch, seconds: float = 300.0) -> Iterator[Client]:
+    """A client of a fresh engine, which is stopped in any case; its log goes to a temporary file.
 
     Raises EngineError with the end of the log where the server ends by itself, or does not answer
     within so many seconds.
@@ -95,9 +128,7 @@ def started(launch: Launch, seconds: float = 300.0) -> Iterator[EngineClient]:
 
 
 @contextmanager
-def all_started(
-    launches: Sequence[Launch], seconds: float = 300.0
-) -> Iterator[tuple[EngineClient, ...]]:
+def all_started(launches: Sequence[Launch], seconds: float = 300.0) -> Iterator[tuple[Client, ...]]:
     """The same of several, which start side by side; each is given so many seconds."""
     with ExitStack() as stack:
         servers = [stack.enter_context(_begun(launch)) for launch in launches]
@@ -118,11 +149,18 @@ def all_started(
 
 @contextmanager
 def _begun(launch: Launch) -> Iterator[_Running]:
-    """A server that starts, and is stopped in any case."""
+    """An engine that starts, and is stopped in any case."""
     with (
         tempfile.TemporaryDirectory(prefix="specsim-engine-") as folder,
         (Path(folder) / "log").open("w+") as log,
     ):
+        client: Client
+        if launch.api == "generate":
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
+            with guarded(launch.worker_command(), **pipes) as process:
+                client = GenerateClient(process, launch.where)
+                yield _Running(launch.program, process, log, client)
+            return
         port = _free_port()
         with guarded(launch.command(port), stdin=subprocess.DEVNULL, stdout=log) as process:
             client = EngineClient(f"http://127.0.0.1:{port}")
@@ -131,15 +169,15 @@ def _begun(launch: Launch) -> Iterator[_Running]:
 
 @dataclass(frozen=True)
 class _Running:
-    """The process of a server, its log, open for reading, and a client of it."""
+    """The process of an engine, its log, open for reading, and a client of it."""
 
     program: Path
     process: subprocess.Popen[bytes]
     log: IO[str]
-    client: EngineClient
+    client: Client
 
     def wait_until_up(self, seconds: float) -> None:
-        """Until the server answers."""
+        """Until the engine answers."""
         deadline = time.monotonic() + seconds
         while not self.client.is_up():
             if self.process.poll() is not None:

@@ -1,4 +1,4 @@
-"""Servers of an engine with a profile's models, one for each draft length."""
+"""Engines with a profile's models, one for each draft length."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from calibrate.engine.client import EngineClient, EngineError, counted
+from calibrate.engine.client import Client, EngineClient, EngineError, counted
 from calibrate.engine.server import Launch, all_started, find_program, started
 from calibrate.models.load import resolve
 from specsim.api.validation import EngineCheck
@@ -32,10 +32,12 @@ class Servers:
         check: EngineCheck,
         gammas: Sequence[int],
         requests: int = Launch.requests,
+        seed: int = 0,
     ) -> Servers:
         """Of a profile's models at these draft lengths, or the one that is there already.
 
         requests : most requests that a server decodes together
+        seed : of the servers' random numbers
         """
         if check.url is not None:
             return Servers((_gamma_of(EngineClient(check.url), check),), {}, check.url)
@@ -48,13 +50,15 @@ class Servers:
                 dtype=profile.software.dtype,
                 context=min(profile.target.context, profile.draft.context),
                 requests=max(requests, Launch.requests),
+                api=check.api,
+                seed=seed,
             )
             for gamma in gammas
         }
         return Servers(tuple(gammas), launches)
 
     @contextmanager
-    def client(self, gamma: int) -> Iterator[EngineClient]:
+    def client(self, gamma: int) -> Iterator[Client]:
         """The server of a draft length, running meanwhile."""
         if self.url is not None:
             yield EngineClient(self.url)
@@ -63,7 +67,7 @@ class Servers:
                 yield client
 
     @contextmanager
-    def clients(self) -> Iterator[dict[int, EngineClient]]:
+    def clients(self) -> Iterator[dict[int, Client]]:
         """The servers of all draft lengths, running side by side meanwhile: idle ones rest."""
         if self.url is not None:
             yield {gamma: EngineClient(self.url) for gamma in self.gammas}

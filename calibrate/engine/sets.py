@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from math import ceil, sqrt
 
 from calibrate.engine.asked import Asked
-from calibrate.engine.client import EngineClient, counted, counter
+from calibrate.engine.client import Client, counted, counter
 from specsim.checkpoint import Checkpoint
-from specsim.checks import UnsupportedError
 from specsim.counts.drafts import DraftCounts
-from specsim.predict.replay.engine_rounds import engine_rounds
 
 # Sets of one request in a repeat.  Larger sets tell more and are fewer.
 _SETS_OF_ONE = 4
@@ -33,6 +31,7 @@ class TimedSet:
     seconds : from sending to the last answer
     first_s : until the first token, mean over the requests
     rounds : that the server counted; None without drafts
+    texts : of the requests, above temperature 0; None where they are known
     """
 
     gamma: int
@@ -41,6 +40,7 @@ class TimedSet:
     seconds: float
     first_s: float
     rounds: float | None
+    texts: list[list[int]] | None = None
 
 
 def request_sets(batch: int, requests: int, start: int) -> list[tuple[int, ...]]:
@@ -53,7 +53,7 @@ def request_sets(batch: int, requests: int, start: int) -> list[tuple[int, ...]]
 
 
 def count_drafts(
-    clients: Mapping[int, EngineClient], asked: Asked, together: int, checkpoint: Checkpoint
+    clients: Mapping[int, Client], asked: Asked, together: int, checkpoint: Checkpoint
 ) -> list[DraftCounts]:
     """What the servers count of their drafts over all requests, by draft length, shortest first.
 
@@ -66,7 +66,7 @@ def count_drafts(
         for gamma, client in clients.items():
             done = client.complete(asked.prompts, asked.tokens, sampling, together)
             if gamma:
-                found.append(counted(done.before, done.after, client.url))
+                found.append(counted(done.before, done.after, client.where))
         return found
 
     counts: list[DraftCounts] = checkpoint.keep_json("counts.json", measured, list[DraftCounts])
@@ -74,9 +74,9 @@ def count_drafts(
 
 
 def timed_repeats(
-    clients: Mapping[int, EngineClient],
+    clients: Mapping[int, Client],
     asked: Asked,
-    sets: Mapping[int, Sequence[tuple[int, ...]]],
+    sets_of: Callable[[int], Mapping[int, Sequence[tuple[int, ...]]]],
     repeats: int,
     seed: int,
     checkpoint: Checkpoint,
@@ -85,13 +85,14 @@ def timed_repeats(
     """All sets on the servers of all draft lengths, repeat by repeat; ``advance`` once a repeat.
 
     clients : by draft length, 0 among them
-    sets : by batch
+    sets_of : of a repeat, by batch
     checkpoint : keeps each repeat that is done
     """
     for client in clients.values():
-        _warm(client, asked, sets)
+        _warm(client, asked, sets_of(0))
     found = []
     for repeat in range(repeats):
+        sets = sets_of(repeat)
         settings = [
             (gamma, batch, requests)
             for gamma in (0, *clients)
@@ -109,8 +110,15 @@ def timed_repeats(
     return found
 
 
+def begun_seed(seed: int, repeats: int, checkpoint: Checkpoint) -> int:
+    """Of the random numbers of engines that go on with a run: of those after a kill another one,
+    or they would draw what was drawn before.
+    """
+    return 1000 * seed + sum(f"repeat-{number}.json" in checkpoint for number in range(repeats))
+
+
 def time_set(
-    client: EngineClient, asked: Asked, gamma: int, batch: int, requests: tuple[int, ...]
+    client: Client, asked: Asked, gamma: int, batch: int, requests: tuple[int, ...]
 ) -> TimedSet:
     """Send a set at once and wait for all of it."""
     done = client.complete(
@@ -119,39 +127,14 @@ def time_set(
         asked.check.workload.measured.sampling,
         len(requests),
     )
-    first_s = counter(done.after, _FIRST_TOKENS_S, client.url)
-    first_s -= counter(done.before, _FIRST_TOKENS_S, client.url)
-    rounds = counted(done.before, done.after, client.url).rounds if gamma else None
-    return TimedSet(gamma, batch, requests, done.seconds, first_s / len(requests), rounds)
+    first_s = counter(done.after, _FIRST_TOKENS_S, client.where)
+    first_s -= counter(done.before, _FIRST_TOKENS_S, client.where)
+    rounds = counted(done.before, done.after, client.where).rounds if gamma else None
+    texts = None if asked.check.sampling.greedy else done.texts
+    return TimedSet(gamma, batch, requests, done.seconds, first_s / len(requests), rounds, texts)
 
 
-def replayed_rounds(asked: Asked, gamma: int) -> list[int]:
-    """Rounds of each request; with draft length 0 the steps behind its first token.
-
-    Raises UnsupportedError where the text does not say them for certain: above temperature 0 an
-    engine writes other texts than the trace.
-    """
-    if not asked.check.sampling.greedy:
-        raise UnsupportedError(
-            f"sets at temperature {asked.check.sampling.temperature:g} have texts of their own, so "
-            "that their rounds are not known beforehand; give temperature 0"
-        )
-    if gamma == 0:
-        return [tokens - 1 for tokens in asked.tokens]
-    trace = asked.check.trace
-    return [
-        round(
-            engine_rounds(
-                trace.acceptance[trace.starts[number] : trace.starts[number + 1]], tokens, gamma
-            ).counts.rounds
-        )
-        for number, tokens in zip(asked.requests, asked.tokens, strict=True)
-    ]
-
-
-def _warm(
-    client: EngineClient, asked: Asked, sets: Mapping[int, Sequence[tuple[int, ...]]]
-) -> None:
+def _warm(client: Client, asked: Asked, sets: Mapping[int, Sequence[tuple[int, ...]]]) -> None:
     """A few tokens of every batch: the first runs of a server are slow."""
     sampling = asked.check.workload.measured.sampling
     for requests, *_ in sets.values():

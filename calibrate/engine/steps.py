@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from calibrate.engine.asked import Asked
+from calibrate.engine.rounds import RoundsOfSet
 from calibrate.engine.sets import TimedSet
-from specsim.checks import Ints
 from specsim.counts.steps import StepTime
 from specsim.predict.engine_sets import rounds_at_batches, step_seconds
 
@@ -16,30 +16,27 @@ from specsim.predict.engine_sets import rounds_at_batches, step_seconds
 def step_times(
     repeats: Sequence[Sequence[TimedSet]],
     asked: Asked,
-    rounds: Mapping[int, Sequence[int]],
+    rounds: RoundsOfSet,
 ) -> list[StepTime]:
     """A row for every repeat, draft length and batch.
 
-    rounds : by draft length, those of each request that is asked (``sets.replayed_rounds``)
+    rounds : of a set (``calibrate.engine.rounds``)
     """
     found = []
     for number, sets in enumerate(repeats):
         for gamma in sorted({each.gamma for each in sets}):
             of_gamma = [each for each in sets if each.gamma == gamma]
-            found += _of_gamma(number, gamma, of_gamma, asked, np.array(rounds[gamma]))
+            found += _of_gamma(number, gamma, of_gamma, asked, rounds)
     return found
 
 
 def _of_gamma(
-    repeat: int, gamma: int, sets: Sequence[TimedSet], asked: Asked, rounds: Ints
+    repeat: int, gamma: int, sets: Sequence[TimedSet], asked: Asked, rounds: RoundsOfSet
 ) -> list[StepTime]:
     batches = sorted({each.batch for each in sets})
     by_batch = [[each for each in sets if each.batch == batch] for batch in batches]
     counts = np.array(
-        [
-            sum(rounds_at_batches(rounds[list(each.requests)], batches) for each in same)
-            for same in by_batch
-        ]
+        [sum(rounds_at_batches(rounds(each), batches) for each in same) for same in by_batch]
     )
     decode_s = np.array([sum(each.seconds - each.first_s for each in same) for same in by_batch])
     return [

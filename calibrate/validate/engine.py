@@ -10,7 +10,7 @@ from typing import Any
 
 from calibrate.decode.drafters.copying import continuation
 from calibrate.engine.asked import Asked as Asked
-from calibrate.engine.client import Completed, EngineClient, counted
+from calibrate.engine.client import Client, Completed, counted
 from calibrate.engine.rates import LAWS, acceptance_rates
 from calibrate.engine.servers import Servers as Servers
 from calibrate.measure.trace import DECODING, generator
@@ -58,9 +58,7 @@ def validate(
     return rows
 
 
-def _complete(
-    client: Callable[[], EngineClient], asked: Asked, advance: Callable[[], None]
-) -> Completed:
+def _complete(client: Callable[[], Client], asked: Asked, advance: Callable[[], None]) -> Completed:
     sampling = asked.check.workload.measured.sampling
     return client().complete(asked.prompts, asked.tokens, sampling, _TOGETHER, advance)
 

@@ -9,10 +9,16 @@ from typing import Any
 import numpy as np
 
 from calibrate.engine.asked import Asked
-from calibrate.engine.sets import TimedSet, replayed_rounds, request_sets
+from calibrate.engine.rounds import drawn_rounds, replayed_rounds
+from calibrate.engine.sets import TimedSet, request_sets
+from calibrate.measure.trace import DECODING
+from specsim.checks import Floats, Ints
 from specsim.counts.steps import StepTime
 from specsim.intervals import t_quantile
 from specsim.predict.engine_sets import AskedSets, SetSpeedup, StepRepeats
+
+# Times that requests are drawn again, whose variance is then known to a tenth.
+_BOOTSTRAP = 200
 
 
 def checked_sets(
@@ -20,6 +26,17 @@ def checked_sets(
 ) -> dict[int, list[tuple[int, ...]]]:
     """By batch, the sets of requests that are judged, from request ``start`` on."""
     return {batch: request_sets(batch, len(asked.requests), start) for batch in batches}
+
+
+def sets_of_pass(
+    asked: Asked, batches: Sequence[int], start: int, number: int
+) -> dict[int, list[tuple[int, ...]]]:
+    """The same in one pass.  Above temperature 0, where texts are drawn, the next requests."""
+    if asked.check.sampling.greedy:
+        return checked_sets(asked, batches, start)
+    size = len(asked.requests)
+    steps = {batch: sum(map(len, request_sets(batch, size, 0))) for batch in batches}
+    return {batch: request_sets(batch, size, start + number * steps[batch]) for batch in batches}
 
 
 def predicted(
@@ -41,10 +58,50 @@ def predicted(
     return found
 
 
+def predicted_of_draws(
+    steps: Sequence[StepTime],
+    asked: Asked,
+    batches: Sequence[int],
+    gammas: Sequence[int],
+    seed: int,
+) -> list[SetSpeedup]:
+    """Speedups of sets of requests like all that are asked, above temperature 0.
+
+    Each text of the trace stands for one that the engine may write; sets are of neighbours in the
+    circle of requests, each of which begins one.  What the requests leave open is a bootstrap over
+    them.
+    """
+    repeats = StepRepeats.of(steps)
+    size = len(asked.requests)
+    rounds = {gamma: drawn_rounds(asked, gamma, seed) for gamma in (0, *gammas)}
+    draws = max(len(each) for each in rounds.values())
+    random = np.random.default_rng([DECODING, seed])
+    again = random.integers(size, size=(_BOOTSTRAP, size))
+
+    def asked_sets(batch: int, gamma: int, requests: Ints) -> AskedSets:
+        circle = (np.arange(size)[:, None] + np.arange(batch)) % size
+        # Every draw of the rounds beside as many of plain decoding, whose are known.
+        rows = {k: np.broadcast_to(rounds[k], (draws, size))[:, requests] for k in (0, gamma)}
+        return AskedSets(
+            batch, {k: [*row[:, circle].reshape(-1, batch)] for k, row in rows.items()}
+        )
+
+    return [
+        repeats.speedup(
+            asked_sets(batch, gamma, np.arange(size)),
+            gamma,
+            [asked_sets(batch, gamma, each) for each in again],
+            size,
+        )
+        for batch in batches
+        for gamma in gammas
+    ]
+
+
 def judged(
     predictions: Sequence[SetSpeedup],
     passes: Sequence[Sequence[TimedSet]],
-    rounds: Mapping[int, Sequence[int]],
+    rounds: Mapping[int, Floats],
 ) -> list[dict[str, Any]]:
     """Rows of predicted beside measured, in the order of the predictions.
 
@@ -52,14 +109,15 @@ def judged(
     with drafts, each ratio of sets in one pass; ``measured_error`` is the relative standard
     error of that mean, and its interval Student's of 95 %.
 
-    rounds : by draft length, those of each request by the replay
+    rounds : by draft length, those of each request by the replay; counted and replayed ones are
+        means over passes
     """
     rows = []
     for each in predictions:
         cells = [_Cell(one, each.gamma, each.batch) for one in passes]
         logs = np.log([cell.speedup for cell in cells])
         measured = float(np.exp(logs.mean()))
-        first = cells[0].drafted
+        sets = [one for cell in cells for one in cell.drafted]
         low, high = each.speedup.low, each.speedup.high
         error = float(logs.std(ddof=1)) / np.sqrt(logs.size)
         reach = np.exp(t_quantile(0.95, logs.size - 1) * error)
@@ -67,7 +125,7 @@ def judged(
             {
                 "gamma": each.gamma,
                 "batch": each.batch,
-                "requests": sum(len(one.requests) for one in first),
+                "requests": sum(len(one.requests) for one in sets) // len(cells),
                 "predicted_speedup": each.speedup.best,
                 "predicted_low": low,
                 "predicted_high": high,
@@ -79,9 +137,10 @@ def judged(
                 "inside": low <= measured <= high,
                 "passes": len(cells),
                 "replayed_rounds": sum(
-                    rounds[each.gamma][n] for one in first for n in one.requests
-                ),
-                "counted_rounds": sum(one.rounds or 0.0 for one in first),
+                    float(rounds[each.gamma][n]) for one in sets for n in one.requests
+                )
+                / len(cells),
+                "counted_rounds": sum(one.rounds or 0.0 for one in sets) / len(cells),
             }
         )
     return rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from statistics import median
@@ -32,6 +33,9 @@ class EngineBlindCheck:
     """Predict sets of requests from step times that were taken before, then let servers decode.
 
     engine : vllm
+    api : its server, ``vllm serve``, or ``LLM.generate``
+    temperature : one of the profile's, at which steps were timed; above 0 texts are drawn, and
+        every pass asks the next requests
     gamma : draft lengths; None is 1 to the profile's longest
     batch : requests that are sent at once; None is as they were timed
     passes : over all draft lengths and batches
@@ -43,6 +47,8 @@ class EngineBlindCheck:
     """
 
     engine: Literal["vllm"] = "vllm"
+    api: Literal["serve", "generate"] = "serve"
+    temperature: float = 0.0
     gamma: tuple[int, ...] | None = None
     batch: tuple[int, ...] | None = None
     passes: int = 6
@@ -100,14 +106,18 @@ class EngineVerdict(Result):
         errors = [row["relative_error"] for row in self.measured]
         worst = max(self.measured, key=lambda row: abs(row["relative_error"]))
         inside = sum(row["inside"] for row in self.measured)
-        exact = sum(row["counted_rounds"] == row["replayed_rounds"] for row in self.measured)
+        counts = [(row["counted_rounds"], row["replayed_rounds"]) for row in self.measured]
+        rounds = f"rounds are as replayed in {sum(a == b for a, b in counts)} of {len(counts)}"
+        if self.measured[0]["temperature"]:
+            off = [counted / replayed - 1 for counted, replayed in counts]
+            rounds = f"rounds are {median(off):+.1%} from the replayed ones in the median of all"
         return [
             f"relative error of the speedup: median {median(map(abs, errors)):.1%}, worst "
             f"{abs(worst['relative_error']):.1%} (batch {worst['batch']}, gamma {worst['gamma']}), "
             f"mean signed {sum(errors) / len(errors):+.1%}; the measurement's own standard error "
             f"is {median(row['measured_error'] for row in self.measured):.1%} in the median",
             f"{inside} of {len(errors)} measured speedups lie in the predicted 95 % intervals",
-            f"rounds are as replayed in {exact} of {len(errors)} settings",
+            f"{rounds} settings",
             f"the prediction was fixed in {self.prediction} (sha256 {self.sha256[:12]})",
             *(f"failed: {each}" for each in self.failures),
         ]
@@ -132,29 +142,45 @@ def validate_engine(
         interval lies wholly outside the predicted one
     """
     path = Path(profile)
-    timed = check.timed or engine_file(path, check.engine)
+    timed = check.timed or engine_file(path, check)
     if not timed.is_file():
         raise InvalidArgumentError(
             f"timed {timed}: no such file; measure the engine's step times first "
-            "(specsim calibrate --engine)"
+            "(specsim calibrate --engine, with the same api and temperature)"
         )
     need_torch()
-    content, steps_of = read_profile(path), read_acceptance(timed).step_times()
+    content, of_engine = read_profile(path), read_acceptance(timed)
+    if of_engine.temperature != check.temperature:
+        raise InvalidArgumentError(
+            f"temperature must be that of {timed}, {of_engine.temperature:g}, got "
+            f"{check.temperature:g}"
+        )
+    steps_of = of_engine.step_times()
     batches = check.batch or tuple(sorted({round(each.batch) for each in steps_of}))
     gammas = check.gamma or tuple(range(1, content.gamma_max + 1))
     if max(gammas) > content.gamma_max:
         raise InvalidArgumentError(
             f"gamma must be in [1, {content.gamma_max}] with this profile, got {max(gammas)}"
         )
-    asked = asked_of(content, path, check.prompts, check.requests)
+    asked, _ = asked_of(content, path, check)
+    from calibrate.engine.rounds import drawn_rounds
     from calibrate.engine.servers import Servers
-    from calibrate.engine.sets import replayed_rounds, timed_repeats
+    from calibrate.engine.sets import begun_seed, timed_repeats
     from calibrate.models.busy import Watch
-    from calibrate.validate.engine_blind import checked_sets, judged, predicted
+    from calibrate.validate.engine_blind import (
+        checked_sets,
+        judged,
+        predicted,
+        predicted_of_draws,
+        sets_of_pass,
+    )
 
-    sets = checked_sets(asked, batches, len(asked.requests) // 2)
-    predictions = predicted(steps_of, asked, sets, gammas)
-    file = path.with_name(f"{path.stem}.{check.engine}.predicted.json")
+    start = len(asked.requests) // 2
+    if asked.check.sampling.greedy:
+        predictions = predicted(steps_of, asked, checked_sets(asked, batches, start), gammas)
+    else:
+        predictions = predicted_of_draws(steps_of, asked, batches, gammas, check.seed)
+    file = engine_file(path, check, ".predicted")
     fixed = {
         "profile_sha256": file_digest(path),
         "timed_sha256": file_digest(timed),
@@ -163,14 +189,22 @@ def validate_engine(
     write_atomically(file, msgspec.json.format(msgspec.json.encode(fixed), indent=2) + b"\n")
     sha256 = file_digest(file)
     checkpoint = Checkpoint.temporary("validate_engine", plain(check), sha256)
-    started_as = EngineCheck(engine=check.engine, engine_bin=check.engine_bin, drafts=check.drafts)
-    servers = Servers.of(content, started_as, (0, *gammas), max(batches))
+    started_as = EngineCheck(
+        engine=check.engine, api=check.api, engine_bin=check.engine_bin, drafts=check.drafts
+    )
+    seed = begun_seed(check.seed, check.passes, checkpoint)
+    servers = Servers.of(content, started_as, (0, *gammas), max(batches), seed)
     watch = Watch(checkpoint, progress, threads=1)
     advance = steps(watch.progress, "decoding", check.passes)
+    sets_of = partial(sets_of_pass, asked, batches, start)
     with servers.clients() as clients:
-        passes = timed_repeats(clients, asked, sets, check.passes, check.seed, checkpoint, advance)
-    rounds = {gamma: replayed_rounds(asked, gamma) for gamma in gammas}
-    rows = judged(predictions, passes, rounds)
+        passes = timed_repeats(
+            clients, asked, sets_of, check.passes, check.seed, checkpoint, advance
+        )
+    rounds = {gamma: drawn_rounds(asked, gamma, check.seed).mean(axis=0) for gamma in gammas}
+    rows = [
+        {"temperature": check.temperature, **row} for row in judged(predictions, passes, rounds)
+    ]
     warnings = tuple(watch.warnings())
     checkpoint.done()
     return EngineVerdict(

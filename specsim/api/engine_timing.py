@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -36,13 +36,16 @@ from specsim.profiles import Profile, read_profile
 
 if TYPE_CHECKING:
     from calibrate.engine.asked import Asked
+    from calibrate.models.load import Pair
 
 
 @dataclass(frozen=True)
 class EngineTiming:
-    """What is timed of an inference engine, at temperature 0.
+    """What is timed of an inference engine.
 
     engine : vllm
+    api : its server, ``vllm serve``, or ``LLM.generate``
+    temperature : one of the profile's
     gamma : draft lengths beside plain decoding, two at least; the others are on a line.  None is
         the shortest, a middle one and the profile's longest
     batch : requests that are sent at once
@@ -54,6 +57,8 @@ class EngineTiming:
     """
 
     engine: Literal["vllm"] = "vllm"
+    api: Literal["serve", "generate"] = "serve"
+    temperature: float = 0.0
     gamma: tuple[int, ...] | None = None
     batch: tuple[int, ...] = (1, 4, 16)
     repeats: int = 6
@@ -86,8 +91,10 @@ class EngineTiming:
 
     @property
     def check(self) -> EngineCheck:
-        """How the servers are started."""
-        return EngineCheck(engine=self.engine, engine_bin=self.engine_bin, drafts=self.drafts)
+        """How the engines are started."""
+        return EngineCheck(
+            engine=self.engine, api=self.api, engine_bin=self.engine_bin, drafts=self.drafts
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,45 +164,49 @@ def calibrate_engine(
     requests run is known from the replay of the profile's trace, so that seconds of a step follow
     from those of whole sets.  A run that was killed goes on with the repeats that are done.
 
-    profile : of ``specsim.calibrate``, with a trace at temperature 0
-    out : the acceptance file; None is PROFILE.vllm.json for PROFILE.json
+    Above temperature 0 the rounds of a set are those of the texts that the engine wrote, which both
+    models read behind it.
+
+    profile : of ``specsim.calibrate``, with a trace at this temperature
+    out : the acceptance file; None is PROFILE.vllm.json for PROFILE.json (PROFILE.vllm-generate-t1
+        of ``LLM.generate`` at temperature 1)
     """
     path = Path(profile)
-    out = engine_file(path, timing.engine) if out is None else Path(out)
+    out = engine_file(path, timing) if out is None else Path(out)
     if not out.parent.is_dir():
         raise InvalidArgumentError(f"out {out}: no such folder {out.parent}")
     need_torch()
     content = read_profile(path)
     content.require_draft_model("the timing of an engine")
-    asked = asked_of(content, path, timing.prompts, timing.requests)
+    asked, pair = asked_of(content, path, timing)
     checkpoint = Checkpoint.beside(out, "calibrate_engine", plain(timing), file_digest(path))
+    from calibrate.engine.rates import LAWS
+    from calibrate.engine.rounds import known_rounds, read_rounds, replayed_rounds
     from calibrate.engine.servers import Servers
-    from calibrate.engine.sets import (
-        count_drafts,
-        replayed_rounds,
-        request_sets,
-        timed_repeats,
-    )
+    from calibrate.engine.sets import begun_seed, count_drafts, request_sets, timed_repeats
     from calibrate.engine.steps import step_times
     from calibrate.models.busy import Watch
 
     gammas = timing.gammas(content.gamma_max)
-    servers = Servers.of(content, timing.check, (0, *gammas), max(timing.batch))
+    seed = begun_seed(timing.seed, timing.repeats, checkpoint)
+    servers = Servers.of(content, timing.check, (0, *gammas), max(timing.batch), seed)
     sets = {batch: request_sets(batch, len(asked.requests), 0) for batch in timing.batch}
-    rounds = {gamma: replayed_rounds(asked, gamma) for gamma in servers.gammas}
+    greedy = asked.check.sampling.greedy
+    rounds = {gamma: replayed_rounds(asked, gamma) for gamma in servers.gammas if greedy}
     watch = Watch(checkpoint, progress, threads=1)
     advance = steps(watch.progress, "timing", timing.repeats)
     with servers.clients() as clients:
         counts = count_drafts(clients, asked, max(timing.batch), checkpoint)
         repeats = timed_repeats(
-            clients, asked, sets, timing.repeats, timing.seed, checkpoint, advance
+            clients, asked, lambda repeat: sets, timing.repeats, timing.seed, checkpoint, advance
         )
-    times = step_times(repeats, asked, rounds)
+    read = read_rounds(pair, asked, LAWS[timing.drafts], timing.seed)
+    times = step_times(repeats, asked, known_rounds(rounds) if greedy else read)
     warnings = [
         f"draft length {each.gamma}: {each.rounds:g} rounds were counted, "
         f"{sum(rounds[each.gamma or 0])} replayed; batches of another size may break ties of "
         "logits in another way"
-        for each in counts
+        for each in (counts if greedy else ())
         if each.rounds != sum(rounds[each.gamma or 0])
     ]
     if len(gammas) == 2:
@@ -215,23 +226,50 @@ def calibrate_engine(
     )
 
 
-def engine_file(profile: Path, engine: str) -> Path:
-    """Where the step times of an engine are kept beside a profile."""
-    return profile.with_name(f"{profile.stem}.{engine}.json")
+class EngineQuestion(Protocol):
+    """What timing and checking an engine have in common."""
+
+    @property
+    def engine(self) -> str: ...
+    @property
+    def api(self) -> str: ...
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def drafts(self) -> str: ...
+    @property
+    def prompts(self) -> Path | None: ...
+    @property
+    def requests(self) -> int: ...
 
 
-def asked_of(profile: Profile, path: Path, prompts: Path | None, requests: int) -> Asked:
-    """The requests of a profile at temperature 0, shorter by its longest draft."""
+def engine_file(profile: Path, question: EngineQuestion, what: str = "") -> Path:
+    """Where the step times of an engine, or ``what``, are kept beside a profile."""
+    name = question.engine
+    if question.api != "serve":
+        name += f"-{question.api}"
+    if question.temperature:
+        name += f"-t{question.temperature:g}"
+    return profile.with_name(f"{profile.stem}.{name}{what}.json")
+
+
+def asked_of(profile: Profile, path: Path, question: EngineQuestion) -> tuple[Asked, Pair]:
+    """The requests of a profile, shorter by its longest draft, under the engine's law of
+    acceptance; and the models.
+    """
     from calibrate.engine.asked import Asked
+    from calibrate.engine.rates import LAWS
     from calibrate.models.load import load_measured_pair
     from calibrate.validate.speedups import CheckedPrompts
 
-    (workload, *_) = Workload.all_of(profile, path, 0.0)
+    law = LAWS[question.drafts]
+    (workload, *_) = Workload.all_of(profile, path, question.temperature, law)
     device, dtype = Models.of(profile).place()
-    target = load_measured_pair(profile, device, dtype).target
-    target.require_causal("an engine")
-    checked = CheckedPrompts.find(workload, True, prompts, target.tokenizer, requests)
-    return Asked.of(checked, profile.gamma_max)
+    pair = load_measured_pair(profile, device, dtype)
+    pair.target.require_causal("an engine")
+    tokenizer = pair.target.tokenizer
+    checked = CheckedPrompts.find(workload, True, question.prompts, tokenizer, question.requests)
+    return Asked.of(checked, profile.gamma_max), pair
 
 
 def _document(
@@ -248,7 +286,7 @@ def _document(
         specsim=__version__,
         engine=timing.engine,
         acceptance_law="greedy-drafts" if timing.drafts == "greedy" else "ratio-test",
-        temperature=0.0,
+        temperature=timing.temperature,
         method="draft_model",
         counts=[counted_rounds(each) for each in counts],
         lengths=[],

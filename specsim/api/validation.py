@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from specsim.acceptance import AlphaLike
 from specsim.api.result import Result, Row
-from specsim.checks import integer, refuse
+from specsim.checks import InvalidArgumentError, integer, refuse
 from specsim.profiles import Mode
 
 
@@ -146,9 +146,10 @@ class SyntheticCheck:
 class EngineCheck:
     """Let a real inference engine decode the calibration's prompts, and compare what it counts.
 
-    One server is started for each draft length, half a minute each on a small model.
+    One engine is started for each draft length, half a minute each on a small model.
 
     engine : vllm
+    api : its server, ``vllm serve``, or ``LLM.generate``
     gamma : draft lengths; None is 1 to the profile's longest, or that of the server at ``url``
     temperature : one of the profile's; None is all
     requests : at most
@@ -166,6 +167,7 @@ class EngineCheck:
     tolerance: ClassVar[Tolerance | None] = Tolerance(0.0)
 
     engine: Literal["vllm"] = "vllm"
+    api: Literal["serve", "generate"] = "serve"
     gamma: tuple[int, ...] | None = None
     temperature: float | None = None
     requests: int = 32
@@ -182,6 +184,8 @@ class EngineCheck:
         integer("requests", self.requests, low=1)
         if self.url is not None:
             refuse({"engine_bin": self.engine_bin}, "has no meaning with url: nothing is started")
+            if self.api != "serve":
+                raise InvalidArgumentError(f"api must be serve with url, got {self.api}")
         longest = integer("lookup_max", self.lookup_max, low=1)
         integer("lookup_min", self.lookup_min, low=1, high=longest)
 

@@ -161,6 +161,12 @@ mode_option = option(
 
 seed_option = option("--seed", Integer(), "Random seed.", default=0)
 
+api_option = option(
+    "--api",
+    click.Choice(["serve", "generate"]),
+    "How --engine is asked: its own server, or LLM.generate. [default: serve]",
+)
+
 figure_option = option("--figure", PATH, "Picture to write, a PNG.")
 
 profile_options = stack(

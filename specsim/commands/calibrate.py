@@ -9,7 +9,14 @@ import click
 
 from specsim.api.models import Batches, Measurement, Models
 from specsim.commands._models import measurement_options, models_options, typed
-from specsim.commands._options import PATH, IntegerRange, format_option, option, refuse_given
+from specsim.commands._options import (
+    PATH,
+    IntegerRange,
+    api_option,
+    format_option,
+    option,
+    refuse_given,
+)
 
 # What only acceptance is measured with.
 _OF_ACCEPTANCE = ("prompts", "requests", "prompt_tokens", "max_new_tokens", "top_k", "top_p")
@@ -45,6 +52,7 @@ _OF_ACCEPTANCE = ("prompts", "requests", "prompt_tokens", "max_new_tokens", "top
 )
 @click.option("--quick", is_flag=True, help="Fewer requests and repeats: half a minute or less.")
 @option("--engine", click.Choice(["vllm"]), "Time this engine at --batch too, in OUT's .vllm.json.")
+@api_option
 @option("--out", PATH, "Profile to write; traces go beside it.", required=True)
 @format_option
 def command(
@@ -56,6 +64,7 @@ def command(
     cost_only: bool,
     quick: bool,
     engine: Literal["vllm"] | None,
+    api: Literal["serve", "generate"] | None,
     out: Path,
     output_format: str,
 ) -> int:
@@ -67,7 +76,8 @@ def command(
 
     With --batch, run times of whole batches are measured as well, which decisions by load (specsim
     optimize --batch) rest on.  Exits 1 if some could not be measured; the others are kept.  With
-    --engine, its own servers are timed instead (1,4,16), at temperature 0.
+    --engine, its own servers (or LLM.generate) are timed instead (1,4,16), at the lowest of the
+    temperatures, in 2 to 6 repeats as far as --repeats says.
     """
     from specsim.api.calibrate import calibrate
     from specsim.api.engine_timing import EngineTiming, calibrate_engine
@@ -77,10 +87,21 @@ def command(
     if cost_only:
         refuse_given((*_OF_ACCEPTANCE, "acceptance_law"), "and --cost-only exclude each other")
     timing, batches = None, None
+    if engine is None:
+        refuse_given(("api",), "goes with --engine")
     if engine is not None:
         refuse_given(("context", "compiled", "cost_only"), "does not go with --engine")
         models.require_draft_model("--engine")
-        timing = EngineTiming(engine, batch=batch or (1, 4, 16), prompts=measurement.prompts)
+        timing = EngineTiming(
+            engine,
+            api or "serve",
+            # At temperature 0 rounds are known beforehand, so that less is left open.
+            min(measurement.temperature),
+            batch=batch or (1, 4, 16),
+            repeats=max(2, min(EngineTiming.repeats, measurement.repeats)),
+            requests=min(EngineTiming.requests, *measurement.requests),
+            prompts=measurement.prompts,
+        )
     elif batch or context or compiled:
         batches = Batches(
             batch or Batches.batch, context, ("eager", "compiled") if compiled else ("eager",)

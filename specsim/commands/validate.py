@@ -26,6 +26,7 @@ from specsim.commands._options import (
     IntegerRange,
     Number,
     Numbers,
+    api_option,
     check_figure,
     figure_option,
     format_option,
@@ -41,7 +42,7 @@ Check = TypeVar("Check")
 _OF_SYNTHETIC = ("batch", "context", "alpha", "mode")
 _OF_SPEEDUPS = ("gamma", "only", "blind", "passes")
 _OF_TEXT = ("prompts", "only", "blind", "passes")
-_OF_ENGINE = ("engine_bin", "drafts", "url", "method", "lookup_max", "lookup_min")
+_OF_ENGINE = ("api", "engine_bin", "drafts", "url", "method", "lookup_max", "lookup_min")
 _OF_SPEED = ("median_tolerance", "tolerance", "only", "blind", "passes")
 # What decodes has options that have no meaning for an acceptance file.
 _OF_DECODING = (
@@ -111,6 +112,7 @@ _OF_DECODING = (
     "How models run with --synthetic. [default: compiled, if measured]",
 )
 @option("--engine", click.Choice(["vllm"]), "Check what an inference engine counts instead.")
+@api_option
 @option(
     "--url",
     str,
@@ -186,10 +188,11 @@ def command(
     PROFILE may be an acceptance file of specsim read: then nothing is decoded, and tokens per call
     at each draft length that the engine counted are predicted from its counts at the others.
 
-    With --engine, a real server decodes the calibration's prompts, and the rounds, drafts and
+    With --engine, a real engine decodes the calibration's prompts, and the rounds, drafts and
     accepted tokens that it counts stand beside the replay of the same text: equal at temperature
-    0, and elsewhere within what chance explains (z).  --drafts must say how the server drafts.
-    With --blind too, speedups are predicted of its step times (specsim calibrate --engine).
+    0, and elsewhere within what chance explains (z).  --drafts must say how it drafts.
+    With --blind too, speedups are predicted of its step times (specsim calibrate --engine), at
+    temperature 0 unless --temperature says otherwise.
 
     A run that was killed goes on where it was if it is started again with the same arguments.
     """
@@ -213,7 +216,7 @@ def command(
         if synthetic or schemes is not None:
             raise InvalidArgumentError("--engine goes with neither --scheme nor --synthetic")
         if blind:
-            others_of = (*_OF_ENGINE[2:], *_OF_SYNTHETIC[1:], "only", "temperature", *place)
+            others_of = (*_OF_ENGINE[3:], *_OF_SYNTHETIC[1:], "only", *place)
             refuse_given(others_of, "does not go with --blind --engine")
             check = _asked(EngineBlindCheck, text, batch=batch, passes=passes, **of_engine)
         else:

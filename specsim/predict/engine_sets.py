@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -29,13 +30,16 @@ from specsim.counts.steps import StepTime
 from specsim.intervals import Interval, t_quantile
 
 
-def rounds_while_running(rounds: Ints) -> Floats:
-    """n_b: rounds of a set while b = 1, ..., B of its requests run, from those of each, (B,)."""
-    ordered = np.sort(np.asarray(rounds, dtype=float))
-    return np.diff(ordered, prepend=0.0)[::-1]
+def rounds_while_running(rounds: Ints | Floats) -> Floats:
+    """n_b: rounds of a set while b = 1, ..., B of its requests run, from those of each, (B,); of
+    several sets, a row each, added up.
+    """
+    ordered = np.sort(np.atleast_2d(np.asarray(rounds, dtype=float)), axis=1)
+    found: Floats = np.diff(ordered.sum(axis=0), prepend=0.0)[::-1]
+    return found
 
 
-def rounds_at_batches(rounds: Ints, batches: Sequence[int]) -> Floats:
+def rounds_at_batches(rounds: Ints | Floats, batches: Sequence[int]) -> Floats:
     """The same as rounds at the timed ``batches``, rising: (J,), with the same sum.
 
     A round of b requests between two batches counts at both by its distance, which is what a cost
@@ -68,7 +72,8 @@ class AskedSets:
 
     batch : requests of a set, the last one maybe fewer
     rounds : by draft length, for every set the rounds of each of its requests; those of draft
-        length 0 are the tokens behind the first
+        length 0 are the tokens behind the first.  Where rounds are left to chance, several draws
+        of every set
     """
 
     batch: int
@@ -142,22 +147,36 @@ class StepRepeats:
             firsts=ratios[..., 1],
         )
 
-    def speedup(self, asked: AskedSets, gamma: int) -> SetSpeedup:
+    def speedup(
+        self,
+        asked: AskedSets,
+        gamma: int,
+        resampled: Sequence[AskedSets] = (),
+        requests: int = 2,
+    ) -> SetSpeedup:
         """The mean over repeats of the logarithm, and how sure it is.
+
+        resampled : the same sets with so many ``requests`` drawn again, with replacement, where
+            texts are not known beforehand
 
         Chance moves the mean of R repeats by what they differ.  How far the K that were timed lie
         off their common line tells the rest: what the line lacks, and that servers of one
         configuration, started again, are not equally fast.  That enters as often as it can differ,
         for the servers with and without drafts that are to be judged and the plain one that was
-        timed, and through the line.  Both variances are estimated from few numbers, hence
-        Student's t at Welch and Satterthwaite's degrees of freedom.
+        timed, and through the line.  Requests drawn again tell what their texts leave open.  All
+        variances are estimated from few numbers, hence Student's t at Welch and Satterthwaite's
+        degrees of freedom.
         """
-        logs = np.log([self._ratio(repeat, asked, gamma) for repeat in range(len(self.steps))])
+        logs = self._logs(asked, gamma)
         of_mean = float(logs.var(ddof=1)) / logs.size
         off, freedom = self._off_the_line()
         of_servers = off * (3.0 + self._leverage(gamma))
-        parts = ((of_mean, logs.size - 1), (of_servers, freedom))
-        variance = of_mean + of_servers
+        of_requests = 0.0
+        if resampled:
+            drawn = [float(self._logs(each, gamma).mean()) for each in resampled]
+            of_requests = float(np.var(drawn, ddof=1))
+        variance = of_mean + of_servers + of_requests
+        parts = ((of_mean, logs.size - 1), (of_servers, freedom), (of_requests, requests - 1))
         below = sum(part**2 / degrees for part, degrees in parts if degrees)
         reach = 0.0
         if variance > 0:
@@ -166,8 +185,25 @@ class StepRepeats:
         low, middle, high = np.exp([best - reach, best, best + reach]).tolist()
         return SetSpeedup(gamma, asked.batch, Interval(low, middle, high))
 
-    def _ratio(self, repeat: int, asked: AskedSets, gamma: int) -> float:
-        """Seconds of all sets without drafts over those with ``gamma``, by one repeat."""
+    def _logs(self, asked: AskedSets, gamma: int) -> Floats:
+        """Of the speedup by each repeat, shape (R,)."""
+        rounds = {}
+        for drafts in (0, gamma):
+            same: dict[int, list[Ints]] = {}
+            for each in asked.rounds[drafts]:
+                same.setdefault(len(each), []).append(each)
+            rounds[drafts] = sum(
+                rounds_at_batches(np.array(sets), self.batches) for sets in same.values()
+            )
+        return np.log(
+            [self._ratio(repeat, asked, gamma, rounds) for repeat in range(len(self.steps))]
+        )
+
+    def _ratio(self, repeat: int, asked: AskedSets, gamma: int, rounds: Mapping[int, Any]) -> float:
+        """Seconds of all sets without drafts over those with ``gamma``, by one repeat.
+
+        rounds : of all sets, at the timed batches, (J,)
+        """
         plain_s, first_s = self.plain_s[repeat], self.plain_first_s[repeat]
         seconds = []
         for drafts in (0, gamma):
@@ -176,9 +212,7 @@ class StepRepeats:
                 step = plain_s * self._line(self.steps[repeat], drafts)
                 firsts = self._line(self.firsts[repeat], drafts)
                 first *= float(np.interp(asked.batch, self.batches, firsts))
-            sets = asked.rounds[drafts]
-            rounds = sum(rounds_at_batches(each, self.batches) for each in sets)
-            seconds.append(len(sets) * first + float(rounds @ step))
+            seconds.append(len(asked.rounds[drafts]) * first + float(rounds[drafts] @ step))
         return seconds[0] / seconds[1]
 
     def _line(self, ratios: Floats, gamma: int) -> Floats:

@@ -34,7 +34,7 @@ def greedy_drafts(program: Path) -> Iterator[str]:
     """A server that drafts three tokens, greedily as is vLLM's default."""
     speculative = {"method": "draft_model", "model": DRAFT, "num_speculative_tokens": GAMMA}
     with started(Launch(program, TARGET, speculative, "float32", 512)) as client:
-        yield client.url
+        yield client.where
 
 
 def test_at_temperature_0_every_count_is_the_replayed_one(
@@ -111,7 +111,7 @@ def test_an_exported_schedule_is_followed(program: Path) -> None:
     with started(launch) as client:
         for batch in (1, 2, 4, 8, 16):
             done = client.complete(prompts[:batch], [96] * batch, SamplingSetting(0.0), batch)
-            counts = counted(done.before, done.after, client.url)
+            counts = counted(done.before, done.after, client.where)
             assert counts.drafted is not None
             drafted[batch] = counts.drafted / counts.rounds
     # Up to batch 3 one token; from 4 on four, until requests end and the batch is small again.

@@ -12,7 +12,8 @@ import pytest
 
 from calibrate.engine.asked import Asked
 from calibrate.engine.client import EngineClient
-from calibrate.engine.sets import TimedSet, replayed_rounds, request_sets, timed_repeats
+from calibrate.engine.rounds import known_rounds, replayed_rounds
+from calibrate.engine.sets import TimedSet, request_sets, timed_repeats
 from calibrate.engine.steps import step_times
 from calibrate.models.sampling import Sampling
 from calibrate.validate.engine_blind import checked_sets, judged, predicted
@@ -78,11 +79,11 @@ def test_every_set_is_sent_and_a_killed_run_goes_on(tmp_path: Path) -> None:
     with serving(state(of, 0)) as plain, serving(state(of, 2)) as drafting:
         clients = {0: EngineClient(plain), 2: EngineClient(drafting)}
         with pytest.raises(KeyboardInterrupt):
-            timed_repeats(clients, of, sets, 3, 0, checkpoint, advance)
+            timed_repeats(clients, of, lambda repeat: sets, 3, 0, checkpoint, advance)
         kept = [path.name for path in checkpoint.folder.iterdir() if path.suffix == ".json"]
         assert sorted(kept) == ["repeat-0.json", "repeat-1.json"]
         before = (checkpoint.folder / "repeat-1.json").read_bytes()
-        found = timed_repeats(clients, of, sets, 3, 0, checkpoint)
+        found = timed_repeats(clients, of, lambda repeat: sets, 3, 0, checkpoint)
         assert (checkpoint.folder / "repeat-1.json").read_bytes() == before
     counts = Counter((one.gamma, one.batch) for one in found[2])
     assert counts == {(0, 1): 8, (0, 4): 4, (2, 1): 4, (2, 4): 2}
@@ -125,7 +126,7 @@ def test_a_prediction_from_some_draft_lengths_is_what_others_measure() -> None:
     repeats = [
         [one for one in repeat if one.gamma in (0, 1, 3, 5)] for repeat in made_up(of, timed, 0.0)
     ]
-    times = step_times(repeats, of, rounds)
+    times = step_times(repeats, of, known_rounds(rounds))
     (first, *_) = times
     assert (first.gamma, first.batch, first.repeat) == (0, 1, 0)
     assert first.seconds == pytest.approx(1.1)
@@ -133,7 +134,11 @@ def test_a_prediction_from_some_draft_lengths_is_what_others_measure() -> None:
     assert first.context == 3 + TOKENS / 2
     sets = checked_sets(of, BATCHES, 3)
     predictions = predicted(times, of, sets, range(1, 6))
-    rows = judged(predictions, made_up(of, sets, 0.0), rounds)
+    rows = judged(
+        predictions,
+        made_up(of, sets, 0.0),
+        {gamma: np.array(each) for gamma, each in rounds.items()},
+    )
     assert [(row["batch"], row["gamma"]) for row in rows] == [
         (batch, gamma) for batch in BATCHES for gamma in range(1, 6)
     ]
@@ -146,9 +151,10 @@ def test_a_prediction_from_some_draft_lengths_is_what_others_measure() -> None:
 def test_the_error_of_a_measured_speedup_is_of_the_mean_over_repeats() -> None:
     of = asked()
     sets = checked_sets(of, (1,), 0)
-    times = step_times(made_up(of, sets, 0.0), of, {k: replayed_rounds(of, k) for k in range(6)})
+    of_requests = {gamma: replayed_rounds(of, gamma) for gamma in range(6)}
+    times = step_times(made_up(of, sets, 0.0), of, known_rounds(of_requests))
     predictions = predicted(times, of, sets, [2])
-    rounds = {2: replayed_rounds(of, 2)}
+    rounds = {2: np.array(replayed_rounds(of, 2))}
     (row,) = judged(predictions, made_up(of, sets, 0.05), rounds)
     logs = []
     for repeat in made_up(of, sets, 0.05):

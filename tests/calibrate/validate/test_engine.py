@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pytest
 from transformers import AutoTokenizer
@@ -22,7 +23,7 @@ from calibrate.models.prompts import read_prompts
 from calibrate.validate import engine as validate_engine
 from calibrate.validate.findings import engine_findings
 from specsim.checkpoint import Checkpoint
-from specsim.checks import UnsupportedError
+from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.file import read_acceptance
 from specsim.files import file_digest
 from specsim.profiles import read_profile
@@ -60,7 +61,9 @@ def profile(
 def engine(profile: Path, prompts: Path, gamma: int = 2, **changes: Any) -> EngineState:
     """A server that emits the trace's texts, with drafts as good as the trace says."""
     content = read_profile(profile)
-    trace = content.trace(profile, content.acceptance[0])
+    # vLLM's drafts are greedy ones; at temperature 0 that is the law of all.
+    measured = msgspec.structs.replace(content.acceptance[0], acceptance_law="greedy-drafts")
+    trace = content.trace(profile, measured)
     tokenizer = AutoTokenizer.from_pretrained(content.target.name)
     found = read_prompts(prompts, tokenizer, content.acceptance[0].prompt_tokens)
     texts, drafts = {}, {}
@@ -147,6 +150,51 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     assert [row["gamma"] for row in answer["rows"]] == [2, 2]
     refused = fail(capsys, "validate", str(profile), *words, "--url", "http://localhost:1")
     assert "--url does not go with --blind --engine" in refused
+
+
+def test_above_temperature_0_an_engine_is_timed_by_the_texts_that_it_wrote(
+    profile: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """``LLM.generate`` whose texts are the trace's, with the drafts that greedy ones would be."""
+    own, before = tmp_path / "tiny.json", read_profile(profile)
+    models = specsim.Models(before.target.name, before.draft.name, device="cpu", threads=1)
+    measurement = specsim.Measurement(
+        prompts=prompts,
+        temperature=(1.0,),
+        requests=(REQUESTS,),
+        max_new_tokens=LIMIT,
+        gamma_max=4,
+        repeats=2,
+    )
+    specsim.calibrate(own, models, measurement)
+    started: list[Servers] = []
+
+    def clients(servers: Servers) -> Any:
+        started.append(servers)
+        return all_serving(own, prompts, servers.gammas)
+
+    monkeypatch.setattr(Servers, "clients", clients)
+    asked: Any = {"api": "generate", "temperature": 1.0, "prompts": prompts}
+    asked |= {"batch": (1, 4), "engine_bin": Path(sys.executable)}
+    found = specsim.calibrate_engine(own, timing=specsim.EngineTiming(gamma=(1, 3), **asked))
+    assert found.path == tmp_path / "tiny.vllm-generate-t1.json"
+    kept = read_acceptance(found.path)
+    assert (kept.temperature, kept.acceptance_law) == (1.0, "greedy-drafts")
+    # Rounds of a thousandth of a second each, as many as both models say of the texts.
+    seconds = [each.seconds for each in kept.step_times() if each.gamma and each.batch == 1]
+    assert 0.8e-3 < np.median(seconds) < 3e-3
+    with pytest.raises(InvalidArgumentError, match=r"temperature must be that of .*, 1, got 0"):
+        specsim.validate_engine(own, specsim.EngineBlindCheck(timed=found.path))
+    verdict = specsim.validate_engine(own, specsim.EngineBlindCheck(gamma=(2, 3), **asked))
+    assert verdict.prediction == tmp_path / "tiny.vllm-generate-t1.predicted.json"
+    assert {each.launches[0].api for each in started} == {"generate"}
+    assert started[0].launches[0].seed != started[1].launches[0].seed
+    for row in verdict.rows():
+        assert row["temperature"] == 1.0
+        # Six passes go twice or more over all requests, whose rounds are the drawn ones.
+        assert row["counted_rounds"] == pytest.approx(row["replayed_rounds"], rel=1e-9)
+        assert row["predicted_low"] < row["predicted_speedup"] < row["predicted_high"]
+    assert any("from the replayed ones in the median" in each for each in verdict.sentences())
 
 
 def test_counts_of_the_replayed_text_are_equal(

@@ -1,0 +1,79 @@
+"""``LLM.generate`` in a process of its own, run by a Python whose vLLM is made up."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from calibrate.engine.client import EngineError, counted
+from calibrate.engine.server import Launch, all_started, started
+from specsim.profiles import SamplingSetting
+
+ROOT = Path(__file__).parents[3]
+GREEDY = SamplingSetting(0.0)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """``vllm`` with a ``python`` beside it, which knows the made-up packages."""
+    packages = f"{ROOT}/tests/support/engine_package:{ROOT}"
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={packages} exec {sys.executable} "$@"\n')
+    path = tmp_path / "vllm"
+    path.write_text("#!/bin/sh\nexit 1\n")
+    for each in (python, path):
+        each.chmod(0o755)
+    return path
+
+
+def launch(program: Path, model: str = "m", gamma: int = 2) -> Launch:
+    speculative = {"num_speculative_tokens": gamma} if gamma else None
+    return Launch(program, model, speculative, "float32", 64, api="generate")
+
+
+def test_texts_counts_and_seconds_are_of_what_was_asked(program: Path) -> None:
+    told = 0
+
+    def advance() -> None:
+        nonlocal told
+        told += 1
+
+    prompts, tokens = [[5, 6], [9], [3, 4, 5]], [8, 5, 9]
+    with all_started([launch(program, gamma=0), launch(program)]) as (plain, drafting):
+        alone = plain.complete(prompts, tokens, GREEDY, 2, advance)
+        done = drafting.complete(prompts, tokens, SamplingSetting(1.0, 5, 0.9), 3)
+        again = drafting.complete(prompts[:1], tokens[:1], GREEDY, 1)
+    assert told == 3
+    assert done.texts == alone.texts
+    assert [len(text) for text in done.texts] == tokens
+    assert done.texts[1] == [(9 + 7 * place) % 60 for place in range(5)]
+    assert done.seconds > 0
+    # The texts go 1 | 2 3 | 4 5 6 | 7 ..., a round for each: the last token is never drafted right.
+    assert counted(again.before, again.after, "").rounds == 3
+    assert counted(done.before, done.after, "").rounds > 3
+    assert again.before == done.after
+
+
+def test_what_goes_wrong_is_one_line(program: Path) -> None:
+    with started(launch(program)) as client:
+        with pytest.raises(EngineError, match=r"with draft length 2: token -1 is out of vocab"):
+            client.complete([[5, -1]], [4], GREEDY, 1)
+        assert client.complete([[5, 1]], [4], GREEDY, 1).texts, "it can be asked again"
+    with (
+        pytest.raises(EngineError, match=r"ended with exit code 1; .*ValueError: no such model"),
+        started(launch(program, "unknown")),
+    ):
+        pass
+    with (
+        pytest.raises(EngineError, match=r"LLM.generate with no drafts has ended; .* exit code 3"),
+        started(launch(program, "crashing", gamma=0)) as client,
+    ):
+        client.complete([[5, 1]], [4], GREEDY, 1)
+
+
+def test_a_program_without_a_python_beside_it_is_refused(program: Path) -> None:
+    (program.parent / "python").unlink()
+    with pytest.raises(EngineError, match="no python beside it"), started(launch(program)):
+        pass
