@@ -6,6 +6,7 @@ of a step are frozen descriptions; the loop that interprets them is compiled whe
 
 from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.sglang import SglangEngine
 from specsim.serving.engines.vllm import VllmEngine
 from specsim.serving.requests import Requests
 from specsim.serving.result import ServingRun
@@ -17,6 +18,7 @@ __all__ = [
     "Requests",
     "RoundAcceptance",
     "ServingRun",
+    "SglangEngine",
     "StepModel",
     "StepTerm",
     "VllmEngine",

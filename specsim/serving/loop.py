@@ -12,10 +12,11 @@ from specsim.serving.acceptance import CompiledAcceptance
 from specsim.serving.block_pool import free_blocks, remember_blocks
 from specsim.serving.compiled import compiled, inner
 from specsim.serving.emitted import emitted_tokens
-from specsim.serving.engines.settings import EngineSettings
+from specsim.serving.engines.settings import SGLANG, EngineSettings
+from specsim.serving.engines.sglang_schedule import sglang_schedule
 from specsim.serving.engines.vllm_schedule import vllm_schedule
 from specsim.serving.queue import append_waiting, remove_waiting
-from specsim.serving.state import FINISHED, RUNNING, State
+from specsim.serving.state import FINISHED, PREEMPTED, RUNNING, State
 from specsim.serving.step_model import QUANTITIES, CompiledTerms
 from specsim.serving.step_seconds import step_seconds
 
@@ -88,11 +89,15 @@ def advance(state: State, rules: Rules, log: Log, until: float) -> None:
             if state.requests[replica.arrived].arrival >= until:
                 return
             replica.now = state.requests[replica.arrived].arrival
+            replica.new_token_ratio = settings.new_token_ratio
             _admit(state)
         now = replica.now
         if now >= until:
             return
-        preempted = vllm_schedule(state, settings, rules.gammas)
+        if settings.kind == SGLANG:
+            preempted = sglang_schedule(state, settings, rules.gammas)
+        else:
+            preempted = vllm_schedule(state, settings, rules.gammas)
         turn = replica.turn
         if state.steps[turn].size == 0:
             if replica.flying > 0:
@@ -157,7 +162,8 @@ def _measure(state: State, rules: Rules, turn: int, quantities: Floats) -> bool:
             sampled += samples
             prefill_context += before
             pairs += width * (before + 0.5 * (width + 1))
-    eager = tokens >= rules.padded.size
+    # SGLang's graphs are of decodes.
+    eager = tokens >= rules.padded.size or (rules.settings.kind == SGLANG and chunks > 0)
     gamma = rules.gammas[size]
     quantities[0] = tokens
     quantities[1] = tokens if eager else rules.padded[tokens]
@@ -230,6 +236,8 @@ def _land(state: State, rules: Rules, log: Log) -> None:
         tokens = emitted_tokens(rules.acceptance, rules.seed, request, own.rounds, emitted, drafts)
         if settings.asynchronous:
             own.placeholders -= 1 + drafts
+        if settings.kind == SGLANG and own.status == PREEMPTED:
+            continue  # what was in flight of a retracted request is lost
         if own.status == RUNNING:
             own.computed -= 1 + drafts - tokens
         tokens = min(tokens, own.output - emitted)
@@ -269,6 +277,7 @@ def _finish(state: State, rules: Rules, request: int, now: float) -> None:
         free_blocks(state, rules.settings, request)
     else:
         remove_waiting(state, request)
+    replica.has_shrunk = 1
     own.status = FINISHED
     own.last_s = now
     replica.done += 1

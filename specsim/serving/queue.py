@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from specsim.checks import Ints
 from specsim.serving.compiled import inner
+from specsim.serving.engines.settings import EngineSettings
 from specsim.serving.state import State
 
 
@@ -68,3 +70,23 @@ def first_scheduled(state: State, request: int, now: float, cached: int) -> None
     if np.isnan(own.scheduled_s):
         own.scheduled_s = now
         own.cached = cached
+
+
+@inner
+def count_planned(state: State, settings: EngineSettings, gammas: Ints) -> None:
+    """Count as computed what is planned; who samples a token gets drafts for its next step."""
+    turn = state.replica[0].turn
+    size = state.steps[turn].size
+    gamma = gammas[size]
+    for at in range(size):
+        plan = state.plan[turn, at]
+        request = plan.request
+        own = state.requests[request]
+        own.computed += plan.tokens
+        known = own.prompt + own.emitted + own.placeholders
+        samples = own.computed >= known
+        plan.samples = samples
+        if samples:
+            own.drafts = gamma
+            if settings.asynchronous:
+                own.placeholders += 1 + plan.drafts

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specsim.checks import Ints
-from specsim.serving.engines.settings import EngineSettings
+from specsim.serving.engines.settings import SGLANG, EngineSettings
 from specsim.serving.requests import Requests
 
 Ints32 = npt.NDArray[np.int32]
@@ -63,6 +63,9 @@ _REPLICA = np.dtype(
         ("now", np.float64),
         ("device_free", np.float64),  # when the device has done all that was submitted
         ("new_token_ratio", np.float64),  # of SGLang
+        ("chunked", np.int64),  # of SGLang: the request whose prompt is read in chunks; -1
+        ("batch_is_full", np.int64),  # of SGLang: nobody is admitted
+        ("has_shrunk", np.int64),  # of SGLang: somebody was done since the last decode
         ("arrived", np.int64),
         ("done", np.int64),
         ("runners", np.int64),  # length of ``running``
@@ -124,6 +127,7 @@ def fresh_state(requests: Requests, settings: EngineSettings, concurrency: int |
     replica["free_blocks"] = settings.blocks
     replica["free_slots"] = most if settings.caching else 0
     replica["new_token_ratio"] = settings.new_token_ratio
+    replica["chunked"] = -1
     return State(
         requests=each,
         replica=replica,
@@ -139,6 +143,8 @@ def most_beyond(settings: EngineSettings) -> int:
     """How many tokens behind its last one a request may hold slots for: drafts that are verified
     with it, those looked ahead for, and those of a step in flight.
     """
+    if settings.kind == SGLANG:
+        return 2 * settings.lookahead + 2
     return (3 if settings.asynchronous else 2) * settings.lookahead
 
 

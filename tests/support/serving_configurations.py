@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.settings import VLLM
+from specsim.serving.engines.sglang import SglangEngine
 from specsim.serving.engines.vllm import VllmEngine
 from specsim.serving.requests import PrefixBlocks, Requests
 from specsim.serving.result import ServingRun
@@ -74,6 +76,27 @@ def vllm_engines(draw: st.DrawFn, blocks: int, block_size: int) -> VllmEngine:
 
 
 @st.composite
+def sglang_engines(draw: st.DrawFn, blocks: int, block_size: int) -> SglangEngine:
+    chunk = draw(st.sampled_from([-1, 2, 5]))
+    tokens = (blocks + 1 + draw(st.sampled_from([0, 1, 3, 10, 500]))) * block_size
+    return SglangEngine(
+        "0.5.23",
+        max_total_num_tokens=tokens + draw(st.integers(0, block_size - 1)),
+        max_running_requests=draw(st.sampled_from([1, 3, 8])),
+        chunked_prefill_size=chunk * block_size if chunk > 0 else -1,
+        max_prefill_tokens=draw(st.sampled_from([16, 100])),
+        page_size=block_size,
+        context_length=draw(st.sampled_from([None, 150])),
+        schedule_conservativeness=draw(st.sampled_from([0.0, 0.0, 1.0])),
+        schedule_policy=draw(st.sampled_from(["fcfs", "lpm"])),
+        disable_radix_cache=draw(st.booleans()),
+        disable_overlap_schedule=draw(st.booleans()),
+        disable_cuda_graph=draw(st.booleans()),
+        cuda_graph_max_bs=4,
+    )
+
+
+@st.composite
 def policies(draw: st.DrawFn) -> DraftPolicy:
     dropped = draw(st.booleans())
     kind = draw(st.sampled_from(["off", "fixed", "table"]))
@@ -104,16 +127,17 @@ def acceptances(draw: st.DrawFn) -> RoundAcceptance:
 
 
 @st.composite
-def configurations(draw: st.DrawFn) -> dict[str, Any]:
-    """Arguments of ``run``."""
+def configurations(draw: st.DrawFn, engine: str) -> dict[str, Any]:
+    """Arguments of ``run``, with ``vllm`` or ``sglang``."""
     block_size = draw(st.sampled_from([1, 4, 16]))
     requests = draw(workloads(block_size))
     drafts = draw(policies())
     longest = int((requests.prompt_tokens + requests.output_tokens).max())
-    blocks = -(-(longest + 3 * drafts.gamma_max) // block_size)
+    blocks = -(-(longest + 3 * drafts.gamma_max + 2) // block_size)
+    engines = vllm_engines if engine == "vllm" else sglang_engines
     return {
         "requests": requests,
-        "engine": draw(vllm_engines(blocks, block_size)),
+        "engine": draw(engines(blocks, block_size)),
         "step_model": MODEL,
         "drafts": drafts,
         "acceptance": draw(acceptances()),
@@ -135,7 +159,8 @@ def assert_conserved(found: ServingRun) -> None:
     np.testing.assert_array_equal(np.bincount(log.request, minlength=n), found.rounds)
     assert steps.emitted_tokens.sum() == requests.output_tokens.sum()
     # Never above the budget, the sequences or the blocks.
-    assert (steps.prefill_tokens + steps.verified_tokens <= settings.budget).all()
+    if settings.kind == VLLM:
+        assert (steps.prefill_tokens + steps.verified_tokens <= settings.budget).all()
     assert (steps.sequences <= settings.max_seqs).all()
     assert (steps.used_blocks >= 0).all()
     assert (steps.used_blocks <= settings.blocks).all()

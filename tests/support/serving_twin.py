@@ -14,7 +14,7 @@ import numpy as np
 
 from specsim.serving.acceptance import LAW, TRACE, RoundAcceptance
 from specsim.serving.drafts import DraftPolicy
-from specsim.serving.engines.settings import EngineSettings, ServingEngine
+from specsim.serving.engines.settings import SGLANG, EngineSettings, ServingEngine
 from specsim.serving.requests import Requests
 from specsim.serving.step_model import QUANTITIES, StepModel
 from specsim.serving.step_seconds import step_seconds
@@ -182,6 +182,9 @@ class Twin:
         self.done = 0
         self.now = self.device_free = 0.0
         self.flying: deque[tuple[float, list[Any]]] = deque()
+        self.ratio = self.settings.new_token_ratio
+        self.chunked: Request | None = None
+        self.batch_is_full = self.has_shrunk = False
         self.steps: list[dict[str, Any]] = []
         self.round_log: list[tuple[int, int, int]] = []
 
@@ -190,6 +193,7 @@ class Twin:
             self.admit()
             if not (self.running or self.waiting or self.flying):
                 self.now = self.coming[0].arrival
+                self.ratio = self.settings.new_token_ratio
                 self.admit()
             plan, preempted = self.schedule()
             if not plan:
@@ -207,7 +211,12 @@ class Twin:
             self.waiting.append(self.coming.popleft())
 
     def schedule(self) -> tuple[list[Any], int]:
-        plan, preempted = self.schedule_vllm()
+        if self.settings.kind == SGLANG:
+            plan, preempted = self.prefill_sglang(), 0
+            if not plan:
+                plan, preempted = self.decode_sglang()
+        else:
+            plan, preempted = self.schedule_vllm()
         gamma = self.gamma(len(plan))
         for entry in plan:
             request, tokens, drafts, _ = entry
@@ -292,11 +301,123 @@ class Twin:
             budget -= tokens
         return plan, preempted
 
+    def prefill_sglang(self) -> list[Any]:
+        s, page, plan = self.settings, self.settings.block_size, []
+        self.batch_is_full &= bool(self.running)
+        if self.chunked is None and (self.batch_is_full or not self.waiting):
+            return []
+
+        def new(r: Request) -> int:
+            return min(r.output - r.emitted, 4096)
+
+        def pages(tokens: int) -> int:
+            return ceil(tokens / page) * page
+
+        left = float(len(self.pool.free) * page)
+        for r in self.running:
+            if r is not self.chunked:
+                left -= new(r) * self.ratio
+        budget, chunk = s.budget, s.chunk or 2**31 - 1
+        if self.chunked is not None:
+            r = self.chunked
+            rest = r.known - r.computed
+            tokens = min(rest, chunk)
+            if self.pool.needs(r, [], r.computed + tokens) > len(self.pool.free):
+                return []
+            self.pool.take(r, [], r.computed + tokens)
+            self.pool.remember(r, r.computed + tokens)
+            plan.append([r, tokens, 0, r.computed])
+            if tokens < rest:
+                return plan
+            left -= pages(tokens)
+            left -= new(r)
+            budget, chunk, self.chunked = budget - pages(tokens), chunk - pages(tokens), None
+        if self.batch_is_full:
+            return plan
+        if s.longest_prefix_first and s.caching and len(self.waiting) <= 128:
+            hits = {r.number: len(self.pool.hits(r)) for r in self.waiting}
+            self.waiting = deque(sorted(self.waiting, key=lambda r: -hits[r.number]))
+        while self.waiting and budget > 0 and chunk > 0:
+            if len(self.running) >= s.max_seqs:
+                self.batch_is_full = True
+                break
+            r = self.waiting[0]
+            found = self.pool.hits(r)
+            cached = len(found) * page
+            rest = r.known - cached
+            beside = left - page * sum(block.references == 0 for block in found)
+            if rest + new(r) >= beside:
+                self.batch_is_full = True
+                break
+            if plan and pages(rest) >= budget:
+                break
+            tokens = rest
+            if pages(rest) > chunk:
+                tokens = chunk // page * page
+                if not tokens:
+                    break
+                self.chunked = r
+            self.waiting.popleft()
+            if r.scheduled is None:
+                r.scheduled, r.cached = self.now, cached
+            self.running.append(r)
+            r.status, r.computed = "running", cached
+            self.pool.take(r, found, cached + tokens)
+            self.pool.remember(r, cached + tokens)
+            plan.append([r, tokens, 0, cached])
+            if self.chunked is r:
+                break
+            left = beside - pages(tokens) - new(r)
+            budget, chunk = budget - pages(tokens), chunk - pages(tokens)
+        return plan
+
+    def decode_sglang(self) -> tuple[list[Any], int]:
+        s, plan, retracted = self.settings, [], 0
+        if self.has_shrunk:
+            self.batch_is_full = self.has_shrunk = False
+
+        def end(r: Request) -> int:
+            return r.known + r.placeholders + r.drafts
+
+        def decoding() -> list[Request]:
+            return [r for r in self.running if r is not self.chunked]
+
+        def fits() -> bool:
+            return sum(self.pool.needs(r, [], end(r)) for r in decoding()) <= len(self.pool.free)
+
+        if fits():
+            self.ratio = max(self.ratio - s.new_token_ratio_decay, s.least_new_token_ratio)
+        else:
+            while len(decoding()) > 1:
+                room = len(self.pool.free) * s.block_size
+                if retracted and fits() and room >= 20 * len(decoding()):
+                    break
+                order = sorted(decoding(), key=lambda r: (r.emitted, -r.prompt), reverse=True)
+                victim = order[-1]
+                self.running.remove(victim)
+                self.pool.release(victim)
+                victim.status, victim.computed, victim.drafts = "preempted", 0, 0
+                victim.preemptions += 1
+                self.waiting.append(victim)
+                retracted += 1
+            decoded = sum(r.emitted + 20 for r in self.running)
+            self.ratio = min(decoded / sum(r.output for r in self.running), 1.0)
+            self.batch_is_full = False
+        for r in decoding():
+            if self.pool.needs(r, [], end(r)) > len(self.pool.free):
+                continue
+            self.pool.take(r, [], end(r))
+            self.pool.remember(r, r.known)
+            plan.append([r, end(r) - r.computed, r.drafts, r.computed])
+            r.drafts = 0
+        return plan, retracted
+
     def submit(self, plan: list[Any], preempted: int) -> None:
         decodes = [e for e in plan if e[4] and e[3] > 0 and e[1] == 1 + e[2]]
         chunks = [e for e in plan if not any(e is d for d in decodes)]
         tokens = sum(e[1] for e in plan)
         eager = self.sizes.size == 0 or tokens > self.sizes[-1]
+        eager |= self.settings.kind == SGLANG and bool(chunks)
         verified, context = sum(e[1] for e in decodes), sum(e[1] + e[3] for e in decodes)
         gamma = self.gamma(len(plan))
         step = {
@@ -355,6 +476,8 @@ class Twin:
                 tokens = round_tokens(self.acceptance, self.seed, *place)
             if self.settings.asynchronous:
                 r.placeholders -= 1 + drafts
+            if r.status == "preempted" and self.settings.kind == SGLANG:
+                continue
             if r.status == "running":
                 r.computed -= 1 + drafts - tokens
             tokens = min(tokens, r.output - r.emitted)
@@ -374,7 +497,7 @@ class Twin:
             self.running.remove(r)
         else:
             self.waiting.remove(r)
-        r.status, r.last = "done", self.now
+        r.status, r.last, self.has_shrunk = "done", self.now, True
         self.done += 1
         if self.concurrency is not None and self.concurrency + self.done <= len(self.requests):
             self.requests[self.concurrency + self.done - 1].arrival = self.now

@@ -17,7 +17,13 @@ from specsim.serving.block_pool import (
 )
 from specsim.serving.compiled import inner
 from specsim.serving.engines.settings import EngineSettings
-from specsim.serving.queue import add_to_plan, first_scheduled, pop_waiting, prepend_waiting
+from specsim.serving.queue import (
+    add_to_plan,
+    count_planned,
+    first_scheduled,
+    pop_waiting,
+    prepend_waiting,
+)
 from specsim.serving.state import PREEMPTED, RUNNING, State
 
 
@@ -31,7 +37,7 @@ def vllm_schedule(state: State, settings: EngineSettings, gammas: Ints) -> int:
     budget, preempted = _schedule_running(state, settings)
     if preempted == 0:
         _schedule_waiting(state, settings, budget)
-    _update_after_schedule(state, settings, gammas)
+    count_planned(state, settings, gammas)
     return preempted
 
 
@@ -122,23 +128,3 @@ def _schedule_waiting(state: State, settings: EngineSettings, budget: int) -> No
         remember_blocks(state, settings, request, cached + tokens)
         add_to_plan(state, request, tokens, 0)
         budget -= tokens
-
-
-@inner
-def _update_after_schedule(state: State, settings: EngineSettings, gammas: Ints) -> None:
-    """Count as computed what is planned; who samples a token gets drafts for its next step."""
-    turn = state.replica[0].turn
-    size = state.steps[turn].size
-    gamma = gammas[size]
-    for at in range(size):
-        plan = state.plan[turn, at]
-        request = plan.request
-        own = state.requests[request]
-        own.computed += plan.tokens
-        known = own.prompt + own.emitted + own.placeholders
-        samples = own.computed >= known
-        plan.samples = samples
-        if samples:
-            own.drafts = gamma
-            if settings.asynchronous:
-                own.placeholders += 1 + plan.drafts

@@ -36,9 +36,7 @@ def assert_same(found: ServingRun, twin: Twin) -> None:
     )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(conf.configurations())
-def test_the_loop_is_its_twin(configuration: dict[str, Any]) -> None:
+def check(configuration: dict[str, Any]) -> None:
     found = run(**configuration, keep=("steps", "rounds"))
     twin = Twin(
         configuration["requests"],
@@ -51,3 +49,15 @@ def test_the_loop_is_its_twin(configuration: dict[str, Any]) -> None:
     ).run()
     assert_same(found, twin)
     conf.assert_conserved(found)
+
+
+@settings(max_examples=75, suppress_health_check=list(HealthCheck))
+@given(conf.configurations("vllm"))
+def test_vllm_is_its_twin(configuration: dict[str, Any]) -> None:
+    check(configuration)
+
+
+@settings(max_examples=75, suppress_health_check=list(HealthCheck))
+@given(conf.configurations("sglang"))
+def test_sglang_is_its_twin(configuration: dict[str, Any]) -> None:
+    check(configuration)

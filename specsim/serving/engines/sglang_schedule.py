@@ -1,0 +1,244 @@
+"""What SGLang puts into a step (compiled): managers/schedule_policy.py and schedule_batch.py.
+
+A step reads prompts or decodes, never both, and prompts come first.  A request is admitted where
+its prompt and all that it may emit fit beside a share of what the running ones may still emit, the
+new token ratio.  Where decoding runs out of memory after all, requests are retracted and wait
+again, and the ratio jumps up; with every decode it falls a little.
+"""
+
+from __future__ import annotations
+
+from specsim.checks import Ints
+from specsim.serving.block_pool import (
+    blocks_for,
+    cached_blocks,
+    free_blocks,
+    needed_blocks,
+    remember_blocks,
+    take_blocks,
+)
+from specsim.serving.compiled import inner
+from specsim.serving.engines.settings import EngineSettings
+from specsim.serving.queue import (
+    add_to_plan,
+    append_waiting,
+    count_planned,
+    first_scheduled,
+    pop_waiting,
+)
+from specsim.serving.state import PREEMPTED, RUNNING, State
+
+# CLIP_MAX_NEW_TOKENS: what is kept for one request at most.
+_MOST_NEW = 4096
+# SGLANG_RETRACT_DECODE_STEPS: for how long there must be room after a retraction.
+_RETRACT_STEPS = 20
+# Longer queues are served in the order of arrival.
+_MOST_SORTED = 128
+_NO_LIMIT = 2**31 - 1
+
+
+@inner
+def sglang_schedule(state: State, settings: EngineSettings, gammas: Ints) -> int:
+    """Plan the next step and count its tokens as computed; returns how many were retracted."""
+    turn = state.replica[0].turn
+    state.steps[turn].size = 0
+    retracted = 0
+    _schedule_prefill(state, settings)
+    if state.steps[turn].size == 0:
+        retracted = _schedule_decode(state, settings)
+    count_planned(state, settings, gammas)
+    return retracted
+
+
+@inner
+def _new_tokens(state: State, request: int) -> int:
+    """What a request may still emit, as far as it is kept for it."""
+    own = state.requests[request]
+    kept: int = min(own.output - own.emitted, _MOST_NEW)
+    return kept
+
+
+@inner
+def _schedule_prefill(state: State, settings: EngineSettings) -> None:
+    """Prompts, or a chunk of one, as far as tokens and requests reach."""
+    replica = state.replica[0]
+    if replica.runners == 0:
+        replica.batch_is_full = 0
+    if (replica.batch_is_full or replica.queued == 0) and replica.chunked < 0:
+        return
+    page = settings.block_size
+    left = float(replica.free_blocks * page)
+    for at in range(replica.runners):
+        if state.running[at] != replica.chunked:
+            left -= _new_tokens(state, state.running[at]) * replica.new_token_ratio
+    input_left = settings.budget
+    chunk_left = settings.chunk if settings.chunk > 0 else _NO_LIMIT
+    if replica.chunked >= 0:
+        request = replica.chunked
+        own = state.requests[request]
+        rest = own.prompt + own.emitted - own.computed
+        tokens = min(rest, chunk_left)
+        if needed_blocks(state, settings, request, 0, own.computed + tokens) > replica.free_blocks:
+            return
+        take_blocks(state, settings, request, 0, own.computed + tokens)
+        remember_blocks(state, settings, request, own.computed + tokens)
+        add_to_plan(state, request, tokens, 0)
+        paged = blocks_for(tokens, settings) * page
+        left -= paged
+        input_left -= paged
+        chunk_left -= paged
+        if tokens < rest:
+            return
+        left -= _new_tokens(state, request)
+        replica.chunked = -1
+    if replica.batch_is_full:
+        return
+    if settings.longest_prefix_first and settings.caching and replica.queued <= _MOST_SORTED:
+        _sort_by_prefix(state, settings)
+    while replica.queued > 0 and input_left > 0 and chunk_left > 0:
+        if replica.runners >= settings.max_seqs:
+            replica.batch_is_full = 1
+            return
+        request = state.queue[replica.queue_first]
+        own = state.requests[request]
+        hits = cached_blocks(state, settings, request) if settings.caching else 0
+        cached = hits * page
+        rest = own.prompt + own.emitted - cached
+        left_beside = left - needed_blocks(state, settings, request, hits, cached) * page
+        if rest + _new_tokens(state, request) >= left_beside:
+            replica.batch_is_full = 1
+            return
+        paged = blocks_for(rest, settings) * page
+        if paged >= input_left and state.steps[replica.turn].size > 0:
+            return
+        tokens = rest
+        if paged > chunk_left:
+            tokens = chunk_left // page * page
+            if tokens == 0:
+                return
+            paged = tokens
+            replica.chunked = request
+        pop_waiting(state)
+        first_scheduled(state, request, replica.now, cached)
+        state.running[replica.runners] = request
+        replica.runners += 1
+        own.status = RUNNING
+        own.computed = cached
+        take_blocks(state, settings, request, hits, cached + tokens)
+        remember_blocks(state, settings, request, cached + tokens)
+        add_to_plan(state, request, tokens, 0)
+        if replica.chunked == request:
+            return
+        left = left_beside - paged - _new_tokens(state, request)
+        input_left -= paged
+        chunk_left -= paged
+
+
+@inner
+def _sort_by_prefix(state: State, settings: EngineSettings) -> None:
+    """Those that have most of their prompt in the cache first, else in their order."""
+    replica = state.replica[0]
+    size, first = state.queue.size, replica.queue_first
+    for at in range(1, replica.queued):
+        request = state.queue[(first + at) % size]
+        hits = cached_blocks(state, settings, request)
+        place = at
+        while place > 0:
+            other = state.queue[(first + place - 1) % size]
+            if cached_blocks(state, settings, other) >= hits:
+                break
+            state.queue[(first + place) % size] = other
+            place -= 1
+        state.queue[(first + place) % size] = request
+
+
+@inner
+def _schedule_decode(state: State, settings: EngineSettings) -> int:
+    """A round of every running request, after retracting those for which there is no room."""
+    replica = state.replica[0]
+    if replica.has_shrunk:
+        replica.batch_is_full = 0
+        replica.has_shrunk = 0
+    retracted = 0
+    if _needed(state, settings) <= replica.free_blocks:
+        lower = replica.new_token_ratio - settings.new_token_ratio_decay
+        replica.new_token_ratio = max(lower, settings.least_new_token_ratio)
+    else:
+        while replica.runners - (replica.chunked >= 0) > 1:
+            room = replica.free_blocks * settings.block_size
+            decoding = replica.runners - (replica.chunked >= 0)
+            enough = _needed(state, settings) <= replica.free_blocks
+            if retracted > 0 and enough and room >= decoding * _RETRACT_STEPS:
+                break
+            _retract(state, settings)
+            retracted += 1
+        _raise_ratio(state)
+        replica.batch_is_full = 0
+    for at in range(replica.runners):
+        request = state.running[at]
+        if request == replica.chunked:
+            continue
+        own = state.requests[request]
+        known = own.prompt + own.emitted
+        end = known + own.placeholders + own.drafts
+        if needed_blocks(state, settings, request, 0, end) > replica.free_blocks:
+            continue
+        take_blocks(state, settings, request, 0, end)
+        remember_blocks(state, settings, request, known)
+        add_to_plan(state, request, end - own.computed, own.drafts)
+        own.drafts = 0
+    return retracted
+
+
+@inner
+def _needed(state: State, settings: EngineSettings) -> int:
+    """Blocks that a round of all takes."""
+    needed = 0
+    for at in range(state.replica[0].runners):
+        request = state.running[at]
+        if request != state.replica[0].chunked:
+            own = state.requests[request]
+            end = own.prompt + own.emitted + own.placeholders + own.drafts
+            needed += needed_blocks(state, settings, request, 0, end)
+    return needed
+
+
+@inner
+def _retract(state: State, settings: EngineSettings) -> None:
+    """Who has emitted the fewest tokens, of these has the longest prompt, of these runs last."""
+    replica = state.replica[0]
+    worst = -1
+    for at in range(replica.runners):
+        if state.running[at] == replica.chunked:
+            continue
+        if worst < 0:
+            worst = at
+            continue
+        own, other = state.requests[state.running[at]], state.requests[state.running[worst]]
+        if own.emitted < other.emitted or (
+            own.emitted == other.emitted and own.prompt >= other.prompt
+        ):
+            worst = at
+    request = state.running[worst]
+    for at in range(worst, replica.runners - 1):
+        state.running[at] = state.running[at + 1]
+    replica.runners -= 1
+    free_blocks(state, settings, request)
+    own = state.requests[request]
+    own.status = PREEMPTED
+    own.computed = 0
+    own.drafts = 0
+    own.preemptions += 1
+    append_waiting(state, request)
+
+
+@inner
+def _raise_ratio(state: State) -> None:
+    """What those that are left have emitted, and will in a while, over all that they may."""
+    replica = state.replica[0]
+    emitted = output = 0
+    for at in range(replica.runners):
+        own = state.requests[state.running[at]]
+        emitted += own.emitted + _RETRACT_STEPS
+        output += own.output
+    replica.new_token_ratio = min(emitted / output, 1.0)

@@ -1,0 +1,83 @@
+"""Schedules of SGLang made by hand; a step takes one second, so that times count steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.serving import Requests, ServingRun, SglangEngine, StepModel, StepTerm, run
+
+SECOND = StepModel((StepTerm("target", 1.0),))
+
+
+def served(
+    prompts: list[int], outputs: list[int], arrivals: list[float] | None = None, **settings: Any
+) -> ServingRun:
+    requests = Requests(
+        np.array(arrivals or [0.0] * len(prompts)), np.array(prompts), np.array(outputs)
+    )
+    settings = {
+        "max_total_num_tokens": 1000,
+        "disable_radix_cache": True,
+        "disable_overlap_schedule": True,
+        "disable_cuda_graph": True,
+    } | settings
+    return run(requests, SglangEngine("0.5.23", **settings), SECOND)
+
+
+def tokens(found: ServingRun) -> list[tuple[int, int]]:
+    """Prefill and verified tokens of every step."""
+    assert found.steps is not None
+    rows = np.stack([found.steps.prefill_tokens, found.steps.verified_tokens], axis=1)
+    return [(prefill, verified) for prefill, verified in rows.tolist()]
+
+
+def test_a_prompt_stops_all_decodes() -> None:
+    found = served([5, 7], [4, 2], arrivals=[0, 1.5])
+    assert tokens(found) == [(5, 0), (0, 1), (7, 0), (0, 2), (0, 1)]
+    assert found.last_token_s.tolist() == [5, 4]
+
+
+def test_long_prompts_are_read_in_chunks_before_anybody_decodes() -> None:
+    found = served([5, 25], [2, 1], chunked_prefill_size=10)
+    # 5 of the first and 5 of the second, then its other 20 in two chunks, then the first decodes.
+    assert tokens(found) == [(10, 0), (10, 0), (10, 0), (0, 1)]
+
+
+def test_room_is_kept_for_what_may_be_emitted() -> None:
+    # 100 tokens.  After the first prompt 90 are free, of which 0.7 of its 40 - 1 = 39 tokens are
+    # kept, 27.3: the second has to need less than 62.7 with its output.
+    for output, scheduled in ((52, 1.0), (53, 40.0)):
+        found = served([10, 10], [40, output], arrivals=[0, 0.5], max_total_num_tokens=100)
+        assert found.scheduled_s.tolist() == [0, scheduled]
+
+
+def test_who_has_emitted_least_is_retracted_first() -> None:
+    # 61 tokens, of which nothing is kept for running requests.  After 10 decodes of three all have
+    # emitted 11, and 60 tokens are used.  The third has the longest prompt.  That frees 22, not 20
+    # for each of two others, so that the first goes, too.
+    found = served(
+        [10, 8, 12],
+        [30, 30, 30],
+        arrivals=[0, 0.5, 1.5],
+        max_total_num_tokens=61,
+        schedule_conservativeness=0.0,
+    )
+    assert found.preemptions.tolist() == [1, 0, 1]
+    assert found.steps is not None
+    at = int(np.flatnonzero(found.steps.preempted)[0])
+    assert at == 3 + 10
+    assert found.steps.preempted[at] == 2
+    assert found.steps.used_blocks[at - 1 : at + 1].tolist() == [60, 19]
+
+
+def test_what_is_not_known_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"SGLang 0\.4 is not known here"):
+        SglangEngine("0.4", 1000)
+    with pytest.raises(InvalidArgumentError, match="chunked_prefill_size must be a multiple"):
+        SglangEngine("0.5.23", 1000, page_size=16, chunked_prefill_size=100)
+    with pytest.raises(InvalidArgumentError, match="all that the KV cache holds, got 103"):
+        served([60], [42], max_total_num_tokens=101)
