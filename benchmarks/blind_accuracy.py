@@ -115,6 +115,8 @@ def cells(
                     "high": said.high,
                     "measured_speedup": row["measured_speedup"],
                     "measured_error": row["measured_error"],
+                    "measured_low": row["measured_low"],
+                    "measured_high": row["measured_high"],
                     "relative_error": said.speedup / row["measured_speedup"] - 1,
                     "inside": within(said.low, said.speedup, said.high, row),
                     "chosen": said.chosen,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from math import isnan, sqrt
+from math import hypot, isnan, sqrt
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -159,7 +159,10 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
             acceptance_law=None if measured is None else measured.acceptance_law,
             notes=notes,
             ends=ends,
-            basis=Basis("measured run times", error=partial(_grid_error, cost, errors)),
+            basis=Basis(
+                "measured run times",
+                error=partial(_grid_error, cost, errors, 1.96 * profile.disturbed),
+            ),
         )
 
     if alpha is not None:
@@ -254,6 +257,7 @@ _MEDIANS = 1.96 * sqrt(2.0) / 0.6745
 def _grid_error(
     cost: MeasuredLoadCost,
     known: dict[tuple[GridPoint, ...], FitError],
+    disturbed: float,
     batch: int,
     context: float,
 ) -> float | None:
@@ -261,15 +265,17 @@ def _grid_error(
 
     Timed cells are met exactly, so that 0 is left; others err as the target's fit does at points
     that it has not seen.  None where there are too few points to tell.
+
+    disturbed : half of what other programs beside the measurement leave open, everywhere
     """
     points = cost.target.points
     if any((point.batch, point.context) == (batch, context) for point in points):
-        return 0.0
+        return disturbed
     if points not in known:
         known[points] = cost.target.error
     error = known[points]
     median, _ = error.between if cost.covers(batch, context) else error.beyond
-    return None if isnan(median) else _MEDIANS * median
+    return None if isnan(median) else hypot(_MEDIANS * median, disturbed)
 
 
 def _check_reach(longest: int, cost: LoadCost, remedy: str) -> None:

@@ -72,7 +72,13 @@ class Workload:
                 f"gamma must be in [0, {limit}] with this profile, got {max(gammas)}; "
                 "calibrate with a larger --gamma-max"
             )
-        return predict(self.trace, self.cost, gammas, self.measured.max_new_tokens)
+        return predict(
+            self.trace,
+            self.cost,
+            gammas,
+            self.measured.max_new_tokens,
+            disturbed=self.profile.disturbed,
+        )
 
     def best(self) -> MeasuredPrediction:
         """The gamma with the smallest expected regret (``specsim.predict.measured.choose``); 0 is

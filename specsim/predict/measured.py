@@ -23,6 +23,9 @@ from specsim.predict.replay.run_counts import RunCounts, RunKind
 from specsim.profiles import Overhead, RunTime
 from specsim.traces import Trace
 
+# First word of the random key of what other programs did.
+_OTHERS = 0x0B5
+
 
 @dataclass(frozen=True)
 class RunTimes:
@@ -303,7 +306,7 @@ class MeasuredPrediction:
     over the drift of the machine: requests and passes of the measurement are drawn again, and
     ``drawn``, shape (D,), is what comes of it.  ``drawn_costs``, shape (D,), is of the trace's own
     requests, with the passes alone drawn again.  Where run times were not repeated they are taken
-    as they are.
+    as they are.  Where other programs ran beside the measurement, all draws scatter more.
     """
 
     gamma: int
@@ -323,9 +326,15 @@ def predict(
     gammas: Sequence[int],
     max_new_tokens: int,
     seed: int = 0,
+    disturbed: float = 0.0,
 ) -> list[MeasuredPrediction]:
-    """Tokens per call and speedup against plain decoding of the same requests."""
+    """Tokens per call and speedup against plain decoding of the same requests.
+
+    disturbed : standard deviation of the logarithm by which costs were measured wrongly beside
+        other programs, the same for all draft lengths
+    """
     bootstrap = Bootstrap(trace.requests, seed)
+    off = np.random.default_rng([_OTHERS, seed]).normal(0.0, disturbed, bootstrap.draws)
     plain = cost.plain_spent(trace)
     open_cost = cost.drawn or cost
 
@@ -342,6 +351,8 @@ def predict(
     for replayed in replay(trace, gammas):
         spent = cost.spent(trace, replayed, max_new_tokens) if replayed.gamma else plain
         seconds, drawn, whole = priced(spent)
+        if replayed.gamma:
+            drawn, whole = drawn * np.exp(off), whole * np.exp(off)
         speedup = around(plain_s / seconds, plain_drawn / drawn)
         predictions.append(
             MeasuredPrediction(

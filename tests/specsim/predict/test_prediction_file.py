@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from math import hypot, log
 from pathlib import Path
 
 import pytest
 
 from specsim.optimizers.workload import Workload
+from specsim.predict.measured import MeasuredPrediction
 from specsim.predict.prediction_file import fixed
-from specsim.profiles import read_profile
+from specsim.profiles import BUSY, read_profile
 from tests.support.profiles import write
 
 
@@ -38,6 +40,22 @@ def test_what_was_predicted_stays(tmp_path: Path) -> None:
     assert fixed(profile, 20)[0].predictions[0].speedup == pytest.approx(
         Workload.all_of(read_profile(profile), profile, None)[0].predict([1])[0].speedup
     )
+
+
+def test_a_busy_machine_leaves_more_open(tmp_path: Path) -> None:
+    """A shift of 5 %, beside what requests leave open; and nothing of plain decoding."""
+
+    def predicted(**changes: list[str]) -> tuple[MeasuredPrediction, ...]:
+        path = write(tmp_path, **changes)
+        (workload,) = Workload.all_of(read_profile(path), path, None)
+        return tuple(workload.predict([0, 2]))
+
+    quiet, busy = predicted(), predicted(notes=[f"{BUSY}other programs used 1.0 of 2 cores"])
+    assert [each.speedup for each in busy] == [each.speedup for each in quiet]
+    assert (busy[0].low, busy[0].high) == (1.0, 1.0)
+    before, after = (log(each[1].high / each[1].low) / 2 for each in (quiet, busy))
+    # A thousand draws tell a quantile to a few per cent.
+    assert after == pytest.approx(hypot(before, 1.96 * 0.05), rel=0.1)
 
 
 @pytest.mark.parametrize(("temperature", "same"), [(0.0, False), (1.0, True)])
