@@ -21,8 +21,9 @@ def test_a_page_runs(page: str) -> None:
     assert not failed
 
 
-def test_questions_are_answered_as_printed() -> None:
-    found = list(examples(DOCS / "questions.md"))
-    assert len(found) >= 11
+@pytest.mark.parametrize(("page", "least"), [("questions", 11), ("serving", 3)])
+def test_questions_are_answered_as_printed(page: str, least: int) -> None:
+    found = list(examples(DOCS / f"{page}.md"))
+    assert len(found) >= least
     for example in found:
         assert example.run() == example.output, example.command

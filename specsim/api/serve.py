@@ -18,7 +18,7 @@ from specsim.profiles import Mode
 from specsim.serving.acceptance import RECORDED, RoundAcceptance
 from specsim.serving.engines.settings import ServingEngine
 from specsim.serving.levels import ServiceLevel, levels_of
-from specsim.serving.metrics import Measured, measure
+from specsim.serving.metrics import LONGEST_TAIL, Measured, measure, tail_share
 from specsim.serving.requests import Requests
 from specsim.serving.routing import PrefixAware, Routing
 from specsim.serving.service import Served, SetUp, engine_figures, serve_requests
@@ -121,7 +121,7 @@ def serve(
         basis=found.basis,
         served=served,
         inputs=_inputs(workload, source, setup, gamma, levels, seed),
-        warnings=(*workload.notes, *found.warnings, *_warnings(served, figures)),
+        warnings=(*workload.notes, *found.warnings, *_warnings(served)),
         left_out=left_out,
     )
 
@@ -162,15 +162,20 @@ def _is_certain(workload: ServingWorkload, setup: SetUp, one: Requests, two: Req
     )
 
 
-def _warnings(served: Served, figures: Mapping[str, object]) -> list[str]:
-    if not served.queue_grew:
-        return []
-    capacity = sum(each.requests_per_s for each in served.runs)
-    return [
-        "requests come faster than they are served: the queue grew until the last of them, so that "
-        "latencies tell how many there were and not what a server gives; about "
-        f"{capacity:.3g} requests/s were served"
-    ]
+def _warnings(served: Served) -> list[str]:
+    if served.queue_grew:
+        capacity = sum(each.requests_per_s for each in served.runs)
+        return [
+            "requests come faster than they are served: the queue grew until the last of them, so "
+            "that latencies tell how many there were and not what a server gives; about "
+            f"{capacity:.3g} requests/s were served"
+        ]
+    if (tail := tail_share(served.times)) > LONGEST_TAIL:
+        return [
+            f"{tail:.0%} of the time is behind the last arrival, while the engine empties: tokens "
+            "and requests per second are those of so short a run; take more requests"
+        ]
+    return []
 
 
 def _inputs(

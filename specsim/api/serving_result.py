@@ -159,6 +159,8 @@ class Serving(Result):
             f"{engine['queue_max']:.0f}), cache at most {engine['cache_peak']:.0%} full, "
             f"{engine['preemptions']:.0f} preemptions, busy {engine['busy']:.0%} of the time",
         ]
+        if engine["cached_prompt_share"]:
+            lines.append(f"{engine['cached_prompt_share']:.1%} of the prompts were in the cache")
         if self.setup.drafts.gamma_max:
             lines.append(f"a round emits {engine['tokens_per_call']:.3g} tokens in the mean")
         if "goodput" in self.figures:

@@ -20,11 +20,15 @@ from specsim.serving.levels import LATENCIES, ServiceLevel, request_limits
 Figures = dict[str, float]
 
 STATISTICS = ("mean", "p50", "p90", "p99")
+_PER_SECOND = ("output_tokens_per_s", "requests_per_s", "goodput")
 
 # Fewer requests than this make no batch whose percentiles say anything, and fewer batches than
 # this no spread.
 _BATCH_REQUESTS = 50
 _MOST_BATCHES, _LEAST_BATCHES = 20, 5
+# A longer share of the time behind the last arrival, and throughput is that of an engine that
+# empties.
+LONGEST_TAIL = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +121,7 @@ def measure(
         raise InvalidArgumentError(f"warmup {warmup:g} leaves none of {total} requests")
     good = times.good(request_limits(levels))
     begin = times.arrival_s[counted[0]]
+    is_steady = tail_share(times) <= LONGEST_TAIL
     by_end = np.argsort(times.last_token_s, kind="stable")
     ended = by_end[times.last_token_s[by_end] > begin] if warmup else by_end
     extra = tuple(each.statistic for each in levels if each.statistic)
@@ -139,12 +144,21 @@ def measure(
         for some, some_ended in zip(
             np.array_split(counted, parts), np.array_split(ended, parts), strict=True
         ):
-            batches.append(figures(some, some_ended, from_s))
+            found = figures(some, some_ended, from_s)
+            if not is_steady:
+                found = {name: each for name, each in found.items() if name not in _PER_SECOND}
+            batches.append(found)
             from_s = float(times.last_token_s[some_ended[-1]])
     ends: dict[str, tuple[float, float]] = {}
     if batches and resample:
         ends = _percentile_ends(times, np.array_split(counted, parts), statistics)
     return Measured(figures(counted, ended, float(begin)), tuple(batches), counted.size, ends)
+
+
+def tail_share(times: RequestTimes) -> float:
+    """Share of the time, first arrival to last token, that is behind the last arrival."""
+    begin, end = float(times.arrival_s.min()), float(times.last_token_s.max())
+    return (end - float(times.arrival_s.max())) / (end - begin) if end > begin else 0.0
 
 
 def _percentile_ends(

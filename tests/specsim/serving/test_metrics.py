@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from specsim.checks import InvalidArgumentError
 from specsim.serving.levels import ServiceLevel, levels_of, request_limits
-from specsim.serving.metrics import Measured, RequestTimes, measure
+from specsim.serving.metrics import Measured, RequestTimes, measure, tail_share
 from specsim.serving.resampling import percentile_ends
 from specsim.serving.spread import intervals, replicate
 
@@ -127,6 +127,20 @@ def test_the_interval_of_a_percentile_holds_it() -> None:
         found = intervals([measure(drawn(5000 + seed, 1000), resample=True)])["ttft_p90"]
         held += found.low <= np.log(10) <= found.high
     assert 170 <= held <= 199
+
+
+def test_throughput_of_an_engine_that_empties_has_no_interval() -> None:
+    """The last request takes as long as all others arrive: half of the time is behind them."""
+    steady = drawn(3, 1000)
+    last = steady.last_token_s.copy()
+    last[-1] += steady.arrival_s[-1]
+    empties = RequestTimes(steady.arrival_s, steady.first_token_s, last, steady.output_tokens)
+    assert tail_share(empties) == pytest.approx(0.5, abs=0.01)
+    found = intervals([measure(empties, levels_of("ttft=1"))])
+    for name in ("output_tokens_per_s", "requests_per_s", "goodput"):
+        assert np.isnan(found[name].low)
+        assert not np.isnan(intervals([measure(steady, levels_of("ttft=1"))])[name].low)
+    assert not np.isnan(found["ttft_mean"].low)
 
 
 @settings(max_examples=25)
