@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from specsim.api.models import Models as Models
     from specsim.api.optimize import evaluate as evaluate
     from specsim.api.optimize import optimize as optimize
+    from specsim.api.plan import plan as plan
+    from specsim.api.plan_result import CapacityPlan as CapacityPlan
     from specsim.api.read import EngineCounts as EngineCounts
     from specsim.api.read import read as read
     from specsim.api.replay import TraceReplay as TraceReplay
@@ -98,6 +100,8 @@ _HOMES = {
     "specsim.api.export": ["EngineConfiguration", "export"],
     "specsim.api.models": ["Batches", "Measurement", "Models"],
     "specsim.api.optimize": ["evaluate", "optimize"],
+    "specsim.api.plan": ["plan"],
+    "specsim.api.plan_result": ["CapacityPlan"],
     "specsim.api.read": ["EngineCounts", "read"],
     "specsim.api.replay": ["TraceReplay", "replay"],
     "specsim.api.result": ["LeftOut", "Result"],

@@ -23,6 +23,7 @@ COMMANDS = {
     "explain": "Why a draft length is no faster, at one batch: where the time goes.",
     "serve": "Latency and throughput of one set-up under load, simulated step by step.",
     "read": "What an inference engine counted of its drafts, from what it prints.",
+    "plan": "How many cards keep service levels under load, with drafts and without.",
     "export": "The best draft lengths by load, as an inference engine reads them.",
     "replay": "Replay a trace exactly for every draft length.",
     "allocate": "How many tokens each of several drafters should draft.",

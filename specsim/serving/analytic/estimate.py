@@ -5,9 +5,9 @@ the rounds that it takes, the state that it meets and what comes while it is ser
 same question has the same answer and percentiles of neighbours differ smoothly.
 
 TPOT: a request takes J(m) rounds among n others, n by the law that a request in service sees, and
-while it stays, the prompts of a Poisson number of others are read.  Over a long stay n moves about
-its mean; with the time 1 / nu in which it forgets where it was and x = nu times the stay, the
-variance of its mean over the stay is 2 (x - 1 + exp(-x)) / x^2 of that of n.
+while it stays, the prompts of a Poisson number of others are read, long and short ones.  Over a
+long stay n moves about its mean; with the time 1 / nu in which it forgets where it was and x = nu
+times the stay, the variance of its mean over the stay is 2 (x - 1 + exp(-x)) / x^2 of that of n.
 
 TTFT: the rest of the step that is running, waiting for a place among the ``cap``, waiting for
 prompts that are read before, and the step that reads its own.
@@ -15,8 +15,9 @@ prompts that are read before, and the step that reads its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,9 +30,11 @@ from specsim.serving.metrics import STATISTICS, Figures
 if TYPE_CHECKING:
     from specsim.serving.analytic.replica import Replica
 
-_POINTS = 4096
-# Shares of load and of requests from which on the limits of the theory matter.
-_LOADED, _OFTEN = 0.9, 0.05
+_POINTS = 2048
+# Poisson numbers of so small a mean are counted up.
+_FEW = 12
+# Shares of load, of requests and of time from which on the limits of the theory matter.
+_LOADED, _OFTEN, _READING = 0.9, 0.05, 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,21 +61,20 @@ def estimate_of(replica: Replica, rate: float, levels: Sequence[ServiceLevel]) -
     """At a rate below the capacity."""
     shared = replica.shared(rate)
     seconds = replica.step_s(rate)
-    points = _points(_POINTS, 7)
+    points = _points(_POINTS, 8)
     offered = replica.offered
     # Lengths of the sample, evenly by output.
     at = (np.arange(_POINTS) * offered.output_tokens.size) // _POINTS
     prompts, later = offered.prompt_tokens[at], offered.output_tokens[at] - 1
-    tpot = _tpot_s(replica, shared, rate, seconds, later, points[:, :3])
-    ttft = _ttft_s(replica, shared, rate, seconds, prompts, points[:, 3:])
+    tpot = _tpot_s(replica, shared, rate, seconds, later, points[:, :4])
+    ttft = _ttft_s(replica, shared, rate, seconds, prompts, points[:, 4:])
     e2e = ttft + later * tpot
     gaps = _gaps_s(replica, shared, rate, seconds, points)
     samples = {"ttft": ttft, "tpot": tpot[later > 0], "itl": gaps, "e2e": e2e}
     extra = tuple(each.statistic for each in levels if each.statistic)
     figures: Figures = {}
     for name, values in samples.items():
-        for statistic in dict.fromkeys((*STATISTICS, *extra)):
-            figures[f"{name}_{statistic}"] = _statistic(values, statistic)
+        figures |= _statistics(name, values, dict.fromkeys((*STATISTICS, *extra)))
     figures["output_tokens_per_s"] = rate * offered.mean_output
     figures["requests_per_s"] = rate
     if levels:
@@ -92,6 +94,7 @@ def estimate_of(replica: Replica, rate: float, levels: Sequence[ServiceLevel]) -
     )
 
 
+@cache
 def _points(count: int, dimensions: int) -> Floats:
     """Evenly spread points in the open unit cube (Roberts' sequence), shape (count, dimensions)."""
     root = 2.0
@@ -118,19 +121,15 @@ def _tpot_s(
     replica: Replica, shared: Shared, rate: float, seconds: Floats, later: Ints, points: Floats
 ) -> Floats:
     """Seconds per token after the first, of every request of the sample; 0 where there is none."""
-    from scipy.special import pdtrik  # loads scipy
-
     counts = np.arange(1, shared.cap + 1)
     seen = shared.seen_in_service
     mean = float(seen @ np.arange(seen.size))
     n = _drawn(seen, points[:, 1]).astype(np.float64)
     gammas = replica.gammas[np.maximum(n.astype(np.int64), 1)]
-    rounds, expected = np.zeros(later.size), np.zeros(later.size)
+    rounds = np.zeros(later.size)
     for gamma in np.unique(gammas).tolist():
         here = (gammas == gamma) & (later > 0)
-        law = replica.laws(gamma)
-        rounds[here] = law.quantile(later[here], points[here, 0])
-        expected[here] = law.mean(later[here])
+        rounds[here] = replica.laws(gamma).quantile(later[here], points[here, 0])
     step = _mean_step_s(shared, seconds)
     x = np.maximum(_relaxation(replica, shared, rate) * rounds * step, 1e-9)
     share = np.where(x < 1e-4, 1.0 - x / 3.0, 2.0 * (x + np.expm1(-x)) / x**2)
@@ -141,15 +140,51 @@ def _tpot_s(
     found = rounds * alone
     some = came > 0
     arrivals = np.zeros(later.size)
-    arrivals[some] = np.maximum(np.ceil(pdtrik(points[some, 2], came[some])), 0.0)
-    found[some] += (rounds * (whole - alone))[some] * (arrivals / np.maximum(came, 1e-300))[some]
+    arrivals[some] = _poisson(came[some], points[some, 2])
+    each = (rounds * (whole - alone))[some] / came[some]
+    found[some] += each * _sums(arrivals[some], replica.times.spread, points[some, 3])
     tokens = np.maximum(later, 1)
     has_some = later > 0
     tpot = np.where(has_some, found / tokens, 0.0)
     if has_some.any():
-        exact = step * float((expected / tokens)[has_some].mean())
-        tpot *= exact / float(tpot[has_some].mean())
+        tpot *= replica.mean_tpot_s(rate) / float(tpot[has_some].mean())
     return tpot
+
+
+def _poisson(mean: Floats, level: Floats) -> Floats:
+    """Quantiles of Poisson numbers; of means above 12 by the first two terms of Cornish and Fisher,
+    within one of the exact ones but at their furthest ends.
+    """
+    from scipy.special import ndtri  # loads scipy
+
+    z = ndtri(level)
+    found: Floats = np.rint(np.maximum(mean + z * np.sqrt(mean) + (z**2 - 1.0) / 6.0, 0.0))
+    few = mean <= _FEW
+    term = np.exp(-mean[few])
+    reached, counts = term.copy(), np.zeros(term.size)
+    for k in range(1, 5 * _FEW):
+        counts += reached < level[few]
+        term = term * mean[few] / k
+        reached = reached + term
+    found[few] = counts
+    return found
+
+
+def _sums(counts: Floats, spread: Floats, level: Floats) -> Floats:
+    """Quantiles of sums of so many independent numbers of mean 1, by the gamma law of their mean
+    and variance.
+
+    spread : the numbers that each may be, evenly
+    """
+    from scipy.special import gammaincinv  # loads scipy
+
+    variance = float(spread.var())
+    if variance < 1e-9:
+        return counts
+    found = np.zeros(counts.size)
+    some = counts > 0
+    found[some] = variance * gammaincinv(counts[some] / variance, level[some])
+    return found
 
 
 def _relaxation(replica: Replica, shared: Shared, rate: float) -> float:
@@ -242,15 +277,19 @@ def _gaps_s(
     alone, whole = replica.times.decode_s[n], seconds[n]
     some = -np.expm1(-rate * whole)
     longer = np.where(some > 0, (whole - alone) / np.maximum(some, 1e-300), 0.0)
-    return np.where(points[:, 1] < some, alone + longer, alone)
+    spread = replica.times.spread
+    size = spread[(points[:, 2] * spread.size).astype(np.int64)]
+    return np.where(points[:, 1] < some, alone + longer * size, alone)
 
 
-def _statistic(values: Floats, statistic: str) -> float:
+def _statistics(name: str, values: Floats, statistics: Iterable[str]) -> Figures:
+    """As ``specsim.serving.metrics`` names them, all percentiles at once."""
+    ranks = [each for each in statistics if each != "mean"]
     if not values.size:
-        return float("nan")
-    if statistic == "mean":
-        return float(values.mean())
-    return float(np.percentile(values, float(statistic[1:])))
+        return dict.fromkeys([f"{name}_{each}" for each in ("mean", *ranks)], float("nan"))
+    at = np.percentile(values, [float(each[1:]) for each in ranks]).tolist()
+    found = {f"{name}_{each}": value for each, value in zip(ranks, at, strict=True)}
+    return {f"{name}_mean": float(values.mean()), **found}
 
 
 def _doubts(replica: Replica, shared: Shared, rate: float) -> list[str]:
@@ -266,6 +305,13 @@ def _doubts(replica: Replica, shared: Shared, rate: float) -> list[str]:
         what = limit.get(replica.binds, "all sequences are in use")
         again = ", so that some are preempted" if replica.binds == "cache" else ""
         found.append(f"{what} {100 * shared.all_busy:.0f}% of the time, and requests wait{again}")
+    seconds = replica.step_s(rate)
+    reading = 1.0 - float((shared.seen_in_service[1:] * replica.times.decode_s / seconds).sum())
+    if reading > _READING:
+        found.append(
+            f"prompts take {100 * reading:.0f}% of the time: steps that read them come one after "
+            "another, and requests meet more of them than in the mean"
+        )
     if abs(replica.offered.interval_cv - 1.0) > 0.25:
         found.append(
             f"arrivals have a coefficient of variation of {replica.offered.interval_cv:.3g}, and "

@@ -91,8 +91,7 @@ def _seconds(
         at = np.searchsorted(sizes, np.minimum(tokens, sizes[-1]))
         padded = np.where(eager, tokens, sizes[at])
     context = np.where(decodes > 0, offered.mean_context + width, 0.0)
-    # Of a prompt that is longer than a step takes, half of what was read before is in the cache.
-    before = np.maximum(offered.read_prompt - settings.budget, 0.0) / 2
+    before = offered.read_before(settings.budget)
     quantities = {
         "tokens": tokens,
         "padded_tokens": padded,

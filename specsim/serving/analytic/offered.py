@@ -61,6 +61,14 @@ class Offered:
         squares: Floats = self.prompt_tokens.astype(np.float64) ** 2
         return float(squares.mean()) / self.mean_prompt
 
+    def read_before(self, budget: int) -> float:
+        """Tokens that were read before a chunk, over the tokens of prompts: of one that is longer
+        than a step takes half of what is left, E[P max(P - budget, 0)] / 2 E[P].
+        """
+        prompts = self.prompt_tokens.astype(np.float64)
+        more = prompts * np.maximum(prompts - budget, 0.0)
+        return float(more.mean()) / (2 * self.mean_prompt)
+
     @cached_property
     def mean_context(self) -> float:
         """Tokens in the cache of a request that decodes, over the time that it does:

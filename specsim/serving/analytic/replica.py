@@ -25,6 +25,7 @@ from specsim.serving.analytic.sharing import Shared, closed_loop, fixed_point
 from specsim.serving.analytic.step_times import StepTimes
 from specsim.serving.levels import ServiceLevel
 
+_LEAST = 1e-12
 # The most requests in service that states are kept of.
 MOST = 4096
 
@@ -40,7 +41,6 @@ class Replica:
     binds : what sets the cap: "sequences" (max_num_seqs), "cache" or "budget"
     late : whether a step is made before the one before it is over, as asynchronous scheduling does:
         prompts come a step later, and a request that is done may be in one step more
-    blocks : tokens of the KV cache; None: no limit
     """
 
     times: StepTimes
@@ -49,7 +49,6 @@ class Replica:
     offered: Offered
     binds: str = "sequences"
     late: bool = False
-    blocks: float | None = None
 
     @cached_property
     def _rounds(self) -> Floats:
@@ -70,34 +69,34 @@ class Replica:
 
     def step_s(self, rate: float) -> Floats:
         """tau(n) at n = 1..cap, seconds, shape (cap,)."""
-        return self.times.mean_s(rate)
+        if rate not in self._seconds:
+            self._seconds[rate] = self.times.mean_s(rate)
+        return self._seconds[rate]
+
+    @cached_property
+    def _seconds(self) -> dict[float, Floats]:
+        return {}
 
     def completions(self, rate: float) -> Floats:
         """c(n) at n = 1..cap with prompts coming at ``rate``, requests per second, shape (cap,)."""
         seconds, rounds = self.step_s(rate), self._rounds
         if not rounds.any():  # single tokens: all is done when the prompt is read
-            return np.where(np.isfinite(seconds), np.inf, 0.0)
+            return np.where(np.isfinite(seconds), np.inf, _LEAST)
         counts = np.arange(1, self.times.cap + 1)
-        found: Floats = np.where(np.isfinite(seconds), counts / (rounds * seconds), 0.0)
+        # Where prompts leave no time none completes, or as good as none.
+        found: Floats = np.maximum(counts / (rounds * seconds), _LEAST)
         return found
 
     @cached_property
     def capacity(self) -> float:
         """The rate beyond which the queue grows for ever, requests per second."""
 
-        def is_stable(rate: float) -> bool:
-            return bool(self.completions(rate)[-1] > rate)
-
-        high = 1.0
-        while is_stable(high):
-            high *= 2.0
-            if high > 1e12:
-                return float("inf")
-        low = 0.0
-        while high - low > 1e-9 * high:
-            middle = (low + high) / 2
-            low, high = (middle, high) if is_stable(middle) else (low, middle)
-        return low
+        # There a step of all has cap / E[J] new requests in the mean.
+        rounds, cap = float(self._rounds[-1]), self.times.cap
+        if not rounds:
+            return 1.0 / self.read_s(1)
+        mean = cap / rounds
+        return mean / self.times.full_s(mean)
 
     @property
     def tokens_per_s(self) -> float:
@@ -113,6 +112,25 @@ class Replica:
     def shared(self, rate: float) -> Shared:
         """The stationary law; UnsupportedError beyond the capacity."""
         return Shared(rate, self.completions(rate))
+
+    def mean_tpot_s(self, rate: float) -> float:
+        """Mean seconds of a token after the first; nan where no request has one.
+
+        A request that is one of n takes q(n) tau(n) seconds a token, with q(n) the mean of
+        E[J(m)] / m over the requests, at every n that it meets while it is served.
+        """
+        later = self.offered.output_tokens - 1
+        later = later[later > 0]
+        if not later.size:
+            return float("nan")
+
+        @cache
+        def rounds_per_token(gamma: int) -> float:
+            return float((self.laws(gamma).mean(later) / later).mean())
+
+        rounds = np.array([rounds_per_token(int(gamma)) for gamma in self.gammas[1:]])
+        seen = self.shared(rate).seen_in_service[1:]
+        return 1.0 / float((seen / (rounds * self.step_s(rate))).sum())
 
     def at(self, rate: float, levels: Sequence[ServiceLevel] = ()) -> Estimate:
         """What users see at ``rate`` requests per second.

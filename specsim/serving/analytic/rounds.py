@@ -97,12 +97,14 @@ class RoundCounts:
         """E[J(m)] and E[J(m)^2] for m = 0..most at least."""
         known = self.__dict__.get("_known")
         if known is None or known[0].size <= most:
-            from scipy.signal import lfilter  # loads scipy
+            from scipy.linalg import solve_banded  # loads scipy
 
             size = max(2 * most, _TABULATED)
-            back = np.concatenate([[1.0], -self.token_law])
-            mean = lfilter([1.0], back, np.ones(size))
-            square = lfilter([1.0], back, 2.0 * mean - 1.0)
+            # E[J(m)] - sum_n P(n) E[J(m - n)] = 1, a band below the diagonal.
+            band = np.tile(np.append(1.0, -self.token_law)[:, None], (1, size))
+            below = (self.token_law.size, 0)
+            mean = solve_banded(below, band, np.ones(size))
+            square = solve_banded(below, band, 2.0 * mean - 1.0)
             known = tuple(np.concatenate([[0.0], each]) for each in (mean, square))
             self.__dict__["_known"] = known
         return known

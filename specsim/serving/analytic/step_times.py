@@ -12,7 +12,7 @@ step is read in several.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -46,7 +46,6 @@ class StepTimes:
     budget: Floats
     prompts: Floats
     stops_decodes: bool = False
-    _spread: dict[float, tuple[Floats, Floats]] = field(default_factory=dict, repr=False)
 
     @property
     def cap(self) -> int:
@@ -61,6 +60,15 @@ class StepTimes:
         rest = np.interp(tokens - whole * budget, self.tokens, self.read_s[row])
         found: Floats = whole * full + rest
         return found
+
+    @cached_property
+    def spread(self) -> Floats:
+        """What single prompts add to a step of a middling batch, over its mean, rising, (64,)."""
+        size = self.prompts.size
+        some = np.sort(self.prompts)[(np.arange(64) * 2 + 1) * size // 128]
+        added = self.reading_s(self.counts.size // 2, some)
+        mean = float(added.mean())
+        return added / mean if mean > 0 else np.ones(64)
 
     @cached_property
     def of_prompts(self) -> Floats:
@@ -84,44 +92,46 @@ class StepTimes:
         found: Floats = self.of_prompts @ (weights / weights.sum(axis=1, keepdims=True)).T
         return found
 
-    def added_s(self, mean: Floats) -> Floats:
-        """What a Poisson number of prompts adds to a step with n = 1..cap decodes, shape (cap,).
-
-        mean : of that number, shape (cap,)
-        """
+    @cached_property
+    def _added_s(self) -> Floats:
+        """What a Poisson number of prompts adds at n = 1..cap, by its mean, shape (cap, 61)."""
         n = np.arange(1, self.cap + 1)
         at = np.interp(n, self.counts, np.arange(self.counts.size))
         low = np.minimum(at.astype(np.int64), self.counts.size - 2)
-        share = at - low
-        place = np.clip(np.searchsorted(_MEANS, mean) - 1, 0, _MEANS.size - 2)
-        within = (mean - _MEANS[place]) / (_MEANS[place + 1] - _MEANS[place])
+        share = (at - low)[:, None]
+        found: Floats = (1.0 - share) * self._by_mean[low] + share * self._by_mean[low + 1]
+        return found
 
-        def of_row(row: Ints) -> Floats:
-            below, above = self._by_mean[row, place], self._by_mean[row, place + 1]
-            added: Floats = below + within * (above - below)
-            return added
-
-        found: Floats = (1.0 - share) * of_row(low) + share * of_row(low + 1)
+    @cached_property
+    def _rates(self) -> Floats:
+        """The rate at which a step has so many prompts in the mean: a = lambda tau, so lambda is
+        a / (F(n, 0) + what they add), shape (cap, 61).
+        """
+        found: Floats = _MEANS / (self.decode_s[:, None] + self._added_s)
         return found
 
     def mean_s(self, rate: float) -> Floats:
         """tau(n) at n = 1..cap with prompts at ``rate`` per second, shape (cap,); inf where the
         reading of prompts leaves no time for decodes.
         """
-        seconds = self.decode_s.copy()
         if rate == 0.0:
-            return seconds
-        for _ in range(60):
-            share = np.zeros(self.cap)
-            finite = np.isfinite(seconds)
-            share[finite] = (self.added_s(np.where(finite, rate * seconds, 0.0)) / seconds)[finite]
-            with np.errstate(divide="ignore"):
-                better = np.where(
-                    finite & (share < 1.0 - 1e-9), self.decode_s / (1.0 - share), np.inf
-                )
-            change = np.abs(better[finite] - seconds[finite])
-            done = not (change > 1e-10 * seconds[finite]).any()
-            seconds = better
-            if done:
-                break
-        return seconds
+            return self.decode_s
+        # The first mean that needs as high a rate; beyond the last the straight line goes on.
+        beyond = self._rates >= rate
+        place = np.where(beyond.any(axis=1), beyond.argmax(axis=1), _MEANS.size - 1) - 1
+        rows = np.arange(self.cap)
+        below = self._added_s[rows, place]
+        width = _MEANS[place + 1] - _MEANS[place]
+        slope = (self._added_s[rows, place + 1] - below) / width
+        left = 1.0 - rate * slope
+        seconds = self.decode_s + below - slope * _MEANS[place]
+        found = np.full(self.cap, np.inf)
+        np.divide(seconds, left, out=found, where=left > 1e-9)
+        return found
+
+    def full_s(self, mean: float) -> float:
+        """tau(cap) where a step has so many prompts in the mean."""
+        low = min(int(np.searchsorted(_MEANS, mean, side="right")) - 1, _MEANS.size - 2)
+        share = (mean - _MEANS[low]) / (_MEANS[low + 1] - _MEANS[low])
+        below, above = self._added_s[-1, low : low + 2]
+        return float(self.decode_s[-1] + below + share * (above - below))

@@ -139,7 +139,7 @@ def test_everything_grows_with_the_rate(
     found = [one.at(share * one.capacity) for share in (0.05, 0.3, 0.6, 0.9)]
     for name in ("tpot_mean", "ttft_mean", "e2e_mean", "tpot_p99"):
         values = [each.figures[name] for each in found]
-        # A sample of 4,096 points stands for each.
+        # A sample of 2,048 points stands for each.
         assert (np.diff(values) > -0.01 * np.array(values[:-1])).all(), name
     assert (np.diff([each.batch for each in found]) > 0).all()
 

@@ -1,0 +1,241 @@
+"""``specsim.plan``: how many cards a workload needs within service levels, drafts or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+from os import PathLike
+
+import numpy as np
+
+from specsim.acceptance import AcceptanceLaw, AlphaLike
+from specsim.api.plan_doubts import (
+    error_budget,
+    reason_at,
+    replicas_interval,
+    speed_ends,
+    stops_paying,
+)
+from specsim.api.plan_ranking import (
+    analytic_answer,
+    by_rate,
+    cheapest,
+    order,
+    plain_beside,
+    prices_of,
+    rate_of_each,
+    with_simulated,
+)
+from specsim.api.plan_result import Answer, CapacityPlan
+from specsim.api.plan_setups import planned_setups
+from specsim.api.serving_setup import mean_context
+from specsim.api.workload import workload as workload_of
+from specsim.batching.point import DEFAULT_MARGIN
+from specsim.batching.source import Source
+from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, integers, number
+from specsim.deployment.deployment import Deployment
+from specsim.intervals import Interval
+from specsim.profiles import Mode
+from specsim.serving.analytic.offered import Offered
+from specsim.serving.arrivals import ConstantArrivals, GammaArrivals, PoissonArrivals
+from specsim.serving.engines.settings import ServingEngine
+from specsim.serving.levels import ServiceLevel, levels_of
+from specsim.serving.routing import Routing
+from specsim.serving.step_model import StepModel
+from specsim.serving.workload import DrawnWorkload, ServingWorkload
+from specsim.serving.workload_summary import WorkloadSummary
+
+# Draft lengths and degrees that are tried where none are named.
+GAMMAS = (1, 2, 3, 4, 5, 7)
+DEGREES = (1, 2, 4, 8)
+# Requests that are simulated where nobody says how many.
+_REQUESTS = 4000
+
+
+def plan(
+    workload: ServingWorkload | str | PathLike[str],
+    *,
+    slo: str | Mapping[str, float] | Sequence[ServiceLevel],
+    alpha: AlphaLike | None = None,
+    deployment: Deployment | Sequence[Deployment] | None = None,
+    profile: str | PathLike[str] | None = None,
+    temperature: float | None = None,
+    mode: Mode | None = None,
+    acceptance_law: AcceptanceLaw | None = None,
+    step_model: StepModel | str | Mapping[str, float] | None = None,
+    gammas: Sequence[int] = GAMMAS,
+    degrees: Sequence[int] | None = None,
+    engine: ServingEngine | str = "vllm",
+    routing: Routing = "round-robin",
+    price: float | Mapping[str, float] | None = None,
+    margin: float | None = None,
+    simulated: bool = True,
+    seed: int = 0,
+) -> CapacityPlan:
+    """The cheapest set-up that keeps the service levels, with and without speculation.
+
+    workload : of ``specsim.workload``, with a rate, or a file of requests with times
+    slo : limits in seconds of means or percentiles, ``"ttft_p99=1,tpot_p99=0.06"``
+    deployment : the target and its drafters on cards; several are compared, one for each kind of
+        cards
+    alpha, profile, temperature, mode, acceptance_law, step_model, engine, routing : as of
+        ``serve``
+    gammas : draft lengths that are tried, and the best schedule of them by batch
+    degrees : tensor parallel degrees; None: 1, 2, 4 and 8, unless a deployment names one above 1
+    price : of an accelerator for an hour, or by the name of the accelerator; None: the fewest cards
+        are the cheapest
+    margin : what drafts must gain to be worth it; None: 0.05
+    simulated : whether the best set-ups are simulated; else all is analytic
+    seed : of the simulation: every set-up sees the same requests and the same luck
+
+    The analytic mode ranks all set-ups, and the simulator settles how many replicas the two
+    cheapest of either kind need.  Raises UnsupportedError where nothing at all can be planned; a
+    plan that meets no level is a result, with the nearest set-up.
+    """
+    levels = levels_of(slo)
+    if not any(each.statistic for each in levels):
+        raise InvalidArgumentError(
+            f"slo must limit a mean or a percentile, such as ttft_p99=1,tpot_p99=0.06, got {slo!r}"
+        )
+    margin = DEFAULT_MARGIN if margin is None else number("margin", margin, low=0.0)
+    lengths = sorted({int(each) for each in np.atleast_1d(integers("gammas", gammas, low=0))})
+    if isinstance(workload, (str, PathLike)):
+        workload = workload_of(workload)
+    if workload.concurrency is not None:
+        raise UnsupportedError(
+            "a closed loop has no rate to plan for, as its requests wait for each other: give rate"
+        )
+    if isinstance(workload, DrawnWorkload) and not (workload.requests or workload.duration_s):
+        workload = replace(workload, requests=_REQUESTS)
+    requests = workload.draw(seed)
+    summary = WorkloadSummary.of(requests)
+    rate, cv = _rate_and_cv(workload, summary)
+    offered = Offered.of(requests, cv)
+    deployments = _deployments(deployment)
+    source = Source(alpha, None, profile, temperature, mode, acceptance_law)
+    setups, left_out = planned_setups(
+        deployments,
+        source,
+        lengths,
+        _degrees(degrees, deployments),
+        engine,
+        requests,
+        offered,
+        margin,
+        step_model,
+    )
+    if not setups:
+        raise UnsupportedError(
+            "nothing can be planned: " + "; ".join(f"{each.what}: {each.why}" for each in left_out)
+        )
+    prices = prices_of(price, setups)
+    answers = sorted((analytic_answer(each, rate, levels, prices) for each in setups), key=order)
+    if simulated:
+        answers = with_simulated(answers, workload, levels, routing, rate, seed, prices)
+    met = [each for each in answers if each.met(levels)]
+    without = next((each for each in met if not each.planned.speculates), None)
+    drafting = next((each for each in met if each.planned.speculates), None)
+    best = cheapest(answers, without, drafting, margin, levels)
+    context = mean_context(requests)
+    gain = stops = reason = None
+    why = ""
+    if drafting is not None:
+        plain = plain_beside(drafting, answers)
+        if plain is not None:
+            ends = speed_ends(drafting.planned, drafting, rate, context, margin)
+            if plain.per_card > 0:
+                ratio = drafting.per_card / plain.per_card
+                low, high = ends or (1.0, 1.0)
+                gain = Interval(ratio * low, ratio, ratio * high)
+            stops = stops_paying(drafting.planned.replica, plain.planned.replica, ends, margin)
+            reason, why = reason_at(drafting, plain, stops[1], context)
+    estimate = None
+    if best.replicas:
+        estimate = best.planned.replica.shared(
+            rate_of_each(rate, best.replicas, best.planned.replica)
+        )
+    return CapacityPlan(
+        best=best,
+        with_drafts=drafting,
+        without=without,
+        answers=tuple(answers),
+        levels=levels,
+        workload=summary,
+        rate=rate,
+        tokens_per_s=rate * offered.mean_output,
+        stops=stops,
+        reason=reason,
+        why=why,
+        replicas=replicas_interval(
+            best, rate, levels, speed_ends(best.planned, best, rate, context, margin)
+        ),
+        gain=gain,
+        by_rate=by_rate(answers, rate, margin),
+        sequences=None if estimate is None else _sequences(estimate.in_service),
+        error_budget=error_budget(best, context, margin, levels),
+        inputs={
+            "slo": {each.name: each.limit_s for each in levels},
+            **vars(source),
+            "deployment": list(deployments) or None,
+            "gammas": lengths,
+            "degrees": degrees,
+            "engine": engine,
+            "routing": routing,
+            "price": price,
+            "margin": margin,
+            "simulated": simulated,
+            "seed": seed,
+        },
+        warnings=_warnings(workload, best, drafting, rate),
+        left_out=tuple(left_out),
+    )
+
+
+def _rate_and_cv(workload: ServingWorkload, summary: WorkloadSummary) -> tuple[float, float]:
+    """As it was asked for, or else of what was drawn."""
+    match getattr(workload, "arrivals", None):
+        case PoissonArrivals(rate=rate):
+            return rate, 1.0
+        case GammaArrivals(rate=rate, burstiness=burstiness):
+            return rate, burstiness**-0.5
+        case ConstantArrivals(rate=rate):
+            return rate, 0.0
+    if not np.isfinite(summary.rate):
+        raise UnsupportedError("the workload has no rate: give rate")
+    return summary.rate, summary.interval_cv
+
+
+def _deployments(given: Deployment | Sequence[Deployment] | None) -> tuple[Deployment, ...]:
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, Deployment) else tuple(given)
+
+
+def _degrees(
+    asked: Sequence[int] | None, deployments: Sequence[Deployment]
+) -> Sequence[int] | None:
+    if asked is not None:
+        return [int(each) for each in np.atleast_1d(integers("degrees", asked, low=1))]
+    return None if any(each.parallel.tensor > 1 for each in deployments) else DEGREES
+
+
+def _sequences(in_service: Floats) -> int:
+    """The least multiple of 8 that holds those in service all but 1 in 1,000 moments."""
+    reached = np.cumsum(in_service)
+    return 8 * ceil(max(int(np.searchsorted(reached, 0.999)), 1) / 8)
+
+
+def _warnings(
+    workload: ServingWorkload, best: Answer, drafting: Answer | None, rate: float
+) -> tuple[str, ...]:
+    found = dict.fromkeys([*workload.notes, *best.planned.warnings])
+    if drafting is not None:
+        found |= dict.fromkeys(drafting.planned.warnings)
+    if best.replicas:
+        replica = best.planned.replica
+        each = rate_of_each(rate, best.replicas, replica)
+        if each < replica.capacity:
+            doubts = replica.at(each).doubts
+            found |= dict.fromkeys(f"analytic mode: {doubt}" for doubt in doubts)
+    return tuple(found)

@@ -1,0 +1,146 @@
+"""How sure a plan is, up to which load its drafts pay, and what binds there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import exp, log
+
+from specsim.api.plan_ranking import rate_of_each
+from specsim.api.plan_result import Answer
+from specsim.api.plan_setups import PlannedSetUp
+from specsim.batching.cost import CellUnavailableError
+from specsim.batching.decision import decide
+from specsim.batching.losses import diagnose
+from specsim.batching.parts import step_of
+from specsim.checks import SpecsimError
+from specsim.intervals import Interval
+from specsim.serving.analytic.replica import Replica
+from specsim.serving.levels import ServiceLevel
+from specsim.serving.planning.crossing import Crossing, binds_at, crossing
+from specsim.serving.planning.sizing import replicas_needed, sustained
+
+_WHY = {
+    "cache": "the KV cache, of which the drafter and its drafts take their part, is full",
+    "sequences": "all sequences are in use",
+    "budget": "the token budget of a step, of which every request takes 1 + K, is used up",
+    "graph": "steps with drafts are larger than the largest CUDA graph",
+}
+
+
+def _batch(answer: Answer, rate: float) -> int:
+    """Requests that decode together in a replica, in the mean, >= 1."""
+    replica = answer.planned.replica
+    return max(1, round(replica.shared(rate_of_each(rate, answer.replicas, replica)).mean))
+
+
+def speed_ends(
+    planned: PlannedSetUp, answer: Answer, rate: float, context: int, margin: float
+) -> tuple[float, float] | None:
+    """How much slower and faster it may be, as factors (95 %); None where nobody knows."""
+    if planned.deployment is None and planned.source.profile is None:
+        return None
+    if not planned.speculates:
+        error = planned.deployment.error if planned.deployment is not None else None
+        return None if error is None else (1.0 / (1.0 + error), 1.0 + error)
+    workload = planned.workload()
+    batch = _batch(answer, rate)
+    gamma = int(planned.replica.gammas[min(batch, planned.replica.gammas.size - 1)])
+    try:
+        known = decide(workload, batch, context, margin, gamma).speedup
+    except SpecsimError:
+        return None
+    return None if known is None else (known.low / known.best, known.high / known.best)
+
+
+def _slower(replica: Replica, factor: float) -> Replica:
+    """The same at a speed of ``factor``."""
+    times = replica.times
+    return replace(
+        replica,
+        times=replace(
+            times,
+            decode_s=times.decode_s / factor,
+            read_s=times.read_s / factor,
+        ),
+    )
+
+
+def replicas_interval(
+    best: Answer,
+    rate: float,
+    levels: Sequence[ServiceLevel],
+    speed: tuple[float, float] | None,
+) -> Interval[float] | None:
+    """At the ends of the speed: fewer where it is faster."""
+    if speed is None or not best.replicas:
+        return None
+    ends = []
+    for factor in speed[::-1]:
+        each = sustained(_slower(best.planned.replica, factor), levels)
+        ends.append(float(replicas_needed(rate, each)) if each > 0 else float("inf"))
+    return Interval(min(ends[0], best.replicas), best.replicas, max(ends[1], best.replicas))
+
+
+def stops_paying(
+    drafting: Replica, plain: Replica, ends: tuple[float, float] | None, margin: float
+) -> tuple[Crossing | None, Crossing | None, Crossing | None]:
+    """At the low end of the speed, as predicted, and at the high end; against the margin."""
+    least = 1.0 / (1.0 + margin)
+    low, high = ends or (1.0, 1.0)
+    found = [crossing(drafting, plain, least * factor) for factor in (low, 1.0, high)]
+    return found[0], found[1], found[2]
+
+
+def reason_at(
+    drafting: Answer, plain: Answer, found: Crossing | None, context: int
+) -> tuple[str | None, str]:
+    """What keeps drafts from paying there."""
+    if found is None:
+        return None, ""
+    planned = drafting.planned
+    graphs = None
+    if planned.deployment is not None:
+        graphs = planned.deployment.efficiency.graph_tokens
+    limit = binds_at(planned.replica, plain.planned.replica, found, graphs)
+    if limit is not None:
+        return limit, _WHY[limit]
+    if planned.deployment is None and planned.source.profile is None:
+        return None, "a round costs as much as its tokens take in plain steps"
+    workload = planned.workload()
+    batch = max(1, round(found.batch))
+    gammas = planned.replica.gammas
+    gamma = int(gammas[min(batch, gammas.size - 1)]) or planned.drafts.gamma_max
+    try:
+        point = decide(workload, batch, context, 0.0, gamma).point
+        here, alone = (
+            step_of(workload.cost, each, batch, context, float(workload.gains.bonus[gamma]))
+            for each in (gamma, 0)
+        )
+    except CellUnavailableError:
+        return "cache", _WHY["cache"]
+    said = diagnose(point, here, alone, float(workload.gains.tokens[1]) - 1.0, graphs)
+    return said.reason, said.words
+
+
+def error_budget(
+    best: Answer, context: int, margin: float, levels: Sequence[ServiceLevel]
+) -> dict[str, float | None]:
+    planned = best.planned
+    found: dict[str, float | None] = {"acceptance": None, "cost": None, "sampling": None}
+    if planned.deployment is not None:
+        found["cost"] = planned.deployment.error
+    if planned.speculates and (planned.deployment is not None or planned.source.profile):
+        ends = planned.workload().gains_interval
+        if ends is not None:
+            gamma = planned.drafts.gamma_max
+            low, high = (float(each.tokens[gamma]) for each in ends)
+            found["acceptance"] = exp(log(high / low) / 2) - 1.0
+    if best.settled is not None:
+        widths = []
+        for each in levels:
+            value = best.settled.figures.get(each.name) if each.statistic else None
+            if value is not None and value.high == value.high and value.best > 0:
+                widths.append((value.high - value.low) / 2 / value.best)
+        found["sampling"] = max(widths, default=None)
+    return found

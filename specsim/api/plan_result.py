@@ -1,0 +1,307 @@
+"""What ``specsim.plan`` returns: the cheapest set-up within the levels, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, isnan
+from typing import ClassVar
+
+from specsim.api.plan_setups import PlannedSetUp
+from specsim.api.result import Result, Row
+from specsim.intervals import Interval
+from specsim.serving.levels import LATENCIES, ServiceLevel
+from specsim.serving.metrics import STATISTICS
+from specsim.serving.planning.crossing import Crossing
+from specsim.serving.planning.settling import Settled
+from specsim.serving.planning.sizing import slack
+from specsim.serving.workload_summary import WorkloadSummary
+
+_SECONDS = 3600.0
+# Rows of a table for people.
+_SHOWN = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A set-up and how many replicas of it the workload needs.
+
+    planned : one replica
+    replicas : of it; 0 where no number of them meets the levels
+    sustained : the highest rate of one replica within the levels, requests per second (analytic)
+    figures : latencies and throughput of the workload; at no load where ``replicas`` is 0
+    settled : the same simulated, with intervals; None: analytic
+    hourly : price of all its cards for an hour; None: no prices are known
+    """
+
+    planned: PlannedSetUp
+    replicas: int
+    sustained: float
+    figures: Mapping[str, float]
+    settled: Settled | None = None
+    hourly: float | None = None
+
+    @property
+    def cards(self) -> int:
+        """Of all replicas."""
+        return self.replicas * self.planned.cards
+
+    @property
+    def per_card(self) -> float:
+        """Requests per second of a card within the levels."""
+        return self.sustained / self.planned.cards
+
+    def met(self, levels: Sequence[ServiceLevel]) -> bool:
+        """Whether the levels are met, in simulation where that was made."""
+        if not self.replicas:
+            return False
+        return slack(self.figures, levels) <= 1.0 if self.settled is None else self.settled.met
+
+    def per_million(self, tokens_per_s: float) -> float | None:
+        """Price of a million output tokens."""
+        return None if self.hourly is None else 1e6 * self.hourly / (_SECONDS * tokens_per_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapacityPlan(Result):
+    """The cheapest set-up that meets the levels, with and without speculation.
+
+    best : the answer; where no set-up meets the levels the nearest
+    with_drafts, without : the cheapest of either kind; None where none meets the levels
+    answers : all set-ups, the cheapest first
+    levels : service levels
+    rate, tokens_per_s : requests and output tokens per second that the workload asks for
+    stops : where the drafts of ``with_drafts`` stop paying on its cards, at the low end of the
+        interval of the speedup, as predicted, and at the high end; None: nowhere below capacity
+    reason, why : what binds there, in a word and in a sentence
+    replicas : of ``best`` at the ends of what is known of its speed
+    gain : requests per second and card within the levels, with drafts over without
+    by_rate : the cheapest of either kind at other rates (analytic)
+    sequences : the largest number of sequences that ``best`` needs
+    error_budget : half of 95 % intervals as shares: acceptance, cost, sampling; None: unknown
+    """
+
+    schema: ClassVar[str] = "specsim.serving"
+
+    best: Answer
+    with_drafts: Answer | None
+    without: Answer | None
+    answers: tuple[Answer, ...]
+    levels: tuple[ServiceLevel, ...]
+    workload: WorkloadSummary
+    rate: float
+    tokens_per_s: float
+    stops: tuple[Crossing | None, Crossing | None, Crossing | None] | None = None
+    reason: str | None = None
+    why: str = ""
+    replicas: Interval[float] | None = None
+    gain: Interval[float] | None = None
+    by_rate: tuple[Row, ...] = ()
+    sequences: int | None = None
+    error_budget: Mapping[str, float | None]
+
+    @property
+    def met(self) -> bool:
+        """Whether ``best`` meets all levels."""
+        return self.best.met(self.levels)
+
+    @property
+    def pays(self) -> bool:
+        """Whether the cheapest set-up drafts."""
+        return self.met and self.best.planned.speculates
+
+    @property
+    def title(self) -> str:
+        limits = ", ".join(f"{each.name} <= {each.limit_s:g} s" for each in self.levels)
+        return f"set-ups for {self.rate:.3g} requests/s, {limits}, {self.best.planned.basis}"
+
+    def rows(self) -> list[Row]:
+        return [self._row(each) for each in self.answers]
+
+    def table(self) -> list[Row]:
+        """The cheapest set-ups, without what all of them share."""
+        rows = self.rows()[:_SHOWN]
+        empty = {name for name in rows[0] if all(row[name] in (None, "") for row in rows)}
+        return [{k: v for k, v in row.items() if k not in empty} for row in rows]
+
+    def _row(self, answer: Answer) -> Row:
+        planned = answer.planned
+        row: Row = {
+            "accelerator": planned.accelerator,
+            "tensor_parallel": planned.deployment and planned.deployment.parallel.tensor,
+            "drafter": planned.drafter,
+            "gamma": planned.drafts.words if planned.speculates else "off",
+            "replicas": answer.replicas or None,
+            "cards": answer.cards or None,
+            "cost_per_million_tokens": answer.per_million(self.tokens_per_s)
+            if answer.replicas
+            else None,
+            "sustained_rate_per_card": answer.per_card,
+        }
+        for each in self.levels:
+            if each.statistic:
+                row[f"{each.name}_ms"] = _number(1e3 * answer.figures.get(each.name, float("nan")))
+        row["met"] = answer.met(self.levels)
+        row["by"] = "analytic" if answer.settled is None else "simulation"
+        return row
+
+    def summary(self) -> Row:
+        """As in the document: whatever has an interval is low, best, high."""
+        best, drafts = self.best, self.best.planned.drafts
+        answer: Row = {
+            "met": self.met,
+            "pays": self.pays,
+            "accelerator": best.planned.accelerator or None,
+            "tensor_parallel": best.planned.deployment and best.planned.deployment.parallel.tensor,
+            "drafter": best.planned.drafter or None,
+            "gamma": drafts.gamma_max,
+            "schedule": self._schedule(),
+            "replicas": best.replicas,
+            "replicas_interval": _three(self.replicas),
+            "cards": best.cards,
+            "max_num_seqs": self.sequences,
+            "cost_per_million_tokens": best.per_million(self.tokens_per_s),
+            "gain": {"goodput_per_card": _three(self.gain)},
+            "reason": self.reason,
+            "why": self.why or None,
+        }
+        if self.stops is not None:
+            rates = [None if each is None else each.rate for each in self.stops]
+            middle = self.stops[1]
+            answer["stops_paying_at"] = {
+                "rate_per_replica": rates,
+                "batch": None if middle is None else middle.batch,
+            }
+        found: Row = {
+            "title": self.title,
+            "workload": self.workload.row(),
+            "plan": answer,
+            "levels": {
+                each.name: {
+                    "limit": each.limit_s,
+                    "value": self._value(each.name),
+                    "met": best.figures[each.name] <= each.limit_s,
+                }
+                for each in self.levels
+                if each.statistic
+            },
+            "metrics": {
+                name: {each: self._value(f"{name}_{each}") for each in STATISTICS}
+                for name in LATENCIES
+            },
+            "engine": dict(best.settled.engine) if best.settled else None,
+            "alternatives": {
+                name: None if each is None else self._row(each)
+                for name, each in (("with_drafts", self.with_drafts), ("without", self.without))
+            },
+            "by_rate": list(self.by_rate),
+            "error_budget": dict(self.error_budget),
+        }
+        return found
+
+    def _schedule(self) -> list[list[int]]:
+        """(first, last, gamma) by batch, up to the largest number of sequences."""
+        drafts, most = self.best.planned.drafts, self.sequences or 1
+        if not drafts.schedule:
+            return [[1, most, 0]]
+        ranges = [list(each) for each in drafts.schedule if each[0] <= most]
+        ranges[-1][1] = max(ranges[-1][0], most)
+        return ranges
+
+    def _value(self, name: str) -> list[float | None]:
+        settled = self.best.settled
+        if settled is not None and name in settled.figures:
+            return [_number(each) for each in _three(settled.figures[name]) or []]
+        return [None, _number(self.best.figures.get(name, float("nan"))), None]
+
+    def sentences(self) -> list[str]:
+        lines = [self._first()]
+        other = self.without if self.best.planned.speculates else self.with_drafts
+        kind = "without drafts" if self.best.planned.speculates else "with drafts"
+        if other is not None and other is not self.best:
+            lines.append(f"{kind}: {self._words(other)}")
+        elif self.met:
+            lines.append(f"{kind}: no set-up meets the levels")
+        if self.gain is not None:
+            lines.append(
+                f"a card takes {_with_ends(self.gain)} times as many requests within the levels "
+                "with drafts as without"
+            )
+        if self.stops is not None and self.with_drafts is not None:
+            lines.append(self._stops_words())
+        if self.sequences is not None and self.met:
+            lines.append(f"max_num_seqs {self.sequences} holds all but 1 in 1,000 moments")
+        changes = _changes(self.by_rate)
+        if changes:
+            lines.append(f"at other rates (analytic): {changes}")
+        return lines
+
+    def _first(self) -> str:
+        if self.met:
+            return f"cheapest: {self._words(self.best)}"
+        worst = [
+            f"{each.name} {self.best.figures[each.name]:.3g} s of {each.limit_s:g} s"
+            for each in self.levels
+            if each.statistic and self.best.figures[each.name] > each.limit_s
+        ]
+        where = f"with {self.best.replicas} replicas" if self.best.replicas else "at no load"
+        return (
+            f"no set-up meets the levels; nearest: {self.best.planned.name}, {where}: "
+            f"{', '.join(worst)}"
+        )
+
+    def _words(self, answer: Answer) -> str:
+        replicas = f"{answer.replicas} replica{'s' if answer.replicas > 1 else ''}"
+        words = f"{replicas} of {answer.planned.name}"
+        if answer.planned.accelerator:
+            words += f" ({answer.cards} cards)"
+        cost = answer.per_million(self.tokens_per_s)
+        if cost is not None:
+            words += f", {cost:.3g} per million tokens"
+        ends = self.replicas
+        if answer is self.best and ends is not None and ends.low < ends.high:
+            words += f"; {ends.low:.0f} to {ends.high:.0f} replicas at the ends of its speed"
+        return words
+
+    def _stops_words(self) -> str:
+        assert self.stops is not None, "asked for where it is known"
+        assert self.with_drafts is not None, "asked for where something drafts"
+        drafts = f"drafts of {self.with_drafts.planned.name}"
+        low, best, high = self.stops
+        if best is None:
+            return f"{drafts} pay at every rate up to the capacity of a replica"
+        if best.rate == 0:
+            return f"{drafts} pay at no rate: {self.why}"
+        ends = ""
+        if low is not None and low != best:
+            until = "the capacity" if high is None else f"{high.rate:.3g}"
+            ends = f" ({low.rate:.3g} to {until})"
+        return (
+            f"{drafts} stop paying at {best.rate:.3g}{ends} requests/s of a replica, where "
+            f"{best.batch:.3g} decode: {self.why}"
+        )
+
+
+def _changes(rows: Sequence[Row]) -> str:
+    """Every rate at which the answer is another than at the one before."""
+    words, before = [], None
+    for row in rows:
+        now = row["best"], row["cards"]
+        if now != before:
+            words.append(f"{row['rate']:.3g}/s {row['best']}, {row['cards']} cards")
+        before = now
+    return "; ".join(words)
+
+
+def _three(value: Interval[float] | None) -> list[float] | None:
+    return None if value is None else [value.low, value.best, value.high]
+
+
+def _number(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def _with_ends(value: Interval[float]) -> str:
+    if isnan(value.low) or value.low == value.high:
+        return f"{value.best:.3g}"
+    return f"{value.best:.3g} ({value.low:.3g} to {value.high:.3g})"

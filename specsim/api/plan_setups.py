@@ -1,0 +1,191 @@
+"""Every set-up that a plan compares: cards, degrees, drafters and draft lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from specsim.acceptance import AlphaLike
+from specsim.api.result import LeftOut
+from specsim.api.serving_setup import FoundSetUp, SetUpWords, set_up
+from specsim.batching.source import Source
+from specsim.batching.workload import BatchWorkload
+from specsim.checks import SpecsimError
+from specsim.deployment.deployment import Deployment
+from specsim.deployment.drafters import Drafter
+from specsim.serving.analytic.of_setup import replica_of
+from specsim.serving.analytic.offered import Offered
+from specsim.serving.analytic.replica import Replica
+from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.settings import ServingEngine
+from specsim.serving.planning.sizing import best_schedule
+from specsim.serving.requests import Requests
+from specsim.serving.service import SetUp
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedSetUp:
+    """One way to serve.
+
+    deployment : the cards of one replica with one drafter, or none; None: of a profile, or as given
+    source : costs and acceptance of its drafts
+    setup : one replica
+    replica : the same, analytically
+    """
+
+    deployment: Deployment | None
+    source: Source
+    setup: SetUp
+    replica: Replica
+    basis: str
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def drafts(self) -> DraftPolicy:
+        return self.setup.drafts
+
+    @property
+    def speculates(self) -> bool:
+        """Whether it ever drafts."""
+        return self.drafts.gamma_max > 0
+
+    @property
+    def cards(self) -> int:
+        """Of one replica."""
+        return 1 if self.deployment is None else self.deployment.parallel.cards
+
+    @property
+    def accelerator(self) -> str:
+        """The name of its cards; empty where nobody knows."""
+        return "" if self.deployment is None else self.deployment.card.name
+
+    @property
+    def drafter(self) -> str:
+        """What drafts; empty where nothing does, or where there is one only."""
+        if not self.speculates or self.deployment is None or not self.deployment.drafters:
+            return ""
+        return self.deployment.drafters[0].label
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Cards of one kind and number."""
+        return self.accelerator, self.cards
+
+    @property
+    def name(self) -> str:
+        """``2 H100-SXM, eagle3, gamma 3``, of one replica."""
+        words = [f"{self.cards} {self.accelerator}"] if self.accelerator else []
+        if self.drafter:
+            words.append(self.drafter)
+        words.append(f"gamma {self.drafts.words}" if self.speculates else "no drafts")
+        return ", ".join(words)
+
+    def workload(self) -> BatchWorkload:
+        """What its rounds gain and cost by load."""
+        return self.source.workloads(self.drafts.gamma_max)[0]
+
+
+def planned_setups(
+    deployments: Sequence[Deployment],
+    source: Source,
+    gammas: Sequence[int],
+    degrees: Sequence[int] | None,
+    engine: ServingEngine | str,
+    requests: Requests,
+    offered: Offered,
+    margin: float,
+    step_model: object = None,
+) -> tuple[list[PlannedSetUp], list[LeftOut]]:
+    """All that can be had, and what cannot, with the reason.
+
+    deployments : one for each kind of cards, all with the same drafters; none: as ``source`` says
+    degrees : tensor parallel degrees that are tried; None: the deployments' own
+    gammas : fixed draft lengths; beside them stands the best schedule by batch of each drafter
+    """
+    found: list[PlannedSetUp] = []
+    left_out: list[LeftOut] = []
+    for what, each, words in _words(deployments, source, degrees, engine, step_model, left_out):
+        try:
+            found += _of_drafter(each, words, gammas, requests, offered, margin)
+        except SpecsimError as error:
+            left_out.append(LeftOut(what, str(error)))
+    return found, left_out
+
+
+def _words(
+    deployments: Sequence[Deployment],
+    source: Source,
+    degrees: Sequence[int] | None,
+    engine: ServingEngine | str,
+    step_model: object,
+    left_out: list[LeftOut],
+) -> Iterator[tuple[str, Deployment | None, SetUpWords]]:
+    """What every group of set-ups shares, in words; plain decoding first."""
+    if not deployments:
+        for gamma in (None, 1):
+            words = SetUpWords(gamma, source, step_model, None, engine)  # type: ignore[arg-type]
+            yield "plain decoding" if gamma is None else "drafts", None, words
+        return
+    for deployment in deployments:
+        for degree in degrees or [deployment.parallel.tensor]:
+            parallel = replace(deployment.parallel, tensor=degree)
+            cards = f"{deployment.card.name}, tensor parallel {degree}"
+            several: list[Drafter | None] = [None, *deployment.drafters]
+            for drafter in several:
+                what = f"{cards}, {drafter.label}" if drafter else f"{cards}, no drafts"
+                try:
+                    one = replace(
+                        deployment, parallel=parallel, drafters=(drafter,) if drafter else ()
+                    )
+                except SpecsimError as error:
+                    left_out.append(LeftOut(what, str(error)))
+                    if drafter is None:
+                        break  # the degree divides nothing, which every drafter would say again
+                    continue
+                alpha: AlphaLike | None = source.alpha
+                if drafter is None or drafter.alpha is not None:
+                    alpha = None
+                own = replace(source, alpha=alpha, deployment=one)
+                yield what, one, SetUpWords(1 if drafter else None, own, None, None, engine)
+
+
+def _of_drafter(
+    deployment: Deployment | None,
+    words: SetUpWords,
+    gammas: Sequence[int],
+    requests: Requests,
+    offered: Offered,
+    margin: float,
+) -> list[PlannedSetUp]:
+    """One drafter with every draft length, or plain decoding."""
+
+    def planned(found: FoundSetUp, drafts: DraftPolicy) -> PlannedSetUp:
+        setup = replace(found.setup, drafts=drafts)
+        replica = replica_of(
+            offered, setup.engine, setup.step_model, drafts, found.setup.acceptance
+        )
+        return PlannedSetUp(deployment, words.source, setup, replica, found.basis, found.warnings)
+
+    if words.gamma is None:
+        found = set_up(words, requests)
+        return [planned(found, DraftPolicy.off())]
+    longest = deployment.drafters[0].longest if deployment is not None else None
+    lengths = [gamma for gamma in gammas if gamma and (longest is None or gamma <= longest)]
+    if not lengths:
+        return []
+    found = set_up(replace(words, gamma=max(lengths)), requests)
+    heads = found.setup.drafts.drops_last_cached_block
+
+    def fixed(gamma: int) -> PlannedSetUp:
+        return planned(found, DraftPolicy.fixed(gamma, drops_last_cached_block=heads))
+
+    several = {gamma: fixed(gamma) for gamma in lengths}
+    idle = fixed(0)
+    schedule = best_schedule(
+        {0: idle.replica, **{gamma: each.replica for gamma, each in several.items()}}, margin
+    )
+    result = list(several.values())
+    if len(schedule) > 1:
+        policy = DraftPolicy.by_batch(schedule, drops_last_cached_block=heads)
+        result.append(planned(found, policy))
+    return result

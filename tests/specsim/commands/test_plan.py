@@ -1,0 +1,90 @@
+"""``specsim plan`` as it is typed, and what its answer says."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import fail, run
+
+# Steps as of nothing in particular: 5 ms, and 30 us for each token that is read.
+WORDS = shlex.split(
+    "plan --rate 60 --prompt uniform:50,400 --output uniform:20,120 --requests 600 --alpha 0.8 "
+    "--step-cost step_ms=5,token_us=30,draft_run_ms=0.5 --engine vllm:num_gpu_blocks=6000 "
+    "--gamma 1:3"
+)
+
+
+def test_the_cheapest_is_simulated(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    figure = tmp_path / "plan.png"
+    code, out, err = run(
+        capsys,
+        *WORDS,
+        "--slo",
+        "tpot_p99=0.02,ttft_p99=1",
+        "--price",
+        "2",
+        "--format",
+        "json",
+        "--figure",
+        str(figure),
+    )
+    assert code == 0, err
+    document = json.loads(out)
+    assert (document["schema"], document["version"]) == ("specsim.serving", 1)
+    answer = document["answer"]
+    assert answer["plan"]["met"]
+    level = answer["levels"]["tpot_p99"]
+    assert level["met"]
+    assert level["value"][0] <= level["value"][1] <= level["value"][2]
+    cards, cost = answer["plan"]["cards"], answer["plan"]["cost_per_million_tokens"]
+    assert cost == pytest.approx(1e6 * 2 * cards / (3600 * 60 * 70), rel=0.05)
+    assert answer["plan"]["schedule"][0][0] == 1
+    rates = [row["rate"] for row in answer["by_rate"]]
+    needed = [row["cards"] for row in answer["by_rate"]]
+    assert rates == sorted(rates)
+    assert needed == sorted(needed)
+    assert any(row["by"] == "simulation" for row in answer["rows"])
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_no_set_up_meets_an_impossible_level(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, *WORDS, "--slo", "tpot_mean=0.0001", "--analytic")
+    assert code == 1
+    assert "no set-up meets the levels; nearest:" in err
+    assert "at no load" in err
+
+
+def test_several_cards_with_prices(capsys: pytest.CaptureFixture[str]) -> None:
+    words = shlex.split(
+        "plan --rate 4 --prompt 500 --output 150 --target llama-3.1-8b --accelerator H100,L40S "
+        "--drafter eagle3:alpha=0.7 --gamma 2 --degrees 1,3 --slo tpot_p99=0.05 --analytic "
+        "--price H100=2.5,L40S=0.5"
+    )
+    code, out, err = run(capsys, *words)
+    assert code == 0, err
+    assert "L40S" in out.splitlines()[4]  # the cheaper cards come first
+    assert "per million tokens" in err
+    assert "tensor parallel degree must divide" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--slo tpot=0.1", "slo must limit a mean or a percentile"),
+        ("--slo tpot_p99=0.1 --price x=", "price x must be a"),
+        ("--slo tpot_p99=0.1 --price 1,2=3", "--price must be PRICE or NAME=PRICE"),
+        ("--slo tpot_p99=0.1 --figure f.txt", "--figure f.txt must be a .png"),
+    ],
+)
+def test_bad_input_has_one_line(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said in fail(capsys, *WORDS, *shlex.split(words))
+
+
+def test_a_closed_loop_has_no_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    words = shlex.split("plan --concurrency 4 --prompt 100 --output 100 --slo tpot_p99=0.1")
+    said = fail(capsys, *words, *WORDS[9:])
+    assert "closed loop has no rate" in said
