@@ -239,7 +239,7 @@ class Battery:
         return sorted([*names, *(path.name for path in place.temporary.iterdir())])
 
     def _kill_until_it_ends(
-        self, place: Place, found: Found, kills: int, usual: tuple[float, float]
+        self, place: Place, found: Found, kills: int, usual: tuple[float | None, float]
     ) -> None:
         before: dict[str, str] = {}
         while True:
@@ -262,15 +262,17 @@ class Battery:
         found.ends += 1
 
     def _ends_within(
-        self, process: subprocess.Popen[bytes], place: Place, usual: tuple[float, float]
+        self, process: subprocess.Popen[bytes], place: Place, usual: tuple[float | None, float]
     ) -> bool:
         """Whether the process ends before a random moment.
 
         Every fifth is while the command still begins, the others behind the first item that it
-        keeps anew.
+        keeps anew; of a command that keeps nothing any moment is as good.
         """
         first, total = usual
-        if self.random.random() < 0.2:
+        if first is None:
+            delay = self.random.uniform(0, total)
+        elif self.random.random() < 0.2:
             delay = self.random.uniform(0, first)
         else:
             delay = self.random.uniform(0, (total - first) / 4)
@@ -290,8 +292,10 @@ def finish(process: subprocess.Popen[bytes], place: Place) -> None:
         )
 
 
-def _watch(place: Place) -> tuple[float, float]:
-    """Seconds until the first item, and until the end, of a run that is left alone."""
+def _watch(place: Place) -> tuple[float | None, float]:
+    """Seconds until the first item, None without any, and until the end, of a run that is left
+    alone.
+    """
     began, first = time.monotonic(), None
     process = place.start()
     while process.poll() is None:
@@ -300,7 +304,7 @@ def _watch(place: Place) -> tuple[float, float]:
         time.sleep(0.05)
     finish(process, place)
     total = time.monotonic() - began
-    return (0.0 if first is None else first), total
+    return first, total
 
 
 def main() -> int:
