@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from specsim.api.engine_timing import asked_of, engine_file
+from specsim.api.engine_question import asked_of, engine_file
 from specsim.api.models import need_torch
 from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import Result, Row, plain
@@ -195,9 +195,10 @@ def validate_engine(
     seed = begun_seed(check.seed, check.passes, checkpoint)
     servers = Servers.of(content, started_as, (0, *gammas), max(batches), seed)
     watch = Watch(checkpoint, progress, threads=1)
-    advance = steps(watch.progress, "decoding", check.passes)
     sets_of = partial(sets_of_pass, asked, batches, start)
+    watch.progress("starting engines", 0, len(servers.gammas))
     with servers.clients() as clients:
+        advance = steps(watch.progress, "decoding", check.passes)
         passes = timed_repeats(
             clients, asked, sets_of, check.passes, check.seed, checkpoint, advance
         )

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from specsim import __version__
-from specsim.api.models import Models, need_torch
+from specsim.api.engine_question import asked_of, engine_file
+from specsim.api.models import need_torch
 from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import Result, Row, plain
 from specsim.api.validation import EngineCheck
@@ -24,19 +25,15 @@ from specsim.counts.file import (
     AcceptanceFile,
     Source,
     counted_rounds,
+    read_acceptance,
     timed_step,
     write_acceptance,
 )
 from specsim.counts.steps import StepTime
 from specsim.files import file_digest
 from specsim.intervals import t_quantile
-from specsim.optimizers.workload import Workload
 from specsim.predict.engine_sets import StepRepeats
-from specsim.profiles import Profile, read_profile
-
-if TYPE_CHECKING:
-    from calibrate.engine.asked import Asked
-    from calibrate.models.load import Pair
+from specsim.profiles import read_profile
 
 
 @dataclass(frozen=True)
@@ -194,9 +191,11 @@ def calibrate_engine(
     greedy = asked.check.sampling.greedy
     rounds = {gamma: replayed_rounds(asked, gamma) for gamma in servers.gammas if greedy}
     watch = Watch(checkpoint, progress, threads=1)
-    advance = steps(watch.progress, "timing", timing.repeats)
+    watch.progress("starting engines", 0, len(servers.gammas))
     with servers.clients() as clients:
+        watch.progress("counting drafts", 0, len(servers.gammas))
         counts = count_drafts(clients, asked, max(timing.batch), checkpoint)
+        advance = steps(watch.progress, "timing", timing.repeats)
         repeats = timed_repeats(
             clients, asked, lambda repeat: sets, timing.repeats, timing.seed, checkpoint, advance
         )
@@ -226,50 +225,15 @@ def calibrate_engine(
     )
 
 
-class EngineQuestion(Protocol):
-    """What timing and checking an engine have in common."""
-
-    @property
-    def engine(self) -> str: ...
-    @property
-    def api(self) -> str: ...
-    @property
-    def temperature(self) -> float: ...
-    @property
-    def drafts(self) -> str: ...
-    @property
-    def prompts(self) -> Path | None: ...
-    @property
-    def requests(self) -> int: ...
-
-
-def engine_file(profile: Path, question: EngineQuestion, what: str = "") -> Path:
-    """Where the step times of an engine, or ``what``, are kept beside a profile."""
-    name = question.engine
-    if question.api != "serve":
-        name += f"-{question.api}"
-    if question.temperature:
-        name += f"-t{question.temperature:g}"
-    return profile.with_name(f"{profile.stem}.{name}{what}.json")
-
-
-def asked_of(profile: Profile, path: Path, question: EngineQuestion) -> tuple[Asked, Pair]:
-    """The requests of a profile, shorter by its longest draft, under the engine's law of
-    acceptance; and the models.
+def awaits_timing(profile: Path, timing: EngineTiming, command: str) -> bool:
+    """Whether the same command, as it was typed, wrote the profile and was killed before it had
+    timed the engine: then the profile is not to be measured again.
     """
-    from calibrate.engine.asked import Asked
-    from calibrate.engine.rates import LAWS
-    from calibrate.models.load import load_measured_pair
-    from calibrate.validate.speedups import CheckedPrompts
-
-    law = LAWS[question.drafts]
-    (workload, *_) = Workload.all_of(profile, path, question.temperature, law)
-    device, dtype = Models.of(profile).place()
-    pair = load_measured_pair(profile, device, dtype)
-    pair.target.require_causal("an engine")
-    tokenizer = pair.target.tokenizer
-    checked = CheckedPrompts.find(workload, True, question.prompts, tokenizer, question.requests)
-    return Asked.of(checked, profile.gamma_max), pair
+    if not profile.is_file() or read_profile(profile).command != command:
+        return False
+    timed = engine_file(profile, timing)
+    known = {each.sha256 for each in read_acceptance(timed).sources} if timed.is_file() else set()
+    return file_digest(profile) not in known
 
 
 def _document(

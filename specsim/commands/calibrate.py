@@ -8,6 +8,7 @@ from typing import Literal
 import click
 
 from specsim.api.models import Batches, Measurement, Models
+from specsim.api.result import Result
 from specsim.commands._models import measurement_options, models_options, typed
 from specsim.commands._options import (
     PATH,
@@ -80,7 +81,12 @@ def command(
     temperatures, in 2 to 6 repeats as far as --repeats says.
     """
     from specsim.api.calibrate import calibrate
-    from specsim.api.engine_timing import EngineTiming, calibrate_engine
+    from specsim.api.engine_timing import (
+        EngineCalibration,
+        EngineTiming,
+        awaits_timing,
+        calibrate_engine,
+    )
     from specsim.report.progress import progress_bar
     from specsim.report.tables import show
 
@@ -108,11 +114,23 @@ def command(
         )
     with progress_bar() as bar:
         measurement = measurement.quick() if quick else measurement
-        found = calibrate(
-            out, models, measurement, batches, cost_only=cost_only, command=typed(), progress=bar
-        )
-        timed = timing and calibrate_engine(out, timing=timing, progress=bar)
-    click.echo(f"wrote {out}" + (f" and {timed.path}" if timed else ""), err=True)
+        if timing is not None and awaits_timing(out, timing, typed()):
+            click.echo(f"went on with {out}, which this command wrote before", err=True)
+            found: Result = calibrate_engine(out, timing=timing, progress=bar)
+        else:
+            found = calibrate(
+                out,
+                models,
+                measurement,
+                batches,
+                cost_only=cost_only,
+                command=typed(),
+                progress=bar,
+            )
+            if timing is not None:
+                click.echo(f"wrote {out}", err=True)
+                found = calibrate_engine(out, timing=timing, progress=bar)
+    click.echo(f"wrote {found.path if isinstance(found, EngineCalibration) else out}", err=True)
     title = "run times of one token, and how far off the fit is"
-    show(timed or found, output_format, title if cost_only else "best draft length, predicted")
+    show(found, output_format, title if cost_only else "best draft length, predicted")
     return 1 if found.left_out else 0

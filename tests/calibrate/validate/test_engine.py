@@ -22,6 +22,7 @@ from calibrate.engine.servers import Servers, speculative_config
 from calibrate.models.prompts import read_prompts
 from calibrate.validate import engine as validate_engine
 from calibrate.validate.findings import engine_findings
+from specsim.api.engine_timing import awaits_timing
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.file import read_acceptance
@@ -195,6 +196,46 @@ def test_above_temperature_0_an_engine_is_timed_by_the_texts_that_it_wrote(
         assert row["counted_rounds"] == pytest.approx(row["replayed_rounds"], rel=1e-9)
         assert row["predicted_low"] < row["predicted_speedup"] < row["predicted_high"]
     assert any("from the replayed ones in the median" in each for each in verdict.sentences())
+
+
+def test_a_command_that_was_killed_while_it_timed_the_engine_measures_nothing_else_again(
+    tiny_family: dict[str, Path],
+    prompts: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    out, program = tmp_path / "tiny.json", tmp_path / "bin/vllm"
+    program.parent.mkdir()
+    program.touch()
+    monkeypatch.setenv("ENGINE_VENV", str(tmp_path))
+    words = [
+        *("calibrate", "--target", str(tiny_family["target"]), "--prompts", str(prompts)),
+        *("--draft", str(tiny_family["draft"]), "--requests", f"{REQUESTS}", "--device", "cpu"),
+        *("--threads", "1", "--max-new-tokens", f"{LIMIT}", "--gamma-max", "3", "--repeats", "2"),
+        *("--temperature", "0", "--engine", "vllm", "--batch", "1,2", "--out", str(out)),
+    ]
+
+    def killed(servers: Servers) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Servers, "clients", killed)
+    assert run(capsys, *words)[0] == 130
+    written = out.read_bytes()
+    monkeypatch.setattr(
+        Servers, "clients", lambda servers: all_serving(out, prompts, servers.gammas)
+    )
+    code, _, err = run(capsys, *words)
+    assert code == 0, err
+    assert f"went on with {out}, which this command wrote before" in err
+    assert out.read_bytes() == written
+    timing = specsim.EngineTiming(batch=(1, 2), repeats=2, requests=REQUESTS, prompts=prompts)
+    command = read_profile(out).command
+    assert not awaits_timing(out, timing, command), "it is done: the same again is a new one"
+    (tmp_path / "tiny.vllm.json").unlink()
+    assert awaits_timing(out, timing, command)
+    assert not awaits_timing(out, timing, command + " --seed 1")
+    assert not list(tmp_path.glob(".*.work"))
 
 
 def test_counts_of_the_replayed_text_are_equal(

@@ -1,0 +1,60 @@
+"""What timing and checking an engine have in common: requests of a profile, and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from specsim.api.models import Models
+from specsim.optimizers.workload import Workload
+from specsim.profiles import Profile
+
+if TYPE_CHECKING:
+    from calibrate.engine.asked import Asked
+    from calibrate.models.load import Pair
+
+
+class EngineQuestion(Protocol):
+    """What both are asked."""
+
+    @property
+    def engine(self) -> str: ...
+    @property
+    def api(self) -> str: ...
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def drafts(self) -> str: ...
+    @property
+    def prompts(self) -> Path | None: ...
+    @property
+    def requests(self) -> int: ...
+
+
+def engine_file(profile: Path, question: EngineQuestion, what: str = "") -> Path:
+    """Where the step times of an engine, or ``what``, are kept beside a profile."""
+    name = question.engine
+    if question.api != "serve":
+        name += f"-{question.api}"
+    if question.temperature:
+        name += f"-t{question.temperature:g}"
+    return profile.with_name(f"{profile.stem}.{name}{what}.json")
+
+
+def asked_of(profile: Profile, path: Path, question: EngineQuestion) -> tuple[Asked, Pair]:
+    """The requests of a profile, shorter by its longest draft, under the engine's law of
+    acceptance; and the models.
+    """
+    from calibrate.engine.asked import Asked
+    from calibrate.engine.rates import LAWS
+    from calibrate.models.load import load_measured_pair
+    from calibrate.validate.speedups import CheckedPrompts
+
+    law = LAWS[question.drafts]
+    (workload, *_) = Workload.all_of(profile, path, question.temperature, law)
+    device, dtype = Models.of(profile).place()
+    pair = load_measured_pair(profile, device, dtype)
+    pair.target.require_causal("an engine")
+    tokenizer = pair.target.tokenizer
+    checked = CheckedPrompts.find(workload, True, question.prompts, tokenizer, question.requests)
+    return Asked.of(checked, profile.gamma_max), pair
