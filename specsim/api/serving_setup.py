@@ -18,6 +18,7 @@ from specsim.counts.file import is_acceptance
 from specsim.deployment.cost import DeployedCost
 from specsim.deployment.deployment import Deployment
 from specsim.deployment.drafters import Drafter, Ngram
+from specsim.deployment.memory import BLOCK_TOKENS, card_memory
 from specsim.engines.schedule import Schedule, largest
 from specsim.profiles import read_profile
 from specsim.serving.acceptance import RoundAcceptance
@@ -266,7 +267,7 @@ def _engine(
                 "data_parallel has no meaning for one replica: give tensor_parallel, and replicas"
             )
         blocks = memory_blocks(deployment, costs.drafter, context, gamma or 0)
-    return engine_of(engine, **({} if blocks is None else {"num_gpu_blocks": blocks}))
+    return engine_of(engine, None if blocks is None else blocks * BLOCK_TOKENS)
 
 
 def memory_blocks(deployment: Deployment, drafter: Drafter | None, context: int, gamma: int) -> int:
@@ -274,8 +275,6 @@ def memory_blocks(deployment: Deployment, drafter: Drafter | None, context: int,
 
     context : tokens of a request, where what it keeps is not in proportion to them
     """
-    from specsim.deployment.memory import BLOCK_TOKENS, card_memory
-
     memory = card_memory(deployment, drafter, context, gamma)
     left = memory.usable - memory.target - memory.draft
     per_request = -(-(context + gamma + 1) // BLOCK_TOKENS)

@@ -1,23 +1,18 @@
 """Which of several replicas a request goes to.
 
 A router sees what has happened until a request arrives: how many requests of each replica are not
-done, and which prompts it was given before.  What happens depends in turn on where requests went.
-Both together are found by repetition: guess the split, serve every replica, take all decisions
-again from what came out, until none changes.  A decision rests on nothing but earlier ones, so
-each repetition makes at least one more right, and what no longer changes is what a router that
-decides as requests arrive would have done.
+done, and which prompts it was given before.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
-from specsim.checks import Floats, Ints, check_choice, integer, number
+from specsim.checks import Ints, integer, number
 from specsim.serving.requests import PrefixBlocks, Requests
 
 Routing = Literal["round-robin", "least-outstanding", "prefix-aware"]
@@ -47,62 +42,50 @@ class PrefixAware:
         number("most_times", self.most_times, low=1.0)
 
 
+class Server(Protocol):
+    """A replica that can be stopped and goes on."""
+
+    def outstanding(self, now: float) -> int:
+        """Its requests that are not done at ``now``, which never falls."""
+        ...
+
+    def give(self, request: int) -> None:
+        """The next request by rising index, which arrives at the time of the workload."""
+        ...
+
+
+def round_robin(requests: int, replicas: int) -> Ints:
+    """(N,) the replicas in turn."""
+    return np.arange(requests) % replicas
+
+
 def route(
-    requests: Requests,
-    replicas: int,
-    routing: Routing,
-    departures: Callable[[Ints], Floats],
-    prefix_aware: PrefixAware | None = None,
+    requests: Requests, servers: Sequence[Server], prefix_aware: PrefixAware | None = None
 ) -> Ints:
-    """(N,) the replica of every request.
+    """(N,) the replica of every request, each decided when it arrives.
 
-    departures : seconds at which each request is done, from such a split; of a request, it must
-        depend only on earlier ones
-    """
-    check_choice("routing", routing, ROUTINGS)
-    integer("replicas", replicas, low=1)
-    split = np.arange(len(requests)) % replicas
-    if routing == "round-robin" or replicas == 1:
-        return split
-    settings = (prefix_aware or PrefixAware()) if routing == "prefix-aware" else None
-    while True:
-        decided = decisions(requests, replicas, departures(split), settings)
-        if (decided == split).all():
-            return split
-        split = decided
-
-
-def decisions(
-    requests: Requests, replicas: int, done_s: Floats, prefix_aware: PrefixAware | None = None
-) -> Ints:
-    """(N,) where each request goes, in order, if requests are done at ``done_s``.
-
-    To the replica with the fewest requests that are not done, the first of them; with
+    Requests go to the replica with the fewest that are not done, the first of them; with
     ``prefix_aware`` by its thresholds.
     """
     split = np.zeros(len(requests), dtype=np.int64)
-    ends: list[list[float]] = [[] for _ in range(replicas)]
-    known: list[set[int]] = [set() for _ in range(replicas)]
+    known: list[set[int]] = [set() for _ in servers]
     prefix = requests.prefix if prefix_aware is not None else None
     for at, now in enumerate(requests.arrival_s.tolist()):
-        for each in ends:
-            while each and each[0] <= now:
-                heapq.heappop(each)
-        waiting = [len(each) for each in ends]
-        chosen = min(range(replicas), key=waiting.__getitem__)
+        waiting = [each.outstanding(now) for each in servers]
+        chosen = min(range(len(servers)), key=waiting.__getitem__)
         if prefix is not None and prefix_aware is not None:
             uneven = max(waiting) - min(waiting) > prefix_aware.most_apart and max(
                 waiting
             ) > prefix_aware.most_times * min(waiting)
             if not uneven:
                 matched = [_matched(prefix, at, each) for each in known]
-                best = max(range(replicas), key=lambda r: (matched[r], -waiting[r], -r))
+                best = max(range(len(servers)), key=lambda r: (matched[r], -waiting[r], -r))
                 tokens = matched[best] * prefix.block_tokens
                 if matched[best] and tokens >= prefix_aware.match * requests.prompt_tokens[at]:
                     chosen = best
             known[chosen].update(prefix.of(at).tolist())
         split[at] = chosen
-        heapq.heappush(ends[chosen], float(done_s[at]))
+        servers[chosen].give(at)
     return split
 
 

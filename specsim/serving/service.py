@@ -14,7 +14,14 @@ from specsim.serving.engines.settings import ServingEngine
 from specsim.serving.metrics import Figures, RequestTimes
 from specsim.serving.requests import Requests
 from specsim.serving.result import ServingRun
-from specsim.serving.routing import ROUTINGS, PrefixAware, Routing, parts, route
+from specsim.serving.routing import (
+    ROUTINGS,
+    PrefixAware,
+    Routing,
+    parts,
+    round_robin,
+    route,
+)
 from specsim.serving.simulation import run
 from specsim.serving.step_model import StepModel
 
@@ -125,32 +132,39 @@ def serve_requests(
                 f"concurrency must be >= replicas = {setup.replicas}, got {concurrency}"
             )
 
-    def served(split: Ints, keep: Collection[str]) -> Served:
-        chosen = parts(split, setup.replicas)
-        runs = [
-            run(
-                requests.take(some),
-                setup.engine,
-                setup.step_model,
-                setup.drafts,
-                _acceptance_of(setup.acceptance, some),
-                concurrency=_share(concurrency, replica, setup.replicas),
-                seed=(seed + replica * _BETWEEN_REPLICAS) % _SEEDS,
-                keep=keep,
-            )
-            for replica, some in enumerate(chosen)
-            if some.size
-        ]
-        return Served(requests, split, tuple(runs), tuple(some for some in chosen if some.size))
+    seeds = [(seed + each * _BETWEEN_REPLICAS) % _SEEDS for each in range(setup.replicas)]
+    split = _split(setup, requests, seeds)
+    chosen = parts(split, setup.replicas)
+    runs = [
+        run(
+            requests.take(some),
+            setup.engine,
+            setup.step_model,
+            setup.drafts,
+            _acceptance_of(setup.acceptance, some),
+            concurrency=_share(concurrency, replica, setup.replicas),
+            seed=seeds[replica],
+            keep=keep,
+        )
+        for replica, some in enumerate(chosen)
+        if some.size
+    ]
+    return Served(requests, split, tuple(runs), tuple(some for some in chosen if some.size))
 
-    split = route(
-        requests,
-        setup.replicas,
-        setup.routing,
-        lambda split: served(split, ()).each("last_token_s"),
-        setup.prefix_aware,
-    )
-    return served(split, keep)
+
+def _split(setup: SetUp, requests: Requests, seeds: list[int]) -> Ints:
+    """(N,) the replica of every request."""
+    if setup.routing == "round-robin" or setup.replicas == 1:
+        return round_robin(len(requests), setup.replicas)
+    from specsim.serving.replica import Replica  # with numba
+
+    acceptance = _acceptance_of(setup.acceptance, np.arange(len(requests)))
+    servers = [
+        Replica(requests, setup.engine, setup.step_model, setup.drafts, acceptance, each)
+        for each in seeds
+    ]
+    aware = setup.prefix_aware if setup.routing == "prefix-aware" else None
+    return route(requests, servers, aware)
 
 
 def engine_figures(served: Served, setup: SetUp) -> Figures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from specsim.serving.engines.settings import SGLANG, EngineSettings, ServingEngi
 from specsim.serving.requests import Requests
 from specsim.serving.result import RoundLog, ServingRun, Steps, queue_grew
 from specsim.serving.step_model import StepModel
+
+if TYPE_CHECKING:
+    from specsim.serving.loop import Log, Rules
+    from specsim.serving.state import State
 
 _ROWS = 1 << 16
 _KEEP = ("steps", "rounds")
@@ -52,42 +56,17 @@ def run(
     acceptance does not reach the longest draft.  A rate beyond capacity is no error: the requests
     that are there are served, and the result's ``queue_grew`` says so.
     """
-    drafts = DraftPolicy.off() if drafts is None else drafts
     for name in keep:
         check_choice("keep", name, _KEEP)
-    integer("seed", seed, high=2**53)
     if concurrency is not None:
         integer("concurrency", concurrency, low=1)
-    settings = engine.settings(drafts)
-    _check_fit(requests, settings)
-    acceptance = _checked_acceptance(acceptance, drafts)
-    # Importing numba takes a third of a second.
-    from specsim.serving.loop import COLUMNS, Log, Rules, advance
-    from specsim.serving.state import fresh_state
+    drafts = DraftPolicy.off() if drafts is None else drafts
+    state, rules, log, label = prepared(
+        requests, engine, step_model, drafts, acceptance, concurrency, seed, "rounds" in keep
+    )
+    from specsim.serving.loop import advance
 
-    state = fresh_state(requests, settings, concurrency)
-    most = state.running.size
-    rules = Rules(
-        settings=settings,
-        terms=step_model.compiled,
-        host_part=step_model.host_part,
-        gammas=drafts.gammas(most),
-        drafter=bool(drafts.schedule),
-        acceptance=acceptance.compiled(len(requests)),
-        padded=_padding(engine.capture_sizes(drafts)),
-        seed=seed,
-        concurrency=concurrency or 0,
-        keep_rounds="rounds" in keep,
-    )
-    rows = min(_ROWS, 64 + int(requests.output_tokens.sum()))
-    columns = len(COLUMNS) + len(step_model.parts)
-    round_rows = 2 * most + rows if rules.keep_rounds else 0
-    log = Log(
-        np.empty((rows, columns)),
-        np.empty(rows + 4, dtype=np.int64),
-        np.empty((round_rows, 3), dtype=np.int32),
-        np.zeros(3, dtype=np.int64),
-    )
+    settings = rules.settings
     steps, emitted, rounds, busy = [], [], [], 0.0
     while state.replica["done"][0] < len(requests):
         advance(state, rules, log, np.inf)
@@ -107,7 +86,7 @@ def run(
         requests=requests,
         engine=engine,
         drafts=drafts,
-        acceptance=acceptance.label,
+        acceptance=label,
         seed=seed,
         concurrency=concurrency,
         arrival_s=own["arrival"],
@@ -123,6 +102,50 @@ def run(
         steps=kept if "steps" in keep else None,
         round_log=_round_log(np.concatenate(rounds), kept) if rules.keep_rounds else None,
     )
+
+
+def prepared(
+    requests: Requests,
+    engine: ServingEngine,
+    step_model: StepModel,
+    drafts: DraftPolicy,
+    acceptance: RoundAcceptance | None,
+    concurrency: int | None,
+    seed: int,
+    keep_rounds: bool,
+) -> tuple[State, Rules, Log, str]:
+    """What the loop needs to begin, and what the acceptance is called; arguments as of ``run``."""
+    integer("seed", seed, high=2**53)
+    settings = engine.settings(drafts)
+    _check_fit(requests, settings)
+    acceptance = _checked_acceptance(acceptance, drafts)
+    # Importing numba takes a third of a second.
+    from specsim.serving.loop import COLUMNS, Log, Rules
+    from specsim.serving.state import fresh_state
+
+    state = fresh_state(requests, settings, concurrency)
+    most = state.running.size
+    rules = Rules(
+        settings=settings,
+        terms=step_model.compiled,
+        host_part=step_model.host_part,
+        gammas=drafts.gammas(most),
+        drafter=bool(drafts.schedule),
+        acceptance=acceptance.compiled(len(requests)),
+        padded=_padding(engine.capture_sizes(drafts)),
+        seed=seed,
+        concurrency=concurrency or 0,
+        keep_rounds=keep_rounds,
+    )
+    rows = min(_ROWS, 64 + int(requests.output_tokens.sum()))
+    columns = len(COLUMNS) + len(step_model.parts)
+    log = Log(
+        np.empty((rows, columns)),
+        np.empty(rows + 4, dtype=np.int64),
+        np.empty((2 * most + rows if keep_rounds else 0, 3), dtype=np.int32),
+        np.zeros(3, dtype=np.int64),
+    )
+    return state, rules, log, acceptance.label
 
 
 def _check_fit(requests: Requests, settings: EngineSettings) -> None:

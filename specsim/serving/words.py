@@ -93,22 +93,27 @@ def lengths_of(name: str, words: str | int | Lengths) -> Lengths:
     )
 
 
-def engine_of(words: str, **defaults: Any) -> ServingEngine:
+def engine_of(words: str, cache_tokens: int | None = None) -> ServingEngine:
     """``vllm:max_num_seqs=128,enforce_eager=yes``: an engine, and its own settings.
 
-    defaults : settings that the words may replace
+    cache_tokens : what the KV cache holds, where the words do not say it
 
     A version that is not named is the newest that is known.
     """
+    from specsim.serving.engines.sglang import SGLANG_VERSIONS, SglangEngine
     from specsim.serving.engines.vllm import VLLM_VERSIONS, VllmEngine
 
-    kinds: dict[str, tuple[Any, str]] = {"vllm": (VllmEngine, list(VLLM_VERSIONS)[-1])}
+    # By name: the description, the newest version, and what says how much the cache holds.
+    kinds: dict[str, tuple[Any, str, str]] = {
+        "vllm": (VllmEngine, list(VLLM_VERSIONS)[-1], "num_gpu_blocks"),
+        "sglang": (SglangEngine, list(SGLANG_VERSIONS)[-1], "max_total_num_tokens"),
+    }
     name, _, rest = words.partition(":")
     if name not in kinds:
         raise InvalidArgumentError(
             f"engine must be one of {', '.join(kinds)}, got {name!r}{did_you_mean(name, kinds)}"
         )
-    kind, newest = kinds[name]
+    kind, newest, room = kinds[name]
     known = {each.name: str(each.type) for each in fields(kind)}
     given: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in rest.split(","))):
@@ -122,12 +127,14 @@ def engine_of(words: str, **defaults: Any) -> ServingEngine:
         if key in given:
             raise InvalidArgumentError(f"engine {name}: {key} is given twice")
         given[key] = _setting(key, known[key], value.strip())
-    given = {"version": newest, **defaults, **given}
-    if "num_gpu_blocks" in known and given.get("num_gpu_blocks") is None:
-        raise InvalidArgumentError(
-            "num_gpu_blocks is missing: KV blocks as the engine's log prints them "
-            f"(--engine {name}:num_gpu_blocks=N), unless a deployment tells its memory"
-        )
+    given = {"version": newest, **given}
+    if room not in given:
+        if cache_tokens is None:
+            raise InvalidArgumentError(
+                f"{room} is missing: what the KV cache holds, as the engine's log prints it "
+                f"(--engine {name}:{room}=N), unless a deployment tells its memory"
+            )
+        given[room] = cache_tokens // (kind.block_size if name == "vllm" else 1)
     engine: ServingEngine = kind(**given)
     return engine
 

@@ -17,6 +17,7 @@ from specsim.checks import InvalidArgumentError, SpecsimError
 from specsim.serving import RoundAcceptance, VllmEngine
 from specsim.serving.acceptance import TRACE
 from specsim.serving.arrivals import ClosedLoop, PoissonArrivals
+from specsim.serving.engines.sglang import SglangEngine
 from specsim.serving.requests import Requests
 from specsim.serving.workload import DrawnWorkload, RecordedWorkload
 from tests.support.profiles import write_grid
@@ -127,6 +128,20 @@ def test_shapes_tell_costs_and_blocks() -> None:
     assert memory_blocks(LLAMAS, None, 1000, 0) == plain.setup.engine.num_gpu_blocks
 
 
+def test_engines_by_their_own_words() -> None:
+    work = specsim.workload(rate=8, prompt=1000, output=100, requests=60)
+    found = specsim.serve(work, deployment=LLAMAS, engine="sglang:max_running_requests=16")
+    assert isinstance(found.setup.engine, SglangEngine)
+    assert found.setup.engine.max_running_requests == 16
+    assert found.setup.engine.max_total_num_tokens == 16 * memory_blocks(LLAMAS, None, 1050, 0)
+    eager = specsim.serve(
+        work, deployment=LLAMAS, engine="vllm:enforce-eager=yes,cudagraph_capture_sizes=1/2/4"
+    )
+    assert isinstance(eager.setup.engine, VllmEngine)
+    assert eager.setup.engine.enforce_eager
+    assert eager.setup.engine.cudagraph_capture_sizes == (1, 2, 4)
+
+
 def test_a_table_is_the_schedule_of_optimize() -> None:
     work = specsim.workload(rate=8, prompt=1000, output=200, requests=40)
     found = specsim.serve(
@@ -208,10 +223,13 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: serve(warmup=0.95), "warmup must be in"),
     (lambda: serve(routing="random"), "routing must be one of round-robin"),
     (lambda: specsim.serve(WORK, engine=ENGINE), "profile is missing, or a deployment"),
-    (lambda: specsim.serve(WORK, step_model=STEPS), "num_gpu_blocks is missing: KV blocks as"),
+    (
+        lambda: specsim.serve(WORK, step_model=STEPS),
+        "num_gpu_blocks is missing: what the KV cache holds",
+    ),
     (
         lambda: specsim.serve(WORK, step_model=STEPS, engine="vlm"),
-        "engine must be one of vllm.*did you mean vllm",
+        "engine must be one of vllm, sglang.*did you mean vllm",
     ),
     (
         lambda: specsim.serve(WORK, step_model=STEPS, engine="vllm:max_seqs=4"),

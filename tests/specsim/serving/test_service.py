@@ -12,16 +12,20 @@ from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.arrivals import PoissonArrivals
 from specsim.serving.costs.coefficients import coefficients
 from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.settings import ServingEngine
+from specsim.serving.engines.sglang import SglangEngine
 from specsim.serving.engines.vllm import VllmEngine
 from specsim.serving.lengths import LognormalLength, UniformLength
+from specsim.serving.prefixes import blocks_of_names
 from specsim.serving.requests import Requests
-from specsim.serving.routing import Routing, decisions, parts
+from specsim.serving.routing import PrefixAware, Routing, parts, route
 from specsim.serving.service import Served, SetUp, engine_figures, serve_requests
 from specsim.serving.simulation import run
 from specsim.serving.workload import DrawnWorkload
 
 STEPS = coefficients(step_ms=5, token_us=20, draft_run_ms=0.5, host_ms=0.5)
 ENGINE = VllmEngine("0.28.0", num_gpu_blocks=160, max_num_seqs=16)
+SGLANG = SglangEngine("0.5.23", max_total_num_tokens=2560, page_size=16)
 LAW = RoundAcceptance.law([0.8, 0.6, 0.4])
 
 
@@ -65,13 +69,48 @@ def test_round_robin_serves_each_replica_its_own() -> None:
     assert served.runs[0].seed != served.runs[1].seed
 
 
+def shared() -> Requests:
+    """Prompts that share blocks with others: of each five the first 8 to 20 of 16 tokens."""
+    some = requests(rate=40.0)
+    names = [[(n % 5, at) for at in range(8 + n % 13)] for n in range(len(some))]
+    prompts = np.maximum(some.prompt_tokens, 16 * 21)
+    return replace(some, prompt_tokens=prompts, prefix=blocks_of_names(names, prompts, 16))
+
+
+@pytest.mark.parametrize("engine", [ENGINE, SGLANG])
 @pytest.mark.parametrize("routing", ["least-outstanding", "prefix-aware"])
-def test_a_split_is_what_its_router_decides(routing: Routing) -> None:
-    """What came out of the replicas leads to the same decisions again."""
-    served = serve_requests(setup(3, routing), requests(rate=40.0), seed=3)
-    again = decisions(served.requests, 3, served.each("last_token_s"))
-    assert again.tolist() == served.split.tolist()
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_replica_that_is_looked_at_does_what_a_run_does(
+    routing: Routing, engine: ServingEngine, traced: bool
+) -> None:
+    """To the last bit; so decisions taken from what came out are those that were taken."""
+    work = shared()
+    acceptance = LAW
+    if traced:
+        chances = np.random.default_rng(1).random(300)
+        acceptance = RoundAcceptance.trace(chances, [0, 100, 180, 300])
+    made = replace(setup(3, routing), engine=engine, acceptance=acceptance)
+    served = serve_requests(made, work, seed=3)
+    done = served.each("last_token_s")
+
+    class Looked:
+        """Knows when all is done."""
+
+        def __init__(self) -> None:
+            self.ends: list[float] = []
+
+        def give(self, request: int) -> None:
+            self.ends.append(done[request])
+
+        def outstanding(self, now: float) -> int:
+            return sum(end > now for end in self.ends)
+
+    aware = PrefixAware() if routing == "prefix-aware" else None
+    assert route(work, [Looked() for _ in range(3)], aware).tolist() == served.split.tolist()
     assert len({len(each) for each in parts(served.split, 3)}) > 1  # not in turn
+    if routing == "prefix-aware":
+        turn = serve_requests(replace(made, routing="round-robin"), work, seed=3)
+        assert served.each("cached_tokens").sum() > turn.each("cached_tokens").sum()
 
 
 def test_least_outstanding_waits_less() -> None:
