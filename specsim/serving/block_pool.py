@@ -6,18 +6,18 @@ were freed, and keep what they hold until they are taken for something else, the
 
 from __future__ import annotations
 
-from specsim.serving.compiled import inner
+from specsim.serving.compiled import inlined, inner
 from specsim.serving.engines.settings import EngineSettings
 from specsim.serving.state import State
 
 
-@inner
+@inlined
 def blocks_for(tokens: int, settings: EngineSettings) -> int:
     """How many blocks hold so many tokens."""
     return (tokens + settings.block_size - 1) // settings.block_size
 
 
-@inner
+@inlined
 def content_number(state: State, request: int, block: int) -> int:
     """The number of what a full block of a request holds."""
     first = state.first_hash[request]
@@ -46,7 +46,7 @@ def cached_blocks(state: State, settings: EngineSettings, request: int) -> int:
     return found
 
 
-@inner
+@inlined
 def needed_blocks(
     state: State, settings: EngineSettings, request: int, hits: int, tokens: int
 ) -> int:
@@ -106,11 +106,11 @@ def take_blocks(
         own.blocks += 1
 
 
-@inner
+@inlined
 def remember_blocks(state: State, settings: EngineSettings, request: int, tokens: int) -> None:
     """Let the full blocks of a request's first ``tokens`` be found by others."""
     own = state.requests[request]
-    if not settings.caching:
+    if not settings.caching or tokens < (own.hashed + 1) * settings.block_size:
         return
     row = own.slot
     full = tokens // settings.block_size

@@ -28,6 +28,14 @@ def inner(function: Function) -> Function:
     return _kept(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True})
 
 
+def inlined(function: Function) -> Function:
+    """The same of small functions that are called for every request of every step: a call would
+    hand over all arrays one by one, which takes longer than what they do.
+    """
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
+    return _kept(function, options)
+
+
 def _kept(function: Function, options: dict[str, Any]) -> Function:
     """With its machine code kept until a source changes that is compiled into it.
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from specsim.checks import Floats, Ints
 from specsim.serving.acceptance import CompiledAcceptance
 from specsim.serving.block_pool import free_blocks, remember_blocks
-from specsim.serving.compiled import compiled, inner
+from specsim.serving.compiled import compiled, inlined, inner
 from specsim.serving.emitted import emitted_tokens
 from specsim.serving.engines.settings import SGLANG, EngineSettings
 from specsim.serving.engines.sglang_schedule import sglang_schedule
@@ -18,7 +18,7 @@ from specsim.serving.engines.vllm_schedule import vllm_schedule
 from specsim.serving.queue import append_waiting, remove_waiting
 from specsim.serving.state import FINISHED, PREEMPTED, RUNNING, State
 from specsim.serving.step_model import QUANTITIES, CompiledTerms
-from specsim.serving.step_seconds import step_seconds
+from specsim.serving.step_seconds import part_seconds
 
 # What the log of steps has in its first columns; seconds of the parts follow.
 COLUMNS = (
@@ -77,6 +77,7 @@ def advance(state: State, rules: Rules, log: Log, until: float) -> None:
     n, most = state.requests.size, state.running.size
     settings = rules.settings
     quantities, parts = np.zeros(_QUANTITIES), np.zeros(log.steps.shape[1] - 12)
+    lower, weight = np.zeros(4, dtype=np.int64), np.zeros(4)
     for each in range(3):
         log.written[each] = 0
     while replica.done < n:
@@ -107,7 +108,7 @@ def advance(state: State, rules: Rules, log: Log, until: float) -> None:
                 return
             continue
         eager = _measure(state, rules, turn, quantities)
-        step_seconds(rules.terms, quantities, eager, parts)
+        part_seconds(rules.terms, quantities, eager, parts, lower, weight)
         host = parts[rules.host_part] if rules.host_part >= 0 else 0.0
         device = 0.0
         for part in range(parts.size):
@@ -138,7 +139,7 @@ def _admit(state: State) -> None:
         replica.arrived += 1
 
 
-@inner
+@inlined
 def _measure(state: State, rules: Rules, turn: int, quantities: Floats) -> bool:
     """Write what the planned step consists of; whether it is eager.  See QUANTITIES."""
     tokens = verified = prefill = chunks = decodes = decode_context = sampled = sampling = 0
@@ -233,7 +234,11 @@ def _land(state: State, rules: Rules, log: Log) -> None:
         if not plan.samples or own.status == FINISHED:
             continue
         drafts, emitted = plan.drafts, own.emitted
-        tokens = emitted_tokens(rules.acceptance, rules.seed, request, own.rounds, emitted, drafts)
+        tokens = 1
+        if drafts > 0:
+            tokens = emitted_tokens(
+                rules.acceptance, rules.seed, request, own.rounds, emitted, drafts
+            )
         if settings.asynchronous:
             own.placeholders -= 1 + drafts
         if settings.kind == SGLANG and own.status == PREEMPTED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from specsim.checks import Ints
-from specsim.serving.compiled import inner
+from specsim.serving.compiled import inlined, inner
 from specsim.serving.engines.settings import EngineSettings
 from specsim.serving.state import State
 
@@ -51,7 +51,7 @@ def remove_waiting(state: State, request: int) -> None:
     replica.queued = kept
 
 
-@inner
+@inlined
 def add_to_plan(state: State, request: int, tokens: int, drafts: int) -> None:
     """Have a step compute ``tokens`` of a request, of which the last ``drafts`` are verified."""
     turn = state.replica[0].turn

@@ -63,15 +63,17 @@ def _schedule_running(state: State, settings: EngineSettings) -> tuple[int, int]
             at += 1
             continue
         slots = min(computed + tokens + settings.lookahead, settings.max_model_len)
-        while at < replica.runners:
-            if needed_blocks(state, settings, request, 0, slots) <= replica.free_blocks:
-                break
-            replica.runners -= 1
-            _preempt(state, settings, state.running[replica.runners])
-            preempted += 1
-        if at == replica.runners:
-            break  # it was the last, and preempted itself
-        take_blocks(state, settings, request, 0, slots)
+        # Mostly there is room in the last block, and nothing to divide.
+        if slots > own.blocks * settings.block_size:
+            while at < replica.runners:
+                if needed_blocks(state, settings, request, 0, slots) <= replica.free_blocks:
+                    break
+                replica.runners -= 1
+                _preempt(state, settings, state.running[replica.runners])
+                preempted += 1
+            if at == replica.runners:
+                break  # it was the last, and preempted itself
+            take_blocks(state, settings, request, 0, slots)
         remember_blocks(state, settings, request, min(computed + tokens, known))
         drafts = max(tokens + computed - known - placeholders, 0)
         add_to_plan(state, request, tokens, drafts)
