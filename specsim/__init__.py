@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from specsim.api.validation import Tolerance as Tolerance
     from specsim.api.validation import Validation as Validation
     from specsim.api.workload import workload as workload
+    from specsim.api.workload_result import WorkloadFigures as WorkloadFigures
+    from specsim.api.workload_result import describe_workload as describe_workload
     from specsim.batching.workload import Load as Load
     from specsim.deployment.deployment import Deployment as Deployment
     from specsim.deployment.deployment import HostTime as HostTime
@@ -119,6 +121,7 @@ _HOMES = {
         "Validation",
     ],
     "specsim.api.workload": ["workload"],
+    "specsim.api.workload_result": ["WorkloadFigures", "describe_workload"],
     "specsim.batching.workload": ["Load"],
     "specsim.deployment.deployment": ["Deployment", "HostTime"],
     "specsim.deployment.drafters": [

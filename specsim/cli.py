@@ -22,6 +22,7 @@ COMMANDS = {
     "evaluate": "What one draft length gives.",
     "explain": "Why a draft length is no faster, at one batch: where the time goes.",
     "serve": "Latency and throughput of one set-up under load, simulated step by step.",
+    "workload": "Requests in a few figures, from a file or from laws, as serve would get them.",
     "read": "What an inference engine counted of its drafts, from what it prints.",
     "plan": "How many cards keep service levels under load, with drafts and without.",
     "export": "The best draft lengths by load, as an inference engine reads them.",

@@ -62,7 +62,8 @@ def serve(
     alpha, deployment, profile, temperature, mode, acceptance_law : acceptance and costs, as of
         ``optimize`` by load; a profile's trace is replayed by request and position
     step_model : seconds of a step, in place of a deployment or profile: a StepModel, or
-        coefficients such as ``"step_ms=5,token_us=20"`` (specsim.serving.costs.coefficients)
+        coefficients such as ``"step_ms=5,token_us=20"`` (specsim.serving.costs.coefficients), or
+        tables of kernels such as ``"kernels:FOLDER,layers=32"``
     acceptance : what rounds emit, in place of alpha
     engine : a VllmEngine, or words such as ``"vllm:max_num_seqs=128"``.  A deployment tells
         ``num_gpu_blocks`` where they do not.

@@ -22,8 +22,8 @@ from specsim.deployment.memory import BLOCK_TOKENS, card_memory
 from specsim.engines.schedule import Schedule, largest
 from specsim.profiles import read_profile
 from specsim.serving.acceptance import RoundAcceptance
-from specsim.serving.costs.coefficients import coefficients_of
 from specsim.serving.costs.load_cost import step_model_of
+from specsim.serving.costs.words import step_model_of_words
 from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.settings import ServingEngine
 from specsim.serving.requests import Requests
@@ -131,7 +131,7 @@ def _of_step_model(words: SetUpWords) -> FoundSetUp:
     model = words.step_model
     assert model is not None, "asked for where it is said"
     if not isinstance(model, StepModel):
-        model = coefficients_of(model)
+        model = step_model_of_words(model)
     engine = words.engine
     if isinstance(engine, str):
         engine = engine_of(engine)

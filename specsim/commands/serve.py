@@ -48,7 +48,8 @@ _ROUTINGS = ("round-robin", "least-outstanding", "prefix-aware")
 @option(
     "--step-cost",
     str,
-    "Coefficients of a step in place of a profile or deployment: docs/serving.md.",
+    "Coefficients of a step, or tables of kernels (kernels:FOLDER,layers=N), in place of a profile "
+    "or deployment: docs/serving.md.",
     metavar="NAME=VALUE,...",
 )
 @option(

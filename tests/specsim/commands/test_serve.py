@@ -64,6 +64,24 @@ def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], words: str, s
     assert said in fail(capsys, *WORDS, *shlex.split(words))
 
 
+def test_a_workload_in_figures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "w.csv"
+    file.write_text("arrival_s,prompt_len,output_len\n0,100,10\n1,200,20\n4,300,60\n")
+    code, out, err = run(capsys, "workload", "--workload", str(file), "--format", "json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert document["schema"] == "specsim.workload"
+    (row,) = document["answer"]["rows"]
+    assert (row["requests"], row["rate"], row["prompt_mean"], row["output_p50"]) == (
+        3,
+        0.5,
+        200,
+        20,
+    )
+    assert row["interval_cv"] == pytest.approx(0.5)
+    assert "shared" not in row
+
+
 def test_gamma_in_words() -> None:
     assert read_gamma(None) is None
     assert read_gamma("table") == "table"

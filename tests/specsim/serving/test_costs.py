@@ -16,6 +16,7 @@ from specsim.counts.steps import StepTime
 from specsim.profiles import read_profile
 from specsim.serving.costs.coefficients import coefficients, coefficients_of
 from specsim.serving.costs.load_cost import step_model_of
+from specsim.serving.costs.words import step_model_of_words
 from specsim.serving.step_model import QUANTITIES, StepModel
 from specsim.serving.step_seconds import step_seconds
 from tests.support.loads import LLAMAS, roofline
@@ -68,6 +69,28 @@ def test_coefficients_by_hand() -> None:
 def test_coefficients_that_are_refused(words: str, said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         coefficients_of(words)
+
+
+def test_tables_of_kernels_by_words(tmp_path: Path) -> None:
+    (tmp_path / "dense.csv").write_text("layer,tokens,time_us\nmlp,1,10\nmlp,64,20\n")
+    (tmp_path / "per_sequence.csv").write_text("layer,sequences,time_us\nhead,1,5\nhead,8,9\n")
+    rows = [
+        f"{chunk},{before},{n},{context},{7 if n or chunk else 0}"
+        for chunk in (0, 16)
+        for before in (0, 64)
+        for n in (0, 4)
+        for context in (0, 64)
+    ]
+    header = "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us"
+    (tmp_path / "attention.csv").write_text("\n".join([header, *rows]))
+    model = step_model_of_words(f"kernels:{tmp_path},layers=2,between_ms=1.5")
+    found = seconds(model, padded_tokens=1, decodes=4, mean_decode_context=64, sampled=1)
+    assert found["dense"] == pytest.approx(20e-6)
+    assert found["between"] == pytest.approx(1.5e-3)
+    with pytest.raises(InvalidArgumentError, match="layers is missing: kernels:FOLDER,layers=N"):
+        step_model_of_words(f"kernels:{tmp_path}")
+    with pytest.raises(InvalidArgumentError, match="kernels take layers, between_ms, host_ms, got"):
+        step_model_of_words(f"kernels:{tmp_path},layer=2")
 
 
 @pytest.fixture(params=["roofline", "grid"])
