@@ -51,7 +51,7 @@ def speedup_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findin
             f"(temperature {worst['temperature']:g}, {worst['prompts']} prompts, "
             f"gamma {worst['gamma']})"
         )
-    return Findings(tuple(errors), (*check_counts(rows), *_beyond(rows, tolerance)))
+    return Findings(tuple(errors), (*check_counts(rows), *beyond(rows, tolerance)))
 
 
 def blind_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings:
@@ -84,7 +84,7 @@ def blind_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings
         for row in rows
         if row["exact"] is False
     ]
-    return Findings(tuple(sentences), (*exact, *_beyond(rows, tolerance)))
+    return Findings(tuple(sentences), (*exact, *beyond(rows, tolerance)))
 
 
 def scheme_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings:
@@ -103,7 +103,7 @@ def scheme_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Finding
         f"relative error of the speedup: median {median(sizes):.1%}, worst {max(sizes):.1%}; "
         f"{_explained(rows)}"
     )
-    return Findings((errors,), (*contradictions(rows), *_beyond(judged, tolerance)))
+    return Findings((errors,), (*contradictions(rows), *beyond(judged, tolerance)))
 
 
 def synthetic_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings:
@@ -124,7 +124,7 @@ def synthetic_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Find
         for cell in cells
         if cell["loss_low" if tolerance is None else "loss"] > _MOST_LOSS
     ]
-    return Findings((errors,), (*slow, *_beyond(rows, tolerance)))
+    return Findings((errors,), (*slow, *beyond(rows, tolerance)))
 
 
 def engine_findings(rows: Sequence[Row]) -> Findings:
@@ -211,7 +211,7 @@ def _largest_z(tests: int, row: Row) -> float:
     return float(t.isf(_FALSE_ALARM / (2 * tests), df=row["requests"] - 1))
 
 
-def _beyond(rows: Sequence[Row], tolerance: Tolerance | None) -> list[str]:
+def beyond(rows: Sequence[Row], tolerance: Tolerance | None) -> list[str]:
     """Which tolerance the speedups are beyond; without one, which are further off than the
     intervals of both explain.
     """
@@ -262,5 +262,7 @@ def _setting(row: Row) -> str:
     if "scheme" in row:
         return f"{row['scheme']} {row['setting']}, {where}"
     if "batch" in row:
-        where += f", batch {row['batch']}, context {row['context']}"
+        where += f", batch {row['batch']}"
+    if "context" in row:
+        where += f", context {row['context']}"
     return f"{where}, gamma {row['gamma']}"

@@ -138,8 +138,8 @@ def validate_engine(
     last answer, in ratios of one pass.  A run that was killed goes on with the passes that are
     done.
 
-    tolerance : largest errors that pass; by default a setting fails where its measured 95 %
-        interval lies wholly outside the predicted one
+    tolerance : largest errors that pass; by default a setting fails where prediction and
+        measurement are further apart than the intervals of both explain
     """
     path = Path(profile)
     timed = check.timed or engine_file(path, check)
@@ -174,6 +174,7 @@ def validate_engine(
         predicted_of_draws,
         sets_of_pass,
     )
+    from calibrate.validate.findings import beyond
 
     start = len(asked.requests) // 2
     if asked.check.sampling.greedy:
@@ -212,20 +213,7 @@ def validate_engine(
         prediction=file,
         sha256=sha256,
         measured=tuple(rows),
-        failures=tuple(_failures(rows, tolerance)),
+        failures=tuple(beyond(rows, tolerance)),
         inputs={"profile": str(path), "check": check, "tolerance": tolerance},
         warnings=warnings,
     )
-
-
-def _failures(rows: list[Row], tolerance: Tolerance | None) -> list[str]:
-    if tolerance is None:
-        return [
-            f"batch {row['batch']}, gamma {row['gamma']}: measured {row['measured_speedup']:.3f} "
-            f"({row['measured_low']:.3f} to {row['measured_high']:.3f}), predicted "
-            f"{row['predicted_low']:.3f} to {row['predicted_high']:.3f}"
-            for row in rows
-            if row["measured_low"] > row["predicted_high"]
-            or row["measured_high"] < row["predicted_low"]
-        ]
-    return tolerance.exceeded([row["relative_error"] for row in rows])
