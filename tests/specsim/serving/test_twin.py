@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 
+from specsim.serving import DraftPolicy, Requests, RoundAcceptance, VllmEngine, simulation
 from specsim.serving.result import ServingRun
 from specsim.serving.simulation import run
 from tests.support import serving_configurations as conf
@@ -61,3 +63,24 @@ def test_vllm_is_its_twin(configuration: dict[str, Any]) -> None:
 @given(conf.configurations("sglang"))
 def test_sglang_is_its_twin(configuration: dict[str, Any]) -> None:
     check(configuration)
+
+
+def test_a_full_log_is_emptied_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = Requests(np.arange(40) * 0.02, np.full(40, 30), np.arange(40) % 13 + 1)
+    engine = VllmEngine("0.33.0", 30, max_num_seqs=8, max_num_batched_tokens=16)
+    law = RoundAcceptance.law([0.7, 0.5])
+    keep = ("steps", "rounds")
+    runs = []
+    for rows in (1 << 16, 5):
+        monkeypatch.setattr(simulation, "_ROWS", rows)
+        runs.append(run(requests, engine, conf.MODEL, DraftPolicy.fixed(2), law, keep=keep))
+    whole, parts = (found.steps for found in runs)
+    assert whole is not None
+    assert parts is not None
+    assert len(whole) > 50
+    for name in ("start_s", "seconds", "emitted_tokens", "used_blocks", "waiting"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+    logs = [found.round_log for found in runs]
+    assert logs[0] is not None
+    assert logs[1] is not None
+    np.testing.assert_array_equal(logs[1].end_s, logs[0].end_s)
