@@ -19,10 +19,12 @@ class DraftPolicy:
         cache in step, and blocks are kept ready for the longest draft.
     drops_last_cached_block : an EAGLE or MTP head lacks the features at the end of a cached
         prefix, so that vLLM computes its last block again
+    looks_one_further : DFlash has blocks kept ready in vLLM for one token more than it drafts
     """
 
     schedule: tuple[tuple[int, int, int], ...] = ()
     drops_last_cached_block: bool = False
+    looks_one_further: bool = False
 
     def __post_init__(self) -> None:
         wanted = 1
@@ -56,6 +58,11 @@ class DraftPolicy:
     def gamma_max(self) -> int:
         """The longest draft; 0 without a drafter."""
         return largest(list(self.schedule)) if self.schedule else 0
+
+    @property
+    def lookahead(self) -> int:
+        """Tokens behind those of a step for which blocks are kept ready."""
+        return self.gamma_max + (self.looks_one_further and bool(self.schedule))
 
     @property
     def words(self) -> str:

@@ -106,7 +106,7 @@ def policies(draw: st.DrawFn) -> DraftPolicy:
         return DraftPolicy.fixed(draw(st.integers(0, 5)), drops_last_cached_block=dropped)
     gammas = draw(st.tuples(*[st.integers(0, 5)] * 3))
     ranges = list(zip((1, 2, 5), (1, 4, 9), gammas, strict=True))
-    return DraftPolicy.by_batch(ranges, drops_last_cached_block=dropped)
+    return DraftPolicy(tuple(ranges), dropped, looks_one_further=draw(st.booleans()))
 
 
 @st.composite
@@ -133,7 +133,7 @@ def configurations(draw: st.DrawFn, engine: str) -> dict[str, Any]:
     requests = draw(workloads(block_size))
     drafts = draw(policies())
     longest = int((requests.prompt_tokens + requests.output_tokens).max())
-    blocks = -(-(longest + 3 * drafts.gamma_max + 2) // block_size)
+    blocks = -(-(longest + 3 * drafts.lookahead + 2) // block_size)
     engines = vllm_engines if engine == "vllm" else sglang_engines
     return {
         "requests": requests,

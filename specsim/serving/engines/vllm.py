@@ -115,7 +115,7 @@ class VllmEngine:
             full_isl=usual.full_isl if reserves is None else reserves,
             watermark_blocks=int(self.watermark * self.num_gpu_blocks),
             asynchronous=usual.asynchronous if overlaps is None else overlaps,
-            lookahead=drafts.gamma_max,
+            lookahead=drafts.lookahead,
             drop_last=drafts.drops_last_cached_block,
             new_token_ratio=0.0,
             least_new_token_ratio=0.0,

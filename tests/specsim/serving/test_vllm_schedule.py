@@ -155,6 +155,13 @@ def test_blocks_are_kept_ready_for_drafts() -> None:
     found = served([5], [3], drafts=DraftPolicy.fixed(3), acceptance=ALL_STAND)
     assert found.steps is not None
     assert found.steps.used_blocks.tolist() == [2, 3]
+    further = DraftPolicy(((1, 1, 3),), looks_one_further=True)
+    found = served([6], [3], drafts=DraftPolicy.fixed(3), acceptance=ALL_STAND)
+    assert found.steps is not None
+    assert found.steps.used_blocks.tolist() == [2, 4]  # 6 + 4 + 3 slots
+    found = served([5], [3], drafts=further, acceptance=ALL_STAND)
+    assert found.steps is not None
+    assert found.steps.used_blocks.tolist() == [2, 4]  # 5 + 4 + 4
 
 
 def test_a_prompt_is_admitted_only_where_all_of_it_fits() -> None:
