@@ -59,7 +59,10 @@ class FoundSetUp:
 
 @dataclass(frozen=True, eq=False)
 class _Costs:
-    """What steps cost at any load, what is accepted, and the words for both."""
+    """What steps cost at any load, what is accepted, and the words for both.
+
+    longest : tokens of one request that the models take; None: not known
+    """
 
     cost: LoadCost
     basis: str
@@ -67,6 +70,7 @@ class _Costs:
     trace: RoundAcceptance | None = None
     workload: BatchWorkload | None = None
     drafter: Drafter | None = None
+    longest: int | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -151,9 +155,20 @@ def _plain(source: Source) -> _Costs:
     """Costs of plain decoding, whatever is known of drafts."""
     if source.deployment is not None:
         deployment = replace(source.deployment, drafters=())
-        return _Costs(DeployedCost(deployment, None, 1), _basis_of(deployment), None)
+        return _Costs(
+            DeployedCost(deployment, None, 1),
+            _basis_of(deployment),
+            None,
+            longest=deployment.shape.longest_context or None,
+        )
     workload = _one(source, None)
-    return _Costs(workload.cost, workload.basis.of_times, None, warnings=workload.doubts)
+    return _Costs(
+        workload.cost,
+        workload.basis.of_times,
+        None,
+        longest=workload.context,
+        warnings=workload.doubts,
+    )
 
 
 def _with_drafts(source: Source, gamma_max: int | None) -> _Costs:
@@ -184,6 +199,7 @@ def _with_drafts(source: Source, gamma_max: int | None) -> _Costs:
         trace,
         workload,
         drafter,
+        workload.context,
         workload.doubts,
     )
 
@@ -267,7 +283,7 @@ def _engine(
                 "data_parallel has no meaning for one replica: give tensor_parallel, and replicas"
             )
         blocks = memory_blocks(deployment, costs.drafter, context, gamma or 0)
-    return engine_of(engine, None if blocks is None else blocks * BLOCK_TOKENS)
+    return engine_of(engine, None if blocks is None else blocks * BLOCK_TOKENS, costs.longest)
 
 
 def memory_blocks(deployment: Deployment, drafter: Drafter | None, context: int, gamma: int) -> int:

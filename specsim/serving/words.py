@@ -93,27 +93,36 @@ def lengths_of(name: str, words: str | int | Lengths) -> Lengths:
     )
 
 
-def engine_of(words: str, cache_tokens: int | None = None) -> ServingEngine:
+def engine_of(
+    words: str, cache_tokens: int | None = None, longest: int | None = None
+) -> ServingEngine:
     """``vllm:max_num_seqs=128,enforce_eager=yes``: an engine, and its own settings.
 
     cache_tokens : what the KV cache holds, where the words do not say it
+    longest : tokens of prompt and output together that the model takes, likewise
 
     A version that is not named is the newest that is known.
     """
     from specsim.serving.engines.sglang import SGLANG_VERSIONS, SglangEngine
     from specsim.serving.engines.vllm import VLLM_VERSIONS, VllmEngine
 
-    # By name: the description, the newest version, and what says how much the cache holds.
-    kinds: dict[str, tuple[Any, str, str]] = {
-        "vllm": (VllmEngine, list(VLLM_VERSIONS)[-1], "num_gpu_blocks"),
-        "sglang": (SglangEngine, list(SGLANG_VERSIONS)[-1], "max_total_num_tokens"),
+    # By name: the description, the newest version, and what says how much the cache holds and how
+    # long a request may be.
+    kinds: dict[str, tuple[Any, str, str, str]] = {
+        "vllm": (VllmEngine, list(VLLM_VERSIONS)[-1], "num_gpu_blocks", "max_model_len"),
+        "sglang": (
+            SglangEngine,
+            list(SGLANG_VERSIONS)[-1],
+            "max_total_num_tokens",
+            "context_length",
+        ),
     }
     name, _, rest = words.partition(":")
     if name not in kinds:
         raise InvalidArgumentError(
             f"engine must be one of {', '.join(kinds)}, got {name!r}{did_you_mean(name, kinds)}"
         )
-    kind, newest, room = kinds[name]
+    kind, newest, room, limit = kinds[name]
     known = {each.name: str(each.type) for each in fields(kind)}
     given: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in rest.split(","))):
@@ -127,7 +136,7 @@ def engine_of(words: str, cache_tokens: int | None = None) -> ServingEngine:
         if key in given:
             raise InvalidArgumentError(f"engine {name}: {key} is given twice")
         given[key] = _setting(key, known[key], value.strip())
-    given = {"version": newest, **given}
+    given = {"version": newest, limit: longest, **given}
     if room not in given:
         if cache_tokens is None:
             raise InvalidArgumentError(

@@ -245,6 +245,12 @@ CASES: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: specsim.serve(
+            specsim.workload(rate=1, prompt=131_000, output=100), deployment=LLAMAS
+        ),
+        "must take <= 131,072 tokens together, the longest that the model takes, got 131,100",
+    ),
+    (
+        lambda: specsim.serve(
             WORK, deployment=deploy("llama-3.1-8b", "H100", data_parallel=2), gamma=0
         ),
         "data_parallel has no meaning for one replica",
