@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
 from specsim.api.export_drafter import (
@@ -23,6 +23,7 @@ from specsim.api.export_notes import (
     one_length_notes,
     plan_notes,
 )
+from specsim.api.plan_file import planned_schedule
 from specsim.api.result import Result, Row
 from specsim.batching.loaded import WithDrafterLoaded
 from specsim.batching.point import DEFAULT_MARGIN, batch_point
@@ -44,6 +45,9 @@ from specsim.engines import (
     method_named,
 )
 from specsim.profiles import Mode
+
+if TYPE_CHECKING:
+    from specsim.api.plan_result import CapacityPlan
 
 # Largest batch that is planned for where none is named.
 _MOST = 256
@@ -104,6 +108,7 @@ def export(
     model: str | None = None,
     lookup_max: int | None = None,
     lookup_min: int | None = None,
+    capacity_plan: CapacityPlan | str | PathLike[str] | None = None,
 ) -> EngineConfiguration:
     """What ``engine`` should draft at every batch, as its configuration wants it.
 
@@ -118,6 +123,8 @@ def export(
     model : the draft's name or path for the engine; by default as in the profile, for draft_model
     lookup_max, lookup_min : with ngram, the longest and the shortest run of tokens to look up;
         by default as in a profile of prompt lookup, else the engine's
+    capacity_plan : of ``specsim.plan``, or its JSON: its schedule is written, up to its largest
+        number of sequences, in place of the best one at one context
 
     An engine is started with one drafter and keeps it, so in a deployment a batch that drafts
     nothing costs what the engine makes of that, and what has no room beside the drafter is not
@@ -144,9 +151,14 @@ def export(
     draft = _draft_name(chosen, method, model, workload)
     where = workload.contexts(None if context is None else [integer("context", context)])[0]
     served = _served(workload, deployment, drafting)
-    planned = plan(served, range(1, integer("most", most, low=1) + 1), where, margin=margin)
-    gains = _gains(workload, planned)
-    schedule = planned.schedule if gains else merged([0] * planned.largest)
+    under_load = [] if capacity_plan is None else planned_schedule(capacity_plan)
+    most = under_load[-1][1] if under_load else integer("most", most, low=1)
+    planned = plan(served, range(1, most + 1), where, margin=margin)
+    if under_load:
+        gains, schedule = any(gamma for _, _, gamma in under_load), under_load
+    else:
+        gains = _gains(workload, planned)
+        schedule = planned.schedule if gains else merged([0] * planned.largest)
     order = Order(
         schedule,
         drafting,
@@ -198,6 +210,7 @@ def export(
             "margin": margin,
             "method": method,
             "model": draft,
+            "under_load": under_load or None,
             **lookups,
         },
         warnings=(*plan_notes(workload, planned, schedule), *notes),

@@ -8,6 +8,7 @@ import click
 
 from specsim.commands._deployment import deployment_options, read_deployment
 from specsim.commands._options import (
+    PATH,
     Integer,
     acceptance_law_option,
     alpha_option,
@@ -42,6 +43,11 @@ from specsim.commands._options import (
     "--batch",
     Integer(1),
     "Batch of the one draft length of engines that take no length by batch. [default: 1]",
+)
+@option(
+    "--capacity-plan",
+    PATH,
+    "JSON of specsim plan, whose schedule is written in place of the best one by batch.",
 )
 @option("--gamma-max", Integer(1), "Longest draft. [default: 16, or as measured]")
 @option(

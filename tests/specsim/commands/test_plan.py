@@ -88,3 +88,23 @@ def test_a_closed_loop_has_no_rate(capsys: pytest.CaptureFixture[str]) -> None:
     words = shlex.split("plan --concurrency 4 --prompt 100 --output 100 --slo tpot_p99=0.1")
     said = fail(capsys, *words, *WORDS[9:])
     assert "closed loop has no rate" in said
+
+
+def test_its_schedule_is_exported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    models = shlex.split(
+        "--target llama-3.1-8b --accelerator H100 --drafter eagle3:alpha=0.7 --overhead-us 1500"
+    )
+    words = shlex.split("--rate 10 --prompt 300 --output 150 --gamma 2,4 --degrees 1 --analytic")
+    level = ["--slo", "tpot_p99=0.05", "--format", "json"]
+    code, out, err = run(capsys, "plan", *models, *words, *level)
+    assert code == 0, err
+    schedule = json.loads(out)["answer"]["plan"]["schedule"]
+    path = tmp_path / "plan.json"
+    path.write_text(out)
+    given = ["--capacity-plan", str(path), "--model", "HEADS", "--format", "json"]
+    code, out, err = run(capsys, "export", "vllm", *models, *given)
+    assert code == 0, err
+    rows = json.loads(out)["answer"]["rows"]
+    assert [list(row.values()) for row in rows] == schedule
+    path.write_text("{}")
+    assert "is no plan" in fail(capsys, "export", "vllm", *models, *given)

@@ -48,7 +48,7 @@ PLAIN = replica(5e-3 + 1e-4 * COUNTS)
 DRAFTING = replica(8e-3 + 4e-4 * COUNTS, gamma=3)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.floats(6e-3, 15e-3))
 def test_the_highest_rate_meets_the_level_and_no_higher_one(limit: float) -> None:
     levels = levels_of({"tpot_mean": limit})
