@@ -17,7 +17,7 @@ from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, refus
 from specsim.counts.file import is_acceptance
 from specsim.deployment.cost import DeployedCost
 from specsim.deployment.deployment import Deployment
-from specsim.deployment.drafters import Drafter, Ngram
+from specsim.deployment.drafters import Drafter, Ngram, Parallel
 from specsim.deployment.memory import BLOCK_TOKENS, card_memory
 from specsim.engines.schedule import Schedule, largest
 from specsim.profiles import read_profile
@@ -92,8 +92,7 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     drafts, acceptance = DraftPolicy.off(), None
     warnings = list(costs.warnings)
     if schedule:
-        heads = costs.drafter is not None and costs.drafter.method in _HEADS
-        drafts = DraftPolicy.by_batch(schedule, drops_last_cached_block=heads)
+        drafts = _policy(schedule, costs.drafter)
         acceptance = words.acceptance or costs.trace
         if acceptance is None and costs.survival is not None:
             acceptance = RoundAcceptance.law(law_rows(costs.survival, max(drafts.gamma_max, 1)))
@@ -106,6 +105,15 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     graphs = source.deployment and source.deployment.efficiency.graph_tokens
     model = step_model_of(costs.cost, drafts.gamma_max, bonus, most, longest, graphs or None)
     return FoundSetUp(SetUp(engine, model, drafts, acceptance), costs.basis, tuple(warnings))
+
+
+def _policy(schedule: Schedule, drafter: Drafter | None) -> DraftPolicy:
+    """With what the engine does for this kind of drafter."""
+    return DraftPolicy(
+        tuple(schedule),
+        drops_last_cached_block=drafter is not None and drafter.method in _HEADS,
+        looks_one_further=isinstance(drafter, Parallel) and drafter.kind == "dflash",
+    )
 
 
 def mean_context(requests: Requests) -> int:

@@ -128,6 +128,32 @@ def test_shapes_tell_costs_and_blocks() -> None:
     assert memory_blocks(LLAMAS, None, 1000, 0) == plain.setup.engine.num_gpu_blocks
 
 
+def test_a_step_of_equal_requests_is_the_round_that_optimize_prices() -> None:
+    """Pure decode steps of a closed loop, against ``evaluate`` by load at their mean context."""
+    work = specsim.workload(concurrency=16, prompt=500, output=200, requests=64)
+    served = specsim.serve(work, deployment=LLAMAS, gamma=3, alpha=0.7)
+    steps = served.steps_frame
+    full = steps[(steps["decodes"] == 16) & (steps["prefill_tokens"] == 0)]
+    load = specsim.Load([16], [mean_context(served.served.requests)])
+    (row,) = specsim.evaluate(0.7, gamma=3, deployment=LLAMAS, load=load).rows()
+    round_s = 16 * row["tokens_per_call"] / row["tokens_per_s"]
+    assert full["seconds"].mean() == pytest.approx(round_s, rel=0.01)
+    assert served.engine["tokens_per_call"] == pytest.approx(row["tokens_per_call"], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "drops", "further"),
+    [("eagle3", True, False), ("parallel:kind=dflash", False, True), ("medusa", False, False)],
+)
+def test_engines_do_something_for_some_drafters(drafter: str, drops: bool, further: bool) -> None:
+    work = specsim.workload(rate=8, prompt=100, output=10, requests=5)
+    found = specsim.serve(
+        work, deployment=deploy("llama-3.1-8b", "H100-SXM", drafter), gamma=3, alpha=0.7
+    )
+    drafts = found.setup.drafts
+    assert (drafts.drops_last_cached_block, drafts.looks_one_further) == (drops, further)
+
+
 def test_engines_by_their_own_words() -> None:
     work = specsim.workload(rate=8, prompt=1000, output=100, requests=60)
     found = specsim.serve(work, deployment=LLAMAS, engine="sglang:max_running_requests=16")
