@@ -121,8 +121,11 @@ class CapacityPlan(Result):
     def table(self) -> list[Row]:
         """The cheapest set-ups, without what all of them share."""
         rows = self.rows()[:_SHOWN]
-        empty = {name for name in rows[0] if all(row[name] in (None, "") for row in rows)}
-        return [{k: v for k, v in row.items() if k not in empty} for row in rows]
+        shared = {name for name in rows[0] if all(row[name] in (None, "") for row in rows)}
+        for name in ("accelerator", "tensor_parallel"):
+            if len({row[name] for row in rows}) == 1:
+                shared.add(name)
+        return [{k: v for k, v in row.items() if k not in shared} for row in rows]
 
     def _row(self, answer: Answer) -> Row:
         planned = answer.planned
@@ -254,7 +257,7 @@ class CapacityPlan(Result):
         replicas = f"{answer.replicas} replica{'s' if answer.replicas > 1 else ''}"
         words = f"{replicas} of {answer.planned.name}"
         if answer.planned.accelerator:
-            words += f" ({answer.cards} cards)"
+            words += f" ({_cards(answer.cards)})"
         cost = answer.per_million(self.tokens_per_s)
         if cost is not None:
             words += f", {cost:.3g} per million tokens"
@@ -283,14 +286,23 @@ class CapacityPlan(Result):
 
 
 def _changes(rows: Sequence[Row]) -> str:
-    """Every rate at which the answer is another than at the one before."""
+    """From which rate on another set-up is the cheapest, and its cards there."""
     words, before = [], None
     for row in rows:
-        now = row["best"], row["cards"]
-        if now != before:
-            words.append(f"{row['rate']:.3g}/s {row['best']}, {row['cards']} cards")
-        before = now
+        if row["best"] != before:
+            words.append(f"from {row['rate']:.3g}/s on {row['best']} ({_cards(row['cards'])})")
+        before = row["best"]
+    if len(words) == 1:
+        first, last = rows[0], rows[-1]
+        return (
+            f"{before} is the cheapest from {first['rate']:.3g}/s ({_cards(first['cards'])}) to "
+            f"{last['rate']:.3g}/s ({_cards(last['cards'])})"
+        )
     return "; ".join(words)
+
+
+def _cards(count: int) -> str:
+    return f"{count} card{'' if count == 1 else 's'}"
 
 
 def _three(value: Interval[float] | None) -> list[float] | None:
