@@ -35,11 +35,11 @@ def percentile_ends(
     step = np.searchsorted(ends, np.arange(values.size), side="right")
     counts = np.bincount(batch[order] * steps + step, minlength=batches * steps)
     # (steps, batches): how many values of each batch are at most the last of each step
-    reached = np.cumsum(counts.reshape(batches, steps), axis=1).T
+    reached = np.cumsum(counts.reshape(batches, steps), axis=1).T.astype(np.float64)
     drawn = np.random.default_rng(0).multinomial(
         batches, np.full(batches, 1.0 / batches), size=_DRAWS
     )
-    below = reached @ drawn.T
+    below = reached @ drawn.T.astype(np.float64)  # whole numbers, exact far beyond any count
     found = []
     for share in shares:
         at = np.argmax(below >= share * below[-1], axis=0)
