@@ -65,6 +65,14 @@ def test_greedy_drafts_follow_their_own_law_and_no_other(profile: Path, greedy_d
     assert "does it draft as assumed (draft_model, probabilistic)?" in wrong.failures[0]
 
 
+def test_llm_generate_counts_what_a_server_does(profile: Path) -> None:
+    check = specsim.EngineCheck(api="generate", gamma=(2,), temperature=0, requests=8)
+    (row,) = specsim.validate(profile, check).rows()
+    assert row["counted_rounds"] == row["replayed_rounds"] > 0
+    assert row["counted_accepted"] == row["replayed_accepted"]
+    assert row["same_text"] is row["exact"] is True
+
+
 def test_what_the_server_refuses_is_one_line(
     profile: Path, greedy_drafts: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
