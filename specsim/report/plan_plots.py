@@ -60,7 +60,7 @@ def _pareto(axis: Any, found: CapacityPlan) -> None:
                 cards.append(y)
         if users:
             x, y = frontier(np.concatenate(users), np.concatenate(cards))
-            axis.step(x, y, where="pre", color=colour, label=label)
+            axis.plot(x, y, color=colour, label=label)
     best = found.best
     if best.replicas:
         speed = 1.0 / best.figures["tpot_mean"]
@@ -92,7 +92,7 @@ def _latency(axis: Any, found: CapacityPlan, name: str, limit_s: float) -> None:
         replica = answer.planned.replica
         rates = _SHARES * replica.capacity
         values = [replica.at(rate, found.levels).figures[name] for rate in rates.tolist()]
-        words = f"{label}: {count} x {answer.planned.name}"
+        words = f"{label}, {count} replica{'' if count == 1 else 's'}"
         axis.plot(count * rates, 1e3 * np.array(values), color=colour, label=words)
         if answer.settled is not None:
             axis.plot(found.rate, 1e3 * answer.figures[name], "o", color=colour)
