@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     from specsim.api.score import score as score
     from specsim.api.serve import serve as serve
     from specsim.api.serving_result import Serving as Serving
+    from specsim.api.serving_verdict import ServingVerdict as ServingVerdict
     from specsim.api.validate import validate as validate
+    from specsim.api.validate_serving import validate_serving as validate_serving
     from specsim.api.validation import EngineCheck as EngineCheck
     from specsim.api.validation import SchemeCheck as SchemeCheck
     from specsim.api.validation import SpeedupCheck as SpeedupCheck
@@ -111,7 +113,9 @@ _HOMES = {
     "specsim.api.score": ["Scores", "score"],
     "specsim.api.serve": ["serve"],
     "specsim.api.serving_result": ["Serving"],
+    "specsim.api.serving_verdict": ["ServingVerdict"],
     "specsim.api.validate": ["validate"],
+    "specsim.api.validate_serving": ["validate_serving"],
     "specsim.api.validation": [
         "EngineCheck",
         "SchemeCheck",

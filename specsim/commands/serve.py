@@ -7,25 +7,18 @@ from typing import Any
 
 import click
 
-from specsim.commands._deployment import deployment_options, read_deployment
 from specsim.commands._options import (
     PATH,
     Integer,
     Number,
-    acceptance_law_option,
-    alpha_option,
     check_figure,
     figure_option,
     format_option,
-    mode_option,
     option,
-    profile_options,
-    read_alpha,
     seed_option,
 )
-from specsim.commands._workload import read_gamma, read_workload, workload_options
-
-_ROUTINGS = ("round-robin", "least-outstanding", "prefix-aware")
+from specsim.commands._setup import read_setup, setup_options
+from specsim.commands._workload import read_workload, workload_options
 
 
 @click.command(
@@ -34,33 +27,7 @@ _ROUTINGS = ("round-robin", "least-outstanding", "prefix-aware")
     "--overhead-us 1500 --slo ttft_p99=1,tpot_p99=0.03"
 )
 @workload_options
-@click.option(
-    "--gamma",
-    metavar="N|table|RANGES",
-    help="Drafts of a round: a number, 'table' for what optimize finds by load, or ranges of "
-    "batches as 1-16=5,17-64=3. [default: plain decoding, no drafter]",
-)
-@alpha_option
-@profile_options
-@acceptance_law_option
-@mode_option
-@deployment_options
-@option(
-    "--step-cost",
-    str,
-    "Coefficients of a step, or tables of kernels (kernels:FOLDER,layers=N), in place of a profile "
-    "or deployment: docs/serving.md.",
-    metavar="NAME=VALUE,...",
-)
-@option(
-    "--engine",
-    str,
-    "Engine and its own settings: docs/serving.md.",
-    default="vllm",
-    metavar="NAME[:SETTING=VALUE,...]",
-)
-@option("--replicas", Integer(1), "Engines behind a router.", default=1)
-@option("--routing", click.Choice(_ROUTINGS), "Who gets a request.", default="round-robin")
+@setup_options
 @option("--slo", str, "Limits in seconds, as ttft_p99=1,tpot_p99=0.06.", metavar="NAME=SECONDS,...")
 @option("--warmup", Number(0, 0.9), "Share of the requests that come first and do not count.")
 @option("--replications", Integer(1), "Independent repeats, for intervals.", default=1)
@@ -95,15 +62,9 @@ def command(
     for each in (save_requests, save_steps):
         if each is not None:
             check_frame_path(each)
-    found = serve(
-        read_workload(given),
-        gamma=read_gamma(given.pop("gamma")),
-        alpha=read_alpha(given),
-        deployment=read_deployment(given),
-        step_model=given.pop("step_cost"),
-        warmup=given.pop("warmup") or 0.0,
-        **given,
-    )
+    setting = read_setup(given)
+    work = read_workload(given)
+    found = serve(work, warmup=given.pop("warmup") or 0.0, **setting, **given)
     show(found, output_format)
     for path, frame in ((save_requests, "requests_frame"), (save_steps, "steps_frame")):
         if path is not None:

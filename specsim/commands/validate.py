@@ -52,8 +52,29 @@ _OF_DECODING = (
 )
 
 
-@click.command(epilog="Example: specsim validate profile.json --gamma 1:8 --requests 12")
+class _WithServing(click.Command):
+    """With --serving it is another command, which takes the options of ``specsim serve``."""
+
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
+        if any(word.partition("=")[0] == "--serving" for word in args):
+            from specsim.commands.validate_serving import command as serving
+
+            return serving.make_context(info_name, args, *more, **extra)
+        return super().make_context(info_name, args, *more, **extra)
+
+
+@click.command(
+    cls=_WithServing,
+    epilog="Example: specsim validate profile.json --gamma 1:8 --requests 12",
+)
 @click.argument("profile", type=PATH)
+@option(
+    "--serving",
+    PATH,
+    "Compare specsim serve with an engine's request log instead of decoding; it has options of its "
+    "own: specsim validate --serving LOG --help.",
+    expose_value=False,
+)
 @option(
     "--counted",
     PATH,

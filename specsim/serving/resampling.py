@@ -28,6 +28,19 @@ def percentile_ends(
     """
     if not values.size:
         return [(float("nan"), float("nan"))] * len(shares)
+    found = []
+    for drawn in percentile_draws(values, batch, batches, shares):
+        low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
+        found.append((low, high))
+    return found
+
+
+def percentile_draws(
+    values: Floats, batch: Ints, batches: int, shares: Sequence[float]
+) -> list[Floats]:
+    """Of each percentile its value in every draw, (1000,); the draws are the same for any values,
+    at least one, in as many batches.
+    """
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     steps = min(values.size, _STEPS)
@@ -43,6 +56,5 @@ def percentile_ends(
     found = []
     for share in shares:
         at = np.argmax(below >= share * below[-1], axis=0)
-        low, high = np.quantile(ordered[ends[at] - 1], [0.025, 0.975]).tolist()
-        found.append((low, high))
+        found.append(ordered[ends[at] - 1])
     return found

@@ -1,0 +1,259 @@
+"""``specsim.validate_serving``: an engine's request log beside the simulation of its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from specsim.acceptance import AcceptanceLaw, AlphaLike
+from specsim.api.result import LeftOut
+from specsim.api.serving_setup import Gamma, SetUpWords, set_up
+from specsim.api.serving_verdict import THROUGHPUT, ServingVerdict, Throughput, tolerances_of
+from specsim.batching.source import Source
+from specsim.checks import Ints, InvalidArgumentError, integer, number
+from specsim.deployment.deployment import Deployment
+from specsim.intervals import Interval
+from specsim.profiles import Mode
+from specsim.serving.acceptance import RECORDED, RoundAcceptance
+from specsim.serving.comparison import (
+    COMPARED,
+    LatencySample,
+    compare,
+    of_replications,
+    samples_of,
+    time_blocks,
+)
+from specsim.serving.engines.settings import ServingEngine
+from specsim.serving.logs import read_log
+from specsim.serving.logs.request_log import RequestLog
+from specsim.serving.readers import read_workload
+from specsim.serving.requests import Requests, WorkloadError
+from specsim.serving.routing import PrefixAware, Routing
+from specsim.serving.service import SetUp, serve_requests
+from specsim.serving.spread import replicate
+from specsim.serving.step_model import StepModel
+from specsim.serving.workload import serving_seed
+
+# Of what is random, where nobody says how many.
+_REPLICATIONS = 20
+
+
+def validate_serving(
+    log: str | PathLike[str],
+    *,
+    workload: str | PathLike[str] | None = None,
+    gamma: Gamma = None,
+    alpha: AlphaLike | None = None,
+    deployment: Deployment | None = None,
+    profile: str | PathLike[str] | None = None,
+    temperature: float | None = None,
+    mode: Mode | None = None,
+    acceptance_law: AcceptanceLaw | None = None,
+    step_model: StepModel | str | Mapping[str, float] | None = None,
+    acceptance: RoundAcceptance | None = None,
+    engine: ServingEngine | str = "vllm",
+    replicas: int = 1,
+    routing: Routing = "round-robin",
+    prefix_aware: PrefixAware | None = None,
+    warmup: float = 0.0,
+    replications: int | None = None,
+    workers: int = 1,
+    tolerance: str | Mapping[str, float] | None = None,
+    seed: int = 0,
+) -> ServingVerdict:
+    """Send the requests of a log through a set-up at the log's own times, and compare.
+
+    log : a result of ``vllm bench serve --save-detailed``, LLMServingSim's ``requests.jsonl`` or
+        GuideLLM's ``benchmarks.json`` of one benchmark
+    workload : file of the requests that were sent, whose token ids or hashes tell what prompts
+        share; without it nothing is shared
+    gamma ... prefix_aware : the set-up, as of ``serve``
+    warmup : share of the requests, the first to arrive, that are simulated and not counted
+    replications : repeats of what is random; None: 20, or 1 where nothing is
+    workers : processes that share them
+    tolerance : largest relative errors that pass, such as ``"mean=0.05,ttft_p99=0.15"``; by default
+        a figure fails where prediction and measurement are further apart than the 95 % intervals of
+        both explain.  As the requests are the same, a simulator that is right is nearer than that.
+    """
+    path = Path(log)
+    seen = read_log(path)
+    requests = seen.requests
+    if workload is not None:
+        requests = _with_prefix(requests, Path(workload))
+    source = Source(alpha, deployment, profile, temperature, mode, acceptance_law)
+    found = set_up(SetUpWords(gamma, source, step_model, acceptance, engine), requests)
+    setup = replace(
+        found.setup,
+        replicas=replicas,
+        routing=routing,
+        prefix_aware=prefix_aware or PrefixAware(),
+    )
+    measured = seen.samples
+    total = len(requests)
+    counted = np.arange(int(number("warmup", warmup, low=0.0, high=0.9) * total), total)
+    blocks, count = _blocks(seen, measured, counted)
+    told = (*measured, *(THROUGHPUT if seen.last_token_s is not None else ()))
+    allowed = tolerances_of(tolerance, told)
+    if not count and not allowed:
+        raise WorkloadError(
+            f"log {path}: intervals need 40 requests or more, and {counted.size} are counted; say "
+            "what passes with tolerance, such as mean=0.05,p99=0.15"
+        )
+    certain = setup.acceptance is None or setup.acceptance.kind == RECORDED
+    runs = integer("replications", replications or (1 if certain else _REPLICATIONS), low=1)
+    if certain and runs > 1:
+        raise InvalidArgumentError(
+            f"replications must be 1, got {runs}: nothing in these runs is random"
+        )
+    repeats = replicate(_Repeat(setup, requests, "itl" in measured, seed).outcome, runs, workers)
+    return ServingVerdict(
+        setup=setup,
+        log_format=seen.format,
+        requests=total,
+        counted=counted.size,
+        replications=runs,
+        blocks=count,
+        block_s=_span(requests, counted) / count if count else float("nan"),
+        latencies=tuple(
+            compare(
+                name,
+                [each.samples[name].of(counted) for each in repeats],
+                measured[name].of(counted),
+                blocks,
+                count,
+            )
+            for name in COMPARED
+            if name in measured and measured[name].of(counted).seconds.size
+        ),
+        throughput=_throughput(seen, repeats),
+        tolerance=allowed,
+        basis=found.basis,
+        names=seen.names,
+        inputs={
+            "log": str(path),
+            "workload": None if workload is None else str(workload),
+            **vars(source),
+            "gamma": gamma,
+            "schedule": setup.drafts.schedule,
+            "engine": setup.engine,
+            "acceptance": None if setup.acceptance is None else setup.acceptance.label,
+            "replicas": replicas,
+            "routing": routing,
+            "warmup": warmup,
+            "seed": seed,
+        },
+        warnings=(*seen.notes, *found.warnings, *_warnings(measured, requests, counted, count)),
+        left_out=_left_out(seen),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Outcome:
+    samples: dict[str, LatencySample]
+    makespan_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Repeat:
+    """The requests through the set-up, which can go to other processes."""
+
+    setup: SetUp
+    requests: Requests
+    rounds: bool
+    seed: int
+
+    def outcome(self, replication: int) -> _Outcome:
+        served = serve_requests(
+            self.setup,
+            self.requests,
+            seed=serving_seed(self.seed, replication),
+            keep=("rounds",) if self.rounds else (),
+        )
+        times = served.times
+        makespan = float(times.last_token_s.max() - times.arrival_s.min())
+        return _Outcome(samples_of(times, served.each("scheduled_s")), makespan)
+
+
+def _with_prefix(requests: Requests, path: Path) -> Requests:
+    """With what the file says that the prompts share."""
+    sent = read_workload(path)
+    if sent.prefix is None:
+        raise WorkloadError(
+            f"workload {path}: has no token ids or hashes, so that it tells nothing"
+        )
+    prompts = sent.prompt_tokens
+    if prompts.size != len(requests):
+        raise WorkloadError(
+            f"workload {path}: {prompts.size} requests, and the log has {len(requests)}"
+        )
+    other = np.flatnonzero(prompts != requests.prompt_tokens)
+    if other.size:
+        at = int(other[0])
+        raise WorkloadError(
+            f"workload {path}: request {at + 1} has a prompt of {prompts[at]} tokens, in the log "
+            f"it is {requests.prompt_tokens[at]}: not the same requests"
+        )
+    return replace(requests, prefix=sent.prefix)
+
+
+def _blocks(
+    seen: RequestLog, measured: Mapping[str, LatencySample], counted: Ints
+) -> tuple[Ints, int]:
+    """(N,) blocks of the counted requests."""
+    arrival = seen.requests.arrival_s
+    whose, count = time_blocks(arrival[counted], _stay(measured, counted))
+    blocks = np.zeros(arrival.size, np.int64)
+    blocks[counted] = whose
+    return blocks, count
+
+
+def _stay(measured: Mapping[str, LatencySample], counted: Ints) -> float:
+    """Seconds that a request stays in the mean, as far as the log tells."""
+    for name in ("e2e", "ttft"):
+        if name in measured:
+            return measured[name].of(counted).statistic("mean")
+    return 0.0
+
+
+def _span(requests: Requests, counted: Ints) -> float:
+    return float(requests.arrival_s[counted[-1]] - requests.arrival_s[counted[0]])
+
+
+def _throughput(seen: RequestLog, repeats: list[_Outcome]) -> tuple[Throughput, ...]:
+    if seen.last_token_s is None:
+        return ()
+    makespan = float(seen.last_token_s.max() - seen.requests.arrival_s[0])
+    amounts = float(seen.requests.output_tokens.sum()), float(len(seen.requests))
+    found = []
+    for name, amount in zip(THROUGHPUT, amounts, strict=True):
+        predicted: Interval[float] = of_replications(
+            np.array([amount / each.makespan_s for each in repeats])
+        )
+        found.append(Throughput(name, predicted, amount / makespan))
+    return tuple(found)
+
+
+def _warnings(
+    measured: Mapping[str, LatencySample],
+    requests: Requests,
+    counted: Ints,
+    count: int,
+) -> list[str]:
+    stay = _stay(measured, counted)
+    if count and (block_s := _span(requests, counted) / count) < stay:
+        return [
+            f"a block is {block_s:.3g} s long and a request stays {stay:.3g} s in the mean: "
+            "neighbouring blocks share a queue, and intervals are too narrow rather than too wide"
+        ]
+    return []
+
+
+def _left_out(seen: RequestLog) -> tuple[LeftOut, ...]:
+    found = [LeftOut(name, why) for name, why in seen.missing.items()]
+    if seen.last_token_s is None:
+        found.append(LeftOut("throughput", "the log does not tell when the last token came"))
+    return tuple(found)
