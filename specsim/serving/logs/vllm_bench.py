@@ -83,6 +83,11 @@ def _gaps(record: Record) -> list[float]:
 
 def _list(record: Record, key: str) -> list[Any]:
     value = record.values.get(key)
+    if value is None and key == "start_times" and "ttfts" in record.values:
+        raise WorkloadError(
+            "start_times is missing: this version of vllm bench serve does not write when requests "
+            "were sent; take a newer one"
+        )
     if value is None:
         raise WorkloadError(
             f"{key} is missing: times of every request are written by vllm bench serve "

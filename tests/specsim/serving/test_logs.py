@@ -150,6 +150,7 @@ QUEUED = {"input_toks": 5, "output_toks": 2, "queued_ts": 3.0}
     ("document", "said"),
     [
         ({"mean_ttft_ms": 3.0}, "input_lens is missing: times of every request"),
+        ({k: v for k, v in BENCH.items() if k != "start_times"}, "does not write when requests"),
         ({**BENCH, "ttfts": [0.5, 1.0]}, "the lists must be of equal length, got 1 input_lens"),
         ({**BENCH, "itls": [["x"]]}, "request 1, gap 1: itl must be a number, got 'x'"),
         ({**BENCH, "ttfts": [-1]}, "request 1: ttfts must be >= 0"),
