@@ -306,13 +306,13 @@ def test_validate_goes_on_where_it_was_killed(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     decode, decoded = interleave._decode_side_by_side, list[int]()
-    predict, predicted = schemes._plain_overhead, list[int]()
+    predict, predicted = schemes._plain_share, list[int]()
 
-    def overhead(*given: Any) -> float:
+    def share(*given: Any) -> list[float]:
         predicted.append(1)
         return predict(*given)
 
-    monkeypatch.setattr(schemes, "_plain_overhead", overhead)
+    monkeypatch.setattr(schemes, "_plain_share", share)
 
     def killed(*given: Any) -> Any:
         if len(decoded) == 3:
