@@ -30,7 +30,7 @@ PROMPT_LOOKUP = "prompt-lookup"
 # What a note about a machine that other programs used begins with.
 BUSY = "busy machine: "
 # Standard deviation of the logarithm by which speedups measured beside other programs are off more
-# than repeats tell: programs share caches and memory, and slow a draft and its target unlike.  Of
+# than repeats tell: programs share caches and memory, and may slow draft and target unlike.  Of
 # 48 predicted and measured beside others, the intervals hold 39 without it, 46 with 0.04 and all
 # with this (studies/measured/blind/busy.csv).
 _DISTURBED = 0.05
