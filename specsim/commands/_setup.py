@@ -21,6 +21,16 @@ from specsim.commands._workload import read_gamma
 
 _ROUTINGS = ("round-robin", "least-outstanding", "prefix-aware")
 
+engine_option = option(
+    "--engine",
+    str,
+    "Engine and its own settings: docs/serving.md.",
+    default="vllm",
+    metavar="NAME[:SETTING=VALUE,...]",
+)
+routing_option = option(
+    "--routing", click.Choice(_ROUTINGS), "Who gets a request.", default="round-robin"
+)
 setup_options = stack(
     option(
         "--gamma",
@@ -41,15 +51,9 @@ setup_options = stack(
         "profile or deployment: docs/serving.md.",
         metavar="NAME=VALUE,...",
     ),
-    option(
-        "--engine",
-        str,
-        "Engine and its own settings: docs/serving.md.",
-        default="vllm",
-        metavar="NAME[:SETTING=VALUE,...]",
-    ),
+    engine_option,
     option("--replicas", Integer(1), "Engines behind a router.", default=1),
-    option("--routing", click.Choice(_ROUTINGS), "Who gets a request.", default="round-robin"),
+    routing_option,
 )
 
 

@@ -24,9 +24,8 @@ from specsim.commands._options import (
     read_alpha,
     seed_option,
 )
+from specsim.commands._setup import engine_option, routing_option
 from specsim.commands._workload import read_workload, workload_options
-
-_ROUTINGS = ("round-robin", "least-outstanding", "prefix-aware")
 
 
 @click.command(
@@ -58,14 +57,8 @@ _ROUTINGS = ("round-robin", "least-outstanding", "prefix-aware")
     "Coefficients of a step in place of a profile or deployment.",
     metavar="NAME=VALUE,...",
 )
-@option(
-    "--engine",
-    str,
-    "Engine and its own settings, as of specsim serve.",
-    default="vllm",
-    metavar="NAME[:SETTING=VALUE,...]",
-)
-@option("--routing", click.Choice(_ROUTINGS), "Who gets a request.", default="round-robin")
+@engine_option
+@routing_option
 @option(
     "--price",
     str,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
 from specsim.checks import Floats, Ints
 from specsim.serving.comparison import LatencySample, samples_of
 from specsim.serving.metrics import RequestTimes
-from specsim.serving.readers.records import Record
 from specsim.serving.requests import Requests, WorkloadError
 
 
@@ -54,18 +52,6 @@ class RequestLog:
             np.zeros(0, np.int64) if self.itl_request is None else self.itl_request,
         )
         return samples_of(times, self.scheduled_s)
-
-
-class LogReader(Protocol):
-    """A module that reads one kind of log."""
-
-    def recognises(self, first: Record) -> bool:
-        """Whether a file that begins with this record is of its kind; never raises."""
-        ...
-
-    def read(self, records: Sequence[Record]) -> RequestLog:
-        """All requests; WorkloadError names the place of what is wrong."""
-        ...
 
 
 def check_order(

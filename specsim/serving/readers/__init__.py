@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specsim.checks import SpecsimError
 from specsim.serving.readers import (
     azure,
     burstgpt,
@@ -17,10 +16,14 @@ from specsim.serving.readers import (
     token_counts,
     vllm_bench,
 )
-from specsim.serving.readers.records import RecordedRequests, WorkloadReader, records_of
-from specsim.serving.requests import WorkloadError
+from specsim.serving.readers.records import (
+    RecordedRequests,
+    RecordReader,
+    read_file,
+    read_recognised,
+)
 
-READERS: dict[str, WorkloadReader] = {
+READERS: dict[str, RecordReader[RecordedRequests]] = {
     "azure": azure,
     "burstgpt": burstgpt,
     "mooncake": mooncake,
@@ -32,29 +35,15 @@ READERS: dict[str, WorkloadReader] = {
 
 def read_workload(path: Path) -> RecordedRequests:
     """The requests of a file; WorkloadError of one line names it, and the line that is wrong."""
-    try:
-        text = path.read_text("utf-8-sig")
-    except OSError as error:
-        raise WorkloadError(f"workload {path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise WorkloadError(f"workload {path}: not a text in UTF-8") from None
-    try:
-        return read_records(text)
-    except SpecsimError as error:
-        raise WorkloadError(f"workload {path}: {error}") from None
+    return read_file(path, "workload", read_records)
 
 
 def read_records(text: str) -> RecordedRequests:
     """The requests of a text."""
-    records = records_of(text)
-    if not records:
-        raise WorkloadError("no request in it")
-    for reader in READERS.values():
-        if reader.recognises(records[0]):
-            return reader.read(records)
-    raise WorkloadError(
-        f"{records[0].place}: no format is recognised by its keys ({', '.join(records[0].values)}):"
-        " read are Azure's and BurstGPT's CSV, Mooncake's and LLMServingSim's JSONL, results of "
-        "vllm bench serve --save-detailed, and JSON or JSONL with token counts, such as prompt_len "
-        "and output_len"
+    return read_recognised(
+        text,
+        READERS.values(),
+        "Azure's and BurstGPT's CSV, Mooncake's and LLMServingSim's JSONL, results of vllm bench "
+        "serve --save-detailed, and JSON or JSONL with token counts, such as prompt_len and "
+        "output_len",
     )

@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from specsim.checks import Floats, Ints
+from specsim.checks import Floats, Ints, SpecsimError
 from specsim.serving.lengths import LONGEST
 from specsim.serving.requests import PrefixBlocks, WorkloadError
+
+Found = TypeVar("Found", covariant=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,16 +91,50 @@ class Record:
         return number
 
 
-class WorkloadReader(Protocol):
+class RecordReader(Protocol[Found]):
     """A module that reads one kind of file."""
 
     def recognises(self, first: Record) -> bool:
         """Whether a file that begins with this record is of its kind; never raises."""
         ...
 
-    def read(self, records: Sequence[Record]) -> RecordedRequests:
+    def read(self, records: Sequence[Record]) -> Found:
         """All requests; WorkloadError names the place of what is wrong."""
         ...
+
+
+def read_recognised(text: str, readers: Iterable[RecordReader[Found]], known: str) -> Found:
+    """What the first reader that recognises the first record makes of a text.
+
+    known : what is read, for the message
+    """
+    records = records_of(text)
+    if not records:
+        raise WorkloadError("no request in it")
+    for reader in readers:
+        if reader.recognises(records[0]):
+            return reader.read(records)
+    raise WorkloadError(
+        f"{records[0].place}: no format is recognised by its keys ({', '.join(records[0].values)}):"
+        f" read are {known}"
+    )
+
+
+def read_file(path: Path, what: str, read: Callable[[str], Found]) -> Found:
+    """What ``read`` makes of the text of a file; WorkloadError of one line names the file.
+
+    what : that the file is, for the message
+    """
+    try:
+        text = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise WorkloadError(f"{what} {path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise WorkloadError(f"{what} {path}: not a text in UTF-8") from None
+    try:
+        return read(text)
+    except SpecsimError as error:
+        raise WorkloadError(f"{what} {path}: {error}") from None
 
 
 def records_of(text: str) -> list[Record]:
