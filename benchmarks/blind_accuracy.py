@@ -200,6 +200,11 @@ def means(profile: Profile) -> Profile:
     return msgspec.structs.replace(profile, run_times=[one(row) for row in profile.run_times])
 
 
+def alone(profile: Profile) -> Profile:
+    """As if no other program had run beside it, which profiles say and intervals allow for."""
+    return msgspec.structs.replace(profile, notes=[])
+
+
 def shorter(profile: Profile, repeats: int) -> Profile:
     """As if only the first passes had been made, each at both temperatures."""
 
@@ -217,13 +222,14 @@ def shorter(profile: Profile, repeats: int) -> Profile:
     )
 
 
-def seconds_timed(profile: Profile, repeats: int, requests: int, tokens: int) -> float:
+def seconds_timed(profile: Profile, repeats: int, requests: int) -> float:
     """Seconds of decoding that a calibration of this size takes, from its own run times."""
     plain = median(each for row in profile.run_times for each in row.plain)
     host = median(each for row in profile.overhead if row.gamma == 0 for each in row.seconds)
     # Plain decodings stand before and after every two draft lengths.
     decodings = repeats * 2 * (profile.gamma_max * 1.5 + 1) * TOKENS
-    return (plain + host) * (decodings + requests * tokens)
+    texts = sum(min(requests, each.requests) * each.max_new_tokens for each in profile.acceptance)
+    return (plain + host) * (decodings + texts)
 
 
 def report(folder: Path) -> None:
@@ -253,6 +259,7 @@ def report(folder: Path) -> None:
         )
     kinds: dict[str, Callable[[Profile], Profile]] = {
         "smoothed": lambda profile: profile,
+        "smoothed, as if alone": alone,
         "means by width": means,
         "medians by width": medians,
     }
@@ -261,16 +268,15 @@ def report(folder: Path) -> None:
     ]
     pd.DataFrame(table).to_csv(folder / "estimators.csv", index=False)
     print(pd.DataFrame(table).to_string(index=False))
-    first = read_profile(profile_of(folder, DRAFTS[0], CALIBRATIONS[0]))
+    first = read_profile(profile_of(folder, checked_drafts(folder)[0], CALIBRATIONS[0]))
+    most = max(each.requests for each in first.acceptance)
     table = []
     for requests, repeats in KNEE:
-        rows = list(cells(folder, partial(shorter, repeats=repeats), requests))
-        seconds = seconds_timed(
-            first, repeats, sum(min(requests, most) for most in REQUESTS), TOKENS_EACH
-        )
-        table.append(
-            {"requests": requests, "repeats": repeats, "seconds": seconds, **summary(rows)}
-        )
+        if requests <= most:
+            rows = list(cells(folder, partial(shorter, repeats=repeats), requests))
+            seconds = seconds_timed(first, repeats, requests)
+            known = {"requests": requests, "repeats": repeats, "seconds": seconds}
+            table.append({**known, **summary(rows)})
     pd.DataFrame(table).to_csv(folder / "knee.csv", index=False)
     print(pd.DataFrame(table).to_string(index=False))
 

@@ -31,8 +31,8 @@ PROMPT_LOOKUP = "prompt-lookup"
 BUSY = "busy machine: "
 # Standard deviation of the logarithm by which speedups measured beside other programs are off more
 # than repeats tell: programs share caches and memory, and may slow draft and target unlike.  Of
-# 48 predicted and measured beside others, the intervals hold 39 without it, 46 with 0.04 and all
-# with this (studies/measured/blind/busy.csv).
+# 48 predicted and measured beside others, the intervals hold 39 without it and all with it
+# (studies/measured/blind/busy/estimators.csv).
 _DISTURBED = 0.05
 
 
