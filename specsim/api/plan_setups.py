@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from specsim.acceptance import AlphaLike
@@ -21,6 +21,7 @@ from specsim.serving.engines.settings import ServingEngine
 from specsim.serving.planning.sizing import best_schedule
 from specsim.serving.requests import Requests
 from specsim.serving.service import SetUp
+from specsim.serving.step_model import StepModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,7 @@ def planned_setups(
     requests: Requests,
     offered: Offered,
     margin: float,
-    step_model: object = None,
+    step_model: StepModel | str | Mapping[str, float] | None = None,
 ) -> tuple[list[PlannedSetUp], list[LeftOut]]:
     """All that can be had, and what cannot, with the reason.
 
@@ -117,13 +118,13 @@ def _words(
     source: Source,
     degrees: Sequence[int] | None,
     engine: ServingEngine | str,
-    step_model: object,
+    step_model: StepModel | str | Mapping[str, float] | None,
     left_out: list[LeftOut],
 ) -> Iterator[tuple[str, Deployment | None, SetUpWords]]:
     """What every group of set-ups shares, in words; plain decoding first."""
     if not deployments:
         for gamma in (None, 1):
-            words = SetUpWords(gamma, source, step_model, None, engine)  # type: ignore[arg-type]
+            words = SetUpWords(gamma, source, step_model, engine=engine)
             yield "plain decoding" if gamma is None else "drafts", None, words
         return
     for deployment in deployments:
