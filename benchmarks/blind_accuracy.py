@@ -32,6 +32,7 @@ import pandas as pd
 from calibrate.measure.timing import TOKENS
 from specsim.hardware import run_time_fit
 from specsim.hardware.repeats import Repeats
+from specsim.intervals import Interval, apart
 from specsim.optimizers.workload import Workload
 from specsim.predict.prediction_file import predicted_speedups
 from specsim.profiles import Profile, RunTime, read_profile
@@ -135,9 +136,8 @@ def fewer(workload: Workload, requests: int) -> Workload:
 
 def within(low: float, predicted: float, high: float, row: dict[str, Any]) -> bool:
     """Whether the two intervals, of prediction and measurement, explain the error together."""
-    off = np.log(predicted / row["measured_speedup"])
-    halves = np.log(high / low) / 2, np.log(row["measured_high"] / row["measured_low"]) / 2
-    return bool(abs(off) <= np.hypot(*halves))
+    measured = (row[f"measured_{name}"] for name in ("low", "speedup", "high"))
+    return apart(Interval(low, predicted, high), Interval(*measured)) <= 1
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:

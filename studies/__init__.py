@@ -14,4 +14,5 @@ STUDIES = {
     "bild": "Kim23: a small model that may answer alone",
     "specdec": "Xia22: a drafter that fills in masks",
     "fidelity": "our own: every prediction beside its measurement",
+    "serving": "our own: vLLM under load, predicted before",
 }

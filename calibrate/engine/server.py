@@ -45,6 +45,7 @@ class Launch:
     requests : most requests that are decoded together
     api : ``vllm serve`` over HTTP, or ``LLM.generate``
     seed : of its random numbers
+    more : further words of ``vllm serve``
     """
 
     program: Path
@@ -55,6 +56,7 @@ class Launch:
     requests: int = 16
     api: Literal["serve", "generate"] = "serve"
     seed: int = 0
+    more: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
@@ -73,6 +75,7 @@ class Launch:
             *("--max-model-len", str(self.context), "--max-num-seqs", str(self.requests)),
             *("--host", "127.0.0.1", "--port", str(port)),
             *("--enforce-eager", "--no-enable-prefix-caching", "--seed", str(self.seed)),
+            *self.more,
         ]
         if self.speculative is not None:
             words += ["--speculative-config", json.dumps(dict(self.speculative))]

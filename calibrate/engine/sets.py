@@ -80,9 +80,9 @@ def timed_repeats(
     repeats: int,
     seed: int,
     checkpoint: Checkpoint,
-    advance: Callable[[], None] = lambda: None,
+    advance: Callable[[int], None] = lambda repeat: None,
 ) -> list[list[TimedSet]]:
-    """All sets on the servers of all draft lengths, repeat by repeat; ``advance`` once a repeat.
+    """All sets on the servers of all draft lengths, repeat by repeat; ``advance`` behind each.
 
     clients : by draft length, 0 among them
     sets_of : of a repeat, by batch
@@ -106,7 +106,7 @@ def timed_repeats(
             return [time_set(clients[gamma], asked, *(gamma, b, each)) for gamma, b, each in order]
 
         found.append(checkpoint.keep_json(f"repeat-{repeat}.json", measured, list[TimedSet]))
-        advance()
+        advance(repeat)
     return found
 
 

@@ -14,7 +14,7 @@ import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import log, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from calibrate.validate.interleave import PLAIN
 from calibrate.validate.speedups import CheckedPrompts, decoder
 from specsim.checkpoint import Checkpoint
 from specsim.checks import Floats
+from specsim.intervals import Interval, apart
 from specsim.predict.prediction_file import PredictedSpeedup
 from specsim.predict.replay.fixed_gamma import replay
 
@@ -166,10 +167,9 @@ def compare(
             for each in found
         )
         exact = same and as_replayed
-    error = log(predicted.speedup / measured["measured_speedup"])
-    half = sqrt(
-        (log(predicted.high / predicted.low) / 2) ** 2
-        + (log(measured["measured_high"] / measured["measured_low"]) / 2) ** 2
+    explained = apart(
+        Interval(predicted.low, predicted.speedup, predicted.high),
+        Interval(*(measured[f"measured_{name}"] for name in ("low", "speedup", "high"))),
     )
     return {
         "temperature": check.sampling.temperature,
@@ -187,7 +187,7 @@ def compare(
         "formula_speedup": predicted.formula_speedup,
         **measured,
         "relative_error": predicted.speedup / measured["measured_speedup"] - 1,
-        "inside": abs(error) <= half,
+        "inside": explained <= 1,
         "chosen": predicted.chosen,
     }
 

@@ -201,7 +201,13 @@ def validate_engine(
     with servers.clients() as clients:
         advance = steps(watch.progress, "decoding", check.passes)
         passes = timed_repeats(
-            clients, asked, sets_of, check.passes, check.seed, checkpoint, advance
+            clients,
+            asked,
+            sets_of,
+            check.passes,
+            check.seed,
+            checkpoint,
+            lambda repeat: advance(),
         )
     rounds = {gamma: drawn_rounds(asked, gamma, check.seed).mean(axis=0) for gamma in gammas}
     rows = [

@@ -26,10 +26,12 @@ from specsim.counts.file import (
     Source,
     counted_rounds,
     read_acceptance,
+    timed_prompt,
     timed_step,
     write_acceptance,
 )
-from specsim.counts.steps import StepTime
+from specsim.counts.prompt_costs import PromptCosts
+from specsim.counts.steps import PromptTime, StepTime
 from specsim.files import file_digest
 from specsim.intervals import t_quantile
 from specsim.predict.engine_sets import StepRepeats
@@ -46,6 +48,8 @@ class EngineTiming:
     gamma : draft lengths beside plain decoding, two at least; the others are on a line.  None is
         the shortest, a middle one and the profile's longest
     batch : requests that are sent at once
+    prompt_tokens : lengths of prompts that are timed alone, two at least; None is a 32nd, an 8th
+        and half of what the models read
     repeats : of all draft lengths and batches; an interval comes of what they differ
     requests : of the profile, at most
     prompts : the file that was calibrated with; None is the held-out modules
@@ -58,6 +62,7 @@ class EngineTiming:
     temperature: float = 0.0
     gamma: tuple[int, ...] | None = None
     batch: tuple[int, ...] = (1, 4, 16)
+    prompt_tokens: tuple[int, ...] | None = None
     repeats: int = 6
     requests: int = 32
     prompts: Path | None = None
@@ -68,7 +73,8 @@ class EngineTiming:
     def __post_init__(self) -> None:
         for name, least in (("repeats", 2), ("requests", 1)):
             integer(name, getattr(self, name), low=least)
-        for name, values in (("gamma", self.gamma), ("batch", self.batch)):
+        rising = ("gamma", self.gamma), ("batch", self.batch), ("prompt_tokens", self.prompt_tokens)
+        for name, values in rising:
             for value in values or ():
                 integer(name, value, low=1)
             if values is not None and list(values) != sorted(set(values)):
@@ -86,6 +92,18 @@ class EngineTiming:
             )
         return gammas
 
+    def prompt_lengths(self, context: int) -> tuple[int, ...]:
+        """The lengths of prompts to time, of models that read ``context`` tokens."""
+        lengths = self.prompt_tokens
+        if lengths is None:
+            lengths = tuple(sorted({max(context // 32, 2), context // 8, context // 2}))
+        if len(lengths) < 2 or lengths[-1] >= context:
+            raise InvalidArgumentError(
+                f"prompt_tokens must be two lengths at least, below the models' {context} tokens, "
+                f"got {', '.join(map(str, lengths))}"
+            )
+        return lengths
+
     @property
     def check(self) -> EngineCheck:
         """How the engines are started."""
@@ -101,6 +119,7 @@ class EngineCalibration(Result):
     path : the acceptance file, which takes the place of a profile in other calls
     counts : what the engine counted of all requests, by draft length
     steps : a row for every repeat, draft length and batch
+    prompts : prompts that were timed alone
     """
 
     schema: ClassVar[str] = "specsim.calibrate_engine"
@@ -108,6 +127,7 @@ class EngineCalibration(Result):
     path: Path
     counts: tuple[DraftCounts, ...]
     steps: tuple[StepTime, ...]
+    prompts: tuple[PromptTime, ...]
 
     @property
     def title(self) -> str:
@@ -131,6 +151,16 @@ class EngineCalibration(Result):
 
     def summary(self) -> Row:
         return {"acceptance_file": str(self.path), "repeats": len(StepRepeats.of(self.steps).steps)}
+
+    def sentences(self) -> list[str]:
+        """What prompts take without drafts, and a request outside of the engine."""
+        costs = PromptCosts(self.prompts)
+        lengths = sorted({each.tokens for each in self.prompts})
+        times = ", ".join(f"{1e3 * costs.seconds(0, each):.3g} ms for {each}" for each in lengths)
+        return [
+            f"prompts: {times} tokens",
+            f"{1e3 * costs.frontend_s:.2g} ms of a request are spent outside of the engine",
+        ]
 
 
 def _step_row(gamma: int, batch: int, seconds: Floats, ratios: Floats) -> Row:
@@ -159,7 +189,7 @@ def calibrate_engine(
     One server for plain decoding and one for each draft length run side by side and decode the
     profile's prompts, in sets sent at once; how many rounds a set takes while so many of its
     requests run is known from the replay of the profile's trace, so that seconds of a step follow
-    from those of whole sets.  A run that was killed goes on with the repeats that are done.
+    from those of whole sets.  Prompts of some lengths are sent alone, for one token.  A run that was killed goes on with the repeats that are done.
 
     Above temperature 0 the rounds of a set are those of the texts that the engine wrote, which both
     models read behind it.
@@ -177,6 +207,7 @@ def calibrate_engine(
     content.require_draft_model("the timing of an engine")
     asked, pair = asked_of(content, path, timing)
     checkpoint = Checkpoint.beside(out, "calibrate_engine", plain(timing), file_digest(path))
+    from calibrate.engine.prompts import time_prompts
     from calibrate.engine.rates import LAWS
     from calibrate.engine.rounds import known_rounds, read_rounds, replayed_rounds
     from calibrate.engine.servers import Servers
@@ -185,6 +216,7 @@ def calibrate_engine(
     from calibrate.models.busy import Watch
 
     gammas = timing.gammas(content.gamma_max)
+    lengths = timing.prompt_lengths(min(content.target.context, content.draft.context))
     seed = begun_seed(timing.seed, timing.repeats, checkpoint)
     servers = Servers.of(content, timing.check, (0, *gammas), max(timing.batch), seed)
     sets = {batch: request_sets(batch, len(asked.requests), 0) for batch in timing.batch}
@@ -196,8 +228,16 @@ def calibrate_engine(
         watch.progress("counting drafts", 0, len(servers.gammas))
         counts = count_drafts(clients, asked, max(timing.batch), checkpoint)
         advance = steps(watch.progress, "timing", timing.repeats)
+        prompts: list[PromptTime] = []
+
+        def with_prompts(repeat: int) -> None:
+            prompts.extend(
+                time_prompts(clients, asked, lengths, repeat, timing.seed, checkpoint)
+            )
+            advance()
+
         repeats = timed_repeats(
-            clients, asked, lambda repeat: sets, timing.repeats, timing.seed, checkpoint, advance
+            clients, asked, lambda repeat: sets, timing.repeats, timing.seed, checkpoint, with_prompts
         )
     read = read_rounds(pair, asked, LAWS[timing.drafts], timing.seed)
     times = step_times(repeats, asked, known_rounds(rounds) if greedy else read)
@@ -214,12 +254,13 @@ def calibrate_engine(
             "lengths are off it: time a third"
         )
     warnings += watch.warnings()
-    write_acceptance(_document(path, timing, counts, times, warnings), out)
+    write_acceptance(_document(path, timing, counts, times, prompts, warnings), out)
     checkpoint.done()
     return EngineCalibration(
         path=out,
         counts=tuple(counts),
         steps=tuple(times),
+        prompts=tuple(prompts),
         inputs={"profile": str(path), "timing": timing},
         warnings=tuple(warnings),
     )
@@ -241,6 +282,7 @@ def _document(
     timing: EngineTiming,
     counts: list[DraftCounts],
     times: list[StepTime],
+    prompts: list[PromptTime],
     warnings: list[str],
 ) -> AcceptanceFile:
     return AcceptanceFile(
@@ -259,4 +301,5 @@ def _document(
             Source(str(profile), file_digest(profile), ["profile whose prompts were decoded"])
         ],
         notes=warnings,
+        prompts=[timed_prompt(each) for each in prompts],
     )

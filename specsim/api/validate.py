@@ -68,7 +68,7 @@ def validate(
         (the decoders of all papers), ``SyntheticCheck`` (batches at a synthetic acceptance) or
         ``EngineCheck`` (what an inference engine counts)
     tolerance : how far off the speedups may be; None is no further than the intervals of both
-        explain.  Acceptance files have limits of their own (``CountsCheck``)
+        explain
     device, threads : None is where the profile was measured
     """
     path = Path(profile)

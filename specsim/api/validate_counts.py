@@ -17,6 +17,7 @@ from specsim.checks import UnsupportedError
 from specsim.counts.drafts import DraftCounts
 from specsim.extrapolation import AcceptanceOverGamma
 from specsim.extrapolation.from_file import counted_acceptance
+from specsim.intervals import Interval, apart, largest_apart
 
 
 def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None) -> Validation:
@@ -26,7 +27,6 @@ def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None)
     ``path`` from its other lengths.  Beside it stands what cutting the counted curve, or holding
     its last rate, would have said.
     """
-    tolerance = tolerance or check.tolerance
     known = counted_acceptance(path)
     if check.counted is not None:
         judged = counted_acceptance(check.counted)
@@ -49,17 +49,24 @@ def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None)
         ]
     errors = [abs(row["relative_error"]) for row in rows]
     worst = max(rows, key=lambda row: abs(row["relative_error"]))
-    failures = []
-    if median(errors) > tolerance.median:
-        failures.append(f"the median error is over the tolerance of {tolerance.median:g}")
-    if tolerance.worst is not None and max(errors) > tolerance.worst:
-        failures.append(f"the worst error is over the tolerance of {tolerance.worst:g}")
+    if tolerance is not None:
+        failures = tolerance.exceeded([row["relative_error"] for row in rows])
+    else:
+        failures = [
+            f"gamma {row['gamma']}: predicted {predicted.best:.3f} ({predicted.low:.3f} to "
+            f"{predicted.high:.3f}) tokens per call, counted {counted.best:.3f} "
+            f"({counted.low:.3f} to {counted.high:.3f})"
+            for row in rows
+            for predicted, counted in [_intervals(row)]
+            if apart(predicted, counted) > largest_apart(len(rows))
+        ]
     return Validation(
         check=check,
         measured=tuple(rows),
         errors=(
             f"relative error of tokens per call: median {median(errors):.1%}, worst "
-            f"{max(errors):.1%} (gamma {worst['gamma']})",
+            f"{max(errors):.1%} (gamma {worst['gamma']}); 95 % intervals of both explain "
+            f"{sum(row['inside'] for row in rows)} of {len(rows)}",
         ),
         failures=tuple(failures),
         inputs={"profile": str(path), "check": check, "tolerance": tolerance},
@@ -69,7 +76,8 @@ def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None)
 def _row(known: AcceptanceOverGamma, count: DraftCounts) -> Row:
     gamma = count.gamma
     assert gamma is not None, "counts of a varying length are left out"
-    predicted, measured = known.interval(gamma), count.tokens_per_call
+    predicted, measured = known.interval(gamma), count.length()
+    assert measured is not None, "of a draft length that is known"
     row: dict[str, Any] = {
         "gamma": gamma,
         "predicted_from": ", ".join(map(str, known.measured)),
@@ -77,12 +85,23 @@ def _row(known: AcceptanceOverGamma, count: DraftCounts) -> Row:
         "rounds": count.rounds,
         **predicted.columns("predicted_tokens_per_call"),
         "cut_or_held_tokens_per_call": _cut_or_held(known, gamma),
-        "measured_tokens_per_call": measured,
+        **measured.columns("measured_tokens_per_call"),
     }
+    row["inside"] = apart(*_intervals(row)) <= 1
     for name in ("predicted", "cut_or_held"):
-        error = row[f"{name}_tokens_per_call"] / measured - 1
+        error = row[f"{name}_tokens_per_call"] / measured.best - 1
         row["relative_error" if name == "predicted" else f"{name}_error"] = error
     return row
+
+
+def _intervals(row: Row) -> tuple[Interval[float], Interval[float]]:
+    """Tokens per call, predicted and counted."""
+    ends = ("_low", "", "_high")
+    predicted, counted = (
+        Interval(*(row[f"{name}_tokens_per_call{end}"] for end in ends))
+        for name in ("predicted", "measured")
+    )
+    return predicted, counted
 
 
 def _cut_or_held(known: AcceptanceOverGamma, gamma: int) -> float:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from specsim.batching.cost import CellUnavailableError
 from specsim.checks import UnsupportedError
+from specsim.counts.prompt_costs import PromptCosts
 from specsim.counts.step_costs import CONTEXTS_APART, StepCosts
 
 
@@ -20,9 +21,11 @@ class StepLoadCost:
     much as that one, which is a bound.
 
     steps : at whole batches, with plain decoding and one draft length at least
+    prompts : what reading prompts costs, where it was timed
     """
 
     steps: StepCosts
+    prompts: PromptCosts | None = None
 
     def __post_init__(self) -> None:
         if 0 not in self.steps.gammas:
@@ -34,6 +37,11 @@ class StepLoadCost:
             raise UnsupportedError(
                 "no step with drafts was timed; read a benchmark of the engine with a drafter, too"
             )
+
+    @property
+    def frontend_s(self) -> float:
+        """Seconds of a request outside of the engine; 0 where nobody timed it."""
+        return 0.0 if self.prompts is None else self.prompts.frontend_s
 
     @property
     def drafted(self) -> list[int]:

@@ -28,24 +28,26 @@ from specsim.files import make_folder
 def command(name: str, out: Path, profile: Path | None, measure: bool, output_format: str) -> int:
     """Write the tables and figures of a study: CSV, Markdown and PNG.
 
-    NAME is leviathan, csdrafting, cascades, bild, specdec, fidelity, or all.  Exits 1 if a
+    NAME is leviathan, csdrafting, cascades, bild, specdec, fidelity, serving, or all.  Exits 1 if a
     printed number of a paper is neither matched nor in the list of known differences.
     """
     from specsim.report.progress import progress_bar
     from specsim.report.tables import show
     from studies import STUDIES
-    from studies.common.measured import SHIPPED, Measured
     from studies.common.reproduce import reproduce
+    from studies.common.write import load
 
     if name not in (*STUDIES, "all"):
         raise InvalidArgumentError(f"NAME must be one of {', '.join(STUDIES)} or all, got {name}")
     make_folder(out)
+    studies = {each: load(each) for each in (STUDIES if name == "all" else [name])}
     if measure:
-        from studies.common.measure import measure_all
-
         with progress_bar() as progress:
-            profile = measure_all(profile, out, progress)
-    measured = Measured.at(profile or SHIPPED)
-    found = reproduce(list(STUDIES) if name == "all" else [name], measured, out, typed())
+            profiles = {
+                each: study.measure(profile, out, progress) for each, study in studies.items()
+            }
+    else:
+        profiles = {each: profile or study.shipped for each, study in studies.items()}
+    found = reproduce(profiles, out, typed())
     show(found, output_format, "numbers that the papers print, and ours")
     return 1 if found.unexplained else 0

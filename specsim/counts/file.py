@@ -16,7 +16,7 @@ from msgspec import Meta
 from specsim.acceptance import AcceptanceLaw
 from specsim.checks import SpecsimError
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
-from specsim.counts.steps import StepTime
+from specsim.counts.steps import PromptTime, StepTime
 from specsim.engines.drafting import Method
 from specsim.files import Format
 
@@ -105,6 +105,23 @@ class TimedStep(_Part, frozen=True):
         return StepTime(**{name: getattr(self, name) for name in self.__struct_fields__})
 
 
+class TimedPrompt(_Part, frozen=True):
+    """A ``PromptTime``, in seconds."""
+
+    gamma: Gamma
+    tokens: Annotated[int, Meta(ge=1)]
+    seconds: Above
+    answer_s: Above
+    repeat: Annotated[int, Meta(ge=0)] = 0
+
+    def __post_init__(self) -> None:
+        self.prompt()
+
+    def prompt(self) -> PromptTime:
+        """The time, checked."""
+        return PromptTime(**{name: getattr(self, name) for name in self.__struct_fields__})
+
+
 class Source(_Part, frozen=True):
     """A file that was read, and what was recognised in it."""
 
@@ -135,6 +152,7 @@ class AcceptanceFile(_Part, frozen=True):
     temperature: Number | None = None
     method: Method | None = None
     totals: CountedTotals | None = None
+    prompts: list[TimedPrompt] = []
 
     def draft_counts(self) -> list[DraftCounts]:
         """The counts by draft length."""
@@ -143,6 +161,10 @@ class AcceptanceFile(_Part, frozen=True):
     def step_times(self) -> list[StepTime]:
         """The step times."""
         return [each.step() for each in self.steps]
+
+    def prompt_times(self) -> list[PromptTime]:
+        """What was timed of prompts."""
+        return [each.prompt() for each in self.prompts]
 
 
 def counted_rounds(counts: DraftCounts) -> CountedRounds:
@@ -168,6 +190,11 @@ _FORMAT = Format(
     "read the engine's files again",
     error=AcceptanceFileError,
 )
+
+
+def timed_prompt(prompt: PromptTime) -> TimedPrompt:
+    """The time of a prompt as the file has it."""
+    return TimedPrompt(**asdict(prompt))
 
 
 def is_acceptance(path: Path) -> bool:

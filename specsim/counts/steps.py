@@ -1,4 +1,4 @@
-"""How long the steps of an engine took, by draft length and batch."""
+"""How long an engine took: its steps by draft length and batch, and its reading of prompts."""
 
 from __future__ import annotations
 
@@ -41,3 +41,29 @@ class StepTime:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InvalidArgumentError(f"{name} of a step must be a number > 0, got {value}")
+
+
+@dataclass(frozen=True)
+class PromptTime:
+    """Seconds until the first token behind a prompt that was alone with the engine.
+
+    gamma : draft tokens of a step; 0: there is no drafter
+    tokens : of the prompt
+    seconds : of the engine, from scheduling the prompt to its first token; the drafter reads it,
+        too, and makes its first drafts
+    answer_s : of the client, from sending the prompt to the answer of one token
+    repeat : the repeat of all settings in which it was timed, counted from 0
+    """
+
+    gamma: int
+    tokens: int
+    seconds: float
+    answer_s: float
+    repeat: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds <= self.answer_s < math.inf:
+            raise InvalidArgumentError(
+                f"seconds of a prompt must be in (0, answer_s = {self.answer_s}], got "
+                f"{self.seconds}"
+            )

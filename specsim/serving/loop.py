@@ -42,6 +42,7 @@ class Rules(NamedTuple):
     """What stays as it is while the loop runs.
 
     host_part : index of the part that is hidden behind the device; -1: none
+    frontend_s : until a client has what came of the engine
     gammas : draft length by the number of scheduled requests
     padded : by tokens, the size of the graph that holds them; beyond its end steps are eager
     concurrency : of a closed loop; 0: an open one
@@ -50,6 +51,7 @@ class Rules(NamedTuple):
     settings: EngineSettings
     terms: CompiledTerms
     host_part: int
+    frontend_s: float
     gammas: Ints
     drafter: bool
     acceptance: CompiledAcceptance
@@ -289,4 +291,4 @@ def _finish(state: State, rules: Rules, request: int, now: float) -> None:
     if rules.concurrency > 0:
         follower = rules.concurrency + replica.done - 1
         if follower < state.requests.size:
-            state.requests[follower].arrival = now
+            state.requests[follower].arrival = now + rules.frontend_s

@@ -71,7 +71,7 @@ class Replica:
     def outstanding(self, now: float) -> int:
         """Requests that are not done at ``now``; steps that begin before are taken first."""
         self._advance(now)
-        ends = self._state.requests["last_s"][: self.given]
+        ends = self._state.requests["last_s"][: self.given] + self._rules.frontend_s
         return int(np.count_nonzero(~(ends <= now)))
 
     def _advance(self, until: float) -> None:

@@ -91,8 +91,8 @@ def run(
         concurrency=concurrency,
         arrival_s=own["arrival"],
         scheduled_s=own["scheduled_s"],
-        first_token_s=own["first_s"],
-        last_token_s=own["last_s"],
+        first_token_s=own["first_s"] + rules.frontend_s,
+        last_token_s=own["last_s"] + rules.frontend_s,
         rounds=own["rounds"].astype(np.int64),
         preemptions=own["preemptions"].astype(np.int64),
         cached_tokens=own["cached"].astype(np.int64),
@@ -100,7 +100,11 @@ def run(
         busy_s=busy,
         queue_grew=concurrency is None and queue_grew(own["arrival"], own["scheduled_s"]),
         steps=kept if "steps" in keep else None,
-        round_log=_round_log(np.concatenate(rounds), kept) if rules.keep_rounds else None,
+        round_log=(
+            _round_log(np.concatenate(rounds), kept, rules.frontend_s)
+            if rules.keep_rounds
+            else None
+        ),
     )
 
 
@@ -129,6 +133,7 @@ def prepared(
         settings=settings,
         terms=step_model.compiled,
         host_part=step_model.host_part,
+        frontend_s=float(step_model.frontend_s),
         gammas=drafts.gammas(most),
         drafter=bool(drafts.schedule),
         acceptance=acceptance.compiled(len(requests)),
@@ -224,7 +229,7 @@ def _steps(table: Any, emitted: Ints, settings: EngineSettings, model: StepModel
     )
 
 
-def _round_log(table: Any, steps: Steps | None) -> RoundLog:
+def _round_log(table: Any, steps: Steps | None, frontend_s: float) -> RoundLog:
     assert steps is not None
     request, step, tokens = table.T.astype(np.int64)
-    return RoundLog(request, step, tokens, steps.end_s[step])
+    return RoundLog(request, step, tokens, steps.end_s[step] + frontend_s)

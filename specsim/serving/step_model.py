@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from specsim.checks import Floats, Ints, InvalidArgumentError, check_choice, numbers
+from specsim.checks import Floats, Ints, InvalidArgumentError, check_choice, number, numbers
 
 # What a step consists of.  A decode is a request whose tokens were all computed but the last; it
 # takes 1 + its drafts tokens.  All else is prefill, of prompts and of what preemption threw away.
@@ -105,17 +105,23 @@ class CompiledTerms(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StepModel:
-    """The sum of some terms; parts in the order in which they first appear."""
+    """The sum of some terms; parts in the order in which they first appear.
+
+    frontend_s : seconds of every request outside of all steps (sending, tokenizer, answer), for
+        which no step waits
+    """
 
     terms: tuple[StepTerm, ...]
+    frontend_s: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", tuple(self.terms))
         if not self.terms:
             raise InvalidArgumentError("terms must be at least one, got none")
+        number("frontend_s", self.frontend_s, low=0.0)
 
     def __add__(self, others: Iterable[StepTerm]) -> StepModel:
-        return StepModel((*self.terms, *others))
+        return StepModel((*self.terms, *others), self.frontend_s)
 
     @cached_property
     def parts(self) -> tuple[str, ...]:

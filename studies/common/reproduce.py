@@ -49,16 +49,21 @@ class Reproduction(Result):
         ]
 
 
-def reproduce(names: Sequence[str], measured: Measured, out: Path, command: str) -> Reproduction:
-    """Write the studies of these names to the folder ``out``; ``command`` is for the record."""
+def reproduce(profiles: Mapping[str, Path], out: Path, command: str) -> Reproduction:
+    """Write studies to the folder ``out``.
+
+    profiles : by name of the study, what it shows the measurements of
+    command : for the record
+    """
     from threadpoolctl import threadpool_limits
 
     # Thousands of small products: threads that wait for one another cost more than they save, and
     # on a busy machine ten times more.
     with threadpool_limits(1):
-        checks = {name: write(name, measured, out, command) for name in names}
+        measured = {path: Measured.at(path) for path in set(profiles.values())}
+        checks = {name: write(name, measured[path], out, command) for name, path in profiles.items()}
     return Reproduction(
         out=out,
         checks=checks,
-        inputs={"studies": list(names), "profile": str(measured.path), "out": str(out)},
+        inputs={"profiles": {name: str(path) for name, path in profiles.items()}, "out": str(out)},
     )

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specsim.api.progress import Progress
+from studies.common.measured import SHIPPED, Measured
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from studies.common.measured import Measured
 
 Row = Mapping[str, Any]
 # By name; every table is written as CSV, and those with a caption stand on the page too.
@@ -68,6 +69,12 @@ class Picture:
         return " ".join((self.draw.__doc__ or "").split())
 
 
+def _measure_all(profile: Path | None, out: Path, progress: Progress) -> Path:
+    from studies.common.measure import measure_all  # loads torch
+
+    return measure_all(profile, out, progress)
+
+
 @dataclass(frozen=True)
 class Study:
     """A paper, or our own question, as tables, pictures and sentences.
@@ -78,6 +85,9 @@ class Study:
         column ``source``
     opening : three paragraphs: what the paper claims, what we find, where we differ and why
     checks : the paper's printed numbers against ours
+    shipped : the profile whose measurements are shown where none is given
+    measure : everything that is read beside a profile, what is there already excepted; from the
+        profile that is given, or None, and the folder where one is made then, to its path
     """
 
     title: str
@@ -86,6 +96,8 @@ class Study:
     compute: Callable[[Measured], Mapping[str, Sequence[Row]]]
     opening: Callable[[Tables], Sequence[str]]
     checks: Callable[[Tables], Sequence[Check]]
+    shipped: Path = SHIPPED
+    measure: Callable[[Path | None, Path, Progress], Path] = _measure_all
 
     def tables(self, measured: Measured) -> Tables:
         """All tables; rows that rest on the measurements name them as their source."""

@@ -52,7 +52,7 @@ def test_every_printed_number_matches_or_has_a_reason(
     name: str, computed: dict[str, Tables]
 ) -> None:
     checks = load(name).checks(computed[name])
-    assert checks
+    assert checks or name == "serving", "which has no paper"
     assert [each for each in checks if each.matches == bool(each.reason)] == []
 
 
@@ -89,6 +89,7 @@ def test_every_table_has_a_file_and_every_row_a_source(
             "Nothing was decoded",
             "iid public specbundle cost_curve",
         ),
+        ("serving", "setup errors totals orders latencies", "Nothing was served", ""),
         ("specdec", "blocks law grid", "No drafter of masks was decoded", "verify devices"),
     ],
 )

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+# Seconds for each token of a prompt.
+_TOKEN_S = 2e-6
+
 
 def count_rounds(
     text: Sequence[int], drafts: Mapping[int, Sequence[int]], tokens: int
@@ -59,11 +62,19 @@ class EngineState:
     drafted: int = 0
     accepted: list[int] = field(default_factory=lambda: [0] * 64)
     first_s: float = 0.0
+    prefill_s: float = 0.0
     step_s: float = 0.0
     lock: Any = field(default_factory=threading.Lock)
 
     def complete(self, asked: dict[str, Any]) -> dict[str, Any]:
         prompt, tokens = tuple(asked["prompt"]), asked["max_tokens"]
+        with self.lock:
+            self.prefill_s += _TOKEN_S * len(prompt)
+        if tokens == 1:
+            time.sleep(_TOKEN_S * len(prompt))
+            with self.lock:
+                self.generated += 1
+            return {"choices": [{"token_ids": [0]}]}
         text = self.texts[prompt]
         rounds, drafted, accepted = count_rounds(text, self.drafts[prompt], tokens)
         time.sleep(self.step_s * ((rounds if self.gamma else tokens) - 1))
@@ -80,9 +91,11 @@ class EngineState:
         labels = 'engine="0",model_name="m"'
         name = "vllm:spec_decode_num_"
         first = "vllm:time_to_first_token_seconds_sum"
+        prefill = "vllm:request_prefill_time_seconds_sum"
         lines = [
             f"vllm:generation_tokens_total{{{labels}}} {float(self.generated)}",
             f"{first}{{{labels}}} {self.first_s}",
+            f"{prefill}{{{labels}}} {self.prefill_s}",
             f"{name}drafts_total{{{labels}}} {float(self.rounds)}",
             f"{name}draft_tokens_total{{{labels}}} {float(self.drafted)}",
             f"{name}accepted_tokens_total{{{labels}}} {float(sum(self.accepted))}",

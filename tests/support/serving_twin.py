@@ -482,7 +482,7 @@ class Twin:
                 r.computed -= 1 + drafts - tokens
             tokens = min(tokens, r.output - r.emitted)
             if not r.emitted:
-                r.first = self.now
+                r.first = self.now + self.model.frontend_s
             r.emitted += tokens
             r.rounds += 1
             self.round_log.append((r.number, number, tokens))
@@ -497,7 +497,7 @@ class Twin:
             self.running.remove(r)
         else:
             self.waiting.remove(r)
-        r.status, r.last, self.has_shrunk = "done", self.now, True
+        r.status, r.last, self.has_shrunk = "done", self.now + self.model.frontend_s, True
         self.done += 1
         if self.concurrency is not None and self.concurrency + self.done <= len(self.requests):
-            self.requests[self.concurrency + self.done - 1].arrival = self.now
+            self.requests[self.concurrency + self.done - 1].arrival = r.last

@@ -10,7 +10,7 @@ long stay n moves about its mean; with the time 1 / nu in which it forgets where
 times the stay, the variance of its mean over the stay is 2 (x - 1 + exp(-x)) / x^2 of that of n.
 
 TTFT: the rest of the step that is running, waiting for a place among the ``cap``, waiting for
-prompts that are read before, and the step that reads its own.
+prompts that are read before, the step that reads its own, and what passes outside of the engine.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def _ttft_s(
         waits = points[:, 0] > 1.0 - shared.all_busy
         level = (1.0 - points[waits, 0]) / shared.all_busy
         wait[waits] += -bursts * np.log(np.clip(level, 1e-12, 1.0)) / leaving
-    found: Floats = wait + first
+    found: Floats = wait + first + replica.frontend_s
     return found
 
 

@@ -57,6 +57,7 @@ def replica_of(
         laws=round_laws(acceptance),
         offered=offered,
         binds=binds,
+        frontend_s=step_model.frontend_s,
         late=settings.asynchronous,
     )
 

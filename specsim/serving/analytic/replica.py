@@ -39,6 +39,7 @@ class Replica:
     laws : the law of the rounds of every draft length in ``gammas``
     offered : the workload
     binds : what sets the cap: "sequences" (max_num_seqs), "cache" or "budget"
+    frontend_s : of every request outside of all steps
     late : whether a step is made before the one before it is over, as asynchronous scheduling does:
         prompts come a step later, and a request that is done may be in one step more
     """
@@ -48,6 +49,7 @@ class Replica:
     laws: Callable[[int], RoundCounts]
     offered: Offered
     binds: str = "sequences"
+    frontend_s: float = 0.0
     late: bool = False
 
     @cached_property
@@ -152,7 +154,8 @@ class Replica:
             high = concurrency / self.read_s(1)
         for _ in range(60):
             middle = (low + high) / 2
-            found = closed_loop(concurrency, self.completions(middle), self.read_s(1))
+            outside_s = self.read_s(1) + self.frontend_s
+            found = closed_loop(concurrency, self.completions(middle), outside_s)
             low, high = (middle, high) if found > middle else (low, middle)
         return low
 

@@ -25,7 +25,8 @@ _DRAFTS: dict[str, tuple[float, str | None]] = {
     "draft_run_ms": (_MS, None),
     "draft_token_us": (_US, "drafting"),
 }
-COEFFICIENTS = (*_TERMS, *_DRAFTS)
+_FRONTEND = "frontend_ms"
+COEFFICIENTS = (*_TERMS, *_DRAFTS, _FRONTEND)
 
 
 def coefficients(**values: float) -> StepModel:
@@ -41,10 +42,12 @@ def coefficients(**values: float) -> StepModel:
     draft_prefill_token_us : a token of a prompt that the drafter reads
     host_ms, host_sequence_us : of the host, and of the host for each request; an engine that
         schedules ahead hides them behind the device
+    frontend_ms : of every request outside of all steps, for which no step waits
     """
     if not values:
         raise InvalidArgumentError(f"coefficients must be some of {', '.join(COEFFICIENTS)}")
     terms = []
+    frontend_s = 0.0
     for name, value in values.items():
         if name not in COEFFICIENTS:
             raise InvalidArgumentError(
@@ -52,13 +55,15 @@ def coefficients(**values: float) -> StepModel:
                 f"{did_you_mean(name, COEFFICIENTS)}"
             )
         value = number(name, value, low=0.0)
-        if name in _DRAFTS:
+        if name == _FRONTEND:
+            frontend_s = value * _MS
+        elif name in _DRAFTS:
             unit, per = _DRAFTS[name]
             terms.append(StepTerm("draft", [0.0, value * unit], ("gamma",), ([0, 1],), per=per))
         else:
             part, unit, per = _TERMS[name]
             terms.append(StepTerm(part, value * unit, per=per))
-    return StepModel(tuple(terms))
+    return StepModel(tuple(terms), frontend_s)
 
 
 def coefficients_of(words: str | Mapping[str, float]) -> StepModel:

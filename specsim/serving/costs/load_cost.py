@@ -8,6 +8,13 @@ A cost by load prices rounds of equal requests.  A step is put together from wha
 
 The target reads prompts and decodes in one run, so a chunk of a prompt adds what its tokens take
 beyond what a run takes anyway, and the same of the drafter that reads the prompt, too.
+
+An engine's own times (``StepLoadCost``) are of whole steps, which are put together from less:
+
+    step(gamma, requests) + [prompt(gamma, prefill tokens) - step(gamma, 1)]
+
+where a prompt alone takes just what it took when it was timed alone.  Steps cost what they did at
+the contexts that were timed.
 """
 
 from __future__ import annotations
@@ -19,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specsim.batching.cost import LoadCost, MeasuredLoadCost
+from specsim.batching.step_cost import StepLoadCost
 from specsim.checks import Floats, UnsupportedError
 from specsim.deployment.cost import DeployedCost
 from specsim.deployment.deployment import draft_parallelism
@@ -55,6 +63,8 @@ def step_model_of(
 
     UnsupportedError where the cost says nothing of prompts.
     """
+    if isinstance(cost, StepLoadCost):
+        return _of_steps(cost, gamma_max, min(batch_max, cost.batches[-1]))
     cost = _without_memory(cost)
     batches = _batches(batch_max, gamma_max + 1, graph_tokens)
     contexts = np.array([each for each in _CONTEXTS if each < context_max] + [context_max])
@@ -85,6 +95,33 @@ def step_model_of(
     if gamma_max:
         terms += _drafts(cost, gamma_max, bonus, batches, contexts)
     return StepModel(tuple(terms))
+
+
+def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
+    """Of an engine that was timed; beyond its largest batch steps grow as they did before it."""
+    if cost.prompts is None:
+        raise UnsupportedError(
+            "step times of an engine do not tell what prompts cost: time them with specsim "
+            "calibrate --engine, or give a deployment (target, drafter, accelerator), a profile "
+            "with a grid, or coefficients of a step"
+        )
+    gammas = np.arange(gamma_max + 1)
+    batches = np.array(sorted({1, batch_max, *(each for each in cost.batches if each < batch_max)}))
+    steps = np.array([[cost.verify_s(int(k), int(b), 0) for b in batches] for k in gammas])
+    lengths = sorted({each.tokens for each in cost.prompts.times})
+    tokens = np.array([0, 1, *(each for each in lengths if each > 1)])
+    prompts = np.zeros((gammas.size, tokens.size))
+    for row, gamma in enumerate(gammas.tolist()):
+        for column, count in enumerate(tokens[1:].tolist(), start=1):
+            beyond = cost.prompts.seconds(gamma, count) - cost.verify_s(gamma, 1, 0)
+            prompts[row, column] = max(beyond, 0.0)
+    return StepModel(
+        (
+            _table("step", steps, ("gamma", "sequences"), (gammas, batches)),
+            _table("prompts", prompts, ("gamma", "prefill_tokens"), (gammas, tokens)),
+        ),
+        cost.frontend_s,
+    )
 
 
 def _drafts(
@@ -176,10 +213,7 @@ def _chunk_s(model: Role, cost: LoadCost, tokens: int, context: int) -> float:
             imbalance=deployment.imbalance,
             routing_exponent=deployment.routing_exponent,
         ).seconds
-    raise UnsupportedError(
-        "step times of an engine do not tell what prompts cost: give a deployment (target, "
-        "drafter, accelerator), a profile with a grid, or coefficients of a step"
-    )
+    raise UnsupportedError(f"{type(cost).__name__} does not tell what prompts cost")
 
 
 def _reads_prompts(cost: LoadCost) -> bool:

@@ -70,8 +70,9 @@ def test_every_set_is_sent_and_a_killed_run_goes_on(tmp_path: Path) -> None:
     checkpoint = Checkpoint.beside(tmp_path / "out", "test")
     done = 0
 
-    def advance() -> None:
+    def advance(repeat: int) -> None:
         nonlocal done
+        assert repeat == done
         done += 1
         if done == 2:
             raise KeyboardInterrupt

@@ -26,6 +26,7 @@ from specsim.api.engine_timing import awaits_timing
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.file import read_acceptance
+from specsim.counts.prompt_costs import PromptCosts
 from specsim.files import file_digest
 from specsim.profiles import read_profile
 from tests.support.command_line import fail, rows, run
@@ -120,6 +121,19 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     kept = read_acceptance(timed)
     assert tuple(kept.step_times()) == found.steps
     assert len(kept.steps) == 2 * 3 * 2
+    # Three prompts of three lengths at three draft lengths, twice; 2 us a token.
+    assert tuple(kept.prompt_times()) == found.prompts
+    assert len(found.prompts) == 3 * 3 * 3 * 2
+    costs = PromptCosts(found.prompts)
+    assert costs.seconds(3, 100) - costs.seconds(3, 50) == pytest.approx(50 * 2e-6)
+    assert costs.frontend_s > 0
+    served = specsim.serve(
+        specsim.workload(rate=5, requests=50, prompt=20, output=10, seed=1),
+        profile=timed,
+        gamma=3,
+        engine="vllm:num_gpu_blocks=100,max_num_seqs=4,enable_prefix_caching=no",
+    )
+    assert served.figures["ttft_mean"].best > costs.seconds(3, 20) + costs.frontend_s
     # Every request once, as replayed: none of the warnings says otherwise.
     assert [each.gamma for each in kept.draft_counts()] == [1, 3]
     assert not [each for each in found.warnings if "replayed" in each]

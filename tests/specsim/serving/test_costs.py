@@ -12,7 +12,8 @@ from specsim.batching.cost import LoadCost, MeasuredLoadCost
 from specsim.batching.step_cost import StepLoadCost
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.step_costs import StepCosts
-from specsim.counts.steps import StepTime
+from specsim.counts.prompt_costs import PromptCosts
+from specsim.counts.steps import PromptTime, StepTime
 from specsim.profiles import read_profile
 from specsim.serving.costs.coefficients import coefficients, coefficients_of
 from specsim.serving.costs.load_cost import step_model_of
@@ -55,6 +56,7 @@ def test_coefficients_by_hand() -> None:
     assert found["host"] == 1e-3
     same = coefficients(step_ms=5, token_us=20, context_token_ns=3, host_ms=1, draft_run_ms=0.5)
     assert seconds(same, tokens=40, gamma=0)["draft"] == 0
+    assert (same.frontend_s, coefficients(step_ms=5, frontend_ms=3).frontend_s) == (0.0, 0.003)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +166,58 @@ def test_steps_of_an_engine_do_not_tell_what_prompts_cost() -> None:
     cost = StepLoadCost(StepCosts.of(steps))
     with pytest.raises(UnsupportedError, match="do not tell what prompts cost"):
         step_model_of(cost, 2, BONUS, 4, 512)
+
+
+def timed_engine(line: float = 2e-5) -> StepLoadCost:
+    """Steps of 10 ms, 1 ms a draft and 0.1 ms a request; prompts of 15 ms and ``line`` a token."""
+    steps = [
+        StepTime(gamma=gamma, batch=batch, seconds=0.01 + gamma / 1e3 + batch / 1e4)
+        for gamma in (0, 1, 3)
+        for batch in (1, 8)
+    ]
+    prompts = [
+        PromptTime(gamma, tokens, 0.015 + gamma / 1e3 + line * tokens, 0.02 + gamma / 1e3 + 0.1)
+        for gamma in (0, 3)
+        for tokens in (16, 256)
+    ]
+    return StepLoadCost(StepCosts.of(steps), PromptCosts(tuple(prompts)))
+
+
+def test_a_prompt_alone_takes_what_it_took_alone() -> None:
+    cost = timed_engine()
+    assert cost.prompts is not None
+    model = step_model_of(cost, 3, BONUS, 8, 512)
+    assert model.parts == ("step", "prompts")
+    assert model.frontend_s == cost.frontend_s == cost.prompts.frontend_s
+    for gamma in (0, 2, 3):
+        for tokens in (16, 100, 256, 400):
+            alone = seconds(model, gamma=gamma, sequences=1, prefill_tokens=tokens)
+            assert sum(alone.values()) == pytest.approx(cost.prompts.seconds(gamma, tokens))
+    steps = seconds(model, gamma=2, sequences=4, decodes=4)
+    assert steps == {"step": pytest.approx(0.0124), "prompts": 0.0}
+    mixed = seconds(model, gamma=2, sequences=4, decodes=3, prefill_tokens=100)
+    beyond = cost.prompts.seconds(2, 100) - cost.verify_s(2, 1, 0)
+    assert sum(mixed.values()) == pytest.approx(0.0124 + beyond)
+
+
+def test_prompt_costs_are_lines_through_means() -> None:
+    times = [PromptTime(2, 10, 0.010, 0.02), PromptTime(2, 10, 0.012, 0.02, 1)]
+    times += [PromptTime(2, 30, 0.021, 0.025), PromptTime(0, 10, 0.001, 0.004)]
+    with pytest.raises(UnsupportedError, match=r"prompts of 1 length were timed with 0 draft"):
+        PromptCosts(tuple(times))
+    costs = PromptCosts((*times, PromptTime(0, 20, 0.002, 0.004)))
+    assert costs.seconds(2, 20) == pytest.approx(0.016)
+    # The nearest piece goes on, and never below 0; between no drafts and some there is no line.
+    assert costs.seconds(2, 40) == pytest.approx(0.026)
+    assert costs.seconds(1, 30) == costs.seconds(9, 30) == pytest.approx(0.021)
+    assert costs.seconds(0, 0) == pytest.approx(0.0, abs=1e-12)
+    assert PromptCosts(tuple(times[:3])).seconds(2, -0.0) == pytest.approx(0.006)
+    assert costs.frontend_s == pytest.approx((0.010 + 0.008 + 0.004 + 0.003 + 0.002) / 5)
+
+
+def test_a_prompt_that_took_longer_than_its_answer_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"seconds of a prompt must be in \(0, answer_s"):
+        PromptTime(0, 10, 0.02, 0.01)
 
 
 def test_memory_is_the_engines() -> None:

@@ -1,0 +1,1 @@
+"""An engine under load with speculation, predicted from what was timed before."""

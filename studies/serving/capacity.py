@@ -1,0 +1,25 @@
+"""What an engine that was timed is predicted to serve at most, without drafts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from specsim.api.serving_setup import SetUpWords, set_up
+from specsim.batching.source import Source
+from specsim.checks import Ints
+from specsim.serving import Requests, run
+from studies.serving import settings
+
+# Blocks that hold all that can run together.
+_ENOUGH = settings.MAX_NUM_SEQS * settings.CONTEXT // settings.BLOCK_TOKENS + 1
+
+
+def plain_capacity(timed: Path, prompt: int, outputs: Ints) -> float:
+    """Requests per second where all are there from the beginning, each with ``prompt`` tokens."""
+    count = outputs.size
+    requests = Requests(np.zeros(count), np.full(count, prompt), outputs)
+    words = SetUpWords(None, Source(profile=timed), engine=settings.engine(_ENOUGH))
+    setup = set_up(words, requests).setup
+    return run(requests, setup.engine, setup.step_model).requests_per_s

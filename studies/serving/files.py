@@ -1,0 +1,52 @@
+"""Where everything is kept that was measured of an engine under load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import specsim
+from specsim.api.engine_question import engine_file
+from studies.serving import settings
+from studies.serving.settings import Setting
+
+# What is timed of the engine before it is under load.
+TIMING = specsim.EngineTiming(gamma=settings.GAMMAS, batch=(1, 4, 8, 16), repeats=5)
+
+
+@dataclass(frozen=True)
+class LoadFiles:
+    """Beside a profile.
+
+    profile : acceptance of the pair of models
+    """
+
+    profile: Path
+
+    @property
+    def timed(self) -> Path:
+        """Steps and prompts of the engine."""
+        return engine_file(self.profile, TIMING)
+
+    @property
+    def folder(self) -> Path:
+        return self.profile.with_name(f"{self.profile.stem}.serving")
+
+    @property
+    def requests(self) -> Path:
+        """Texts and lengths."""
+        return self.folder / "requests.jsonl"
+
+    @property
+    def load(self) -> Path:
+        """Rates, and what they rest on."""
+        return self.folder / "load.json"
+
+    def run(self, setting: Setting) -> Path:
+        """What the benchmark saw of a setting."""
+        return self.folder / "runs" / f"{setting.name}.json"
+
+    @property
+    def served(self) -> list[Setting]:
+        """The settings that were measured."""
+        return [each for each in settings.SETTINGS if self.run(each).is_file()]

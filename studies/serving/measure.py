@@ -1,0 +1,241 @@
+"""vLLM under load, measured: its own servers, its own benchmark, and everything that predicts them
+measured before.
+
+    specsim study serving --measure --out DIR
+
+makes, in DIR or beside the profile that is given,
+
+    profile.json            acceptance of the embedded pair at temperature 0 (specsim calibrate)
+    profile.vllm.json       steps and prompts of vLLM's servers (specsim calibrate --engine vllm)
+    profile.serving/        requests.jsonl, which requests; load.json, at which rates;
+                            runs/*.json, what ``vllm bench serve --save-detailed`` saw
+
+What is there is kept, so that a run that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import specsim
+from calibrate.engine.client import EngineClient, EngineError, counter
+from calibrate.engine.server import Launch, find_program, guarded, started
+from calibrate.models.busy import Watch
+from calibrate.models.load import resolve
+from calibrate.models.prompts import held_out_prompts
+from specsim.api.progress import Progress, quiet
+from specsim.checkpoint import Checkpoint
+from specsim.files import file_digest, make_folder, write_atomically
+from specsim.profiles import Profile, read_profile
+from studies.serving import settings
+from studies.serving.capacity import plain_capacity
+from studies.serving.files import TIMING, LoadFiles
+from studies.serving.settings import Drafting, Setting
+
+MEASUREMENT = specsim.Measurement(
+    temperature=(0.0,), requests=(32,), max_new_tokens=133, gamma_max=5, repeats=2
+)
+# Windows of the held-out modules that the profile's prompts may begin in.
+_SKIPPED = 48
+_SEED = 7
+# What of a result of ``vllm bench serve`` is kept: what it says of every request, and its sums.
+_LISTS = ("input_lens", "output_lens", "start_times", "ttfts", "itls")
+_KEPT = (
+    *("request_rate", "duration", "completed", "total_input_tokens", "total_output_tokens"),
+    *(f"{kind}_{name}_ms" for name in ("ttft", "tpot", "e2el") for kind in ("mean", "p50", "p99")),
+)
+_DECIMALS = 5
+_PREEMPTIONS = "vllm:num_preemptions_total"
+
+
+def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path:
+    """Measure what is not there yet; the profile's path."""
+    files = LoadFiles(profile or out / "profile.json")
+    if not files.profile.is_file():
+        models = specsim.Models(settings.TARGET, settings.DRAFT)
+        specsim.calibrate(files.profile, models, MEASUREMENT, progress=progress)
+    if not files.timed.is_file():
+        specsim.calibrate_engine(files.profile, files.timed, TIMING, progress=progress)
+    make_folder(files.run(settings.SETTINGS[0]).parent)
+    content = read_profile(files.profile)
+    if not files.requests.is_file():
+        write_atomically(files.requests, _requests(content).encode())
+    if not files.load.is_file():
+        write_atomically(files.load, _load(files).encode())
+    _serve_all(files, content, progress)
+    return files.profile
+
+
+def _requests(profile: Profile) -> str:
+    """Texts of other windows than the profile's, cut to random lengths, as ``vllm bench serve``
+    reads them.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(resolve(profile.target.name)))
+    shortest, longest = settings.PROMPTS
+    windows = held_out_prompts(tokenizer, longest, settings.REQUESTS, _SKIPPED)
+    order = random.Random(_SEED)
+    order.shuffle(windows)
+    rows = []
+    for window in windows:
+        ids = window[: order.randint(shortest, longest)]
+        rows.append({"prompt": tokenizer.decode(ids), "output_tokens": order.randint(*settings.OUTPUTS)})
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def _load(files: LoadFiles) -> str:
+    """The rates, as shares of what plain decoding is predicted to serve, and what that rests on."""
+    rows = [json.loads(line) for line in files.requests.read_text().splitlines()]
+    outputs = np.array([row["output_tokens"] for row in rows])
+    capacity = plain_capacity(files.timed, round(sum(settings.PROMPTS) / 2), outputs)
+    rates = {name: float(f"{share * capacity:.3g}") for name, share in settings.RATES.items()}
+    found = {
+        "created": _now(),
+        "engine": f"vllm {settings.VERSION}",
+        "timed_sha256": file_digest(files.timed),
+        "requests_sha256": file_digest(files.requests),
+        "plain_capacity": capacity,
+        "rates": rates,
+        "cores": os.cpu_count(),
+    }
+    return json.dumps(found, indent=1) + "\n"
+
+
+def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
+    """Every setting that is not there yet, server by server in random order."""
+    program = find_program(None)
+    load = json.loads(files.load.read_text())
+    if load["timed_sha256"] != file_digest(files.timed):
+        raise EngineError(
+            f"{files.timed} is another file than when the load began; remove {files.folder} to "
+            "measure again"
+        )
+    order = random.Random(_SEED)
+    draftings = list(settings.DRAFTINGS)
+    order.shuffle(draftings)
+    checkpoint = Checkpoint.beside(files.folder, "serving")
+    watch = Watch(checkpoint, progress, threads=1)
+    done = sum(files.run(each).is_file() for each in settings.SETTINGS)
+    for drafting in draftings:
+        waiting = [
+            each
+            for each in settings.SETTINGS
+            if each.drafting == drafting and not files.run(each).is_file()
+        ]
+        order.shuffle(waiting)
+        if not waiting:
+            continue
+        watch.progress(f"starting vLLM, {drafting.name}", done, len(settings.SETTINGS))
+        with ExitStack() as stack:
+            client = stack.enter_context(started(_launch(program, profile, drafting)))
+            assert isinstance(client, EngineClient)
+            _warm(client, files, program)
+            for setting in waiting:
+                watch.progress(f"serving {setting.name}", done, len(settings.SETTINGS))
+                found = _bench(client, files, program, load["rates"][setting.rate])
+                found["specsim"]["notes"] = watch.warnings()
+                write_atomically(files.run(setting), (json.dumps(found) + "\n").encode())
+                done += 1
+    progress("serving", done, len(settings.SETTINGS))
+    checkpoint.done()
+
+
+def _launch(program: Path, profile: Profile, drafting: Drafting) -> Launch:
+    more = ["--block-size", str(settings.BLOCK_TOKENS)]
+    more += ["--max-num-batched-tokens", str(settings.MAX_NUM_BATCHED_TOKENS)]
+    if drafting.blocks is not None:
+        more += ["--num-gpu-blocks-override", str(drafting.blocks)]
+    return Launch(
+        program=program,
+        target=str(resolve(profile.target.name)),
+        speculative=drafting.speculative(str(resolve(profile.draft.name))),
+        dtype=profile.software.dtype,
+        context=settings.CONTEXT,
+        requests=settings.MAX_NUM_SEQS,
+        more=tuple(more),
+    )
+
+
+def _warm(client: EngineClient, files: LoadFiles, program: Path) -> None:
+    """The first steps of a server are slow, each width anew: as many requests as run together."""
+    _run(client, files, program, "inf", 2 * settings.MAX_NUM_SEQS, files.folder / "warm.json")
+    (files.folder / "warm.json").unlink()
+
+
+def _bench(client: EngineClient, files: LoadFiles, program: Path, rate: float) -> dict[str, Any]:
+    """What the benchmark says, and what the server counted meanwhile."""
+    result = files.folder / "result.json"
+    before = client.metrics()
+    _run(client, files, program, repr(rate), settings.REQUESTS, result)
+    after = client.metrics()
+    said = json.loads(result.read_text())
+    result.unlink()
+    if said["completed"] != settings.REQUESTS:
+        raise EngineError(
+            f"{client.where} completed {said['completed']} of {settings.REQUESTS} requests"
+        )
+    found: dict[str, Any] = {name: said[name] for name in _KEPT if name in said}
+    found |= {name: _rounded(said[name]) for name in _LISTS}
+    found["specsim"] = {
+        "created": _now(),
+        "preemptions": counter(after, _PREEMPTIONS, client.where)
+        - counter(before, _PREEMPTIONS, client.where),
+        "num_gpu_blocks": _setting(after, "num_gpu_blocks"),
+        "block_size": _setting(after, "block_size"),
+    }
+    return found
+
+
+def _run(
+    client: EngineClient, files: LoadFiles, program: Path, rate: str, requests: int, result: Path
+) -> None:
+    """``vllm bench serve`` once, with arrivals by Poisson."""
+    words = [
+        *(str(program), "bench", "serve", "--backend", "openai", "--base-url", client.url),
+        *("--endpoint", "/v1/completions", "--model", client.model()),
+        *("--dataset-name", "custom", "--dataset-path", str(files.requests)),
+        *("--custom-output-len", "-1", "--skip-chat-template", "--disable-shuffle"),
+        *("--num-prompts", str(requests), "--request-rate", rate, "--seed", str(_SEED)),
+        *("--ignore-eos", "--temperature", "0", "--disable-tqdm"),
+        *("--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "50,90,99"),
+        *("--save-result", "--save-detailed"),
+        *("--result-dir", str(result.parent), "--result-filename", result.name),
+    ]
+    log = files.folder / "bench.log"
+    with log.open("w") as stream, guarded(words, stdin=subprocess.DEVNULL, stdout=stream) as process:
+        status = process.wait()
+    if status or not result.is_file():
+        lines = [line for line in log.read_text().splitlines() if line.strip()]
+        raise EngineError(f"vllm bench serve ended with {status}: {(lines or ['nothing'])[-1]}")
+    log.unlink()
+
+
+def _rounded(values: Sequence[Any]) -> list[Any]:
+    """Seconds to a hundredth of a millisecond; clocks and lengths as they are."""
+    if values and isinstance(values[0], list):
+        return [_rounded(each) for each in values]
+    return [round(each, _DECIMALS) if isinstance(each, float) else each for each in values]
+
+
+def _setting(metrics: str, name: str) -> int:
+    """Of the engine's own description of its cache."""
+    found = re.search(rf'^vllm:cache_config_info{{.*\b{name}="(\d+)"', metrics, re.MULTILINE)
+    if found is None:
+        raise EngineError(f"/metrics does not tell {name}")
+    return int(found[1])
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

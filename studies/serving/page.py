@@ -1,0 +1,137 @@
+"""Our own: vLLM under load with speculation, predicted from steps that were timed before.
+
+vLLM's CPU build serves the embedded family, clients send requests by Poisson, and the simulator is
+given what was measured before in other processes: how long steps and prompts take, and how often
+drafts are accepted.  The requests' times and lengths are those of the benchmark's own log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from specsim.api.progress import Progress, note
+from studies.common.measured import Measured
+from studies.common.study import Check, Picture, Row, Study, Tables, where
+from studies.serving import figures, tables
+from studies.serving.files import LoadFiles
+
+SHIPPED = Path(__file__).parents[1] / "measured" / "serving" / "profile.json"
+
+_CAPTIONS: Mapping[str, str] = {
+    "setup": "What was asked. Rates are in requests per second; the plain capacity is what the "
+    "timed steps predict of plain decoding. The file of step times has the hash that it had when "
+    "the load began.",
+    "errors": "How far predictions are off. Over the settings; an error is predicted over "
+    "measured, less one.",
+    "totals": "Throughput and preemptions. `explained` counts the figures (TTFT, TPOT, ITL, end to "
+    "end; mean, 50th, 90th, 99th percentile) whose error both 95 % intervals explain.",
+    "orders": "Which draft length is faster. Mean end-to-end latency of one over that of the "
+    "other at the same rate; judged where the measured intervals tell them apart.",
+    "latencies": "Every latency, predicted and measured. In milliseconds, with 95 % intervals.",
+}
+
+_PICTURES = {
+    "latency_by_rate": Picture(figures.latency_by_rate, ("latencies",)),
+    "predicted_measured": Picture(figures.predicted_measured, ("latencies",)),
+}
+
+_NOT_SERVED = (
+    "Nothing was served under load beside this profile (`specsim study serving --measure`), so no "
+    "prediction is held against a measurement."
+)
+_NEEDED = (
+    "It takes vLLM's CPU build (`make engine`), two cores that nothing else uses, and an hour at "
+    "most; a run that was killed goes on where it was."
+)
+
+
+def _compute(measured: Measured) -> dict[str, Sequence[Row]]:
+    files = LoadFiles(measured.path)
+    found = tables.served(files)
+    latencies = list(tables.latencies(found))
+    totals = list(tables.totals(found))
+    return {
+        "setup": tables.setup(files) if found else [],
+        "errors": list(tables.errors(latencies, totals)),
+        "totals": totals,
+        "orders": list(tables.orders(latencies)),
+        "latencies": latencies,
+    }
+
+
+def _opening(found: Tables) -> Sequence[str]:
+    claim = (
+        "Plans for a server rest on a model of its steps and of its scheduler. Here vLLM itself is "
+        "the judge: steps and prompts were timed on servers that had nothing else to do, drafts "
+        "were counted on other texts, and then requests came by Poisson at four rates."
+    )
+    if not found["totals"]:
+        return claim, _NOT_SERVED, _NEEDED
+    return claim, _found(found), _differs(found)
+
+
+def _found(found: Tables) -> str:
+    said = {row["figure"]: row for row in found["errors"]}
+    means = ", ".join(
+        f"{name.upper() if name != 'e2e' else 'end-to-end'} "
+        f"{said[f'{name} mean']['median_absolute_error']:.1%}"
+        for name in tables.LATENCIES
+    )
+    tails = max(said[f"{name} p99"]["median_absolute_error"] for name in tables.LATENCIES)
+    full = said["tokens per second, saturated"]
+    judged = where(found["orders"], apart=True)
+    right = sum(row["same_order"] for row in judged)
+    return (
+        f"Over {len(found['totals'])} settings mean latencies are off in the median by: {means}. "
+        f"No 99th percentile is more than {tails:.0%} off in the median. The throughput of a "
+        f"saturated server is off by {full['median_absolute_error']:.1%} in the median and "
+        f"{full['worst_absolute_error']:.1%} at worst. Of {len(judged)} pairs of draft lengths "
+        f"that the measurement tells apart, {right} are in the predicted order."
+    )
+
+
+def _differs(found: Tables) -> str:
+    missed = [row for row in found["errors"] if row["reached"] is False]
+    if not missed:
+        return "Every figure is within what was to be reached."
+    words = "; ".join(
+        f"{row['figure']} ({row['median_absolute_error']:.1%} for {row['wanted']:.0%}, "
+        f"{row['mean_error']:+.1%} in the mean)"
+        for row in missed
+    )
+    return f"Not within what was to be reached: {words}."
+
+
+def _checks(found: Tables) -> list[Check]:
+    """There is no paper."""
+    return []
+
+
+def _measure(profile: Path | None, out: Path, progress: Progress) -> Path:
+    """Without an engine nothing, where there is a profile to say that beside."""
+    from calibrate.engine.client import EngineError
+    from calibrate.engine.server import find_program
+    from studies.serving.measure import measure  # loads torch
+
+    path = profile or out / "profile.json"
+    try:
+        find_program(None)
+    except EngineError as missing:
+        if not path.is_file():
+            raise
+        note(progress, f"the study serving is not measured: {missing}")
+        return path
+    return measure(profile, out, progress)
+
+
+STUDY = Study(
+    "Serving: vLLM under load, predicted before",
+    _CAPTIONS,
+    _PICTURES,
+    _compute,
+    _opening,
+    _checks,
+    shipped=SHIPPED,
+    measure=_measure,
+)

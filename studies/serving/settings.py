@@ -1,0 +1,114 @@
+"""What vLLM is asked under load: draft lengths, rates, requests, caches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specsim.engines.schedule import Schedule
+from specsim.serving import DraftPolicy, VllmEngine
+
+# Of the embedded family: the draft is read from its name, as in a profile.
+TARGET, DRAFT = "embedded/target", "embedded/small"
+VERSION = "0.32.0"
+CONTEXT = 512
+# Requests of a setting; what vLLM decodes together, and reads in a step.
+REQUESTS, MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = 240, 16, 2048
+# The CPU build wants multiples of 32.
+BLOCK_TOKENS = 32
+# Tokens of prompts and of outputs, from and up to, evenly.
+PROMPTS, OUTPUTS = (16, 128), (8, 96)
+# By name, rates as shares of what plain decoding is predicted to serve at most.
+RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturated": 1.5}
+# Draft lengths that are timed before; the schedule takes each of them at its own batches.
+GAMMAS = (1, 2, 4)
+SCHEDULE: Schedule = [(1, 2, 4), (3, 8, 2), (9, 16, 1)]
+# Blocks of a cache that is too small for as many requests as may run: with so many of each, in the
+# mean, about half of them fit.
+_SMALL_CACHE = 30
+
+
+@dataclass(frozen=True)
+class Drafting:
+    """One way to draft, and so one server.
+
+    name : in file names and tables
+    schedule : by batch, as of ``DraftPolicy``; empty without a drafter
+    blocks : of the KV cache; None is what a GiB holds
+    """
+
+    name: str
+    schedule: tuple[tuple[int, int, int], ...] = ()
+    blocks: int | None = None
+
+    @property
+    def policy(self) -> DraftPolicy:
+        return DraftPolicy(self.schedule)
+
+    @property
+    def words(self) -> str:
+        """``0``, ``2`` or ranges of batches."""
+        return self.policy.words if self.schedule else "0"
+
+    def speculative(self, draft: str) -> dict[str, Any] | None:
+        """What vLLM's ``--speculative-config`` is given; ``draft`` is the model's folder."""
+        if not self.schedule:
+            return None
+        longest = self.policy.gamma_max
+        found: dict[str, Any] = {
+            "method": "draft_model",
+            "model": draft,
+            "num_speculative_tokens": longest,
+        }
+        if len(self.schedule) > 1:
+            found["num_speculative_tokens_per_batch_size"] = [list(each) for each in self.schedule]
+        return found
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A server at a rate.
+
+    rate : its name, a key of RATES
+    """
+
+    drafting: Drafting
+    rate: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.drafting.name}-{self.rate}"
+
+
+def fixed(gamma: int, blocks: int | None = None, name: str = "") -> Drafting:
+    """Always so many drafts; 0: plain decoding."""
+    schedule = ((1, MAX_NUM_SEQS, gamma),) if gamma else ()
+    return Drafting(name or f"k{gamma}", schedule, blocks)
+
+
+SMALL_CACHE = fixed(2, _SMALL_CACHE, "small-cache")
+DRAFTINGS = (
+    *(fixed(gamma) for gamma in (0, *GAMMAS)),
+    Drafting("schedule", tuple(SCHEDULE)),
+    SMALL_CACHE,
+)
+SETTINGS = (
+    *(Setting(each, rate) for each in DRAFTINGS[:-1] for rate in RATES),
+    Setting(SMALL_CACHE, "saturated"),
+)
+
+
+def engine(num_gpu_blocks: int) -> VllmEngine:
+    """As ``specsim.serving`` describes what the servers are started as."""
+    return VllmEngine(
+        VERSION,
+        num_gpu_blocks,
+        max_num_batched_tokens=MAX_NUM_BATCHED_TOKENS,
+        max_num_seqs=MAX_NUM_SEQS,
+        block_size=BLOCK_TOKENS,
+        max_model_len=CONTEXT,
+        enable_prefix_caching=False,
+        async_scheduling=False,  # vLLM's CPU platform switches it off
+        enforce_eager=True,
+    )
