@@ -56,7 +56,8 @@ def serve(
     """Latency, throughput and goodput of a set-up under load, and what its engine does.
 
     workload : of ``specsim.workload``, or a file of requests with times
-    gamma : drafts of a round; a schedule of (first batch, last batch, gamma); ``"table"``, the one
+    gamma : drafts of a round; a schedule of (first batch, last batch, gamma); AdaptiveSteps, which
+        follow what was accepted as SGLang's do; ``"table"``, the one
         that ``optimize`` finds by load at the workload's mean context; None or 0: plain decoding,
         and no drafter is loaded
     alpha, deployment, profile, temperature, mode, acceptance_law : acceptance and costs, as of

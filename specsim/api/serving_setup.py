@@ -19,9 +19,10 @@ from specsim.deployment.cost import DeployedCost
 from specsim.deployment.deployment import Deployment
 from specsim.deployment.drafters import Drafter, Ngram, Parallel
 from specsim.deployment.memory import BLOCK_TOKENS, card_memory
-from specsim.engines.schedule import Schedule, largest
+from specsim.engines.schedule import Schedule
 from specsim.profiles import read_profile
 from specsim.serving.acceptance import RoundAcceptance
+from specsim.serving.adaptive_steps import AdaptiveSteps
 from specsim.serving.costs.load_cost import step_model_of
 from specsim.serving.costs.words import step_model_of_words
 from specsim.serving.drafts import DraftPolicy
@@ -31,7 +32,7 @@ from specsim.serving.service import SetUp
 from specsim.serving.step_model import StepModel
 from specsim.serving.words import engine_of
 
-Gamma = int | Literal["table"] | Schedule | None
+Gamma = int | Literal["table"] | Schedule | AdaptiveSteps | None
 
 # Heads that read the target's features, of which the last cached block has none.
 _HEADS = ("eagle", "eagle3", "mtp")
@@ -88,11 +89,11 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
         costs = _plain(source)
     engine = _engine(words.engine, source.deployment, costs, _longest(gamma), context)
     most = engine.settings(DraftPolicy.off()).max_seqs
-    schedule = _schedule(gamma, source, most, context) if drafting else []
     drafts, acceptance = DraftPolicy.off(), None
     warnings = list(costs.warnings)
-    if schedule:
-        drafts = _policy(schedule, costs.drafter)
+    if drafting:
+        drafts = _policy(_schedule(gamma, source, most, context), costs.drafter)
+    if drafts.schedule:
         acceptance = words.acceptance or costs.trace
         if acceptance is None and costs.survival is not None:
             acceptance = RoundAcceptance.law(law_rows(costs.survival, max(drafts.gamma_max, 1)))
@@ -107,12 +108,14 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     return FoundSetUp(SetUp(engine, model, drafts, acceptance), costs.basis, tuple(warnings))
 
 
-def _policy(schedule: Schedule, drafter: Drafter | None) -> DraftPolicy:
+def _policy(asked: Schedule | AdaptiveSteps, drafter: Drafter | None) -> DraftPolicy:
     """With what the engine does for this kind of drafter."""
+    adaptive = asked if isinstance(asked, AdaptiveSteps) else None
     return DraftPolicy(
-        tuple(schedule),
+        tuple(asked.schedule if isinstance(asked, AdaptiveSteps) else asked),
         drops_last_cached_block=drafter is not None and drafter.method in _HEADS,
         looks_one_further=isinstance(drafter, Parallel) and drafter.kind == "dflash",
+        adaptive=adaptive,
     )
 
 
@@ -147,10 +150,10 @@ def _of_step_model(words: SetUpWords) -> FoundSetUp:
     engine = words.engine
     if isinstance(engine, str):
         engine = engine_of(engine)
-    schedule = _as_schedule(words.gamma)
-    if not schedule:
+    asked = _as_schedule(words.gamma)
+    if not asked:
         return FoundSetUp(SetUp(engine, model), "steps as given")
-    drafts, acceptance = DraftPolicy.by_batch(schedule), words.acceptance
+    drafts, acceptance = _policy(asked, None), words.acceptance
     if acceptance is None:
         if source.alpha is None:
             raise InvalidArgumentError("alpha is missing: how often drafts are accepted")
@@ -245,7 +248,9 @@ def _found(drafter: Ngram, survival: Callable[[int], Floats]) -> Callable[[int],
     return curve
 
 
-def _schedule(gamma: Gamma, source: Source, most: int, context: int) -> Schedule:
+def _schedule(
+    gamma: Gamma, source: Source, most: int, context: int
+) -> Schedule | AdaptiveSteps:
     if gamma != "table":
         return _as_schedule(gamma)
     from specsim.api.by_load import plan_load
@@ -254,7 +259,9 @@ def _schedule(gamma: Gamma, source: Source, most: int, context: int) -> Schedule
     return found.settings[0].plans[0].schedule
 
 
-def _as_schedule(gamma: Gamma) -> Schedule:
+def _as_schedule(gamma: Gamma) -> Schedule | AdaptiveSteps:
+    if isinstance(gamma, AdaptiveSteps):
+        return gamma
     if gamma in (None, 0):
         return []
     if isinstance(gamma, int):
@@ -264,8 +271,10 @@ def _as_schedule(gamma: Gamma) -> Schedule:
 
 
 def _longest(gamma: Gamma) -> int | None:
+    if isinstance(gamma, AdaptiveSteps):
+        return gamma.gamma_max
     schedule = [] if gamma == "table" else _as_schedule(gamma)
-    return largest(schedule) if schedule else None
+    return _policy(schedule, None).gamma_max if schedule else None
 
 
 def _basis_of(deployment: Deployment) -> str:

@@ -35,9 +35,10 @@ setup_options = stack(
     option(
         "--gamma",
         str,
-        "Drafts of a round: a number, 'table' for what optimize finds by load, or ranges of "
-        "batches as 1-16=5,17-64=3. [default: plain decoding, no drafter]",
-        metavar="N|table|RANGES",
+        "Drafts of a round: a number, 'table' for what optimize finds by load, ranges of batches "
+        "as 1-16=5,17-64=3, or 'adaptive' (or adaptive:FILE) as SGLang adapts them. [default: "
+        "plain decoding, no drafter]",
+        metavar="N|table|RANGES|adaptive",
     ),
     alpha_option,
     profile_options,

@@ -64,11 +64,16 @@ def read_workload(given: dict[str, Any]) -> ServingWorkload:
 
 
 def read_gamma(words: str | None) -> Gamma:
-    """A number, ``table``, or ranges of batches."""
+    """A number, ``table``, ``adaptive`` or ranges of batches."""
     if words is None:
         return None
     if words == "table":
         return "table"
+    kind, _, rest = words.partition(":")
+    if kind == "adaptive":
+        from specsim.serving.adaptive_steps import AdaptiveSteps
+
+        return AdaptiveSteps.read(rest) if rest else AdaptiveSteps.usual()
     if "=" not in words:
         return integer("--gamma", words)
     found = []
@@ -76,7 +81,8 @@ def read_gamma(words: str | None) -> Gamma:
         match = _RANGE.fullmatch(part.strip())
         if match is None:
             raise InvalidArgumentError(
-                f"--gamma must be N, table or FIRST-LAST=N,... such as 1-16=5,17-64=3, got {part!r}"
+                "--gamma must be N, table, adaptive[:FILE] or FIRST-LAST=N,... such as "
+                f"1-16=5,17-64=3, got {part!r}"
             )
         first, last, gamma = match.groups()
         found.append((int(first), int(last or first), int(gamma)))

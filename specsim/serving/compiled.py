@@ -14,7 +14,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _HERE = Path(__file__).parent
 _SOURCES = {
     str(_HERE / name)
-    for name in ("compiled.py", "state.py", "step_model.py", "acceptance.py", "engines/settings.py")
+    for name in (
+        *("compiled.py", "state.py", "step_model.py", "acceptance.py", "adaptive_steps.py"),
+        "engines/settings.py",
+    )
 }
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from specsim.checks import Ints, InvalidArgumentError, integer
 from specsim.engines.schedule import Schedule, in_words, largest
+from specsim.serving.adaptive_steps import AdaptiveSteps
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,13 @@ class DraftPolicy:
     drops_last_cached_block : an EAGLE or MTP head lacks the features at the end of a cached
         prefix, so that vLLM computes its last block again
     looks_one_further : DFlash has blocks kept ready in vLLM for one token more than it drafts
+    adaptive : how the lengths of ``schedule`` change with what is accepted; None: they do not
     """
 
     schedule: tuple[tuple[int, int, int], ...] = ()
     drops_last_cached_block: bool = False
     looks_one_further: bool = False
+    adaptive: AdaptiveSteps | None = None
 
     def __post_init__(self) -> None:
         wanted = 1
@@ -54,9 +57,16 @@ class DraftPolicy:
             raise InvalidArgumentError("schedule is empty, expected at least one range of batches")
         return DraftPolicy(tuple(schedule), drops_last_cached_block)
 
+    @staticmethod
+    def following(adaptive: AdaptiveSteps, *, drops_last_cached_block: bool = False) -> DraftPolicy:
+        """As SGLang adapts them to what was accepted lately."""
+        return DraftPolicy(adaptive.schedule, drops_last_cached_block, adaptive=adaptive)
+
     @property
     def gamma_max(self) -> int:
         """The longest draft; 0 without a drafter."""
+        if self.adaptive is not None:
+            return self.adaptive.gamma_max
         return largest(list(self.schedule)) if self.schedule else 0
 
     @property
@@ -69,6 +79,8 @@ class DraftPolicy:
         """``off``, ``3`` or ``1-16: 5, 17-64: 3``."""
         if not self.schedule:
             return "off"
+        if self.adaptive is not None:
+            return self.adaptive.words
         alone = len({gamma for _, _, gamma in self.schedule}) == 1
         return str(self.gamma_max) if alone else in_words(list(self.schedule))
 

@@ -9,11 +9,13 @@ import numpy.typing as npt
 
 from specsim.checks import Floats, Ints
 from specsim.serving.acceptance import CompiledAcceptance
+from specsim.serving.adaptive_steps import CompiledSteps
 from specsim.serving.block_pool import free_blocks, remember_blocks
 from specsim.serving.compiled import compiled, inlined, inner
 from specsim.serving.emitted import emitted_tokens
 from specsim.serving.engines.settings import SGLANG, EngineSettings
 from specsim.serving.engines.sglang_schedule import sglang_schedule
+from specsim.serving.engines.sglang_steps import follow_acceptance
 from specsim.serving.engines.vllm_schedule import vllm_schedule
 from specsim.serving.queue import append_waiting, remove_waiting
 from specsim.serving.state import FINISHED, PREEMPTED, RUNNING, State
@@ -43,7 +45,7 @@ class Rules(NamedTuple):
 
     host_part : index of the part that is hidden behind the device; -1: none
     frontend_s : until a client has what came of the engine
-    gammas : draft length by the number of scheduled requests
+    gammas : draft length by the number of scheduled requests; ``steps`` may change it
     padded : by tokens, the size of the graph that holds them; beyond its end steps are eager
     concurrency : of a closed loop; 0: an open one
     """
@@ -53,6 +55,7 @@ class Rules(NamedTuple):
     host_part: int
     frontend_s: float
     gammas: Ints
+    steps: CompiledSteps
     drafter: bool
     acceptance: CompiledAcceptance
     padded: Ints
@@ -229,6 +232,7 @@ def _land(state: State, rules: Rules, log: Log) -> None:
     replica.now = max(replica.now, state.steps[turn].end)
     now = replica.now
     all_tokens, done_before = 0, replica.done
+    decodes = accepted = 0
     for at in range(state.steps[turn].size):
         plan = state.plan[turn, at]
         request = plan.request
@@ -241,6 +245,9 @@ def _land(state: State, rules: Rules, log: Log) -> None:
             tokens = emitted_tokens(
                 rules.acceptance, rules.seed, request, own.rounds, emitted, drafts
             )
+        if plan.before > 0 and plan.tokens == 1 + drafts:
+            decodes += 1
+            accepted += tokens - 1
         if settings.asynchronous:
             own.placeholders -= 1 + drafts
         if settings.kind == SGLANG and own.status == PREEMPTED:
@@ -262,6 +269,8 @@ def _land(state: State, rules: Rules, log: Log) -> None:
             remember_blocks(state, settings, request, known)
         if own.emitted == own.output:
             _finish(state, rules, request, now)
+    if rules.steps.slots.size > 0 and decodes > 0:
+        follow_acceptance(rules.steps, rules.gammas, decodes, accepted)
     log.emitted[log.written[1]] = all_tokens
     log.written[1] += 1
     if replica.done > done_before:

@@ -15,6 +15,7 @@ from specsim.checks import (
     integer,
 )
 from specsim.serving.acceptance import RoundAcceptance
+from specsim.serving.adaptive_steps import CompiledSteps, never
 from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.settings import SGLANG, EngineSettings, ServingEngine
 from specsim.serving.requests import Requests
@@ -135,6 +136,7 @@ def prepared(
         host_part=step_model.host_part,
         frontend_s=float(step_model.frontend_s),
         gammas=drafts.gammas(most),
+        steps=_steps_of(drafts, engine, settings, most),
         drafter=bool(drafts.schedule),
         acceptance=acceptance.compiled(len(requests)),
         padded=_padding(engine.capture_sizes(drafts)),
@@ -200,6 +202,18 @@ def _checked_acceptance(acceptance: RoundAcceptance | None, drafts: DraftPolicy)
             "asked for; extend a survival curve with specsim.extrapolate, or replay a trace"
         )
     return acceptance
+
+
+def _steps_of(
+    drafts: DraftPolicy, engine: ServingEngine, settings: EngineSettings, most: int
+) -> CompiledSteps:
+    """How draft lengths change while it runs."""
+    if drafts.adaptive is None:
+        return never(most)
+    if settings.kind != SGLANG:
+        raise UnsupportedError("draft lengths that follow acceptance are SGLang's: take its engine")
+    graphs = engine.capture_sizes(drafts) // (1 + drafts.gamma_max)
+    return drafts.adaptive.compiled(most, graphs)
 
 
 def _padding(sizes: Ints) -> Ints:

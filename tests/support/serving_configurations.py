@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from specsim.serving.acceptance import RoundAcceptance
+from specsim.serving.adaptive_steps import AdaptiveSteps, StepSlot
 from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.settings import VLLM
 from specsim.serving.engines.sglang import SglangEngine
@@ -98,11 +99,34 @@ def sglang_engines(draw: st.DrawFn, blocks: int, block_size: int) -> SglangEngin
 
 
 @st.composite
-def policies(draw: st.DrawFn) -> DraftPolicy:
+def adaptive_steps(draw: st.DrawFn) -> AdaptiveSteps:
+    """That change often, with all that a slot may say."""
+    slots = tuple(
+        StepSlot(
+            batch,
+            tuple(draw(st.sets(st.integers(0, 5), min_size=1, max_size=3))),
+            up_hysteresis=draw(st.sampled_from([0.0, -0.5, 0.3])),
+            down_hysteresis=draw(st.sampled_from([-0.25, 0.0, 0.5])),
+            ceiling_coeff=draw(st.sampled_from([0.0, 0.0, 1.5])),
+            ema_alpha=draw(st.sampled_from([0.2, 1.0])),
+            update_interval=draw(st.integers(1, 3)),
+            warmup_batches=draw(st.integers(0, 4)),
+            min_dwell_batches=draw(st.integers(0, 2)),
+        )
+        for batch in draw(st.sampled_from([(1,), (1, 3), (2, 4, 6)]))
+    )
+    return AdaptiveSteps(slots, draw(st.integers(0, 5)))
+
+
+@st.composite
+def policies(draw: st.DrawFn, engine: str) -> DraftPolicy:
     dropped = draw(st.booleans())
-    kind = draw(st.sampled_from(["off", "fixed", "table"]))
+    kinds = ["off", "fixed", "table", *(["adaptive"] * 2 if engine == "sglang" else [])]
+    kind = draw(st.sampled_from(kinds))
     if kind == "off":
         return DraftPolicy.off()
+    if kind == "adaptive":
+        return DraftPolicy.following(draw(adaptive_steps()), drops_last_cached_block=dropped)
     if kind == "fixed":
         return DraftPolicy.fixed(draw(st.integers(0, 5)), drops_last_cached_block=dropped)
     gammas = draw(st.tuples(*[st.integers(0, 5)] * 3))
@@ -132,7 +156,7 @@ def configurations(draw: st.DrawFn, engine: str) -> dict[str, Any]:
     """Arguments of ``run``, with ``vllm`` or ``sglang``."""
     block_size = draw(st.sampled_from([1, 4, 16]))
     requests = draw(workloads(block_size))
-    drafts = draw(policies())
+    drafts = draw(policies(engine))
     longest = int((requests.prompt_tokens + requests.output_tokens).max())
     blocks = -(-(longest + 3 * drafts.lookahead + 2) // block_size)
     engines = vllm_engines if engine == "vllm" else sglang_engines

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from specsim.serving.acceptance import LAW, TRACE, RoundAcceptance
+from specsim.serving.adaptive_steps import StepSlot
 from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.settings import SGLANG, EngineSettings, ServingEngine
 from specsim.serving.requests import Requests
@@ -148,6 +149,54 @@ class Pool:
         request.blocks, request.remembered = [], 0
 
 
+class Slot:
+    """A slot of SGLang's adaptive steps, as a machine with lists."""
+
+    def __init__(self, what: StepSlot, initial: int) -> None:
+        self.what, self.choices = what, list(what.candidate_steps)
+        here = initial in self.choices
+        self.gamma = initial if here else self.choices[len(self.choices) // 2]
+        self.average = self.gamma - 1.0
+        self.rounds = self.dwell = 0
+
+    def count(self, accepted: list[int]) -> None:
+        w = self.what
+        if self.gamma:
+            mean = sum(accepted) / len(accepted)
+            self.average = (1.0 - w.ema_alpha) * self.average + w.ema_alpha * mean
+        self.rounds += 1
+        late = self.rounds - w.warmup_batches
+        if late <= 0 or late % w.update_interval:
+            return
+        if self.dwell:
+            self.dwell -= 1
+            return
+        wanted = self.wanted()
+        if wanted != self.gamma:
+            self.gamma, self.dwell = wanted, w.min_dwell_batches
+
+    def wanted(self) -> int:
+        w, now = self.what, self.gamma
+        below = [each for each in self.choices if each < now]
+        above = [each for each in self.choices if each > now]
+        if now == 0:
+            if above and self.average < 0:
+                self.average = above[0] - 1.0
+            return above[0] if above else 0
+        found = now
+        while below and self.average <= (below[-1] or 1) - 0.5 + w.down_hysteresis:
+            found = below.pop()
+        if found == now:
+            while above and self.average > found - 0.5 + w.up_hysteresis:
+                found = above.pop(0)
+        if w.ceiling_coeff:
+            ceiling = max(1, ceil(self.average * w.ceiling_coeff))
+            if ceiling < found <= now:
+                lower = [each for each in self.choices if each <= ceiling]
+                found = lower[-1] if lower else self.choices[0]
+        return found
+
+
 class Twin:
     def __init__(
         self,
@@ -187,6 +236,8 @@ class Twin:
         self.batch_is_full = self.has_shrunk = False
         self.steps: list[dict[str, Any]] = []
         self.round_log: list[tuple[int, int, int]] = []
+        adaptive = drafts.adaptive
+        self.slots = [Slot(each, adaptive.initial_steps) for each in adaptive.slots] if adaptive else []
 
     def run(self) -> Twin:
         while self.done < len(self.requests):
@@ -230,11 +281,21 @@ class Twin:
         return plan, preempted
 
     def gamma(self, batch: int) -> int:
+        if self.policy.adaptive is not None:
+            return self.slot(batch).gamma
         found = 0
         for first, _, gamma in self.policy.schedule:
             if batch >= first:
                 found = gamma
         return found
+
+    def slot(self, batch: int) -> Slot:
+        widths = 1 + self.policy.gamma_max
+        for graph in self.sizes.tolist():
+            if graph // widths >= batch:
+                batch = graph // widths
+                break
+        return [each for each in self.slots if each.what.batch <= batch or each is self.slots[0]][-1]
 
     def schedule_vllm(self) -> tuple[list[Any], int]:
         s, plan, budget, preempted = self.settings, [], self.settings.budget, 0
@@ -466,7 +527,8 @@ class Twin:
         end, plan = self.flying.popleft()
         self.now = max(self.now, end)
         number = len(self.steps) - 1 - len(self.flying)
-        for r, _, drafts, _, samples in plan:
+        accepted = []
+        for r, width, drafts, before, samples in plan:
             if not samples or r.status == "done":
                 continue
             assert self.acceptance is not None or not drafts
@@ -474,6 +536,8 @@ class Twin:
             if self.acceptance is not None:
                 place = r.number, r.rounds, r.emitted, drafts
                 tokens = round_tokens(self.acceptance, self.seed, *place)
+            if before and width == 1 + drafts:
+                accepted.append(tokens - 1)
             if self.settings.asynchronous:
                 r.placeholders -= 1 + drafts
             if r.status == "preempted" and self.settings.kind == SGLANG:
@@ -490,6 +554,8 @@ class Twin:
                 self.pool.remember(r, r.computed - r.placeholders)
             if r.emitted == r.output:
                 self.finish(r)
+        if self.slots and accepted:
+            self.slot(len(accepted)).count(accepted)
 
     def finish(self, r: Request) -> None:
         if r.status == "running":

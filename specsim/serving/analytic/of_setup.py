@@ -31,9 +31,13 @@ def replica_of(
     The cap is the least of the engine's sequences, the requests of the mean context that the KV
     cache holds and those whose tokens fit into a step's budget.
 
-    UnsupportedError where not even one request fits.
+    UnsupportedError where not even one request fits, and of draft lengths that follow acceptance.
     """
     drafts = drafts or DraftPolicy.off()
+    if drafts.adaptive is not None:
+        raise UnsupportedError(
+            "draft lengths that follow acceptance have no law here: simulate them (specsim serve)"
+        )
     offered = requests if isinstance(requests, Offered) else Offered.of(requests)
     settings = engine.settings(drafts)
     # Blocks of a request at its mean context: the last one is half full in the mean.

@@ -128,7 +128,7 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     assert costs.seconds(3, 100) - costs.seconds(3, 50) == pytest.approx(50 * 2e-6)
     assert costs.frontend_s > 0
     served = specsim.serve(
-        specsim.workload(rate=5, requests=50, prompt=20, output=10, seed=1),
+        specsim.workload(rate=5, requests=50, prompt=20, output=10),
         profile=timed,
         gamma=3,
         engine="vllm:num_gpu_blocks=100,max_num_seqs=4,enable_prefix_caching=no",

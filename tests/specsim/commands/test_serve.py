@@ -51,7 +51,7 @@ def test_files_and_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     ("words", "said"),
     [
         ("--gamma x", "--gamma must be a number"),
-        ("--gamma 1-4:2=3", "--gamma must be N, table or FIRST-LAST=N"),
+        ("--gamma 1-4:2=3", "--gamma must be N, table, adaptive"),
         ("--window 4", "--window must be first,last, got 1 numbers"),
         ("--save-steps x.txt", "must be a .parquet or .csv in a folder that exists"),
         ("--rate 0", "rate must be > 0 requests per second"),

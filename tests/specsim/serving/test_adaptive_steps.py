@@ -1,0 +1,100 @@
+"""Draft lengths that follow what was accepted; by hand, and what files may say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import specsim
+from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.serving import DraftPolicy, Requests, RoundAcceptance, SglangEngine, VllmEngine, run
+from specsim.serving.adaptive_steps import AdaptiveSteps, StepSlot
+from specsim.serving.analytic.of_setup import replica_of
+from tests.support.serving_configurations import MODEL
+
+ENGINE = SglangEngine("0.5.23", 100_000, disable_overlap_schedule=True, disable_cuda_graph=True)
+ONE = Requests(np.zeros(1), np.array([8]), np.array([400]))
+
+
+def gammas(steps: AdaptiveSteps, accepted: float, requests: Requests = ONE) -> list[int]:
+    """Draft lengths of all steps where every draft stands with that chance."""
+    law = RoundAcceptance.law(np.full((8, 8), accepted) ** np.arange(1.0, 9.0))
+    found = run(requests, ENGINE, MODEL, DraftPolicy.following(steps), law)
+    assert found.steps is not None
+    return [int(each) for each in found.steps.gamma]
+
+
+def test_lengths_rise_where_all_is_accepted_and_fall_where_nothing_is() -> None:
+    """SGLang's own configuration from 3 on: looked at after 15, 20, ... rounds."""
+    risen = gammas(AdaptiveSteps.usual(), 1.0)
+    # The prompt's step, and 15 rounds, of which the last changes what the next one drafts.
+    assert risen[:16] == [3] * 16
+    assert set(risen[16:]) == {7}
+    fallen = gammas(AdaptiveSteps.usual(), 0.0)
+    assert fallen[:16] == [3] * 16
+    # The average is 2 * 0.8 ** 15 = 0.07: below 0.5 - 0.25, and 1 is the least.
+    assert set(fallen[16:]) == {1}
+
+
+def test_a_length_of_zero_is_left_again() -> None:
+    steps = AdaptiveSteps((StepSlot(1, (0, 2), down_hysteresis=0.0, ema_alpha=1.0),), 2)
+    found = gammas(steps, 0.0)
+    assert found[:16] == [2] * 16
+    assert found[16:21] == [0] * 5
+    assert found[21:26] == [2] * 5
+    assert found[26:31] == [0] * 5
+
+
+def test_slots_begin_at_their_batches() -> None:
+    """Batches of eight requests have lengths of their own, which begin with the one asked for."""
+    many = Requests(np.zeros(9), np.full(9, 8), np.full(9, 30))
+    found = gammas(AdaptiveSteps.usual(1), 0.5, many)
+    assert found[1] == 1
+    assert AdaptiveSteps.usual(5).schedule == ((1, 7, 3), (8, 31, 1), (32, 63, 1), (64, 64, 0))
+    assert AdaptiveSteps.usual().words == "adaptive 1: 1/3/7, 8: 0/1/3, 32: 0/1, 64: 0"
+    assert DraftPolicy.following(AdaptiveSteps.usual()).gamma_max == 7
+
+
+def test_a_file_is_sglangs(tmp_path: Path) -> None:
+    file = tmp_path / "steps.json"
+    file.write_text(json.dumps({"ema_alpha": 0.5, "1": {"candidate_steps": [5, 1]}}))
+    assert AdaptiveSteps.read(file) == AdaptiveSteps((StepSlot(1, (1, 5), ema_alpha=0.5),))
+    for content, said in (
+        ({"1": {"candidate_step": [1]}}, "slot 1 takes candidate_steps, "),
+        ({"1": {}}, "slot 1: candidate_steps must be a list"),
+        ({"1": [1]}, "slot 1 must be an object"),
+        ({}, "slots must begin at rising batches"),
+        ([], "must hold an object"),
+    ):
+        file.write_text(json.dumps(content))
+        with pytest.raises(InvalidArgumentError, match=said):
+            AdaptiveSteps.read(file)
+    with pytest.raises(InvalidArgumentError, match="candidate_steps must be one draft length"):
+        StepSlot(1, ())
+
+
+def test_only_sglang_adapts_and_only_the_simulator_knows() -> None:
+    drafts = DraftPolicy.following(AdaptiveSteps.usual())
+    law = RoundAcceptance.law(np.full((8, 8), 0.5))
+    vllm = VllmEngine("0.33.0", 100)
+    with pytest.raises(UnsupportedError, match="are SGLang's"):
+        run(ONE, vllm, MODEL, drafts, law)
+    with pytest.raises(UnsupportedError, match="simulate them"):
+        replica_of(ONE, ENGINE, MODEL, drafts, law)
+
+
+def test_serve_takes_them() -> None:
+    found = specsim.serve(
+        specsim.workload(rate=20, requests=200, prompt=20, output=60),
+        gamma=AdaptiveSteps.usual(),
+        alpha=0.9,
+        step_model="step_ms=5,token_us=50,draft_run_ms=0.5",
+        engine="sglang:max_total_num_tokens=100000,disable_cuda_graph=yes",
+    )
+    assert "adaptive 1: 1/3/7" in found.title
+    run_of = found.served.runs[0]
+    assert run_of.steps is not None
+    assert len(set(run_of.steps.gamma.tolist())) > 1
