@@ -8,7 +8,7 @@ import pytest
 
 from calibrate.decode.engine import CachedModel
 from tests.support.executions import Model
-from tests.support.imitations import uncached
+from tests.support.imitations import remembered, uncached
 from tests.support.models import build_model
 from tests.support.sequences import model_at
 
@@ -33,3 +33,12 @@ def four_words(tmp_path_factory: pytest.TempPathFactory) -> tuple[CachedModel, C
         model_at(build_model(root / name, layers=1, width=16, seed=seed, words=4, spread=0.25))
         for name, seed in (("target", 11), ("draft", 12))
     )
+
+
+@pytest.fixture(scope="session")
+def four_remembered(
+    four_words: tuple[CachedModel, CachedModel],
+) -> tuple[CachedModel, CachedModel]:
+    """The same, which read no text twice: for thousands of short texts."""
+    target, draft = map(remembered, four_words)
+    return target, draft

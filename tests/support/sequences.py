@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from calibrate.decode.engine import CachedModel
 from calibrate.models.sampling import Sampling
-from tests.support.imitations import assert_drawn_from
+from tests.support.imitations import Remembered, assert_drawn_from
 
 
 def model_at(folder: Path, name: str = "draft") -> CachedModel:
@@ -28,7 +28,8 @@ def sequence_law(
     """Exact probability of every continuation of ``length`` words, by enumeration."""
     texts = list(product(range(4), repeat=length))
     ids = torch.tensor([[*prompt, *text] for text in texts])
-    logits = target.model(ids).logits[:, len(prompt) - 1 : -1]
+    model = target.model.model if isinstance(target.model, Remembered) else target.model
+    logits = model(ids).logits[:, len(prompt) - 1 : -1]
     p = sampling.probabilities(logits.double()).double()
     chosen = p.gather(2, torch.tensor(texts)[:, :, None])[:, :, 0]
     return chosen.prod(dim=1).numpy()

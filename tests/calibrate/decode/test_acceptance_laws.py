@@ -33,9 +33,9 @@ laws = pytest.mark.parametrize("law", ACCEPTANCE_LAWS)
 @pytest.mark.parametrize("sampling", [ORDINARY, Sampling(0.7, top_k=3)])
 @pytest.mark.parametrize("law", OTHERS)
 def test_every_law_emits_the_target(
-    four_words: tuple[CachedModel, CachedModel], law: AcceptanceLaw, sampling: Sampling
+    four_remembered: tuple[CachedModel, CachedModel], law: AcceptanceLaw, sampling: Sampling
 ) -> None:
-    target, draft = four_words
+    target, draft = four_remembered
     request = DecodeRequest([1], 3, sampling, generator(CPU, 8))
     # False-alarm chance 1e-4 for each of 4 settings.  Seeded.  At 1500 draws, greedy drafts
     # that are verified with the row of a sampled one fail (tried).
@@ -49,9 +49,9 @@ def test_every_law_emits_the_target(
 
 @laws
 def test_the_first_draft_is_accepted_with_its_expected_probability(
-    four_words: tuple[CachedModel, CachedModel], law: AcceptanceLaw
+    four_remembered: tuple[CachedModel, CachedModel], law: AcceptanceLaw
 ) -> None:
-    target, draft = four_words
+    target, draft = four_remembered
     blocks, sampling = 2000, Sampling(0.5)
     p, q = (uncached(model, sampling)((1,)).astype(float) for model in (target, draft))
     beta = float(expected_acceptance(law, Distributions(p, q)))
@@ -152,10 +152,10 @@ def test_at_temperature_0_all_laws_do_the_same(
 
 
 def test_drafters_without_a_model_follow(
-    four_words: tuple[CachedModel, CachedModel],
+    four_remembered: tuple[CachedModel, CachedModel],
 ) -> None:
     """Counts take their most probable token; copies are what they are under every law."""
-    target, _ = four_words
+    target, _ = four_remembered
     counts = PairCounts(
         {
             "start": np.array([0, 1, 3, 5, 6]),

@@ -104,9 +104,9 @@ def test_a_sliding_window_is_cut_back_like_any_cache() -> None:
     ],
 )
 def test_sampled_sequences_follow_the_target(
-    four_words: tuple[CachedModel, CachedModel], gamma: int, sampling: Sampling
+    four_remembered: tuple[CachedModel, CachedModel], gamma: int, sampling: Sampling
 ) -> None:
-    target, draft = four_words
+    target, draft = four_remembered
     request = DecodeRequest([1], 3, sampling, generator(CPU, gamma))
     # False-alarm chance 1e-4 for each of 5 settings.  Seeded.  At 1500 draws a swap of p and q in
     # the acceptance test, or recovering from p instead of the residual, fails all of them (tried).
