@@ -1,0 +1,223 @@
+"""The study of an engine under load, of an engine that is the simulator itself."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibrate.engine.client import EngineError
+from specsim.api.serving_setup import SetUpWords, set_up
+from specsim.batching.source import Source
+from specsim.counts.file import (
+    SCHEMA,
+    VERSION,
+    AcceptanceFile,
+    CountedRounds,
+    TimedPrompt,
+    TimedStep,
+    write_acceptance,
+)
+from specsim.counts.file import Source as ReadFile
+from specsim.files import file_digest
+from specsim.serving import Requests
+from specsim.serving.service import serve_requests
+from studies.common.measured import Measured
+from studies.common.study import where
+from studies.common.write import load, write
+from studies.serving import measure, settings
+from studies.serving.capacity import plain_capacity
+from studies.serving.files import LoadFiles
+from studies.serving.settings import SETTINGS, SMALL_CACHE, Setting
+from tests.support.pages import sentences
+from tests.support.profiles import write as write_profile
+
+ALPHA, ROUNDS = 0.6, 100_000.0
+
+
+def write_timed(path: Path, slower: float = 1.0) -> None:
+    """Steps of 10 ms, 2 ms a draft and 0.5 ms a request; prompts of 12 ms and 30 us a token."""
+    gammas = (0, *settings.GAMMAS)
+
+    def step_s(gamma: int, batch: int) -> float:
+        return slower * (0.01 + 0.002 * gamma + 0.0005 * batch)
+
+    counts = []
+    for gamma in settings.GAMMAS:
+        reached = [ROUNDS * ALPHA**place for place in range(1, gamma + 1)]
+        counts.append(CountedRounds(ROUNDS, sum(reached), gamma, gamma * ROUNDS, reached))
+    steps = [
+        TimedStep(batch, step_s(gamma, batch), gamma, repeat=repeat, first_s=0.02, context=128)
+        for gamma in gammas
+        for batch in (1, 4, 8, 16)
+        for repeat in (0, 1)
+    ]
+    prompts = []
+    for gamma in gammas:
+        for tokens in (16, 256):
+            seconds = step_s(gamma, 1) + slower * (0.002 + 3e-5 * tokens)
+            prompts.append(TimedPrompt(gamma, tokens, seconds, seconds + 0.004))
+    file = AcceptanceFile(
+        schema=SCHEMA,
+        version=VERSION,
+        created="2026-01-01T00:00:00+00:00",
+        specsim="0",
+        engine="vllm",
+        acceptance_law="greedy-drafts",
+        temperature=0.0,
+        method="draft_model",
+        counts=counts,
+        lengths=[],
+        steps=steps,
+        sources=[ReadFile("x", "0" * 64, ["x"])],
+        notes=[],
+        prompts=prompts,
+    )
+    write_acceptance(file, path)
+
+
+def serve(files: LoadFiles, setting: Setting, rate: float, slower: float) -> dict[str, Any]:
+    """What a client of the simulator would write down."""
+    timed = files.timed.with_name("slower.json")
+    write_timed(timed, slower)
+    random = np.random.default_rng(3)
+    n = settings.REQUESTS
+    requests = Requests(
+        np.cumsum(random.exponential(1 / rate, n)),
+        random.integers(*settings.PROMPTS, n),
+        random.integers(*settings.OUTPUTS, n),
+    )
+    blocks = setting.drafting.blocks or 10_000
+    schedule = list(setting.drafting.schedule)
+    words = SetUpWords(schedule or None, Source(profile=timed), engine=settings.engine(blocks))
+    setup = set_up(words, requests).setup
+    served = serve_requests(setup, requests, seed=99, keep=("steps", "rounds"))
+    times = served.times
+    order = np.argsort(times.itl_request, kind="stable")
+    cuts = np.searchsorted(times.itl_request[order], np.arange(1, n))
+    return {
+        "request_rate": rate,
+        "completed": n,
+        "input_lens": requests.prompt_tokens.tolist(),
+        "output_lens": requests.output_tokens.tolist(),
+        "start_times": (100 + requests.arrival_s).tolist(),
+        "ttfts": times.ttft_s.tolist(),
+        "itls": [each.tolist() for each in np.split(times.itl_s[order], cuts)],
+        "specsim": {
+            "preemptions": float(served.each("preemptions").sum()),
+            "num_gpu_blocks": blocks,
+            "block_size": settings.BLOCK_TOKENS,
+        },
+    }
+
+
+def measured(folder: Path, slower: float = 1.0) -> Measured:
+    files = LoadFiles(write_profile(folder))
+    write_timed(files.timed)
+    files.run(SETTINGS[0]).parent.mkdir(parents=True)
+    files.requests.write_text(
+        "".join(json.dumps({"prompt": "x", "output_tokens": n}) + "\n" for n in (8, 50, 96))
+    )
+    files.load.write_text(measure._load(files))
+    rates = json.loads(files.load.read_text())["rates"]
+    for setting in SETTINGS:
+        found = serve(files, setting, rates[setting.rate], slower)
+        files.run(setting).write_text(json.dumps(found))
+    return Measured.at(files.profile)
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    return measured(tmp_path_factory.mktemp("right"))
+
+
+def test_an_engine_that_does_as_predicted_is_met(right: Measured, tmp_path: Path) -> None:
+    study = load("serving")
+    tables = study.tables(right)
+    # 21 settings, 3 latencies, 4 figures.
+    assert len(tables["latencies"]) == len(SETTINGS) * 3 * 4
+    plain = where(tables["latencies"], drafts="0")
+    assert len(plain) == 4 * 12
+    # The log of a client begins with the first arrival, and keeps a hundredth of a millisecond.
+    assert max(abs(row["relative_error"]) for row in plain) < 1e-3
+    errors = {row["figure"]: row for row in tables["errors"]}
+    for figure in ("ttft mean", "tpot mean", "e2e mean", "tokens per second, saturated"):
+        assert errors[figure]["reached"], errors[figure]
+    assert errors["preemptions"]["settings"] == 1
+    assert tables["setup"][0]["same_file"]
+    (small,) = where(tables["totals"], cache="small")
+    assert small["measured_preemptions"] > 20
+    assert small["predicted_preemptions"] == pytest.approx(small["measured_preemptions"], rel=0.3)
+    judged = where(tables["orders"], apart=True)
+    assert len(judged) > 10
+    assert sum(row["same_order"] for row in judged) > 0.9 * len(judged)
+    write("serving", right, tmp_path, "typed")
+    text = (tmp_path / "serving.md").read_text()
+    assert "pairs of draft lengths that the measurement tells apart" in text
+    assert (tmp_path / "serving-latency_by_rate.png").stat().st_size > 5000
+    said = [each for part in study.opening(tables) for each in sentences(part)]
+    assert [each for each in said if len(each.split()) > 45] == []
+
+
+def test_a_slower_engine_is_seen(tmp_path: Path) -> None:
+    tables = load("serving").tables(measured(tmp_path, slower=1.1))
+    errors = {row["figure"]: row for row in tables["errors"]}
+    assert errors["tpot mean"]["mean_error"] < -0.08
+    assert not errors["tpot mean"]["reached"]
+    assert errors["tokens per second, saturated"]["mean_error"] > 0.08
+    words = load("serving").opening(tables)[2]
+    assert words.startswith("Not within what was to be reached: ")
+    assert "tpot mean" in words
+
+
+def test_capacity_is_that_of_full_steps(tmp_path: Path) -> None:
+    """16 requests a step of 18 ms; prompts add 3.8 ms each, and the last steps are emptier."""
+    write_timed(tmp_path / "t.json")
+    found = plain_capacity(tmp_path / "t.json", 60, np.full(800, 51))
+    step_s = 0.01 + 16 * 0.0005
+    alone = 16 / (50 * step_s + 16 * (0.002 + 60 * 3e-5))
+    assert found == pytest.approx(alone, rel=0.05)
+
+
+def test_servers_are_started_as_they_are_simulated() -> None:
+    names = [each.name for each in SETTINGS]
+    assert len(set(names)) == len(names) == 21
+    assert settings.fixed(0).speculative("d") is None
+    assert settings.fixed(2).speculative("d") == {
+        "method": "draft_model",
+        "model": "d",
+        "num_speculative_tokens": 2,
+    }
+    drafting = next(each for each in settings.DRAFTINGS if each.name == "schedule")
+    said = drafting.speculative("d")
+    assert said is not None
+    assert said["num_speculative_tokens"] == 4
+    ranges = said["num_speculative_tokens_per_batch_size"]
+    assert ranges == [[1, 2, 4], [3, 8, 2], [9, 16, 1]]
+    assert [drafting.policy.gammas(16)[each] for each in (1, 3, 16)] == [4, 2, 1]
+    assert replace(SMALL_CACHE, blocks=None).policy == settings.fixed(2).policy
+
+
+METRICS = 'vllm:cache_config_info{block_size="32",enable="x",num_gpu_blocks="70"} 1.0\n'
+
+
+def test_what_the_server_says_of_its_cache() -> None:
+    assert measure._setting(METRICS, "num_gpu_blocks") == 70
+    assert measure._setting(METRICS, "block_size") == 32
+    with pytest.raises(EngineError, match="does not tell cpu_blocks"):
+        measure._setting(METRICS, "cpu_blocks")
+
+
+def test_another_file_of_step_times_is_no_prediction_before(right: Measured) -> None:
+    files = LoadFiles(right.path)
+    before = files.timed.read_bytes()
+    try:
+        write_timed(files.timed, 1.2)
+        assert file_digest(files.timed) != json.loads(files.load.read_text())["timed_sha256"]
+        assert not load("serving").tables(right)["setup"][0]["same_file"]
+    finally:
+        files.timed.write_bytes(before)
