@@ -21,9 +21,6 @@ from specsim.checks import Floats, Ints, InvalidArgumentError, number
 
 Figure = TypeVar("Figure", float, Floats)
 
-# Chance that a correct table fails.
-FALSE_ALARM = 1e-4
-_LEVEL = 0.95
 # Draws of a bootstrap: the ends of a 95 % interval then move by a twentieth of its width or so.
 DRAWS = 1000
 
@@ -39,27 +36,6 @@ class Interval(Generic[Figure]):
     def columns(self, name: str) -> dict[str, Figure]:
         """As three columns of a row: name, name_low, name_high."""
         return {name: self.best, f"{name}_low": self.low, f"{name}_high": self.high}
-
-
-def apart(one: Interval[float], other: Interval[float]) -> float:
-    """How far apart two figures > 0 lie, as logarithms, in what their intervals explain together:
-    half the width of each, in the root of the sum of squares.  Above 1 the two differ.
-    """
-    off = abs(log(one.best / other.best))
-    explained = hypot(*(log(each.high / each.low) / 2 for each in (one, other)))
-    if explained == 0:
-        return inf if off else 0.0
-    return off / explained
-
-
-def largest_apart(figures: int) -> float:
-    """What ``apart`` is at most of so many pairs that agree, but once in 10,000 such tables.
-
-    Where normal errors lie.  Errors that are known from few repeats alone have longer tails
-    (Student's t): of a correct table of 16 figures one lies beyond in 0.3 % of cases with 16
-    repeats, 1.5 % with 8, 5 % with 5 and 15 % with 3.
-    """
-    return normal_quantile(1.0 - FALSE_ALARM / figures) / normal_quantile(_LEVEL)
 
 
 def around(best: float | Floats, drawn: Floats) -> Interval[float]:
@@ -123,6 +99,42 @@ def t_quantile(level: float, freedom: float) -> float:
 
     normal_quantile(level)  # refuses the same levels
     return float(stdtrit(number("freedom", freedom, low=0.0), (1 + level) / 2))
+
+
+def joint_half_width(first: Interval[float], second: Interval[float]) -> float:
+    """Half the width of the interval of a difference of two independent figures: the root of the
+    sum of squares of the half widths of their own.
+    """
+    return hypot((first.high - first.low) / 2, (second.high - second.low) / 2)
+
+
+def apart(first: Interval[float], second: Interval[float]) -> float:
+    """How far apart two independent figures lie, in what their intervals explain: at most 1 is what
+    chance explains at the level of the intervals.
+
+    The difference of logarithms over ``joint_half_width`` of the logarithms; where an end is not
+    above 0, both of the figures themselves.  inf where they differ and nothing is left open, nan
+    where an end is not known (nan).
+    """
+    ends = [end for each in (first, second) for end in (each.low, each.best, each.high)]
+    if all(end > 0 for end in ends):
+        first, second = (
+            Interval(log(each.low), log(each.best), log(each.high)) for each in (first, second)
+        )
+    off, explained = abs(first.best - second.best), joint_half_width(first, second)
+    if explained == 0:
+        return inf if off else 0.0
+    return off / explained
+
+
+def chance_limit(figures: int, level: float) -> float:
+    """How far ``apart`` pairs of figures with 95 % intervals may lie so that with the probability
+    ``level`` none of so many independent pairs lies further by chance (Bonferroni, normal errors).
+
+    Errors that are known from few repeats alone have longer tails (Student's t), so that chance
+    exceeds it more often.
+    """
+    return normal_quantile(1 - (1 - level) / max(figures, 1)) / normal_quantile(0.95)
 
 
 def wilson_interval(rate: Floats, trials: Floats, level: float) -> Interval[Floats]:

@@ -167,9 +167,10 @@ def compare(
             for each in found
         )
         exact = same and as_replayed
-    explained = apart(
+    low, high = measured["measured_low"], measured["measured_high"]
+    off = apart(
         Interval(predicted.low, predicted.speedup, predicted.high),
-        Interval(*(measured[f"measured_{name}"] for name in ("low", "speedup", "high"))),
+        Interval(low, measured["measured_speedup"], high),
     )
     return {
         "temperature": check.sampling.temperature,
@@ -187,7 +188,7 @@ def compare(
         "formula_speedup": predicted.formula_speedup,
         **measured,
         "relative_error": predicted.speedup / measured["measured_speedup"] - 1,
-        "inside": explained <= 1,
+        "inside": off <= 1,
         "chosen": predicted.chosen,
     }
 

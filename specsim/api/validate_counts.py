@@ -17,7 +17,10 @@ from specsim.checks import UnsupportedError
 from specsim.counts.drafts import DraftCounts
 from specsim.extrapolation import AcceptanceOverGamma
 from specsim.extrapolation.from_file import counted_acceptance
-from specsim.intervals import Interval, apart, largest_apart
+from specsim.intervals import Interval, apart, chance_limit
+
+# Chance that a correct table fails.
+_FALSE_ALARM = 1e-4
 
 
 def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None) -> Validation:
@@ -58,7 +61,7 @@ def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None)
             f"({counted.low:.3f} to {counted.high:.3f})"
             for row in rows
             for predicted, counted in [_intervals(row)]
-            if apart(predicted, counted) > largest_apart(len(rows))
+            if apart(predicted, counted) > chance_limit(len(rows), 1 - _FALSE_ALARM)
         ]
     return Validation(
         check=check,

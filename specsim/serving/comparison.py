@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import hypot, inf, isnan, nan, sqrt
+from math import inf, isnan, nan, sqrt
 
 import numpy as np
 
 from specsim.checks import Floats, Ints
-from specsim.intervals import Interval, t_quantile
+from specsim.intervals import Interval, joint_half_width, t_quantile
 from specsim.serving.levels import LATENCIES
 from specsim.serving.metrics import STATISTICS, RequestTimes
 from specsim.serving.resampling import percentile_draws, percentile_ends
@@ -120,8 +120,8 @@ class LatencyComparison:
         predicted, measured = self.predicted[statistic], self.measured[statistic]
         if isnan(measured.low):
             return False
-        halves = [(each.high - each.low) / 2 for each in (predicted, measured)]
-        return abs(predicted.best - measured.best) <= hypot(*halves) + _ROUNDING_S
+        explained = joint_half_width(predicted, measured) + _ROUNDING_S
+        return abs(predicted.best - measured.best) <= explained
 
 
 def relative_error(predicted: float, measured: float) -> float:

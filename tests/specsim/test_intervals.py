@@ -1,11 +1,23 @@
-"""The bootstrap over requests against a loop that draws one request after another."""
+"""The bootstrap over requests against a loop that draws one request after another, and what two
+intervals explain of a difference.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from specsim.intervals import Bootstrap, around, over, wilson_interval
+from specsim.intervals import (
+    Bootstrap,
+    Interval,
+    apart,
+    around,
+    chance_limit,
+    over,
+    wilson_interval,
+)
 
 
 def test_sums_and_ratios_are_a_loop() -> None:
@@ -54,3 +66,56 @@ def test_wilson_is_exact_at_the_ends() -> None:
     assert (found.low[0], found.high[1]) == (0.0, 1.0)
     # The other end at x = 0 is z^2 / (n + z^2), z = 1.959964.
     assert found.high[0] == pytest.approx(3.841459 / 13.841459, rel=1e-6)
+
+
+ENDS = st.floats(0.01, 100.0)
+INTERVALS = st.builds(lambda *ends: Interval(*sorted(ends)), ENDS, ENDS, ENDS)
+
+
+@given(INTERVALS, INTERVALS, st.floats(0.1, 10.0))
+def test_how_far_apart_has_no_order_and_no_unit(
+    first: Interval[float], second: Interval[float], unit: float
+) -> None:
+    scaled = [Interval(*(unit * end for end in vars(each).values())) for each in (first, second)]
+    found = apart(first, second)
+    assert apart(second, first) == found
+    if np.isfinite(found):
+        assert apart(*scaled) == pytest.approx(found, rel=1e-6, abs=1e-9)
+
+
+def test_two_figures_apart_by_hand() -> None:
+    # ln 2 between them, and sqrt(2) (ln 4) / 2 explained.
+    found = apart(Interval(0.5, 1.0, 2.0), Interval(1.0, 2.0, 4.0))
+    assert found == pytest.approx(np.sqrt(0.5))
+    # A rate that was never seen: the difference itself, 0.3 of sqrt(0.1^2 + 0.2^2).
+    found = apart(Interval(0.0, 0.0, 0.2), Interval(0.1, 0.3, 0.5))
+    assert found == pytest.approx(0.3 / np.hypot(0.1, 0.2))
+
+
+def test_certain_figures_are_equal_or_infinitely_far_apart() -> None:
+    one, two = Interval(1.0, 1.0, 1.0), Interval(2.0, 2.0, 2.0)
+    assert (apart(one, one), apart(one, two)) == (0.0, np.inf)
+    assert np.isnan(apart(one, Interval(np.nan, 1.0, np.nan)))
+
+
+def test_the_limit_of_chance_is_that_of_a_table() -> None:
+    """1,000 tables of 20 equal pairs: a share of 5 % has a pair beyond the limit, expected 4.9 %.
+
+    False-alarm chance about 1 in 10^5 (4.4 standard errors of a share of 5 % in 1,000); a limit for
+    a single pair would find 64 %.
+    """
+    random = np.random.default_rng(11)
+    spread = 0.1
+    drawn = np.exp(random.normal(0.0, spread, (1000, 20, 2)))
+    reach = np.exp(1.959964 * spread)
+    limit = chance_limit(20, 0.95)
+    beyond = [
+        any(
+            apart(*(Interval(each / reach, each, each * reach) for each in pair)) > limit
+            for pair in table
+        )
+        for table in drawn.tolist()
+    ]
+    assert 0.02 < np.mean(beyond) < 0.08
+    # Of one pair it is what the intervals explain.
+    assert chance_limit(1, 0.95) == pytest.approx(1.0)
