@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file
 
-from calibrate.decode.engine import DecodeRequest
-from calibrate.measure.trace import TRACE, generator, record
+from calibrate.measure.trace import TRACE, generator
 from calibrate.models.eagle import EagleModel
 from calibrate.models.load import (
     FAMILY,
@@ -24,12 +24,14 @@ from calibrate.models.load import (
     tokenizer_difference,
 )
 from calibrate.models.prompts import PromptError, held_out_prompts
-from calibrate.models.sampling import Sampling
 from calibrate.train import corpus, eagle
-from calibrate.train.heldout_eval import own_text_acceptance, specdec_blocks
+from calibrate.train.heldout_eval import acceptance, specdec_blocks
+from calibrate.train.loop import continued, ordinary, top
 from calibrate.train.masks import with_masks
 
 WINDOW, WINDOWS = 256, 24
+# Tokens of a prompt behind which the target writes.
+PROMPT = 64
 
 
 @pytest.fixture(scope="module")
@@ -79,24 +81,28 @@ def test_the_target_knows_more(logits: tuple[torch.Tensor, dict[str, torch.Tenso
     assert losses["target"] < losses["middle"] < losses["small"]
 
 
+@pytest.fixture(scope="module")
+def own_texts(family: dict[str, Loaded]) -> dict[str, torch.Tensor]:
+    """64 tokens that the target writes behind 24 held-out prompts, drawn and greedy."""
+    prompts = torch.tensor(held_out_prompts(family["target"].tokenizer, PROMPT, 24))
+    draws = partial(ordinary, random=generator(torch.device("cpu"), TRACE))
+    target = family["target"].model
+    return {
+        "drawn": continued(target, prompts, 64, draws)[:, :-1],
+        "greedy": continued(target, prompts, 64, top)[:, :-1],
+    }
+
+
 @pytest.mark.parametrize("draft", ["middle", "small"])
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_drafts_are_worth_measuring(
-    family: dict[str, Loaded], draft: str, temperature: float
+    family: dict[str, Loaded], own_texts: dict[str, torch.Tensor], draft: str
 ) -> None:
-    """The acceptance rate on text drawn from the target, over 24 held-out prompts."""
-    target, drafter = Pair(family["target"], family[draft]).cached()
-    sampling, device = Sampling(temperature), torch.device("cpu")
-    beta = [
-        record(
-            target,
-            drafter,
-            number,
-            DecodeRequest(prompt, 64, sampling, generator(device, TRACE, 0, number), 0),
-        )["beta"]
-        for number, prompt in enumerate(held_out_prompts(family["target"].tokenizer, 64, 24))
-    ]
-    assert 0.5 <= np.concatenate(beta).mean() <= 0.9
+    """Acceptance of tokens that the target writes itself."""
+    models = family["target"].model, family[draft].model
+    sampled, _ = acceptance(*models, own_texts["drawn"], PROMPT - 1)
+    _, greedy = acceptance(*models, own_texts["greedy"], PROMPT - 1)
+    assert 0.5 <= sampled <= 0.9
+    assert 0.5 <= greedy <= 0.9
 
 
 def test_masks_fill_in_blocks(family: dict[str, Loaded]) -> None:
@@ -120,9 +126,10 @@ def test_masks_fill_in_blocks(family: dict[str, Loaded]) -> None:
 def test_alignment_brings_the_small_model_nearer_to_greedy_text(family: dict[str, Loaded]) -> None:
     """Acceptance on greedy text: 0.58 to 0.64 on the record's prompts, 0.53 to 0.58 on these."""
     target = family["target"]
-    prompts = held_out_prompts(target.tokenizer, 64, 24, skip=48)
+    prompts = torch.tensor(held_out_prompts(target.tokenizer, PROMPT, 24, skip=48))
+    text = continued(target.model, prompts, 64, top)[:, :-1]
     small, aligned = (
-        own_text_acceptance(Pair(target, family[name]), prompts, 64)["temperature_0"]
+        acceptance(target.model, family[name].model, text, PROMPT - 1)[1]
         for name in ("small", "aligned")
     )
     assert aligned > small + 0.02
