@@ -150,6 +150,15 @@ def _words(
                 yield what, one, SetUpWords(1 if drafter else None, own, None, None, engine)
 
 
+def _longest(deployment: Deployment | None, words: SetUpWords) -> int | None:
+    """The longest draft that its drafter makes, or that was measured; None: any."""
+    if deployment is not None:
+        return deployment.drafters[0].longest
+    if words.step_model is not None:
+        return None
+    return words.source.workloads()[0].gamma_max
+
+
 def _of_drafter(
     deployment: Deployment | None,
     words: SetUpWords,
@@ -170,7 +179,7 @@ def _of_drafter(
     if words.gamma is None:
         found = set_up(words, requests)
         return [planned(found, DraftPolicy.off())]
-    longest = deployment.drafters[0].longest if deployment is not None else None
+    longest = _longest(deployment, words)
     lengths = [gamma for gamma in gammas if gamma and (longest is None or gamma <= longest)]
     if not lengths:
         return []

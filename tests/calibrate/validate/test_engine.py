@@ -127,12 +127,14 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     costs = PromptCosts(found.prompts)
     assert costs.seconds(3, 100) - costs.seconds(3, 50) == pytest.approx(50 * 2e-6)
     assert costs.frontend_s > 0
-    served = specsim.serve(
-        specsim.workload(rate=5, requests=50, prompt=20, output=10),
-        profile=timed,
-        gamma=3,
-        engine="vllm:num_gpu_blocks=100,max_num_seqs=4,enable_prefix_caching=no",
-    )
+    setup: Any = {
+        "profile": timed,
+        "engine": "vllm:num_gpu_blocks=100,max_num_seqs=4,enable_prefix_caching=no",
+    }
+    load = specsim.workload(rate=5, requests=50, prompt=20, output=10)
+    served = specsim.serve(load, gamma=3, **setup)
+    plan = specsim.plan(load, slo="tpot_p99=1", **setup)
+    assert {row["gamma"] for row in plan.rows()} >= {"off", "1", "3"}
     assert served.figures["ttft_mean"].best > costs.seconds(3, 20) + costs.frontend_s
     # Every request once, as replayed: none of the warnings says otherwise.
     assert [each.gamma for each in kept.draft_counts()] == [1, 3]
