@@ -21,7 +21,6 @@ import random
 import re
 import subprocess
 from collections.abc import Sequence
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -138,9 +137,8 @@ def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
         if not waiting:
             continue
         watch.progress(f"starting vLLM, {drafting.name}", done, len(settings.SETTINGS))
-        with ExitStack() as stack:
-            client = stack.enter_context(started(_launch(program, profile, drafting)))
-            assert isinstance(client, EngineClient)
+        with started(_launch(program, profile, drafting)) as client:
+            assert isinstance(client, EngineClient), "of a server"
             _warm(client, files, program)
             for setting in waiting:
                 watch.progress(f"serving {setting.name}", done, len(settings.SETTINGS))
