@@ -89,8 +89,8 @@ def step_of(cost: LoadCost, gamma: int, batch: int, context: float, bonus: float
         parts = [Part("whole step", "step", cost.verify_s(gamma, batch, context))]
     else:
         parts = []
-        if gamma:
-            drafting = cost.draft_s(gamma, batch, context, bonus)
+        drafting = cost.draft_s(gamma, batch, context, bonus) if gamma else 0.0
+        if drafting:  # a look-up is the host's
             parts.append(Part("draft runs", "draft", drafting, gamma))
         parts.append(Part(target, "target", cost.verify_s(gamma, batch, context), 1))
         parts.append(Part("host", "host", cost.overhead_s(gamma, batch), bound="host"))
