@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from specsim.api.checked_profile import CheckedProfile, draft_lengths, resumed_warnings
 from specsim.api.models import Models, need_torch
 from specsim.api.progress import Progress, quiet, steps
-from specsim.api.result import LeftOut, Row, plain
 from specsim.api.validation import (
     AnyCheck,
     BlindCheck,
@@ -21,21 +18,11 @@ from specsim.api.validation import (
     Tolerance,
     Validation,
 )
-from specsim.batching.cost import MeasuredLoadCost
-from specsim.batching.drawn_cost import DrawnLoadCost
-from specsim.batching.source import Source
-from specsim.batching.workload import BatchWorkload
-from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, refuse
 from specsim.counts.file import is_acceptance
 from specsim.files import file_digest
 from specsim.optimizers.workload import Workload
-from specsim.profiles import Profile, read_profile
-from specsim.schemes import SCHEMES, scheme_name
-
-if TYPE_CHECKING:
-    from calibrate.models.busy import Watch
-    from calibrate.validate.findings import Findings
+from specsim.profiles import read_profile
 
 # What is decoded with the draft model itself.
 _WITH_DRAFT_MODEL = {
@@ -82,16 +69,20 @@ def validate(
     if not isinstance(check, SpeedupCheck | BlindCheck):
         content.require_draft_model(_WITH_DRAFT_MODEL[type(check)])
     models = Models.of(content, device, threads, trust_remote_code)
-    asked = _Asked(path, content, models, tolerance or check.tolerance, progress)
+    asked = CheckedProfile(path, content, models, tolerance or check.tolerance, progress)
     if isinstance(check, SpeedupCheck):
         return _speedups(asked, check)
     if isinstance(check, BlindCheck):
         return _blind(asked, check)
-    if isinstance(check, SchemeCheck):
-        return _schemes(asked, check)
     if isinstance(check, EngineCheck):
         return _engine(asked, check)
-    return _synthetic(asked, check)
+    if isinstance(check, SchemeCheck):
+        from specsim.api.validate_schemes import validate_schemes
+
+        return validate_schemes(asked, check)
+    from specsim.api.validate_batches import validate_batches
+
+    return validate_batches(asked, check)
 
 
 def _counts(
@@ -108,81 +99,10 @@ def _counts(
     return validate_counts(path, check, tolerance)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What is validated, whatever the check."""
-
-    path: Path
-    profile: Profile
-    models: Models
-    tolerance: Tolerance | None
-    progress: Progress
-
-    def checkpoint(self, check: AnyCheck, *more: object) -> Checkpoint:
-        """Found again by a run on the same profile, asked for the same; ``more`` as JSON."""
-        asked = plain(check), plain(self.models)
-        return Checkpoint.temporary("validate", file_digest(self.path), *asked, *more)
-
-    def begin(self, check: AnyCheck, *more: object) -> _Run:
-        """A run of the same whose run times count, so that the machine is watched meanwhile."""
-        from calibrate.models.busy import Watch
-
-        checkpoint = self.checkpoint(check, *more)
-        resumed = _resumed(checkpoint)
-        # An accelerator's models keep one core of the host at work.
-        threads = self.models.threads if self.models.device == "cpu" else None
-        return _Run(checkpoint, Watch(checkpoint, self.progress, threads or 1), resumed)
-
-    def result(
-        self,
-        check: AnyCheck,
-        rows: list[Row],
-        findings: Findings,
-        warnings: tuple[str, ...],
-        left_out: tuple[LeftOut, ...] = (),
-    ) -> Validation:
-        return Validation(
-            check=check,
-            measured=tuple(rows),
-            errors=findings.errors,
-            failures=findings.failures,
-            inputs={
-                "profile": str(self.path),
-                "check": check,
-                "models": self.models,
-                "tolerance": self.tolerance,
-            },
-            warnings=(*self.profile.warnings, *warnings),
-            left_out=left_out,
-        )
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What is done so far, and what other programs use of the machine."""
-
-    checkpoint: Checkpoint
-    watch: Watch
-    resumed: tuple[str, ...]
-
-    def done(self) -> tuple[str, ...]:
-        """Remove what was kept; the warnings of the run."""
-        found = (*self.resumed, *self.watch.warnings())
-        self.checkpoint.done()
-        return found
-
-
-def _resumed(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """The warning that not all of it is decoded now, if that is so."""
-    if not checkpoint.begun:
-        return ()
-    return (f"went on with what was decoded before, in {checkpoint.folder}",)
-
-
-def _speedups(asked: _Asked, check: SpeedupCheck) -> Validation:
+def _speedups(asked: CheckedProfile, check: SpeedupCheck) -> Validation:
     profile = asked.profile
     workloads = Workload.all_of(profile, asked.path, check.temperature)
-    gammas = _gammas(check.gamma, profile.gamma_max)
+    gammas = draft_lengths(check.gamma, profile.gamma_max)
     device, dtype = asked.models.place()
     from calibrate.models.load import load_measured_pair
     from calibrate.validate import speedups
@@ -203,10 +123,10 @@ def _speedups(asked: _Asked, check: SpeedupCheck) -> Validation:
     return asked.result(check, rows, speedup_findings(rows, asked.tolerance), run.done())
 
 
-def _blind(asked: _Asked, check: BlindCheck) -> Validation:
+def _blind(asked: CheckedProfile, check: BlindCheck) -> Validation:
     profile = asked.profile
     workloads = Workload.all_of(profile, asked.path, check.temperature)
-    gammas = _gammas(check.gamma, profile.gamma_max)
+    gammas = draft_lengths(check.gamma, profile.gamma_max)
     from specsim.predict.prediction_file import fixed
 
     predictions, file = fixed(asked.path, check.requests)
@@ -244,65 +164,10 @@ def _blind(asked: _Asked, check: BlindCheck) -> Validation:
     return asked.result(check, rows, blind_findings(rows, asked.tolerance), warnings)
 
 
-def _schemes(asked: _Asked, check: SchemeCheck) -> Validation:
-    _known("schemes", check.schemes, ["all", *SCHEMES])
+def _engine(asked: CheckedProfile, check: EngineCheck) -> Validation:
     profile = asked.profile
     workloads = Workload.all_of(profile, asked.path, check.temperature)
-    device, dtype = asked.models.place()
-    from calibrate.models.load import load_measured_pair
-    from calibrate.models.pool import ROLES, load_pool
-    from calibrate.validate.catalogue import settings
-    from calibrate.validate.findings import scheme_findings
-    from calibrate.validate.schemes import validate_schemes
-    from calibrate.validate.speedups import CheckedPrompts
-
-    _known("others", check.others, ROLES)
-    pair = load_measured_pair(profile, device, dtype, asked.models.trust_remote_code)
-    pool = load_pool(pair, check.others, asked.models.trust_remote_code)
-    checked = []
-    missing: dict[str, LeftOut] = {}
-    for workload in workloads:
-        found = CheckedPrompts.find(
-            workload, True, check.prompts, pair.target.tokenizer, check.requests
-        )
-        listed = settings(found.sampling)
-        chosen = [s for s in listed if {"all", scheme_name(s)} & set(check.schemes)]
-        for scheme, reason in [(each, pool.why_not(each)) for each in chosen]:
-            if reason is not None:
-                missing[scheme_name(scheme)] = LeftOut(scheme_name(scheme), reason)
-                chosen.remove(scheme)
-        for name in sorted({name for each in chosen for name in each.models} - pool.names):
-            missing[name] = LeftOut(f"what needs {name}", "no such model; name one in others")
-        checked.append((found, [s for s in chosen if pool.names.issuperset(s.models)]))
-    if not any(chosen for _, chosen in checked):
-        raise InvalidArgumentError(
-            f"schemes {', '.join(check.schemes)}: nothing of it runs at these temperatures with "
-            "the models at hand; name more in others"
-        )
-    contexts = sorted({row.context for row in profile.run_times})
-    run = asked.begin(check, dict(pool.digests))
-    decoded = sum(len(each.prompts) for each, _ in checked)
-    advance = {
-        "predicting": steps(run.watch.progress, "predicting", sum(len(c) for _, c in checked)),
-        "decoding": steps(run.watch.progress, "decoding", decoded),
-    }
-    rows = validate_schemes(
-        pool,
-        checked,
-        contexts,
-        pair.target.end_of_text,
-        check.seed,
-        run.checkpoint,
-        advance=lambda stage: advance[stage](),
-    )
-    findings = scheme_findings(rows, asked.tolerance)
-    return asked.result(check, rows, findings, run.done(), tuple(missing.values()))
-
-
-def _engine(asked: _Asked, check: EngineCheck) -> Validation:
-    profile = asked.profile
-    workloads = Workload.all_of(profile, asked.path, check.temperature)
-    gammas = _gammas(check.gamma, profile.gamma_max)
+    gammas = draft_lengths(check.gamma, profile.gamma_max)
     device, dtype = asked.models.place()
     from calibrate.models.load import load_measured_pair
     from calibrate.validate import engine
@@ -319,87 +184,9 @@ def _engine(asked: _Asked, check: EngineCheck) -> Validation:
     requests = [engine.Asked.of(each, max(servers.gammas)) for each in checked]
     decoded = len(servers.gammas) * sum(len(each.prompts) for each in requests)
     checkpoint = asked.checkpoint(check)
-    warnings = _resumed(checkpoint)
+    warnings = resumed_warnings(checkpoint)
     advance = steps(asked.progress, "decoding", decoded)
     rows = engine.validate(pair, servers, requests, check, checkpoint, advance)
     checkpoint.done()
     left_out = tuple(each.left_out for each in requests if each.left_out is not None)
     return asked.result(check, rows, engine_findings(rows), warnings, left_out)
-
-
-def _synthetic(asked: _Asked, check: SyntheticCheck) -> Validation:
-    source = Source(check.alpha, None, asked.path, check.temperature, check.mode)
-    grids = [_Grid.of(asked.profile, workload, check) for workload in source.workloads()]
-    device, dtype = asked.models.place()
-    from calibrate.models.load import load_measured
-    from calibrate.validate.batching import validate_cell
-    from calibrate.validate.findings import synthetic_findings
-
-    trusted = asked.models.trust_remote_code
-    target, draft = load_measured(asked.profile, device, dtype, trusted)
-    run = asked.begin(check)
-    advance = steps(run.watch.progress, "decoding", sum(len(grid.cells) for grid in grids))
-    rows: list[Row] = []
-    for grid in grids:
-        for batch, context in grid.cells:
-            rows += validate_cell(
-                target,
-                draft,
-                batch,
-                context,
-                grid.gammas,
-                grid.workload.survival.tolist(),
-                grid.workload.temperature or 0.0,
-                check.rounds,
-                grid.cost,
-                grid.workload.basis.error(batch, context),
-                check.seed,
-                run.checkpoint,
-            )
-            advance()
-    return asked.result(check, rows, synthetic_findings(rows, asked.tolerance), run.done())
-
-
-@dataclass(frozen=True)
-class _Grid:
-    """What is decoded of one workload: draft lengths, and batch and context of each cell."""
-
-    workload: BatchWorkload
-    cost: DrawnLoadCost
-    gammas: tuple[int, ...]
-    cells: list[tuple[int, int]]
-
-    @staticmethod
-    def of(profile: Profile, workload: BatchWorkload, check: SyntheticCheck) -> _Grid:
-        from calibrate.measure.grid import room
-
-        assert isinstance(workload.cost, MeasuredLoadCost)
-        cost = DrawnLoadCost.of(profile, workload.temperature or 0.0, workload.cost.mode)
-        assert workload.context is not None, "a profile says what its models can read"
-        gammas = _gammas(check.gamma, workload.gamma_max)
-        most = workload.context - room(max(gammas))
-        contexts = sorted(set(workload.contexts(check.context)))
-        if contexts[-1] > most:
-            raise InvalidArgumentError(
-                f"context must be <= {most} with these models, got {contexts[-1]}"
-            )
-        batches = sorted(set(workload.batches(check.batch)))
-        cells = [(batch, context) for context in contexts for batch in batches]
-        return _Grid(workload, cost, gammas, cells)
-
-
-def _gammas(asked: tuple[int, ...] | None, longest: int) -> tuple[int, ...]:
-    gammas = asked or tuple(range(1, longest + 1))
-    if max(gammas) > longest:
-        raise InvalidArgumentError(
-            f"gamma must be in [1, {longest}] with this profile, got {max(gammas)}"
-        )
-    return gammas
-
-
-def _known(name: str, asked: Iterable[str], known: Iterable[str]) -> None:
-    unknown = sorted(set(asked) - set(known))
-    if unknown:
-        raise InvalidArgumentError(
-            f"{name} must be of {', '.join(known)}, got {', '.join(unknown)}"
-        )
