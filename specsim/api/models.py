@@ -113,11 +113,11 @@ class Measurement:
     top_k: int | None = None
     top_p: float | None = None
     prompts: Path | None = None
-    requests: tuple[int, ...] = (32,)
+    requests: tuple[int, ...] = (16,)
     prompt_tokens: int = 64
     max_new_tokens: int = 128
     gamma_max: int = 8
-    repeats: int = 15
+    repeats: int = 4
     seed: int = 0
     acceptance_law: AcceptanceLaw = "ratio-test"
 

@@ -25,8 +25,8 @@ RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturat
 GAMMAS = (1, 2, 4)
 SCHEDULE: Schedule = [(1, 2, 4), (3, 8, 2), (9, 16, 1)]
 # Blocks of a cache that is too small for as many requests as may run: with so many of each, in the
-# mean, about half of them fit.
-_SMALL_CACHE = 30
+# mean, about a quarter of them fit.
+_SMALL_CACHE = 18
 
 
 @dataclass(frozen=True)

@@ -15,23 +15,36 @@ from specsim.profiles import read_profile
 BLIND = Path(__file__).parents[2] / "studies" / "measured" / "blind"
 
 
-@pytest.mark.parametrize("folder", ["quiet", "busy"])
-def test_errors_and_intervals_of_the_embedded_pairs(folder: str) -> None:
+@pytest.mark.parametrize(("folder", "drafts"), [("quiet", 3), ("busy", 1)])
+def test_errors_and_intervals_of_the_embedded_pairs(folder: str, drafts: int) -> None:
     cells = pd.read_csv(BLIND / folder / "cells.csv")
     found = cells["predicted_speedup"] / cells["measured_speedup"] - 1
     np.testing.assert_allclose(cells["relative_error"], found, atol=1e-12)
     assert set(cells["gamma"]) == set(range(1, 9))
-    assert len(cells) == 3 * 2 * 8
+    assert len(cells) == drafts * 3 * 2 * 8
     estimators = pd.read_csv(BLIND / folder / "estimators.csv").set_index("estimator")
     smoothed = estimators.loc["smoothed"]
     np.testing.assert_allclose(smoothed["median"], cells["relative_error"].abs().median())
     np.testing.assert_allclose(smoothed["inside"], cells["inside"].mean())
 
 
-@pytest.mark.parametrize("folder", ["quiet", "busy"])
-def test_profiles_predict_what_the_table_says(folder: str) -> None:
-    cells = pd.read_csv(BLIND / folder / "cells.csv").query("calibration == 2")
-    path = BLIND / folder / "small-2.json"
+def test_an_idle_machine_does_as_was_predicted() -> None:
+    cells = pd.read_csv(BLIND / "quiet" / "cells.csv")
+    assert cells["relative_error"].abs().median() < 0.03
+    assert cells["relative_error"].abs().max() < 0.08
+    assert abs(cells["relative_error"].mean()) < 0.01
+    assert cells["inside"].sum() == 143
+    first = cells[cells["calibration"] == 1]
+    assert first["inside"].all()
+
+
+@pytest.mark.parametrize(
+    ("folder", "draft"),
+    [("quiet", "small"), ("quiet", "middle"), ("quiet", "prompt-lookup"), ("busy", "small")],
+)
+def test_profiles_predict_what_the_table_says(folder: str, draft: str) -> None:
+    cells = pd.read_csv(BLIND / folder / "cells.csv").query(f"calibration == 2 and draft == {draft!r}")
+    path = BLIND / folder / f"{draft}-2.json"
     said = predicted_speedups(path, Workload.all_of(read_profile(path), path, None), 8)
     for name in ("speedup", "low", "high"):
         table = cells["predicted_speedup" if name == "speedup" else name]
