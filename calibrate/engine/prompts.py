@@ -25,20 +25,23 @@ def time_prompts(
     checkpoint: Checkpoint,
 ) -> list[PromptTime]:
     """Prompts of every length on the servers of all draft lengths, in random order, one after
-    another; texts are pieces of what the profile's prompts are together.
+    another; texts are pieces of what the profile's prompts are together.  The first of each length
+    on a server is slow and does not count.
 
     checkpoint : keeps a repeat that is done
     """
-    settings = [(gamma, length) for gamma in clients for length in lengths for _ in range(_EACH)]
+    once = [(gamma, length) for gamma in clients for length in lengths]
+    settings = _EACH * once
     order = random.Random(f"prompts {seed} {repeat}")
     order.shuffle(settings)
     text = list(chain.from_iterable(asked.prompts))
 
     def measured() -> list[PromptTime]:
-        return [
+        times = [
             _time(clients[gamma], asked, gamma, _piece(text, length, order), repeat)
-            for gamma, length in settings
+            for gamma, length in (*once, *settings)
         ]
+        return times[len(once) :]
 
     found: list[PromptTime] = checkpoint.keep_json(
         f"prompts-{repeat}.json", measured, list[PromptTime]

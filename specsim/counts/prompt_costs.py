@@ -9,6 +9,7 @@ import numpy as np
 
 from specsim.checks import UnsupportedError, integer, number
 from specsim.counts.steps import PromptTime
+from specsim.hardware.repeats import held
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class PromptCosts:
     def seconds(self, gamma: int, tokens: float) -> float:
         """Of a step that reads a prompt of so many tokens and nothing else.
 
-        Means over repeats, linear between lengths; beyond them the nearest piece goes on, and a
+        Means over repeats, outliers held, linear between lengths; beyond them the nearest piece goes on, and a
         prompt costs no less than nothing.  Linear between draft lengths, the nearest beyond.
         """
         integer("gamma", gamma)
@@ -49,7 +50,7 @@ class PromptCosts:
     @property
     def frontend_s(self) -> float:
         """Seconds of a request outside of the engine, in the mean: sending, tokenizer, answer."""
-        return float(np.mean([each.answer_s - each.seconds for each in self.times]))
+        return _usual([each.answer_s - each.seconds for each in self.times])
 
     def _mean_s(self, gamma: int) -> dict[int, float]:
         """By tokens, rising."""
@@ -57,7 +58,7 @@ class PromptCosts:
         for each in self.times:
             if each.gamma == gamma:
                 found.setdefault(each.tokens, []).append(each.seconds)
-        return {tokens: float(np.mean(found[tokens])) for tokens in sorted(found)}
+        return {tokens: _usual(found[tokens]) for tokens in sorted(found)}
 
 
 def _line(points: dict[int, float], x: float) -> float:
@@ -67,3 +68,8 @@ def _line(points: dict[int, float], x: float) -> float:
     low, high = knots[upper - 1], knots[upper]
     share = (x - low) / (high - low)
     return (1.0 - share) * points[low] + share * points[high]
+
+
+def _usual(seconds: Sequence[float]) -> float:
+    """The mean, outliers held."""
+    return float(held(np.array(seconds)).mean())
