@@ -11,7 +11,7 @@ from studies.serving import settings
 from studies.serving.settings import Setting
 
 # What is timed of the engine before it is under load.
-TIMING = specsim.EngineTiming(gamma=settings.GAMMAS, batch=(1, 4, 8, 16), repeats=5)
+TIMING = specsim.EngineTiming(gamma=settings.GAMMAS, repeats=4)
 
 
 @dataclass(frozen=True)

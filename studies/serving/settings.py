@@ -14,7 +14,7 @@ TARGET, DRAFT = "embedded/target", "embedded/small"
 VERSION = "0.32.0"
 CONTEXT = 512
 # Requests of a setting; what vLLM decodes together, and reads in a step.
-REQUESTS, MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = 240, 16, 2048
+REQUESTS, MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = 200, 16, 2048
 # The CPU build wants multiples of 32.
 BLOCK_TOKENS = 32
 # Tokens of prompts and of outputs, from and up to, evenly.
