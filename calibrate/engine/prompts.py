@@ -8,6 +8,7 @@ from itertools import chain, cycle, islice
 
 from calibrate.engine.asked import Asked
 from calibrate.engine.client import Client, counter
+from calibrate.engine.sets import rest
 from specsim.checkpoint import Checkpoint
 from specsim.counts.steps import PromptTime
 
@@ -24,24 +25,29 @@ def time_prompts(
     seed: int,
     checkpoint: Checkpoint,
 ) -> list[PromptTime]:
-    """Prompts of every length on the servers of all draft lengths, in random order, one after
-    another; texts are pieces of what the profile's prompts are together.  The first of each length
-    on a server is slow and does not count.
+    """Prompts of every length on the servers of all draft lengths, one after another, server by
+    server in random order; texts are pieces of what the profile's prompts are together.  The first
+    of each length on a server is slow and does not count.
 
     checkpoint : keeps a repeat that is done
     """
-    once = [(gamma, length) for gamma in clients for length in lengths]
-    settings = _EACH * once
     order = random.Random(f"prompts {seed} {repeat}")
-    order.shuffle(settings)
+    gammas = list(clients)
+    order.shuffle(gammas)
     text = list(chain.from_iterable(asked.prompts))
 
     def measured() -> list[PromptTime]:
-        times = [
-            _time(clients[gamma], asked, gamma, _piece(text, length, order), repeat)
-            for gamma, length in (*once, *settings)
-        ]
-        return times[len(once) :]
+        found = []
+        for gamma in gammas:
+            rest()
+            counted = _EACH * list(lengths)
+            order.shuffle(counted)
+            times = [
+                _time(clients[gamma], asked, gamma, _piece(text, length, order), repeat)
+                for length in (*lengths, *counted)
+            ]
+            found += times[len(lengths) :]
+        return found
 
     found: list[PromptTime] = checkpoint.keep_json(
         f"prompts-{repeat}.json", measured, list[PromptTime]

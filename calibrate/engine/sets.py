@@ -8,6 +8,7 @@ ratio of seconds is what is kept.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
@@ -20,6 +21,9 @@ from specsim.counts.drafts import DraftCounts
 # Sets of one request in a repeat.  Larger sets tell more and are fewer.
 _SETS_OF_ONE = 4
 _WARM_TOKENS = 8
+# Processes of vLLM look out for work for a second after their last step, each with all of a core
+# (distributed/device_communicators/shm_broadcast.py), which the next server would lack.
+_RESTED_S = 1.3
 _FIRST_TOKENS_S = "vllm:time_to_first_token_seconds_sum"
 
 
@@ -121,6 +125,7 @@ def time_set(
     client: Client, asked: Asked, gamma: int, batch: int, requests: tuple[int, ...]
 ) -> TimedSet:
     """Send a set at once and wait for all of it."""
+    rest()
     done = client.complete(
         [asked.prompts[number] for number in requests],
         [asked.tokens[number] for number in requests],
@@ -132,6 +137,11 @@ def time_set(
     rounds = counted(done.before, done.after, client.where).rounds if gamma else None
     texts = None if asked.check.sampling.greedy else done.texts
     return TimedSet(gamma, batch, requests, done.seconds, first_s / len(requests), rounds, texts)
+
+
+def rest() -> None:
+    """Until the servers that were asked before rest."""
+    time.sleep(_RESTED_S)
 
 
 def _warm(client: Client, asked: Asked, sets: Mapping[int, Sequence[tuple[int, ...]]]) -> None:

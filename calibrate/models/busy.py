@@ -54,6 +54,8 @@ class CpuTimes:
         """Cores that other programs used in between, on average; None where nothing says so."""
         elapsed = self.at_s - before.at_s
         own = self.own_s - before.own_s
+        if own < 0:  # of processes that have ended nothing is told any more
+            return None
         if self.all_s is not None and before.all_s is not None:
             return max(0.0, self.all_s - before.all_s - own) / elapsed
         if not hasattr(os, "getloadavg"):

@@ -209,11 +209,11 @@ def validate_engine(
             checkpoint,
             lambda repeat: advance(),
         )
+        warnings = tuple(watch.warnings())
     rounds = {gamma: drawn_rounds(asked, gamma, check.seed).mean(axis=0) for gamma in gammas}
     rows = [
         {"temperature": check.temperature, **row} for row in judged(predictions, passes, rounds)
     ]
-    warnings = tuple(watch.warnings())
     checkpoint.done()
     return EngineVerdict(
         prediction=file,

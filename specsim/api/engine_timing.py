@@ -239,6 +239,7 @@ def calibrate_engine(
         repeats = timed_repeats(
             clients, asked, lambda repeat: sets, timing.repeats, timing.seed, checkpoint, with_prompts
         )
+        busy = watch.warnings()
     read = read_rounds(pair, asked, LAWS[timing.drafts], timing.seed)
     times = step_times(repeats, asked, known_rounds(rounds) if greedy else read)
     warnings = [
@@ -253,7 +254,7 @@ def calibrate_engine(
             "two draft lengths lie on any line, so that intervals leave out how far servers and "
             "lengths are off it: time a third"
         )
-    warnings += watch.warnings()
+    warnings += busy
     write_acceptance(_document(path, timing, counts, times, prompts, warnings), out)
     checkpoint.done()
     return EngineCalibration(

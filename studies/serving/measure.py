@@ -137,6 +137,8 @@ def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
         if not waiting:
             continue
         watch.progress(f"starting vLLM, {drafting.name}", done, len(settings.SETTINGS))
+        # What its processes use belongs to nobody once they have ended, so every one is looked at
+        # while it is there.
         with started(_launch(program, profile, drafting)) as client:
             assert isinstance(client, EngineClient), "of a server"
             _warm(client, files, program)
