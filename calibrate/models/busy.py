@@ -192,10 +192,10 @@ class Watch:
         """What happened since the last look belongs to the phase that is going on."""
         now = self._look()
         others = now.others_since(self._before) if now.at_s > self._before.at_s else None
-        if others is None:
-            return
         took = now.at_s - self._before.at_s
         self._before = now
+        if others is None:
+            return
         spent = self._phases[self._phase]
         spent[0] += took
         spent[1] += took * others
