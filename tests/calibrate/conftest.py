@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,14 @@ from tests.support.executions import Model
 from tests.support.imitations import remembered, uncached
 from tests.support.models import build_model
 from tests.support.sequences import model_at
+
+
+@pytest.fixture(autouse=True, scope="session")
+def servers_that_need_no_rest() -> Iterator[None]:
+    """Those of the tests do not look out for work as real ones do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("calibrate.engine.sets._RESTED_S", 0.0)
+        yield
 
 
 @pytest.fixture(scope="session")
