@@ -25,6 +25,8 @@ def test_others_are_what_all_use_but_this_process() -> None:
     assert after.others_since(before) == (10 - 4) / 4
     # Clocks that tick at different moments do not make less than nothing of it.
     assert CpuTimes(14.0, 103.0, 11.0).others_since(before) == 0
+    # Of processes that have ended nothing is told.
+    assert CpuTimes(14.0, 110.0, 3.0).others_since(before) is None
 
 
 def test_time_of_children_is_the_own_one() -> None:
