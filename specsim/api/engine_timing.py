@@ -189,7 +189,8 @@ def calibrate_engine(
     One server for plain decoding and one for each draft length run side by side and decode the
     profile's prompts, in sets sent at once; how many rounds a set takes while so many of its
     requests run is known from the replay of the profile's trace, so that seconds of a step follow
-    from those of whole sets.  Prompts of some lengths are sent alone, for one token.  A run that was killed goes on with the repeats that are done.
+    from those of whole sets.  Prompts of some lengths are sent alone, for one token.  A run that
+    was killed goes on with the repeats that are done.
 
     Above temperature 0 the rounds of a set are those of the texts that the engine wrote, which both
     models read behind it.
@@ -231,13 +232,17 @@ def calibrate_engine(
         prompts: list[PromptTime] = []
 
         def with_prompts(repeat: int) -> None:
-            prompts.extend(
-                time_prompts(clients, asked, lengths, repeat, timing.seed, checkpoint)
-            )
+            prompts.extend(time_prompts(clients, asked, lengths, repeat, timing.seed, checkpoint))
             advance()
 
         repeats = timed_repeats(
-            clients, asked, lambda repeat: sets, timing.repeats, timing.seed, checkpoint, with_prompts
+            clients,
+            asked,
+            lambda repeat: sets,
+            timing.repeats,
+            timing.seed,
+            checkpoint,
+            with_prompts,
         )
         busy = watch.warnings()
     read = read_rounds(pair, asked, LAWS[timing.drafts], timing.seed)

@@ -126,11 +126,18 @@ class Measurement:
         requests, tokens, draft lengths and repeats, each where none was asked for.
         """
         usual = Measurement()
-        fewer = {"requests": (6,), "max_new_tokens": 48, "gamma_max": 4, "repeats": 3}
-        unsaid = {
-            name: value for name, value in fewer.items() if getattr(self, name) == getattr(usual, name)
-        }
-        return replace(self, **unsaid)
+
+        def fewer(name: str, value: Any) -> Any:
+            said = getattr(self, name)
+            return value if said == getattr(usual, name) else said
+
+        return replace(
+            self,
+            requests=fewer("requests", (6,)),
+            max_new_tokens=fewer("max_new_tokens", 48),
+            gamma_max=fewer("gamma_max", 4),
+            repeats=fewer("repeats", 3),
+        )
 
     def __post_init__(self) -> None:
         numbers("temperature", self.temperature, low=0.0)

@@ -248,9 +248,7 @@ def _found(drafter: Ngram, survival: Callable[[int], Floats]) -> Callable[[int],
     return curve
 
 
-def _schedule(
-    gamma: Gamma, source: Source, most: int, context: int
-) -> Schedule | AdaptiveSteps:
+def _schedule(gamma: Gamma, source: Source, most: int, context: int) -> Schedule | AdaptiveSteps:
     if gamma != "table":
         return _as_schedule(gamma)
     from specsim.api.by_load import plan_load

@@ -37,8 +37,9 @@ class PromptCosts:
     def seconds(self, gamma: int, tokens: float) -> float:
         """Of a step that reads a prompt of so many tokens and nothing else.
 
-        Means over repeats, outliers held, linear between lengths; beyond them the nearest piece goes on, and a
-        prompt costs no less than nothing.  Linear between draft lengths, the nearest beyond.
+        Means over repeats, outliers held, linear between lengths; beyond them the nearest piece
+        goes on, and a prompt costs no less than nothing.  Linear between draft lengths, the
+        nearest beyond.
         """
         integer("gamma", gamma)
         number("tokens", tokens, low=0.0)

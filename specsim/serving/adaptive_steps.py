@@ -27,6 +27,16 @@ _USUAL: Mapping[int, Mapping[str, Any]] = {
     32: {"candidate_steps": (0, 1), "down_hysteresis": 0.0},
     64: {"candidate_steps": (0,), "down_hysteresis": 0.0},
 }
+# Of a slot, as it was described.
+_SETTINGS = {
+    "ema_alpha": np.float64,
+    "update_interval": np.int64,
+    "warmup_batches": np.int64,
+    "min_dwell_batches": np.int64,
+    "up_hysteresis": np.float64,
+    "down_hysteresis": np.float64,
+    "ceiling_coeff": np.float64,
+}
 _SLOT = np.dtype(
     [
         ("average", np.float64),
@@ -34,13 +44,7 @@ _SLOT = np.dtype(
         ("rounds", np.int64),
         ("dwell", np.int64),
         ("candidates", np.int64),
-        ("ema_alpha", np.float64),
-        ("update_interval", np.int64),
-        ("warmup_batches", np.int64),
-        ("min_dwell_batches", np.int64),
-        ("up_hysteresis", np.float64),
-        ("down_hysteresis", np.float64),
-        ("ceiling_coeff", np.float64),
+        *_SETTINGS.items(),
     ],
     align=True,
 )
@@ -189,7 +193,7 @@ class AdaptiveSteps:
             slots["candidates"][at] = count
             slots["current"][at] = slot.first(self.initial_steps)
             slots["average"][at] = candidates[at, slots["current"][at]] - 1.0
-            for name in _SLOT.names[5:]:
+            for name in _SETTINGS:
                 slots[name][at] = getattr(slot, name)
         batches = np.arange(batch_max + 1)
         if graphs.size:

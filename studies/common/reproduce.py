@@ -61,7 +61,9 @@ def reproduce(profiles: Mapping[str, Path], out: Path, command: str) -> Reproduc
     # on a busy machine ten times more.
     with threadpool_limits(1):
         measured = {path: Measured.at(path) for path in set(profiles.values())}
-        checks = {name: write(name, measured[path], out, command) for name, path in profiles.items()}
+        checks = {
+            name: write(name, measured[path], out, command) for name, path in profiles.items()
+        }
     return Reproduction(
         out=out,
         checks=checks,

@@ -30,7 +30,8 @@ def latency_by_rate(rows: Sequence[Row]) -> Figure:
     for axis, latency in zip(axes, LATENCIES, strict=True):
         means = where(rows, latency=latency, statistic="mean", cache="large")
         for drafts, color in zip(dict.fromkeys(values(means, "drafts")), _COLORS, strict=False):
-            _series(axis, where(means, drafts=drafts), f"K = {drafts}", color)
+            name = "K by batch" if ":" in drafts else f"K = {drafts}"
+            _series(axis, where(means, drafts=drafts), name, color)
         axis.set_xlabel("requests per second")
         axis.set_ylabel(_AXES[latency])
         axis.set_yscale("log")

@@ -40,7 +40,7 @@ from specsim.profiles import Profile, read_profile
 from studies.serving import settings
 from studies.serving.capacity import plain_capacity
 from studies.serving.files import TIMING, LoadFiles
-from studies.serving.settings import Drafting, Setting
+from studies.serving.settings import Drafting
 
 MEASUREMENT = specsim.Measurement(
     temperature=(0.0,), requests=(32,), max_new_tokens=133, gamma_max=5, repeats=2
@@ -90,7 +90,9 @@ def _requests(profile: Profile) -> str:
     rows = []
     for window in windows:
         ids = window[: order.randint(shortest, longest)]
-        rows.append({"prompt": tokenizer.decode(ids), "output_tokens": order.randint(*settings.OUTPUTS)})
+        rows.append(
+            {"prompt": tokenizer.decode(ids), "output_tokens": order.randint(*settings.OUTPUTS)}
+        )
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
@@ -214,7 +216,10 @@ def _run(
         *("--result-dir", str(result.parent), "--result-filename", result.name),
     ]
     log = files.folder / "bench.log"
-    with log.open("w") as stream, guarded(words, stdin=subprocess.DEVNULL, stdout=stream) as process:
+    with (
+        log.open("w") as stream,
+        guarded(words, stdin=subprocess.DEVNULL, stdout=stream) as process,
+    ):
         status = process.wait()
     if status or not result.is_file():
         lines = [line for line in log.read_text().splitlines() if line.strip()]

@@ -112,7 +112,7 @@ def latencies(found: Sequence[ServedSetting]) -> Iterator[Row]:
     for each in found:
         for row in each.verdict.rows():
             if row["latency"] in LATENCIES and row["statistic"] in STATISTICS:
-                yield each.names | {name: value for name, value in row.items()}
+                yield each.names | row
 
 
 def totals(found: Sequence[ServedSetting]) -> Iterator[Row]:
@@ -168,7 +168,9 @@ def orders(figures: Sequence[Row]) -> Iterator[Row]:
     means = where(figures, latency="e2e", statistic="mean", cache="large")
     for load in settings.RATES:
         for one, other in combinations(where(means, load=load), 2):
-            halves = [(each["measured_ms_high"] - each["measured_ms_low"]) / 2 for each in (one, other)]
+            halves = [
+                (each["measured_ms_high"] - each["measured_ms_low"]) / 2 for each in (one, other)
+            ]
             apart = abs(one["measured_ms"] - other["measured_ms"]) > hypot(*halves)
             same = (one["predicted_ms"] < other["predicted_ms"]) == (
                 one["measured_ms"] < other["measured_ms"]

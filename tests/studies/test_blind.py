@@ -43,7 +43,9 @@ def test_an_idle_machine_does_as_was_predicted() -> None:
     [("quiet", "small"), ("quiet", "middle"), ("quiet", "prompt-lookup"), ("busy", "small")],
 )
 def test_profiles_predict_what_the_table_says(folder: str, draft: str) -> None:
-    cells = pd.read_csv(BLIND / folder / "cells.csv").query(f"calibration == 2 and draft == {draft!r}")
+    cells = pd.read_csv(BLIND / folder / "cells.csv").query(
+        f"calibration == 2 and draft == {draft!r}"
+    )
     path = BLIND / folder / f"{draft}-2.json"
     said = predicted_speedups(path, Workload.all_of(read_profile(path), path, None), 8)
     for name in ("speedup", "low", "high"):

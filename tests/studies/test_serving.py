@@ -119,9 +119,9 @@ def measured(folder: Path, slower: float = 1.0) -> Measured:
     files = LoadFiles(write_profile(folder))
     write_timed(files.timed)
     files.run(SETTINGS[0]).parent.mkdir(parents=True)
-    files.requests.write_text(
-        "".join(json.dumps({"prompt": "x", "output_tokens": n}) + "\n" for n in (8, 50, 96))
-    )
+    outputs = np.random.default_rng(1).integers(*settings.OUTPUTS, settings.REQUESTS).tolist()
+    rows = [json.dumps({"prompt": "x", "output_tokens": n}) for n in outputs]
+    files.requests.write_text("\n".join(rows))
     files.load.write_text(measure._load(files))
     rates = json.loads(files.load.read_text())["rates"]
     for setting in SETTINGS:
@@ -150,8 +150,9 @@ def test_an_engine_that_does_as_predicted_is_met(right: Measured, tmp_path: Path
     assert errors["preemptions"]["settings"] == 1
     assert tables["setup"][0]["same_file"]
     (small,) = where(tables["totals"], cache="small")
-    assert small["measured_preemptions"] > 20
-    assert small["predicted_preemptions"] == pytest.approx(small["measured_preemptions"], rel=0.3)
+    # One run of a dozen or so, against the mean over runs with other luck.
+    assert small["measured_preemptions"] > 5
+    assert small["predicted_preemptions"] == pytest.approx(small["measured_preemptions"], rel=0.6)
     judged = where(tables["orders"], apart=True)
     assert len(judged) > 10
     assert sum(row["same_order"] for row in judged) > 0.9 * len(judged)
@@ -168,7 +169,9 @@ def test_a_slower_engine_is_seen(tmp_path: Path) -> None:
     errors = {row["figure"]: row for row in tables["errors"]}
     assert errors["tpot mean"]["mean_error"] < -0.08
     assert not errors["tpot mean"]["reached"]
-    assert errors["tokens per second, saturated"]["mean_error"] > 0.08
+    # Rates are shares of what plain decoding serves, so that is surely saturated.
+    (plain,) = where(tables["totals"], drafts="0", load="saturated")
+    assert plain["relative_error"] > 0.08
     words = load("serving").opening(tables)[2]
     assert words.startswith("Not within what was to be reached: ")
     assert "tpot mean" in words

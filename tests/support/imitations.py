@@ -78,11 +78,13 @@ class Remembered(torch.nn.Module):
     def forward(
         self,
         input_ids: torch.Tensor,
-        past_key_values: Any,
-        use_cache: bool,
-        logits_to_keep: int,
+        past_key_values: Any = None,
+        use_cache: bool = True,
+        logits_to_keep: int = 0,
         output_hidden_states: bool = False,
     ) -> Any:
+        if past_key_values is None:  # asked about a whole text
+            return self.model(input_ids=input_ids)
         read = input_ids[:, None, :, None].float()
         text = tuple(past_key_values.update(read, read, 0)[0].long().flatten().tolist())
         ends = range(len(text) - input_ids.shape[1], len(text))

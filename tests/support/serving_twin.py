@@ -237,7 +237,9 @@ class Twin:
         self.steps: list[dict[str, Any]] = []
         self.round_log: list[tuple[int, int, int]] = []
         adaptive = drafts.adaptive
-        self.slots = [Slot(each, adaptive.initial_steps) for each in adaptive.slots] if adaptive else []
+        self.slots = (
+            [Slot(each, adaptive.initial_steps) for each in adaptive.slots] if adaptive else []
+        )
 
     def run(self) -> Twin:
         while self.done < len(self.requests):
@@ -295,7 +297,8 @@ class Twin:
             if graph // widths >= batch:
                 batch = graph // widths
                 break
-        return [each for each in self.slots if each.what.batch <= batch or each is self.slots[0]][-1]
+        begun = [each for each in self.slots if each.what.batch <= batch]
+        return begun[-1] if begun else self.slots[0]
 
     def schedule_vllm(self) -> tuple[list[Any], int]:
         s, plan, budget, preempted = self.settings, [], self.settings.budget, 0

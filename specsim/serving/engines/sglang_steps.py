@@ -41,8 +41,8 @@ def _next_place(steps: CompiledSteps, number: int) -> int:
     """The place among the candidates of a slot that its average asks for."""
     slot = steps.slots[number]
     candidates = steps.candidates[number]
-    last = slot.candidates - 1
-    old = slot.current
+    last: int = slot.candidates - 1
+    old: int = slot.current
     if candidates[old] == 0:
         # Nothing is accepted where nothing is drafted: try again.
         found = min(old + 1, last)

@@ -11,8 +11,8 @@ import pytest
 from specsim.batching.cost import LoadCost, MeasuredLoadCost
 from specsim.batching.step_cost import StepLoadCost
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from specsim.counts.step_costs import StepCosts
 from specsim.counts.prompt_costs import PromptCosts
+from specsim.counts.step_costs import StepCosts
 from specsim.counts.steps import PromptTime, StepTime
 from specsim.profiles import read_profile
 from specsim.serving.costs.coefficients import coefficients, coefficients_of
