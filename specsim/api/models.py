@@ -134,9 +134,9 @@ class Measurement:
         return replace(
             self,
             requests=fewer("requests", (6,)),
-            max_new_tokens=fewer("max_new_tokens", 48),
+            max_new_tokens=fewer("max_new_tokens", 40),
             gamma_max=fewer("gamma_max", 4),
-            repeats=fewer("repeats", 3),
+            repeats=fewer("repeats", 2),
         )
 
     def __post_init__(self) -> None:
