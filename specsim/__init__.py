@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from specsim.api.serve import serve as serve
     from specsim.api.serving_result import Serving as Serving
     from specsim.api.serving_verdict import ServingVerdict as ServingVerdict
+    from specsim.api.sweep import SettingsSweep as SettingsSweep
+    from specsim.api.sweep import sweep as sweep
     from specsim.api.validate import validate as validate
     from specsim.api.validate_serving import validate_serving as validate_serving
     from specsim.api.validation import EngineCheck as EngineCheck
@@ -114,6 +116,7 @@ _HOMES = {
     "specsim.api.serve": ["serve"],
     "specsim.api.serving_result": ["Serving"],
     "specsim.api.serving_verdict": ["ServingVerdict"],
+    "specsim.api.sweep": ["SettingsSweep", "sweep"],
     "specsim.api.validate": ["validate"],
     "specsim.api.validate_serving": ["validate_serving"],
     "specsim.api.validation": [

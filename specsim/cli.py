@@ -32,6 +32,7 @@ COMMANDS = {
     "score": "What two models think of text whose every next token is known.",
     "defer": "Where to defer to the target: every rule, and the optimum, from such a file.",
     "study": "A paper's tables and figures, ours beside them.",
+    "sweep": "Any of these answers for many settings, over processes or a cluster, as Parquet.",
 }
 
 

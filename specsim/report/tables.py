@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specsim.api.result import Result, plain
+from specsim.report.kept import keep
 
 FORMATS = ("table", "json", "csv", "markdown")
 
@@ -24,6 +25,8 @@ def show(result: Result, output_format: str, title: str | None = None) -> None:
 
     A table shows the rows; the JSON is the whole document.
     """
+    if keep(result):
+        return
     import click
 
     if output_format == "json":

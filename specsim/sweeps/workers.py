@@ -1,0 +1,180 @@
+"""Who answers the chunks of a sweep: processes of this machine, or a cluster through dask or ray.
+
+joblib hands chunks to processes and to dask.  To ray they go as tasks of its own: joblib's way to
+ray is a pool that gives no result before all are there, and that is lost with any of its workers,
+where a task is done again by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from specsim.api.progress import Progress, note
+from specsim.checks import (
+    InvalidArgumentError,
+    SpecsimError,
+    UnsupportedError,
+    check_choice,
+    integer,
+)
+from specsim.sweeps.chunks import AnsweredChunk, Chunk, answer_chunk
+
+Backend = Literal["processes", "dask", "ray"]
+BACKENDS: tuple[str, ...] = get_args(Backend)
+
+# Workers that are lost so often in a row, with nothing answered between, are not lost by chance.
+_MOST_LOSSES = 3
+# Chunks that wait at a worker beside the one that it answers.
+_AHEAD = 2
+_SECONDS_TO_CONNECT = 10
+
+
+class WorkersLostError(SpecsimError):
+    """Workers were lost again and again; the message says how the last of them ended."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Where chunks are answered.
+
+    backend : ``processes`` of this machine, a ``dask`` scheduler, or a ``ray`` cluster
+    address : of the scheduler or the cluster; of ray None is the one that runs here, or a new one
+    count : of processes; None: one for each core that this process may use
+    """
+
+    backend: Backend = "processes"
+    address: str | None = None
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("backend", self.backend, BACKENDS)
+        if self.backend == "processes":
+            if self.address is not None:
+                raise InvalidArgumentError(
+                    f"address {self.address} goes with backend dask or ray, not with processes"
+                )
+        elif self.count is not None:
+            raise InvalidArgumentError(
+                f"workers goes with backend processes, a {self.backend} cluster has its own"
+            )
+        if self.backend == "dask" and self.address is None:
+            raise InvalidArgumentError(
+                "address is missing: that of the dask scheduler, such as tcp://host:8786"
+            )
+        if self.count is not None:
+            integer("workers", self.count, low=1)
+
+
+def answered(
+    open_chunks: Callable[[], Iterable[Chunk]], workers: Workers, progress: Progress
+) -> Iterator[AnsweredChunk]:
+    """Answers to chunks in the order in which they are ready.
+
+    open_chunks : those that nobody has answered yet; asked again where workers were lost, so what
+        is handed on must be counted as answered before the next is asked for
+
+    Raises WorkersLostError where workers are lost three times and nothing is answered between.
+    """
+    hand_out = {"processes": _by_processes, "dask": _by_dask, "ray": _by_ray}[workers.backend]
+    losses = 0
+    while True:
+        try:
+            for each in hand_out(open_chunks(), workers):
+                losses = 0
+                yield each
+            return
+        except SpecsimError:
+            raise
+        # Chunks turn what fails in them into answers, so whatever arrives here is a worker's end.
+        except Exception as error:
+            losses += 1
+            reason = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+            if losses == _MOST_LOSSES:
+                raise WorkersLostError(
+                    f"workers were lost {losses} times and nothing was answered between; the same "
+                    f"command goes on where this one was ({reason})"
+                ) from error
+            note(progress, f"a worker was lost, what it had is done again ({reason})")
+
+
+def _by_processes(chunks: Iterable[Chunk], workers: Workers) -> Iterator[AnsweredChunk]:
+    import joblib
+
+    count: int = joblib.cpu_count() if workers.count is None else workers.count
+    if count == 1:
+        yield from map(answer_chunk, chunks)
+        return
+    # A chunk is already as much as one worker should have at a time: no batches of them.
+    parallel = joblib.Parallel(
+        n_jobs=count,
+        backend="loky",
+        return_as="generator_unordered",
+        batch_size=1,
+        pre_dispatch=(1 + _AHEAD) * count,
+    )
+    yield from parallel(joblib.delayed(answer_chunk)(each) for each in chunks)
+
+
+def _by_dask(chunks: Iterable[Chunk], workers: Workers) -> Iterator[AnsweredChunk]:
+    try:
+        import joblib
+        from distributed import Client
+    except ImportError:
+        raise _missing("dask") from None
+    try:
+        client = Client(workers.address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
+    except (OSError, ValueError, ImportError) as error:
+        raise _unreachable(workers, error) from None
+    with client:
+        with joblib.parallel_config(backend="dask", client=client):
+            parallel = joblib.Parallel(
+                n_jobs=-1,
+                return_as="generator_unordered",
+                batch_size=1,
+                pre_dispatch=f"{1 + _AHEAD} * n_jobs",
+            )
+        yield from parallel(joblib.delayed(answer_chunk)(each) for each in chunks)
+
+
+def _by_ray(chunks: Iterable[Chunk], workers: Workers) -> Iterator[AnsweredChunk]:
+    try:
+        import ray
+    except ImportError:
+        raise _missing("ray") from None
+    mine = not ray.is_initialized()
+    if mine:
+        try:
+            ray.init(address=workers.address, log_to_driver=False)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise _unreachable(workers, error) from None
+    try:
+        task = ray.remote(answer_chunk)
+        most = max(1, int(ray.cluster_resources().get("CPU", 1))) * (1 + _AHEAD)
+        waiting: list[Any] = []
+        for chunk in chunks:
+            waiting.append(task.remote(chunk))
+            if len(waiting) == most:
+                (ready,), waiting = ray.wait(waiting, num_returns=1)
+                yield ray.get(ready)
+        while waiting:
+            (ready,), waiting = ray.wait(waiting, num_returns=1)
+            yield ray.get(ready)
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+def _missing(backend: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"backend {backend} needs a package that is not installed: pip install 'specsim[{backend}]'"
+    )
+
+
+def _unreachable(workers: Workers, error: Exception) -> InvalidArgumentError:
+    what = "scheduler" if workers.backend == "dask" else "cluster"
+    reason = " ".join(str(error).split())
+    return InvalidArgumentError(
+        f"address {workers.address}: no {workers.backend} {what} answers there ({reason})"
+    )
