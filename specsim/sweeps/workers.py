@@ -81,10 +81,13 @@ def answered(
     losses = 0
     while True:
         try:
-            for each in hand_out(open_chunks(), workers):
-                losses = 0
+            handed_out, came = _Counted(open_chunks()), 0
+            for each in hand_out(handed_out, workers):
+                losses, came = 0, came + 1
                 yield each
-            return
+            if came == handed_out.count:
+                return
+            raise RuntimeError(f"{handed_out.count - came} answers never came")
         except SpecsimError:
             raise
         # Chunks turn what fails in them into answers, so whatever arrives here is a worker's end.
@@ -97,6 +100,18 @@ def answered(
                     f"command goes on where this one was ({reason})"
                 ) from error
             note(progress, f"a worker was lost, what it had is done again ({reason})")
+
+
+class _Counted:
+    """Chunks, and how many of them were asked for, by whatever thread."""
+
+    def __init__(self, chunks: Iterable[Chunk]) -> None:
+        self._chunks, self.count = chunks, 0
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for each in self._chunks:
+            self.count += 1
+            yield each
 
 
 def _by_processes(chunks: Iterable[Chunk], workers: Workers) -> Iterator[AnsweredChunk]:
