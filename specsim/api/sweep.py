@@ -34,8 +34,8 @@ class SettingsSweep(Result):
     repeated : chunks that were handed out more than once, because workers were lost
 
     ``settings_frame`` has a row for each setting: its number, its inputs as ``input_NAME``, its
-    answer, and ``failure``, ``warnings``, ``left_out`` and ``specsim_version``.  What failed is left
-    out, too: the most frequent reasons, each with how many settings it is of.
+    answer, and ``failure``, ``warnings``, ``left_out`` and ``specsim_version``.  What failed is
+    left out, too: the most frequent reasons, each with how many settings it is of.
     """
 
     schema: ClassVar[str] = "specsim.sweep"
@@ -90,7 +90,8 @@ def sweep(
         the names of the command's options, with lists and ranges) and ``cases``
         (specsim.sweeps.reading)
     out : folder to make.  Where it holds this very sweep already it is read and nothing computed.
-    backend : ``processes`` of this machine, a ``dask`` scheduler or a ``ray`` cluster at ``address``
+    backend : ``processes`` of this machine, a ``dask`` scheduler or a ``ray`` cluster
+    address : of the scheduler or the cluster
     workers : of processes; one for each core where none is given
     chunk : settings that are answered by one worker at a time and make one part of the results: at
         most so many are computed again after a kill.  By default a 200th of all, at most 1,000.

@@ -105,7 +105,8 @@ def _command(words: str) -> click.Command:
         below = found.get_command(context, name) if isinstance(found, click.Group) else None
         if below is None:
             near = found.list_commands(context) if isinstance(found, click.Group) else []
-            raise InvalidArgumentError(f"command {words!r} has no {name!r}{did_you_mean(name, near)}")
+            hint = did_you_mean(name, near)
+            raise InvalidArgumentError(f"command {words!r} has no {name!r}{hint}")
         found = below
     if isinstance(found, click.Group) and not found.invoke_without_command:
         schemes = ", ".join(found.list_commands(context))

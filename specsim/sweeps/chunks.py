@@ -2,8 +2,8 @@
 
 An answer is one row.  The values of its summary and of its only row are columns of their own; of
 several rows every column holds the list of theirs.  Objects inside become columns too
-(``metrics_ttft_p99``), a figure with its interval stays the list low, best, high, and what is deeper
-than that is JSON.
+(``metrics_ttft_p99``), a figure with its interval stays the list low, best, high, and what is
+deeper than that is JSON.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def _refuse_missing(
     cases: list[dict[str, Value]],
 ) -> None:
     if not inputs and not any(cases):
-        raise InvalidArgumentError("inputs is missing: the options of the command, and their values")
+        raise InvalidArgumentError("inputs is missing: options of the command, and their values")
     for each in known.values():
         if each.required and not (each.name in inputs or all(each.name in case for case in cases)):
             raise InvalidArgumentError(

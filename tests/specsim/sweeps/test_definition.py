@@ -30,7 +30,8 @@ def test_a_setting_is_made_from_its_number(names: list[str], data: st.DataObject
         name: tuple(data.draw(st.lists(st.integers(-5, 5), min_size=1, max_size=4)))
         for name in names
     }
-    cases = tuple({"case": number, "other": -number} for number in range(data.draw(st.integers(1, 3))))
+    count = data.draw(st.integers(1, 3))
+    cases = tuple({"case": number, "other": -number} for number in range(count))
     definition = SweepDefinition("evaluate", inputs, cases)
     written_out = [
         {**case, **dict(zip(inputs, values, strict=True))}

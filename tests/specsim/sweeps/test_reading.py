@@ -93,7 +93,7 @@ def _inputs(command: str, **inputs: Any) -> dict[str, Any]:
     ("content", "message"),
     [
         ({"inputs": {}}, r"command must be the name of a command"),
-        ({"command": "optimise", "inputs": {"c": 1}}, r"must be one of .*, did you mean optimize\?"),
+        ({"command": "optimise", "inputs": {"c": 1}}, r"one of .*, did you mean optimize\?"),
         ({"command": "calibrate", "inputs": {"c": 1}}, r"command must be one of"),
         ({"command": "simulate", "inputs": {"c": 1}}, r"needs a scheme behind it: plain"),
         ({"command": "simulate bidl", "inputs": {}}, r"has no 'bidl', did you mean bild\?"),
