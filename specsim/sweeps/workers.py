@@ -1,12 +1,13 @@
 """Who answers the chunks of a sweep: processes of this machine, or a cluster through dask or ray.
 
-joblib hands chunks to processes and to dask.  To ray they go as tasks of its own: joblib's way to
-ray is a pool that gives no result before all are there, and that is lost with any of its workers,
-where a task is done again by itself.
+joblib hands chunks to processes.  To a cluster they go as tasks of its own, which it does again by
+itself where a worker dies.  joblib has ways to clusters, too, but one to dask that waits for ever
+for a task that dask gave up, and one to ray that gives no result before all are there.
 """
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -90,8 +91,9 @@ def answered(
             raise RuntimeError(f"{handed_out.count - came} answers never came")
         except SpecsimError:
             raise
-        # Chunks turn what fails in them into answers, so whatever arrives here is a worker's end.
-        except Exception as error:
+        # Chunks turn what fails in them into answers, so whatever arrives here is a worker's end;
+        # dask says so with a cancellation where its scheduler is gone.
+        except (Exception, CancelledError) as error:
             losses += 1
             reason = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
             if losses == _MOST_LOSSES:
@@ -134,8 +136,7 @@ def _by_processes(chunks: Iterable[Chunk], workers: Workers) -> Iterator[Answere
 
 def _by_dask(chunks: Iterable[Chunk], workers: Workers) -> Iterator[AnsweredChunk]:
     try:
-        import joblib
-        from distributed import Client
+        from distributed import Client, as_completed
     except ImportError:
         raise _missing("dask") from None
     try:
@@ -143,14 +144,18 @@ def _by_dask(chunks: Iterable[Chunk], workers: Workers) -> Iterator[AnsweredChun
     except (OSError, ValueError, ImportError) as error:
         raise _unreachable(workers, error) from None
     with client:
-        with joblib.parallel_config(backend="dask", client=client):
-            parallel = joblib.Parallel(
-                n_jobs=-1,
-                return_as="generator_unordered",
-                batch_size=1,
-                pre_dispatch=f"{1 + _AHEAD} * n_jobs",
-            )
-        yield from parallel(joblib.delayed(answer_chunk)(each) for each in chunks)
+        try:
+            client.wait_for_workers(1, timeout=_SECONDS_TO_CONNECT)
+        except TimeoutError as error:
+            raise _unreachable(workers, error) from None
+        most = sum(client.ncores().values()) * (1 + _AHEAD)
+        waiting = as_completed([], loop=client.loop)
+        for chunk in chunks:
+            waiting.add(client.submit(answer_chunk, chunk, pure=False))
+            if waiting.count() >= most:
+                yield next(waiting).result()
+        for each in waiting:
+            yield each.result()
 
 
 def _by_ray(chunks: Iterable[Chunk], workers: Workers) -> Iterator[AnsweredChunk]:
