@@ -53,7 +53,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	  $(BIN)/pip install --quiet --extra-index-url $(TORCH_CPU_INDEX) -c constraints.txt torch==$(TORCH)+cpu || \
 	  $(BIN)/pip install --quiet -c constraints.txt torch==$(TORCH); \
 	fi
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[calibrate,dev]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[calibrate,dask,ray,dev]'
 	touch $@
 
 gpu-wheels:

@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 @pytest.mark.parametrize(
-    "page", ["acceptance-over-gamma", "deployments", "law-of-a-block", "python"]
+    "page", ["acceptance-over-gamma", "deployments", "law-of-a-block", "python", "sweep"]
 )
 def test_a_page_runs(page: str) -> None:
     failed, tried = doctest.testfile(str(DOCS / f"{page}.md"), module_relative=False)
