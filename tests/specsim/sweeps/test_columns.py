@@ -56,7 +56,7 @@ def _same(cell: Any, found: Any) -> bool:
         given_cells = cell if isinstance(cell, list) else [cell]
         return all(_same(one, two) for one, two in zip(given_cells, found, strict=True))
     if isinstance(found, str) and not isinstance(cell, str) and cell is not None:
-        return bool({"true": True, "false": False}.get(found, None) is cell or float(found) == cell)
+        return bool({"true": True, "false": False}.get(found) is cell or float(found) == cell)
     return bool(found == cell)
 
 

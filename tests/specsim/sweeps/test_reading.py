@@ -189,9 +189,7 @@ def test_a_bad_file_is_named_in_a_line(
     assert "\n" not in str(refusal.value)
 
 
-def test_yaml_without_its_package_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_yaml_without_its_package_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     (tmp_path / "a.yaml").write_text(YAML)
     with pytest.raises(SweepFileError, match="pip install pyyaml; or write it as TOML"):

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,13 +146,14 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     watch = Watch(tmp_path)
     monkeypatch.setattr("specsim.sweeps.workers.answer_chunk", watched_answer)
 
-    def interrupt(activity: str, done: int, total: int) -> None:
+    def interrupt(start: int, activity: str, done: int, total: int) -> None:
         if total and done > start:
             raise KeyboardInterrupt
 
     for start in (0, 4, 8, 12):
+        progress = partial(interrupt, start)
         with pytest.raises(KeyboardInterrupt):
-            specsim.sweep(EVALUATE, tmp_path / "out", workers=1, chunk=4, progress=interrupt)
+            specsim.sweep(EVALUATE, tmp_path / "out", workers=1, chunk=4, progress=progress)
         assert not (tmp_path / "out").exists()
     said: list[tuple[str, int, int]] = []
     found = specsim.sweep(
