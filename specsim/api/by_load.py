@@ -16,7 +16,7 @@ from specsim.api.load_notes import (
     said_once,
 )
 from specsim.api.load_notes import extrapolated as extrapolated  # as specsim.export says it
-from specsim.api.result import Result, Row
+from specsim.api.result import Result, Row, significant
 from specsim.batching.best_drafter import BestDrafters, best_drafters
 from specsim.batching.cost import CellUnavailableError
 from specsim.batching.point import DEFAULT_MARGIN, BatchPoint
@@ -108,6 +108,13 @@ class LoadPlan(Result):
             rows = [{k: v for k, v in row.items() if k != "gamma_0_loaded"} for row in rows]
         return rows
 
+    @property
+    def essential(self) -> tuple[str, ...]:
+        return (
+            *("drafter", "temperature", "batch", "last_batch", "context", "gamma", "speedup"),
+            *("low", "high", "last_speedup", "tokens_per_s", "plain_tokens_per_s", "tokens_per_call"),
+        )
+
     @cached_property
     def best(self) -> tuple[BestDrafters, ...]:
         """The best of several drafters by ranges of batches, one for each context."""
@@ -160,8 +167,8 @@ class LoadPlan(Result):
             if each.prefill_s is not None and self.prompt is not None:
                 plain, loaded = (1e3 * seconds for seconds in each.prefill_s)
                 said.append(
-                    f"a prompt of {self.prompt:,} tokens takes {plain:.3g} ms to read, "
-                    f"{loaded:.3g} ms with the drafter"
+                    f"a prompt of {self.prompt:,} tokens takes {significant(plain, 3)} ms to read, "
+                    f"{significant(loaded, 3)} ms with the drafter"
                 )
             lines += [_said_of(each.workload, line, len(self.settings)) for line in said]
         return lines

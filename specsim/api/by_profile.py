@@ -36,6 +36,13 @@ class ProfileForecast(Result):
     def rows(self) -> list[Row]:
         return [asdict(forecast) for forecast in self.forecasts]
 
+    @property
+    def essential(self) -> tuple[str, ...]:
+        return (
+            *("temperature", "gamma", "speedup", "speedup_low", "speedup_high", "tokens_per_call"),
+            *("formula_gamma", "formula_speedup", "formula_best_speedup", "alpha", "c"),
+        )
+
     def sentences(self) -> list[str]:
         chosen = (
             "gamma is the one with the smallest expected regret over what acceptance and run times "

@@ -45,6 +45,10 @@ class Calibration(Result):
     def rows(self) -> list[Row]:
         return fit_rows(self.profile.grid) if self.best is None else self.best.rows()
 
+    @property
+    def essential(self) -> tuple[str, ...]:
+        return () if self.best is None else self.best.essential
+
     def summary(self) -> Row:
         return {"profile": str(self.path)}
 

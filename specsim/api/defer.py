@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from specsim.api.result import Result, Row
 from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError, number, refuse
@@ -52,7 +52,7 @@ class RuleComparison(Result):
 
     def table(self) -> list[Row]:
         """Intervals in one cell."""
-        return [{name: _cell(value) for name, value in row.items()} for row in self.choices]
+        return list(self.choices)
 
     @property
     def draft_quality(self) -> float:
@@ -272,9 +272,3 @@ def _flat(row: Row) -> Row:
         else:
             flat[name] = value
     return flat
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, Interval):
-        return f"{value.best:.4g} ({value.low:.4g} to {value.high:.4g})"
-    return value

@@ -41,6 +41,10 @@ class Demonstration(Result):
     def table(self) -> list[Row]:
         return self.validation.table()
 
+    @property
+    def essential(self) -> tuple[str, ...]:
+        return self.validation.essential
+
     def summary(self) -> Row:
         return {
             "profile": str(self.profile),

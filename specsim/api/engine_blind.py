@@ -24,7 +24,7 @@ from specsim.profiles import read_profile
 
 _TABLE = (
     *("batch", "gamma", "predicted_speedup", "predicted_low", "predicted_high"),
-    *("measured_speedup", "measured_error", "relative_error", "inside"),
+    *("measured_speedup", "relative_error", "inside", "measured_error"),
 )
 
 
@@ -93,6 +93,10 @@ class EngineVerdict(Result):
 
     def table(self) -> list[Row]:
         return [{name: row[name] for name in _TABLE} for row in self.measured]
+
+    @property
+    def essential(self) -> tuple[str, ...]:
+        return _TABLE
 
     def summary(self) -> Row:
         return {

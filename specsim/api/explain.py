@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
-from specsim.api.result import LeftOut, Result, Row
+from specsim.api.result import LeftOut, Result, Row, significant
 from specsim.batching.changes import Change, of_deployment_here, of_load, try_all
 from specsim.batching.decision import Decision, decide
 from specsim.batching.deployed import of_deployment
@@ -93,6 +93,10 @@ class Explanation(Result):
             for part in step.parts
         ]
 
+    @property
+    def essential(self) -> tuple[str, ...]:
+        return "step", "part", "ms", "share", "bound", "tokens", "experts", "of_experts", "gb"
+
     def summary(self) -> Row:
         point, workload = self.point, self.decision.workload
         plain_s = point.spent.plain_step_s
@@ -142,8 +146,8 @@ class Explanation(Result):
             f"gamma {point.gamma} at batch {point.batch:,} and context {point.context:,.0f} is "
             f"{than} plain decoding ({point.speedup:.2f}x{interval}): a round yields "
             f"{point.tokens_per_call:.3g} tokens and takes {self.break_even_tokens_per_call:.3g} "
-            f"plain steps ({1e3 * point.block_s:.3g} ms against "
-            f"{1e3 * point.spent.plain_step_s:.3g} ms)",
+            f"plain steps ({significant(1e3 * point.block_s, 3)} ms against "
+            f"{significant(1e3 * point.spent.plain_step_s, 3)} ms)",
             f"{why}: {self.diagnosis.words}",
         ]
         if self.target_efficiency is not None:

@@ -119,13 +119,19 @@ class CapacityPlan(Result):
         return [self._row(each) for each in self.answers]
 
     def table(self) -> list[Row]:
-        """The cheapest set-ups, without what all of them share."""
+        """The cheapest set-ups, without what all of them share, or all of them that draft."""
         rows = self.rows()[:_SHOWN]
         shared = {name for name in rows[0] if all(row[name] in (None, "") for row in rows)}
-        for name in ("accelerator", "tensor_parallel"):
-            if len({row[name] for row in rows}) == 1:
+        for name in ("accelerator", "tensor_parallel", "drafter"):
+            if len({row[name] for row in rows} - {"", None}) == 1:
                 shared.add(name)
         return [{k: v for k, v in row.items() if k not in shared} for row in rows]
+
+    @property
+    def essential(self) -> tuple[str, ...]:
+        limited = (f"{each.name}_ms" for each in self.levels if each.statistic)
+        first = ("accelerator", "tensor_parallel", "drafter", "gamma", "cards", "met")
+        return (*first, "cost_per_million_tokens", *limited, "replicas", "by")
 
     def _row(self, answer: Answer) -> Row:
         planned = answer.planned

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from specsim import __version__
 from specsim.acceptance import AcceptanceLaw
-from specsim.api.result import Result, Row
+from specsim.api.result import Result, Row, significant
 from specsim.checks import InvalidArgumentError, UnsupportedError, check_choice, number
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
 from specsim.counts.file import (
@@ -33,6 +33,7 @@ from specsim.engines.drafting import METHODS, Method
 from specsim.engines.readers.pooling import PooledFiles, pooled_files
 from specsim.engines.readers.speculation_profile import write as write_profile
 from specsim.files import write_atomically
+from specsim.intervals import Interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +107,10 @@ class EngineCounts(Result):
             ]
         return lines
 
+    @property
+    def essential(self) -> tuple[str, ...]:
+        return "K", "position", "rounds", "accepted", "tokens_per_call", "marginal"
+
     def summary(self) -> Row:
         return {
             "engine": self.engine,
@@ -130,7 +135,8 @@ class EngineCounts(Result):
             length = "K not told" if step.gamma is None else f"K = {step.gamma}"
             if step.gamma == 0 and step.drafter_loaded:
                 length += " with a drafter kept in step"
-            by_batch.setdefault(step.batch, []).append(f"{1e3 * step.seconds:.4g} ms at {length}")
+            took = f"{significant(1e3 * step.seconds)} ms"
+            by_batch.setdefault(step.batch, []).append(f"{took} at {length}")
         found += [
             f"step times at batch {batch:g}: {', '.join(times)}"
             for batch, times in by_batch.items()
@@ -150,8 +156,8 @@ class EngineCounts(Result):
         found = [f"no law of a step: {why}"] if why else []
         for line in lines:
             plain, fixed, draft = 1e3 * line.plain_s, 1e3 * line.fixed_s, 1e3 * line.per_draft_s
-            words = f"at batch {line.batch:g} a step takes {plain:.4g} ms without drafts, with K "
-            words += f"drafts {fixed:+.3g} ms and {draft:+.3g} ms a draft"
+            words = f"at batch {line.batch:g} a step takes {significant(plain)} ms without drafts, "
+            words += f"with K drafts {fixed:+.3g} ms and {draft:+.3g} ms a draft"
             if line.draft_run_s is not None:
                 words += f", {1e3 * line.draft_run_s:.3g} ms of it to make it"
             if len(line.gammas) > 2:
@@ -334,12 +340,12 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def _with_interval(row: Row, name: str, position: int | None = None) -> str | None:
-    """A figure as "0.834 (0.825 to 0.843)"; None where there is none."""
+def _with_interval(
+    row: Row, name: str, position: int | None = None
+) -> Interval[float] | float | None:
+    """A figure, with its interval where that is known; None where there is none."""
     values = [row[f"{name}{end}"] for end in ("", "_low", "_high")]
     if position is not None:
         values = [each[position] if position < len(each) else None for each in values]
     best, low, high = values
-    if best is None:
-        return None
-    return f"{best:.4g}" if low is None else f"{best:.4g} ({low:.4g} to {high:.4g})"
+    return best if low is None else Interval(low, best, high)

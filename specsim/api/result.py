@@ -57,6 +57,15 @@ class Result(ABC):
         """The rows as a person reads them, where that is less than all of it."""
         return self.rows()
 
+    @property
+    def essential(self) -> tuple[str, ...]:
+        """Columns of the table that matter most, the first of all first.
+
+        A table begins with them, the others follow in their order, and where a terminal has no room
+        for all of them the last are left out.
+        """
+        return ()
+
     def summary(self) -> Row:
         """What the answer says as a whole, beside its rows; empty where the rows say it all."""
         return {}
@@ -88,6 +97,23 @@ class Result(ABC):
         import msgspec
 
         return msgspec.json.format(msgspec.json.encode(self.document()), indent=2).decode()
+
+
+def significant(value: float, digits: int = 4, zeros: bool = False) -> str:
+    """A finite figure in so many significant digits, and in all of those before the point: 10,210.
+
+    zeros : whether those at its end are kept
+
+    Exponents are left to what is below 1e-5, or 1e15 and more.
+    """
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if not 1e-5 <= size < 1e15:
+        return f"{value:.{digits}g}"
+    places = max(0, digits - 1 - math.floor(math.log10(size)))
+    text = f"{value:,.{places}f}"
+    return text if zeros or not places else text.rstrip("0").rstrip(".")
 
 
 def plain(value: Any) -> Any:

@@ -121,6 +121,13 @@ class SchemeSimulation(Result):
             row |= getattr(drawn, figure).columns(figure)
         return [{**row, "level": drawn.level}]
 
+    @property
+    def essential(self) -> tuple[str, ...]:
+        return (
+            *("scheme", "speedup", "speedup_low", "speedup_high"),
+            *("tokens_per_call", "tokens_per_call_low", "tokens_per_call_high"),
+        )
+
 
 def evaluate_scheme(
     scheme: Scheme,

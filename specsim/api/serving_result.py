@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from specsim.api.result import Result, Row
+from specsim.api.result import Result, Row, significant
 from specsim.intervals import Interval
 from specsim.serving.levels import LATENCIES, ServiceLevel
 from specsim.serving.metrics import STATISTICS
@@ -110,12 +110,15 @@ class Serving(Result):
         return rows
 
     def table(self) -> list[Row]:
-        """The figures, and the interval of the last percentile alone."""
-        shown = ("latency", *(f"{each}_ms" for each in STATISTICS), "p99_ms_low", "p99_ms_high")
+        """Ends of intervals that are not known are empty."""
         return [
-            {name: None if _unknown(row[name]) else row[name] for name in shown}
+            {name: None if _unknown(value) else value for name, value in row.items()}
             for row in self.rows()
         ]
+
+    @property
+    def essential(self) -> tuple[str, ...]:
+        return "latency", *(f"{each}_ms" for each in STATISTICS), "p99_ms_low", "p99_ms_high"
 
     def summary(self) -> Row:
         """As in the document: every figure low, best, high."""
@@ -154,8 +157,8 @@ class Serving(Result):
         tokens, requests = (self.figures[name] for name in _THROUGHPUT[:2])
         lines = [
             f"{_with_ends(tokens)} output tokens/s, {_with_ends(requests)} requests/s",
-            f"{engine['batch_mean']:.3g} requests in a step in the mean (p99 "
-            f"{engine['batch_p99']:.0f}), {engine['queue_mean']:.3g} waiting (at most "
+            f"{significant(engine['batch_mean'], 3)} requests in a step in the mean (p99 "
+            f"{engine['batch_p99']:.0f}), {significant(engine['queue_mean'], 3)} waiting (at most "
             f"{engine['queue_max']:.0f}), cache at most {engine['cache_peak']:.0%} full, "
             f"{engine['preemptions']:.0f} preemptions, busy {engine['busy']:.0%} of the time",
         ]
@@ -229,8 +232,8 @@ def _unknown(value: Any) -> bool:
 
 def _with_ends(value: Interval[float], unit: str = "") -> str:
     """``812 (790 to 830)``, the figure alone where it has no interval."""
-    ends = "" if _unknown(value.low) else f" ({value.low:.4g} to {value.high:.4g})"
-    return f"{value.best:.4g}{unit}{ends}"
+    low, best, high = (significant(each) for each in (value.low, value.best, value.high))
+    return f"{best}{unit}" + ("" if _unknown(value.low) else f" ({low} to {high})")
 
 
 def _level_words(outcome: LevelOutcome) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from specsim.api.result import Result, Row
+from specsim.api.result import Result, Row, significant
 from specsim.checks import InvalidArgumentError, did_you_mean, number
 from specsim.intervals import Interval
 from specsim.serving.comparison import COMPARED, LatencyComparison, relative_error
@@ -122,20 +122,23 @@ class ServingVerdict(Result):
 
     def table(self) -> list[Row]:
         """The ends of a prediction that is certain are left out."""
-        hidden: tuple[str, ...] = ("explained",)
+        hidden: tuple[str, ...] = ()
         if self.replications == 1:
             hidden += ("predicted_ms_low", "predicted_ms_high")
         if not self.blocks:
             hidden += ("measured_ms_low", "measured_ms_high")
             hidden += ("relative_error_low", "relative_error_high")
         return [
-            {
-                name: f"{value:+.1%}" if name.startswith("relative_error") else value
-                for name, value in row.items()
-                if name not in hidden
-            }
+            {name: value for name, value in row.items() if name not in hidden}
             for row in self.rows()
         ]
+
+    @property
+    def essential(self) -> tuple[str, ...]:
+        return (
+            *("latency", "statistic", "predicted_ms", "measured_ms", "relative_error"),
+            *("relative_error_low", "relative_error_high", "measured_ms_low", "measured_ms_high"),
+        )
 
     def summary(self) -> Row:
         found: Row = {
@@ -171,8 +174,8 @@ class ServingVerdict(Result):
     def sentences(self) -> list[str]:
         lines = [self._of_requests(each) for each in self.latencies]
         lines += [
-            f"{each.name}: predicted {each.predicted.best:.4g}, measured {each.measured:.4g} "
-            f"({each.error:+.1%})"
+            f"{each.name}: predicted {significant(each.predicted.best)}, measured "
+            f"{significant(each.measured)} ({each.error:+.1%})"
             for each in self.throughput
         ]
         lines.append(self._interval_words)
@@ -188,11 +191,15 @@ class ServingVerdict(Result):
         if errors is None:
             return f"{each.name}: {apart}"
         correlation = "" if math.isnan(errors.correlation) else f"r = {errors.correlation:.3f}, "
+        off = significant(1e3 * errors.median_s, 3)
+        predicted, measured = (
+            significant(1e3 * seconds)
+            for seconds in (errors.worst_predicted_s, errors.worst_measured_s)
+        )
         return (
-            f"{each.name} request by request: median error {1e3 * errors.median_s:.3g} ms "
+            f"{each.name} request by request: median error {off} ms "
             f"({errors.median_share:.1%}), {correlation}worst {self.names[errors.worst]} with "
-            f"{1e3 * errors.worst_predicted_s:.4g} ms, measured "
-            f"{1e3 * errors.worst_measured_s:.4g}; {apart}"
+            f"{predicted} ms, measured {measured}; {apart}"
         )
 
     @property

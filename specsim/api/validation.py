@@ -207,40 +207,40 @@ class CountsCheck:
 
 AnyCheck = SpeedupCheck | BlindCheck | SchemeCheck | SyntheticCheck | EngineCheck | CountsCheck
 
-# What a person reads of the rows of each check; json and csv have every column.
+# What a person reads of the rows of each check, the most important first; json and csv have every
+# column.
 _COLUMNS: dict[type, tuple[str, ...]] = {
     SpeedupCheck: (
-        *("temperature", "prompts", "gamma", "predicted_tokens_per_call"),
-        *("measured_tokens_per_call", "exact", "z", "predicted_speedup", "formula_speedup"),
-        *("measured_speedup", "relative_error", "error_drift", "error_acceptance", "error_draft"),
-        *("error_verify", "error_overhead"),
+        *("temperature", "prompts", "gamma", "predicted_speedup", "measured_speedup"),
+        *("relative_error", "exact", "z", "predicted_tokens_per_call", "measured_tokens_per_call"),
+        *("formula_speedup", "error_drift", "error_acceptance", "error_draft", "error_verify"),
+        "error_overhead",
     ),
     BlindCheck: (
-        *("temperature", "gamma", "predicted_tokens_per_call", "measured_tokens_per_call", "exact"),
-        *("predicted_speedup", "predicted_low", "predicted_high", "formula_speedup"),
-        *("measured_speedup", "measured_error", "relative_error", "inside", "chosen"),
+        *("temperature", "gamma", "predicted_speedup", "predicted_low", "predicted_high"),
+        *("measured_speedup", "relative_error", "inside", "chosen", "measured_error"),
+        *("formula_speedup", "predicted_tokens_per_call", "measured_tokens_per_call", "exact"),
     ),
     SchemeCheck: (
-        *("temperature", "scheme", "setting", "law_tokens_per_call", "predicted_tokens_per_call"),
-        *("measured_tokens_per_call", "exact", "runs", "predicted_speedup", "measured_speedup"),
-        *("relative_error", "log_loss", "accuracy", "agreement"),
+        *("temperature", "scheme", "setting", "predicted_speedup", "measured_speedup"),
+        *("relative_error", "exact", "law_tokens_per_call", "predicted_tokens_per_call"),
+        *("measured_tokens_per_call", "runs", "log_loss", "accuracy", "agreement"),
     ),
     CountsCheck: (
-        *("gamma", "predicted_from", "model", "rounds", "predicted_tokens_per_call"),
-        *("predicted_tokens_per_call_low", "predicted_tokens_per_call_high"),
-        *("measured_tokens_per_call", "measured_tokens_per_call_low"),
-        *("measured_tokens_per_call_high", "relative_error", "inside"),
-        *("cut_or_held_tokens_per_call", "cut_or_held_error"),
+        *("gamma", "predicted_tokens_per_call", "predicted_tokens_per_call_low"),
+        *("predicted_tokens_per_call_high", "measured_tokens_per_call", "relative_error"),
+        *("inside", "measured_tokens_per_call_low", "measured_tokens_per_call_high", "rounds"),
+        *("cut_or_held_tokens_per_call", "cut_or_held_error", "predicted_from", "model"),
     ),
     SyntheticCheck: (
-        *("temperature", "batch", "context", "gamma", "tokens_per_call", "predicted_speedup"),
-        *("measured_speedup", "measured_low", "measured_high", "relative_error", "error_draft"),
-        *("error_verify", "error_overhead", "predicted_best", "measured_best", "loss"),
+        *("temperature", "batch", "context", "gamma", "predicted_speedup", "measured_speedup"),
+        *("measured_low", "measured_high", "relative_error", "predicted_best", "measured_best"),
+        *("loss", "tokens_per_call", "error_draft", "error_verify", "error_overhead"),
     ),
     EngineCheck: (
-        *("temperature", "gamma", "requests", "replayed_rounds", "counted_rounds", "accepted"),
-        *("replayed_tokens_per_call", "counted_tokens_per_call", "exact", "largest_z"),
-        *("other_law_rounds", "other_law_z"),
+        *("temperature", "gamma", "requests", "replayed_rounds", "counted_rounds", "exact"),
+        *("largest_z", "replayed_tokens_per_call", "counted_tokens_per_call"),
+        *("other_law_rounds", "other_law_z", "accepted"),
     ),
 }
 
@@ -298,6 +298,10 @@ class Validation(Result):
         if "temperature" in columns and len({row["temperature"] for row in rows}) == 1:
             columns.remove("temperature")
         return [{name: row[name] for name in columns} for row in rows]
+
+    @property
+    def essential(self) -> tuple[str, ...]:
+        return _COLUMNS[type(self.check)]
 
     def summary(self) -> Row:
         return {

@@ -28,6 +28,13 @@ class WorkloadFigures(Result):
     def rows(self) -> list[Row]:
         return [dict(self.figures.row())]
 
+    @property
+    def essential(self) -> tuple[str, ...]:
+        return (
+            *("requests", "rate", "interval_cv", "prompt_mean", "prompt_p50", "prompt_p99"),
+            *("output_mean", "output_p50", "output_p99", "shared"),
+        )
+
 
 def describe_workload(
     workload: ServingWorkload | str | PathLike[str], *, seed: int = 0

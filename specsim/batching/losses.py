@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import log
 from typing import Literal
 
+from specsim.api.result import significant
 from specsim.batching.parts import Kind, Part, Step
 from specsim.batching.point import BatchPoint
 
@@ -174,4 +175,4 @@ def _against(kind: Kind, here: Step, plain: Step) -> str:
 
 
 def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.3g} ms"
+    return f"{significant(1e3 * seconds, 3)} ms"

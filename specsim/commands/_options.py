@@ -91,14 +91,26 @@ PATH = click.Path(path_type=Path)
 
 
 def format_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--format``, on every command that prints a result."""
+    """``--format`` and ``--wide``, on every command that prints a result."""
     from specsim.report.tables import FORMATS
+    from specsim.report.terminal import keep_wide
 
-    words = "--format", "output_format"
-    kind = click.Choice(FORMATS)
-    return click.option(
-        *words, type=kind, default="table", show_default=True, help="How to print the result."
-    )(command)
+    formats = click.option(
+        *("--format", "output_format"),
+        type=click.Choice(FORMATS),
+        default="table",
+        show_default=True,
+        help="How to print the result.",
+    )
+    wide = click.option(
+        "--wide",
+        is_flag=True,
+        expose_value=False,
+        callback=keep_wide,
+        help="All columns of a table, however wide. [default: those that the terminal has room "
+        "for, or 80 characters elsewhere]",
+    )
+    return formats(wide(command))
 
 
 def stack(*options: Decorator) -> Decorator:

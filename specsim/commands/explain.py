@@ -45,13 +45,13 @@ def command(figure: Path | None, output_format: str, **given: Any) -> None:
     most.  The first --drafter is explained; others are tried in its place.
     """
     from specsim import explain
-    from specsim.report.tables import render, show
+    from specsim.report.tables import show, show_table
 
     check_figure(figure)
     found = explain(read_alpha(given), deployment=read_deployment(given), **given)
     show(found, output_format)
     if found.changes and output_format == "table":
-        click.echo(render(found.change_rows(), output_format, "single changes that help most"))
+        show_table(found.change_rows(), "single changes that help most")
     if figure is not None:
         from specsim.report.explain_plots import parts_per_token
         from specsim.report.plots import write

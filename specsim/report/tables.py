@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specsim.api.result import Result, plain
+from specsim.report.columns import ABSENT, Column, columns_of, fitting, text
 from specsim.report.kept import keep
+from specsim.report.terminal import PIPED, broken, say, table_width
 
 FORMATS = ("table", "json", "csv", "markdown")
 
@@ -23,7 +25,7 @@ def show(result: Result, output_format: str, title: str | None = None) -> None:
 
     title : of the table, where the result has none of its own
 
-    A table shows the rows; the JSON is the whole document.
+    A table shows the rows, in the columns that have room; the JSON is the whole document.
     """
     if keep(result):
         return
@@ -31,41 +33,54 @@ def show(result: Result, output_format: str, title: str | None = None) -> None:
 
     if output_format == "json":
         click.echo(result.to_json())
+    elif output_format == "table":
+        show_table(result.table(), result.title or title, result.essential)
     else:
         rows = result.rows() if output_format == "csv" else result.table()
-        click.echo(render(rows, output_format, result.title or title))
+        click.echo(render(rows, output_format))
     show_notes(result)
 
 
-def show_notes(result: Result) -> None:
-    """On stderr what a table does not say, in at most 20 lines."""
+def show_table(
+    rows: Sequence[Row], title: str | None = None, essential: Sequence[str] = ()
+) -> None:
+    """A table on stdout, as wide as there is room; on stderr which columns have none.
+
+    essential : columns that come first, and are left out last
+    """
     import click
 
+    width = table_width()
+    shown, hidden = fitting(columns_of(rows, essential), width)
+    click.echo(_lines(shown, title, width))
+    if hidden:
+        say(_more(hidden))
+
+
+def show_notes(result: Result) -> None:
+    """On stderr what a table does not say, in at most 20 notes."""
     lines = [*result.sentences(), *result.warnings]
     lines += [f"{each.what} is left out: {each.why}" for each in result.left_out]
     if len(lines) > _MOST_NOTES:
         rest = len(lines) - _MOST_NOTES + 1
         lines = [*lines[: _MOST_NOTES - 1], f"and {rest} lines more, all in --format json"]
     for line in lines:
-        click.echo(line, err=True)
+        say(line)
 
 
 def render(rows: Sequence[Row], output_format: str, title: str | None = None) -> str:
-    """Rows as CSV, in full precision, as Markdown, or as a table for people."""
+    """Rows as CSV, in full precision, as Markdown, or as a table of 80 characters for people."""
     if output_format == "csv":
         return _csv(rows)
     if output_format == "markdown":
         return _markdown(rows)
-    return _table(rows, title)
-
-
-def _columns(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(key for row in rows for key in row))
+    shown, _ = fitting(columns_of(rows), PIPED)
+    return _lines(shown, title, PIPED)
 
 
 def _csv(rows: Sequence[Row]) -> str:
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, _columns(rows), lineterminator="\n")
+    writer = csv.DictWriter(stream, _names(rows), lineterminator="\n")
     writer.writeheader()
     writer.writerows([{name: _csv_cell(value) for name, value in row.items()} for row in rows])
     return stream.getvalue().rstrip("\n")
@@ -79,56 +94,53 @@ def _csv_cell(value: Any) -> Any:
 
 
 def _markdown(rows: Sequence[Row]) -> str:
-    columns = _columns(rows)
-    lines = [columns, ["---"] * len(columns)]
-    lines += [[text(row.get(column)) for column in columns] for row in rows]
+    names = _names(rows)
+    lines = [names, ["---"] * len(names)]
+    lines += [[text(row.get(name)) for name in names] for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _table(rows: Sequence[Row], title: str | None) -> str:
+def _names(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _lines(columns: Sequence[Column], title: str | None, width: int | None) -> str:
+    """Title, table, and a footnote where cells are empty."""
+    parts = [broken(title, width)] if title else []
+    parts.append(_table(columns) if columns else "nothing to show")
+    if any(cell == ABSENT for column in columns for cell in column.cells):
+        parts.append(f"{ABSENT}: does not apply, or is not known")
+    return "\n".join(parts)
+
+
+def _table(columns: Sequence[Column]) -> str:
+    """Columns beside each other, as wide as they are."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    columns = _columns(rows)
-    if len(rows) == 1:
-        table = Table(show_header=False)
-        table.add_column()
-        table.add_column(justify="right")
-        for column in columns:
-            table.add_row(_label(column), _cell(rows[0].get(column)))
-    else:
-        table = Table()
-        for column in columns:
-            is_text = all(isinstance(row.get(column), str) for row in rows)
-            table.add_column(_label(column), justify="left" if is_text else "right")
-        for row in rows:
-            table.add_row(*[_cell(row.get(column)) for column in columns])
-    console = Console(width=200, file=io.StringIO(), highlight=False)
-    if title:  # by itself, as a narrow table would break it
-        console.print(title)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in columns:
+        heading = "\n".join(column.heading_lines)
+        table.add_column(heading, justify="left" if column.is_text else "right", no_wrap=True)
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*cells)
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        width=sum(column.width + 2 for column in columns),
+        color_system=None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
     console.print(table)
-    stream = console.file
-    assert isinstance(stream, io.StringIO)
     return "\n".join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
 
 
-def _cell(value: Any) -> str:
-    """A cell of a table: whole numbers in groups of three digits."""
-    return f"{value:,}" if type(value) is int else text(value)
-
-
-def _label(column: str) -> str:
-    return column.replace("_", " ")
-
-
-def text(value: Any) -> str:
-    """A cell for people: four significant digits, absent as a dash."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(text(item) for item in value)
-    return str(value)
+def _more(hidden: Sequence[Column]) -> str:
+    """How many columns have no room and how to see them; which, where that is a short line."""
+    count = len(hidden)
+    line = f"{count} column{'' if count == 1 else 's'} more with --wide"
+    named = f"{line}: {', '.join(column.heading for column in hidden)}"
+    return named if len(named) <= PIPED else line

@@ -3,7 +3,8 @@
     python -m tests.support.console docs/questions.md
 
 A block of ``console`` begins with a command behind a ``$``, which may go on over lines that end
-with a backslash, and ends with all that it prints, standard output first.
+with a backslash, and ends with all that it prints on a terminal of 80 columns, standard output
+first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from specsim.report.terminal import PIPED, broken
+
 ROOT = Path(__file__).parents[2]
+# A command in a fence of ``sh``, behind a $ or in an indented block; it may go on over lines.
+_COMMAND = re.compile(r"^(?:\$ |    )?(specsim (?:.*\\\n)*.*)$", re.MULTILINE)
+_TYPED = re.compile(r"```(?:sh|console)\n(.*?)```|^((?:    .*\n)+)", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"```console\n\$ (?P<command>(?:.*\\\n)*.*)\n(?P<output>(?:.*\n)*?)```")
 
 
@@ -28,19 +34,28 @@ class Example:
     output: str
 
     def run(self) -> str:
-        """What it prints now."""
+        """What it prints now, at a terminal of 80 columns."""
         words = shlex.split(self.command.replace("\\\n", " "))
         assert words[0] == "specsim", f"only specsim is run here, not {words[0]}"
         found = subprocess.run(
             [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False
         )
-        return _lines(found.stdout) + _lines(found.stderr)
+        said = "\n".join(broken(line, PIPED) for line in found.stderr.splitlines())
+        return _lines(found.stdout) + _lines(said)
 
 
 def examples(page: Path) -> Iterator[Example]:
     """The blocks of a page, in order."""
     for block in _BLOCK.finditer(page.read_text("utf-8")):
         yield Example(block["command"], block["output"])
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of all commands of a page behind ``specsim``, without what a shell does to them."""
+    for block in _TYPED.finditer(page.read_text("utf-8")):
+        for found in _COMMAND.finditer(block[0]):
+            words = shlex.split(found[1].replace("\\\n", " "))
+            yield words[1 : words.index(">") if ">" in words else None]
 
 
 def renew(page: Path) -> None:

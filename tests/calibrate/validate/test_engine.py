@@ -277,7 +277,8 @@ def test_the_table_shows_counted_beside_replayed(
         code, out, _ = run(capsys, *words(profile, prompts, url, "--format", "markdown"))
     assert code == 0
     header, _, line = out.splitlines()
-    assert "replayed_rounds | counted_rounds | accepted |" in header
+    assert "replayed_rounds | counted_rounds |" in header
+    assert "| accepted |" in header
     assert " / " in line
 
 

@@ -15,6 +15,7 @@ from specsim.api.demo import Demonstration
 from specsim.api.progress import quiet, steps
 from specsim.checks import InvalidArgumentError
 from specsim.frontier import read_positions
+from specsim.intervals import Interval
 from specsim.profiles import read_profile
 from specsim.report.tables import show
 from tests.support.positions import write_positions
@@ -100,7 +101,9 @@ def test_scores_are_of_both_models_alone(positions: Path) -> None:
     assert 0 < row["mean_tv"] < 1
 
 
-def test_deferral_has_intervals_and_its_inputs(positions: Path) -> None:
+def test_deferral_has_intervals_and_its_inputs(
+    positions: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = specsim.defer(positions, quality="target", c=0.1, gamma=3)
     answer = document(found, "defer")
     assert answer["inputs"] | {"quality": "target", "c": 0.1, "gamma": 3} == answer["inputs"]
@@ -109,7 +112,9 @@ def test_deferral_has_intervals_and_its_inputs(positions: Path) -> None:
     granted = [row for row in answer["answer"]["rows"][1:] if "quality" in row]
     for row in granted:
         assert row["quality_low"] <= row["quality"] <= row["quality_high"]
-    assert " to " in found.table()[1]["quality"]
+    assert isinstance(found.table()[1]["quality"], Interval)
+    show(found, "markdown")
+    assert " to " in capsys.readouterr().out
     with pytest.raises(InvalidArgumentError, match="temperature needs a profile"):
         specsim.defer(positions, temperature=1.0)
 

@@ -80,7 +80,7 @@ def test_figure_and_table(
     figure = tmp_path / "frontier.png"
     _, out, err = run(capsys, "defer", positions, "--c", "0.1", "--figure", str(figure))
     assert figure.read_bytes().startswith(b"\x89PNG")
-    assert "600 positions of 20 requests" in out
+    assert "600 positions of 20 requests" in " ".join(out.split())
     assert "Quality of the draft alone" in err
     assert str(figure) in err
 

@@ -20,8 +20,9 @@ def test_the_table_and_what_is_said_beside_it(capsys: pytest.CaptureFixture[str]
     assert code == 0
     for words in ("gamma 5 at batch 4", "verification", "plain step", "single changes"):
         assert words in out
-    assert "step times at a bound: peak rates, no launch or host time" in out
-    first, why, efficiency, best, *_ = err.splitlines()
+    assert "step times at a bound: peak rates, no launch or host time" in " ".join(out.split())
+    more, first, why, efficiency, best, *_ = err.splitlines()
+    assert " more with --wide" in more
     assert "slower than plain decoding (0.9" in first
     assert "touches 101 of 128 experts of a layer, a plain step 29" in why
     assert efficiency.startswith("target efficiency T(1)/T(6) = 0.3")
