@@ -112,7 +112,8 @@ class LoadPlan(Result):
     def essential(self) -> tuple[str, ...]:
         return (
             *("drafter", "temperature", "batch", "last_batch", "context", "gamma", "speedup"),
-            *("low", "high", "last_speedup", "tokens_per_s", "plain_tokens_per_s", "tokens_per_call"),
+            *("low", "high", "last_speedup", "tokens_per_s", "plain_tokens_per_s"),
+            "tokens_per_call",
         )
 
     @cached_property

@@ -14,7 +14,7 @@ from specsim import __version__
 from specsim.api.engine_question import asked_of, engine_file
 from specsim.api.models import need_torch
 from specsim.api.progress import Progress, quiet, steps
-from specsim.api.result import Result, Row, plain
+from specsim.api.result import Result, Row, plain, significant
 from specsim.api.validation import EngineCheck
 from specsim.checkpoint import Checkpoint
 from specsim.checks import Floats, InvalidArgumentError, integer
@@ -156,7 +156,8 @@ class EngineCalibration(Result):
         """What prompts take without drafts, and a request outside of the engine."""
         costs = PromptCosts(self.prompts)
         lengths = sorted({each.tokens for each in self.prompts})
-        times = ", ".join(f"{1e3 * costs.seconds(0, each):.3g} ms for {each}" for each in lengths)
+        seconds = {each: costs.seconds(0, each) for each in lengths}
+        times = ", ".join(f"{significant(1e3 * s, 3)} ms for {n}" for n, s in seconds.items())
         return [
             f"prompts: {times} tokens",
             f"{1e3 * costs.frontend_s:.2g} ms of a request are spent outside of the engine",

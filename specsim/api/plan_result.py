@@ -8,7 +8,7 @@ from math import isfinite, isnan
 from typing import ClassVar
 
 from specsim.api.plan_setups import PlannedSetUp
-from specsim.api.result import Result, Row
+from specsim.api.result import Result, Row, significant
 from specsim.intervals import Interval
 from specsim.serving.levels import LATENCIES, ServiceLevel
 from specsim.serving.metrics import STATISTICS
@@ -113,7 +113,7 @@ class CapacityPlan(Result):
     @property
     def title(self) -> str:
         limits = ", ".join(f"{each.name} <= {each.limit_s:g} s" for each in self.levels)
-        return f"set-ups for {self.rate:.3g} requests/s, {limits}, {self.best.planned.basis}"
+        return f"set-ups for {_short(self.rate)} requests/s, {limits}, {self.best.planned.basis}"
 
     def rows(self) -> list[Row]:
         return [self._row(each) for each in self.answers]
@@ -283,11 +283,11 @@ class CapacityPlan(Result):
             return f"{drafts} pay at no rate: {self.why}"
         ends = ""
         if low is not None and low != best:
-            until = "the capacity" if high is None else f"{high.rate:.3g}"
-            ends = f" ({low.rate:.3g} to {until})"
+            until = "the capacity" if high is None else _short(high.rate)
+            ends = f" ({_short(low.rate)} to {until})"
         return (
-            f"{drafts} stop paying at {best.rate:.3g}{ends} requests/s of a replica, where "
-            f"{best.batch:.3g} decode: {self.why}"
+            f"{drafts} stop paying at {_short(best.rate)}{ends} requests/s of a replica, where "
+            f"{_short(best.batch)} decode: {self.why}"
         )
 
 
@@ -296,13 +296,13 @@ def _changes(rows: Sequence[Row]) -> str:
     words, before = [], None
     for row in rows:
         if row["best"] != before:
-            words.append(f"from {row['rate']:.3g}/s on {row['best']} ({_cards(row['cards'])})")
+            words.append(f"from {_short(row['rate'])}/s on {row['best']} ({_cards(row['cards'])})")
         before = row["best"]
     if len(words) == 1:
         first, last = rows[0], rows[-1]
         return (
-            f"{before} is the cheapest from {first['rate']:.3g}/s ({_cards(first['cards'])}) to "
-            f"{last['rate']:.3g}/s ({_cards(last['cards'])})"
+            f"{before} is the cheapest from {_short(first['rate'])}/s "
+            f"({_cards(first['cards'])}) to {_short(last['rate'])}/s ({_cards(last['cards'])})"
         )
     return "; ".join(words)
 
@@ -323,3 +323,7 @@ def _with_ends(value: Interval[float]) -> str:
     if isnan(value.low) or value.low == value.high:
         return f"{value.best:.3g}"
     return f"{value.best:.3g} ({value.low:.3g} to {value.high:.3g})"
+
+
+def _short(value: float) -> str:
+    return significant(value, 3)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
-from specsim.api.result import LeftOut, Row
+from specsim.api.result import LeftOut, Row, significant
 from specsim.api.serving_result import LevelOutcome, Serving
 from specsim.api.serving_setup import Gamma, SetUpWords, set_up
 from specsim.api.workload import workload as workload_of
@@ -170,7 +170,7 @@ def _warnings(served: Served) -> list[str]:
         return [
             "requests come faster than they are served: the queue grew until the last of them, so "
             "that latencies tell how many there were and not what a server gives; about "
-            f"{capacity:.3g} requests/s were served"
+            f"{significant(capacity, 3)} requests/s were served"
         ]
     if (tail := tail_share(served.times)) > LONGEST_TAIL:
         return [

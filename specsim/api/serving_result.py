@@ -82,7 +82,7 @@ class Serving(Result):
         words = [f"{work.requests:,} requests"]
         if self.served.runs[0].concurrency is None:
             if not math.isnan(work.rate):
-                words[0] += f" at {work.rate:.3g}/s"
+                words[0] += f" at {significant(work.rate, 3)}/s"
         else:
             words[0] += f", {self.inputs.get('concurrency')} at any time"
         words.append("no drafts" if not setup.drafts.schedule else f"gamma {setup.drafts.words}")

@@ -1,4 +1,4 @@
-"""Tables for people: units from names, as many columns as there is room for, never a broken cell."""
+"""Tables for people: units from names, as many columns as have room, no broken cell."""
 
 from __future__ import annotations
 
