@@ -75,8 +75,10 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(error.format_message(), err=True)
         sys.exit(2)
     except (SpecsimError, click.ClickException) as error:
+        from specsim.report.terminal import say
+
         message = _message(error)
-        click.echo(f"specsim: error: {' '.join(message.split())}", err=True)
+        say(f"specsim: error: {' '.join(message.split())}")
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         click.echo("specsim: interrupted", err=True)

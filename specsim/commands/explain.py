@@ -51,7 +51,7 @@ def command(figure: Path | None, output_format: str, **given: Any) -> None:
     found = explain(read_alpha(given), deployment=read_deployment(given), **given)
     show(found, output_format)
     if found.changes and output_format == "table":
-        show_table(found.change_rows(), "single changes that help most")
+        show_table(found.change_rows(), "single changes that help most", told="assumes")
     if figure is not None:
         from specsim.report.explain_plots import parts_per_token
         from specsim.report.plots import write

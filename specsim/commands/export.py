@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -70,20 +71,23 @@ from specsim.commands._options import (
 def command(engine: str, output_format: str, **given: Any) -> int:
     """What ENGINE should draft at every batch, as its configuration wants it.
 
-    On stdout is what the engine reads and nothing else; what it cannot be told is on stderr.
+    On stdout is what the engine reads and nothing else, broken into lines on a terminal; what it
+    cannot be told is on stderr.
     Drafts are left off where they gain less than the margin over a step with the drafter loaded,
     which an engine may run there too (specsim optimize: over a step without one), and batches share
     a length where that loses none of them more than a fifth of it.  Ends with 1 where speculation
     is better left off.
     """
     from specsim import export
+    from specsim.report.configuration import in_lines
     from specsim.report.tables import show_notes
+    from specsim.report.terminal import line_width
 
     alpha = read_alpha(given)
     found = export(engine, deployment=read_deployment(given), alpha=alpha, **given)
     if output_format == "json":
         click.echo(found.to_json())
     elif found.text:
-        click.echo(found.text)
+        click.echo(in_lines(found.text, line_width(sys.stdout)))
     show_notes(found)
     return 0 if found.text else 1

@@ -22,7 +22,7 @@ ABSENT = "-"
 # Characters between two columns.
 _GAP = 2
 # Of words, where a table is too wide.
-_LONGEST_WORDS = 30
+_LONGEST_WORDS = 24
 
 
 @dataclass(frozen=True)
@@ -139,26 +139,32 @@ def fitting(
     width : None is without limit
 
     The last are left out first, the low end of an interval together with its high end; the first
-    always stays.  Long words are shortened before a column is left out.
+    always stays.  Before a column is left out, long words are shortened, as little as will do.
     """
     if width is None or _width(columns) <= width:
         return columns, ()
-    short = [column.shortened(min(_LONGEST_WORDS, width)) for column in columns]
-    count = max((n for n in range(1, len(short) + 1) if _width(short[:n]) <= width), default=1)
-    without = {column.name for column in short[count:]}
-    while count > 1 and _END.sub(r"\1high", short[count - 1].name) in without:
+    least = [column.shortened(min(_LONGEST_WORDS, width)) for column in columns]
+    count = max((n for n in range(1, len(least) + 1) if _width(least[:n]) <= width), default=1)
+    without = {column.name for column in columns[count:]}
+    while count > 1 and _END.sub(r"\1high", columns[count - 1].name) in without:
         count -= 1
-    return short[:count], short[count:]
+    some = (
+        [column.shortened(most) for column in columns[:count]]
+        for most in range(width, _LONGEST_WORDS, -1)
+    )
+    shown = next((each for each in some if _width(each) <= width), least[:count])
+    return shown, columns[count:]
 
 
 def text(value: Any) -> str:
-    """A value by itself: four significant digits, absent as a dash."""
+    """A value by itself: four significant digits, no exponent of a large one, absent as a dash."""
     if value is None:
         return ABSENT
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        short = f"{value:.4g}"
+        return significant(value).replace(",", "") if "e+" in short else short
     if isinstance(value, Interval):
         return _with_ends([text(each) for each in _figures(value)])
     if isinstance(value, (list, tuple)):

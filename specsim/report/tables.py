@@ -42,17 +42,26 @@ def show(result: Result, output_format: str, title: str | None = None) -> None:
 
 
 def show_table(
-    rows: Sequence[Row], title: str | None = None, essential: Sequence[str] = ()
+    rows: Sequence[Row],
+    title: str | None = None,
+    essential: Sequence[str] = (),
+    told: str | None = None,
 ) -> None:
     """A table on stdout, as wide as there is room; on stderr which columns have none.
 
     essential : columns that come first, and are left out last
+    told : a column of words that, where it has no room, is told below the table line by line
     """
     import click
 
     width = table_width()
-    shown, hidden = fitting(columns_of(rows, essential), width)
-    click.echo(_lines(shown, title, width))
+    columns = columns_of(rows, essential)
+    shown, hidden = fitting(columns, width)
+    lines = []
+    if told is not None and list(shown) != columns:
+        lines = _told(columns, told)
+        shown, hidden = fitting([each for each in columns if each.name != told], width)
+    click.echo("\n".join([_lines(shown, title, width), *(broken(line, width) for line in lines)]))
     if hidden:
         say(_more(hidden))
 
@@ -111,6 +120,17 @@ def _lines(columns: Sequence[Column], title: str | None, width: int | None) -> s
     if any(cell == ABSENT for column in columns for cell in column.cells):
         parts.append(f"{ABSENT}: does not apply, or is not known")
     return "\n".join(parts)
+
+
+def _told(columns: Sequence[Column], told: str) -> list[str]:
+    """Of each row that has such words, its first cell and them."""
+    words = [each for each in columns if each.name == told]
+    return [
+        f"{first} {column.heading}: {cell}"
+        for column in words
+        for first, cell in zip(columns[0].cells, column.cells, strict=True)
+        if cell != ABSENT
+    ]
 
 
 def _table(columns: Sequence[Column]) -> str:

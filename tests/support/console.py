@@ -3,7 +3,7 @@
     python -m tests.support.console docs/questions.md
 
 A block of ``console`` begins with a command behind a ``$``, which may go on over lines that end
-with a backslash, and ends with all that it prints on a terminal of 80 columns, standard output
+with a backslash, and ends with all that it prints at a terminal of 80 columns, standard output
 first.
 """
 
@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from specsim.report.terminal import PIPED, broken
+from tests.support.terminal import said_on_terminals
 
 ROOT = Path(__file__).parents[2]
 # A command in a fence of ``sh``, behind a $ or in an indented block; it may go on over lines.
@@ -37,11 +36,8 @@ class Example:
         """What it prints now, at a terminal of 80 columns."""
         words = shlex.split(self.command.replace("\\\n", " "))
         assert words[0] == "specsim", f"only specsim is run here, not {words[0]}"
-        found = subprocess.run(
-            [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        said = "\n".join(broken(line, PIPED) for line in found.stderr.splitlines())
-        return _lines(found.stdout) + _lines(said)
+        said = said_on_terminals([sys.executable, "-m", *words], ROOT)
+        return "".join(map(_lines, said))
 
 
 def examples(page: Path) -> Iterator[Example]:

@@ -5,36 +5,95 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import struct
+import subprocess
 import termios
 import threading
-from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from specsim.cli import main
+from specsim.report import tables
+from specsim.report.columns import Column
 
 
-def run_on_terminal(words: Sequence[str], columns: int = 80) -> tuple[int, list[str]]:
-    """Exit code of ``specsim WORDS``, and the lines of both streams as they came."""
+@dataclass(frozen=True)
+class Screen:
+    """What a command left on a terminal.
+
+    code : how it ended
+    columns : of the terminal
+    lines : of both streams, as they came
+    tables : the columns of every table that was drawn
+    """
+
+    code: int
+    columns: int
+    lines: tuple[str, ...]
+    tables: tuple[Sequence[Column], ...]
+
+    def check(self) -> None:
+        """No line is over the width, and every row of every table is one line."""
+        assert max(map(len, self.lines)) <= self.columns
+        for table in self.tables:
+            for row in zip(*(column.cells for column in table), strict=True):
+                whole = re.compile(r"\s*" + r"\s+".join(map(re.escape, row)))
+                assert any(map(whole.fullmatch, self.lines)), row
+
+
+def run_on_terminal(words: Sequence[str], columns: int = 80) -> Screen:
+    """``specsim WORDS`` at a terminal."""
+    drawn: list[Sequence[Column]] = []
+    draw = tables._table
+
+    def noted(table: Sequence[Column]) -> str:
+        drawn.append(table)
+        return draw(table)
+
+    with (
+        _terminal(columns) as (end, read),
+        open(end, "w", encoding="utf-8", closefd=False) as terminal,
+        redirect_stdout(terminal),
+        redirect_stderr(terminal),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(tables, "_table", noted)
+        with pytest.raises(SystemExit) as ended:
+            main(list(words))
+    lines = tuple(_text(read).splitlines())
+    return Screen(int(ended.value.code or 0), columns, lines, tuple(drawn))
+
+
+def said_on_terminals(words: Sequence[str], folder: Path, columns: int = 80) -> tuple[str, str]:
+    """What a process says on standard output and on standard error, each a terminal."""
+    with _terminal(columns) as (out, read_out), _terminal(columns) as (err, read_err):
+        subprocess.run(
+            words, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err, check=False
+        )
+    return _text(read_out), _text(read_err)
+
+
+@contextmanager
+def _terminal(columns: int) -> Iterator[tuple[int, list[bytes]]]:
+    """The end of a pseudo-terminal that is written to, and what was written; behind the block all
+    of it is there.
+    """
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     read: list[bytes] = []
     reader = threading.Thread(target=_drain, args=(leader, read))
     reader.start()
     try:
-        with (
-            open(follower, "w", encoding="utf-8") as terminal,
-            redirect_stdout(terminal),
-            redirect_stderr(terminal),
-            pytest.raises(SystemExit) as ended,
-        ):
-            main(list(words))
+        yield follower, read
     finally:
+        os.close(follower)
         reader.join()
         os.close(leader)
-    return int(ended.value.code or 0), b"".join(read).decode().splitlines()
 
 
 def _drain(leader: int, read: list[bytes]) -> None:
@@ -47,3 +106,7 @@ def _drain(leader: int, read: list[bytes]) -> None:
         if not found:
             return
         read.append(found)
+
+
+def _text(read: Sequence[bytes]) -> str:
+    return b"".join(read).decode().replace("\r\n", "\n")

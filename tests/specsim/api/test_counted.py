@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import specsim
@@ -13,47 +12,11 @@ from specsim.acceptance import SurvivalAcceptance
 from specsim.api.validation import CountsCheck, SpeedupCheck
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from tests.support.command_line import SHAPES, fail, rows, run
+from tests.support.engine_files import bench, scrape
 from tests.support.profiles import write
 
 PAIR = specsim.deploy("llama-3.1-8b", "H100-SXM", "draft_model:llama-3.2-1b")
 SAMPLES = Path(__file__).parents[2] / "reference" / "engines"
-
-
-def scrape(alpha: float, gamma: int, rounds: int = 100_000) -> str:
-    """A scrape of vLLM whose drafts were accepted i.i.d."""
-    reached = np.round(rounds * alpha ** np.arange(1.0, gamma + 1)).astype(int)
-    counters = {"drafts": rounds, "draft_tokens": rounds * gamma, "accepted_tokens": reached.sum()}
-    lines = [f'vllm:spec_decode_num_{name}_total{{engine="0"}} {n}' for name, n in counters.items()]
-    return "\n".join(
-        lines
-        + [
-            f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",position="{i}"}} {n}'
-            for i, n in enumerate(reached)
-        ]
-    )
-
-
-def bench(step_ms: float, batch: int, gamma: int = 0, alpha: float = 0.7) -> str:
-    """The result of ``vllm bench serve``, of ``gamma`` drafts where that is not 0."""
-    length = (1 - alpha ** (gamma + 1)) / (1 - alpha)
-    result = {
-        "max_concurrency": batch,
-        "median_itl_ms": step_ms,
-        "mean_itl_ms": step_ms,
-        "mean_tpot_ms": step_ms / length,
-    }
-    if gamma:
-        rounds = 100_000
-        reached = np.round(rounds * alpha ** np.arange(1.0, gamma + 1))
-        result |= {
-            "spec_decode_num_drafts": rounds,
-            "spec_decode_draft_tokens": rounds * gamma,
-            "spec_decode_accepted_tokens": int(reached.sum()),
-            "spec_decode_acceptance_rate": 100 * reached.sum() / (rounds * gamma),
-            "spec_decode_acceptance_length": 1 + reached.sum() / rounds,
-            "spec_decode_per_position_acceptance_rates": (reached / rounds).tolist(),
-        }
-    return json.dumps(result)
 
 
 @pytest.fixture
