@@ -1,5 +1,6 @@
 """Draft lengths that follow what was accepted lately, as SGLang's ``--speculative-adaptive`` does
-(sglang/srt/speculative/adaptive_spec_params.py, pull request 24055).
+(sglang/srt/speculative/adaptive_spec_params.py at commit 015c872628e3 of sgl-project/sglang; its
+defaults have changed between versions, and its strategy ``throughput_aware`` is not here).
 
 Batches fall into slots.  A slot has some draft lengths to choose from and a moving average of the
 accepted drafts of a request; every few rounds the next length above is taken where the average is
@@ -20,9 +21,9 @@ import numpy.typing as npt
 
 from specsim.checks import Ints, InvalidArgumentError, did_you_mean, integer, number
 
-# Of each slot, in SGLang 0.5.23: the first batch of it, and what is not the usual.
+# Of each slot at that commit: the first batch of it, and what is not the usual.
 _USUAL: Mapping[int, Mapping[str, Any]] = {
-    1: {"candidate_steps": (1, 3, 7)},
+    1: {"candidate_steps": (1, 3, 5, 7)},
     8: {"candidate_steps": (0, 1, 3), "down_hysteresis": 0.0},
     32: {"candidate_steps": (0, 1), "down_hysteresis": 0.0},
     64: {"candidate_steps": (0,), "down_hysteresis": 0.0},
@@ -32,7 +33,6 @@ _SETTINGS = {
     "ema_alpha": np.float64,
     "update_interval": np.int64,
     "warmup_batches": np.int64,
-    "min_dwell_batches": np.int64,
     "up_hysteresis": np.float64,
     "down_hysteresis": np.float64,
     "ceiling_coeff": np.float64,
@@ -42,7 +42,6 @@ _SLOT = np.dtype(
         ("average", np.float64),
         ("current", np.int64),  # place among the candidates
         ("rounds", np.int64),
-        ("dwell", np.int64),
         ("candidates", np.int64),
         *_SETTINGS.items(),
     ],
@@ -71,7 +70,6 @@ class StepSlot:
     ceiling_coeff : above 0 the length is at most so many times the average, when it falls
     ema_alpha : what the newest round counts in the average
     update_interval, warmup_batches : rounds between two looks at it, and before the first
-    min_dwell_batches : looks that a new length stays at least
     """
 
     batch: int
@@ -82,7 +80,6 @@ class StepSlot:
     ema_alpha: float = 0.2
     update_interval: int = 5
     warmup_batches: int = 10
-    min_dwell_batches: int = 0
 
     def __post_init__(self) -> None:
         integer("batch of a slot", self.batch, low=1)
@@ -95,8 +92,7 @@ class StepSlot:
         number("ceiling_coeff", self.ceiling_coeff, low=0.0)
         number("ema_alpha", self.ema_alpha, low=0.0, high=1.0)
         integer("update_interval", self.update_interval, low=1)
-        for name in ("warmup_batches", "min_dwell_batches"):
-            integer(name, getattr(self, name))
+        integer("warmup_batches", self.warmup_batches)
 
     def first(self, initial_steps: int) -> int:
         """The place of the length that it begins with: the one asked for, or the middle one."""
@@ -123,7 +119,7 @@ class AdaptiveSteps:
 
     @staticmethod
     def usual(initial_steps: int = 3) -> AdaptiveSteps:
-        """SGLang's own configuration."""
+        """SGLang's own configuration, at the commit above."""
         slots = tuple(StepSlot(batch, **more) for batch, more in _USUAL.items())
         return AdaptiveSteps(slots, initial_steps)
 
@@ -175,7 +171,7 @@ class AdaptiveSteps:
 
     @property
     def words(self) -> str:
-        """``adaptive 1: 1/3/7, 8: 0/1/3``."""
+        """``adaptive 1: 1/3/5/7, 8: 0/1/3``."""
         return "adaptive " + ", ".join(
             f"{each.batch}: {'/'.join(map(str, each.candidate_steps))}" for each in self.slots
         )

@@ -111,7 +111,6 @@ def adaptive_steps(draw: st.DrawFn) -> AdaptiveSteps:
             ema_alpha=draw(st.sampled_from([0.2, 1.0])),
             update_interval=draw(st.integers(1, 3)),
             warmup_batches=draw(st.integers(0, 4)),
-            min_dwell_batches=draw(st.integers(0, 2)),
         )
         for batch in draw(st.sampled_from([(1,), (1, 3), (2, 4, 6)]))
     )

@@ -157,7 +157,7 @@ class Slot:
         here = initial in self.choices
         self.gamma = initial if here else self.choices[len(self.choices) // 2]
         self.average = self.gamma - 1.0
-        self.rounds = self.dwell = 0
+        self.rounds = 0
 
     def count(self, accepted: list[int]) -> None:
         w = self.what
@@ -168,12 +168,7 @@ class Slot:
         late = self.rounds - w.warmup_batches
         if late <= 0 or late % w.update_interval:
             return
-        if self.dwell:
-            self.dwell -= 1
-            return
-        wanted = self.wanted()
-        if wanted != self.gamma:
-            self.gamma, self.dwell = wanted, w.min_dwell_batches
+        self.gamma = self.wanted()
 
     def wanted(self) -> int:
         w, now = self.what, self.gamma

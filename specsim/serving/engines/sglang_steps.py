@@ -23,14 +23,10 @@ def follow_acceptance(steps: CompiledSteps, gammas: Ints, batch: int, accepted: 
     since = slot.rounds - slot.warmup_batches
     if since <= 0 or since % slot.update_interval != 0:
         return
-    if slot.dwell > 0:
-        slot.dwell -= 1
-        return
     found = _next_place(steps, number)
     if found == slot.current:
         return
     slot.current = found
-    slot.dwell = slot.min_dwell_batches
     for each in range(gammas.size):
         if steps.of_batch[each] == number:
             gammas[each] = steps.candidates[number, found]

@@ -30,9 +30,12 @@ def gammas(steps: AdaptiveSteps, accepted: float, requests: Requests = ONE) -> l
 def test_lengths_rise_where_all_is_accepted_and_fall_where_nothing_is() -> None:
     """SGLang's own configuration from 3 on: looked at after 15, 20, ... rounds."""
     risen = gammas(AdaptiveSteps.usual(), 1.0)
-    # The prompt's step, and 15 rounds, of which the last changes what the next one drafts.
+    # The prompt's step, and 15 rounds, of which the last changes what the next one drafts: the
+    # average is 3 - 0.8 ** 15 = 2.96, above 3 - 0.5.  After five rounds of 5 it is
+    # 5 - 2.04 * 0.8 ** 5 = 4.33, after ten 4.78.
     assert risen[:16] == [3] * 16
-    assert set(risen[16:]) == {7}
+    assert risen[16:26] == [5] * 10
+    assert set(risen[26:]) == {7}
     fallen = gammas(AdaptiveSteps.usual(), 0.0)
     assert fallen[:16] == [3] * 16
     # The average is 2 * 0.8 ** 15 = 0.07: below 0.5 - 0.25, and 1 is the least.
@@ -53,8 +56,8 @@ def test_slots_begin_at_their_batches() -> None:
     many = Requests(np.zeros(9), np.full(9, 8), np.full(9, 30))
     found = gammas(AdaptiveSteps.usual(1), 0.5, many)
     assert found[1] == 1
-    assert AdaptiveSteps.usual(5).schedule == ((1, 7, 3), (8, 31, 1), (32, 63, 1), (64, 64, 0))
-    assert AdaptiveSteps.usual().words == "adaptive 1: 1/3/7, 8: 0/1/3, 32: 0/1, 64: 0"
+    assert AdaptiveSteps.usual(2).schedule == ((1, 7, 5), (8, 31, 1), (32, 63, 1), (64, 64, 0))
+    assert AdaptiveSteps.usual().words == "adaptive 1: 1/3/5/7, 8: 0/1/3, 32: 0/1, 64: 0"
     assert DraftPolicy.following(AdaptiveSteps.usual()).gamma_max == 7
 
 
@@ -94,7 +97,7 @@ def test_serve_takes_them() -> None:
         step_model="step_ms=5,token_us=50,draft_run_ms=0.5",
         engine="sglang:max_total_num_tokens=100000,disable_cuda_graph=yes",
     )
-    assert "adaptive 1: 1/3/7" in found.title
+    assert "adaptive 1: 1/3/5/7" in found.title
     run_of = found.served.runs[0]
     assert run_of.steps is not None
     assert len(set(run_of.steps.gamma.tolist())) > 1
