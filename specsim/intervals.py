@@ -23,6 +23,8 @@ Figure = TypeVar("Figure", float, Floats)
 
 # Draws of a bootstrap: the ends of a 95 % interval then move by a twentieth of its width or so.
 DRAWS = 1000
+# Chance that a table of a check fails where all that it says is right.
+FALSE_ALARM = 1e-4
 
 
 @dataclass(frozen=True)

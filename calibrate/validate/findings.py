@@ -16,13 +16,11 @@ from scipy.stats import norm, t
 
 from calibrate.validate.schemes import SHARE
 from specsim.api.validation import Tolerance
-from specsim.intervals import Interval, apart, chance_limit
+from specsim.intervals import FALSE_ALARM, Interval, apart, chance_limit
 from specsim.laws import TARGET
 
 Row = Mapping[str, Any]
 
-# Chance that a correct run fails for its counts, over all rows of a table.
-_FALSE_ALARM = 1e-4
 # Speed that following the prediction may cost in a cell, against the best that was measured: less
 # is no reason to choose again.
 _MOST_LOSS = 0.02
@@ -142,7 +140,7 @@ def engine_findings(rows: Sequence[Row]) -> Findings:
         largest = max(row["largest_z"] for row in drawn)
         sentences.append(f"largest |z| of counted against replayed elsewhere: {largest:.1f}")
     tests = sum(2 + row["gamma"] for row in rows)
-    limit = float(norm.isf(_FALSE_ALARM / (2 * tests)))
+    limit = float(norm.isf(FALSE_ALARM / (2 * tests)))
     failures = []
     for row in rows:
         where = f"temperature {row['temperature']:g}, gamma {row['gamma']}"
@@ -208,7 +206,7 @@ def contradictions(rows: Sequence[Row]) -> list[str]:
 
 def _largest_z(tests: int, row: Row) -> float:
     """The largest standard score that chance explains, where so many are tested in a table."""
-    return float(t.isf(_FALSE_ALARM / (2 * tests), df=row["requests"] - 1))
+    return float(t.isf(FALSE_ALARM / (2 * tests), df=row["requests"] - 1))
 
 
 def beyond(rows: Sequence[Row], tolerance: Tolerance | None) -> list[str]:
@@ -229,7 +227,7 @@ def _beyond_chance(rows: Sequence[Row]) -> list[str]:
     """
     if not rows:
         return []
-    limit = chance_limit(len(rows), 1 - _FALSE_ALARM)
+    limit = chance_limit(len(rows), 1 - FALSE_ALARM)
     return [
         f"{_setting(row)}: predicted {row['predicted_speedup']:.3f} ({row['predicted_low']:.3f} to "
         f"{row['predicted_high']:.3f}), measured {row['measured_speedup']:.3f} "

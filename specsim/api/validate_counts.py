@@ -17,10 +17,7 @@ from specsim.checks import UnsupportedError
 from specsim.counts.drafts import DraftCounts
 from specsim.extrapolation import AcceptanceOverGamma
 from specsim.extrapolation.from_file import counted_acceptance
-from specsim.intervals import Interval, apart, chance_limit
-
-# Chance that a correct table fails.
-_FALSE_ALARM = 1e-4
+from specsim.intervals import FALSE_ALARM, Interval, apart, chance_limit
 
 
 def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None) -> Validation:
@@ -61,7 +58,7 @@ def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None)
             f"({counted.low:.3f} to {counted.high:.3f})"
             for row in rows
             for predicted, counted in [_intervals(row)]
-            if apart(predicted, counted) > chance_limit(len(rows), 1 - _FALSE_ALARM)
+            if apart(predicted, counted) > chance_limit(len(rows), 1 - FALSE_ALARM)
         ]
     return Validation(
         check=check,
