@@ -1,7 +1,8 @@
 """What an inference engine is asked: completions of token ids, and counters; here over HTTP.
 
 vLLM 0.32.0: ``/health``, ``/v1/models``, ``/v1/completions`` with prompts as token ids and
-``return_token_ids``, and ``/metrics``.
+``return_token_ids``, and ``/metrics``.  Answers are streamed, as those of a deployed server mostly
+are: what a server does for the chunks of every step is part of the time that steps take.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 from typing import Any, Protocol
 
 from specsim.checks import SpecsimError
@@ -142,22 +144,23 @@ class EngineClient:
             "max_tokens": tokens,
             **sampling_words(sampling),
             "ignore_eos": True,
+            "stream": True,
             "return_token_ids": True,
             # A prompt of which all but one token is cached counts a round more.
             "cache_salt": uuid.uuid4().hex,
         }
-        answer = self._json(self._post("/v1/completions", asked), "/v1/completions")
-        try:
-            found = answer["choices"][0]["token_ids"]
-        except (KeyError, IndexError, TypeError):
-            found = None
+        found: list[int] = []
+        for event in self._events("/v1/completions", asked):
+            # The last one may count tokens and hold no choice.
+            for choice in event.get("choices", ()):
+                found += choice.get("token_ids") or ()
         if not found:
             raise EngineError(
                 f"{self.url} gives no token ids (return_token_ids); vLLM 0.32 and later do"
             )
         if len(found) != tokens:
             raise EngineError(f"{self.url} gave {len(found)} tokens where {tokens} were asked for")
-        return [int(token) for token in found]
+        return found
 
     def _counted(self, before: str, tokens: int) -> str:
         """The counters once they hold so many tokens more: they trail the answers a little."""
@@ -182,18 +185,32 @@ class EngineClient:
     def _get(self, path: str, seconds: float = _ANSWER_S) -> str:
         return self._ask(urllib.request.Request(self.url + path), seconds)
 
-    def _post(self, path: str, content: dict[str, Any]) -> str:
+    def _events(self, path: str, content: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """What a stream of server-sent events tells, one JSON object each, as they come."""
         request = urllib.request.Request(
             self.url + path,
             json.dumps(content).encode(),
             {"Content-Type": "application/json"},
         )
-        return self._ask(request, _ANSWER_S)
+        with self._opened(request, _ANSWER_S) as answer:
+            for line in answer:
+                field, _, value = line.decode().strip().partition(":")
+                if field == "data" and value.strip() != "[DONE]":
+                    event = self._json(value, path)
+                    if "error" in event:
+                        raise EngineError(f"{self.url}{path} ended with: {_message(value)}")
+                    yield event
 
     def _ask(self, request: urllib.request.Request, seconds: float) -> str:
+        with self._opened(request, seconds) as answer:
+            return str(answer.read().decode())
+
+    @contextmanager
+    def _opened(self, request: urllib.request.Request, seconds: float) -> Iterator[HTTPResponse]:
+        """The answer, while it is read; whatever goes wrong meanwhile is one line."""
         try:
             with self._opener.open(request, timeout=seconds) as answer:
-                return str(answer.read().decode())
+                yield answer
         except urllib.error.HTTPError as error:
             said = " ".join(_message(error.read().decode(errors="replace")).split())
             raise EngineError(f"{request.full_url} answered {error.code}: {said[:300]}") from None
@@ -203,11 +220,14 @@ class EngineClient:
                 f"{request.full_url} cannot be asked ({str(reason) or type(reason).__name__})"
             ) from None
 
-    def _json(self, text: str, path: str) -> Any:
+    def _json(self, text: str, path: str) -> dict[str, Any]:
         try:
-            return json.loads(text)
+            found = json.loads(text)
         except ValueError:
-            raise EngineError(f"{self.url}{path} did not answer in JSON") from None
+            found = None
+        if not isinstance(found, dict):
+            raise EngineError(f"{self.url}{path} did not answer in JSON")
+        return found
 
 
 def sampling_words(sampling: SamplingSetting) -> dict[str, float]:

@@ -66,7 +66,7 @@ class EngineState:
     step_s: float = 0.0
     lock: Any = field(default_factory=threading.Lock)
 
-    def complete(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def complete(self, asked: dict[str, Any]) -> list[int]:
         prompt, tokens = tuple(asked["prompt"]), asked["max_tokens"]
         with self.lock:
             self.prefill_s += _TOKEN_S * len(prompt)
@@ -74,7 +74,7 @@ class EngineState:
             time.sleep(_TOKEN_S * len(prompt))
             with self.lock:
                 self.generated += 1
-            return {"choices": [{"token_ids": [0]}]}
+            return [0]
         text = self.texts[prompt]
         rounds, drafted, accepted = count_rounds(text, self.drafts[prompt], tokens)
         time.sleep(self.step_s * ((rounds if self.gamma else tokens) - 1))
@@ -85,7 +85,7 @@ class EngineState:
             self.drafted += drafted
             for index, more in enumerate(accepted):
                 self.accepted[index] += more
-        return {"choices": [{"token_ids": list(text[:tokens])}]}
+        return list(text[:tokens])
 
     def metrics(self) -> str:
         labels = 'engine="0",model_name="m"'
@@ -107,6 +107,16 @@ class EngineState:
         return "\n".join(lines) + "\n"
 
 
+def streamed(tokens: Sequence[int]) -> str:
+    """Events of two tokens each, as an answer comes that is streamed."""
+    pieces = [list(tokens[at : at + 2]) for at in range(0, len(tokens), 2)]
+    return "".join(event({"choices": [{"token_ids": each}]}) for each in pieces) + "data: [DONE]\n"
+
+
+def event(content: Any) -> str:
+    return f"data: {json.dumps(content)}\n\n"
+
+
 @contextmanager
 def serving(state: EngineState, port: int = 0) -> Iterator[str]:
     """The address of a server that runs meanwhile."""
@@ -126,7 +136,8 @@ def serving(state: EngineState, port: int = 0) -> Iterator[str]:
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self.answer(lambda: json.dumps(state.complete(asked)))
+            assert asked["stream"]
+            self.answer(lambda: streamed(state.complete(asked)))
 
         def log_message(self, *words: Any) -> None:
             pass

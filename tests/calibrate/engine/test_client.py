@@ -10,7 +10,7 @@ import pytest
 
 from calibrate.engine.client import EngineClient, EngineError, counted
 from specsim.profiles import SamplingSetting
-from tests.support.engine_server import EngineState, serving
+from tests.support.engine_server import EngineState, event, serving, streamed
 
 PROMPTS = [(5, 6), (7, 8)]
 GREEDY = SamplingSetting(0.0)
@@ -55,11 +55,15 @@ def error(message: str) -> str:
         ("/v1/completions", 500, "", "completions answered 500: nothing"),
         ("/v1/completions", 400, error("Token id 9\nis out of vocabulary"), "400: Token id 9 is"),
         ("/v1/completions", 404, '{"error": "gone"}', "answered 404: gone"),
-        ("/v1/completions", 200, "<html>", "did not answer in JSON"),
-        ("/v1/completions", 200, '{"choices": []}', "gives no token ids"),
-        ("/v1/completions", 200, '{"choices": [{"token_ids": [1]}]}', "1 tokens where 4"),
+        ("/v1/completions", 200, "<html>", "gives no token ids"),
+        ("/v1/completions", 200, "data: <html>", "did not answer in JSON"),
+        ("/v1/completions", 200, "data: [1]", "did not answer in JSON"),
+        ("/v1/completions", 200, event({"choices": []}), "gives no token ids"),
+        ("/v1/completions", 200, event({"choices": [{"token_ids": None}]}), "gives no token ids"),
+        ("/v1/completions", 200, streamed([1]), "1 tokens where 4"),
+        ("/v1/completions", 200, "data: " + error("died"), "completions ended with: died"),
         ("/v1/models", 200, '{"data": []}', "names no model"),
-        ("/v1/models", 200, "[]", "names no model"),
+        ("/v1/models", 200, "[]", "/v1/models did not answer in JSON"),
         ("/metrics", 404, "", "/metrics answered 404"),
         ("/metrics", 200, "# nothing", "has no counter vllm:generation_tokens_total"),
     ],
