@@ -8,7 +8,8 @@ makes, in DIR or beside the profile that is given,
     profile.json            acceptance of the embedded pair at temperature 0 (specsim calibrate)
     profile.vllm.json       steps and prompts of vLLM's servers (specsim calibrate --engine vllm)
     profile.serving/        requests.jsonl, which requests; load.json, at which rates;
-                            runs/*.json, what ``vllm bench serve --save-detailed`` saw
+                            runs/*.json, what ``vllm bench serve --save-detailed`` saw, and how
+                            long the same server took over sets of requests before and behind it
 
 What is there is kept, so that a run that was killed goes on where it was.
 """
@@ -39,6 +40,7 @@ from specsim.files import file_digest, make_folder, write_atomically
 from specsim.profiles import Profile, read_profile
 from studies.serving import settings
 from studies.serving.capacity import plain_capacity
+from studies.serving.drift import Beside
 from studies.serving.files import TIMING, LoadFiles
 from studies.serving.settings import Drafting
 
@@ -126,6 +128,7 @@ def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
     order = random.Random(_SEED)
     draftings = list(settings.DRAFTINGS)
     order.shuffle(draftings)
+    beside = Beside.of(profile, files.profile, files.timed)
     checkpoint = Checkpoint.beside(files.folder, "serving")
     watch = Watch(checkpoint, progress, threads=1)
     done = sum(files.run(each).is_file() for each in settings.SETTINGS)
@@ -144,10 +147,14 @@ def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
         with started(_launch(program, profile, drafting)) as client:
             assert isinstance(client, EngineClient), "of a server"
             _warm(client, files, program)
+            before = list(beside.sets(client, drafting))
             for setting in waiting:
                 watch.progress(f"serving {setting.name}", done, len(settings.SETTINGS))
                 found = _bench(client, files, program, load["rates"][setting.rate])
+                behind = list(beside.sets(client, drafting))
+                found["specsim"]["beside"] = [*before, *behind]
                 found["specsim"]["notes"] = watch.warnings()
+                before = behind
                 write_atomically(files.run(setting), (json.dumps(found) + "\n").encode())
                 done += 1
     progress("serving", done, len(settings.SETTINGS))

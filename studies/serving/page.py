@@ -20,12 +20,16 @@ SHIPPED = Path(__file__).parents[1] / "measured" / "serving" / "profile.json"
 
 _CAPTIONS: Mapping[str, str] = {
     "setup": "What was asked. Rates are in requests per second; the plain capacity is what the "
-    "timed steps predict of plain decoding. The file of step times has the hash that it had when "
-    "the load began.",
+    "timed steps predict of plain decoding. The hash of the file of step times was taken when the "
+    "load began; `same_file` tells whether the file is the same today. The shipped one is not: the "
+    "folder of the machine that measured was taken out of its sources.",
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
-    "measured, less one.",
+    "measured, less one. Without drift: simulated with steps and prompts as much longer as sets of "
+    "requests took on the same server before and behind the setting.",
     "totals": "Throughput and preemptions. `explained` counts the figures (TTFT, TPOT, ITL, end to "
-    "end; mean, 50th, 90th, 99th percentile) whose error both 95 % intervals explain.",
+    "end; mean, 50th, 90th, 99th percentile) whose error both 95 % intervals explain. `drift` is "
+    "how much longer than by the timed steps the same server took over sets of requests before and "
+    "behind the setting.",
     "orders": "Which draft length is faster. Mean end-to-end latency of one over that of the "
     "other at the same rate; judged where the measured intervals tell them apart.",
     "latencies": "Every latency, predicted and measured. In milliseconds, with 95 % intervals.",
@@ -97,10 +101,16 @@ def _differs(found: Tables) -> str:
         return "Every figure is within what was to be reached."
     words = "; ".join(
         f"{row['figure']} ({row['median_absolute_error']:.1%} for {row['wanted']:.0%}, "
-        f"{row['mean_error']:+.1%} in the mean)"
+        f"{row['mean_error']:+.1%} in the mean{_without(row)})"
         for row in missed
     )
     return f"Not within what was to be reached: {words}."
+
+
+def _without(row: Row) -> str:
+    """What is left without the drift of the machine, where that was measured."""
+    left = row["median_without_drift"]
+    return "" if left is None else f"; without drift {left:.1%}"
 
 
 def _checks(found: Tables) -> list[Check]:

@@ -7,16 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import hypot
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 import specsim
-from specsim.api.serving_verdict import ServingVerdict
+from specsim.api.serving_verdict import ServingVerdict, Throughput
+from specsim.counts.file import AcceptanceFile, read_acceptance, write_acceptance
 from specsim.files import file_digest
+from specsim.intervals import Interval, joint_half_width
 from specsim.serving.logs import read_log
 from specsim.serving.service import serve_requests
 from studies.common.study import Row, where
@@ -36,11 +39,14 @@ class ServedSetting:
     """A setting that was measured, with its simulation.
 
     said : what the benchmark and the server's counters say
+    slowed : the simulation with steps and prompts as long as the server's sets were beside the
+        setting; None where no sets were timed beside it
     """
 
     setting: Setting
     verdict: ServingVerdict
     said: dict[str, Any]
+    slowed: ServingVerdict | None
 
     @cached_property
     def preemptions(self) -> float:
@@ -57,6 +63,12 @@ class ServedSetting:
                 ]
             )
         )
+
+    @property
+    def drift(self) -> float | None:
+        """Seconds of the sets beside the setting, over those by the timed steps, less one."""
+        factor = slowness(self.said)
+        return None if factor is None else factor - 1
 
     @property
     def names(self) -> Row:
@@ -76,17 +88,50 @@ def served(files: LoadFiles) -> list[ServedSetting]:
 
 
 def _served(files: LoadFiles, setting: Setting) -> ServedSetting:
-    log = files.run(setting)
-    said = json.loads(log.read_text())
+    said = json.loads(files.run(setting).read_text())
+    factor = slowness(said)
+    slowed = None
+    if factor is not None:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / files.timed.name
+            write_acceptance(longer(read_acceptance(files.timed), factor), path)
+            slowed = _verdict(files, setting, said, path)
+    return ServedSetting(setting, _verdict(files, setting, said, files.timed), said, slowed)
+
+
+def _verdict(
+    files: LoadFiles, setting: Setting, said: dict[str, Any], timed: Path
+) -> ServingVerdict:
     schedule = list(setting.drafting.schedule)
-    verdict = specsim.validate_serving(
-        log,
-        profile=files.timed,
+    return specsim.validate_serving(
+        files.run(setting),
+        profile=timed,
         gamma=schedule or None,
         engine=settings.engine(said["specsim"]["num_gpu_blocks"]),
         replications=_REPLICATIONS if schedule else None,
     )
-    return ServedSetting(setting, verdict, said)
+
+
+def slowness(said: dict[str, Any]) -> float | None:
+    """Seconds of the sets beside a setting, over those by the timed steps; None without sets."""
+    sets = said["specsim"].get("beside")
+    if not sets:
+        return None
+    return float(sum(each["seconds"] for each in sets) / sum(each["expected_s"] for each in sets))
+
+
+def longer(timed: AcceptanceFile, factor: float) -> AcceptanceFile:
+    """The same with all seconds so many times as long."""
+
+    def times(row: Any, *names: str) -> Any:
+        known = {name: getattr(row, name) for name in names}
+        return replace(row, **{k: v * factor for k, v in known.items() if v is not None})
+
+    return replace(
+        timed,
+        steps=[times(each, "seconds", "draft_s", "first_s") for each in timed.steps],
+        prompts=[times(each, "seconds", "answer_s") for each in timed.prompts],
+    )
 
 
 def setup(files: LoadFiles) -> list[Row]:
@@ -110,24 +155,31 @@ def setup(files: LoadFiles) -> list[Row]:
 def latencies(found: Sequence[ServedSetting]) -> Iterator[Row]:
     """Each figure of each setting."""
     for each in found:
-        for row in each.verdict.rows():
+        slowed = each.slowed.rows() if each.slowed else [{}] * len(each.verdict.rows())
+        for row, other in zip(each.verdict.rows(), slowed, strict=True):
             if row["latency"] in LATENCIES and row["statistic"] in STATISTICS:
-                yield each.names | row
+                yield each.names | row | {"error_without_drift": other.get("relative_error")}
 
 
 def totals(found: Sequence[ServedSetting]) -> Iterator[Row]:
     """Throughput and preemptions of each setting, and whether every figure is explained."""
     for each in found:
-        tokens = next(one for one in each.verdict.throughput if one.name == "output_tokens_per_s")
+        tokens = _tokens(each.verdict)
         yield each.names | {
             "predicted_tokens_per_s": tokens.predicted.best,
             "measured_tokens_per_s": tokens.measured,
             "relative_error": tokens.error,
+            "drift": each.drift,
+            "error_without_drift": _tokens(each.slowed).error if each.slowed else None,
             "predicted_preemptions": each.preemptions,
             "measured_preemptions": each.said["specsim"]["preemptions"],
             "explained": sum(row["explained"] for row in each.verdict.rows()),
             "figures": len(each.verdict.rows()),
         }
+
+
+def _tokens(verdict: ServingVerdict) -> Throughput:
+    return next(each for each in verdict.throughput if each.name == "output_tokens_per_s")
 
 
 def errors(figures: Sequence[Row], sums: Sequence[Row]) -> Iterator[Row]:
@@ -136,25 +188,30 @@ def errors(figures: Sequence[Row], sums: Sequence[Row]) -> Iterator[Row]:
         for statistic in STATISTICS:
             rows = where(figures, latency=latency, statistic=statistic)
             if rows:
-                off = [row["relative_error"] for row in rows]
-                yield _error(f"{latency} {statistic}", off, WANTED.get(statistic))
+                yield _error(f"{latency} {statistic}", rows, WANTED.get(statistic))
     saturated = where(sums, load="saturated", cache="large")
     if saturated:
-        off = [row["relative_error"] for row in saturated]
-        yield _error("tokens per second, saturated", off, WANTED["throughput"])
+        yield _error("tokens per second, saturated", saturated, WANTED["throughput"])
     preempting = [row for row in sums if row["measured_preemptions"]]
     if preempting:
-        off = [row["predicted_preemptions"] / row["measured_preemptions"] - 1 for row in preempting]
-        yield _error("preemptions", off, WANTED["preemptions"])
+        counts = [
+            {"relative_error": row["predicted_preemptions"] / row["measured_preemptions"] - 1}
+            for row in preempting
+        ]
+        yield _error("preemptions", counts, WANTED["preemptions"])
 
 
-def _error(figure: str, off: Sequence[float], wanted: float | None) -> Row:
+def _error(figure: str, rows: Sequence[Row], wanted: float | None) -> Row:
+    off = [row["relative_error"] for row in rows]
+    without = [row["error_without_drift"] for row in rows if row.get("error_without_drift")]
     return {
         "figure": figure,
         "settings": len(off),
         "median_absolute_error": median(map(abs, off)),
         "worst_absolute_error": max(map(abs, off)),
         "mean_error": float(np.mean(off)),
+        "median_without_drift": median(map(abs, without)) if without else None,
+        "mean_without_drift": float(np.mean(without)) if without else None,
         "wanted": wanted,
         "reached": None if wanted is None else median(map(abs, off)) <= wanted,
     }
@@ -168,10 +225,11 @@ def orders(figures: Sequence[Row]) -> Iterator[Row]:
     means = where(figures, latency="e2e", statistic="mean", cache="large")
     for load in settings.RATES:
         for one, other in combinations(where(means, load=load), 2):
-            halves = [
-                (each["measured_ms_high"] - each["measured_ms_low"]) / 2 for each in (one, other)
+            seen = [
+                Interval(*(each[f"measured_ms{end}"] for end in ("_low", "", "_high")))
+                for each in (one, other)
             ]
-            apart = abs(one["measured_ms"] - other["measured_ms"]) > hypot(*halves)
+            apart = abs(seen[0].best - seen[1].best) > joint_half_width(*seen)
             same = (one["predicted_ms"] < other["predicted_ms"]) == (
                 one["measured_ms"] < other["measured_ms"]
             )
