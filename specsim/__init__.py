@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from specsim.api.by_profile import ProfileForecast as ProfileForecast
     from specsim.api.calibrate import Calibration as Calibration
     from specsim.api.calibrate import calibrate as calibrate
+    from specsim.api.compare import compare as compare
+    from specsim.api.compare_result import Differences as Differences
     from specsim.api.defer import RuleComparison as RuleComparison
     from specsim.api.defer import defer as defer
     from specsim.api.deploy import deploy as deploy
@@ -98,6 +100,8 @@ _HOMES = {
     "specsim.api.by_load": ["LoadPlan"],
     "specsim.api.by_profile": ["ProfileForecast"],
     "specsim.api.calibrate": ["Calibration", "calibrate"],
+    "specsim.api.compare": ["compare"],
+    "specsim.api.compare_result": ["Differences"],
     "specsim.api.defer": ["RuleComparison", "defer"],
     "specsim.api.deploy": ["deploy"],
     "specsim.api.engine_blind": ["EngineBlindCheck", "EngineVerdict", "validate_engine"],

@@ -33,6 +33,7 @@ COMMANDS = {
     "defer": "Where to defer to the target: every rule, and the optimum, from such a file.",
     "study": "A paper's tables and figures, ours beside them.",
     "sweep": "Any of these answers for many settings, over processes or a cluster, as Parquet.",
+    "compare": "Two results or measurements side by side: what changed by more than chance.",
 }
 
 
