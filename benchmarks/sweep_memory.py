@@ -2,9 +2,9 @@
 
     python benchmarks/sweep_memory.py [--settings 1000000] [--workers 2]
 
-A sweep of ``specsim evaluate`` in processes of their own.  Printed is the peak of the resident
+A sweep of ``specsim allocate`` in processes of their own.  Printed is the peak of the resident
 memory of the collecting process after every tenth of the settings: it must not grow with them, and
-end below 1 GiB.  Exits 1 where it does not.  A million takes some twenty minutes on two cores.
+end below 1 GiB.  Exits 1 where it does not.  A million takes some ten minutes on two cores.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ def peak_gib() -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--settings", type=int, default=1_000_000, help="a multiple of 1,000")
+    parser.add_argument(
+        "--settings", type=int, default=1_000_000, help="a multiple of 1,000, >= 2,000"
+    )
     parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args()
     settings = {
-        "command": "evaluate",
+        "command": "allocate",
         "inputs": {
-            "alpha": {"first": 0.01, "last": 0.99, "count": asked.settings // 1000},
-            "c": {"first": 0.01, "last": 1, "count": 100},
-            "gamma": {"first": 1, "last": 10},
+            "drafter": [f"draft:0.{alpha}:0.04" for alpha in range(50, 60)],
+            "verify_slope": {"first": 0.001, "last": 0.1, "count": 100},
+            "overhead": {"first": 0.001, "last": 0.5, "count": asked.settings // 1000},
         },
     }
     begin = time.perf_counter()

@@ -1,6 +1,6 @@
 """How much sooner two processes end a sweep than one, and that they write the same bytes.
 
-    python benchmarks/sweep_speed.py [--settings 20000] [--blocks 20000] [--plan]
+    python benchmarks/sweep_speed.py [--settings 20000] [--requests 500] [--plan]
 
 A sweep of ``specsim simulate speculative``, or of ``specsim plan --analytic``, as a user starts it:
 seconds are of the whole command, with the start of its processes.  At least 1.8 times is wanted,
@@ -24,7 +24,8 @@ command = "simulate speculative"
 alpha = {{ first = 0.5, last = 0.95, count = 10 }}
 gamma = {{ first = 1, last = 10 }}
 c = 0.05
-blocks = {blocks}
+tokens = 200
+requests = {requests}
 seed = {{ first = 1, last = {rest} }}
 """
 PLAN = """
@@ -54,12 +55,12 @@ def seconds_of(file: Path, out: Path, workers: int) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--settings", type=int, default=20_000, help="a multiple of 100")
-    parser.add_argument("--blocks", type=int, default=20_000)
+    parser.add_argument("--settings", type=int, default=20_000, help="a multiple of 100, >= 200")
+    parser.add_argument("--requests", type=int, default=500)
     parser.add_argument("--plan", action="store_true")
     asked = parser.parse_args()
     text = (PLAN if asked.plan else SIMULATE).format(
-        blocks=asked.blocks, rest=asked.settings // 100
+        requests=asked.requests, rest=asked.settings // 100
     )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
