@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, isnan
+from math import isfinite, isnan, nan
 from typing import ClassVar
 
 from specsim.api.plan_setups import PlannedSetUp
@@ -155,7 +155,7 @@ class CapacityPlan(Result):
         return row
 
     def summary(self) -> Row:
-        """As in the document: whatever has an interval is low, best, high."""
+        """As in the document, where whatever has an interval is low, best, high."""
         best, drafts = self.best, self.best.planned.drafts
         answer: Row = {
             "met": self.met,
@@ -166,19 +166,19 @@ class CapacityPlan(Result):
             "gamma": drafts.gamma_max,
             "schedule": self._schedule(),
             "replicas": best.replicas,
-            "replicas_interval": _three(self.replicas),
+            "replicas_interval": self.replicas,
             "cards": best.cards,
             "max_num_seqs": self.sequences,
             "cost_per_million_tokens": best.per_million(self.tokens_per_s),
-            "gain": {"goodput_per_card": _three(self.gain)},
+            "gain": {"goodput_per_card": self.gain},
             "reason": self.reason,
             "why": self.why or None,
         }
         if self.stops is not None:
-            rates = [None if each is None else each.rate for each in self.stops]
+            rates = [nan if each is None else each.rate for each in self.stops]
             middle = self.stops[1]
             answer["stops_paying_at"] = {
-                "rate_per_replica": rates,
+                "rate_per_replica": Interval(*rates),
                 "batch": None if middle is None else middle.batch,
             }
         found: Row = {
@@ -217,11 +217,11 @@ class CapacityPlan(Result):
         ranges[-1][1] = max(ranges[-1][0], most)
         return ranges
 
-    def _value(self, name: str) -> list[float | None]:
+    def _value(self, name: str) -> Interval[float]:
         settled = self.best.settled
         if settled is not None and name in settled.figures:
-            return [_number(each) for each in _three(settled.figures[name]) or []]
-        return [None, _number(self.best.figures.get(name, float("nan"))), None]
+            return settled.figures[name]
+        return Interval(nan, self.best.figures.get(name, nan), nan)
 
     def sentences(self) -> list[str]:
         lines = [self._first()]
@@ -309,10 +309,6 @@ def _changes(rows: Sequence[Row]) -> str:
 
 def _cards(count: int) -> str:
     return f"{count} card{'' if count == 1 else 's'}"
-
-
-def _three(value: Interval[float] | None) -> list[float] | None:
-    return None if value is None else [value.low, value.best, value.high]
 
 
 def _number(value: float) -> float | None:

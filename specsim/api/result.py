@@ -117,8 +117,14 @@ def significant(value: float, digits: int = 4, zeros: bool = False) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Values that JSON has: arrays become lists, infinities and nan null, descriptions objects."""
+    """Values that JSON has: arrays become lists, infinities and nan null, intervals low, best,
+    high, and other descriptions objects.
+    """
     if is_dataclass(value) and not isinstance(value, type):
+        from specsim.intervals import Interval
+
+        if isinstance(value, Interval):
+            return plain([value.low, value.best, value.high])
         named = {each.name: getattr(value, each.name) for each in fields(value)}
         return {"kind": type(value).__name__, **plain(named)}
     if isinstance(value, Mapping):

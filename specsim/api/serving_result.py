@@ -121,30 +121,27 @@ class Serving(Result):
         return "latency", *(f"{each}_ms" for each in STATISTICS), "p99_ms_low", "p99_ms_high"
 
     def summary(self) -> Row:
-        """As in the document: every figure low, best, high."""
+        """As in the document, where every figure is low, best, high."""
         found: Row = {
             "title": self.title,
             "workload": self.workload.row(),
             "replications": self.replications,
             "counted": self.counted,
             "metrics": {
-                name: {
-                    statistic: _three(self.figures[f"{name}_{statistic}"])
-                    for statistic in STATISTICS
-                }
+                name: {statistic: self.figures[f"{name}_{statistic}"] for statistic in STATISTICS}
                 for name in LATENCIES
                 if f"{name}_mean" in self.figures
             },
         }
         found["metrics"] |= {
-            name: _three(self.figures[name]) for name in _THROUGHPUT if name in self.figures
+            name: self.figures[name] for name in _THROUGHPUT if name in self.figures
         }
         found["engine"] = dict(self.engine)
         if self.levels:
             found["levels"] = {
                 each.level.name: {
                     "limit": each.level.limit_s,
-                    "value": _three(each.value),
+                    "value": each.value,
                     "met": each.met,
                     "sure": each.sure,
                 }
@@ -220,10 +217,6 @@ class Serving(Result):
                 frame[f"{name}_s"] = seconds
             frames.append(frame)
         return pd.concat(frames, ignore_index=True)
-
-
-def _three(value: Interval[float]) -> list[float]:
-    return [value.low, value.best, value.high]
 
 
 def _unknown(value: Any) -> bool:

@@ -2,8 +2,8 @@
 
 An answer is one row.  The values of its summary and of its only row are columns of their own; of
 several rows every column holds the list of theirs.  Objects inside become columns too
-(``metrics_ttft_p99``), a figure with its interval stays the list low, best, high, and what is
-deeper than that is JSON.
+(``metrics_ttft_p99``), a figure with its interval three (``_low`` and ``_high`` are its ends), and
+what is deeper than that is JSON.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow as pa
 from specsim import __version__
 from specsim.api.result import Result, plain
 from specsim.checks import SpecsimError
+from specsim.intervals import Interval
 from specsim.sweeps.columns import (
     CLOSING,
     FAILURE,
@@ -105,13 +106,13 @@ def answer_setting(command: str, setting: Setting) -> Answer:
 
 def columns_of(result: Result) -> Answer:
     """A result as one row."""
-    rows = [_flat(row) for row in plain(result.rows())]
+    rows = [_flat(row) for row in result.rows()]
     if len(rows) == 1:
         (columns,) = rows
     else:
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {name: _several([row.get(name) for row in rows]) for name in names}
-    summary = {name: value for name, value in plain(result.summary()).items() if name != "title"}
+    summary = {name: value for name, value in result.summary().items() if name != "title"}
     for name, value in _flat(summary).items():
         columns[f"summary_{name}" if name in columns else name] = value
     found = {_column(name): value for name, value in columns.items()}
@@ -120,13 +121,17 @@ def columns_of(result: Result) -> Answer:
 
 
 def _flat(named: Mapping[str, Any], before: str = "") -> Answer:
-    """Objects inside as columns of their own."""
+    """Objects inside, and the ends of intervals, as columns of their own."""
     found: Answer = {}
     for name, value in named.items():
-        if isinstance(value, dict):
+        if isinstance(value, Interval):
+            found.update(_flat(value.columns(name), before))
+        elif isinstance(value, Mapping):
             found.update(_flat(value, f"{before}{name}_"))
+        elif isinstance(inside := plain(value), dict):
+            found.update(_flat(inside, f"{before}{name}_"))
         else:
-            found[before + name] = _cell(value)
+            found[before + name] = _cell(inside)
     return found
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim.api.result import plain
+from specsim.intervals import Interval
 from specsim.sweeps.chunks import columns_of
 from specsim.sweeps.columns import (
     CLOSING,
@@ -120,8 +121,8 @@ def test_an_answer_is_one_row() -> None:
             ]
 
         def summary(self) -> dict[str, Any]:
-            three = [0.5, 1.0, float("nan")]
-            return {"title": "no figure", "batch": 9, "figures": {"ttft": {"p99": three}}, "no": []}
+            figures = {"ttft": {"p99": Interval(0.5, 1.0, float("nan"))}}
+            return {"title": "no figure", "batch": 9, "figures": figures, "no": []}
 
     found = columns_of(Several(warnings=("w",), left_out=(LeftOut("batch 3", "too large"),)))
     assert found == {
@@ -131,7 +132,9 @@ def test_an_answer_is_one_row() -> None:
         "ranges": ["[[1,2]]", None],
         "answer_setting": [None, "x"],
         "summary_batch": 9,
-        "figures_ttft_p99": [0.5, 1.0, None],
+        "figures_ttft_p99": 1.0,
+        "figures_ttft_p99_low": 0.5,
+        "figures_ttft_p99_high": None,
         "no": None,
         "warnings": ["w"],
         "left_out": ["batch 3: too large"],
