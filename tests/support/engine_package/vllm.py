@@ -59,6 +59,6 @@ class LLM:
             drafts = {place: guesses[place : place + gamma] for place in range(len(text))}
             LLM.state.texts, LLM.state.drafts = {key: text}, {key: drafts}
             asked = {"prompt": prompt, "max_tokens": how.max_tokens}
-            (choice,) = LLM.state.complete(asked)["choices"]
-            found.append(SimpleNamespace(outputs=[SimpleNamespace(**choice)]))
+            answer = SimpleNamespace(token_ids=LLM.state.complete(asked))
+            found.append(SimpleNamespace(outputs=[answer]))
         return found
