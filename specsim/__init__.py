@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from specsim.optimizers.allocation import Allocation as Allocation
     from specsim.optimizers.allocation import PricedDrafter as PricedDrafter
     from specsim.optimizers.evaluation import Evaluation as Evaluation
+    from specsim.report.page.write import write_page as write_page
 
 # Where each public name lives.  It is imported when it is first asked for, so that
 # ``import specsim`` costs next to nothing; the imports above say the same to type checkers.
@@ -157,6 +158,7 @@ _HOMES = {
     "specsim.hardware.roofline": ["Efficiency"],
     "specsim.optimizers.allocation": ["Allocation", "PricedDrafter"],
     "specsim.optimizers.evaluation": ["Evaluation"],
+    "specsim.report.page.write": ["write_page"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

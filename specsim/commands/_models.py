@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shlex
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
@@ -88,8 +86,3 @@ measurement_options = _fields_of("measurement", Measurement, _MEASUREMENT)
 sampling_options = stack(
     *(option(f"--{name.replace('_', '-')}", *_MEASUREMENT[name]) for name in ("top_k", "top_p"))
 )
-
-
-def typed() -> str:
-    """The command as it was typed, for the record."""
-    return shlex.join(["specsim", *sys.argv[1:]])

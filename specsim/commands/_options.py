@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from specsim.checks import InvalidArgumentError, integer, integer_range, number,
 
 if TYPE_CHECKING:
     from specsim.acceptance import AlphaLike
+    from specsim.api.result import Result
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -181,6 +184,21 @@ api_option = option(
 
 figure_option = option("--figure", PATH, "Picture to write, a PNG.")
 
+
+def _page_path(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    """Before anything is worked out, refuse a page that could not be written."""
+    if path is not None:
+        from specsim.report.page.write import check_page_path
+
+        check_page_path("--report", path)
+    return path
+
+
+report_option = option(
+    "--report", PATH, "Page of the answer to write, one .html with charts.", callback=_page_path
+)
+
+
 profile_options = stack(
     option("--profile", PATH, "Profile written by specsim calibrate, instead of numbers."),
     option("--temperature", Number(0), "Which of the profile's temperatures. [default: all]"),
@@ -227,3 +245,17 @@ def refuse_given(names: Iterable[str], reason: str) -> None:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = "--" + name.replace("_", "-").replace("output-", "")
             raise InvalidArgumentError(f"{option} {reason}")
+
+
+def typed() -> str:
+    """The command as it was typed, for the record."""
+    return shlex.join(["specsim", *sys.argv[1:]])
+
+
+def write_report(result: Result, report: Path | None) -> None:
+    """The page of a result, where one was asked for."""
+    if report is not None:
+        from specsim.report.page.write import write_page
+
+        write_page(result, report, typed())
+        click.echo(f"page: {report}", err=True)

@@ -9,7 +9,7 @@ import click
 
 from specsim.api.models import Batches, Measurement, Models
 from specsim.api.result import Result
-from specsim.commands._models import measurement_options, models_options, typed
+from specsim.commands._models import measurement_options, models_options
 from specsim.commands._options import (
     PATH,
     IntegerRange,
@@ -17,6 +17,9 @@ from specsim.commands._options import (
     format_option,
     option,
     refuse_given,
+    report_option,
+    typed,
+    write_report,
 )
 
 # What only acceptance is measured with.
@@ -55,6 +58,7 @@ _OF_ACCEPTANCE = ("prompts", "requests", "prompt_tokens", "max_new_tokens", "top
 @option("--engine", click.Choice(["vllm"]), "Time this engine at --batch too, in OUT's .vllm.json.")
 @api_option
 @option("--out", PATH, "Profile to write; traces go beside it.", required=True)
+@report_option
 @format_option
 def command(
     models: Models,
@@ -67,6 +71,7 @@ def command(
     engine: Literal["vllm"] | None,
     api: Literal["serve", "generate"] | None,
     out: Path,
+    report: Path | None,
     output_format: str,
 ) -> int:
     """Measure how often drafts are accepted and what runs cost, and write a profile.
@@ -133,4 +138,5 @@ def command(
     click.echo(f"wrote {found.path if isinstance(found, EngineCalibration) else out}", err=True)
     title = "run times of one token, and how far off the fit is"
     show(found, output_format, title if cost_only else "best draft length, predicted")
+    write_report(found, report)
     return 1 if found.left_out else 0

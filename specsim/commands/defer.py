@@ -16,7 +16,9 @@ from specsim.commands._options import (
     format_option,
     option,
     profile_options,
+    report_option,
     verify_options,
+    write_report,
 )
 
 if TYPE_CHECKING:
@@ -63,9 +65,15 @@ class _Quality(Number):
 @profile_options
 @option("--gamma", Integer(1), "Draft tokens per target call. [default: the best]")
 @figure_option
+@report_option
 @format_option
 def command(
-    positions: Path, loss: Loss, figure: Path | None, output_format: str, **given: Any
+    positions: Path,
+    loss: Loss,
+    figure: Path | None,
+    report: Path | None,
+    output_format: str,
+    **given: Any,
 ) -> None:
     """Which rule buys the most quality for its rejections, and how far it is from the optimum.
 
@@ -95,6 +103,7 @@ def command(
         write(quality_against_cost(found.comparison, _models(table)), figure)
     title = f"{found.wish} ({loss} loss, {table.positions} positions of {table.requests} requests)"
     show(found, output_format, title)
+    write_report(found, report)
 
 
 def _models(table: LabelledPositions) -> str:

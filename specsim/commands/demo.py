@@ -6,19 +6,28 @@ from pathlib import Path
 
 import click
 
-from specsim.commands._models import typed
-from specsim.commands._options import PATH, format_option, option, seed_option
+from specsim.commands._options import (
+    PATH,
+    format_option,
+    option,
+    report_option,
+    seed_option,
+    typed,
+    write_report,
+)
 
 
 @click.command(epilog="Example: specsim demo --out demo")
-@option("--out", PATH, "Folder for the profile, its traces and the figure.", default="specsim-demo")
+@option("--out", PATH, "Folder for what is written.", default="specsim-demo")
 @option("--draft", str, "Member that drafts.", default="embedded/small")
 @seed_option
+@report_option
 @format_option
-def command(out: Path, draft: str, seed: int, output_format: str) -> None:
+def command(out: Path, draft: str, seed: int, report: Path | None, output_format: str) -> None:
     """Measure the embedded pair, predict the best draft length, and check it by real decoding.
 
-    Takes five to ten minutes on two cores.  Writes the profile, its traces and a figure.
+    Takes five to ten minutes on two cores.  Writes the profile, its traces, a figure and a page,
+    which is OUT/page.html unless --report names another.
     """
     from specsim.api.demo import demonstrate
     from specsim.report.plots import save, speedup_by_gamma
@@ -31,3 +40,4 @@ def command(out: Path, draft: str, seed: int, output_format: str) -> None:
     save(speedup_by_gamma(found.rows(), f"{draft} drafts for embedded/target"), figure)
     show(found, output_format, "predicted and measured")
     click.echo(f"figure: {figure}   profile: {found.profile}", err=True)
+    write_report(found, report or out / "page.html")

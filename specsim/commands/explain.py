@@ -19,6 +19,8 @@ from specsim.commands._options import (
     option,
     profile_options,
     read_alpha,
+    report_option,
+    write_report,
 )
 
 
@@ -36,8 +38,9 @@ from specsim.commands._options import (
 @mode_option
 @deployment_options
 @figure_option
+@report_option
 @format_option
-def command(figure: Path | None, output_format: str, **given: Any) -> None:
+def command(figure: Path | None, report: Path | None, output_format: str, **given: Any) -> None:
     """Why is my speculation no faster, or slower than plain decoding, at this batch?
 
     For one draft length, batch and context: milliseconds of every part of a round and what it
@@ -52,6 +55,7 @@ def command(figure: Path | None, output_format: str, **given: Any) -> None:
     show(found, output_format)
     if found.changes and output_format == "table":
         show_table(found.change_rows(), "single changes that help most", told="assumes")
+    write_report(found, report)
     if figure is not None:
         from specsim.report.explain_plots import parts_per_token
         from specsim.report.plots import write

@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from specsim.checks import InvalidArgumentError
-from specsim.commands._options import Integer, check_figure, figure_option, format_option, option
+from specsim.commands._options import (
+    Integer,
+    check_figure,
+    figure_option,
+    format_option,
+    option,
+    report_option,
+    write_report,
+)
 from specsim.commands._question import question_options, read_question
 from specsim.commands._schemes import Candidates, SchemeGroup, refuse_mixture, scheme_command
 
@@ -30,6 +38,7 @@ class _Optimize(SchemeGroup):
 )
 @question_options
 @figure_option
+@report_option
 @option(
     "--gamma-max",
     Integer(),
@@ -41,6 +50,7 @@ def command(
     click_context: click.Context,
     /,
     figure: Path | None,
+    report: Path | None,
     gamma_max: int | None,
     output_format: str,
     **given: Any,
@@ -73,8 +83,13 @@ def command(
         from specsim import Load
 
         asked = replace(asked, load=Load())
+    if report is not None and asked.deployment is None and asked.profile is None:
+        raise InvalidArgumentError(
+            "--report needs --profile, or --target, --drafter and --accelerator"
+        )
     result = asked.optimize(gamma_max)
     show(result, output_format, "best draft length")
+    write_report(result, report)
     if figure is not None:
         from specsim import LoadPlan
         from specsim.report.load_plots import best_by_load

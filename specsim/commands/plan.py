@@ -22,7 +22,9 @@ from specsim.commands._options import (
     option,
     profile_options,
     read_alpha,
+    report_option,
     seed_option,
+    write_report,
 )
 from specsim.commands._setup import engine_option, routing_option
 from specsim.commands._workload import read_workload, workload_options
@@ -69,12 +71,14 @@ from specsim.commands._workload import read_workload, workload_options
 @click.option("--analytic", is_flag=True, help="Simulate nothing.")
 @seed_option
 @figure_option
+@report_option
 @format_option
 @click.pass_context
 def command(
     context: click.Context,
     /,
     figure: Path | None,
+    report: Path | None,
     price: str | None,
     analytic: bool,
     output_format: str,
@@ -104,6 +108,7 @@ def command(
         **given,
     )
     show(found, output_format)
+    write_report(found, report)
     if figure is not None:
         from specsim.report.plan_plots import plan_figure
         from specsim.report.plots import save

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from specsim.api.models import Models
-from specsim.commands._models import models_options, sampling_options, typed
-from specsim.commands._options import PATH, Integer, Number, format_option, option
+from specsim.commands._models import models_options, sampling_options
+from specsim.commands._options import PATH, Integer, Number, format_option, option, typed
 
 
 @click.command(

@@ -15,7 +15,9 @@ from specsim.commands._options import (
     figure_option,
     format_option,
     option,
+    report_option,
     seed_option,
+    write_report,
 )
 from specsim.commands._setup import read_setup, setup_options
 from specsim.commands._workload import read_workload, workload_options
@@ -36,12 +38,14 @@ from specsim.commands._workload import read_workload, workload_options
 @option("--save-requests", PATH, "Times of every request, .parquet or .csv.")
 @option("--save-steps", PATH, "Every step, .parquet or .csv.")
 @figure_option
+@report_option
 @format_option
 @click.pass_context
 def command(
     context: click.Context,
     /,
     figure: Path | None,
+    report: Path | None,
     save_requests: Path | None,
     save_steps: Path | None,
     output_format: str,
@@ -66,6 +70,7 @@ def command(
     work = read_workload(given)
     found = serve(work, warmup=given.pop("warmup") or 0.0, **setting, **given)
     show(found, output_format)
+    write_report(found, report)
     for path, frame in ((save_requests, "requests_frame"), (save_steps, "steps_frame")):
         if path is not None:
             write_frame(getattr(found, frame), path)

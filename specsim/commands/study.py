@@ -7,8 +7,14 @@ from pathlib import Path
 import click
 
 from specsim.checks import InvalidArgumentError
-from specsim.commands._models import typed
-from specsim.commands._options import PATH, format_option, option
+from specsim.commands._options import (
+    PATH,
+    format_option,
+    option,
+    report_option,
+    typed,
+    write_report,
+)
 from specsim.files import make_folder
 
 
@@ -24,8 +30,16 @@ from specsim.files import make_folder
     is_flag=True,
     help="Measure again first: beside the profile that is given, or else in the folder.",
 )
+@report_option
 @format_option
-def command(name: str, out: Path, profile: Path | None, measure: bool, output_format: str) -> int:
+def command(
+    name: str,
+    out: Path,
+    profile: Path | None,
+    measure: bool,
+    report: Path | None,
+    output_format: str,
+) -> int:
     """Write the tables and figures of a study: CSV, Markdown and PNG.
 
     NAME is leviathan, csdrafting, cascades, bild, specdec, fidelity, serving, or all.  Exits 1 if a
@@ -50,4 +64,5 @@ def command(name: str, out: Path, profile: Path | None, measure: bool, output_fo
         profiles = {each: profile or study.shipped for each, study in studies.items()}
     found = reproduce(profiles, out, typed())
     show(found, output_format, "numbers that the papers print, and ours")
+    write_report(found, report)
     return 1 if found.unexplained else 0

@@ -32,7 +32,9 @@ from specsim.commands._options import (
     format_option,
     option,
     refuse_given,
+    report_option,
     seed_option,
+    write_report,
 )
 from specsim.counts.file import is_acceptance
 from specsim.profiles import Mode
@@ -159,6 +161,7 @@ class _WithServing(click.Command):
 @option("--lookup-max", Integer(1), "Longest run that ngram looks up. [default: 5, as vLLM's]")
 @option("--lookup-min", Integer(1), "Shortest run that ngram looks up. [default: 5, as vLLM's]")
 @figure_option
+@report_option
 @option("--device", str, "cpu, cuda, ... [default: the profile's]")
 @option("--threads", Integer(1), "CPU threads. [default: the profile's]")
 @click.option("--trust-remote-code", is_flag=True, help="Run the code that comes with the models.")
@@ -186,6 +189,7 @@ def command(
     engine: Literal["vllm"] | None,
     seed: int,
     figure: Path | None,
+    report: Path | None,
     output_format: str,
     **place: Any,
 ) -> int:
@@ -274,6 +278,7 @@ def command(
         else:
             found = validate(profile, check, allowed, **place, progress=progress)
     show(found, output_format)
+    write_report(found, report)
     if figure is not None:
         from specsim.report.plots import speedup_by_gamma, write
 

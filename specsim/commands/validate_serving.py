@@ -15,7 +15,9 @@ from specsim.commands._options import (
     figure_option,
     format_option,
     option,
+    report_option,
     seed_option,
+    write_report,
 )
 from specsim.commands._setup import read_setup, setup_options
 
@@ -45,8 +47,11 @@ from specsim.commands._setup import read_setup, setup_options
 )
 @seed_option
 @figure_option
+@report_option
 @format_option
-def command(serving: Path, figure: Path | None, output_format: str, **given: Any) -> int:
+def command(
+    serving: Path, figure: Path | None, report: Path | None, output_format: str, **given: Any
+) -> int:
     """Send the requests of an engine's log through the simulator, and print both.
 
     The log has arrivals, lengths and measured times; what served is said as for specsim serve.
@@ -61,6 +66,7 @@ def command(serving: Path, figure: Path | None, output_format: str, **given: Any
     setting = read_setup(given)
     found = validate_serving(serving, warmup=given.pop("warmup") or 0.0, **setting, **given)
     show(found, output_format)
+    write_report(found, report)
     if figure is not None:
         from specsim.report.plots import write
         from specsim.report.serving_check_plots import predicted_and_measured

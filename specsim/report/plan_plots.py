@@ -7,18 +7,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt  # plots.py, imported below, chose its backend
-import numpy as np
 
 from specsim.report.plots import BLACK, BLUE, GREY, ORANGE, STYLE
+from specsim.report.points import frontier, latency_by_rate, speeds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from specsim.api.plan_result import Answer, CapacityPlan
-    from specsim.checks import Floats
-
-# Rates of a curve, as shares of the capacity of a replica.
-_SHARES = np.linspace(0.05, 0.95, 16)
+    from specsim.api.plan_result import CapacityPlan
 
 
 def plan_figure(found: CapacityPlan) -> Figure:
@@ -41,25 +37,11 @@ def plan_figure(found: CapacityPlan) -> Figure:
     return figure
 
 
-def frontier(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """The points that no other is to the right of and above, from left to right."""
-    order = np.lexsort((-y, -x))
-    x, y = x[order], y[order]
-    best = np.maximum.accumulate(y)
-    kept = np.append(True, best[1:] > best[:-1])
-    return x[kept][::-1], y[kept][::-1]
-
-
 def _pareto(axis: Any, found: CapacityPlan) -> None:
     for drafts, colour, label in ((False, ORANGE, "no drafts"), (True, BLUE, "drafts")):
-        users, cards = [], []
-        for answer in _once(found):
-            if answer.planned.speculates == drafts:
-                x, y = _speeds(answer)
-                users.append(x)
-                cards.append(y)
-        if users:
-            x, y = frontier(np.concatenate(users), np.concatenate(cards))
+        known = speeds(found, drafts)
+        if known is not None:
+            x, y = frontier(*known)
             axis.plot(x, y, color=colour, label=label)
     best = found.best
     if best.replicas:
@@ -72,14 +54,6 @@ def _pareto(axis: Any, found: CapacityPlan) -> None:
     axis.legend(loc="upper right", fontsize=9)
 
 
-def _speeds(answer: Answer) -> tuple[Floats, Floats]:
-    """Tokens per second of a user, and of a card, at rising rates."""
-    replica = answer.planned.replica
-    rates = _SHARES * replica.capacity
-    users = np.array([1.0 / replica.mean_tpot_s(rate) for rate in rates.tolist()])
-    return users, rates * replica.offered.mean_output / answer.planned.cards
-
-
 def _latency(axis: Any, found: CapacityPlan, name: str, limit_s: float) -> None:
     """Of the cheapest set-up of either kind, by the rate of all its replicas."""
     shown = ((found.without, ORANGE, "no drafts"), (found.with_drafts, BLUE, "drafts"))
@@ -89,11 +63,9 @@ def _latency(axis: Any, found: CapacityPlan, name: str, limit_s: float) -> None:
         if answer is None:
             continue
         count = max(answer.replicas, 1)
-        replica = answer.planned.replica
-        rates = _SHARES * replica.capacity
-        values = [replica.at(rate, found.levels).figures[name] for rate in rates.tolist()]
+        rates, seconds = latency_by_rate(found, answer, name)
         words = f"{label}, {count} replica{'' if count == 1 else 's'}"
-        axis.plot(count * rates, 1e3 * np.array(values), color=colour, label=words)
+        axis.plot(rates, 1e3 * seconds, color=colour, label=words)
         if answer.settled is not None:
             axis.plot(found.rate, 1e3 * answer.figures[name], "o", color=colour)
     axis.axhline(1e3 * limit_s, color=BLACK, linewidth=1, linestyle="--")
@@ -103,8 +75,3 @@ def _latency(axis: Any, found: CapacityPlan, name: str, limit_s: float) -> None:
     axis.set_yscale("log")
     axis.set_xlim(left=0)
     axis.legend(loc="upper left", fontsize=8)
-
-
-def _once(found: CapacityPlan) -> list[Answer]:
-    """Every set-up once, whatever numbers of replicas were simulated."""
-    return list({id(each.planned): each for each in found.answers}.values())

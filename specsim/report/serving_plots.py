@@ -8,12 +8,12 @@ import matplotlib.pyplot as plt  # plots.py, imported below, chose its backend
 import numpy as np
 
 from specsim.report.plots import BLACK, BLUE, GREY, ORANGE, STYLE
+from specsim.report.points import cache_blocks, latency_values, preempted_at, sampled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from specsim.api.serving_result import Serving
-    from specsim.checks import Floats
 
 # Points of a line over time: more than a screen has.
 _POINTS = 1500
@@ -33,7 +33,7 @@ def over_time(found: Serving) -> Figure:
 
 
 def _requests(axis: Any, found: Serving) -> None:
-    times, values = _sampled(found, ("sequences", "waiting"))
+    times, values = sampled(found, ("sequences", "waiting"), _POINTS)
     running, waiting = values
     axis.fill_between(times, running, step="post", color=BLUE, alpha=0.35, linewidth=0)
     axis.step(times, running, where="post", color=BLUE, linewidth=1, label="in a step")
@@ -45,10 +45,10 @@ def _requests(axis: Any, found: Serving) -> None:
 
 
 def _cache(axis: Any, found: Serving) -> None:
-    times, (used,) = _sampled(found, ("used_blocks",))
-    blocks = found.setup.engine.settings(found.setup.drafts).blocks * len(found.served.runs)
-    axis.step(times, 100 * used / blocks, where="post", color=BLUE, linewidth=1)
-    for at in _preemptions(found):
+    times, (used,) = sampled(found, ("used_blocks",), _POINTS)
+    share = 100 * used / cache_blocks(found)
+    axis.step(times, share, where="post", color=BLUE, linewidth=1)
+    for at in preempted_at(found):
         axis.axvline(at, color=ORANGE, linewidth=0.6, alpha=0.5)
     preempted = int(found.engine["preemptions"])
     words = f" ({preempted:,} preemptions: vertical lines)" if preempted else ""
@@ -58,12 +58,9 @@ def _cache(axis: Any, found: Serving) -> None:
 
 
 def _latencies(axis: Any, found: Serving) -> None:
-    times = found.served.times
-    everyone = np.arange(times.arrival_s.size)
     kinds = (("ttft", BLUE, "-"), ("tpot", ORANGE, "-"), ("e2e", BLACK, "--"))
     for name, colour, line in kinds:
-        values = np.sort(times.latency(name, everyone))
-        values = values[values > 0]
+        values = latency_values(found, name)
         if values.size:
             share = 100 * np.arange(1, values.size + 1) / values.size
             axis.step(values, share, line, where="post", color=colour, label=name)
@@ -75,23 +72,3 @@ def _latencies(axis: Any, found: Serving) -> None:
     axis.set_ylabel("requests no slower (%)")
     axis.set_ylim(0, 101)
     axis.legend(loc="upper left", fontsize=9)
-
-
-def _sampled(found: Serving, columns: tuple[str, ...]) -> tuple[Floats, list[Floats]]:
-    """Columns of the steps over time, summed over the replicas; 0 where a replica has no work."""
-    logs = [each.steps for each in found.served.runs if each.steps is not None]
-    begin = min(float(each.start_s[0]) for each in logs)
-    end = max(float(each.end_s[-1]) for each in logs)
-    times = np.linspace(begin, end, _POINTS)
-    sums = [np.zeros(times.size) for _ in columns]
-    for each in logs:
-        at = np.searchsorted(each.start_s, times, side="right") - 1
-        busy = (at >= 0) & (times <= each.end_s[at])
-        for total, name in zip(sums, columns, strict=True):
-            total += np.where(busy, getattr(each, name)[at], 0)
-    return times, sums
-
-
-def _preemptions(found: Serving) -> list[float]:
-    logs = [each.steps for each in found.served.runs if each.steps is not None]
-    return [at for each in logs for at in each.start_s[each.preempted > 0].tolist()]

@@ -1,0 +1,120 @@
+"""Charts, tables and inputs as the template shows them: texts, links and keys of legends."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from specsim.api.result import plain
+from specsim.report.page.chart import Chart, Look, Row
+from specsim.report.page.words import alternative, cell
+from specsim.report.tables import render
+
+# Rows of a table that are on the page; a file of its data has all.
+_MOST = 200
+# Shapes of points as paths around (15, 6), in the words of Vega.
+_OUTLINES = {
+    "circle": "M11 6a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z",
+    "square": "M11.5 2.5h7v7h-7Z",
+    "triangle-up": "M15 1.5l4.5 8h-9Z",
+    "diamond": "M15 1l4 5l-4 5l-4 -5Z",
+    "cross": "M13.5 1.5h3v3h3v3h-3v3h-3v-3h-3v-3h3Z",
+}
+
+
+@dataclass(frozen=True)
+class Key:
+    """A series in the legend.
+
+    is_field, is_line : whether it is drawn as fields of colour, as a line
+    """
+
+    name: str
+    look: Look
+    is_field: bool
+    is_line: bool
+
+    @property
+    def dash(self) -> str:
+        return " ".join(f"{each:g}" for each in self.look.dash)
+
+    @property
+    def outline(self) -> str:
+        """The shape of its points."""
+        return _OUTLINES[self.look.shape]
+
+
+@dataclass(frozen=True)
+class ShownTable:
+    """Rows of a table.
+
+    lines : cells as texts, each with whether it is a number; the first 200
+    count : of all rows
+    file, href : name and content of the file of the data
+    """
+
+    title: str
+    columns: Sequence[str]
+    lines: Sequence[Sequence[tuple[str, bool]]]
+    count: int
+    file: str
+    href: str
+
+    @staticmethod
+    def of(
+        name: str, title: str, shown: Sequence[Row], rows: Sequence[Row] | None = None
+    ) -> ShownTable:
+        """shown : as people read them; rows : as programs do, where those are others"""
+        columns = list(dict.fromkeys(column for row in shown for column in row))
+        lines = [
+            [(cell(plain(row.get(column))), _is_number(row.get(column))) for column in columns]
+            for row in shown[:_MOST]
+        ]
+        data = (render(shown if rows is None else rows, "csv") + "\n").encode()
+        href = f"data:text/csv;charset=utf-8;base64,{base64.b64encode(data).decode()}"
+        return ShownTable(title, columns, lines, len(shown), f"{name}.csv", href)
+
+
+@dataclass(frozen=True)
+class ShownChart:
+    """A chart and what stands around it.
+
+    text : for who does not see it
+    keys : of the legend; empty where there is one series
+    """
+
+    chart: Chart
+    text: str
+    keys: Sequence[Key]
+    data: ShownTable
+
+    @staticmethod
+    def of(chart: Chart) -> ShownChart:
+        keys = []
+        for name in chart.names if len(chart.names) > 1 else []:
+            mark = chart.mark_of(name)
+            keys.append(Key(name, chart.look_of(name), mark == "bar", mark in ("line", "step")))
+        data = ShownTable.of(chart.name, chart.title, chart.rows)
+        return ShownChart(chart, alternative(chart), keys, data)
+
+
+def shown_inputs(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Inputs as names and texts, what lies in another behind a point; what was not given is left
+    out.
+
+    value : as JSON has it
+    """
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from shown_inputs(each, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        for number, each in enumerate(value, 1):
+            yield from shown_inputs(each, f"{name} {number}")
+    elif value is not None and value != [] and value != "":
+        yield name, f"{value:g}" if isinstance(value, float) else cell(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
