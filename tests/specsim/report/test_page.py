@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import specsim
 from specsim.api.result import plain
 from specsim.checks import InvalidArgumentError
-from specsim.report.page.chart import INK, PALETTE, Axis, Chart, Level, is_known
+from specsim.report.page.chart import INK, PALETTE, Axis, Chart, Level
 from specsim.report.page.content import DESCRIBED, content_of
 from specsim.report.page.shown import shown_inputs
 from specsim.report.page.vega import specification
@@ -28,6 +28,7 @@ from specsim.report.page.words import alternative, cell, figure, sentence
 from specsim.report.page.write import page
 from specsim.report.tables import render
 from tests.support.command_line import SHAPES, fail, run
+from tests.support.drawn import expected_marks
 from tests.support.html import Element, parse
 from tests.support.results import RESULTS
 
@@ -253,22 +254,9 @@ def marks(picture: ElementTree.Element, kind: str) -> int:
 def test_every_chart_is_drawn_with_all_its_points(name: str, results: Results) -> None:
     for chart in content_of(results(name)).charts:
         picture = drawn(specification(chart))
-        counts = {
-            series: sum(
-                all(is_known(row.get(each.column)) for each in (chart.x, chart.y))
-                for row in chart.of(series)
-            )
-            for series in chart.names
-        }
-        by_kind = {
-            kind: sum(counts[each] for each in chart.names if chart.mark_of(each) in kinds)
-            for kind, kinds in {
-                "symbol": ("line", "step", "point", "pale", "ring"),
-                "rect": ("bar", "cell"),
-            }.items()
-        }
-        assert sum(by_kind.values()) > 0, chart.title
-        for kind, count in by_kind.items():
+        wanted = expected_marks(chart)
+        assert sum(wanted.values()) > 0, chart.title
+        for kind, count in wanted.items():
             assert marks(picture, kind) == count, (chart.title, kind)
         if chart.interval and any(chart.mark_of(each) in ("line", "step") for each in chart.names):
             assert marks(picture, "area") > 0, chart.title
