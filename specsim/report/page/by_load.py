@@ -30,15 +30,21 @@ _PAIRS = len(PALETTE)
 _BATCH = "batch (requests that share iterations)"
 _CONTEXT = "context (tokens)"
 _SPEEDUP = "speedup over plain decoding (times)"
+_DETAILS = {
+    "gamma": "draft tokens, gamma",
+    "tokens_per_call": "tokens per call",
+    "regret": "regret",
+}
 
 
 def load_plan(found: LoadPlan) -> Content:
     """Speedup, draft length and tokens per second by batch."""
     said = [sentence(line) for line in found.sentences()]
+    given = found.gamma is not None
     question = "Which draft length pays best, at which load?"
-    if found.gamma is not None:
+    if given:
         question = f"What does draft length {found.gamma} give, at which load?"
-    charts = [chart for name, title, rows in _groups(found) for chart in _of(name, title, rows)]
+    charts = [chart for each in _groups(found) for chart in _of(*each, given)]
     answer = said[0] if said else sentence(found.title)
     return Content(question, answer, said[1:], charts)
 
@@ -60,41 +66,47 @@ def _groups(found: LoadPlan) -> Iterator[tuple[str, str, list[Row]]]:
         yield f"-{number + 1}" if len(rows) > 1 else "", title, of_group
 
 
-def _of(name: str, title: str, rows: list[Row]) -> list[Chart]:
+def _of(name: str, title: str, rows: list[Row], given: bool) -> list[Chart]:
+    """given : whether the draft length was, so that there is none to show"""
     at = f", {title}" if title else ""
     series = {row["series"] for row in rows}
     if len(series) > _LINES:
         return [_map(name, at, rows)]
     along = _along(rows)
-    details = {"tokens_per_call": "tokens per call", "regret": "regret"}
     interval = with_interval(rows, "low", "high")
-    speedup = Chart(
-        f"speedup{name}",
-        f"What the best draft length gives{at}",
-        rows,
-        along,
-        Axis("speedup", _SPEEDUP),
-        interval=interval,
-        details={"gamma": "draft tokens, gamma", **details},
-        levels=[Level(1.0, "plain decoding")],
-        note="Bands are 95 % intervals." if interval else "",
-    )
-    lengths = Chart(
+    found = [
+        Chart(
+            f"speedup{name}",
+            f"Speedup{at}",
+            rows,
+            along,
+            Axis("speedup", _SPEEDUP),
+            interval=interval,
+            details=_DETAILS,
+            levels=[Level(1.0, "plain decoding")],
+            note="Bands are 95 % intervals." if interval else "",
+        )
+    ]
+    if not given:
+        found.append(_lengths(name, at, rows, along))
+    if len(series) <= _PAIRS:
+        found.append(_tokens(name, at, rows, along))
+    return found
+
+
+def _lengths(name: str, at: str, rows: Sequence[Row], along: Axis) -> Chart:
+    interval = with_interval(rows, "gamma_low", "gamma_high")
+    reach = "Bands reach over the lengths that are best inside the interval of the acceptance."
+    return Chart(
         f"gamma{name}",
-        f"Draft length{at}",
+        f"Best draft length{at}",
         rows,
         along,
         Axis("gamma", "draft tokens per target call, gamma"),
         mark="step",
-        interval=with_interval(rows, "gamma_low", "gamma_high"),
-        note="Bands reach over the lengths that are best inside the interval of the acceptance."
-        if with_interval(rows, "gamma_low", "gamma_high")
-        else "",
+        interval=interval,
+        note=f"0 is plain decoding. {reach}" if interval else "0 is plain decoding.",
     )
-    found = [speedup, lengths]
-    if len(series) <= _PAIRS:
-        found.append(_tokens(name, at, rows, along))
-    return found
 
 
 def _along(rows: Sequence[Row]) -> Axis:
@@ -142,7 +154,7 @@ def _map(name: str, at: str, rows: Sequence[Row]) -> Chart:
         mark="cell",
         figure=Axis("speedup", _SPEEDUP),
         label="gamma",
-        details={"gamma": "draft tokens, gamma", "low": "from", "high": "to"},
+        details={**_DETAILS, "low": "from", "high": "to"},
         note="A number is the draft length; 0 is plain decoding. Intervals are in the tooltips and "
         "in the table.",
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from specsim.api.result import plain
 from specsim.intervals import Interval
 from specsim.report.page.chart import (
     BLUE,
@@ -97,8 +98,12 @@ def _curves(comparison: Comparison, latency: bool) -> Chart:
     def points(series: str, curve: Curve) -> list[Row]:
         kept = np.unique(np.linspace(0, len(curve.loss) - 1, _POINTS).astype(int))
         quality = comparison.quality(curve.loss[kept])
-        found = zip(x(curve.rejection[kept]).tolist(), quality.tolist(), strict=True)
-        return [{"series": series, "x": place, "quality": value} for place, value in found]
+        settings = curve.setting[kept].tolist()
+        found = zip(x(curve.rejection[kept]).tolist(), quality.tolist(), settings, strict=True)
+        return [
+            {"series": series, "x": place, "quality": value, "setting": plain(setting)}
+            for place, value, setting in found
+        ]
 
     rows = points(_OPTIMUM, comparison.best.curve())
     marks: dict[str, Mark] = {}
@@ -118,13 +123,14 @@ def _curves(comparison: Comparison, latency: bool) -> Chart:
     against = "latency" if latency else "rejection"
     title = "time per token over plain decoding (times)" if latency else _REJECTION
     return Chart(
-        against,
+        f"quality-by-{against}",
         f"Quality against {against}",
         rows,
         Axis("x", title, zero=not latency),
         Axis("quality", _QUALITY[comparison.loss], zero=False),
         marks=marks,
         looks=_LOOKS,
+        details={"setting": "setting"},
         levels=[Level(float(comparison.quality(comparison.target_loss)), "the target's")],
         note="No deferral rule can lie above the optimum.",
     )
@@ -143,7 +149,7 @@ def _choices(found: RuleComparison, column: str, title: str) -> Chart | None:
     if not any("low" in row for row in rows):
         return None
     return Chart(
-        column,
+        f"chosen-{column}",
         f"{title.capitalize()} of every rule",
         rows,
         Axis(column, title, zero=False),

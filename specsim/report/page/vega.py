@@ -11,7 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from specsim.api.result import plain
-from specsim.report.page.chart import BLUE, INK, Axis, Chart, Level, Mark, is_known
+from specsim.report.page.chart import (
+    BLUE,
+    INK,
+    Axis,
+    Chart,
+    Level,
+    Mark,
+    is_known,
+    with_interval,
+)
 from specsim.report.page.words import alternative
 
 Spec = dict[str, Any]
@@ -111,53 +120,52 @@ def _kinds(chart: Chart) -> list[tuple[Mark, list[str]]]:
 
 
 def _layers(chart: Chart, kind: Mark, names: Sequence[str]) -> list[Spec]:
-    of_these = {"transform": [{"filter": {"field": chart.series, "oneOf": list(names)}}]}
-    return [{**of_these, **layer} for layer in _DRAWN[kind](chart, kind)]
+    of_these = {"filter": {"field": chart.series, "oneOf": list(names)}}
+    return [
+        {**layer, "transform": [of_these, *layer.get("transform", [])]}
+        for layer in _DRAWN[kind](chart, kind, names)
+    ]
 
 
-def _line(chart: Chart, kind: Mark) -> list[Spec]:
+def _line(chart: Chart, kind: Mark, names: Sequence[str]) -> list[Spec]:
     turned = {"interpolate": "step-after"} if kind == "step" else {}
     both = {**_axes(chart), **_colour(chart)}
-    layers: list[Spec] = []
-    if chart.interval:
-        band = {"type": "area", "opacity": 0.17, "aria": False, **turned}
-        layers.append({"mark": band, "encoding": {**both, **_ends(chart)}})
+    band = {"type": "area", "opacity": 0.17, "aria": False, **turned}
+    layers = _interval(chart, names, band, both)
     line = {"type": "line", "strokeWidth": 2, "aria": False, **turned}
     layers.append({"mark": line, "encoding": {**both, **_by_series(chart, "strokeDash", "dash")}})
-    seen = max(len(chart.of(name)) for name in chart.names or [""]) <= _SEEN
+    seen = max(len(chart.of(name)) for name in names) <= _SEEN
     mark: Spec = {"type": "point", "filled": True, "aria": seen}
     mark |= {"size": 45, "opacity": 1} if seen else {"size": 90, "opacity": 0}
     layers.append({"mark": mark, "encoding": {**both, **_shape(chart), **_told(chart)}})
     return layers
 
 
-def _point(chart: Chart, kind: Mark) -> list[Spec]:
+def _point(chart: Chart, kind: Mark, names: Sequence[str]) -> list[Spec]:
     both = {**_axes(chart), **_colour(chart)}
-    layers: list[Spec] = []
-    if chart.interval:
-        bar: Spec = {"type": "rule", "aria": False}
-        bar |= {"strokeWidth": 9, "opacity": 0.3} if kind == "pale" else {"strokeWidth": 1.5}
-        layers.append({"mark": bar, "encoding": {**both, **_ends(chart)}})
+    bar: Spec = {"type": "rule", "aria": False}
+    bar |= {"strokeWidth": 9, "opacity": 0.3} if kind == "pale" else {"strokeWidth": 1.5}
+    layers = _interval(chart, names, bar, both)
     mark = {"type": "point", "filled": True, "size": 55, "opacity": 1}
     layers.append({"mark": mark, "encoding": {**both, **_shape(chart), **_told(chart)}})
     return layers
 
 
-def _ring(chart: Chart, kind: Mark) -> list[Spec]:
+def _ring(chart: Chart, kind: Mark, names: Sequence[str]) -> list[Spec]:
     mark: Spec = {"type": "point", "filled": False, "shape": "circle"}
     mark |= {"size": 240, "strokeWidth": 2, "opacity": 1}
     return [{"mark": mark, "encoding": {**_axes(chart), **_colour(chart), **_told(chart)}}]
 
 
-def _bar(chart: Chart, kind: Mark) -> list[Spec]:
+def _bar(chart: Chart, kind: Mark, names: Sequence[str]) -> list[Spec]:
     axes = _axes(chart)
-    axes[_value_name(chart)]["stack"] = "zero"
+    axes["x" if chart.value is chart.x else "y"]["stack"] = "zero"
     encoding = {**axes, **_colour(chart), **_told(chart)}
     encoding["order"] = {"field": "place", "type": "quantitative"}
     return [{"mark": {"type": "bar", "stroke": INK, "strokeWidth": 0.5}, "encoding": encoding}]
 
 
-def _cell(chart: Chart, kind: Mark) -> list[Spec]:
+def _cell(chart: Chart, kind: Mark, names: Sequence[str]) -> list[Spec]:
     assert chart.figure is not None, "cells are coloured by a figure"
     column = chart.figure.column
     colour = {
@@ -181,7 +189,7 @@ def _cell(chart: Chart, kind: Mark) -> list[Spec]:
     return [field, {"mark": {"type": "text", "aria": False}, "encoding": {**_axes(chart), **text}}]
 
 
-_DRAWN: dict[Mark, Callable[[Chart, Mark], list[Spec]]] = {
+_DRAWN: dict[Mark, Callable[[Chart, Mark, Sequence[str]], list[Spec]]] = {
     "line": _line,
     "step": _line,
     "point": _point,
@@ -204,23 +212,26 @@ def _position(chart: Chart, axis: Axis) -> Spec:
         return {**found, "type": "nominal", "scale": scale, "axis": shown}
     found |= {"type": "quantitative"}
     found["scale"] = {"type": "log"} if axis.scale == "log" else {"zero": axis.zero}
-    if axis is chart.x:
+    if axis is chart.x and axis is not chart.value:
         values = sorted(set(map(float, chart.places(axis))))
-        if len(values) <= _TICKS:
+        if len(values) <= _TICKS and all(value.is_integer() for value in values):
             found["axis"] = {"values": values}
     return found
 
 
-def _value_name(chart: Chart) -> str:
-    return "x" if chart.value is chart.x else "y"
-
-
-def _ends(chart: Chart) -> Spec:
-    """The low and the high end along the axis of the figures."""
-    assert chart.interval is not None, "asked for where there is one"
+def _interval(chart: Chart, names: Sequence[str], mark: Spec, encoding: Spec) -> list[Spec]:
+    """The intervals of series that have some, by a mark with two ends."""
+    if chart.interval is None:
+        return []
+    rows = [row for name in names for row in chart.of(name)]
+    if with_interval(rows, *chart.interval) is None:
+        return []
     low, high = chart.interval
-    name = _value_name(chart)
-    return {name: {**_position(chart, chart.value), "field": low}, f"{name}2": {"field": high}}
+    name = "x" if chart.value is chart.x else "y"
+    ends = {name: {**_position(chart, chart.value), "field": low}, f"{name}2": {"field": high}}
+    known = " && ".join(f"isValid({_datum(end)})" for end in chart.interval)
+    transform = [{"filter": known}]
+    return [{"mark": mark, "encoding": {**encoding, **ends}, "transform": transform}]
 
 
 def _colour(chart: Chart) -> Spec:
@@ -253,7 +264,8 @@ def _told(chart: Chart) -> Spec:
             titles[axis.column] = axis.title or axis.column
     if chart.interval:
         titles |= dict(zip(chart.interval, ("from", "to"), strict=True))
-    titles |= chart.details
+    known = {column for row in chart.rows for column in row if is_known(row[column])}
+    titles |= {column: title for column, title in chart.details.items() if column in known}
     told = [
         {"field": column, "title": title, **_kind_of(chart, column)}
         for column, title in titles.items()

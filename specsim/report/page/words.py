@@ -11,6 +11,8 @@ from specsim.report.page.chart import Chart, Row, is_known
 # Series, and places of an axis of names, that a text speaks of one by one.
 _SERIES, _PLACES = 8, 12
 _DIGITS = 4
+# Names, and what begins with them, that have no capital at the start of a sentence.
+_SMALL = ("ttft", "tpot", "itl", "e2e", "max")
 _KINDS = {
     "line": "Lines",
     "step": "Lines in steps",
@@ -53,9 +55,12 @@ def cell(value: Any) -> str:
 
 
 def sentence(words: str) -> str:
-    """With a capital and a period."""
+    """With a capital, unless it begins with a name, and a period."""
     words = words.strip()
-    return f"{words[:1].upper()}{words[1:].removesuffix('.')}." if words else ""
+    first = words.partition(" ")[0].rstrip(":")
+    if first.partition("_")[0] not in _SMALL:
+        words = words[:1].upper() + words[1:]
+    return f"{words.removesuffix('.')}." if words else ""
 
 
 def listed(words: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import specsim
 from specsim.api.result import plain
 from specsim.checks import InvalidArgumentError
-from specsim.report.page.chart import INK, PALETTE, Axis, Chart, Level
+from specsim.report.page.chart import INK, PALETTE, Axis, Chart, Level, with_interval
 from specsim.report.page.content import DESCRIBED, content_of
 from specsim.report.page.shown import shown_inputs
 from specsim.report.page.vega import specification
@@ -258,8 +258,14 @@ def test_every_chart_is_drawn_with_all_its_points(name: str, results: Results) -
         assert sum(wanted.values()) > 0, chart.title
         for kind, count in wanted.items():
             assert marks(picture, kind) == count, (chart.title, kind)
-        if chart.interval and any(chart.mark_of(each) in ("line", "step") for each in chart.names):
-            assert marks(picture, "area") > 0, chart.title
+        banded = [
+            each
+            for each in chart.names
+            if chart.mark_of(each) in ("line", "step")
+            and chart.interval
+            and with_interval(chart.of(each), *chart.interval)
+        ]
+        assert marks(picture, "area") == len(banded), chart.title
 
 
 LINES = Chart(
