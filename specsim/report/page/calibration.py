@@ -29,6 +29,7 @@ _INTERVAL = ("low", "high")
 _HALVES = "Bands hold the middle half of the runs."
 # Contexts, times modes, that have a chart of run times each.
 _CHARTS = 4
+_PLACES = ("batch", "context")
 
 
 def calibration(found: Calibration) -> Content:
@@ -221,9 +222,6 @@ def _cells(times: Sequence[RunTime]) -> str:
         f"{len(batches)} batches ({batches[0]:,} to {batches[-1]:,}) at {len(contexts)} contexts "
         f"({contexts[0]:,} to {contexts[-1]:,})"
     )
-
-
-_PLACES = ("batch", "context")
 
 
 def _kind(row: RunTime) -> str:
