@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import TYPE_CHECKING, Any
 
+from specsim.hardware.run_time_fit import kind_of
 from specsim.report.page.chart import (
     Axis,
     Chart,
@@ -171,7 +172,7 @@ def _run_times(times: Sequence[RunTime]) -> list[Chart]:
     contexts = sorted({row.context for row in times})
     context = contexts[len(contexts) // 2]
     rows = [
-        {"series": _kind(row), "tokens": row.tokens, **_spread(row)}
+        {"series": kind_of(row), "tokens": row.tokens, **_spread(row)}
         for row in sorted(times, key=lambda row: row.tokens)
         if row.context == context
     ]
@@ -224,14 +225,8 @@ def _cells(times: Sequence[RunTime]) -> str:
     )
 
 
-def _kind(row: RunTime) -> str:
-    if row.model == "target":
-        return "target"
-    return "draft, after the target" if row.follows == "target" else "draft, after a draft"
-
-
 def _tokens(row: RunTime) -> str:
-    return f"{_kind(row)}, {row.tokens} token{'' if row.tokens == 1 else 's'}"
+    return f"{kind_of(row)} run, {row.tokens} token{'' if row.tokens == 1 else 's'}"
 
 
 def _spread(row: RunTime) -> dict[str, Any]:

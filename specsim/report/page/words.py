@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import floor, isfinite, log10
 from typing import Any
 
-from specsim.report.page.chart import Chart, Row, is_known
+from specsim.report.page.chart import Chart, Row, is_known, with_interval
 
 # Series, and places of an axis of names, that a text speaks of one by one.
 _SERIES, _PLACES = 8, 12
@@ -86,7 +86,7 @@ def alternative(chart: Chart) -> str:
     if len(chart.names) > _SERIES:
         said.append(f"And {len(chart.names) - _SERIES} series more.")
     said += [f"A line at {figure(level.value)}: {level.name}." for level in chart.levels]
-    if chart.interval:
+    if chart.interval and with_interval(chart.rows, *chart.interval):
         said.append("Intervals are drawn.")
     return " ".join(said)
 
