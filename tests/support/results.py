@@ -133,7 +133,8 @@ def _counts() -> Validation:
             **{"gamma": gamma, "predicted_from": "3", "model": "gaps", "rounds": 100.0},
             **{"predicted_tokens_per_call": 1.5, "predicted_tokens_per_call_low": 1.4},
             **{"predicted_tokens_per_call_high": 1.6, "measured_tokens_per_call": 1.55},
-            **{"relative_error": -0.03, "cut_or_held_tokens_per_call": 1.3},
+            **{"measured_tokens_per_call_low": 1.5, "measured_tokens_per_call_high": 1.6},
+            **{"relative_error": -0.03, "inside": True, "cut_or_held_tokens_per_call": 1.3},
             "cut_or_held_error": -0.16,
         }
         for gamma in (1, 2)
