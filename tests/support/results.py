@@ -22,7 +22,7 @@ from specsim.api.validation import (
     SyntheticCheck,
 )
 from specsim.counts.drafts import DraftCounts
-from specsim.counts.steps import StepTime
+from specsim.counts.steps import PromptTime, StepTime
 from specsim.profiles import read_profile
 from studies.common.reproduce import Reproduction
 from studies.common.study import Check
@@ -94,10 +94,17 @@ def _schemes() -> Validation:
     rows = [
         {
             **speedup_rows({"temperature": 1.0})[gamma],
-            **{"scheme": "bild", "setting": f"window {gamma}", "law_tokens_per_call": 2.0},
-            **{"exact": None, "relative_error": 0.01, "log_loss": None, "accuracy": None},
-            **{"agreement": None, "predicted_runs": {"draft": 50.0}},
-            **{"measured_runs": {"draft": 51.0}, "runs_z": {"draft": 0.3}},
+            "scheme": "bild",
+            "setting": f"window {gamma}",
+            "law_tokens_per_call": 2.0,
+            "exact": None,
+            "relative_error": 0.01,
+            "log_loss": None,
+            "accuracy": None,
+            "agreement": None,
+            "predicted_runs": {"draft": 50.0},
+            "measured_runs": {"draft": 51.0},
+            "runs_z": {"draft": 0.3},
         }
         for gamma in range(3)
     ]
@@ -116,10 +123,18 @@ def _synthetic() -> Validation:
 def _engine_counts() -> Validation:
     rows = [
         {
-            **{"temperature": 0.0, "gamma": gamma, "requests": 4, "replayed_rounds": 10.0},
-            **{"counted_rounds": 10.0, "replayed_accepted": {"1": 5.0}, "exact": True},
-            **{"counted_accepted": {"1": 5.0}, "largest_z": 0.0, "other_law_rounds": None},
-            **{"replayed_tokens_per_call": 1.5, "counted_tokens_per_call": 1.5},
+            "temperature": 0.0,
+            "gamma": gamma,
+            "requests": 4,
+            "replayed_rounds": 10.0,
+            "counted_rounds": 10.0,
+            "replayed_accepted": {"1": 5.0},
+            "exact": True,
+            "counted_accepted": {"1": 5.0},
+            "largest_z": 0.0,
+            "other_law_rounds": None,
+            "replayed_tokens_per_call": 1.5,
+            "counted_tokens_per_call": 1.5,
             "other_law_z": None,
         }
         for gamma in (1, 2)
@@ -130,11 +145,19 @@ def _engine_counts() -> Validation:
 def _counts() -> Validation:
     rows = [
         {
-            **{"gamma": gamma, "predicted_from": "3", "model": "gaps", "rounds": 100.0},
-            **{"predicted_tokens_per_call": 1.5, "predicted_tokens_per_call_low": 1.4},
-            **{"predicted_tokens_per_call_high": 1.6, "measured_tokens_per_call": 1.55},
-            **{"measured_tokens_per_call_low": 1.5, "measured_tokens_per_call_high": 1.6},
-            **{"relative_error": -0.03, "inside": True, "cut_or_held_tokens_per_call": 1.3},
+            "gamma": gamma,
+            "predicted_from": "3",
+            "model": "gaps",
+            "rounds": 100.0,
+            "predicted_tokens_per_call": 1.5,
+            "predicted_tokens_per_call_low": 1.4,
+            "predicted_tokens_per_call_high": 1.6,
+            "measured_tokens_per_call": 1.55,
+            "measured_tokens_per_call_low": 1.5,
+            "measured_tokens_per_call_high": 1.6,
+            "relative_error": -0.03,
+            "inside": True,
+            "cut_or_held_tokens_per_call": 1.3,
             "cut_or_held_error": -0.16,
         }
         for gamma in (1, 2)
@@ -157,14 +180,25 @@ def _calibration(folder: Path, cost_only: bool = False) -> Calibration:
 def _engine_calibration() -> EngineCalibration:
     random = np.random.default_rng(3)
     steps = tuple(
-        StepTime(gamma, batch, 0.01 * (1 + 0.2 * gamma) * random.uniform(0.95, 1.05), repeat=repeat)
+        StepTime(gamma, batch, seconds, repeat=repeat, first_s=2 * seconds)
         for repeat in range(4)
         for batch in (1, 4)
         for gamma in (0, 1, 3)
+        for seconds in [0.01 * (1 + 0.2 * gamma) * random.uniform(0.95, 1.05)]
     )
     counts = (DraftCounts(1, 100.0, 70.0), DraftCounts(3, 80.0, 120.0))
-    path = Path("p.vllm.json")
-    return EngineCalibration(path=path, counts=counts, steps=steps, inputs={"profile": "p.json"})
+    prompts = tuple(
+        PromptTime(0, tokens, 1e-4 * tokens * (1 + 0.01 * repeat), 2e-4 * tokens, repeat)
+        for repeat in range(2)
+        for tokens in (64, 512)
+    )
+    return EngineCalibration(
+        path=Path("p.vllm.json"),
+        counts=counts,
+        steps=steps,
+        prompts=prompts,
+        inputs={"profile": "p.json"},
+    )
 
 
 def _engine_verdict() -> EngineVerdict:

@@ -101,7 +101,7 @@ def engine_calibration(found: EngineCalibration) -> Content:
     return Content(
         "What do rounds of the engine cost?",
         f"A round with {last[0]['gamma']} drafts takes {costs}.",
-        [f"Written to {found.path}."],
+        [*map(sentence, found.sentences()), f"Written to {found.path}."],
         [
             Chart(
                 "rounds",

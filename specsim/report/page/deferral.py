@@ -66,9 +66,7 @@ def rule_comparison(found: RuleComparison) -> Content:
     if comparison.prices is not None:
         charts.append(_curves(comparison, latency=True))
     charts += [
-        chart
-        for column, title in _ASKED
-        if (chart := _choices(found, column, title)) is not None
+        chart for column, title in _ASKED if (chart := _choices(found, column, title)) is not None
     ]
     question = "Which rule buys the most quality for its rejections?"
     return Content(question, _answer(found), said, charts)

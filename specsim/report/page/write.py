@@ -1,7 +1,7 @@
 """``specsim.write_page``: a result as one HTML file that needs nothing else.
 
 The library that draws, Vega with Vega-Lite and Vega-Embed, comes out of vl-convert-python, which
-the Vega project keeps up; docs/pages.md says why it was chosen.  It takes a second or two to put
+the Vega project keeps up; docs/pages.md says why it was chosen.  It takes some three seconds to put
 its script together, once in a process.
 """
 
@@ -87,7 +87,7 @@ def _library() -> str:
     """The script that draws, as it may stand in a ``<script>``."""
     import vl_convert
 
-    bundle: str = vl_convert.javascript_bundle()
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     # What would end the element; inside strings of JavaScript the two are the same.
     return bundle.replace("</script", "<\\/script")
 

@@ -71,9 +71,7 @@ def data_of(element: Element) -> list[str]:
     """The CSV files of all links in it."""
     prefix = "data:text/csv;charset=utf-8;base64,"
     links = [
-        each.attributes["href"] or ""
-        for each in element.all("a")
-        if "download" in each.attributes
+        each.attributes["href"] or "" for each in element.all("a") if "download" in each.attributes
     ]
     assert all(link.startswith(prefix) for link in links)
     return [base64.b64decode(link.removeprefix(prefix)).decode() for link in links]

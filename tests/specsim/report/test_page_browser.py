@@ -94,7 +94,7 @@ def test_a_page_fits_the_screen(name: str, width: int, browser: Any, written: Wr
 
 
 def test_a_tooltip_answers_the_mouse(browser: Any, written: Written) -> None:
-    result, path = written("by load")
+    _, path = written("by load")
     with opened(browser, path) as page:
         point = page.page.locator("#chart-speedup g.mark-symbol.role-mark > *").first
         point.scroll_into_view_if_needed()
@@ -102,7 +102,9 @@ def test_a_tooltip_answers_the_mouse(browser: Any, written: Written) -> None:
         page.page.wait_for_selector("#vg-tooltip-element.visible", timeout=5000)
         said = page.page.locator("#vg-tooltip-element").inner_text()
         assert "speedup over plain decoding" in said
-        assert "context 512" in said
+        # Two lines begin at one place; the upper one answers.
+        assert "context 4,096" in said
+        assert "draft tokens, gamma" in said
 
 
 def test_the_legend_switches_series(browser: Any, written: Written) -> None:
