@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 # Elements without an end tag.
-_VOID = ("meta", "link", "input", "img", "br", "hr")
+_VOID = ("meta", "link", "input", "img", "br", "wbr", "hr")
 
 
 @dataclass

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _LINES = 8
 # Series whose tokens are drawn with and without drafts.
 _PAIRS = len(PALETTE)
+# Contexts that the answer speaks of.
+_SAID = 3
 _BATCH = "batch (requests that share iterations)"
 _CONTEXT = "context (tokens)"
 _SPEEDUP = "speedup over plain decoding (times)"
@@ -45,8 +47,11 @@ def load_plan(found: LoadPlan) -> Content:
     if given:
         question = f"What does draft length {found.gamma} give, at which load?"
     charts = [chart for each in _groups(found) for chart in _of(*each, given)]
-    answer = said[0] if said else sentence(found.title)
-    return Content(question, answer, said[1:], charts)
+    # The first lines are of the contexts, where there is one setting.
+    count = len(found.settings[0].plans) if len(found.settings) == 1 else 1
+    count = count if count <= _SAID else 1
+    answer = " ".join(said[:count]) or sentence(found.title)
+    return Content(question, answer, said[count:], charts)
 
 
 def _groups(found: LoadPlan) -> Iterator[tuple[str, str, list[Row]]]:

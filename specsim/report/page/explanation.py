@@ -74,7 +74,7 @@ def _parts(found: Explanation) -> Chart:
         "parts",
         "Time of a token, part by part",
         rows,
-        Axis("ms", "milliseconds per token of a request (shorter is faster)"),
+        Axis("ms", "ms per token, shorter is faster"),
         Axis("step", "", "name"),
         mark="bar",
         looks=_LOOKS,

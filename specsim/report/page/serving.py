@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Points of a line over time, and of a distribution: as many as one sees on a page.
 _POINTS, _SHARES, _REQUESTS = 300, 120, 400
+# Failures that the answer speaks of.
+_NAMED = 2
 _INTERVAL = ("low", "high")
 _PREDICTED, _MEASURED = "predicted", "measured"
 _MARKS: dict[str, Mark] = {_PREDICTED: "pale", _MEASURED: "point"}
@@ -58,7 +60,9 @@ def serving_verdict(found: ServingVerdict) -> Content:
     said = [sentence(line) for line in found.sentences()]
     answer = "Yes: no figure is further off than it may be."
     if not found.passed:
-        answer = f"No: {listed(found.failures)}."
+        few = listed(found.failures[:_NAMED])
+        more = len(found.failures) - _NAMED
+        answer = f"No: {few}{f', and {more} figures more' if more > 0 else ''}."
     charts = [_compared(found)]
     for each in found.latencies:
         charts.append(_both_distributions(each))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specsim.api.result import plain
+from specsim.intervals import Interval
 from specsim.report.page.chart import Chart, Look, Row
 from specsim.report.page.words import alternative, cell
 from specsim.report.tables import render
@@ -28,13 +29,14 @@ _OUTLINES = {
 class Key:
     """A series in the legend.
 
-    is_field, is_line : whether it is drawn as fields of colour, as a line
+    is_field, is_line, is_ring : whether it is drawn as fields of colour, as a line, as rings
     """
 
     name: str
     look: Look
     is_field: bool
     is_line: bool
+    is_ring: bool
 
     @property
     def dash(self) -> str:
@@ -50,7 +52,7 @@ class Key:
 class ShownTable:
     """Rows of a table.
 
-    lines : cells as texts, each with whether it is a number; the first 200
+    lines : cells as texts, each with whether its column is of numbers; the first 200
     count : of all rows
     file, href : name and content of the file of the data
     """
@@ -68,8 +70,12 @@ class ShownTable:
     ) -> ShownTable:
         """shown : as people read them; rows : as programs do, where those are others"""
         columns = list(dict.fromkeys(column for row in shown for column in row))
+        numbers = [all(_is_number(row.get(column)) for row in shown) for column in columns]
         lines = [
-            [(cell(plain(row.get(column))), _is_number(row.get(column))) for column in columns]
+            [
+                (cell(plain(row.get(column))), is_number)
+                for column, is_number in zip(columns, numbers, strict=True)
+            ]
             for row in shown[:_MOST]
         ]
         data = (render(shown if rows is None else rows, "csv") + "\n").encode()
@@ -95,26 +101,31 @@ class ShownChart:
         keys = []
         for name in chart.names if len(chart.names) > 1 else []:
             mark = chart.mark_of(name)
-            keys.append(Key(name, chart.look_of(name), mark == "bar", mark in ("line", "step")))
+            drawn = {"is_field": mark == "bar", "is_line": mark in ("line", "step")}
+            keys.append(Key(name, chart.look_of(name), **drawn, is_ring=mark == "ring"))
         data = ShownTable.of(chart.name, chart.title, chart.rows)
         return ShownChart(chart, alternative(chart), keys, data)
 
 
 def shown_inputs(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Inputs as names and texts, what lies in another behind a point; what was not given is left
-    out.
+    """Inputs as names and texts, what lies in another behind a point; the kind of a description
+    stands at its own name, and what was not given is left out.
 
     value : as JSON has it
     """
     if isinstance(value, Mapping):
         for key, each in value.items():
-            yield from shown_inputs(each, f"{name}.{key}" if name else str(key))
+            inside = name if key == "kind" else f"{name}.{key}"
+            yield from shown_inputs(each, inside if name else str(key))
     elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
         for number, each in enumerate(value, 1):
             yield from shown_inputs(each, f"{name} {number}")
     elif value is not None and value != [] and value != "":
-        yield name, f"{value:g}" if isinstance(value, float) else cell(value)
+        yield name, f"{value:,.15g}" if isinstance(value, float) else cell(value)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Or nothing."""
+    return value is None or (
+        isinstance(value, (int, float, Interval)) and not isinstance(value, bool)
+    )

@@ -63,8 +63,15 @@ _CONFIG: Spec = {
         "titleY": -10,
         "titleLimit": 300,
     },
+    "axisX": {"tickCount": {"expr": "ceil(width / 70)"}, "labelSeparation": 6},
     "text": {"color": INK, "fontSize": 12},
-    "legend": {"labelColor": INK, "titleColor": INK, "orient": "top", "gradientLength": 160},
+    "legend": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "titleLimit": 300,
+        "orient": "top",
+        "gradientLength": 160,
+    },
 }
 
 
@@ -79,7 +86,11 @@ def specification(chart: Chart) -> Spec:
         "data": {"values": _points(chart)},
         "transform": [{"filter": f"indexof(hidden, {_datum(chart.series)}) < 0"}],
         "layer": [
-            *(layer for level in chart.levels for layer in _level(chart, level)),
+            *(
+                layer
+                for number, level in enumerate(chart.levels)
+                for layer in _level(chart, level, number)
+            ),
             *([_diagonal(chart)] if chart.diagonal else []),
             *(layer for kind, names in _kinds(chart) for layer in _layers(chart, kind, names)),
         ],
@@ -281,7 +292,8 @@ def _kind_of(chart: Chart, column: str) -> Spec:
     return {"type": "nominal"}
 
 
-def _level(chart: Chart, level: Level) -> list[Spec]:
+def _level(chart: Chart, level: Level, number: int) -> list[Spec]:
+    """A line and its name, in front of which the style sheet lays the colour of the ground."""
     axis, other = (chart.x, "y") if level.axis == "x" else (chart.y, "x")
     here = {name: each for name, each in _position(chart, axis).items() if name != "field"}
     here["datum"] = level.value
@@ -295,7 +307,7 @@ def _level(chart: Chart, level: Level) -> list[Spec]:
     named = {level.axis: here, **place, "text": {"value": level.name}}
     return [
         {"data": _ONCE, "mark": {"type": "rule", **_ACROSS}, "encoding": {level.axis: here}},
-        {"data": _ONCE, "mark": text, "encoding": named},
+        {"name": f"level_{number}", "data": _ONCE, "mark": text, "encoding": named},
     ]
 
 

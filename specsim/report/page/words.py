@@ -11,7 +11,7 @@ from specsim.report.page.chart import Chart, Row, is_known, with_interval
 # Series, and places of an axis of names, that a text speaks of one by one.
 _SERIES, _PLACES = 8, 12
 _DIGITS = 4
-# Names, and what begins with them, that have no capital at the start of a sentence.
+# Names that have no capital at the start of a sentence; those with an underscore have none, too.
 _SMALL = ("ttft", "tpot", "itl", "e2e", "max")
 _KINDS = {
     "line": "Lines",
@@ -58,7 +58,7 @@ def sentence(words: str) -> str:
     """With a capital, unless it begins with a name, and a period."""
     words = words.strip()
     first = words.partition(" ")[0].rstrip(":")
-    if first.partition("_")[0] not in _SMALL:
+    if "_" not in first and first not in _SMALL:
         words = words[:1].upper() + words[1:]
     return f"{words.removesuffix('.')}." if words else ""
 
