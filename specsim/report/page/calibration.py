@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import TYPE_CHECKING, Any
 
+from specsim.api.result import significant
 from specsim.hardware.run_time_fit import kind_of
 from specsim.report.page.chart import (
     Axis,
@@ -18,7 +19,7 @@ from specsim.report.page.chart import (
     number_scale,
 )
 from specsim.report.page.speedups import speedup_charts
-from specsim.report.page.words import figure, sentence
+from specsim.report.page.words import sentence
 
 if TYPE_CHECKING:
     from specsim.api.by_profile import ProfileForecast
@@ -93,8 +94,8 @@ def engine_calibration(found: EngineCalibration) -> Content:
     gamma = Axis("gamma", "draft tokens of a round, gamma", zero=False)
     last = [row for row in rows if row["gamma"] == max(each["gamma"] for each in rows)]
     costs = "; ".join(
-        f"{figure(row['plain_steps'])} plain steps at {row['series']} "
-        f"({figure(row['plain_steps_low'])} to {figure(row['plain_steps_high'])})"
+        f"{significant(row['plain_steps'])} plain steps at {row['series']} "
+        f"({significant(row['plain_steps_low'])} to {significant(row['plain_steps_high'])})"
         for row in last
     )
     details = {"step_ms": "milliseconds", "tokens_per_call": "tokens per call"}
@@ -127,8 +128,10 @@ def _best(found: ProfileForecast) -> list[str]:
         if not each.gamma:
             said.append(f"{at} none, plain decoding is faster.")
             continue
-        ends = f"{figure(each.speedup_low)} to {figure(each.speedup_high)}"
-        said.append(f"{at} {each.gamma}, {figure(each.speedup)} times plain decoding ({ends}).")
+        ends = f"{significant(each.speedup_low)} to {significant(each.speedup_high)}"
+        said.append(
+            f"{at} {each.gamma}, {significant(each.speedup)} times plain decoding ({ends})."
+        )
     return said
 
 

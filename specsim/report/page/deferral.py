@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from specsim.api.result import plain
+from specsim.api.result import plain, significant
 from specsim.intervals import Interval
 from specsim.report.page.chart import (
     BLUE,
@@ -25,7 +25,7 @@ from specsim.report.page.chart import (
     Row,
     with_interval,
 )
-from specsim.report.page.words import figure, sentence
+from specsim.report.page.words import sentence
 
 if TYPE_CHECKING:
     from specsim.api.defer import RuleComparison
@@ -80,8 +80,8 @@ def _answer(found: RuleComparison) -> str:
         name = next((each for each in asked if isinstance(row.get(each), Interval)), None)
         if name is not None:
             value: Interval[float] = row[name]
-            ends = f"{figure(value.low)} to {figure(value.high)}"
-            return f"{row['rule']}: {name} {figure(value.best)} ({ends}); asked: {found.wish}."
+            ends = f"{significant(value.low)} to {significant(value.high)}"
+            return f"{row['rule']}: {name} {significant(value.best)} ({ends}); asked: {found.wish}."
     return sentence(found.wish)
 
 

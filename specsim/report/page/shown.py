@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specsim.api.result import plain
-from specsim.intervals import Interval
+from specsim.report.columns import Column, columns_of
 from specsim.report.page.chart import Chart, Look, Row
 from specsim.report.page.words import alternative, cell
 from specsim.report.tables import render
@@ -52,35 +51,38 @@ class Key:
 class ShownTable:
     """Rows of a table.
 
-    lines : cells as texts, each with whether its column is of numbers; the first 200
+    columns : of the first 200 rows
     count : of all rows
     file, href : name and content of the file of the data
     """
 
     title: str
-    columns: Sequence[str]
-    lines: Sequence[Sequence[tuple[str, bool]]]
+    columns: Sequence[Column]
     count: int
     file: str
     href: str
 
+    @property
+    def lines(self) -> Sequence[Sequence[tuple[str, bool]]]:
+        """Cells, each with whether its column is of words."""
+        texts = [[(cell, column.is_text) for cell in column.cells] for column in self.columns]
+        return list(zip(*texts, strict=True))
+
     @staticmethod
     def of(
-        name: str, title: str, shown: Sequence[Row], rows: Sequence[Row] | None = None
+        name: str,
+        title: str,
+        shown: Sequence[Row],
+        rows: Sequence[Row] | None = None,
+        essential: Sequence[str] = (),
     ) -> ShownTable:
-        """shown : as people read them; rows : as programs do, where those are others"""
-        columns = list(dict.fromkeys(column for row in shown for column in row))
-        numbers = [all(_is_number(row.get(column)) for row in shown) for column in columns]
-        lines = [
-            [
-                (cell(plain(row.get(column))), is_number)
-                for column, is_number in zip(columns, numbers, strict=True)
-            ]
-            for row in shown[:_MOST]
-        ]
+        """shown : as people read them, and ``essential`` the columns that come first; rows : as
+        programs do, where those are others
+        """
         data = (render(shown if rows is None else rows, "csv") + "\n").encode()
         href = f"data:text/csv;charset=utf-8;base64,{base64.b64encode(data).decode()}"
-        return ShownTable(title, columns, lines, len(shown), f"{name}.csv", href)
+        columns = columns_of(shown[:_MOST], essential)
+        return ShownTable(title, columns, len(shown), f"{name}.csv", href)
 
 
 @dataclass(frozen=True)
@@ -122,10 +124,3 @@ def shown_inputs(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
             yield from shown_inputs(each, f"{name} {number}")
     elif value is not None and value != [] and value != "":
         yield name, f"{value:,.15g}" if isinstance(value, float) else cell(value)
-
-
-def _is_number(value: Any) -> bool:
-    """Or nothing."""
-    return value is None or (
-        isinstance(value, (int, float, Interval)) and not isinstance(value, bool)
-    )

@@ -86,13 +86,10 @@ def specification(chart: Chart) -> Spec:
         "data": {"values": _points(chart)},
         "transform": [{"filter": f"indexof(hidden, {_datum(chart.series)}) < 0"}],
         "layer": [
-            *(
-                layer
-                for number, level in enumerate(chart.levels)
-                for layer in _level(chart, level, number)
-            ),
+            *(_level(chart, level) for level in chart.levels),
             *([_diagonal(chart)] if chart.diagonal else []),
             *(layer for kind, names in _kinds(chart) for layer in _layers(chart, kind, names)),
+            *(_level_name(chart, level, number) for number, level in enumerate(chart.levels)),
         ],
         "config": _CONFIG,
     }
@@ -292,23 +289,28 @@ def _kind_of(chart: Chart, column: str) -> Spec:
     return {"type": "nominal"}
 
 
-def _level(chart: Chart, level: Level, number: int) -> list[Spec]:
-    """A line and its name, in front of which the style sheet lays the colour of the ground."""
-    axis, other = (chart.x, "y") if level.axis == "x" else (chart.y, "x")
-    here = {name: each for name, each in _position(chart, axis).items() if name != "field"}
-    here["datum"] = level.value
-    # Its name stands at the right end, or at the upper one.
-    place = {other: {"value": 2 if other == "y" else "width"}}
+def _level(chart: Chart, level: Level) -> Spec:
+    mark = {"type": "rule", **_ACROSS}
+    return {"data": _ONCE, "mark": mark, "encoding": {level.axis: _at_level(chart, level)}}
+
+
+def _level_name(chart: Chart, level: Level, number: int) -> Spec:
+    """At the right end, or at the upper one; the style sheet lays the ground around it."""
     text: Spec = {"type": "text", "aria": False, "fontSize": 11}
-    if other == "y":
+    if level.axis == "x":
+        place: Spec = {"y": {"value": 2}}
         text |= {"align": "left", "baseline": "top", "dx": 4}
     else:
+        place = {"x": {"value": "width"}}
         text |= {"align": "right", "baseline": "bottom", "dx": -2, "dy": -2}
-    named = {level.axis: here, **place, "text": {"value": level.name}}
-    return [
-        {"data": _ONCE, "mark": {"type": "rule", **_ACROSS}, "encoding": {level.axis: here}},
-        {"name": f"level_{number}", "data": _ONCE, "mark": text, "encoding": named},
-    ]
+    encoding = {level.axis: _at_level(chart, level), **place, "text": {"value": level.name}}
+    return {"name": f"level_{number}", "data": _ONCE, "mark": text, "encoding": encoding}
+
+
+def _at_level(chart: Chart, level: Level) -> Spec:
+    axis = chart.x if level.axis == "x" else chart.y
+    found = {name: each for name, each in _position(chart, axis).items() if name != "field"}
+    return {**found, "datum": level.value}
 
 
 def _diagonal(chart: Chart) -> Spec:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import floor, isfinite, log10
 from typing import Any
 
+from specsim.api.result import significant
 from specsim.report.page.chart import Chart, Row, is_known, with_interval
 
 # Series, and places of an axis of names, that a text speaks of one by one.
 _SERIES, _PLACES = 8, 12
-_DIGITS = 4
 # Names that have no capital at the start of a sentence; those with an underscore have none, too.
 _SMALL = ("ttft", "tpot", "itl", "e2e", "max")
 _KINDS = {
@@ -24,19 +23,6 @@ _KINDS = {
 }
 
 
-def figure(value: float) -> str:
-    """Four significant digits, whole numbers in groups of three: 10,210, 0.0123, 3.5e-09."""
-    if value == 0 or not isfinite(value):
-        return f"{value:g}"
-    decimals = _DIGITS - 1 - floor(log10(abs(value)))
-    if decimals > 9:
-        return f"{value:.{_DIGITS}g}"
-    rounded = round(value, decimals)
-    if decimals <= 0:
-        return f"{rounded:,.0f}"
-    return f"{rounded:,.{decimals}f}".rstrip("0").rstrip(".")
-
-
 def cell(value: Any) -> str:
     """A value for people; what is not there is a dash."""
     if isinstance(value, bool):
@@ -46,7 +32,7 @@ def cell(value: Any) -> str:
     if not is_known(value):
         return "-"
     if isinstance(value, float):
-        return figure(value)
+        return significant(value)
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {cell(each)}" for name, each in value.items())
     if isinstance(value, (list, tuple)):
@@ -85,7 +71,7 @@ def alternative(chart: Chart) -> str:
             said.append(f"{name}: {words}." if name else sentence(words))
     if len(chart.names) > _SERIES:
         said.append(f"And {len(chart.names) - _SERIES} series more.")
-    said += [f"A line at {figure(level.value)}: {level.name}." for level in chart.levels]
+    said += [f"A line at {significant(level.value)}: {level.name}." for level in chart.levels]
     if chart.interval and with_interval(chart.rows, *chart.interval):
         said.append("Intervals are drawn.")
     return " ".join(said)
@@ -97,7 +83,7 @@ def _series(rows: Sequence[Row], chart: Chart) -> str:
 
     def at(row: Row) -> str:
         where = row.get(along)
-        return f"{figure(float(row[value]))} at {cell(where)}"
+        return f"{significant(float(row[value]))} at {cell(where)}"
 
     if chart.y.scale == "name":
         words = [f"{cell(row[along])} {_with_ends(row, chart)}" for row in rows[:_PLACES]]
@@ -113,11 +99,11 @@ def _series(rows: Sequence[Row], chart: Chart) -> str:
 
 
 def _with_ends(row: Row, chart: Chart) -> str:
-    best = figure(float(row[chart.value.column]))
+    best = significant(float(row[chart.value.column]))
     ends = [row.get(column) for column in chart.interval or ()]
     if not ends or not all(map(is_known, ends)):
         return best
-    low, high = (figure(float(end)) for end in ends if end is not None)
+    low, high = (significant(float(end)) for end in ends if end is not None)
     return f"{best} ({low} to {high})"
 
 
@@ -127,7 +113,7 @@ def _cells(rows: Sequence[Row], chart: Chart) -> str:
 
     def at(row: Row) -> str:
         place = f"{cell(row[chart.x.column])}, {cell(row[chart.y.column])}"
-        return f"{figure(float(row[column]))} at {place}"
+        return f"{significant(float(row[column]))} at {place}"
 
     highest, lowest = (pick(rows, key=lambda row: float(row[column])) for pick in (max, min))
     return f"{len(rows)} cells, highest {at(highest)}, lowest {at(lowest)}"

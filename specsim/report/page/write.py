@@ -66,7 +66,13 @@ def page(result: Result, command: str | None = None) -> str:
         version=__version__,
         figures=[ShownChart.of(chart) for chart in content.charts],
         tables=[
-            ShownTable.of("result", result.title or "Result", result.table(), result.rows()),
+            ShownTable.of(
+                "result",
+                result.title or "Result",
+                result.table(),
+                result.rows(),
+                result.essential,
+            ),
             *(ShownTable.of(each.name, each.title, each.rows) for each in content.tables),
         ],
         warnings=result.warnings,
