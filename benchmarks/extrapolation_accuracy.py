@@ -21,6 +21,7 @@ from __future__ import annotations
 import csv
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ from scipy.special import expit, logit
 import specsim.extrapolation.drift as subject
 from specsim.acceptance import BetaAcceptance
 from specsim.checks import Floats
+from specsim.extrapolation.trends import FALLING, Trend
 
 CURVES = Path(__file__).parents[1] / "tests" / "reference" / "acceptance_curves.csv"
 KNOWN, FAR = 3, 7
@@ -181,20 +183,16 @@ def counts_withheld(case: Case, drift: float) -> Floats:
 
 def no_trend(case: Case, drift: float) -> Floats:
     """The chosen filter with the pooled drift alone."""
-    kept, subject.DRIFT_SPREAD = subject.DRIFT_SPREAD, 0.0
-    try:
-        return chosen(case, drift)
-    finally:
-        subject.DRIFT_SPREAD = kept
+    return along(case, replace(FALLING, slope=-drift, spread=0.0))
 
 
 def chosen(case: Case, drift: float) -> Floats:
-    """specsim.extrapolate, at a drift of our own."""
-    kept, subject.DRIFT = subject.DRIFT, drift
-    try:
-        curve = subject.extrapolate(case.rates, case.k, case.counts).survival
-    finally:
-        subject.DRIFT = kept
+    """specsim.extrapolate with falling rates, at a drift of our own."""
+    return along(case, replace(FALLING, slope=-drift))
+
+
+def along(case: Case, trend: Trend) -> Floats:
+    curve = subject.continued(case.rates, case.k, case.counts, trend).survival
     return curve[KNOWN:] / curve[KNOWN - 1 : -1]
 
 
@@ -267,11 +265,11 @@ def held_out_drifts(chains: Sequence[Lengths], groups: set[str]) -> dict[str, fl
 
 
 SENSITIVITY = {
-    "DRIFT": (0.0, 0.05, 0.1, 0.14, 0.18, 0.22),
-    "DRIFT_SPREAD": (0.0, 0.03, 0.06, 0.1, 0.15, 0.25),
-    "WALK": (0.0, 0.05, 0.1, 0.2, 0.4),
-    "UNKNOWN_COUNTS": (50.0, 100.0, 200.0, 400.0, 1000.0, 3000.0),
+    "slope": (0.0, -0.05, -0.1, -0.14, -0.18, -0.22),
+    "spread": (0.0, 0.03, 0.06, 0.1, 0.15, 0.25),
+    "walk": (0.0, 0.05, 0.1, 0.2, 0.4),
 }
+WEIGHTS = (50.0, 100.0, 200.0, 400.0, 1000.0, 3000.0)
 
 # --- the report ---------------------------------------------------------------------------------
 
@@ -318,21 +316,29 @@ def report_models(cases: Sequence[Case], drifts: dict[str, float]) -> None:
 def report_sensitivity(cases: Sequence[Case]) -> None:
     print("\nsensitivity of the by-source error (three positions; the last with counts withheld)")
     for name, values in SENSITIVITY.items():
-        model = counts_withheld if name == "UNKNOWN_COUNTS" else chosen
-        kept, found = getattr(subject, name), []
+        found = []
         for value in values:
-            setattr(subject, name, value)
-            errors = [error(model, case, subject.DRIFT) for case in cases]
-            found.append(f"{value:g}: {by_group(cases, errors).mean():.1%}")
-        setattr(subject, name, kept)
+            trend = replace(FALLING, **{name: value})
+            found.append(of_sources(cases, lambda case, _, trend=trend: along(case, trend), value))
         print(f"  {name:15s} {'  '.join(found)}")
+    kept, found = subject.UNKNOWN_COUNTS, []
+    for value in WEIGHTS:
+        subject.UNKNOWN_COUNTS = value
+        found.append(of_sources(cases, counts_withheld, value))
+    subject.UNKNOWN_COUNTS = kept
+    print(f"  {'UNKNOWN_COUNTS':15s} {'  '.join(found)}")
+
+
+def of_sources(cases: Sequence[Case], model: Model, value: float) -> str:
+    errors = [error(model, case, -FALLING.slope) for case in cases]
+    return f"{value:g}: {by_group(cases, errors).mean():.1%}"
 
 
 def report_coverage(cases: Sequence[Case]) -> None:
     print(f"\ncoverage of the {subject.LEVEL:.0%} intervals (three positions)")
     lengths, rates = [], []
     for case in cases:
-        found = subject.extrapolate(case.rates, case.k, case.counts)
+        found = subject.extrapolate(case.rates, case.k, case.counts, FALLING.name)
         lengths.append(1 + found.low.sum() <= case.length <= 1 + found.high.sum())
         for position, value in enumerate(case.curve[KNOWN:], start=KNOWN):
             rates.append(found.low[position] <= value <= found.high[position])

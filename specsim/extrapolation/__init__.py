@@ -1,6 +1,6 @@
 """Acceptance at other draft lengths than were measured.
 
-drift.py       rates that fall with depth, towards longer drafts (EAGLE, MTP)
+drift.py       a curve beyond its last position; trends.py: how rates go on, by kind of drafter
 gaps.py        the distances between rejections, exact for draft models
 mixtures.py    acceptance that differs from place to place
 counted.py     what counts say of such a mixture; fits.py: the likeliest; bounds.py: all of them

@@ -5,7 +5,7 @@ Which model carries it depends on the drafter:
 * a draft model reads the text alone, so the token mixture holds both ways, and all draft lengths
   that were counted speak for one mixture;
 * heads (EAGLE, MTP) read their own features back and lose hold with depth, which no mixture has:
-  longer drafts follow the drift of the log odds (``drift.py``), from the longest that was counted,
+  longer drafts follow the falling drift of the log odds (``drift.py``), from the longest counted,
   shorter ones the mixture of the next longer one that was.
 
 A mixture is asked only how rates change with the draft length: S_j at another gamma is the
@@ -27,17 +27,17 @@ from specsim.counts.drafts import DraftCounts
 from specsim.extrapolation.bounds import mixture_bounds
 from specsim.extrapolation.counted import tokens_deviation
 from specsim.extrapolation.drift import (
-    DRIFT,
-    DRIFT_SPREAD,
     DRIFTING,
     LEVEL,
     MEASURED,
+    Extrapolation,
     carried_note,
     drifting,
     extrapolate,
 )
 from specsim.extrapolation.fits import fit_mixture, misfit
 from specsim.extrapolation.mixtures import TokenMixture
+from specsim.extrapolation.trends import DRIFT, DRIFT_SPREAD, FALLING
 from specsim.intervals import Interval, normal_quantile
 
 # Far beyond anything that was checked; every length costs a sum over the mixture.
@@ -130,7 +130,7 @@ class AcceptanceOverGamma:
         if model == MIXTURE:
             curve = self._carried(length)
         elif length > self.measured[-1]:
-            curve = extrapolate(self._longest_curve, length, self.counts[-1].rounds).survival
+            curve = self._beyond(length).survival
         else:
             curve = self._counted(int(self._next(length).gamma or 0))[:length]
         return np.concatenate([[1.0], curve])
@@ -167,7 +167,7 @@ class AcceptanceOverGamma:
             return Interval(best, best, best)
         model = self.model(gamma)
         if model == DRIFTING and gamma > self.measured[-1]:
-            found = extrapolate(self._longest_curve, gamma, self.counts[-1].rounds)
+            found = self._beyond(gamma)
             return Interval(1.0 + float(found.low.sum()), best, 1.0 + float(found.high.sum()))
         curve = self.survival(gamma)[1:]
         near = self._next(gamma) if gamma <= self.measured[-1] else self.counts[-1]
@@ -239,6 +239,10 @@ class AcceptanceOverGamma:
     @cached_property
     def _level(self) -> _Level:
         return _Level()
+
+    def _beyond(self, gamma: int) -> Extrapolation:
+        """The longest draft that was counted, at a longer one, as heads have it."""
+        return extrapolate(self._longest_curve, gamma, self.counts[-1].rounds, FALLING.name)
 
     @cached_property
     def _longest_curve(self) -> Floats:

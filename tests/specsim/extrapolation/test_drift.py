@@ -11,25 +11,26 @@ import specsim
 from benchmarks import extrapolation_accuracy as benchmark
 from specsim.acceptance import DecayingAcceptance, SurvivalAcceptance
 from specsim.checks import Floats
-from specsim.extrapolation import drift
-from specsim.extrapolation.drift import DRIFT, DRIFT_SPREAD, NOISE, WALK, extrapolate
+from specsim.extrapolation.drift import NOISE, extrapolate
+from specsim.extrapolation.trends import DRIFT, TRENDS, forecast
 from tests.support.refusals import refuses
 
 conditional = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6)
 noise = st.lists(st.floats(-0.04, 0.04), min_size=6, max_size=6)
 counts = st.one_of(st.none(), st.integers(1, 10**6))
 positions = st.integers(0, 20)
+trends = st.sampled_from(sorted(TRENDS))
 
 
 # --- properties --------------------------------------------------------------------------------
 
 
-@given(conditional, noise, positions, counts)
+@given(conditional, noise, positions, counts, trends)
 def test_always_a_survival_curve_between_its_bounds(
-    rates: list[float], errors: list[float], k: int, drafts: int | None
+    rates: list[float], errors: list[float], k: int, drafts: int | None, trend: str
 ) -> None:
     marginal = np.cumprod(rates) + errors[: len(rates)]
-    found = extrapolate(marginal, k, drafts)
+    found = extrapolate(marginal, k, drafts, trend)
     for curve in (found.survival, found.low, found.high):
         assert curve.shape == (k,)
         assert ((curve >= 0) & (curve <= 1)).all()
@@ -37,12 +38,15 @@ def test_always_a_survival_curve_between_its_bounds(
     assert (found.low <= found.survival).all()
     assert (found.survival <= found.high).all()
     assert found.model == ("measured" if k <= len(rates) else "log-odds drift")
+    assert found.inputs["trend"] == trend
 
 
-@given(conditional, positions, counts)
-def test_rates_without_noise_come_back(rates: list[float], k: int, drafts: int | None) -> None:
+@given(conditional, positions, counts, trends)
+def test_rates_without_noise_come_back(
+    rates: list[float], k: int, drafts: int | None, trend: str
+) -> None:
     marginal = np.cumprod(rates)
-    found = extrapolate(marginal, k, drafts)
+    found = extrapolate(marginal, k, drafts, trend)
     np.testing.assert_array_equal(found.survival[: len(rates)], marginal[:k])
 
 
@@ -62,12 +66,45 @@ def test_fewer_drafts_are_less_sure(rates: list[float], drafts: int, times: int)
     assert ((few.high - few.low)[measured] >= (many.high - many.low)[measured] - 1e-12).all()
 
 
-@given(conditional, st.integers(1, 1000))
-def test_one_count_stands_for_one_per_position(rates: list[float], drafts: int) -> None:
+@given(conditional, st.integers(1, 1000), trends)
+def test_one_count_stands_for_one_per_position(rates: list[float], drafts: int, trend: str) -> None:
     marginal, k = np.cumprod(rates), len(rates) + 3
-    one, each = extrapolate(marginal, k, drafts), extrapolate(marginal, k, [drafts] * len(rates))
+    one = extrapolate(marginal, k, drafts, trend)
+    each = extrapolate(marginal, k, [drafts] * len(rates), trend)
     for name in ("survival", "low", "high"):
         np.testing.assert_array_equal(getattr(one, name), getattr(each, name))
+
+
+@given(st.lists(st.floats(0.05, 0.95), min_size=1, max_size=6), st.integers(10, 10**5), trends)
+def test_intervals_widen_with_distance(rates: list[float], drafts: int, trend: str) -> None:
+    known = len(rates)
+    found = extrapolate(np.cumprod(rates), known + 10, drafts, trend)
+    # Of a rate the share that is left open grows, though the rate itself shrinks.
+    assert (np.diff((found.high / found.low)[known - 1 :]) >= -1e-9).all()
+    _, spread = forecast(np.cumprod(rates), np.full(known, float(drafts)), 10, TRENDS[trend])
+    assert (np.diff(spread) > 0).all()
+
+
+@given(st.floats(0.05, 0.95), st.integers(10, 10**5), st.integers(1, 12))
+def test_of_one_rate_the_kind_decides(rate: float, drafts: int, ahead: int) -> None:
+    falling, level, rising = (
+        extrapolate(rate, 1 + ahead, drafts, trend) for trend in ("falling", "level", "rising")
+    )
+    assert (falling.survival[1:] < level.survival[1:]).all()
+    assert (level.survival[1:] < rising.survival[1:]).all()
+    by_position = np.diff(np.log(np.concatenate([[1.0], level.survival])))
+    np.testing.assert_allclose(by_position[1:], by_position[1], rtol=1e-9)  # it is held
+
+
+@given(st.lists(st.floats(0.05, 0.95), min_size=1, max_size=6), st.integers(10, 10**5), trends)
+def test_rates_go_one_way(rates: list[float], drafts: int, trend: str) -> None:
+    logits, _ = forecast(np.cumprod(rates), np.full(len(rates), float(drafts)), 12, TRENDS[trend])
+    steps = np.diff(logits)
+    assert (steps >= -1e-9).all() or (steps <= 1e-9).all()
+    if trend == "falling":
+        assert (steps <= 1e-9).all()
+    else:  # and ever slower
+        assert (np.abs(steps[1:]) <= np.abs(steps[:-1]) + 1e-9).all()
 
 
 # --- the filter against its obvious slow twin --------------------------------------------------
@@ -77,10 +114,12 @@ def test_one_count_stands_for_one_per_position(rates: list[float], drafts: int) 
     st.lists(st.floats(0.05, 0.95), min_size=1, max_size=6),
     st.lists(st.integers(20, 10**5), min_size=6, max_size=6),
     st.integers(1, 8),
+    trends,
 )
 def test_forecast_against_penalised_least_squares(
-    rates: list[float], drafts: list[int], ahead: int
+    rates: list[float], drafts: list[int], ahead: int, name: str
 ) -> None:
+    trend = TRENDS[name]
     known, trials = len(rates), np.array(drafts[: len(rates)], dtype=np.float64)
     curve = np.cumprod(rates, dtype=np.float64)
     reached = trials * np.concatenate([[1.0], curve[:-1]])
@@ -88,6 +127,7 @@ def test_forecast_against_penalised_least_squares(
     # Unknowns: the log odds at every position, and the slope.  One equation for each observation,
     # each step and the slope's prior, each divided by its standard deviation.
     size = known + ahead
+    depth = np.log(np.arange(1, size + 1)) if trend.fades else np.arange(1.0, size + 1)
     rows, right = [], []
 
     def equation(terms: dict[int, float], value: float, deviation: float) -> None:
@@ -100,21 +140,25 @@ def test_forecast_against_penalised_least_squares(
         noise = np.sqrt(1 / accepted[i] + 1 / rejected[i])
         equation({i: 1.0}, float(np.log(accepted[i] / rejected[i])), float(noise))
     for i in range(size - 1):
-        equation({i: -1.0, i + 1: 1.0, size: -1.0}, 0.0, WALK)
-    equation({size: 1.0}, -DRIFT, DRIFT_SPREAD)
+        equation({i: -1.0, i + 1: 1.0, size: -(depth[i + 1] - depth[i])}, 0.0, trend.walk)
+    equation({size: 1.0}, trend.slope, trend.spread)
     design = np.array(rows)
     solution = np.linalg.lstsq(design, np.array(right), rcond=None)[0]
     spread = np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
-    mean = solution[known - 1] + np.arange(1, ahead + 1) * min(solution[size], 0.0)
-    found_mean, found_spread = drift._forecast(curve, trials, ahead)
-    np.testing.assert_allclose(found_mean, mean, rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(found_spread, spread[known:size], rtol=1e-8)
+    slope = solution[size] if trend.fades else min(solution[size], 0.0)
+    mean = solution[known - 1] + (depth[known:] - depth[known - 1]) * slope
+    found_mean, found_spread = forecast(curve, trials, ahead, trend)
+    np.testing.assert_allclose(found_mean, mean, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(found_spread, spread[known:size], rtol=1e-7)
 
 
-def test_rising_rates_do_not_rise_for_ever() -> None:
-    found = extrapolate(np.cumprod([0.76, 0.81, 0.84, 0.87]), 60, 10**6)
+def test_falling_rates_that_rose_do_not_go_on_rising() -> None:
+    known = np.cumprod([0.76, 0.81, 0.84, 0.87])
+    found = extrapolate(known, 60, 10**6, "falling")
     rates = found.survival[1:] / found.survival[:-1]
     np.testing.assert_allclose(rates[4:], rates[4], rtol=1e-9)
+    rising = extrapolate(known, 60, 10**6, "rising")
+    assert rising.survival[-1] > found.survival[-1]
 
 
 # --- edges -------------------------------------------------------------------------------------
@@ -128,10 +172,10 @@ def test_edges() -> None:
     assert extrapolate([0.5, 0.2], 0).survival.shape == (0,)
     assert extrapolate([0.5, 0.2], 0).tokens_per_call == 1
     np.testing.assert_array_equal(extrapolate([0.5, 0.2, 0.1], 2).survival, [0.5, 0.2])
-    single = extrapolate(0.6, 4)
+    single = extrapolate(0.6, 4, trend="falling")
     assert single.survival[0] == 0.6
     assert 0.6**2 > single.survival[1] > 0.5**2
-    assert extrapolate([0.9], 10**6).survival[-1] == 0
+    assert extrapolate([0.9], 10**6).survival[-1] < 1e-300
 
 
 @pytest.mark.parametrize(
@@ -155,7 +199,7 @@ def test_noise_is_cleaned_by_weight() -> None:
 
 def test_pooled_rates_do_not_pass_for_certain_acceptance() -> None:
     # Equal neighbours look like a conditional rate of one; they weigh next to nothing.
-    assert extrapolate([0.5, 0.31, 0.31], 4).survival[3] < 0.9 * 0.31
+    assert extrapolate([0.5, 0.31, 0.31], 4, trend="falling").survival[3] < 0.9 * 0.31
 
 
 def test_behaves_as_the_array_of_survival() -> None:
@@ -185,6 +229,7 @@ test_bad_input_is_named = refuses(
     (lambda: extrapolate([0.5], -1), "k must be a whole number >= 0, got -1"),
     (lambda: extrapolate([0.5], 2.5), "k must be a whole number >= 0, got 2.5"),
     (lambda: extrapolate([0.5], 3, 0), "counts must be >= 1, got 0"),
+    (lambda: extrapolate([0.5], 3, trend="down"), "trend must be .* got .down"),
     (
         lambda: extrapolate([0.5, 0.4], 3, [10] * 3),
         r"counts must be one number or one per rate \(2\), got 3",
@@ -231,7 +276,7 @@ def test_intervals_hold_the_public_curves() -> None:
     cases, _ = benchmark.read()
     inside: list[bool] = []
     for case in cases:
-        found = extrapolate(case.rates, case.k, case.counts)
+        found = extrapolate(case.rates, case.k, case.counts, "falling")
         for position, value in enumerate(case.curve[3:], start=3):
             inside.append(bool(found.low[position] <= value <= found.high[position]))
     assert len(inside) == 47
@@ -247,6 +292,6 @@ def test_intervals_hold_simulated_chains() -> None:
     for _ in range(300):
         blocks = generator.multinomial(500, law)
         seen = np.cumsum(blocks[::-1])[::-1][1:] / 500
-        found = extrapolate(seen[:3], 7, 500)
+        found = extrapolate(seen[:3], 7, 500, "falling")
         inside += found.low[6] <= truth[6] <= found.high[6]
     assert inside / 300 > 0.9

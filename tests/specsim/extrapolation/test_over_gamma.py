@@ -116,7 +116,7 @@ def test_totals_alone_are_carried_too(
 def test_heads_drift_on_as_extrapolate_says() -> None:
     rates = (0.7, 0.45, 0.3)
     found = Marginal(rates, 2000).over_gamma()
-    wanted = extrapolate(rates, 6, 2000)
+    wanted = extrapolate(rates, 6, 2000, "falling")
     assert found.model(6) == wanted.model
     np.testing.assert_array_equal(found.survival(6)[1:], wanted.survival)
     assert found.interval(6).low == pytest.approx(1 + wanted.low.sum())
