@@ -41,17 +41,17 @@ def numbers(
     """``value`` as float64, all finite and in [low, high]; any shape but empty."""
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidArgumentError(f"{name} must be a number, got {value!r}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgumentError(f"{name} must be a number, got {value!r:.80}") from None
     if array.size == 0:
         raise InvalidArgumentError(f"{name} is empty, expected at least one number")
     # Two passes and no temporaries where all is well: sweeps check 10^7 numbers. A nan fails both.
     lowest, highest = array.min(), array.max()
     if not (low <= lowest and highest <= high and np.isfinite(lowest) and np.isfinite(highest)):
         bad = ~(np.isfinite(array) & (array >= low) & (array <= high))
-        found = array[bad].flat[0]
+        found = float(array[bad].flat[0])
         allowed = "finite" if np.isinf(found) and low <= found <= high else _range(low, high)
-        raise InvalidArgumentError(f"{name} must be {allowed}, got {found:g}")
+        raise InvalidArgumentError(f"{name} must be {allowed}, got {_shown(found, low, high)}")
     return array
 
 
@@ -82,9 +82,9 @@ def integers(name: str, value: npt.ArrayLike, *, low: int = 0, high: float = np.
         high = min(high, _LARGEST_WHOLE)
     wrong = (array != np.floor(array)) | (array < low) | (array > high)
     if wrong.any():
-        found = array[wrong].flat[0]
+        found = float(array[wrong].flat[0])
         raise InvalidArgumentError(
-            f"{name} must be a whole number {_range(low, high)}, got {found:g}"
+            f"{name} must be a whole number {_range(low, high)}, got {_shown(found, low, high)}"
         )
     return array.astype(np.int64)
 
@@ -137,6 +137,17 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         close = get_close_matches(word, found.values())
         near = [each for each, other in found.items() if other in close]
     return f", did you mean {' or '.join(near)}?" if near else ""
+
+
+def reason_of(error: BaseException) -> str:
+    """The first line of what an exception says, or its kind where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _shown(found: float, low: float, high: float) -> str:
+    """A refused number in few digits, or in all where few would look as if it were allowed."""
+    few = float(f"{found:g}")
+    return f"{found!r}" if low <= few <= high and few != found else f"{found:g}"
 
 
 def _range(low: float, high: float) -> str:

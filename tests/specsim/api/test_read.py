@@ -77,7 +77,7 @@ def test_two_forms_of_one_run_are_doubted(tmp_path: Path) -> None:
     [
         ([LOG, LOG], "has the same content as"),
         (["none.txt"], "none.txt: no such file"),
-        ([str(SAMPLES)], "no such file"),
+        ([str(SAMPLES)], "is a folder, not a file"),
         ([LOG, str(SAMPLES / "sglang-log.txt")], "files of sglang and vllm do not pool"),
         ([LOG, "--engine", "sglang"], "no number of sglang was found in it"),
         ([LOG, "--engine", "vlm"], "did you mean vllm"),
