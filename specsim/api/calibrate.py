@@ -12,6 +12,7 @@ from specsim.api.models import Batches, Measurement, Models
 from specsim.api.progress import Progress, quiet
 from specsim.api.result import LeftOut, Result, Row
 from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.files import check_replaceable
 from specsim.hardware.run_time_fit import fit_rows
 from specsim.profiles import Profile
 
@@ -81,7 +82,7 @@ def calibrate(
         not are left out, and another call with the same arguments goes on with them
     """
     out = Path(out)
-    _check_out(out)
+    check_replaceable(out, "out")
     if cost_only or batches:
         models.require_draft_model("the timing of batches (--batch, --cost-only)")
     warnings: list[str] = []
@@ -114,13 +115,6 @@ def calibrate(
             for cell in profile.missing
         ),
     )
-
-
-def _check_out(out: Path) -> None:
-    if not out.parent.is_dir():
-        raise InvalidArgumentError(f"out {out}: no such folder {out.parent}")
-    if out.is_dir():
-        raise InvalidArgumentError(f"out {out} is a folder; name the profile, such as {out}/p.json")
 
 
 def _check_sources(measurement: Measurement, batches: Batches | None) -> None:

@@ -32,7 +32,7 @@ from specsim.counts.file import (
 )
 from specsim.counts.prompt_costs import PromptCosts
 from specsim.counts.steps import PromptTime, StepTime
-from specsim.files import file_digest
+from specsim.files import check_replaceable, file_digest
 from specsim.intervals import t_quantile
 from specsim.predict.engine_sets import StepRepeats
 from specsim.profiles import read_profile
@@ -202,8 +202,7 @@ def calibrate_engine(
     """
     path = Path(profile)
     out = engine_file(path, timing) if out is None else Path(out)
-    if not out.parent.is_dir():
-        raise InvalidArgumentError(f"out {out}: no such folder {out.parent}")
+    check_replaceable(out, "out")
     need_torch()
     content = read_profile(path)
     content.require_draft_model("the timing of an engine")

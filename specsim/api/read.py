@@ -32,7 +32,13 @@ from specsim.counts.steps import StepTime
 from specsim.engines.drafting import METHODS, Method
 from specsim.engines.readers.pooling import PooledFiles, pooled_files
 from specsim.engines.readers.speculation_profile import write as write_profile
-from specsim.files import write_atomically
+from specsim.files import (
+    LARGEST_TEXT,
+    check_replaceable,
+    read_regular,
+    too_large,
+    write_atomically,
+)
 from specsim.intervals import Interval
 
 
@@ -203,8 +209,8 @@ def read(
     if method is not None:
         check_choice("method", method, METHODS)
     for option, path in (("out", out), ("speculation_profile", speculation_profile)):
-        if path is not None and not Path(path).parent.is_dir():
-            raise InvalidArgumentError(f"{option} {path}: no such folder {Path(path).parent}")
+        if path is not None:
+            check_replaceable(Path(path), option)
     names = [str(file) for file in files]
     pooled = pooled_files([(name, _content(name)) for name in names], engine)
     inputs = {
@@ -246,15 +252,12 @@ def engine_counts(pooled: PooledFiles, inputs: Mapping[str, Any]) -> EngineCount
 
 
 def _content(name: str) -> bytes:
-    if name == "-":
-        return sys.stdin.buffer.read()
-    path = Path(name)
-    if not path.is_file():
-        raise InvalidArgumentError(f"{name}: no such file")
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidArgumentError(f"{name}: cannot be read ({error.strerror})") from None
+    if name != "-":
+        return read_regular(Path(name), "", InvalidArgumentError)
+    content = sys.stdin.buffer.read(LARGEST_TEXT + 1)
+    if len(content) > LARGEST_TEXT:
+        raise InvalidArgumentError(f"standard input: {too_large(len(content), LARGEST_TEXT)}")
+    return content
 
 
 def _profile(found: EngineCounts, temperature: float | None, method: Method | None) -> str:

@@ -11,6 +11,7 @@ from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import Result, Row
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, integer
+from specsim.files import check_replaceable
 from specsim.frontier import LabelledPositions, read_positions
 
 
@@ -71,8 +72,7 @@ def score(
     out = Path(out)
     if out.suffix not in (".parquet", ".csv"):
         raise InvalidArgumentError(f"out {out}: the name must end in .parquet or .csv")
-    if not out.parent.is_dir():
-        raise InvalidArgumentError(f"out {out}: no such folder {out.parent}")
+    check_replaceable(out, "out")
     requests, tokens = integer("requests", requests, low=1), integer("tokens", tokens, low=2)
     models.require_draft_model("score")
     pair = models.load()

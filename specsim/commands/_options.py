@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Iterable
+from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -234,8 +235,13 @@ def read_alpha(given: dict[str, Any]) -> AlphaLike | None:
 
 def check_figure(figure: Path | None) -> None:
     """Before anything is worked out, refuse a picture that could not be written."""
-    if figure is not None and (figure.suffix != ".png" or not figure.parent.is_dir()):
+    if figure is None:
+        return
+    from specsim.files import check_replaceable
+
+    if figure.suffix != ".png" or not isdir(figure.parent):
         raise InvalidArgumentError(f"--figure {figure} must be a .png in a folder that exists")
+    check_replaceable(figure, "--figure")
 
 
 def refuse_given(names: Iterable[str], reason: str) -> None:

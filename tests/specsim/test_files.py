@@ -179,7 +179,9 @@ def test_attributes_are_read(tmp_path: Path, frame: pd.DataFrame) -> None:
     }
 
 
-@pytest.mark.parametrize("block", ["{", "[]", "null", '{"columns": 3}', "\ud800", '"x"', "[" * 3000])
+@pytest.mark.parametrize(
+    "block", ["{", "[]", "null", '{"columns": 3}', "\ud800", '"x"', "[" * 3000]
+)
 def test_what_pandas_notes_of_a_table_need_not_be_whole(
     tmp_path: Path, frame: pd.DataFrame, block: str
 ) -> None:
