@@ -7,6 +7,7 @@ command line can print it as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from reprlib import Repr
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,10 @@ _LARGEST_WHOLE = 2.0**53
 
 # More numbers in one option than anyone means.
 _MOST_NUMBERS = 1_000_000
+
+# What is no number may be of any length and depth.
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
 
 
 class SpecsimError(ValueError):
@@ -42,7 +47,7 @@ def numbers(
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgumentError(f"{name} must be a number, got {value!r:.80}") from None
+        raise InvalidArgumentError(f"{name} must be a number, got {_SHORT.repr(value)}") from None
     if array.size == 0:
         raise InvalidArgumentError(f"{name} is empty, expected at least one number")
     # Two passes and no temporaries where all is well: sweeps check 10^7 numbers. A nan fails both.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Any
 
 from specsim.checks import InvalidArgumentError, did_you_mean
 from specsim.hardware.config import ConfigError, known_shapes, read_config
+from specsim.hardware.fields import entries_of
 
 # Fields that only configurations of heads have, and words in the names of their architectures.
 _HEAD_FIELDS = {
@@ -27,7 +28,7 @@ _INNER_FIELDS = ("transformer_layer_config", "model")
 
 def is_head(config: Mapping[str, Any]) -> bool:
     """Whether a config.json is of a head over another model's states, not of a language model."""
-    words = " ".join(map(str, config.get("architectures") or ())).casefold()
+    words = " ".join(map(str, entries_of(config, "architectures"))).casefold()
     return bool(_HEAD_FIELDS & config.keys()) or any(word in words for word in _HEAD_WORDS)
 
 
@@ -58,7 +59,7 @@ def head_config(method: str, name: str) -> Mapping[str, Any]:
     try:
         config = read_config(name)
     except ConfigError as error:
-        if not Path(name).exists() and (method != "parallel" or did_you_mean(name, heads)):
+        if not os.path.exists(name) and (method != "parallel" or did_you_mean(name, heads)):
             raise _no_head(method, name, heads) from None
         raise InvalidArgumentError(f"{method} {error}") from None
     for field in _INNER_FIELDS:

@@ -25,7 +25,15 @@ from specsim.deployment.drafters import (
 from specsim.deployment.head_configs import head_config, is_head
 from specsim.hardware.blocks import gated
 from specsim.hardware.config import ConfigError, read_config, shape_from_config
-from specsim.hardware.fields import count
+from specsim.hardware.fields import (
+    count,
+    entries_of,
+    head_width,
+    kv_head_count,
+    layer_count,
+    object_of,
+    optional_count,
+)
 from specsim.hardware.quantisation import precision_from_config
 from specsim.hardware.shapes import Attention, Layer, Precision, Shape
 
@@ -101,7 +109,7 @@ def _head(
     hidden = count(config, "hidden_size", default=target.hidden)
     attention = _attention(config, target)
     inner = count(config, "intermediate_size", default=round(_BLOCK_RATIO * hidden))
-    layers = count(config, "num_hidden_layers", default=drafter.layers)
+    layers = layer_count(config, "num_hidden_layers", default=drafter.layers)
     width = attention.pair_width // 2
     inputs = hidden * (width + attention.kv_width)
     plain = Layer(inputs + width * hidden + gated(hidden, inner) + 2 * hidden, (attention,))
@@ -132,11 +140,11 @@ def _states(drafter: Eagle | Eagle3 | Parallel, config: Mapping[str, Any]) -> in
     """Vectors that the head's first projection reads: EAGLE's state and embedded token, or states
     of so many layers.
     """
-    inside = config.get("dflash_config") or config.get("eagle_config") or {}
+    inside = object_of(config, "dflash_config") or object_of(config, "eagle_config")
     for field in ("target_layer_ids", "eagle_aux_hidden_state_layer_ids"):
-        listed = inside.get(field) or config.get(field)
-        if listed:
-            return len(listed)
+        states = entries_of(inside, field) or entries_of(config, field)
+        if states:
+            return len(states)
     return 3 if isinstance(drafter, Eagle3) else 2
 
 
@@ -198,9 +206,9 @@ def _attention(config: Mapping[str, Any], target: Shape) -> Attention:
     kv_heads = (8 if heads % 8 == 0 else heads) if latent else like.kv_heads
     width = _HEAD_WIDTH if latent else like.pair_width // (2 * like.heads)
     heads = count(config, "num_attention_heads", default=max(heads, 1))
-    kv_heads = count(config, "num_key_value_heads", default=heads if config else kv_heads)
     hidden = count(config, "hidden_size", default=hidden)
-    width = count(config, "head_dim", default=hidden // heads if config else width)
+    if config:
+        kv_heads, width = kv_head_count(config, heads), head_width(config, hidden, heads)
     return Attention(2 * kv_heads * width, 2 * heads * width, heads, kv_heads)
 
 
@@ -212,7 +220,7 @@ def _check_target(name: str, config: Mapping[str, Any], target: Shape) -> None:
             f"head {name} is for a target with states of {hidden:,} numbers, this one has "
             f"{target.hidden:,}"
         )
-    vocabulary = config.get("vocab_size")
+    vocabulary = optional_count(config, "vocab_size")
     if vocabulary and target.vocabulary and vocabulary != target.vocabulary:
         raise InvalidArgumentError(
             f"head {name} is for a vocabulary of {vocabulary:,} tokens, the target has "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from specsim.hardware.fields import Config, count
+from specsim.hardware.fields import Config, count, entries_of
 from specsim.hardware.shapes import Layer
 
 # --- what follows attention in a layer ---------------------------------------------------------
@@ -49,7 +49,7 @@ def qwen_moe_block(config: Config, index: int) -> Layer:
     """
     experts = count(config, "num_experts", "num_local_experts", low=0)
     every = count(config, "decoder_sparse_step", default=1)
-    if index in (config.get("mlp_only_layers") or ()) or not experts or (index + 1) % every:
+    if index in entries_of(config, "mlp_only_layers") or not experts or (index + 1) % every:
         return dense(config, index)
     shared = count(config, "shared_expert_intermediate_size", default=0)
     hidden = count(config, "hidden_size")
@@ -74,8 +74,8 @@ def bailing_block(config: Config, index: int) -> Layer:
 def llama4_block(config: Config, index: int) -> Layer:
     """A routed and a shared expert in every ``interleave_moe_layer_step``-th layer."""
     every = count(config, "interleave_moe_layer_step", default=1)
-    listed = config.get("moe_layers")
-    routes = (index + 1) % every == 0 if listed is None else index in listed
+    named = config.get("moe_layers") is not None
+    routes = index in entries_of(config, "moe_layers") if named else (index + 1) % every == 0
     hidden, inner = count(config, "hidden_size"), count(config, "intermediate_size")
     if not routes:
         return Layer(gated(hidden, count(config, "intermediate_size_mlp")), attentions=())
@@ -131,7 +131,7 @@ def all_but_every(default: int) -> Callable[[Config, int], bool]:
 
 def with_rotary_positions(config: Config, index: int) -> bool:
     """Llama 4: layers that rotate queries and keys, all but every fourth unless the config says."""
-    rotates = config.get("no_rope_layers")
+    rotates = entries_of(config, "no_rope_layers", count(config, "num_hidden_layers"))
     if rotates:
         return bool(rotates[index])
     return bool((index + 1) % count(config, "no_rope_layer_interval", default=4))

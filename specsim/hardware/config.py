@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from dataclasses import replace
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -11,10 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from specsim.checks import SpecsimError, UnsupportedError, did_you_mean
+from specsim.files import read_regular
 from specsim.hardware import hub
 from specsim.hardware.families import FAMILIES
-from specsim.hardware.fields import Config, text_part
+from specsim.hardware.fields import Config, layer_count, optional_count, text_part
 from specsim.hardware.shapes import Shape
+
+
+# Bytes of a config.json; the largest that are known have some ten thousand.
+_LARGEST = 2**22
 
 
 class ConfigError(SpecsimError):
@@ -43,9 +49,9 @@ def read_config(name: str) -> dict[str, Any]:
         Hugging Face Hub, or an alias of a shipped shape, in this order
     """
     if _shipped_name(name) is None:
-        path = Path(name)
-        if path.exists():
-            return _read(path / "config.json" if path.is_dir() else path)
+        if os.path.exists(name):
+            path = Path(name)
+            return _read(path / "config.json" if os.path.isdir(path) else path)
         cached = hub.cached_config(name)
         if cached is not None:
             return _read(cached)
@@ -101,14 +107,14 @@ def shape_from_config(config: Config) -> Shape:
     model_type = str(config.get("model_type"))
     if model_type not in FAMILIES:
         raise UnsupportedError(
-            f"model_type {model_type!r} is not known (known: {', '.join(known_model_types())})"
+            f"model_type {model_type[:40]!r} is not known (known: {', '.join(known_model_types())})"
         )
     text = text_part(config)
     return replace(
         FAMILIES[model_type](config),
-        vocabulary=text.get("vocab_size"),
-        longest_context=text.get("max_position_embeddings"),
-        mtp_modules=int(text.get("num_nextn_predict_layers") or 0),
+        vocabulary=optional_count(text, "vocab_size"),
+        longest_context=optional_count(text, "max_position_embeddings"),
+        mtp_modules=layer_count(text, "num_nextn_predict_layers", default=0, low=0),
     )
 
 
@@ -122,11 +128,14 @@ def _shipped() -> Traversable:
 
 
 def _read(file: Traversable) -> dict[str, Any]:
+    # What is shipped need not lie in a folder.
+    if isinstance(file, Path):
+        content = read_regular(file, "", ConfigError, _LARGEST)
+    else:
+        content = file.read_bytes()
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
+        config = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: is not JSON ({error})") from None
     if not isinstance(config, dict):
         raise ConfigError(f"{file}: must hold a JSON object")

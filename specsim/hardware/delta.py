@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from specsim.checks import UnsupportedError
 from specsim.hardware import assembly, blocks
-from specsim.hardware.fields import Config, count
+from specsim.hardware.fields import Config, count, entries_of, layer_count
 from specsim.hardware.shapes import Attention, Shape
 
 
 def qwen3_next(config: Config) -> Shape:
     """Qwen3-Next: three layers of gated delta networks, then one of gated full attention."""
     layers = []
-    for index in range(count(config, "num_hidden_layers")):
+    for index in range(layer_count(config, "num_hidden_layers")):
         attends = _is_full(config, index)
         weights, attention = (_gated_attention if attends else _gated_delta)(config)
         norms = 2 * count(config, "hidden_size")
@@ -22,9 +22,10 @@ def qwen3_next(config: Config) -> Shape:
 
 
 def _is_full(config: Config, index: int) -> bool:
-    if not config.get("layer_types"):
+    kinds = entries_of(config, "layer_types", count(config, "num_hidden_layers"))
+    if not kinds:
         return (index + 1) % count(config, "full_attention_interval", default=4) == 0
-    kind = config["layer_types"][index]
+    kind = kinds[index]
     if kind not in ("full_attention", "linear_attention"):
         raise UnsupportedError(
             f"layer type {kind!r} is not known (known: full_attention, linear_attention)"

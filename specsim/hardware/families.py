@@ -6,13 +6,22 @@ The tests hold every family to transformers' own parameter count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from specsim.checks import UnsupportedError
 from specsim.hardware import assembly, blocks
 from specsim.hardware.delta import qwen3_next
-from specsim.hardware.fields import Config, count, text_part
+from specsim.hardware.fields import (
+    Config,
+    count,
+    entries_of,
+    head_width,
+    kv_head_count,
+    layer_count,
+    text_part,
+)
 from specsim.hardware.latent import latent_decoder
 from specsim.hardware.quantisation import precision_from_config
 from specsim.hardware.shapes import Attention, Layer, Shape
@@ -55,8 +64,8 @@ class Decoder:
     def __call__(self, config: Config) -> Shape:
         text = {**self.defaults, **text_part(config)}
         hidden, heads = count(text, "hidden_size"), count(text, "num_attention_heads")
-        kv_heads = count(text, "num_key_value_heads", default=heads)
-        width = count(text, "head_dim", default=self.head_dim or hidden // heads)
+        width = head_width(text, hidden, heads, self.head_dim)
+        kv_heads = kv_head_count(text, heads)
         inputs = (heads + 2 * kv_heads) * width
         named_bias = bool(text.get(self.bias_field))
         input_bias = named_bias if self.input_bias is None else self.input_bias
@@ -71,25 +80,25 @@ class Decoder:
             + head_norms * 2 * width
             + self.sinks * heads
         )
-        layers = []
-        for index in range(count(text, "num_hidden_layers")):
+        layers, kinds = [], entries_of(text, "layer_types", layer_count(text, "num_hidden_layers"))
+        for index in range(layer_count(text, "num_hidden_layers")):
             attention = Attention(
                 kv_width=2 * kv_heads * width,
                 pair_width=2 * heads * width,
                 heads=heads,
                 kv_heads=kv_heads,
-                window=self._window(text, index),
+                window=self._window(text, kinds, index),
                 chunked=self.chunked,
             )
             layers.append(assembly.layer(self.block(text, index), weights, attention))
         tied = bool(text.get("tie_word_embeddings", self.tied))
         return assembly.decoder(config, text, layers, tied)
 
-    def _window(self, text: Config, index: int) -> int | None:
+    def _window(self, text: Config, kinds: Sequence[Any], index: int) -> int | None:
         if self.windowed is None:
             return None
-        if text.get("layer_types"):
-            kind = text["layer_types"][index]
+        if kinds:
+            kind = kinds[index]
             window = "chunked_attention" if self.chunked else "sliding_attention"
             if kind not in ("full_attention", window):
                 raise UnsupportedError(
@@ -115,7 +124,7 @@ def gpt2(config: Config) -> Shape:
     tied = bool(config.get("tie_word_embeddings", True))
     return Shape(
         model_type=config["model_type"],
-        layers=(Layer(weights + block, (attention,)),) * count(config, "n_layer"),
+        layers=(Layer(weights + block, (attention,)),) * layer_count(config, "n_layer"),
         hidden=hidden,
         head=table + norm,
         idle=count(config, "n_positions") * hidden + (0 if tied else table),
@@ -134,8 +143,8 @@ def t5(config: Config) -> Shape:
     gates = 2 if str(config.get("feed_forward_proj", "relu")).startswith("gated") else 1
     block = (gates + 1) * hidden * count(config, "d_ff") + hidden
     own = 4 * hidden * width + hidden
-    encoder_layers = count(config, "num_layers")
-    decoder_layers = count(config, "num_decoder_layers", default=encoder_layers)
+    encoder_layers = layer_count(config, "num_layers")
+    decoder_layers = layer_count(config, "num_decoder_layers", default=encoder_layers)
     across_read = 2 * hidden * width + hidden
     parts = (
         Attention(2 * width, 2 * width, heads, heads),

@@ -6,8 +6,13 @@ import os
 import re
 from pathlib import Path
 
+from specsim.checks import SpecsimError
+from specsim.files import FileError, check_file_name, read_regular
+
 # One name, or organisation and name, as the Hub allows them.
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?")
+# Bytes of a file that names a revision.
+_LARGEST_REFERENCE = 4096
 
 
 def cache_folder() -> Path:
@@ -38,10 +43,14 @@ def cached_config(name: str) -> Path | None:
         return None
     model = cache_folder() / f"models--{name.replace('/', '--')}"
     try:
-        revision = (model / "refs" / "main").read_text("utf-8").strip()
+        content = read_regular(model / "refs" / "main", "", FileError, _LARGEST_REFERENCE)
+        revision = content.decode("utf-8").strip()
+        check_file_name(revision)
         snapshots = [model / "snapshots" / revision]
-    except OSError:
-        folder = model / "snapshots"
-        snapshots = list(folder.iterdir()) if folder.is_dir() else []
+    except (SpecsimError, UnicodeDecodeError):
+        try:
+            snapshots = list((model / "snapshots").iterdir())
+        except OSError:
+            snapshots = []
     config = snapshots[0] / "config.json" if len(snapshots) == 1 else None
-    return config if config is not None and config.is_file() else None
+    return config if config is not None and os.path.isfile(config) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from specsim.hardware import assembly, blocks
-from specsim.hardware.fields import Config, count
+from specsim.hardware.fields import Config, count, layer_count
 from specsim.hardware.shapes import Attention, Shape
 
 
@@ -45,7 +45,7 @@ def latent_decoder(config: Config) -> Shape:
         )
     layers = [
         assembly.layer(blocks.deepseek_block(config, index), weights, *attentions)
-        for index in range(count(config, "num_hidden_layers"))
+        for index in range(layer_count(config, "num_hidden_layers"))
     ]
     return assembly.decoder(config, config, layers, bool(config.get("tie_word_embeddings")))
 

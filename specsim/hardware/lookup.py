@@ -11,9 +11,13 @@ from typing import TypeVar
 import msgspec
 
 from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError, did_you_mean
+from specsim.files import read_regular
 
 Row = TypeVar("Row")
 Document = TypeVar("Document", bound=msgspec.Struct)
+
+# Bytes of a file that describes one row.
+_LARGEST = 2**20
 
 
 def table_text(file_name: str) -> str:
@@ -53,12 +57,9 @@ def is_file_name(name: str) -> bool:
 
 def read_own(what: str, path: Path, kind: type[Document]) -> Document:
     """A file of ``kind``; raises InvalidArgumentError that names the file and the field."""
+    content = read_regular(path, what, InvalidArgumentError, _LARGEST)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except FileNotFoundError:
-        raise InvalidArgumentError(f"{what} {path}: no such file") from None
-    except OSError as error:
-        raise InvalidArgumentError(f"{what} {path}: cannot be read ({error.strerror})") from None
+        return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidArgumentError(f"{what} {path}: {error}") from None
 

@@ -9,9 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
-from specsim.checks import InvalidArgumentError, UnsupportedError, did_you_mean, number
-from specsim.hardware.fields import Config, count, text_part
+from specsim.checks import (
+    InvalidArgumentError,
+    UnsupportedError,
+    did_you_mean,
+    integer,
+    number,
+)
+from specsim.hardware.fields import Config, count, entries_of, layer_count, object_of, text_part
 from specsim.hardware.shapes import Precision, Shape
 
 _SCALE_BITS = 16.0
@@ -133,11 +140,11 @@ def precision_from_config(config: Config) -> Precision:
         for key in ("dtype", "torch_dtype")
         if part.get(key)
     ]
-    dtype = named[0] if named else "float32"
-    quantisation = config.get("quantization_config")
-    if quantisation is None:
+    dtype = str(named[0])[:40] if named else "float32"
+    quantisation = object_of(config, "quantization_config")
+    if not quantisation and config.get("quantization_config") is None:
         return Precision(dtype)
-    method = quantisation.get("quant_method")
+    method = str(quantisation.get("quant_method"))[:40]
     if method not in _METHODS:
         known = ", ".join(known_quantisations())
         raise UnsupportedError(
@@ -156,16 +163,22 @@ def known_quantisations() -> list[str]:
 
 def _grouped(dtype: str, config: Config) -> Precision:
     """GPTQ and AWQ: per group of weights a half-precision scale and a zero point of ``bits``."""
-    bits, group = _field(config, "bits"), config.get("group_size", 128)
+    bits = _field(config, "bits")
+    group = _group(config) or (128 if config.get("group_size") is None else 0)
     # A group of -1 is a whole column, whose scale is lost among thousands of weights.
-    extra = (_SCALE_BITS + bits) / group if group > 0 else 0.0
+    extra = (_SCALE_BITS + bits) / group if group else 0.0
     return Precision(dtype, weight_bits=bits + extra)
 
 
 def _fp8(dtype: str, config: Config) -> Precision:
     """Weights and activations in fp8; a float32 scale per block (DeepSeek-V3, 2412.19437, 3.3)."""
-    rows, columns = config.get("weight_block_size") or (0, 0)
-    extra = 32.0 / (rows * columns) if rows else 0.0
+    block = entries_of(config, "weight_block_size")
+    if len(block) not in (0, 2):
+        raise InvalidArgumentError(
+            f"quantization_config.weight_block_size must be two numbers, got {len(block)} of them"
+        )
+    sizes = [integer("quantization_config.weight_block_size", each, low=1) for each in block]
+    extra = 32.0 / prod(sizes) if sizes else 0.0
     return Precision(dtype, weight_bits=8.0 + extra, compute="fp8")
 
 
@@ -193,19 +206,20 @@ def _grouped_schemes(dtype: str, config: Config) -> Precision:
     8-bit scale per group (NVFP4, MXFP4), other weights a half-precision one.  Where ``ignore``
     names attention, only routed experts count as quantised, and a shared one as not.
     """
-    groups = list(config.get("config_groups", {}).values())
+    named = object_of(config, "config_groups")
+    groups = [object_of(named, name) for name in named]
     if len(groups) != 1:
         raise UnsupportedError(
             f"quantization_config.config_groups must hold one scheme, got {len(groups)}; "
             "pass a Precision instead"
         )
-    weights, activations = groups[0]["weights"], groups[0].get("input_activations") or {}
-    bits, size = _field(weights, "num_bits"), weights.get("group_size")
+    weights, activations = (object_of(groups[0], each) for each in ("weights", "input_activations"))
+    bits, size = _field(weights, "num_bits"), _group(weights)
     floats = weights.get("type") == "float"
     scale = 8.0 if floats and bits == 4 else _SCALE_BITS
-    cache = config.get("kv_cache_scheme")
+    cache = object_of(config, "kv_cache_scheme")
     kinds = {(8, True): "fp8", (8, False): "int8", (4, True): "fp4"}
-    kind = (int(activations.get("num_bits") or 0), activations.get("type") == "float")
+    kind = count(activations, "num_bits", default=0), activations.get("type") == "float"
     return Precision(
         dtype,
         weight_bits=bits + (scale / size if size else 0.0),
@@ -218,7 +232,7 @@ def _modelopt(dtype: str, config: Config) -> Precision:
     """ModelOpt, which names the algorithm where it does not list groups."""
     if config.get("config_groups"):
         return _grouped_schemes(dtype, config)
-    algorithm = str(config.get("quant_algo"))
+    algorithm = str(config.get("quant_algo"))[:40]
     if algorithm.casefold() not in ("fp8", "nvfp4"):
         raise UnsupportedError(
             f"quantization_config.quant_algo {algorithm!r} is not known (known: FP8, NVFP4); "
@@ -230,13 +244,13 @@ def _modelopt(dtype: str, config: Config) -> Precision:
 
 def _leaves_attention_out(quantisation: Config, text: Config) -> bool:
     """Whether ``ignore`` keeps the attention of every layer in the 16-bit type, or of none."""
-    patterns = [str(pattern) for pattern in quantisation.get("ignore") or ()]
+    patterns = [str(pattern) for pattern in entries_of(quantisation, "ignore")]
     attention = [each for each in patterns if "self_attn" in each and "mtp" not in each]
     if not attention:
         return False
     named = [re.search(r"layers\.(\d+)\.self_attn", each) for each in attention]
     layers = {int(match[1]) for match in named if match}
-    everywhere = not all(named) or layers >= set(range(count(text, "num_hidden_layers")))
+    everywhere = not all(named) or layers >= set(range(layer_count(text, "num_hidden_layers")))
     experts = any(text.get(name) for name in _EXPERT_FIELDS)
     if not everywhere or not experts:
         where = "every layer of a model without experts" if everywhere else f"{len(layers)} layers"
@@ -245,6 +259,14 @@ def _leaves_attention_out(quantisation: Config, text: Config) -> bool:
             "pass a Precision instead"
         )
     return True
+
+
+def _group(config: Config) -> int:
+    """Weights that share a scale; 0 where the config names none, or a whole column (-1)."""
+    size = config.get("group_size")
+    if size is None or size == -1:
+        return 0
+    return integer("quantization_config.group_size", size, low=1)
 
 
 def _field(config: Config, name: str) -> float:

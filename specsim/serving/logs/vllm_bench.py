@@ -48,7 +48,8 @@ def read(records: Sequence[Record]) -> RequestLog:
     notes = ["times are the client's: network and tokenizer are in them"]
     if failed := len(sent) - len(answered):
         notes.append(f"{failed} failed requests (output_lens 0) are left out, and their load, too")
-    if limit := records[0].values.get("max_concurrency"):
+    limit = records[0].values.get("max_concurrency")
+    if isinstance(limit, int) and limit > 0:
         notes.append(
             f"the client waited for answers (at most {limit} requests at any time), and its "
             "requests are sent here when it sent them: a slower prediction meets more of a queue "

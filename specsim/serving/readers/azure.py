@@ -37,7 +37,7 @@ def _seconds(records: Sequence[Record]) -> Floats:
         word = str(record.get("TIMESTAMP")).removesuffix("+00:00")
         try:
             times[at] = np.datetime64(word, "ns")
-        except ValueError:
+        except (ValueError, OverflowError):
             raise WorkloadError(
                 f"{record.place}: TIMESTAMP must be a date and time, got {word[:40]!r}"
             ) from None

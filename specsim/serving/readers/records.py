@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,14 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from specsim.checks import Floats, Ints, SpecsimError
+from specsim.files import read_regular
 from specsim.serving.lengths import LONGEST
 from specsim.serving.requests import PrefixBlocks, WorkloadError
 
 Found = TypeVar("Found", covariant=True)
+
+# Keys of a record that no reader knows, in a message.
+_KEYS_SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +89,7 @@ class Record:
     def _number(self, key: str, value: Any) -> float:
         try:
             number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             raise WorkloadError(f"{self.place}: {key} must be a number, got {str(value)[:40]!r}")
@@ -114,9 +119,9 @@ def read_recognised(text: str, readers: Iterable[RecordReader[Found]], known: st
     for reader in readers:
         if reader.recognises(records[0]):
             return reader.read(records)
+    keys = ", ".join(str(key)[:40] for key in [*records[0].values][:_KEYS_SHOWN])
     raise WorkloadError(
-        f"{records[0].place}: no format is recognised by its keys ({', '.join(records[0].values)}):"
-        f" read are {known}"
+        f"{records[0].place}: no format is recognised by its keys ({keys}): read are {known}"
     )
 
 
@@ -125,10 +130,9 @@ def read_file(path: Path, what: str, read: Callable[[str], Found]) -> Found:
 
     what : that the file is, for the message
     """
+    content = read_regular(path, what, WorkloadError)
     try:
-        text = path.read_text("utf-8-sig")
-    except OSError as error:
-        raise WorkloadError(f"{what} {path}: cannot be read ({error.strerror})") from None
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise WorkloadError(f"{what} {path}: not a text in UTF-8") from None
     try:
@@ -145,22 +149,34 @@ def records_of(text: str) -> list[Record]:
         found = document if isinstance(document, list) else [document]
         return [_record(f"record {n}", each) for n, each in enumerate(found, start=1)]
     if start == "{":
+        # Not splitlines: JSON strings may hold the other line ends that Unicode knows.
         return [
             _record(f"line {n}", _parsed(line, f"line {n}"))
-            for n, line in enumerate(text.splitlines(), start=1)
+            for n, line in enumerate(text.split("\n"), start=1)
             if line.strip()
         ]
+    return _rows(text)
+
+
+def _rows(text: str) -> list[Record]:
+    """Of CSV with a header."""
     rows = csv.reader(text.splitlines())
-    header = [name.strip() for name in next(rows, [])]
-    found = []
-    for row in rows:
-        if not row:
-            continue
-        if len(row) != len(header):
-            raise WorkloadError(
-                f"line {rows.line_num}: {len(row)} columns, but the header has {len(header)}"
-            )
-        found.append(Record(f"line {rows.line_num}", dict(zip(header, row, strict=True))))
+    found: list[Record] = []
+    try:
+        header = [name.strip() for name in next(rows, [])]
+        if len(set(header)) < len(header):
+            twice = next(name for name, times in Counter(header).items() if times > 1)
+            raise WorkloadError(f"line 1: more than one column {twice[:40]!r}")
+        for row in rows:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise WorkloadError(
+                    f"line {rows.line_num}: {len(row)} columns, but the header has {len(header)}"
+                )
+            found.append(Record(f"line {rows.line_num}", dict(zip(header, row, strict=True))))
+    except csv.Error as error:
+        raise WorkloadError(f"line {rows.line_num}: not CSV ({error})") from None
     return found
 
 
@@ -177,12 +193,12 @@ def in_order(records: Sequence[Record], times: Floats) -> Floats:
 
 
 def _is_one_document(text: str) -> bool:
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.split("\n") if line.strip()]
     if len(lines) == 1:
         return True
     try:
         json.loads(lines[0])
-    except ValueError:
+    except (ValueError, RecursionError):
         return True  # an object that goes on over lines
     return False
 

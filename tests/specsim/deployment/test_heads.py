@@ -198,7 +198,7 @@ def bad(**fields: object) -> Callable[[Path], object]:
         (lambda path: head("eagle3:llama-3.2-1b", "llama-3.1-8b"), "neither shipped nor"),
         (lambda path: head("eagle:anything", "llama-3.1-8b"), "eagle head anything is neither"),
         (lambda path: head("eagle3:qwen3-32b", "llama-3.1-8b"), "states of 5,120 numbers"),
-        (lambda path: head(f"eagle3:{path}", "llama-3.1-8b"), "cannot be read"),
+        (lambda path: head(f"eagle3:{path}", "llama-3.1-8b"), "no such file"),
         (lambda path: head("parallel:qwen3-8", "qwen3-8b"), "did you mean qwen3-8b"),
         (lambda path: head("eagle3:draft_vocab=200000", "llama-3.1-8b"), "must be <= 128,256"),
     ],

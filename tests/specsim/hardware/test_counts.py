@@ -194,7 +194,8 @@ def test_flops_of_a_decoder_behind_an_encoder(name: str) -> None:
 # "Insights into DeepSeek-V3" (arXiv 2505.09343), table 1: KV cache per token in bf16, 70.272 KB
 # for DeepSeek-V3, 327.680 KB for Qwen-2.5 72B, 516.096 KB for Llama-3.1 405B.
 def test_published_cache_per_token() -> None:
-    qwen = {**SIZES, "num_hidden_layers": 80, "num_key_value_heads": 8, "head_dim": 128}
+    qwen = {**SIZES, "num_hidden_layers": 80, "num_attention_heads": 64, "head_dim": 128}
+    qwen["num_key_value_heads"] = 8
     llama = {**qwen, "num_hidden_layers": 126}
     assert kv_bytes(hardware.shape("deepseek-v3"), 1) == 70_272
     for config, published in ((qwen, 327_680), (llama, 516_096)):

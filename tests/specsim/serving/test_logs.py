@@ -193,7 +193,7 @@ def test_as_it_is_typed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
         (f"--workload {words[2]}", "has no token ids or hashes"),
     ):
         assert said in fail(capsys, *words, *shlex.split(more))
-    assert "nothing.json: cannot be read" in fail(
+    assert "nothing.json: no such file" in fail(
         capsys, "validate", "--serving", str(tmp_path / "nothing.json"), "--step-cost", COST
     )
 

@@ -231,7 +231,7 @@ def test_what_is_wrong_is_said_with_its_place(text: str, said: str, tmp_path: Pa
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(WorkloadError, match=r"none: cannot be read \(No such file"):
+    with pytest.raises(WorkloadError, match="none: no such file"):
         read_workload(tmp_path / "none")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(WorkloadError, match="not a text in UTF-8"):
