@@ -25,10 +25,13 @@ from torch import nn
 from transformers import DynamicCache
 
 from calibrate.decode.drafters.neural import first_layers
-from specsim.checks import InvalidArgumentError
+from specsim.checks import InvalidArgumentError, reason_of
+from specsim.files import check_regular, read_regular
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _KIND = "eagle-head"
+# Bytes of a config.json.
+_LARGEST = 2**22
 # Of a row of a matrix in 8 bits: the most steps from 0, and where their size is kept.
 _LARGEST, _STEP = 127, ".step"
 
@@ -168,22 +171,38 @@ def save_head(model: EagleModel, target: Any, folder: Path, target_sha256: str) 
 def is_head(folder: Path) -> bool:
     """Whether a folder holds a head, by its config."""
     try:
-        return bool(json.loads((folder / _CONFIG).read_text()).get("kind") == _KIND)
-    except (OSError, ValueError, AttributeError):
+        return bool(_config(folder).get("kind") == _KIND)
+    except InvalidArgumentError:
         return False
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """The config.json of a folder; raises InvalidArgumentError where it holds no object."""
+    path = folder / _CONFIG
+    content = read_regular(path, "", InvalidArgumentError, _LARGEST)
+    try:
+        config = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"{path}: is not JSON ({reason_of(error)})") from None
+    if not isinstance(config, dict):
+        raise InvalidArgumentError(f"{path}: must hold a JSON object")
+    return config
 
 
 def load_head(folder: Path, target: Any, target_sha256: str) -> EagleModel:
     """The head in a folder, on its target; raises InvalidArgumentError if it is another's."""
     try:
-        config = json.loads((folder / _CONFIG).read_text())
+        config = _config(folder)
+        check_regular(folder / _WEIGHTS, str(folder / _WEIGHTS), InvalidArgumentError)
         weights = load_file(folder / _WEIGHTS)
     except (OSError, ValueError, SafetensorError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InvalidArgumentError(f"head {folder} cannot be loaded: {reason}") from None
+        raise InvalidArgumentError(
+            f"head {folder} cannot be loaded: {reason_of(error)}"
+        ) from None
     if config.get("kind") != _KIND:
         raise InvalidArgumentError(
-            f"head {folder} must have kind {_KIND!r} in its config.json, got {config.get('kind')!r}"
+            f"head {folder} must have kind {_KIND!r} in its config.json, got "
+            f"{str(config.get('kind'))[:40]!r}"
         )
     if config.get("target_sha256") != target_sha256:
         raise InvalidArgumentError(
@@ -198,6 +217,11 @@ def load_head(folder: Path, target: Any, target_sha256: str) -> EagleModel:
             raise InvalidArgumentError(
                 f"head {folder} must have {name} of shape {tuple(weight.shape)}, got "
                 f"{None if stored is None else tuple(stored.shape)}"
+            )
+        if step.shape not in ((), (len(weight), 1)):
+            raise InvalidArgumentError(
+                f"head {folder} must have {name + _STEP} of shape {(len(weight), 1)}, got "
+                f"{tuple(step.shape)}"
             )
         weight.add_(stored.to(weight) * step.to(weight))
     return model.eval()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -21,9 +21,11 @@ from transformers import (
 from calibrate.decode.drafters.copying import PromptLookup
 from calibrate.decode.encoder_decoder import cached_model, is_encoder_decoder
 from calibrate.decode.engine import CachedModel
+from calibrate.models.config_fields import check_no_code
 from calibrate.models.eagle import EagleModel, is_head, load_head
 from calibrate.models.shapes import random_model
-from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
+from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError, reason_of
+from specsim.files import check_regular
 from specsim.hardware import known_shapes, read_config
 from specsim.profiles import PROMPT_LOOKUP, MeasuredModel, Profile, lacks_draft_model
 
@@ -216,6 +218,8 @@ def load(
     folder = resolve(name)
     if is_head(folder):
         raise ModelError(f"model {name} is a head over its target's states: it drafts as 'eagle'")
+    if not trust_remote_code:
+        check_no_code(folder, f"model {name}", ModelError)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     try:
@@ -226,9 +230,9 @@ def load(
         model = kind.from_pretrained(
             folder, dtype=dtype, use_safetensors=True, trust_remote_code=trust_remote_code
         )
-    except (OSError, ValueError, SafetensorError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ModelError(f"model {name} cannot be loaded: {reason}") from None
+    # transformers raises whatever a damaged file leads it to, which all means the same.
+    except Exception as error:
+        raise ModelError(f"model {name} cannot be loaded: {reason_of(error)}") from None
     model = model.to(device).eval()
     return Loaded(model, tokenizer, _described(name, model, digest(folder)))
 
@@ -247,7 +251,7 @@ def resolve(name: str) -> Path:
             known = ", ".join(EMBEDDED + known for known in (*MEMBERS, *HEADS))
             raise ModelError(f"model {name} is not in the embedded family ({known})")
         return FAMILY / member
-    if Path(name).is_dir():
+    if os.path.isdir(name):
         return Path(name)
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(f"model {name}: no such folder")
@@ -267,6 +271,7 @@ def digest(folder: Path) -> str:
     """SHA-256 over the config and the weights."""
     sha = hashlib.sha256()
     for file in [folder / "config.json", *sorted(folder.glob("*.safetensors"))]:
+        check_regular(file, str(file), ModelError)
         with file.open("rb") as stream:
             sha.update(hashlib.file_digest(stream, "sha256").digest())
     return sha.hexdigest()

@@ -9,6 +9,7 @@ from typing import Any
 
 from calibrate.train import corpus
 from specsim.checks import SpecsimError
+from specsim.files import read_regular
 
 
 class PromptError(SpecsimError):
@@ -29,15 +30,27 @@ def read_prompts(path: Path, tokenizer: Any, tokens: int) -> list[list[int]]:
 
     ``.jsonl``: one object a line with the key ``prompt``.  Any other name: one prompt a line.
     """
+    content = read_regular(path, "prompt file", PromptError)
     try:
         # Not splitlines: JSON strings may hold the other line ends that Unicode knows.
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+        lines = content.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
         raise PromptError(f"prompt file {path} cannot be read ({error})") from None
     texts = [_text(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not texts:
         raise PromptError(f"prompt file {path} is empty, expected one prompt a line")
-    return [tokenizer(text)["input_ids"][-tokens:] for text in texts]
+    prompts = [tokenizer(_whole(text))["input_ids"][-tokens:] for text in texts]
+    if not all(prompts):
+        number = next(number for number, prompt in enumerate(prompts, 1) if not prompt)
+        raise PromptError(f"prompt file {path}: prompt {number} has no token")
+    return prompts
+
+
+def _whole(text: str) -> str:
+    """With U+FFFD, as decoders have it, for half of a surrogate pair: scraped JSON is full of
+    them, and no tokenizer takes one.
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _text(path: Path, number: int, line: str) -> str:
@@ -45,7 +58,7 @@ def _text(path: Path, number: int, line: str) -> str:
         return line
     try:
         prompt = json.loads(line)["prompt"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         prompt = None
     if not isinstance(prompt, str) or not prompt:
         raise PromptError(f'prompt file {path}, line {number}: expected {{"prompt": "text"}}')

@@ -391,7 +391,7 @@ def test_wrong_pairs_and_files_are_refused(
     empty = tmp_path / "empty.txt"
     empty.write_text("\n \n")
     assert "is empty" in fail(capsys, *change("--prompts", str(empty)))
-    assert "cannot be read" in fail(capsys, *change("--prompts", str(tmp_path / "none.txt")))
+    assert "no such file" in fail(capsys, *change("--prompts", str(tmp_path / "none.txt")))
     assert "must be <= 128, the context" in fail(capsys, *change("--max-new-tokens", "120"))
     assert "--gamma-max must be a whole number >= 1" in fail(capsys, *change("--gamma-max", "0"))
     assert "no such folder" in fail(capsys, *change("--out", str(tmp_path / "none" / "p.json")))
