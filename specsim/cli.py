@@ -1,12 +1,18 @@
 """The command ``specsim``.  A sub-command's module is imported only when it is called.
 
 Result on stdout, progress and warnings on stderr.  Exit 0: done.  1: a check that the command
-makes has failed.  2: bad input, with one line on stderr.
+makes has failed.  2: bad input, or what the system refuses, with one line on stderr.  3: specsim is
+to blame, with one line that says how to repeat it and where the traceback is.  130: interrupted.
+141: nobody reads the answer.
 """
 
 from __future__ import annotations
 
+import io
+import os
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 import click
@@ -67,24 +73,96 @@ def specsim() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; errors of input end with one line and exit 2, never with a traceback."""
-    from specsim.checks import SpecsimError
-
+    """Run a command and exit; whatever goes wrong ends with one line, never with a traceback."""
     try:
-        status = specsim.main(arguments, prog_name="specsim", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
-        sys.exit(2)
-    except (SpecsimError, click.ClickException) as error:
-        from specsim.report.terminal import say
+        status = _status(arguments)
+    except KeyboardInterrupt:  # while modules were loaded, or something was said
+        _say("specsim: interrupted")
+        status = 130
+    sys.exit(status)
 
-        message = _message(error)
-        say(f"specsim: error: {' '.join(message.split())}")
-        sys.exit(2)
+
+def _status(arguments: list[str] | None) -> int:
+    """The exit status of a command."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name of a file need not be text, nor what a log says.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        from specsim.checks import SpecsimError
+
+        try:
+            status = specsim.main(arguments, prog_name="specsim", standalone_mode=False)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return status if isinstance(status, int) else 0
+        except click.exceptions.NoArgsIsHelpError as error:
+            _say(error.format_message())
+            return 2
+        except (SpecsimError, click.ClickException) as error:
+            _say(f"specsim: error: {_message(error)}", one_line=True)
+            return 2
     except (click.Abort, KeyboardInterrupt):
-        click.echo("specsim: interrupted", err=True)
-        sys.exit(130)
-    sys.exit(status if isinstance(status, int) else 0)
+        _say("specsim: interrupted")
+        return 130
+    except (BrokenPipeError, SystemExit):
+        if "_SPECSIM_COMPLETE" in os.environ:  # a shell asks how words go on, and click ends
+            raise
+        # Whoever read has enough: click ends then, too.  As shells tell of what a pipe has ended.
+        _give_up_stdout()
+        return 141
+    except OSError as error:
+        # What the system refuses, a full disk behind standard output among it, is no mistake here.
+        _give_up_stdout()
+        where = error.filename or "standard output"
+        _say(f"specsim: error: {where}: {error.strerror or error}", one_line=True)
+        return 2
+    except Exception as error:
+        return _crashed(error, sys.argv[1:] if arguments is None else arguments)
+
+
+def _crashed(error: Exception, arguments: Sequence[str]) -> int:
+    """Say in one line that specsim is to blame, how to repeat it and where its traceback is."""
+    import platform
+    import shlex
+    import tempfile
+    import traceback
+
+    repeat = shlex.join(["specsim", *arguments])
+    text = "".join(traceback.format_exception(error))
+    about = f"{repeat}\nspecsim {__version__}, Python {platform.python_version()}\n\n{text}"
+    try:
+        descriptor, name = tempfile.mkstemp(prefix="specsim-", suffix=".traceback.txt")
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(about)
+        where = f"its traceback is in {name}"
+    except OSError as problem:
+        where = f"its traceback could not be written ({problem.strerror})"
+    kind = "out of memory" if isinstance(error, MemoryError) else "internal error"
+    said = ": ".join(filter(None, (type(error).__name__, str(error))))[:300]
+    _say(f"specsim: {kind}: {said}; {where}; repeat it with: {repeat}", one_line=True)
+    return 3
+
+
+def _say(message: str, one_line: bool = False) -> None:
+    """On stderr, where there is one."""
+    if sys.stderr is None:
+        return
+    with suppress(OSError, ValueError):
+        if one_line:
+            from specsim.report.terminal import say
+
+            say(" ".join(message.split()))
+        else:
+            click.echo(message, err=True)
+
+
+def _give_up_stdout() -> None:
+    """What it does not take now is not tried again when Python ends."""
+    with suppress(OSError, ValueError, AttributeError):
+        descriptor = sys.stdout.fileno()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
 
 
 def _message(error: Exception) -> str:

@@ -216,7 +216,11 @@ class Format:
 
     def write(self, document: msgspec.Struct, path: Path) -> None:
         """Write whole or not at all."""
-        write_atomically(path, msgspec.json.format(msgspec.json.encode(document)) + b"\n")
+        try:
+            content = msgspec.json.encode(document)
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise FileError(f"{path}: cannot be written ({reason_of(error)})") from None
+        write_atomically(path, msgspec.json.format(content) + b"\n")
 
     def _named(self, header: Any) -> bool:
         return isinstance(header, dict) and header.get("schema") == self.schema

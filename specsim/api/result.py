@@ -88,8 +88,8 @@ class Result(ABC):
             "specsim": __version__,
             "inputs": plain(self.inputs),
             "answer": plain({**self.summary(), "rows": self.rows()}),
-            "left_out": [{"what": each.what, "why": each.why} for each in self.left_out],
-            "warnings": list(self.warnings),
+            "left_out": plain([{"what": each.what, "why": each.why} for each in self.left_out]),
+            "warnings": plain(self.warnings),
         }
 
     def to_json(self) -> str:
@@ -119,6 +119,9 @@ def significant(value: float, digits: int = 4, zeros: bool = False) -> str:
 def plain(value: Any) -> Any:
     """Values that JSON has: arrays become lists, infinities and nan null, intervals low, best,
     high, and other descriptions objects.
+
+    Half of a surrogate pair, which no text has, is written as its escape; a whole number that no
+    64 bits hold becomes the nearest float, or null.
     """
     if is_dataclass(value) and not isinstance(value, type):
         from specsim.intervals import Interval
@@ -128,13 +131,17 @@ def plain(value: Any) -> Any:
         named = {each.name: getattr(value, each.name) for each in fields(value)}
         return {"kind": type(value).__name__, **plain(named)}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {plain(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (bool, float)):
         return value
-    return str(value)
+    if isinstance(value, int):
+        if abs(value) < 2**63:
+            return value
+        return float(value) if abs(value) < 2**1023 else None
+    return str(value).encode("utf-8", "backslashreplace").decode("utf-8")

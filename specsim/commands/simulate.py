@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from specsim.checks import InvalidArgumentError
 from specsim.commands._options import Integer, option, seed_option
 from specsim.commands._schemes import Candidates, SchemeGroup, only, scheme_command
 
@@ -24,13 +25,20 @@ class _Simulate(SchemeGroup):
 
 @click.command(
     cls=_Simulate,
+    invoke_without_command=True,
+    subcommand_metavar="SCHEME ...",
     epilog="Example: specsim simulate bild --fallback 0.2 --rollback 0.05 --c 0.1",
 )
-def command() -> None:
+@click.pass_context
+def command(context: click.Context, /) -> None:
     """Draw blocks of a decoding scheme: speedup and tokens per call, each with its interval.
 
     specsim simulate SCHEME --help lists the options of a scheme.
     """
+    if context.invoked_subcommand is None:
+        from specsim.schemes import SCHEMES
+
+        raise InvalidArgumentError(f"SCHEME is missing, one of: {', '.join(SCHEMES)}")
 
 
 def _simulate(

@@ -64,3 +64,21 @@ def test_at_most_twenty_lines_beside_a_result(capsys: pytest.CaptureFixture[str]
     assert lines[-1] == "and 32 lines more, all in --format json"
     show(_Answer(warnings=tuple(f"warning {n}" for n in range(19))), "table")
     assert len(capsys.readouterr().err.splitlines()) == 20
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("a\ud83db", "a\\ud83db"),
+        (2**62, 2**62),
+        (2**64, 2.0**64),
+        (-(10**400), None),
+        (True, True),
+        ({"\udcff": (np.int8(1), float("nan"))}, {"\\udcff": [1, None]}),
+    ],
+)
+def test_a_document_can_be_written_whatever_is_in_it(value: Any, written: Any) -> None:
+    answer = _Answer(value=value, warnings=("half \ud83d of it",))
+    document = json.loads(answer.to_json())
+    assert document["answer"]["rows"] == [{"value": written}]
+    assert document["warnings"] == ["half \\ud83d of it"]
