@@ -209,7 +209,7 @@ class Format:
             if upgrade is not None:
                 return msgspec.convert(upgrade(header), type=kind)
             return msgspec.json.decode(content, type=kind)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, SpecsimError) as error:
             raise self.error(f"{name}: {error}") from None
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise self.error(f"{name}: not as version {version} is ({error!r})") from None

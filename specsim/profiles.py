@@ -15,9 +15,16 @@ import msgspec
 from msgspec import Meta
 
 from specsim.acceptance import AcceptanceLaw
-from specsim.checks import SpecsimError, UnsupportedError
-from specsim.files import Format, file_digest
-from specsim.traces import Trace, read_trace
+from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
+from specsim.files import Format, check_file_name, check_regular, file_digest
+from specsim.profile_checks import (
+    check_acceptance,
+    check_profile,
+    check_rate,
+    check_trace,
+    oddities,
+)
+from specsim.traces import Trace, TraceError, read_trace
 
 SCHEMA = "specsim-profile"
 VERSION = 3
@@ -42,7 +49,13 @@ class ProfileError(SpecsimError):
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(ge=0)]
+# Longer than any run, and any draft, that is measured; numbers of passes decide how much is drawn.
+Seconds = Annotated[float, Meta(ge=0, le=3600)]
+PositiveSeconds = Annotated[float, Meta(gt=0, le=3600)]
+LONGEST_DRAFT = 1000
+MOST_PASSES = 10_000
+Pass = Annotated[int, Meta(ge=0, lt=MOST_PASSES)]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Temperature = Annotated[float, Meta(ge=0)]
 Role = Literal["target", "draft"]
@@ -103,12 +116,18 @@ class Rate(_Part, frozen=True):
     best: Probability
     high: Probability
 
+    def __post_init__(self) -> None:
+        check_rate(self)
+
 
 class FileReference(_Part, frozen=True):
-    """A file beside the profile."""
+    """A file in the same folder as the profile."""
 
     file: str
-    sha256: str
+    sha256: Sha256
+
+    def __post_init__(self) -> None:
+        check_file_name(self.file)
 
 
 class MeasuredAcceptance(_Part, frozen=True):
@@ -133,6 +152,9 @@ class MeasuredAcceptance(_Part, frozen=True):
     trace: FileReference
     acceptance_law: AcceptanceLaw = "ratio-test"
 
+    def __post_init__(self) -> None:
+        check_acceptance(self)
+
 
 class RunTime(_Part, frozen=True):
     """Every run that was timed of one cell, in seconds, outliers included.
@@ -150,9 +172,9 @@ class RunTime(_Part, frozen=True):
     batch: Positive
     context: Count
     mode: Mode
-    seconds: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1)]
-    plain: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1)]
-    passes: list[Count] = []
+    seconds: Annotated[list[PositiveSeconds], Meta(min_length=1)]
+    plain: Annotated[list[PositiveSeconds], Meta(min_length=1)]
+    passes: list[Pass] = []
 
     def __post_init__(self) -> None:
         _check_lengths(self)
@@ -171,8 +193,8 @@ class Overhead(_Part, frozen=True):
     context: Count
     mode: Mode
     seconds: Annotated[list[Seconds], Meta(min_length=1)]
-    plain: list[Annotated[float, Meta(gt=0)]] = []
-    passes: list[Count] = []
+    plain: list[PositiveSeconds] = []
+    passes: list[Pass] = []
 
     def __post_init__(self) -> None:
         _check_lengths(self)
@@ -210,7 +232,7 @@ class Profile(_Part, frozen=True):
     draft: MeasuredModel
     hardware: Hardware
     software: Software
-    gamma_max: Positive
+    gamma_max: Annotated[int, Meta(ge=1, le=LONGEST_DRAFT)]
     acceptance: list[MeasuredAcceptance]
     run_times: list[RunTime]
     overhead: list[Overhead]
@@ -219,9 +241,16 @@ class Profile(_Part, frozen=True):
     batch_overhead: list[Overhead] = []
     missing: list[Missing] = []
 
+    def __post_init__(self) -> None:
+        check_profile(self)
+
     @property
     def warnings(self) -> list[str]:
         """What whoever relies on the profile should know."""
+        return [*self._busy, *oddities(self)]
+
+    @property
+    def _busy(self) -> list[str]:
         return [note for note in self.notes if note.startswith(BUSY)]
 
     @property
@@ -229,7 +258,7 @@ class Profile(_Part, frozen=True):
         """Standard deviation that a busy machine adds to the logarithm of a speedup; 0 where the
         measurement was alone.
         """
-        return _DISTURBED if self.warnings else 0.0
+        return _DISTURBED if self._busy else 0.0
 
     @property
     def by_lookup(self) -> bool:
@@ -244,14 +273,24 @@ class Profile(_Part, frozen=True):
     def trace(self, path: Path, measured: MeasuredAcceptance) -> Trace:
         """The trace of one setting under its law, checked against the hash that is named."""
         file = path.parent / measured.trace.file
-        if file.is_file() and file_digest(file) != measured.trace.sha256:
+        check_regular(file, f"trace {file}", TraceError)
+        if file_digest(file) != measured.trace.sha256:
             raise ProfileError(
                 f"profile {path}: {measured.trace.file} is not the trace that was measured "
                 "(its hash differs); calibrate again or restore the file"
             )
         # At temperature 0 the ratio is 0 or 1 and every law has the same: no column is lacking.
         greedy = measured.sampling.temperature == 0
-        return read_trace(file, acceptance_law="ratio-test" if greedy else measured.acceptance_law)
+        law: AcceptanceLaw = "ratio-test" if greedy else measured.acceptance_law
+        trace = read_trace(file, acceptance_law=law)
+        try:
+            if trace.by_lookup != self.by_lookup:
+                drafts = "prompt lookup" if trace.by_lookup else "a draft model"
+                raise InvalidArgumentError(f"is of {drafts}, the profile of {self.draft.name}")
+            check_trace(measured, trace, own=measured in self.acceptance)
+        except InvalidArgumentError as error:
+            raise ProfileError(f"profile {path}: {measured.trace.file} {error}") from None
+        return trace
 
     def sampled(self, temperature: float | None) -> list[MeasuredAcceptance]:
         """The settings with this temperature, or all of them."""
@@ -279,6 +318,12 @@ def lacks_draft_model(what: str) -> UnsupportedError:
 
 def _from_version_2(content: dict[str, Any]) -> dict[str, Any]:
     """Of one sequence that version had medians alone, so nothing is known of how sure they are."""
+    for name in ("run_times", "overhead"):
+        for at, row in enumerate(content[name]):
+            if not row["low_s"] <= row["median_s"] <= row["high_s"]:
+                raise InvalidArgumentError(
+                    f"{name}[{at}]: median_s must be in [low_s, high_s], got {row['median_s']}"
+                )
     plain = {
         row["context"]: row["median_s"]
         for row in content["run_times"]

@@ -52,8 +52,11 @@ OPTIONAL_COLUMNS = (
 # Ranks of this size and above are written as it.
 LARGEST_RANK = 255
 
-# float32 log-softmax may land this far above zero.
+# float32 log-softmax may land this far above zero, and sums over a vocabulary so far above one.
 _LOG_ROUNDING = 1e-6
+_SUM_ROUNDING = 1e-5
+# Beyond this a float holds not every whole number.
+_LARGEST_WHOLE = 2.0**53
 
 
 class TraceError(SpecsimError):
@@ -175,7 +178,8 @@ def read_trace(
     import pandas as pd  # only files need it
 
     check_choice("acceptance_law", acceptance_law, ACCEPTANCE_LAWS)
-    frame = read_frame(path, "trace", TraceError)
+    known = {*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS}
+    frame = read_frame(path, "trace", TraceError, known.__contains__)
     _check(path, frame)
     frame = frame.assign(request=pd.factorize(frame["request"])[0])
     if not frame["request"].is_monotonic_increasing:
@@ -192,7 +196,10 @@ def read_trace(
             f"row {at} has position {position[at]}, expected {expected[at]}"
         )
     acceptance = _acceptance(path, frame, "argmax_equal" if greedy else acceptance_law)
-    columns = {name: frame[name].to_numpy() for name in OPTIONAL_COLUMNS if name in frame}
+    # Numbers may be written as words.
+    columns = {
+        name: pd.to_numeric(frame[name]).to_numpy() for name in OPTIONAL_COLUMNS if name in frame
+    }
     return Trace(acceptance, starts, columns)
 
 
@@ -253,11 +260,11 @@ def _check(path: Path, frame: pd.DataFrame) -> None:
             )
     for name, allowed, low, high in (
         ("argmax_equal", "0 or 1", 0, 1),
-        ("context", "a whole number >= 0", 0, np.inf),
-        ("token", "a whole number >= 0", 0, np.inf),
+        ("context", "a whole number >= 0", 0, _LARGEST_WHOLE),
+        ("token", "a whole number >= 0", 0, _LARGEST_WHOLE),
         ("draft_rank", f"a whole number in [1, {LARGEST_RANK}]", 1, LARGEST_RANK),
-        ("found", "a whole number >= 0", 0, np.inf),
-        ("matched", "a whole number >= 0", 0, np.inf),
+        ("found", "a whole number >= 0", 0, _LARGEST_WHOLE),
+        ("matched", "a whole number >= 0", 0, _LARGEST_WHOLE),
     ):
         if name in frame:
             column = pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64)
@@ -267,6 +274,19 @@ def _check(path: Path, frame: pd.DataFrame) -> None:
                 found = frame[name].iloc[row]
                 raise TraceError(
                     f"trace {path}: {name} must be {allowed}, got {found} in row {row}"
+                )
+    for name, high in (
+        *((name, 1.0) for name in ("beta", "target_top", "draft_top")),
+        *((name, np.inf) for name in ("target_entropy", "draft_entropy")),
+    ):
+        if name in frame:
+            column = pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64)
+            wrong = ~((column >= -_SUM_ROUNDING) & (column <= high + _SUM_ROUNDING))
+            if wrong.any():
+                row = int(wrong.argmax())
+                raise TraceError(
+                    f"trace {path}: {name} must be in [0, {high:g}], got {frame[name].iloc[row]} "
+                    f"in row {row}"
                 )
     if ("found" in frame) != ("matched" in frame):
         raise TraceError(f"trace {path}: found and matched go together, and one of them is missing")

@@ -140,10 +140,18 @@ class Measurement:
         )
 
     def __post_init__(self) -> None:
+        from specsim.profiles import LONGEST_DRAFT, MOST_PASSES
+
         numbers("temperature", self.temperature, low=0.0)
+        if len(set(self.temperature)) < len(self.temperature):
+            said = ", ".join(f"{each:g}" for each in self.temperature)
+            raise InvalidArgumentError(f"temperature must be different numbers, got {said}")
         check_choice("acceptance_law", self.acceptance_law, ACCEPTANCE_LAWS)
-        for name in ("prompt_tokens", "max_new_tokens", "gamma_max", "repeats"):
+        for name in ("prompt_tokens", "max_new_tokens"):
             integer(name, getattr(self, name), low=1)
+        integer("gamma_max", self.gamma_max, low=1, high=LONGEST_DRAFT)
+        # Each temperature of a repeat is a pass.
+        integer("repeats", self.repeats, low=1, high=MOST_PASSES // len(self.temperature))
         if len(self.requests) not in (1, len(self.temperature)):
             raise InvalidArgumentError(
                 f"requests must be one number or one for each of the {len(self.temperature)} "

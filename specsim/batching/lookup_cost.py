@@ -41,6 +41,7 @@ def _workload(load: Workload, longest: int) -> BatchWorkload:
         temperature=load.measured.sampling.temperature,
         context=draft.context,
         draft_name=draft.name,
+        doubts=tuple(load.profile.warnings),
         # Copied drafts are certain, so all laws accept them with their probability in the target.
         acceptance_law="greedy-drafts",
         method="ngram",

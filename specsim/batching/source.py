@@ -157,6 +157,7 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
             temperature=temperature,
             context=context,
             draft_name=profile.draft.name,
+            doubts=tuple(profile.warnings),
             acceptance_law=None if measured is None else measured.acceptance_law,
             notes=notes,
             ends=ends,

@@ -82,6 +82,13 @@ def test_a_trace_is_knowledge_of_acceptance() -> None:
         (lambda f: f.assign(argmax_equal=[0, 1, 2, 0, 1]), "argmax_equal must be 0 or 1, got 2"),
         (lambda f: f.assign(argmax_equal=["x"] * 5), "argmax_equal must be 0 or 1, got x"),
         (lambda f: f.assign(context=[1, 2, 2.5, 0, 1]), "context must be a whole number"),
+        (lambda f: f.assign(context=[1, 2, np.inf, 0, 1]), "context must be a whole number"),
+        (lambda f: f.assign(found=[1e300] * 5, matched=0), "found must be a whole number"),
+        (lambda f: f.assign(found=1), "found and matched go together"),
+        (lambda f: f.assign(found=1, matched=2), "matched must be <= found, got 2 of 1"),
+        (lambda f: f.assign(beta=[0, 1, 1.1, 0, 1]), r"beta must be in \[0, 1\], got 1.1 in row 2"),
+        (lambda f: f.assign(draft_top=["x"] * 5), r"draft_top must be in \[0, 1\], got x in row 0"),
+        (lambda f: f.assign(draft_entropy=[-1.0] * 5), r"draft_entropy must be in \[0, inf\]"),
         (
             lambda f: f.assign(draft_rank=[1, 2, 0, 1, 1]),
             r"draft_rank must be .* \[1, 255\], got 0",
@@ -157,3 +164,22 @@ def test_a_trace_without_ranks_says_so_and_stays_readable(tmp_path: Path) -> Non
 def test_an_unknown_law_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="must be one of ratio-test, greedy-drafts"):
         read_trace(tmp_path / "trace.csv", acceptance_law="typical")  # type: ignore[arg-type]
+
+
+def test_numbers_that_are_written_as_words_are_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "trace.parquet"
+    frame().assign(context=["1", "2", "3", "1", "2"]).to_parquet(file)
+    assert read_trace(file).columns["context"].tolist() == [1, 2, 3, 1, 2]
+
+
+def test_columns_that_a_trace_does_not_have_are_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "trace.parquet"
+    frame().assign(tags=[["a"], [], ["b"], [], []]).to_parquet(file)
+    assert read_trace(file).tokens == 5
+
+
+def test_requests_of_lists_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "trace.parquet"
+    frame().assign(request=[["a"], ["a"], ["a"], ["b"], ["b"]]).to_parquet(file)
+    with pytest.raises(TraceError, match="column request must hold numbers or words, got list"):
+        read_trace(file)

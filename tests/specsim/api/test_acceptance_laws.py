@@ -19,7 +19,7 @@ from specsim.predict.trace_rates import acceptance_rates, measured_under
 from specsim.profiles import ProfileError, read_profile
 from specsim.traces import Trace, TraceError, read_trace
 from tests.support.command_line import fail, rows, run
-from tests.support.profiles import write, write_grid
+from tests.support.profiles import rate, write, write_grid
 from tests.support.refusals import refuses
 
 
@@ -85,7 +85,12 @@ def test_by_load_survival_and_gains_follow_the_law(tmp_path: Path) -> None:
 def test_a_profile_may_be_of_any_law(tmp_path: Path) -> None:
     content = json.loads(write(tmp_path).read_text())
     usual = specsim.optimize(profile=tmp_path / "p.json", acceptance_law="exact-match").rows()
-    content["acceptance"][0]["acceptance_law"] = "exact-match"
+    measured = content["acceptance"][0]
+    measured["acceptance_law"] = "exact-match"
+    with pytest.raises(ProfileError, match="has a mean acceptance of"):
+        (tmp_path / "other.json").write_text(json.dumps(content))
+        specsim.optimize(profile=tmp_path / "other.json")
+    measured["alpha"] = rate(float(texts(tmp_path, "exact-match").acceptance.mean()))
     other = tmp_path / "other.json"
     other.write_text(json.dumps(content))
     (found,) = specsim.optimize(profile=other).rows()
@@ -105,6 +110,7 @@ def test_older_traces_have_two_laws_and_at_temperature_0_all(tmp_path: Path) -> 
     ).to_parquet(file)
     measured = content["acceptance"][0]
     measured["trace"]["sha256"] = file_digest(file)
+    measured["alpha"] = rate(float(texts(tmp_path, "ratio-test").acceptance.mean()))
     path = tmp_path / "p.json"
     path.write_text(json.dumps(content))
     assert specsim.optimize(profile=path, acceptance_law="exact-match").rows()

@@ -143,7 +143,7 @@ def lookup_profile(folder: Path, **changes: object) -> Path:
         "max_new_tokens": length,
         "tokens": size * length,
         "seed": 0,
-        "alpha": rate(0.4),
+        "alpha": rate(float((matched > 0).mean())),
         "survival": [rate(0.4**i) for i in range(1, 5)],
         "conditional": [rate(0.4)] * 4,
         "trace": {"file": trace.name, "sha256": file_digest(trace)},
