@@ -26,6 +26,7 @@ threshold, so its thresholds are those measured.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +34,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from specsim.checks import Floats, Ints, SpecsimError
+from specsim.checks import Floats, Ints, InvalidArgumentError, SpecsimError, number
 from specsim.files import read_frame
 from specsim.rules import DecideOn
 
@@ -148,7 +149,7 @@ def _loss(loss: Loss, logp: Floats, top_is_label: Floats) -> Floats:
 
 def read_positions(path: Path) -> LabelledPositions:
     """Load and check a file of labelled positions, Parquet or CSV."""
-    frame = read_frame(path, "positions", PositionsError)
+    frame = read_frame(path, "positions", PositionsError, _wanted)
     missing = [name for name in REQUIRED if name not in frame]
     if missing:
         raise PositionsError(
@@ -160,6 +161,11 @@ def read_positions(path: Path) -> LabelledPositions:
     if frame["request"].isna().any():
         row = int(frame["request"].isna().to_numpy().argmax())
         raise PositionsError(f"positions {path}: column request is empty in row {row}")
+    if "position" in frame and frame.duplicated(["request", "position"]).any():
+        row = int(frame.duplicated(["request", "position"]).to_numpy().argmax())
+        raise PositionsError(
+            f"positions {path}: row {row} is of the same position of the same request as one before"
+        )
     request = pd.factorize(frame["request"])[0]
     order = np.argsort(request, kind="stable")
     starts = np.concatenate([np.flatnonzero(np.diff(request[order], prepend=-1)), [len(request)]])
@@ -176,8 +182,24 @@ def read_positions(path: Path) -> LabelledPositions:
             absent = [name for name in absent if name not in columns]
             if absent:
                 raise PositionsError(f"positions {path}: missing column {absent[0]}")
-    about = {str(key): value for key, value in frame.attrs.items()}
-    return LabelledPositions(starts, columns, about)
+    return LabelledPositions(starts, columns, _about(path, frame.attrs))
+
+
+def _wanted(name: str) -> bool:
+    return name in ("request", "position") or _range(name) is not None
+
+
+def _about(path: Path, attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    """What the writer says, as far as anything rests on it."""
+    found = {str(key): value for key, value in attributes.items()}
+    if found.get("temperature") is None:
+        found.pop("temperature", None)
+    else:
+        try:
+            found["temperature"] = number("temperature", found["temperature"], low=0.0)
+        except InvalidArgumentError as error:
+            raise PositionsError(f"positions {path}: {error}") from None
+    return found
 
 
 def _range(name: str) -> tuple[float, float] | None:
