@@ -6,6 +6,7 @@ that was not counted is absent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from specsim.acceptance import AcceptanceLaw
-from specsim.checks import SpecsimError
+from specsim.checks import InvalidArgumentError, SpecsimError
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
 from specsim.counts.steps import PromptTime, StepTime
 from specsim.engines.drafting import Method
@@ -30,6 +31,8 @@ class AcceptanceFileError(SpecsimError):
 
 Number = Annotated[float, Meta(ge=0)]
 Above = Annotated[float, Meta(gt=0)]
+# Longer than any step of an engine.
+Seconds = Annotated[float, Meta(gt=0, le=3600)]
 # Longer than any draft: a file that says more was not written from counts of drafts.
 Gamma = Annotated[int, Meta(ge=0, le=1000)]
 
@@ -45,7 +48,7 @@ class CountedRounds(_Part, frozen=True):
     accepted: Number
     gamma: Gamma | None = None
     drafted: Number | None = None
-    reached: list[Number] = []
+    reached: Annotated[list[Number], Meta(max_length=1000)] = []
 
     def __post_init__(self) -> None:
         self.counts()
@@ -91,14 +94,21 @@ class TimedStep(_Part, frozen=True):
     """A ``StepTime``, in seconds."""
 
     batch: Above
-    seconds: Above
+    seconds: Seconds
     gamma: Gamma | None = None
     steps: Number | None = None
     draft_s: Number | None = None
     drafter_loaded: bool | None = None
     context: Number | None = None
     repeat: Annotated[int, Meta(ge=0)] | None = None
-    first_s: Above | None = None
+    first_s: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        if self.draft_s is not None and self.draft_s >= self.seconds:
+            raise InvalidArgumentError(
+                f"draft_s must be < seconds = {self.seconds:g}, got {self.draft_s:g}"
+            )
+        self.step()
 
     def step(self) -> StepTime:
         """The step time, checked."""
@@ -154,6 +164,20 @@ class AcceptanceFile(_Part, frozen=True):
     totals: CountedTotals | None = None
     prompts: list[TimedPrompt] = []
 
+    def __post_init__(self) -> None:
+        counted = [(each.gamma, "with" if each.reached else "without") for each in self.counts]
+        _check_once("counts", counted, "draft length {} {} positions")
+        means = [(each.gamma, each.weight_of) for each in self.lengths]
+        _check_once("lengths", means, "draft length {} weighed by {}")
+        timed = [
+            None
+            if each.repeat is None
+            else (each.repeat, each.gamma, each.batch, each.context, each.drafter_loaded)
+            for each in self.steps
+        ]
+        _check_once("steps", timed, "repeat {}, draft length {}, batch {}")
+        _check_once("sources", [(each.sha256,) if each.sha256 else None for each in self.sources])
+
     def draft_counts(self) -> list[DraftCounts]:
         """The counts by draft length."""
         return [each.counts() for each in self.counts]
@@ -165,6 +189,21 @@ class AcceptanceFile(_Part, frozen=True):
     def prompt_times(self) -> list[PromptTime]:
         """What was timed of prompts."""
         return [each.prompt() for each in self.prompts]
+
+
+def _check_once(
+    name: str, keys: Sequence[tuple[object, ...] | None], words: str = "content {}"
+) -> None:
+    """Refuse what a list has twice: of one of them nobody knows which counts.  None is not told."""
+    seen: dict[tuple[object, ...], int] = {}
+    for at, key in enumerate(keys):
+        if key is None:
+            continue
+        if key in seen:
+            raise InvalidArgumentError(
+                f"{name}[{at}] is of the same as {name}[{seen[key]}], {words.format(*key)}"
+            )
+        seen[key] = at
 
 
 def counted_rounds(counts: DraftCounts) -> CountedRounds:

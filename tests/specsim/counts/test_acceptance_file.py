@@ -52,6 +52,13 @@ def _set(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def _again(name: str) -> Callable[[dict[str, Any]], None]:
+    return lambda document: document[name].append(document[name][0])
+
+
+_STEP = {"batch": 1, "seconds": 0.01, "gamma": 2, "repeat": 0, "first_s": 0.02}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -70,6 +77,12 @@ def _set(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
         (_set("steps", 0, "seconds", value=0), "> 0"),
         (_set("acceptance_law", value="greedy"), "Invalid enum value 'greedy'"),
         (_set("sources", value=[]), "length >= 1"),
+        (_again("counts"), r"counts\[1\] is of the same as counts\[0\], draft length 3 with"),
+        (_again("sources"), r"sources\[1\] is of the same as sources\[0\]"),
+        (_set("counts", 0, "reached", value=[0.0] * 1001), "length <= 1000"),
+        (_set("steps", 0, "seconds", value=1e300), "<= 3600"),
+        (_set("steps", 0, "draft_s", value=1.0), "draft_s must be < seconds"),
+        (_set("steps", value=[_STEP, _STEP]), r"steps\[1\] is of the same as steps\[0\]"),
     ],
 )
 def test_what_it_does_not_know_is_refused(
