@@ -6,15 +6,19 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
-from specsim.checks import SpecsimError
+from specsim.checks import InvalidArgumentError, SpecsimError
 from specsim.files import Format, file_digest
 from specsim.intervals import around
 from specsim.optimizers.workload import Workload
 from specsim.profiles import read_profile
+
+Above = Annotated[float, Meta(gt=0)]
 
 SCHEMA = "specsim-prediction"
 VERSION = 1
@@ -37,14 +41,18 @@ class PredictedSpeedup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         chosen flatters it by is taken off the speedup, as there
     """
 
-    temperature: float
-    gamma: int
-    tokens_per_call: float
-    speedup: float
-    low: float
-    high: float
-    formula_speedup: float
+    temperature: Annotated[float, Meta(ge=0)]
+    gamma: Annotated[int, Meta(ge=0)]
+    tokens_per_call: Above
+    speedup: Above
+    low: Above
+    high: Above
+    formula_speedup: Above
     chosen: bool
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise InvalidArgumentError(f"low must be <= high = {self.high:g}, got {self.low:g}")
 
 
 class Predictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,8 +67,18 @@ class Predictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int
     created: str
     profile_sha256: str
-    requests: int
+    requests: Annotated[int, Meta(ge=1)]
     predictions: list[PredictedSpeedup]
+
+    def __post_init__(self) -> None:
+        seen = set()
+        for at, each in enumerate(self.predictions):
+            if (each.temperature, each.gamma) in seen:
+                raise InvalidArgumentError(
+                    f"predictions[{at}] is of temperature {each.temperature:g} and gamma "
+                    f"{each.gamma}, as one before"
+                )
+            seen.add((each.temperature, each.gamma))
 
     def by_temperature(self) -> Mapping[float, Mapping[int, PredictedSpeedup]]:
         found: dict[float, dict[int, PredictedSpeedup]] = {}

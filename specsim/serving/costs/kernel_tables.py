@@ -5,12 +5,14 @@ them (casys-kaist/LLMServingSim, profiler/perf): ``attention.csv``, ``dense.csv`
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from specsim.checks import Floats, InvalidArgumentError, integer, number
+from specsim.files import read_frame
 from specsim.serving.step_model import HOST, StepModel, StepTerm
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ _ATTENTION = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
 # Kernels of dense.csv that run once a step; all others run in every layer, layernorm twice.
 _ONCE = ("embedding", "final_layernorm")
 _TWICE = ("layernorm",)
+# Combinations of the four quantities of attention: 128 MiB of float64.
+_MOST_CELLS = 2**24
 
 
 def kernel_tables(
@@ -67,13 +71,30 @@ def _read(folder: Path | str, name: str, columns: tuple[str, ...]) -> pd.DataFra
     import pandas as pd
 
     path = Path(folder) / name
-    if not path.is_file():
-        raise InvalidArgumentError(f"kernel table {path}: no such file")
-    table = pd.read_csv(path)
+    table = read_frame(path, "kernel table", InvalidArgumentError)
     if not set(columns) <= set(table.columns):
         raise InvalidArgumentError(
             f"kernel table {path}: has columns {', '.join(map(str, table.columns))}, expected "
             f"{', '.join(columns)}"
+        )
+    numbers = [column for column in columns if column != "layer"]
+    for column in numbers:
+        values = pd.to_numeric(table[column], errors="coerce").to_numpy(np.float64)
+        wrong = ~(np.isfinite(values) & (values >= 0))
+        if not values.size:
+            raise InvalidArgumentError(f"kernel table {path}: has no rows")
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise InvalidArgumentError(
+                f"kernel table {path}: {column} must be numbers >= 0, got "
+                f"{table[column].iloc[row]} in row {row}"
+            )
+        table[column] = values
+    keys = [column for column in columns if column != "time_us"]
+    if table.duplicated(keys).any():
+        row = int(table.duplicated(keys).to_numpy().argmax())
+        raise InvalidArgumentError(
+            f"kernel table {path}: row {row} is of the same {', '.join(keys)} as one before"
         )
     return table
 
@@ -81,6 +102,13 @@ def _read(folder: Path | str, name: str, columns: tuple[str, ...]) -> pd.DataFra
 def _grid(attention: pd.DataFrame) -> tuple[tuple[Floats, ...], Floats]:
     """Knots of the four axes, and a value everywhere."""
     knots = tuple(np.unique(attention[name].to_numpy(dtype=np.float64)) for name in _ATTENTION)
+    sizes = [each.size for each in knots]
+    if min(sizes) < 2 or prod(sizes) > _MOST_CELLS:
+        said = ", ".join(f"{size} of {name}" for size, name in zip(sizes, _ATTENTION, strict=True))
+        raise InvalidArgumentError(
+            f"attention.csv must have two values of each quantity and at most {_MOST_CELLS:,} "
+            f"combinations, got {said}"
+        )
     values = np.full([each.size for each in knots], np.nan)
     places = tuple(
         np.searchsorted(each, attention[name]) for each, name in zip(knots, _ATTENTION, strict=True)
@@ -96,6 +124,10 @@ def _grid(attention: pd.DataFrame) -> tuple[tuple[Floats, ...], Floats]:
     for inner_only in (True, False):
         for axis in (1, 3, 0, 2):
             _fill(values, axis, knots[axis], inner_only)
+    if np.isnan(values).any():
+        raise InvalidArgumentError(
+            "attention.csv has too few combinations to tell those between and beyond them"
+        )
     return knots, values
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from specsim.optimizers.workload import Workload
 from specsim.predict.measured import MeasuredPrediction
-from specsim.predict.prediction_file import fixed
+from specsim.predict.prediction_file import PredictionError, fixed
 from specsim.profiles import BUSY, read_profile
 from tests.support.profiles import write
 
@@ -72,3 +72,27 @@ def test_known_texts_are_predicted_and_drawn_ones_as_all(
     few, _ = fixed(profile, 3)
     assert few.requests == 3
     assert (few.predictions == fixed(profile, 20)[0].predictions) is same
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"low": 3.0, "high": 2.0}, r"low must be <= high = 2, got 3 - at `\$.predictions\[0\]`"),
+        ({"speedup": 0}, "> 0"),
+        ({"low": -0.1}, "> 0"),
+        ({"temperature": -1}, ">= 0"),
+        ({"gamma": 2}, r"predictions\[1\] is of temperature 1 and gamma 2, as one before"),
+        ({"more": 1}, "unknown field `more`"),
+    ],
+)
+def test_a_prediction_that_cannot_be_is_refused(
+    tmp_path: Path, change: dict[str, float], message: str
+) -> None:
+    profile = write(tmp_path)
+    _, path = fixed(profile, 20)
+    content = json.loads(path.read_text())
+    content["predictions"][0] |= change
+    path.write_text(json.dumps(content))
+    with pytest.raises(PredictionError, match=message) as refused:
+        fixed(profile, 20)
+    assert "\n" not in str(refused.value)

@@ -89,6 +89,20 @@ def test_tables_of_kernels_by_words(tmp_path: Path) -> None:
     found = seconds(model, padded_tokens=1, decodes=4, mean_decode_context=64, sampled=1)
     assert found["dense"] == pytest.approx(20e-6)
     assert found["between"] == pytest.approx(1.5e-3)
+    for name, text, said in (
+        ("attention", "\n".join([header, *rows, rows[3]]), "row 16 is of the same prefill_chunk"),
+        ("attention", "\n".join([header, *rows[:1]]), "must have two values of each quantity"),
+        ("dense", "layer,tokens,time_us\nmlp,1,-3\n", "time_us must be numbers >= 0, got -3"),
+        ("dense", "layer,tokens,time_us\nmlp,one,3\n", "tokens must be numbers >= 0, got one"),
+        ("dense", "layer,tokens,time_us\n", "has no rows"),
+        ("dense", "layer,tokens\n", "has columns layer, tokens, expected"),
+        ("dense", "", "cannot be read"),
+    ):
+        whole = (tmp_path / f"{name}.csv").read_text()
+        (tmp_path / f"{name}.csv").write_text(text)
+        with pytest.raises(InvalidArgumentError, match=said):
+            step_model_of_words(f"kernels:{tmp_path},layers=2")
+        (tmp_path / f"{name}.csv").write_text(whole)
     with pytest.raises(InvalidArgumentError, match="layers is missing: kernels:FOLDER,layers=N"):
         step_model_of_words(f"kernels:{tmp_path}")
     with pytest.raises(InvalidArgumentError, match="kernels take layers, between_ms, host_ms, got"):

@@ -230,6 +230,33 @@ def test_what_is_wrong_is_said_with_its_place(text: str, said: str, tmp_path: Pa
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b,a\n1,2,3\n", "line 1: more than one column 'a'"),
+        (f"{'x' * 200_000},b\n1,2\n", "not CSV"),
+        ("{\"input_length\": 1" + "0" * 400 + ", \"output_length\": 1}", "must be a number"),
+        ("{\"a\": " + "[" * 100_000 + "\n{}", "not complete JSON"),
+        ("{" + ", ".join(f"\"k{n}\": 1" for n in range(10_000)) + "}", "is recognised by its keys"),
+    ],
+)
+def test_hostile_files_are_refused_in_a_short_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "workload"
+    path.write_text(text)
+    with pytest.raises(WorkloadError, match=said) as refused:
+        read_workload(path)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 2000
+
+
+def test_other_line_ends_that_unicode_knows_do_not_end_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "workload"
+    values = {"input_length": 3, "output_length": 2, "note": "a\u2028b"}
+    line = json.dumps(values, ensure_ascii=False)
+    path.write_text(f"{line}\n{line}\n", encoding="utf-8")
+    assert read_workload(path).prompt_tokens.tolist() == [3, 3]
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(WorkloadError, match="none: no such file"):
         read_workload(tmp_path / "none")
