@@ -45,8 +45,9 @@ class MeasuredVerify:
 
     def __post_init__(self) -> None:
         curve = np.atleast_1d(numbers("verify cost", self.curve, low=0.0))
-        if curve[0] <= 0:
-            raise InvalidArgumentError("verify cost of one token must be > 0, got 0")
+        if not curve.all():
+            tokens = int(np.argmin(curve)) + 1
+            raise InvalidArgumentError(f"verify cost of {tokens} tokens must be > 0, got 0")
         object.__setattr__(self, "curve", tuple((curve / curve[0]).tolist()))
 
     @property

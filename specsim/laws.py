@@ -31,8 +31,10 @@ TARGET = "target"
 
 # Probabilities are sums of at most a few million rounded terms.
 _TOTAL_TOLERANCE = 1e-9
-# Cells of the largest table that a law may need: 256 MiB of float64.
-_LARGEST = 2**25
+# Cells of the largest table that a law may need: 128 MiB of float64, of which there are several.
+_LARGEST = 2**24
+# Tokens that blocks are repeated to, one place after another.
+_MOST_STARTS = 2**17
 
 
 class Run(NamedTuple):
@@ -188,7 +190,7 @@ def verify(
     ends = np.cumsum(proposal.lengths, axis=1)
     totals = ends[:, -1]
     longest = int(totals.max())
-    _check_size(totals.size * (longest + 1))
+    check_size(totals.size * (longest + 1))
     rates = np.zeros((len(proposal.producers) + 1, longest + 1))
     for row, name in enumerate(proposal.producers):
         rates[row, :longest] = acceptance[name].conditional(longest)
@@ -206,7 +208,7 @@ def verify(
     kept = mass > 0
     probability, (group, accepted) = mass[kept], np.nonzero(kept)
     proposed = lengths[group]
-    _check_size(probability.size * lengths.size)
+    check_size(probability.size * lengths.size)
     runs: dict[Run, Floats] = {}
     for run, count in proposal.runs.items():
         total = np.add.reduceat((law * count[:, None])[order], starts, axis=0)
@@ -220,7 +222,8 @@ def verify(
     return BlockLaw(probability, tokens, runs)
 
 
-def _check_size(cells: int) -> None:
+def check_size(cells: int) -> None:
+    """Refuse a law with a table of so many cells before it is made."""
     if cells > _LARGEST:
         raise UnsupportedError(
             f"a law with {cells:.1e} cells (outcomes times proposed lengths) is too large, "
@@ -232,7 +235,7 @@ def propose(block: BlockLaw, producer: str, steps: int) -> ProposalLaw:
     """The tokens of exactly ``steps`` blocks as one proposal (vertical cascade, Chen23)."""
     steps = integer("steps", steps)
     law, runs = block.token_law(), _runs_by_tokens(block)
-    _check_size(law.size * (1 + law.size * (steps * (steps - 1) // 2)))
+    check_size(law.size * (1 + law.size * (steps * (steps - 1) // 2)))
     total, total_runs = np.ones(1), {run: np.zeros(1) for run in runs}
     for _ in range(steps):
         total_runs = {
@@ -245,11 +248,15 @@ def propose(block: BlockLaw, producer: str, steps: int) -> ProposalLaw:
 def propose_at_least(block: BlockLaw, producer: str, tokens: int) -> ProposalLaw:
     """Blocks until at least ``tokens`` are there, the overshoot kept (Chen23, authors' code)."""
     tokens = integer("tokens", tokens)
+    if tokens > _MOST_STARTS:
+        raise UnsupportedError(
+            f"a proposal of at least {tokens:,} tokens is too large, the most is {_MOST_STARTS:,}"
+        )
     law, runs = block.token_law(), _runs_by_tokens(block)
     if law[0] > 0:
         raise InvalidArgumentError("a block that may emit nothing cannot be repeated to a length")
     size = tokens + law.size - 1 if tokens else 1
-    _check_size(size + tokens * law.size)
+    check_size(size + tokens * law.size)
     mass = np.zeros(size)
     mass[0] = 1.0
     mass_runs = {run: np.zeros(size) for run in runs}

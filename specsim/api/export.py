@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 # Largest batch that is planned for where none is named.
 _MOST = 256
+# And at most, each batch on its own.
+_LARGEST_BATCH = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +154,7 @@ def export(
     where = workload.contexts(None if context is None else [integer("context", context)])[0]
     served = _served(workload, deployment, drafting)
     under_load = [] if capacity_plan is None else planned_schedule(capacity_plan)
-    most = under_load[-1][1] if under_load else integer("most", most, low=1)
+    most = under_load[-1][1] if under_load else integer("most", most, low=1, high=_LARGEST_BATCH)
     planned = plan(served, range(1, most + 1), where, margin=margin)
     if under_load:
         gains, schedule = any(gamma for _, _, gamma in under_load), under_load

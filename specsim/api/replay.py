@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from specsim.acceptance import AcceptanceLaw
 from specsim.api.result import Result, Row
-from specsim.checks import Floats, InvalidArgumentError, number, refuse
+from specsim.checks import Floats, InvalidArgumentError, integer, number, refuse
 from specsim.cost import Prices
 from specsim.predict.replay import fixed_gamma
 from specsim.predict.replay.confidence import replay_confidence
@@ -25,6 +25,11 @@ from specsim.traces import Trace, read_trace
 _FIRST_GAMMA = 5
 
 Policy = Literal["grow-shrink", "estimate"]
+
+# Draft lengths far beyond use.  A length costs as many multiplications a token as it is long, and
+# so many of them take about half an hour.
+_LONGEST = 10**6
+_MOST_WORK = 10**11
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,10 @@ def replay(
     else:
         law = acceptance_law or "ratio-test"
         text = read_trace(Path(trace), greedy, law)
-    longest = max(gammas)
+    if not len(gammas):
+        raise InvalidArgumentError("gammas is empty, expected at least one draft length")
+    longest = max(integer("gamma", gamma, high=_LONGEST) for gamma in gammas)
+    _check_work(text, gammas)
     blocks = None
     if c and text.by_lookup:
         raise InvalidArgumentError(
@@ -169,6 +177,22 @@ def replay(
             **prices.said(),
         },
     )
+
+
+def _check_work(trace: Trace, gammas: Sequence[int]) -> None:
+    """Refuse so many, so long draft lengths that a replay would take hours."""
+    if trace.by_lookup:
+        return
+    # No block reaches past its request, so a longer draft than that changes nothing.
+    reach = int(trace.lengths.max())
+    wanted = {min(gamma, reach) for gamma in gammas}
+    work = trace.tokens * (sum(wanted) + len(wanted))
+    if work > _MOST_WORK:
+        raise InvalidArgumentError(
+            f"gamma: {len(wanted):,} draft lengths up to {max(wanted):,}, of {trace.tokens:,} "
+            f"tokens, take {work:.1e} steps, at most {_MOST_WORK:.0e} are done; ask for fewer or "
+            "shorter ones, or give a part of the trace"
+        )
 
 
 def _speedup(trace: Trace, replayed: fixed_gamma.Replay, blocks: Floats) -> float:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from specsim.optimizers.workload import Workload
 
 DRAFT = "draft"
+# Draft lengths that are priced, each on its own.
+_LONGEST = 10**5
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,10 @@ class BlockPrices:
 
         Up to ``gamma_max``, or as far as verification was measured, or just to ``gamma``.
         """
-        longest = integer("gamma_max", gamma_max) if gamma is None else integer("gamma", gamma)
+        if gamma is None:
+            longest = integer("gamma_max", gamma_max, high=_LONGEST)
+        else:
+            longest = integer("gamma", gamma, high=_LONGEST)
         if gamma is None and isinstance(cost.verify, MeasuredVerify):
             longest = min(longest, cost.verify.longest - 1)
         blocks = cost.blocks(longest, DRAFT)

@@ -30,6 +30,8 @@ from specsim.cost import LinearVerify, VerifyCost, block_cost
 # Speeds nearer than this, relatively, are equal: the sums hold a few hundred rounded terms.
 _EQUAL = 1e-13
 _PAPERS_VERIFY = LinearVerify()  # v = 1
+# Plans of every length are kept.
+_LONGEST = 4096
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def best_allocation(
 
     Raises UnsupportedError where ``verify`` is not known for gamma_max + 1 tokens.
     """
-    ranked, gamma_max = _ranked(drafters), integer("gamma_max", gamma_max)
+    ranked, gamma_max = _ranked(drafters), integer("gamma_max", gamma_max, high=_LONGEST)
     # hulls[n]: plans of exactly n tokens from the drafters met so far, worst first.
     hulls: list[list[_Plan]] = [[] for _ in range(gamma_max + 1)]
     hulls[0] = [_Plan(0.0, 0.0, (0,) * len(ranked))]

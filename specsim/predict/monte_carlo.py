@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from specsim.checks import Floats, integer, number
+from specsim.checks import Floats, InvalidArgumentError, integer, number
 from specsim.cost import Cost
 from specsim.intervals import Interval
 from specsim.laws import TARGET, BlockLaw
@@ -30,6 +30,13 @@ from specsim.schemes.policies import AdaptiveDraft
 METHOD = "ratio of totals; linearised variance between independent units; Student's t"
 REPLICATES = 32
 CHAINS = 256
+# Blocks of a long run, which are drawn at once, and of a policy, one after another.
+_MOST_BLOCKS = 10**15
+_MOST_DRAWN = 10**8
+# Requests, each with some numbers in memory; their tokens, and all of them.
+_MOST_REQUESTS = 10**7
+_LONGEST_REQUEST = 10**6
+_MOST_TOKENS = 10**9
 _PLAIN = plain_decoding()
 
 
@@ -78,8 +85,10 @@ def simulate(
     A policy runs in ``CHAINS`` chains, whose first quarter is dropped so that the start
     is forgotten; its blocks are those that remain.
     """
-    blocks = integer("blocks", blocks, low=1)
+    adaptive = isinstance(source, AdaptiveDraft)
+    blocks = integer("blocks", blocks, low=1, high=_MOST_DRAWN if adaptive else _MOST_BLOCKS)
     if isinstance(source, BlockLaw):
+        renewal.check_cost(source, cost, plain)
         each = -(-blocks // REPLICATES)
         table = _by_outcome(source, cost, plain)
         chances = source.probability / source.probability.sum()
@@ -106,8 +115,15 @@ def simulate_requests(
     plain: BlockLaw = _PLAIN,
 ) -> SimulatedRequests:
     """``requests`` requests of exactly ``tokens`` tokens each, block after block."""
-    tokens, requests = integer("tokens", tokens, low=1), integer("requests", requests, low=2)
+    tokens = integer("tokens", tokens, low=1, high=_LONGEST_REQUEST)
+    requests = integer("requests", requests, low=2, high=_MOST_REQUESTS)
+    if tokens * requests > _MOST_TOKENS:
+        raise InvalidArgumentError(
+            f"tokens * requests must be <= {_MOST_TOKENS:,}, as blocks are drawn one after "
+            f"another, got {tokens:,} * {requests:,}"
+        )
     if isinstance(source, BlockLaw):
+        renewal.check_cost(source, cost, plain)
         draws = _law_blocks(source, cost, rng, requests, plain)
     else:
         draws = _policy_blocks(source, cost, rng, requests)

@@ -77,8 +77,18 @@ def speedup(law: BlockLaw, cost: Cost, plain: BlockLaw = _PLAIN) -> float:
     ``plain`` is what the scheme is compared with: one step of plain decoding, save for beam
     search, whose plain step reads every beam.
     """
-    step = cost_per_block(plain, cost, plain)
-    return law.tokens_per_call * step / cost_per_block(law, cost, plain)
+    step, spent = cost_per_block(plain, cost, plain), check_cost(law, cost, plain)
+    return law.tokens_per_call * step / spent
+
+
+def check_cost(law: BlockLaw, cost: Cost, plain: BlockLaw = _PLAIN) -> float:
+    """``cost_per_block``, which must be more than nothing for a speedup to be a number."""
+    spent = cost_per_block(law, cost, plain)
+    if not spent > 0:
+        raise InvalidArgumentError(
+            "c must be > 0 here: a block that runs no target and costs nothing has no speedup"
+        )
+    return spent
 
 
 def stationary(law: BlockLaw, cost: Cost, plain: BlockLaw = _PLAIN) -> Stationary:
@@ -95,7 +105,7 @@ def finite(law: BlockLaw, cost: Cost, tokens: int, plain: BlockLaw = _PLAIN) -> 
     expected runs and cost are the expected blocks times their means per block.
     """
     blocks = expected_blocks(law, tokens)
-    total = blocks * cost_per_block(law, cost, plain)
+    total = blocks * check_cost(law, cost, plain)
     return Finite(
         tokens=tokens,
         calls=blocks * law.calls(TARGET),

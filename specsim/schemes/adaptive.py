@@ -10,11 +10,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from specsim.checks import UnsupportedError
+from specsim.checks import UnsupportedError, integer
 from specsim.laws import BlockLaw, ProposalLaw, Run, verify
 from specsim.schemes.base import OneDraft
 from specsim.schemes.fields import INTEGER, NUMBER, described, draft_name, settle
 from specsim.schemes.policies import AdaptiveDraft, EstimateAlpha, GrowShrink, stationary_gamma
+
+
+# Draft lengths of a chain whose stationary law is worked out.
+_MOST_STATES = 2048
 
 
 class _Adaptive(OneDraft):
@@ -55,6 +59,8 @@ class AdaptiveHeuristic(_Adaptive):
         Exact for long-run ratios.  Neighbouring blocks are dependent, so nothing about a finite
         generation follows from it.
         """
+        # A chain over gamma is solved, which takes the cube of their number.
+        integer("gamma_max", self.gamma_max, high=_MOST_STATES)
         acceptance = self.acceptance(known)
         weight = stationary_gamma(self.policy(), acceptance.survival(self.gamma_max))
         gammas = np.flatnonzero(weight)

@@ -38,11 +38,11 @@ class Scheme(Described, ABC):
     A new scheme has fields, ``pairs``, ``law`` and an example, and one line in
     ``specsim.schemes.SCHEMES``; all else is derived, and overridden where it can be said better.
 
-    example : options of one working command line
+    example : options of one working command line; empty where there are none
     knows : kinds of what its law must know, any one of them; none where it must know nothing
     """
 
-    example: ClassVar[str]
+    example: ClassVar[str] = ""
     knows: ClassVar[tuple[type[Known], ...]] = (Acceptances,)
 
     @property

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from specsim.acceptance import ConstantAcceptance
 from specsim.checks import Floats, InvalidArgumentError, number, probability
-from specsim.laws import TARGET, BlockLaw, ProposalLaw, Run, verify
+from specsim.laws import TARGET, BlockLaw, ProposalLaw, Run, check_size, verify
 from specsim.schemes.base import OneDraft
 from specsim.schemes.fields import INTEGER, SWITCH, described, draft_name, settle
 from specsim.schemes.known import DraftedAccepted, FallbackRollback, Known
@@ -40,6 +40,7 @@ class Fractions(NamedTuple):
 
 def draft_until_fallback(drafter: str, fallback: float, window: int) -> ProposalLaw:
     """P(J = j) = u^j f for j < W and P(J = W) = u^W, with f = fallback and u = 1 - f."""
+    check_size(window + 1)
     drafted = np.arange(window + 1)
     mass = np.power(1 - fallback, drafted)
     mass[:-1] *= fallback

@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from itertools import product
+from math import prod
 from typing import Any
 
 from specsim.checks import InvalidArgumentError, integer, integer_range, numbers, probability
 from specsim.laws import TARGET
+
+
+# Combinations of the numbers of one option; a search tries far fewer.
+_MOST_CANDIDATES = 100_000
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,11 @@ def _tuples(separator: str, entry: Words, metavar: str) -> Words:
 
     def candidates(option: str, words: str) -> list[Any]:
         parts = [entry.candidates(option, part) for part in words.split(separator)]
+        if prod(map(len, parts)) > _MOST_CANDIDATES:
+            raise InvalidArgumentError(
+                f"{option} must be at most {_MOST_CANDIDATES:,} combinations, got "
+                f"{prod(map(len, parts)):,}"
+            )
         return list(product(*parts))
 
     def check(name: str, value: Sequence[Any]) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from specsim.acceptance import ConstantAcceptance
-from specsim.laws import BlockLaw, ProposalLaw, Run, verify
+from specsim.laws import BlockLaw, ProposalLaw, Run, check_size, verify
 from specsim.schemes.base import OneDraft
 from specsim.schemes.fields import INTEGER, described, draft_name
 
@@ -29,6 +29,7 @@ class OracleGamma(OneDraft):
     draft: str = draft_name()
 
     def law(self, known: Any) -> BlockLaw:
+        check_size(self.gamma_max + 1)
         acceptance = self.acceptance(known)
         drafted = np.arange(self.gamma_max + 1)
         stops = np.append(1 - acceptance.conditional(self.gamma_max), 1.0)

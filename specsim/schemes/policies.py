@@ -25,6 +25,11 @@ from specsim.schemes.fields import settle
 
 State = tuple[Any, ...]
 
+# Draft lengths far beyond use; where every one is tried in every block, fewer.
+_LONGEST = 10**6
+_LONGEST_TRIED = 10**4
+_TRIED_AT_ONCE = 2**20
+
 
 class GammaPolicy(Protocol):
     """How gamma follows from past acceptances; see the module's docstring."""
@@ -66,7 +71,7 @@ class GrowShrink:
     gamma_max: int = 64
 
     def __post_init__(self) -> None:
-        gamma_max = integer("gamma_max", self.gamma_max, low=1)
+        gamma_max = integer("gamma_max", self.gamma_max, low=1, high=_LONGEST)
         gamma_start = integer("gamma_start", self.gamma_start, low=1, high=gamma_max)
         settle(self, gamma_start=gamma_start, gamma_max=gamma_max)
 
@@ -103,7 +108,7 @@ class EstimateAlpha:
             c=number("c", self.c, low=0.0),
             prior=probability("prior", self.prior),
             weight=number("weight", self.weight, low=np.finfo(float).tiny),
-            gamma_max=integer("gamma_max", self.gamma_max, low=1),
+            gamma_max=integer("gamma_max", self.gamma_max, low=1, high=_LONGEST_TRIED),
         )
 
     def start(self) -> tuple[State, int]:
@@ -117,8 +122,14 @@ class EstimateAlpha:
 
     def _best(self, alpha: Any) -> Any:
         gammas = np.arange(1, self.gamma_max + 1)
-        tokens = 1 + np.cumsum(np.power(np.asarray(alpha)[..., None], gammas), axis=-1)
-        return np.argmax(tokens / block_cost(gammas, self.c), axis=-1) + 1
+        cost, rates = block_cost(gammas, self.c), np.ravel(alpha)
+        found = np.empty(rates.size, dtype=np.int64)
+        # Every length is tried for every rate: not all at once.
+        rows = max(_TRIED_AT_ONCE // self.gamma_max, 1)
+        for first in range(0, rates.size, rows):
+            tokens = 1 + np.cumsum(np.power(rates[first : first + rows, None], gammas), axis=-1)
+            found[first : first + rows] = np.argmax(tokens / cost, axis=-1) + 1
+        return found.reshape(np.shape(alpha))[()]
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,10 @@ from specsim.serving.step_model import StepModel
 # Seeds of replicas are this far apart, so that their requests do not share their luck.
 _BETWEEN_REPLICAS = 7_919_000_003
 _SEEDS = 2**53
+# Tokens that a simulation takes through steps: some minutes to half an hour.  Prompts are read many
+# at once, so that they count as fewer.
+_MOST_TOKENS = 10**9
+_PROMPT_SHARE = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +125,13 @@ def serve_requests(
     keep : ``steps`` and ``rounds``, what runs log
     """
     integer("seed", seed, high=_SEEDS - 1)
+    tokens = int(requests.output_tokens.sum()) + int(requests.prompt_tokens.sum()) // _PROMPT_SHARE
+    if tokens > _MOST_TOKENS:
+        raise InvalidArgumentError(
+            f"requests have {tokens:,} tokens to go through step by step (prompts by the "
+            f"{_PROMPT_SHARE}), at most {_MOST_TOKENS:,} are simulated; give fewer requests "
+            "(--requests, --duration)"
+        )
     if concurrency is not None and setup.replicas > 1:
         if setup.routing != "round-robin":
             raise InvalidArgumentError(

@@ -15,6 +15,8 @@ from specsim.serving.metrics import Figures, Measured
 Outcome = TypeVar("Outcome")
 
 _LEVEL = 0.975  # of both ends of a 95 % interval
+# Processes that share replications.
+_MOST_WORKERS = 256
 
 
 def replicate(task: Callable[[int], Outcome], count: int, workers: int = 1) -> list[Outcome]:
@@ -22,7 +24,8 @@ def replicate(task: Callable[[int], Outcome], count: int, workers: int = 1) -> l
 
     task : with more than one worker it goes to other processes, so it must be picklable
     """
-    count, workers = integer("replications", count, low=1), integer("workers", workers, low=1)
+    count = integer("replications", count, low=1)
+    workers = integer("workers", workers, low=1, high=_MOST_WORKERS)
     if min(workers, count) == 1:
         return [task(each) for each in range(count)]
     with ProcessPoolExecutor(min(workers, count)) as pool:

@@ -297,7 +297,7 @@ test_errors_name_the_argument = refuses(
     (lambda: optimize(0.5, 0.1, c_memory=np.nan), "c_memory must be >= 0, got nan"),
     (lambda: optimize(0.5, 0.1, verify_slope=-1), "verify slope must be >= 0, got -1"),
     (lambda: optimize(0.5, 0.1, overhead=-1), "overhead must be >= 0, got -1"),
-    (lambda: optimize(0.5, 0.1, verify_cost=[0, 1]), "verify cost of one token must be > 0"),
+    (lambda: optimize(0.5, 0.1, verify_cost=[0, 1]), "verify cost of 1 tokens must be > 0"),
     (
         lambda: optimize(0.5, 0.1, verify_cost=[1, 1], verify_slope=0.1),
         "verify_slope and verify_cost exclude each other",
