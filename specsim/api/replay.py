@@ -17,7 +17,12 @@ from specsim.checks import Floats, InvalidArgumentError, integer, number, refuse
 from specsim.cost import Prices
 from specsim.predict.replay import fixed_gamma
 from specsim.predict.replay.confidence import replay_confidence
-from specsim.predict.replay.policy import replay_policy
+from specsim.predict.replay.policy import (
+    PolicyReplay,
+    draw_policy,
+    exact_work,
+    replay_policy,
+)
 from specsim.schemes.policies import EstimateAlpha, GrowShrink
 from specsim.traces import Trace, read_trace
 
@@ -30,6 +35,8 @@ Policy = Literal["grow-shrink", "estimate"]
 # so many of them take about half an hour.
 _LONGEST = 10**6
 _MOST_WORK = 10**11
+# Places of a chain that an exact replay of a policy goes through, in some ten seconds.
+_MOST_EXACT = 2e7
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,8 @@ def replay(
     acceptance_law : how drafts of a file are accepted, None is by the ratio test; at temperature 0
         (``greedy``) all laws agree
     policies : also an adaptive length, at most the largest of ``gammas``: transformers' +2/-1
-        ("grow-shrink"), or the best for an estimated alpha ("estimate", needs ``c``)
+        ("grow-shrink"), or the best for an estimated alpha ("estimate", needs ``c``); on long
+        traces they are drawn, and ``warnings`` says how far that may be off
     p_min : also drafts of at most the largest of ``gammas`` that stop where the draft's largest
         probability is below one of these (llama.cpp's --spec-draft-p-min); needs draft_top
     c : cost of a draft run in target runs, for speedups; with verification and overhead as in
@@ -128,13 +136,19 @@ def replay(
         )
         for each in fixed_gamma.replay(text, gammas)
     ]
+    doubts: list[str] = []
     for name in policies:
         policy = (
             GrowShrink(min(_FIRST_GAMMA, longest), longest)
             if name == "grow-shrink"
             else EstimateAlpha(c or 0.0, gamma_max=longest)
         )
-        adaptive = replay_policy(text, policy)
+        adaptive = _adaptive(text, policy)
+        if adaptive.error:
+            doubts.append(
+                f"policy {name} is drawn, as its exact replay would take too long: its calls are "
+                f"known to {1.96 * adaptive.error:.2%} (95 %)"
+            )
         counts = np.asarray(adaptive.blocks)
         spent = None if blocks is None else float(counts @ blocks[: counts.size])
         found.append(
@@ -160,13 +174,13 @@ def replay(
                 speedup=None if spent is None else sure.tokens / spent,
             )
         )
-    doubt = (
+    guessed = (
         "with p_min, how far a draft goes on behind a rejected token is taken from the emitted "
         "text: calls are exact, draft runs are not"
     )
     return TraceReplay(
         lengths=tuple(found),
-        warnings=(doubt,) if p_min and c is not None else (),
+        warnings=(*doubts, *((guessed,) if p_min and c is not None else ())),
         inputs={
             "trace": None if isinstance(trace, Trace) else trace,
             "gammas": list(gammas),
@@ -177,6 +191,21 @@ def replay(
             **prices.said(),
         },
     )
+
+
+def _adaptive(trace: Trace, policy: GrowShrink | EstimateAlpha) -> PolicyReplay:
+    """Exactly where that is a matter of seconds, else from drawn chains."""
+    if int(trace.lengths.max()) > _LONGEST:
+        raise InvalidArgumentError(
+            f"policies go through requests block by block: they must have at most {_LONGEST:,} "
+            f"tokens, got {int(trace.lengths.max()):,}"
+        )
+    if isinstance(policy, EstimateAlpha):
+        work = exact_work(trace)
+    else:
+        work = float(trace.tokens) * policy.gamma_max**2
+    exact = trace.by_lookup or work <= _MOST_EXACT  # a lookup is refused there
+    return replay_policy(trace, policy) if exact else draw_policy(trace, policy)
 
 
 def _check_work(trace: Trace, gammas: Sequence[int]) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import specsim
 from specsim.predict.replay.fixed_gamma import replay
-from specsim.predict.replay.policy import replay_policy
-from specsim.schemes.policies import EstimateAlpha, FixedGamma, GrowShrink
+from specsim.predict.replay.policy import draw_policy, exact_work, replay_policy
+from specsim.schemes.policies import EstimateAlpha, FixedGamma, GammaPolicy, GrowShrink
 from tests.support.traces import trace_of
 
 rates = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0]))
@@ -48,4 +50,58 @@ def test_long_text_approaches_the_stationary_law() -> None:
     # The start and the cut-off last block move the ratio by about 16 tokens in 3000.
     assert result.tokens_per_call == pytest.approx(
         scheme.stationary_law(0.7).tokens_per_call, rel=16 / 3000
+    )
+
+
+@pytest.mark.parametrize(
+    "policy", [FixedGamma(3), GrowShrink(3, 12), EstimateAlpha(c=0.1, gamma_max=8)]
+)
+def test_drawn_chains_find_what_the_exact_replay_does(policy: GammaPolicy) -> None:
+    """Twelve requests of different lengths; a false alarm has a chance of 6e-5 for each policy, and
+    the seeds are fixed.
+    """
+    random = np.random.default_rng(5)
+    trace = trace_of(*(random.beta(2, 1, length).tolist() for length in range(20, 80, 5)))
+    exact, drawn = replay_policy(trace, policy), draw_policy(trace, policy)
+    assert exact.error == 0.0
+    assert 0 < drawn.error < 0.01
+    off = drawn.calls.sum() / exact.calls.sum() - 1
+    assert abs(off) < 4 * drawn.error
+    assert drawn.blocks.sum() == pytest.approx(drawn.calls.sum())
+    assert drawn.blocks == pytest.approx(exact.blocks, abs=0.05 * exact.blocks.sum())
+
+
+@given(agree=st.lists(st.booleans(), min_size=1, max_size=50))
+def test_chains_of_greedy_text_are_all_the_same(agree: list[bool]) -> None:
+    trace = trace_of([float(a) for a in agree], [1.0, 0.0, 1.0])
+    policy = EstimateAlpha(c=0.1, gamma_max=8)
+    drawn = draw_policy(trace, policy)
+    assert drawn.calls.tolist() == replay_policy(trace, policy).calls.tolist()
+    assert drawn.error == 0.0
+
+
+def test_many_requests_are_drawn_in_groups() -> None:
+    random = np.random.default_rng(6)
+    lengths = random.integers(1, 30, 5000)
+    trace = trace_of(*(random.uniform(0, 1, length).tolist() for length in lengths))
+    exact = replay_policy(trace, GrowShrink(2, 6))
+    drawn = draw_policy(trace, GrowShrink(2, 6))
+    assert drawn.calls.shape == (5000,)
+    # One in 16,000 by chance; the seed is fixed.
+    assert abs(drawn.calls.sum() / exact.calls.sum() - 1) < 4 * drawn.error
+
+
+def test_the_work_of_an_exact_replay_is_that_of_what_is_open() -> None:
+    assert exact_work(trace_of([1.0, 0.0, 1.0], [0.0])) == 4.0
+    assert exact_work(trace_of([0.5, 0.5, 1.0])) == 3 * (1 + 2**2)
+
+
+def test_long_texts_are_drawn_and_said_to_be() -> None:
+    random = np.random.default_rng(7)
+    trace = trace_of(random.beta(2, 1, 1000).tolist())
+    found = specsim.replay(trace, [4], policies=["grow-shrink", "estimate"], c=0.1)
+    (said,) = found.warnings
+    assert said.startswith("policy estimate is drawn")
+    assert found.lengths[2].tokens_per_call == pytest.approx(
+        replay_policy(trace, GrowShrink(4, 4)).tokens_per_call, rel=0.3
     )
