@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from specsim.api.replay import replay as replay
     from specsim.api.result import LeftOut as LeftOut
     from specsim.api.result import Result as Result
+    from specsim.api.schema import schema as schema
     from specsim.api.schemes import SchemeEvaluation as SchemeEvaluation
     from specsim.api.schemes import SchemeOptimum as SchemeOptimum
     from specsim.api.schemes import SchemeSimulation as SchemeSimulation
@@ -116,6 +117,7 @@ _HOMES = {
     "specsim.api.read": ["EngineCounts", "read"],
     "specsim.api.replay": ["TraceReplay", "replay"],
     "specsim.api.result": ["LeftOut", "Result"],
+    "specsim.api.schema": ["schema"],
     "specsim.api.schemes": ["SchemeEvaluation", "SchemeOptimum", "SchemeSimulation", "simulate"],
     "specsim.api.score": ["Scores", "score"],
     "specsim.api.serve": ["serve"],

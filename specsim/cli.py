@@ -40,6 +40,7 @@ COMMANDS = {
     "study": "A paper's tables and figures, ours beside them.",
     "sweep": "Any of these answers for many settings, over processes or a cluster, as Parquet.",
     "compare": "Two results or measurements side by side: what changed by more than chance.",
+    "schema": "The JSON Schema of a kind of file that specsim reads.",
 }
 
 
