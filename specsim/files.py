@@ -279,18 +279,9 @@ def _read_parquet(path: Path, wanted: Callable[[str], bool] | None) -> pd.DataFr
     of it need not be there, and need not be whole.
     """
     import pyarrow.parquet as parquet
-    import pyarrow.types as types
 
     with parquet.ParquetFile(path) as file:
-        fields = [each for each in file.schema_arrow if wanted is None or wanted(each.name)]
-        names = [each.name for each in fields]
-        for each in fields:
-            if types.is_nested(each.type):
-                raise InvalidArgumentError(
-                    f"column {each.name} must hold numbers or words, got {each.type}"
-                )
-            if names.count(each.name) > 1:
-                raise InvalidArgumentError(f"has more than one column {each.name}")
+        names = parquet_columns(file, wanted)
         cells = file.metadata.num_rows * len(names)
         if cells > _MOST_CELLS:
             raise InvalidArgumentError(
@@ -305,6 +296,22 @@ def _read_parquet(path: Path, wanted: Callable[[str], bool] | None) -> pd.DataFr
         raise InvalidArgumentError("its attributes (PANDAS_ATTRS) must be a JSON object")
     frame.attrs.update(found)
     return frame
+
+
+def parquet_columns(file: Any, wanted: Callable[[str], bool] | None) -> list[str]:
+    """Names of the wanted columns of an open ``ParquetFile``, each there once and of plain values."""
+    import pyarrow.types as types
+
+    fields = [each for each in file.schema_arrow if wanted is None or wanted(each.name)]
+    names = [each.name for each in fields]
+    for each in fields:
+        if types.is_nested(each.type):
+            raise InvalidArgumentError(
+                f"column {each.name} must hold numbers or words, got {each.type}"
+            )
+        if names.count(each.name) > 1:
+            raise InvalidArgumentError(f"has more than one column {each.name}")
+    return names
 
 
 def check_frame_path(path: Path) -> None:

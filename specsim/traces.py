@@ -180,7 +180,7 @@ def read_trace(
     check_choice("acceptance_law", acceptance_law, ACCEPTANCE_LAWS)
     known = {*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS}
     frame = read_frame(path, "trace", TraceError, known.__contains__)
-    _check(path, frame)
+    check_rows(path, frame)
     frame = frame.assign(request=pd.factorize(frame["request"])[0])
     if not frame["request"].is_monotonic_increasing:
         frame = frame.sort_values("request", kind="stable")
@@ -195,7 +195,7 @@ def read_trace(
             f"trace {path}: positions of a request must be 0, 1, 2, ... without a gap; "
             f"row {at} has position {position[at]}, expected {expected[at]}"
         )
-    acceptance = _acceptance(path, frame, "argmax_equal" if greedy else acceptance_law)
+    acceptance = row_acceptance(path, frame, "argmax_equal" if greedy else acceptance_law)
     # Numbers may be written as words.
     columns = {
         name: pd.to_numeric(frame[name]).to_numpy() for name in OPTIONAL_COLUMNS if name in frame
@@ -203,10 +203,10 @@ def read_trace(
     return Trace(acceptance, starts, columns)
 
 
-def _acceptance(
+def row_acceptance(
     path: Path, frame: pd.DataFrame, decides: AcceptanceLaw | Literal["argmax_equal"]
 ) -> Floats:
-    """a_t, shape (T,)."""
+    """a_t of checked rows, shape (T,)."""
 
     def column(name: str) -> Floats:
         return np.asarray(frame[name], dtype=np.float64)
@@ -232,7 +232,8 @@ def _acceptance(
             return np.asarray(np.exp(np.minimum(gap, 0.0)))
 
 
-def _check(path: Path, frame: pd.DataFrame) -> None:
+def check_rows(path: Path, frame: pd.DataFrame) -> None:
+    """Refuse rows whose values no trace has; how they go together is not looked at."""
     import pandas as pd
 
     missing = [name for name in REQUIRED_COLUMNS if name not in frame]

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from specsim.acceptance import AcceptanceLaw
+from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
 from specsim.api.result import Result, Row
-from specsim.checks import Floats, InvalidArgumentError, integer, number, refuse
+from specsim.checks import (
+    Floats,
+    InvalidArgumentError,
+    check_choice,
+    integer,
+    number,
+    refuse,
+)
 from specsim.cost import Prices
 from specsim.predict.replay import fixed_gamma
 from specsim.predict.replay.confidence import replay_confidence
@@ -23,6 +31,7 @@ from specsim.predict.replay.policy import (
     exact_work,
     replay_policy,
 )
+from specsim.predict.replay.streamed import StreamedReplay, WorkError, replay_streamed
 from specsim.schemes.policies import EstimateAlpha, GrowShrink
 from specsim.traces import Trace, read_trace
 
@@ -103,21 +112,40 @@ def replay(
     no draft runs, so its ``c`` is 0, and a block verifies as many tokens as were found.
     """
     prices = Prices(c, None, None, verify_slope, verify_cost, overhead)
+    inputs: dict[str, Any] = {
+        "trace": None,
+        "gammas": list(gammas),
+        "greedy": greedy,
+        "acceptance_law": None,
+        "policies": list(policies),
+        "p_min": list(p_min),
+        **prices.said(),
+    }
     if c is None:
         refuse(prices.said(), "needs c, the cost of a draft run")
         if "estimate" in policies:
             raise InvalidArgumentError("the policy estimate needs c, the cost of a draft run")
+    if not len(gammas):
+        raise InvalidArgumentError("gammas is empty, expected at least one draft length")
+    longest = max(integer("gamma", gamma, high=_LONGEST) for gamma in gammas)
     law: AcceptanceLaw | None = None
     if isinstance(trace, Trace):
         refuse({"acceptance_law": acceptance_law}, "needs a file: a Trace holds its acceptance")
         text = trace
     else:
         law = acceptance_law or "ratio-test"
+        check_choice("acceptance_law", law, ACCEPTANCE_LAWS)
+        inputs |= {"trace": trace, "acceptance_law": law}
+        if not (policies or p_min):
+            check = partial(_check_work, gammas, longest)
+            streamed = replay_streamed(Path(trace), gammas, greedy, law, check)
+            if streamed is not None:
+                costs = None if c is None else _blocks(prices, c, longest)
+                lengths = tuple(_of_calls(gamma, streamed, costs) for gamma in gammas)
+                return TraceReplay(lengths=lengths, inputs=inputs)
         text = read_trace(Path(trace), greedy, law)
-    if not len(gammas):
-        raise InvalidArgumentError("gammas is empty, expected at least one draft length")
-    longest = max(integer("gamma", gamma, high=_LONGEST) for gamma in gammas)
-    _check_work(text, gammas)
+    if not text.by_lookup:
+        _check_work(gammas, int(text.lengths.max()), text.tokens)
     blocks = None
     if c and text.by_lookup:
         raise InvalidArgumentError(
@@ -125,7 +153,7 @@ def replay(
             "searching is overhead"
         )
     if c is not None:
-        blocks = prices.cost({"draft": number("c", c, low=0.0)}).blocks(longest)
+        blocks = _blocks(prices, c, longest)
     found = [
         Replayed(
             gamma=each.gamma,
@@ -181,15 +209,7 @@ def replay(
     return TraceReplay(
         lengths=tuple(found),
         warnings=(*doubts, *((guessed,) if p_min and c is not None else ())),
-        inputs={
-            "trace": None if isinstance(trace, Trace) else trace,
-            "gammas": list(gammas),
-            "greedy": greedy,
-            "acceptance_law": law,
-            "policies": list(policies),
-            "p_min": list(p_min),
-            **prices.said(),
-        },
+        inputs=inputs,
     )
 
 
@@ -208,20 +228,36 @@ def _adaptive(trace: Trace, policy: GrowShrink | EstimateAlpha) -> PolicyReplay:
     return replay_policy(trace, policy) if exact else draw_policy(trace, policy)
 
 
-def _check_work(trace: Trace, gammas: Sequence[int]) -> None:
-    """Refuse so many, so long draft lengths that a replay would take hours."""
-    if trace.by_lookup:
-        return
-    # No block reaches past its request, so a longer draft than that changes nothing.
-    reach = int(trace.lengths.max())
+def _check_work(gammas: Sequence[int], reach: int, tokens: int) -> None:
+    """Refuse so many, so long draft lengths that a replay would take hours.
+
+    reach : no block reaches past its request, so that a longer draft than that changes nothing
+    """
     wanted = {min(gamma, reach) for gamma in gammas}
-    work = trace.tokens * (sum(wanted) + len(wanted))
+    work = tokens * (sum(wanted) + len(wanted))
     if work > _MOST_WORK:
-        raise InvalidArgumentError(
-            f"gamma: {len(wanted):,} draft lengths up to {max(wanted):,}, of {trace.tokens:,} "
-            f"tokens, take {work:.1e} steps, at most {_MOST_WORK:.0e} are done; ask for fewer or "
-            "shorter ones, or give a part of the trace"
+        raise WorkError(
+            f"gamma: {len(wanted):,} draft lengths up to {max(wanted):,}, of {tokens:,} tokens, "
+            f"take {work:.1e} steps, at most {_MOST_WORK:.0e} are done; ask for fewer or shorter "
+            "ones, or give a part of the trace"
         )
+
+
+def _blocks(prices: Prices, c: float, longest: int) -> Floats:
+    """Cost of a block by how many tokens it drafts."""
+    return prices.cost({"draft": number("c", c, low=0.0)}).blocks(longest)
+
+
+def _of_calls(gamma: int, streamed: StreamedReplay, blocks: Floats | None) -> Replayed:
+    """One draft length of a trace whose every block drafts as many."""
+    calls = streamed.calls[gamma]
+    return Replayed(
+        gamma=gamma,
+        tokens=streamed.tokens,
+        calls=calls,
+        tokens_per_call=streamed.tokens / calls,
+        speedup=None if blocks is None else streamed.tokens / (calls * float(blocks[gamma])),
+    )
 
 
 def _speedup(trace: Trace, replayed: fixed_gamma.Replay, blocks: Floats) -> float:

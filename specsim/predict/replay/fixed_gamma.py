@@ -29,7 +29,7 @@ from specsim.checks import Floats, Ints, integer
 from specsim.traces import Trace
 
 # Rows of the banded system solved at once.
-_CHUNK_TOKENS = 1 << 12
+CHUNK_TOKENS = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ def replay(trace: Trace, gammas: Sequence[int]) -> list[Replay]:
     bonus = {gamma: np.zeros(trace.tokens + halo) for gamma in wanted}
     for gamma in wanted:
         starts[gamma][trace.starts[:-1]] = 1.0
-    for first in range(0, trace.tokens, _CHUNK_TOKENS):
-        size = min(_CHUNK_TOKENS, trace.tokens - first)
+    for first in range(0, trace.tokens, CHUNK_TOKENS):
+        size = min(CHUNK_TOKENS, trace.tokens - first)
         window = slice(first, first + size + halo)
-        _solve(
+        solve(
             acceptance[window],
             remaining[window],
             size,
@@ -131,7 +131,7 @@ def remaining_tokens(trace: Trace) -> Ints:
     return np.repeat(trace.starts[1:], trace.lengths) - np.arange(trace.tokens)
 
 
-def _solve(
+def solve(
     acceptance: Floats,
     remaining: Ints,
     size: int,

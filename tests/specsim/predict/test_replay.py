@@ -19,12 +19,12 @@ requests = st.lists(st.lists(rates, min_size=1, max_size=25), min_size=1, max_si
 def test_equals_slow_twin_whatever_the_chunks(
     texts: list[list[float]], gammas: list[int], chunk: int
 ) -> None:
-    usual = module._CHUNK_TOKENS
-    module._CHUNK_TOKENS = chunk
+    usual = module.CHUNK_TOKENS
+    module.CHUNK_TOKENS = chunk
     try:
         results = replay(trace_of(*texts), gammas)
     finally:
-        module._CHUNK_TOKENS = usual
+        module.CHUNK_TOKENS = usual
     assert [result.gamma for result in results] == gammas
     for result in results:
         expected = [slow_calls(text, result.gamma) for text in texts]
