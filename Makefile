@@ -1,5 +1,5 @@
 # make demo: virtual environment, install, the whole loop on the embedded models.
-# make test: the tests.   make check: lint, types, doctests.
+# make test: the tests.   make check: lint, types, doctests.   make fuzz: damaged files, for an hour.
 # make engine: vLLM's CPU build, 3.5 GB.   make test-engine: the tests that start it.
 # Needs git, make, Python 3.11 or newer and a package index.
 
@@ -15,10 +15,12 @@ TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 GPU_PYTHON ?= 3.12
 GPU_PACKAGES ?= msgspec array-api-compat pandas python-dateutil
 
+FUZZ_MINUTES ?= 60
+
 # The environment of the inference engine: its packages are never those of specsim.
 ENGINE_VENV ?= .engine
 
-.PHONY: demo test check engine test-engine install clean gpu-wheels
+.PHONY: demo test check fuzz engine test-engine install clean gpu-wheels
 
 demo: install
 	$(BIN)/specsim demo
@@ -31,6 +33,11 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --doctest-modules specsim
+
+# Damaged files and made-up command lines for an hour, or FUZZ_MINUTES; what it finds is in build/fuzz,
+# and a run that was stopped goes on.
+fuzz: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.long --minutes $(FUZZ_MINUTES)
 
 # Exits where it cannot be had: python3 -m calibrate.engine.install says 3 then, make itself 2.
 engine:

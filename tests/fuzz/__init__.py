@@ -1,0 +1,1 @@
+"""Damaged files of every kind and made-up command lines: an answer, or one line."""

@@ -1,0 +1,95 @@
+"""A command in this process with bounds on its time, and what may come of any command at all."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from specsim.cli import main
+
+# Seconds that an answer or a refusal may take.
+LONGEST_S = 10.0
+
+
+class TooSlowError(Exception):
+    """A command takes longer than any question is worth."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command said."""
+
+    words: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+
+    def check(self) -> None:
+        """Refuse a traceback, a status of its own, a refusal of several lines, a number that is
+        none of its kind.
+        """
+        said = f"{' '.join(self.words)}\n{self.err[-2000:]}"
+        assert self.code in (0, 1, 2), said
+        assert "Traceback" not in self.out + self.err, said
+        if self.code == 2:
+            assert self.out == "", said
+            assert self.err.startswith("specsim: error: "), said
+            assert self.err.count("\n") == 1, said
+        elif self.out.startswith("{"):
+            for name, value in _figures(json.loads(self.out)):
+                assert value is None or _within(name, value), f"{name} = {value}: {said}"
+
+
+def run_bounded(*words: str) -> Outcome:
+    """``specsim WORDS``; what takes too long ends with status 3."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with redirect_stdout(out), redirect_stderr(err), _alarm():
+        try:
+            main(list(words))
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    return Outcome(words, code, out.getvalue(), err.getvalue())
+
+
+@contextmanager
+def _alarm() -> Iterator[None]:
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise TooSlowError(f"more than {LONGEST_S:g} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _figures(document: Any) -> Iterator[tuple[str, Any]]:
+    """Names and values of an answer, not of what was asked."""
+    waiting = [document.get("answer")] if isinstance(document, dict) else []
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            yield from value.items()
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+
+
+def _within(name: str, value: Any) -> bool:
+    if not isinstance(value, (int, float)):
+        return True
+    if name in ("tokens_per_call", "tokens_per_call_low", "tokens_per_call_high"):
+        return value >= 1 - 1e-9
+    if name.startswith("speedup") or name.endswith("_ms"):
+        return value >= 0
+    if name in ("alpha", "acceptance", "rejection"):
+        return -1e-9 <= value <= 1 + 1e-9
+    return True
