@@ -152,7 +152,9 @@ def _say(message: str, one_line: bool = False) -> None:
         if one_line:
             from specsim.report.terminal import say
 
-            say(" ".join(message.split()))
+            # What a file says reaches no terminal as commands to it.
+            words = " ".join(message.split())
+            say("".join(each if each.isprintable() else ascii(each)[1:-1] for each in words))
         else:
             click.echo(message, err=True)
 

@@ -22,7 +22,8 @@ import msgspec
 import numpy as np
 
 import calibrate
-from specsim.files import file_digest
+from specsim.checks import SpecsimError, reason_of
+from specsim.files import file_digest, read_regular
 from specsim.frontier import LabelledPositions, read_positions
 from specsim.optimizers.workload import Workload
 from specsim.profiles import Profile, read_profile
@@ -113,8 +114,12 @@ class Measured:
         file = self.beside(what)
         if not file.is_file():
             return []
-        rows: list[dict[str, Any]] = msgspec.json.decode(file.read_bytes())["answer"]["rows"]
-        return rows
+        try:
+            document = msgspec.json.decode(read_regular(file, "", SpecsimError))
+            return msgspec.convert(document["answer"]["rows"], type=list[dict[str, Any]])
+        except (msgspec.MsgspecError, RecursionError, LookupError, TypeError) as error:
+            said = f"{file}: is no result of specsim in JSON ({reason_of(error)})"
+            raise SpecsimError(said) from None
 
 
 def temperature_of(workload: Workload) -> float:

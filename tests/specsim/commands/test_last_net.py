@@ -1,4 +1,4 @@
-"""How a command ends that nobody meant to end so: one line, an exit status, nothing half-written."""
+"""How a command ends that nobody meant to end so: one line, a status, nothing half-written."""
 
 from __future__ import annotations
 
@@ -142,3 +142,14 @@ def test_output_that_is_no_text_is_shown_as_far_as_it_is(tmp_path: Path) -> None
     assert found.returncode == 2
     assert found.stderr.count(b"\n") == 1
     assert b"no such file" in found.stderr
+
+
+def test_what_a_file_says_is_no_command_to_a_terminal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "card.json"
+    path.write_text('{"name": "a", "\\u001b[2J\\u0007": 1}')
+    words = ["--target", "llama-3.1-8b", "--draft", "llama-3.2-1b", "--accelerator", str(path)]
+    err = fail(capsys, "optimize", *words, "--alpha", "0.8")
+    assert err.isprintable() or err[:-1].isprintable()
+    assert "\\x1b[2J\\x07" in err
