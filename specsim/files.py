@@ -154,7 +154,7 @@ def too_large(size: int, most: int) -> str:
 def check_file_name(name: str) -> None:
     """Refuse a name in a file that would lead out of the folder in which the file lies."""
     wrong = not name or name in (".", "..") or any(each in name for each in "/\\\0")
-    if wrong or len(os.fsencode(name)) > 255:
+    if wrong or len(name.encode("utf-8", "surrogatepass")) > 255:
         raise InvalidArgumentError(
             f"a file beside this one is named without a folder, in at most 255 bytes, got "
             f"{name[:80]!r}"
