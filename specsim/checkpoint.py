@@ -3,8 +3,8 @@
 A checkpoint is a folder whose name ends in a key: a digest of everything that decides the result,
 versions of the packages included.  Items in it are written whole or not at all.  Nothing is made
 before there is an item to keep, and nothing is left once the run is done.  A process that works in
-a folder holds its lock until it ends.  What killed runs left that nobody took up again for days is
-removed when another run begins.
+a folder holds its lock until it ends, and no two work on one output.  What killed runs left that
+nobody took up again for days is removed when another run begins.
 """
 
 from __future__ import annotations
@@ -85,9 +85,27 @@ class Checkpoint:
     def _entered(self) -> bool:
         """Whether there is a folder, which is then this process's."""
         if not self.folder.is_dir():
+            self._refuse_others()
             return False
-        _hold(self.folder)
+        self._take()
         return True
+
+    def _take(self) -> None:
+        """Be the only process at work on this output, in a folder that is made unless it is there.
+
+        Refused before anything is made for it, and once more in case two begin at the same moment.
+        """
+        if not _is_held(self.folder):
+            self._refuse_others()
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _hold(self.folder):
+            self._refuse_others()
+
+    def _refuse_others(self) -> None:
+        """Raises FileError where another process works on the same output under another key."""
+        for other in self.folder.parent.glob(self.all_keys) if self.all_keys else ():
+            if other != self.folder and _is_taken(other):
+                raise FileError(_at_work(other))
 
     def keep(self, name: str, write: Callable[[Path], object]) -> Path:
         """The file of an item; unless it is there, ``write`` is given the path to write it to."""
@@ -98,8 +116,7 @@ class Checkpoint:
     def _write(self, name: str, write: Callable[[Path], object]) -> None:
         path, partial = self.folder / name, self.folder / f".{name}.{os.getpid()}.partial"
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _hold(self.folder)
+            self._take()
             try:
                 write(partial)
                 partial.replace(path)
@@ -182,28 +199,55 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _hold(folder: Path) -> None:
+def _hold(folder: Path) -> bool:
     """Be the only process that works in it, until this one ends or removes it.
 
-    Raises FileError in one that another process works in.
+    Returns whether it was not before.  Raises FileError in one that another process works in.
     """
     lock, key = folder / _LOCK, folder.absolute()
     try:
+        if _is_held(folder):
+            return False
         if key in _HELD:
-            # A folder may have gone and come again.
-            if lock.exists() and os.path.samestat(lock.stat(), os.fstat(_HELD[key])):
-                return
             os.close(_HELD.pop(key))
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     except OSError as error:
         raise FileError(f"{folder}: cannot be written ({error.strerror})") from None
     if not _lock(descriptor):
         os.close(descriptor)
-        raise FileError(
-            f"{folder}: another specsim is at work on the same just now; let it come to its end, "
-            "or end it and start this one again"
-        )
+        raise FileError(_at_work(folder))
     _HELD[key] = descriptor
+    return True
+
+
+def _is_held(folder: Path) -> bool:
+    """Whether this process holds it; a folder may have gone and come again."""
+    lock, descriptor = folder / _LOCK, _HELD.get(folder.absolute())
+    try:
+        return descriptor is not None and os.path.samestat(lock.stat(), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
+def _is_taken(folder: Path) -> bool:
+    """Whether another process holds it."""
+    if _is_held(folder):
+        return False
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:  # nobody ever worked there, or somebody else's user
+        return False
+    try:
+        return not _lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _at_work(folder: Path) -> str:
+    return (
+        f"{folder}: another specsim is at work on the same just now; let it come to its end, or "
+        "end it and start this one again"
+    )
 
 
 def _lock(descriptor: int) -> bool:

@@ -120,6 +120,25 @@ def test_two_processes_never_work_on_the_same(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_two_processes_never_work_on_one_output(tmp_path: Path) -> None:
+    """Asked for something else, they would write it one over the other."""
+    out = tmp_path / "out.json"
+    command = [sys.executable, "-c", WORK, str(out)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "at work\n"
+        mine = Checkpoint.beside(out, "others")
+        with pytest.raises(FileError, match=r"^[^\n]*another specsim is at work[^\n]*$"):
+            mine.keep_json("a.json", lambda: 2)
+        assert not mine.folder.exists()
+        # One of a name that begins like it is another.
+        Checkpoint.beside(tmp_path / "out.json.json", "others").keep_json("a.json", lambda: 2)
+        other.kill()
+    # What nobody works on any more is in nobody's way.
+    assert mine.keep_json("a.json", lambda: 2) == 2
+
+
 def test_a_folder_that_comes_again_is_held_again(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "work")
     checkpoint.keep_json("a.json", lambda: 1)
