@@ -1,6 +1,6 @@
 """Long commands killed at random moments and started again, against the same left alone.
 
-    python benchmarks/kills.py [--kills 20] [--seed 0] [--only calibrate score ...]
+    python benchmarks/kills.py [--kills 20] [--seed 0] [--interrupt] [--only calibrate score ...]
 
 Each command measures the embedded family in a few seconds.  It is started as a user would start
 it, killed (SIGKILL) at a random moment, started again, and so on until it ends; where it ends
@@ -11,7 +11,9 @@ before all its kills are spent, it is begun again in an empty folder.  Two thing
 * at its end it says what the undisturbed run says of everything that is no time (texts, traces,
   counts, numbers of samples), and leaves the same files and nothing else.
 
-Prints a table and exits 1 on any difference.  Times are of the machine and differ.
+With --interrupt every other end is as of Ctrl-C (SIGINT), which must come within seconds, with one
+line and status 130 once modules are loaded.  Prints a table and exits 1 on any difference.  Times
+are of the machine and differ.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ _PAIR = (
 )
 _GRID = "--batch 1,2 --context 48,64"
 _LOOSE = "--tolerance 1000 --median-tolerance 1000 --format json"
+# Until an interrupted command must be gone.
+_SECONDS_TO_END = 30
 # What a row of a check counts, which is the same in every run; the rest rests on times.
 _COUNTED = (
     *("temperature", "prompts", "scheme", "setting", "batch", "context", "gamma", "requests"),
@@ -104,6 +108,13 @@ COMMANDS = {
     ),
     "score": Command("score --requests 48 --tokens 128 --out s.parquet", False, _files),
     "study": Command("study leviathan --out results", False, _files),
+    "serve": Command(
+        "serve --rate 40 --prompt uniform:50,400 --output uniform:1,60 --requests 20000 --seed 3 "
+        "--step-cost step_ms=5,token_us=20 --engine vllm:num_gpu_blocks=600 "
+        "--save-requests r.parquet --save-steps s.csv",
+        False,
+        _files,
+    ),
 }
 
 
@@ -196,6 +207,7 @@ class Battery:
 
     root: Path
     random: random.Random
+    interrupt: bool = False
     number: int = 0
 
     def place(self, command: Command) -> Place:
@@ -246,8 +258,7 @@ class Battery:
             process = place.start()
             if found.kills >= kills or self._ends_within(process, place, usual):
                 break
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            self._end(process, place, found)
             found.kills += 1
             kept = place.kept()
             if before and not kept:
@@ -260,6 +271,27 @@ class Battery:
             before = kept
         finish(process, place)
         found.ends += 1
+
+    def _end(self, process: subprocess.Popen[bytes], place: Place, found: Found) -> None:
+        """Kill it, or interrupt it and see that it ends as it should."""
+        if not self.interrupt or self.random.random() < 0.5:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            code = process.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            found.problems.append(f"still there {_SECONDS_TO_END} s after an interrupt")
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return
+        # Before there is anything to catch it, the interpreter itself says so, and at the end of a
+        # command it comes too late.
+        if code not in (0, 1, 130, -signal.SIGINT):
+            found.problems.append(f"an interrupt gives status {code}: {place.complaint}")
+        if code == 130 and "Traceback" in place.complaint:
+            found.problems.append(f"an interrupt gives a traceback: {place.complaint}")
 
     def _ends_within(
         self, process: subprocess.Popen[bytes], place: Place, usual: tuple[float | None, float]
@@ -311,13 +343,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--interrupt", action="store_true")
     parser.add_argument("--only", nargs="+", default=list(COMMANDS), choices=list(COMMANDS))
     given = parser.parse_args()
     failed = False
     head = f"{'command':22}{'kills':>6}{'ends':>6}{'items that stood':>18}{'problems':>10}{'s':>7}"
     print(head, flush=True)
     with tempfile.TemporaryDirectory(prefix="kills-") as root:
-        battery = Battery(Path(root), random.Random(given.seed))
+        battery = Battery(Path(root), random.Random(given.seed), given.interrupt)
         if any(COMMANDS[name].needs_profile for name in given.only):
             battery.profile()
         for name in given.only:
