@@ -1,5 +1,6 @@
 # make demo: virtual environment, install, the whole loop on the embedded models.
 # make test: the tests.   make check: lint, types, doctests.   make fuzz: damaged files, for an hour.
+# make audit: known holes in the pinned packages.
 # make engine: vLLM's CPU build, 3.5 GB.   make test-engine: the tests that start it.
 # Needs git, make, Python 3.11 or newer and a package index.
 
@@ -20,7 +21,7 @@ FUZZ_MINUTES ?= 60
 # The environment of the inference engine: its packages are never those of specsim.
 ENGINE_VENV ?= .engine
 
-.PHONY: demo test check fuzz engine test-engine install clean gpu-wheels
+.PHONY: demo test check fuzz audit engine test-engine install clean gpu-wheels
 
 demo: install
 	$(BIN)/specsim demo
@@ -38,6 +39,12 @@ check: install
 # and a run that was stopped goes on.
 fuzz: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.long --minutes $(FUZZ_MINUTES)
+
+# Known holes in the pinned packages, where the index of packages tells of any.
+audit:
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/pip install --quiet pip-audit
+	build/audit/bin/pip-audit --disable-pip --no-deps -r constraints.txt
 
 # Exits where it cannot be had: python3 -m calibrate.engine.install says 3 then, make itself 2.
 engine:
