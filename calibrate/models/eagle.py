@@ -31,7 +31,7 @@ from specsim.files import check_regular, read_regular
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _KIND = "eagle-head"
 # Bytes of a config.json.
-_LARGEST = 2**22
+_LARGEST_CONFIG = 2**22
 # Of a row of a matrix in 8 bits: the most steps from 0, and where their size is kept.
 _LARGEST, _STEP = 127, ".step"
 
@@ -179,7 +179,7 @@ def is_head(folder: Path) -> bool:
 def _config(folder: Path) -> dict[str, Any]:
     """The config.json of a folder; raises InvalidArgumentError where it holds no object."""
     path = folder / _CONFIG
-    content = read_regular(path, "", InvalidArgumentError, _LARGEST)
+    content = read_regular(path, "", InvalidArgumentError, _LARGEST_CONFIG)
     try:
         config = json.loads(content)
     except (ValueError, RecursionError) as error:

@@ -119,9 +119,9 @@ class TimedPrompt(_Part, frozen=True):
     """A ``PromptTime``, in seconds."""
 
     gamma: Gamma
-    tokens: Annotated[int, Meta(ge=1)]
-    seconds: Above
-    answer_s: Above
+    tokens: Annotated[int, Meta(ge=1, le=10**9)]
+    seconds: Seconds
+    answer_s: Seconds
     repeat: Annotated[int, Meta(ge=0)] = 0
 
     def __post_init__(self) -> None:

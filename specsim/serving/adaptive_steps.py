@@ -10,6 +10,7 @@ above its own, less a half, and the next below where it is below that one's.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from os import PathLike
@@ -19,8 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from specsim.checks import Ints, InvalidArgumentError, did_you_mean, integer, number
+from specsim.checks import Ints, InvalidArgumentError, did_you_mean, integer, number, reason_of
+from specsim.files import read_regular
 
+# The name of a slot in a file: its first batch.
+_BATCH = re.compile(r"[0-9]{1,9}")
+# Bytes of a file of slots.
+_LARGEST = 2**20
 # Of each slot at that commit: the first batch of it, and what is not the usual.
 _USUAL: Mapping[int, Mapping[str, Any]] = {
     1: {"candidate_steps": (1, 3, 5, 7)},
@@ -128,13 +134,14 @@ class AdaptiveSteps:
         """A file of ``--speculative-adaptive-config``: slots by their first batch, and what is
         beside them holds for all.
         """
+        written = read_regular(Path(path), "steps", InvalidArgumentError, _LARGEST)
         try:
-            content = json.loads(Path(path).read_text())
-        except (OSError, ValueError) as error:
-            raise InvalidArgumentError(f"{path} cannot be read ({error})") from None
+            content = json.loads(written)
+        except (ValueError, RecursionError) as error:
+            raise InvalidArgumentError(f"{path} cannot be read ({reason_of(error)})") from None
         if not isinstance(content, dict):
             raise InvalidArgumentError(f"{path} must hold an object, got {str(content)[:40]}")
-        slots = {name: entry for name, entry in content.items() if name.isdigit()}
+        slots = {name: entry for name, entry in content.items() if _BATCH.fullmatch(name)}
         shared = {name: value for name, value in content.items() if name not in slots}
         found = []
         for name, entry in sorted(slots.items(), key=lambda item: int(item[0])):
@@ -145,7 +152,7 @@ class AdaptiveSteps:
             for key in given:
                 if key not in known:
                     raise InvalidArgumentError(
-                        f"{path}: slot {name} takes {', '.join(known)}, got {key!r}"
+                        f"{path}: slot {name} takes {', '.join(known)}, got {key[:40]!r}"
                         f"{did_you_mean(key, known)}"
                     )
             steps = given.pop("candidate_steps", None)

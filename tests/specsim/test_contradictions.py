@@ -298,7 +298,7 @@ def counted(content: Content) -> Content:
 
 
 def part_is_absent(content: Content, random: Random) -> None:
-    optional = ("acceptance_law", "temperature", "method", "totals")
+    optional = ("acceptance_law", "temperature", "method", "totals", "prompts")
     del content[random.choice([key for key in content if key not in optional])]
 
 
@@ -379,6 +379,20 @@ def step_twice_in_a_repeat(content: Content, random: Random) -> None:
     content["steps"] = [step, {**step, "seconds": step["seconds"] * 1.1}]
 
 
+def prompt_that_cannot_be(content: Content, random: Random) -> None:
+    prompt = {"gamma": 3, "tokens": 64, "seconds": 0.01, "answer_s": 0.02, "repeat": 0}
+    name, value = random.choice(
+        (
+            ("gamma", random.choice((-1, 1001))),
+            ("tokens", random.choice((0, -5, 2**70))),
+            ("seconds", random.choice((0.0, -0.01, 0.02 + random.random()))),
+            ("answer_s", random.choice((0.0, 0.009, 3600 + random.uniform(1, 9)))),
+            ("repeat", -1),
+        )
+    )
+    content["prompts"] = [{**prompt, name: value}]
+
+
 def no_source_or_one_twice(content: Content, random: Random) -> None:
     content["sources"] *= random.choice((0, 2, 3))
 
@@ -393,7 +407,7 @@ OF_ACCEPTANCE: tuple[Rule, ...] = (
     *(positions_add_up_to_another, counts_below_nothing, lengths_of_no_draft, counted_twice),
     *(mean_beyond_its_draft, mean_of_no_weight, mean_twice, totals_of_more_than_drafted),
     *(step_that_nothing_takes, drafts_longer_than_their_step, step_twice_in_a_repeat),
-    *(no_source_or_one_twice, words_that_are_none),
+    *(prompt_that_cannot_be, no_source_or_one_twice, words_that_are_none),
 )
 
 

@@ -28,6 +28,7 @@ _VALUES: tuple[Any, ...] = (
     *("", "x", "nan", "1e400", "\ud800", "../../x", "/dev/zero", "y" * 10_000, "\x00", "0" * 64),
     *([], {}, [1], [[]], {"a": 1}, _DEEP),
 )
+MEASURED = Path(__file__).parents[2] / "studies" / "measured"
 SHAPES = "--draft llama-3.2-1b --accelerator H100-SXM --batch 1 --context 512"
 STEPS = "--step-cost step_ms=5 --engine vllm:num_gpu_blocks=600"
 
@@ -281,6 +282,17 @@ def _engine_json(folder: Path) -> Path:
     return path
 
 
+def _timed_engine(folder: Path) -> Path:
+    path = folder / "timed.json"
+    path.write_text((MEASURED / "serving/profile.vllm.json").read_text())
+    return path
+
+
+def _adaptive_steps(folder: Path) -> Path:
+    slots = {"1": {"candidate_steps": [1, 3, 7]}, "8": {"candidate_steps": [0, 2]}}
+    return _json(folder, "steps.json", {"ema_alpha": 0.5, "update_interval": 5, **slots})
+
+
 _OF_PROFILE = (
     "optimize --profile FILE --format json",
     "evaluate --profile FILE --gamma 2 --format json",
@@ -327,6 +339,27 @@ KINDS = (
             "optimize --profile FILE --c 0.05 --format json",
             "evaluate --profile FILE --c 0.05 --gamma 9 --format json",
             f"optimize --profile FILE --target llama-3.1-8b {SHAPES} --format json",
+        ),
+        change_json,
+    ),
+    FileKind(
+        "timed engine",
+        _timed_engine,
+        (
+            "optimize --profile FILE --batch 1,4 --format json",
+            "serve --profile FILE --gamma 2 --rate 2 --prompt 64 --output 20 --requests 30 "
+            "--engine vllm:num_gpu_blocks=600 --format json",
+        ),
+        change_json,
+    ),
+    FileKind(
+        "adaptive steps",
+        _adaptive_steps,
+        (
+            "serve --rate 20 --prompt 20 --output 60 --requests 30 --alpha 0.8 --step-cost "
+            "step_ms=5,draft_run_ms=0.5 --engine "
+            "sglang:max_total_num_tokens=100000,disable_cuda_graph=yes --gamma adaptive:FILE "
+            "--format json",
         ),
         change_json,
     ),

@@ -71,10 +71,18 @@ def test_a_file_is_sglangs(tmp_path: Path) -> None:
         ({"1": [1]}, "slot 1 must be an object"),
         ({}, "slots must begin at rising batches"),
         ([], "must hold an object"),
+        ({"\u00b2": {"candidate_steps": [1]}}, "slots must begin at rising batches"),
+        ({"9" * 5000: {"candidate_steps": [1]}}, "slots must begin at rising batches"),
+        ({"1": {"candidate_steps": [1], "ema_alpha": 10**400}}, "ema_alpha must be a number"),
     ):
         file.write_text(json.dumps(content))
         with pytest.raises(InvalidArgumentError, match=said):
             AdaptiveSteps.read(file)
+    file.write_text('{"a":' * 100_000)
+    with pytest.raises(InvalidArgumentError, match="cannot be read"):
+        AdaptiveSteps.read(file)
+    with pytest.raises(InvalidArgumentError, match="is a folder"):
+        AdaptiveSteps.read(tmp_path)
     with pytest.raises(InvalidArgumentError, match="candidate_steps must be one draft length"):
         StepSlot(1, ())
 
