@@ -1,13 +1,13 @@
 # make demo: virtual environment, install, the whole loop on the embedded models.
 # make test: the tests.   make check: lint, types, doctests.   make fuzz: damaged files, for an hour.
-# make audit: known holes in the pinned packages.
+# make audit: known holes in the pinned packages.   make pins: pin the newest ones.
 # make engine: vLLM's CPU build, 3.5 GB.   make test-engine: the tests that start it.
 # Needs git, make, Python 3.11 or newer and a package index.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-TORCH := 2.13.0
+TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 # Where PyTorch keeps its CPU builds, for machines without a GPU whose own index has none.
 TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 
@@ -21,7 +21,7 @@ FUZZ_MINUTES ?= 60
 # The environment of the inference engine: its packages are never those of specsim.
 ENGINE_VENV ?= .engine
 
-.PHONY: demo test check fuzz audit engine test-engine install clean gpu-wheels
+.PHONY: demo test check fuzz pins audit engine test-engine install clean gpu-wheels
 
 demo: install
 	$(BIN)/specsim demo
@@ -40,9 +40,18 @@ check: install
 fuzz: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.long --minutes $(FUZZ_MINUTES)
 
+# Pins what a fresh installation takes today; the tests decide whether that stays.
+pins:
+	$(PYTHON) -m venv --clear build/pins
+	build/pins/bin/pip install --quiet --index-url $(TORCH_CPU_INDEX) torch || build/pins/bin/pip install --quiet torch
+	build/pins/bin/pip install --quiet -e '.[calibrate,dev]'
+	{ sed -n 1p constraints.txt; build/pins/bin/pip freeze --exclude-editable --exclude torch; \
+	  build/pins/bin/pip freeze | sed -n 's/^\(torch==[0-9.]*\).*/\1/p'; } > build/constraints.txt
+	mv build/constraints.txt constraints.txt
+
 # Known holes in the pinned packages, where the index of packages tells of any.
 audit:
-	$(PYTHON) -m venv build/audit
+	$(PYTHON) -m venv --clear build/audit
 	build/audit/bin/pip install --quiet pip-audit
 	build/audit/bin/pip-audit --disable-pip --no-deps -r constraints.txt
 
