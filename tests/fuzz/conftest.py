@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
+import specsim
 from tests.support.fuzz_files import KINDS
 from tests.support.profiles import write_grid
 
@@ -30,6 +31,9 @@ settings.register_profile(
 @pytest.fixture(scope="session")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A whole file of every kind, each in a folder of its own."""
+    # Loops of the simulator are compiled once for all, which may take longer than an answer may.
+    requests = specsim.workload(rate=20, requests=2, prompt=20, output=6)
+    specsim.serve(requests, step_model="step_ms=5", engine="vllm:num_gpu_blocks=600")
     found = {kind.name: kind.write(tmp_path_factory.mktemp("whole")) for kind in KINDS}
     return {**found, "PROFILE": write_grid(tmp_path_factory.mktemp("profile"))}
 
