@@ -299,7 +299,7 @@ def _read_parquet(path: Path, wanted: Callable[[str], bool] | None) -> pd.DataFr
 
 
 def parquet_columns(file: Any, wanted: Callable[[str], bool] | None) -> list[str]:
-    """Names of the wanted columns of an open ``ParquetFile``, each there once and of plain values."""
+    """Names of the wanted columns of an open ``ParquetFile``, each there once, of plain values."""
     import pyarrow.types as types
 
     fields = [each for each in file.schema_arrow if wanted is None or wanted(each.name)]

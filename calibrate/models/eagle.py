@@ -196,9 +196,7 @@ def load_head(folder: Path, target: Any, target_sha256: str) -> EagleModel:
         check_regular(folder / _WEIGHTS, str(folder / _WEIGHTS), InvalidArgumentError)
         weights = load_file(folder / _WEIGHTS)
     except (OSError, ValueError, SafetensorError) as error:
-        raise InvalidArgumentError(
-            f"head {folder} cannot be loaded: {reason_of(error)}"
-        ) from None
+        raise InvalidArgumentError(f"head {folder} cannot be loaded: {reason_of(error)}") from None
     if config.get("kind") != _KIND:
         raise InvalidArgumentError(
             f"head {folder} must have kind {_KIND!r} in its config.json, got "

@@ -18,7 +18,6 @@ from specsim.hardware.families import FAMILIES
 from specsim.hardware.fields import Config, layer_count, optional_count, text_part
 from specsim.hardware.shapes import Shape
 
-
 # Bytes of a config.json; the largest that are known have some ten thousand.
 _LARGEST = 2**22
 

@@ -16,7 +16,6 @@ from specsim.schemes.base import OneDraft
 from specsim.schemes.fields import INTEGER, NUMBER, described, draft_name, settle
 from specsim.schemes.policies import AdaptiveDraft, EstimateAlpha, GrowShrink, stationary_gamma
 
-
 # Draft lengths of a chain whose stationary law is worked out.
 _MOST_STATES = 2048
 

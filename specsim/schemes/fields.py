@@ -16,7 +16,6 @@ from typing import Any
 from specsim.checks import InvalidArgumentError, integer, integer_range, numbers, probability
 from specsim.laws import TARGET
 
-
 # Combinations of the numbers of one option; a search tries far fewer.
 _MOST_CANDIDATES = 100_000
 

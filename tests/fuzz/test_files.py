@@ -18,9 +18,7 @@ FUZZ = settings.get_profile("fuzz")
 
 def words(command: str, path: Path, originals: dict[str, Path]) -> list[str]:
     named = {"FILE": str(path), "PROFILE": str(originals["PROFILE"])}
-    return [
-        named.get(word, word.replace(":FILE", f":{path}")) for word in shlex.split(command)
-    ]
+    return [named.get(word, word.replace(":FILE", f":{path}")) for word in shlex.split(command)]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])

@@ -16,6 +16,7 @@ import pytest
 import specsim
 from specsim.counts.file import AcceptanceFileError, read_acceptance
 from specsim.profiles import ProfileError, read_profile
+from specsim.traces import Trace
 from tests.support.mutations import SAMPLES
 from tests.support.profiles import grid, overhead, write
 
@@ -278,13 +279,18 @@ OF_PROFILES: tuple[Rule, ...] = (
 )
 
 
+def traced(path: Path) -> Trace:
+    """The trace of a profile, both of them checked."""
+    found = read_profile(path)
+    return found.trace(path, found.acceptance[0])
+
+
 @pytest.mark.parametrize("seed", range(TIMES))
 @pytest.mark.parametrize("rule", OF_PROFILES, ids=lambda rule: rule.__name__)
 def test_a_profile_that_breaks_a_rule_is_refused(profile: Path, rule: Rule, seed: int) -> None:
     path = changed(profile, rule, seed)
     with pytest.raises(ProfileError) as refused:
-        found = read_profile(path)
-        found.trace(path, found.acceptance[0])
+        traced(path)
     assert str(refused.value).startswith(f"profile {path}: ")
     assert "\n" not in str(refused.value)
 
@@ -449,8 +455,7 @@ def another_measurement(content: Content, random: Random) -> None:
 @pytest.mark.parametrize("seed", range(TIMES))
 def test_what_might_be_is_not_refused(profile: Path, seed: int) -> None:
     path = changed(profile, another_measurement, seed)
-    found = read_profile(path)
-    assert found.trace(path, found.acceptance[0]).tokens == 1000
+    assert traced(path).tokens == 1000
 
 
 def test_two_hundred_are_refused() -> None:

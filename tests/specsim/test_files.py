@@ -234,7 +234,8 @@ def test_damaged_tables_are_one_line(tmp_path: Path, frame: pd.DataFrame) -> Non
         try:
             read_frame(path, "table", ReadingError)
         except ReadingError as refused:
-            assert "\n" not in str(refused)
+            said = str(refused)
+            assert "\n" not in said
 
 
 def test_a_csv_of_no_table_is_one_line(tmp_path: Path) -> None:
@@ -244,4 +245,5 @@ def test_a_csv_of_no_table_is_one_line(tmp_path: Path) -> None:
         try:
             read_frame(path, "table", ReadingError)
         except ReadingError as refused:
-            assert "\n" not in str(refused)
+            said = str(refused)
+            assert "\n" not in said

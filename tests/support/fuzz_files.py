@@ -371,9 +371,7 @@ KINDS = (
         ("workload --workload FILE --format json", f"serve --workload FILE {STEPS} --format json"),
         change_json,
     ),
-    FileKind(
-        "request log", _log, (f"validate --serving FILE {STEPS} --format json",), change_json
-    ),
+    FileKind("request log", _log, (f"validate --serving FILE {STEPS} --format json",), change_json),
     FileKind("plan", _plan, ("export vllm --capacity-plan FILE --profile PROFILE",), change_json),
     FileKind("config", _config, _OF_CONFIG, change_json),
     FileKind("quantised config", _quantised, _OF_CONFIG, change_json),

@@ -60,7 +60,6 @@ def run_bounded(*words: str) -> Outcome:
     return Outcome(words, code, out.getvalue(), err.getvalue())
 
 
-
 @contextmanager
 def _alarm() -> Iterator[None]:
     """Of the time that the command itself takes, whatever else the machine does; what waits for

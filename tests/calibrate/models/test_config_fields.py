@@ -110,7 +110,8 @@ def test_a_shape_that_cannot_be_built_is_one_line(field: str) -> None:
         try:
             random_model({**config, field: value}, CPU, torch.float32)
         except SpecsimError as refused:
-            assert "\n" not in str(refused)
+            said = str(refused)
+            assert "\n" not in said
 
 
 def test_a_model_beyond_the_memory_is_refused_before_it_is_built() -> None:
@@ -127,5 +128,6 @@ def test_a_damaged_checkpoint_is_one_line(folder: Path) -> None:
             try:
                 load(str(folder), CPU, torch.float32)
             except ModelError as refused:
-                assert "\n" not in str(refused)
+                said = str(refused)
+                assert "\n" not in said
         (folder / name).write_bytes(whole)

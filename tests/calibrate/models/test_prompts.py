@@ -41,9 +41,7 @@ def test_half_of_a_surrogate_pair_is_replaced(tmp_path: Path) -> None:
         (json.dumps({"prompt": "\u200b"}), "prompt 1 has no token"),
     ],
 )
-def test_prompts_that_cannot_be_read_are_one_line(
-    tmp_path: Path, text: str, message: str
-) -> None:
+def test_prompts_that_cannot_be_read_are_one_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(PromptError, match=message) as refused:
         read(tmp_path, text)
     assert "\n" not in str(refused.value)

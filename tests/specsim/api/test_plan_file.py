@@ -38,9 +38,7 @@ def test_a_schedule_is_read(tmp_path: Path) -> None:
         ([[1, 4, -1]], r"schedule\[0\]"),
     ],
 )
-def test_a_schedule_that_cannot_be_is_refused(
-    tmp_path: Path, schedule: Any, message: str
-) -> None:
+def test_a_schedule_that_cannot_be_is_refused(tmp_path: Path, schedule: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message) as refused:
         planned_schedule(written(tmp_path, schedule))
     assert "\n" not in str(refused.value)
@@ -53,7 +51,7 @@ def test_a_schedule_that_cannot_be_is_refused(
 def test_what_is_no_plan_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "plan.json"
     path.write_bytes(content)
-    with pytest.raises(InvalidArgumentError, match="is no plan|cannot be read"):
+    with pytest.raises(InvalidArgumentError, match=r"is no plan|cannot be read"):
         planned_schedule(path)
     with pytest.raises(InvalidArgumentError, match="no such file"):
         planned_schedule(tmp_path / "none.json")

@@ -235,9 +235,9 @@ def test_what_is_wrong_is_said_with_its_place(text: str, said: str, tmp_path: Pa
     [
         ("a,b,a\n1,2,3\n", "line 1: more than one column 'a'"),
         (f"{'x' * 200_000},b\n1,2\n", "not CSV"),
-        ("{\"input_length\": 1" + "0" * 400 + ", \"output_length\": 1}", "must be a number"),
-        ("{\"a\": " + "[" * 100_000 + "\n{}", "not complete JSON"),
-        ("{" + ", ".join(f"\"k{n}\": 1" for n in range(10_000)) + "}", "is recognised by its keys"),
+        ('{"input_length": 1' + "0" * 400 + ', "output_length": 1}', "must be a number"),
+        ('{"a": ' + "[" * 100_000 + "\n{}", "not complete JSON"),
+        ("{" + ", ".join(f'"k{n}": 1' for n in range(10_000)) + "}", "is recognised by its keys"),
     ],
 )
 def test_hostile_files_are_refused_in_a_short_line(tmp_path: Path, text: str, said: str) -> None:
