@@ -109,7 +109,7 @@ def serve(
         left_out = (LeftOut("itl", why),)
     return Serving(
         setup=setup,
-        workload=WorkloadSummary.of(replace(first, arrival_s=served.times.arrival_s)),
+        workload=WorkloadSummary.of(served.arrived),
         figures=figures,
         engine=engine_figures(served, setup),
         levels=tuple(

@@ -104,6 +104,16 @@ class Served:
         )
 
     @property
+    def arrived(self) -> Requests:
+        """The requests in the order in which they came, at these times: in a closed loop each comes
+        where one of its replica is done.
+        """
+        times = self.each("arrival_s")
+        order = np.argsort(times, kind="stable")
+        at_once = replace(self.requests, arrival_s=np.zeros_like(times))
+        return replace(at_once.take(order), arrival_s=times[order])
+
+    @property
     def queue_grew(self) -> bool:
         """Whether some replica was asked for more than it can do."""
         return any(each.queue_grew for each in self.runs)

@@ -33,7 +33,7 @@ LINES = (
     "defer POSITIONS --speedup 1.2 --c 0.1 --gamma 4 --decide-on tempered",
     "read LOG --temperature 1 --method draft_model",
     "export vllm --profile PROFILE --most 8",
-    f"export sglang {SHAPES} --alpha 0.8 --most 4",
+    f"export sglang {SHAPES} --alpha 0.8 --most 4 --model small",
     "workload --rate 4 --prompt lognormal:1155,0.9 --output 211 --requests 50",
     "workload --workload WORKLOAD --window 0,1 --scale 2",
     "serve --rate 10 --prompt uniform:50,400 --output uniform:1,60 --requests 30 "

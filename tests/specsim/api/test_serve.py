@@ -113,6 +113,16 @@ def test_a_closed_loop_arrives_as_it_is_served() -> None:
     assert (arrivals[8:] > 0).all()
 
 
+def test_a_closed_loop_of_two_replicas_arrives_where_one_is_done() -> None:
+    """In the one replica requests are done before those of the other, whatever their numbers."""
+    work = specsim.workload(concurrency=8, prompt=100, output="uniform:1,40", requests=80)
+    found = specsim.serve(work, step_model=STEPS, engine=ENGINE, replicas=2)
+    arrived = found.served.arrived
+    assert (arrived.arrival_s[:8] == 0).all()
+    assert (arrived.arrival_s[8:] > 0).all()
+    assert sorted(arrived.output_tokens) == sorted(found.served.requests.output_tokens)
+
+
 def test_shapes_tell_costs_and_blocks() -> None:
     work = specsim.workload(rate=8, prompt=1000, output=200, requests=100)
     plain = specsim.serve(work, deployment=LLAMAS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import specsim
@@ -49,6 +49,7 @@ def written(folder: Path, table: pd.DataFrame) -> Path:
     return path
 
 
+@settings(max_examples=30)
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=8), seed=st.integers(0, 99))
 def test_calls_are_those_of_the_whole_trace(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int], seed: int
