@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from os import PathLike
+from os.path import isdir
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from specsim.api.compare_result import Difference, Differences
 from specsim.api.compared import INPUT, SUBJECT, Side, document_side
 from specsim.api.result import LeftOut, Result
 from specsim.checks import InvalidArgumentError
+from specsim.files import check_regular, read_regular
 from specsim.intervals import normal_quantile
 
 
@@ -84,12 +86,11 @@ def read_side(given: Result | Mapping[str, Any] | str | PathLike[str], which: st
     if isinstance(given, Mapping):
         return document_side(given, which)
     path = Path(given)
-    if path.is_dir():
+    if isdir(path):
         from specsim.api.compared_files import sweep_side
 
         return sweep_side(path)
-    if not path.is_file():
-        raise InvalidArgumentError(f"{which} {path}: no such file")
+    check_regular(path, f"{which} {path}", InvalidArgumentError)
     from specsim.counts.file import is_acceptance
     from specsim.profiles import is_profile
 
@@ -97,9 +98,10 @@ def read_side(given: Result | Mapping[str, Any] | str | PathLike[str], which: st
         from specsim.api.compared_files import acceptance_side, profile_side
 
         return profile_side(path) if is_profile(path) else acceptance_side(path)
+    content = read_regular(path, which, InvalidArgumentError)
     try:
-        document = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        document = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidArgumentError(f"{which} {path}: not complete JSON ({error})") from None
     return document_side(document, str(path))
 

@@ -22,23 +22,22 @@ class _Simulate(SchemeGroup):
     def make(self, name: str) -> click.Command:
         return scheme_command("simulate", name, _simulate, _OPTIONS)
 
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if not args and not context.resilient_parsing:
+            schemes = ", ".join(self.list_commands(context))
+            raise InvalidArgumentError(f"SCHEME is missing, one of: {schemes}")
+        return super().parse_args(context, args)
+
 
 @click.command(
     cls=_Simulate,
-    invoke_without_command=True,
-    subcommand_metavar="SCHEME ...",
     epilog="Example: specsim simulate bild --fallback 0.2 --rollback 0.05 --c 0.1",
 )
-@click.pass_context
-def command(context: click.Context, /) -> None:
+def command() -> None:
     """Draw blocks of a decoding scheme: speedup and tokens per call, each with its interval.
 
     specsim simulate SCHEME --help lists the options of a scheme.
     """
-    if context.invoked_subcommand is None:
-        from specsim.schemes import SCHEMES
-
-        raise InvalidArgumentError(f"SCHEME is missing, one of: {', '.join(SCHEMES)}")
 
 
 def _simulate(

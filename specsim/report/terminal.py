@@ -37,9 +37,9 @@ def table_width() -> int | None:
     return line_width(sys.stdout) or PIPED
 
 
-def line_width(stream: TextIO) -> int | None:
+def line_width(stream: TextIO | None) -> int | None:
     """Characters of a line of the terminal behind a stream; None where there is none."""
-    if not stream.isatty():
+    if stream is None or not stream.isatty():  # None: it was closed
         return None
     try:
         return os.get_terminal_size(stream.fileno()).columns or PIPED

@@ -27,12 +27,15 @@ from typing import Any
 
 from specsim.checks import InvalidArgumentError, SpecsimError, check_choice, did_you_mean
 from specsim.commands._answers import NOT_INPUTS, CommandInput, inputs_of
+from specsim.files import read_regular
 from specsim.sweeps.definition import SweepDefinition
 from specsim.sweeps.values import Scalar, Spaced, Stepped, Value, Values
 
 _KEYS = ("command", "inputs", "cases")
 _RANGE = ("first", "last", "step", "count", "spacing")
 _SPACINGS = ("linear", "log")
+# Bytes of a file that defines one.
+_LARGEST = 2**20
 # Beyond this float64 holds not every whole number.
 _LARGEST_WHOLE = 2**53
 
@@ -59,16 +62,15 @@ def read_definition(asked: str | PathLike[str] | Mapping[str, Any]) -> SweepDefi
 
 
 def _content(path: Path, where: str) -> Any:
+    content = read_regular(path, "sweep", SweepFileError, _LARGEST)
     try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        raise SweepFileError(f"{where}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
         raise SweepFileError(f"{where}: cannot be read ({error})") from None
     if path.suffix == ".toml":
         try:
             return tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise SweepFileError(f"{where}: not TOML ({error})") from None
     if path.suffix not in (".yaml", ".yml"):
         raise SweepFileError(f"{where}: the name must end in .toml, .yaml or .yml")
@@ -81,7 +83,7 @@ def _content(path: Path, where: str) -> Any:
         ) from None
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SweepFileError(f"{where}: not YAML ({' '.join(str(error).split())})") from None
 
 
