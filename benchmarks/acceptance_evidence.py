@@ -29,6 +29,15 @@ PROFILES = (
     "blind/quiet/middle-1.json",
     "blind/quiet/prompt-lookup-1.json",
 )
+# What vLLM counted, draft length by draft length.
+ENGINE_COUNTS = (
+    "middle-greedy",
+    "middle-probabilistic",
+    "ngram-2-4",
+    "ngram-5-5",
+    "small-greedy",
+    "small-probabilistic",
+)
 LONGEST = 8
 
 
@@ -216,13 +225,13 @@ class _Counted(NamedTuple):
 def _engine_counts() -> dict[tuple[str, str, str, str], dict[int, _Counted]]:
     """By family, drafter, file and temperature; then by draft length."""
     found: dict[tuple[str, str, str, str], dict[int, _Counted]] = defaultdict(dict)
-    for path in sorted((MEASURED / "vllm").glob("*.csv")):
-        with path.open() as file:
+    for name in ENGINE_COUNTS:
+        with (MEASURED / "vllm" / f"{name}.csv").open() as file:
             for row in csv.DictReader(file):
-                draft = "prompt-lookup" if row["method"] == "ngram" else path.stem.split("-")[0]
+                draft = "prompt-lookup" if row["method"] == "ngram" else name.split("-")[0]
                 kind = "lookup" if row["method"] == "ngram" else "draft model"
                 reached = [float(word.split("=")[1]) for word in row["counted_accepted"].split()]
-                key = (f"embedded {draft}", kind, path.stem, row["temperature"])
+                key = (f"embedded {draft}", kind, name, row["temperature"])
                 found[key][int(row["gamma"])] = _Counted(
                     float(row["counted_rounds"]), tuple(reached)
                 )
