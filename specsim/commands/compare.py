@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from specsim.commands._options import PATH, Number, format_option, option
+from specsim.commands._options import (
+    PATH,
+    Number,
+    format_option,
+    option,
+    report_option,
+    write_report,
+)
 
 
 @click.command(
@@ -21,8 +28,11 @@ from specsim.commands._options import PATH, Number, format_option, option
     "Probability that nothing is found where nothing changed, over all figures together.",
     default=0.95,
 )
+@report_option
 @format_option
-def command(first: Path, second: Path, level: float, output_format: str) -> int:
+def command(
+    first: Path, second: Path, level: float, report: Path | None, output_format: str
+) -> int:
     """What changed from FIRST to SECOND, and whether it is more than chance.
 
     Both are results of one command (--format json), profiles, acceptance files of specsim read, or
@@ -37,4 +47,5 @@ def command(first: Path, second: Path, level: float, output_format: str) -> int:
 
     found = compare(first, second, level=level)
     show(found, output_format)
+    write_report(found, report)
     return 1 if found.differs else 0

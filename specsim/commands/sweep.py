@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from specsim.commands._options import PATH, Integer, format_option, option
+from specsim.commands._options import (
+    PATH,
+    Integer,
+    format_option,
+    option,
+    report_option,
+    write_report,
+)
 
 
 @click.command(
@@ -29,8 +36,9 @@ from specsim.commands._options import PATH, Integer, format_option, option
     Integer(1),
     "Settings of a part, which one worker answers at a time. [default: a 200th of all, <= 1,000]",
 )
+@report_option
 @format_option
-def command(file: Path, out: Path, output_format: str, **given: Any) -> int:
+def command(file: Path, out: Path, report: Path | None, output_format: str, **given: Any) -> int:
     """Ask a command for every setting of its inputs; a row of Parquet for each.
 
     FILE is TOML or YAML: the command, its inputs by the names of its options, each with one value,
@@ -47,4 +55,5 @@ def command(file: Path, out: Path, output_format: str, **given: Any) -> int:
     with progress_bar() as progress:
         found = sweep(file, out, **given, progress=progress)
     show(found, output_format)
+    write_report(found, report)
     return 1 if found.failed else 0

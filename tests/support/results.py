@@ -270,6 +270,21 @@ def _plan(**more: Any) -> Result:
     )
 
 
+def _sweep(folder: Path, **inputs: Any) -> Result:
+    """Of evaluate; an alpha above 1 fails."""
+    asked = {"command": "evaluate", "inputs": {**inputs, "c": 0.05}}
+    return specsim.sweep(asked, folder / "out", workers=1)
+
+
+def _comparison() -> Result:
+    """One of them is faster beyond chance, the others are not."""
+    before, after = blind_rows(), blind_rows()
+    after[0] = {**after[0], "measured_speedup": 2.0, "measured_low": 1.9, "measured_high": 2.1}
+    after[1] = {**after[1], "measured_speedup": 1.43}
+    first, second = (_checked(BlindCheck(), rows) for rows in (before, after))
+    return specsim.compare(first, second)
+
+
 RESULTS: dict[str, Callable[[Path], Result]] = {
     "by load": lambda _: specsim.optimize(
         0.8,
@@ -320,5 +335,10 @@ RESULTS: dict[str, Callable[[Path], Result]] = {
         deployment=deploy(*_LLAMAS, "draft_model:llama-3.2-1b"),
     ),
     "study": lambda _: _reproduction(),
+    "sweep": lambda folder: _sweep(folder, alpha=[0.6, 0.8, 1.2], gamma=[1, 2, 4]),
+    "sweep of many": lambda folder: _sweep(
+        folder, alpha=[0.5, 0.6, "0.8,0.7"], gamma=[1, 2, 4], overhead=[0.0, 0.1, 0.2, 0.3]
+    ),
+    "comparison": lambda _: _comparison(),
     "no charts": lambda _: specsim.evaluate(0.8, 0.05, 5),
 }

@@ -23,6 +23,8 @@ DESCRIBED = {
     "Serving": "serving.serving",
     "Explanation": "explanation.explanation",
     "Reproduction": "study.reproduction",
+    "SettingsSweep": "sweep.settings_sweep",
+    "Differences": "comparison.differences",
 }
 
 

@@ -28,8 +28,8 @@ Spec = dict[str, Any]
 _HEIGHT, _BAR, _AROUND = 270, 34, 56
 # Of series with more points none is seen, but each still has its tooltip.
 _SEEN = 60
-# Numbers along an axis that each have a tick.
-_TICKS = 16
+# Whole numbers, and others, along an axis that each have a tick.
+_TICKS, _FEW = 16, 8
 _NUMBERS = ",.4~r"
 # One empty row: a mark is drawn once.
 _ONCE: Spec = {"values": [{}]}
@@ -220,9 +220,14 @@ def _position(chart: Chart, axis: Axis) -> Spec:
         return {**found, "type": "nominal", "scale": scale, "axis": shown}
     found |= {"type": "quantitative"}
     found["scale"] = {"type": "log"} if axis.scale == "log" else {"zero": axis.zero}
+    whole = all(float(value).is_integer() for value in chart.places(axis))
+    if whole and axis.scale == "linear":
+        found["axis"] = {"tickMinStep": 1}
     if axis is chart.x and axis is not chart.value:
+        # Figures alone end at round numbers.
+        found["scale"]["nice"] = False
         values = sorted(set(map(float, chart.places(axis))))
-        if len(values) <= _TICKS and all(value.is_integer() for value in values):
+        if len(values) <= (_TICKS if whole else _FEW):
             found["axis"] = {"values": values}
     return found
 

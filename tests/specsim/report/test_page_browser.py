@@ -24,7 +24,7 @@ pytestmark = pytest.mark.browser
 PAGES = (
     *("by load", "many contexts", "calibration", "engine calibration", "blind", "schemes"),
     *("synthetic", "demonstration", "serving", "serving verdict", "deferral at a price"),
-    *("plan", "explanation", "study"),
+    *("plan", "explanation", "study", "sweep of many", "comparison"),
 )
 
 
