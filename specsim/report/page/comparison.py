@@ -57,16 +57,17 @@ def _changes(found: Differences) -> Chart:
         ratio = None if each.is_same else _ratio(each)
         if ratio is not None:
             verdict = each.verdict(found.limit)
-            row = {"series": verdict, "said": _said(each), **ratio.columns("ratio")}
-            rows.append({**row, "apart": each.apart})
+            place = {"series": verdict, "said": _said(each), "apart": each.apart}
+            rows.append({**place, **ratio.columns("ratio")})
     order = list(_LOOKS)
     rows.sort(key=lambda row: (order.index(row["series"]), -(row["apart"] or 0.0)))
     # What all of them share would take the room of what tells them apart.
     shared = set.intersection(*(set(row["said"]) for row in rows)) if len(rows) > 1 else set()
-    shown = [
-        {**row, "name": ", ".join(each for each in row["said"] if each not in shared)}
-        for row in rows[:_MOST]
-    ]
+    shown: list[Row] = []
+    for row in rows[:_MOST]:
+        own = [each for each in row["said"] if each not in shared]
+        known = {name: value for name, value in row.items() if name != "said"}
+        shown.append({**known, "name": ", ".join(own or row["said"])})
     shared_words = ", ".join(each for each in rows[0]["said"] if each in shared) if rows else ""
     interval = with_interval(shown, "ratio_low", "ratio_high")
     notes = []
@@ -119,7 +120,8 @@ def _both_sides(found: Differences) -> Chart:
     changed = Counter(each.key.figure for each, _, _ in known if not each.is_same)
     name = changed.most_common(1)[0][0] if changed else ""
     count = sum(each.key.figure == name for each, _, _ in known)
-    rows: list[Row] = [
+    rows: list[Row] = []
+    rows += [
         {
             "series": each.verdict(found.limit),
             "first": first,
