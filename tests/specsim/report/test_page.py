@@ -214,6 +214,20 @@ def test_the_command_writes_a_page(capsys: pytest.CaptureFixture[str], tmp_path:
     assert tree.all("code")[0].text.startswith("specsim")
 
 
+def test_the_demo_ends_with_its_page(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    results: Results,
+) -> None:
+    """What takes minutes is taken as done."""
+    monkeypatch.setattr("specsim.api.demo.demonstrate", lambda *_, **__: results("demonstration"))
+    code, _, err = run(capsys, "demo", "--out", str(tmp_path))
+    assert code == 0, err
+    assert err.splitlines()[-1] == f"page: {tmp_path / 'page.html'}"
+    assert len(parse((tmp_path / "page.html").read_text()).all("figure")) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
