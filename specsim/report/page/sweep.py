@@ -50,7 +50,7 @@ def settings_sweep(found: SettingsSweep) -> Content:
         name = next(iter(figures))
         answer += f"; {_reach(name, inputs.join(figures[name], how='inner'), list(inputs))}"
     rows = _first_settings(found)
-    title = "All settings" if len(rows) == found.settings else "The first settings"
+    title = "All settings" if len(rows) == found.settings else f"The first {len(rows):,} settings"
     return Content(
         f"What does specsim {found.inputs['command']} answer, setting by setting?",
         sentence(answer),
