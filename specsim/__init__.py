@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from specsim.api.defer import RuleComparison as RuleComparison
     from specsim.api.defer import defer as defer
     from specsim.api.deploy import deploy as deploy
+    from specsim.api.doctor import Installation as Installation
+    from specsim.api.doctor import doctor as doctor
     from specsim.api.engine_blind import EngineBlindCheck as EngineBlindCheck
     from specsim.api.engine_blind import EngineVerdict as EngineVerdict
     from specsim.api.engine_blind import validate_engine as validate_engine
@@ -106,6 +108,7 @@ _HOMES = {
     "specsim.api.compare_result": ["Differences"],
     "specsim.api.defer": ["RuleComparison", "defer"],
     "specsim.api.deploy": ["deploy"],
+    "specsim.api.doctor": ["Installation", "doctor"],
     "specsim.api.engine_blind": ["EngineBlindCheck", "EngineVerdict", "validate_engine"],
     "specsim.api.engine_timing": ["EngineCalibration", "EngineTiming", "calibrate_engine"],
     "specsim.api.explain": ["Explanation", "explain"],

@@ -41,6 +41,7 @@ COMMANDS = {
     "sweep": "Any of these answers for many settings, over processes or a cluster, as Parquet.",
     "compare": "Two results or measurements side by side: what changed by more than chance.",
     "schema": "The JSON Schema of a kind of file that specsim reads.",
+    "doctor": "Whether this machine and this installation are fit to measure, and what to do.",
 }
 
 

@@ -23,17 +23,12 @@ from calibrate.decode.encoder_decoder import cached_model, is_encoder_decoder
 from calibrate.decode.engine import CachedModel
 from calibrate.models.config_fields import check_no_code
 from calibrate.models.eagle import EagleModel, is_head, load_head
+from calibrate.models.embedded import EMBEDDED, FAMILY, HEADS, MEMBERS
 from calibrate.models.shapes import random_model
 from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError, reason_of
 from specsim.files import check_regular
 from specsim.hardware import known_shapes, read_config
 from specsim.profiles import PROMPT_LOOKUP, MeasuredModel, Profile, lacks_draft_model
-
-EMBEDDED = "embedded/"
-FAMILY = Path(__file__).parents[1] / "family"
-MEMBERS = ("target", "middle", "small", "masks", "aligned")
-# Members that are no models by themselves but heads over the target's hidden states.
-HEADS = ("eagle",)
 
 
 class ModelError(SpecsimError):

@@ -17,11 +17,8 @@ from calibrate.decode.drafters import (
 from calibrate.decode.encoder_decoder import cached_model, is_encoder_decoder
 from calibrate.decode.engine import CachedModel
 from calibrate.models.eagle import EagleModel
+from calibrate.models.embedded import EMBEDDED, FAMILY, HEADS, MEMBERS
 from calibrate.models.load import (
-    EMBEDDED,
-    FAMILY,
-    HEADS,
-    MEMBERS,
     ModelError,
     Pair,
     check_kind,

@@ -31,7 +31,7 @@ def set_fastest_threads(model: Any) -> int:
     Takes less than two seconds unless a step takes tenths of one.  OMP_NUM_THREADS is the most
     that is tried, so 1 there leaves nothing to try.
     """
-    counts = [count for count in (1, 2, 4, 8, 16, 32, 64) if count < _MOST] + [_MOST]
+    counts = tried_threads()
     if len(counts) == 1:
         torch.set_num_threads(_MOST)
         return _MOST
@@ -47,6 +47,11 @@ def set_fastest_threads(model: Any) -> int:
     found = fewest_of_the_fastest(_timed(step, counts))
     torch.set_num_threads(found)
     return found
+
+
+def tried_threads() -> list[int]:
+    """The numbers of threads among which ``set_fastest_threads`` finds one."""
+    return [count for count in (1, 2, 4, 8, 16, 32, 64) if count < _MOST] + [_MOST]
 
 
 def fewest_of_the_fastest(seconds: Mapping[int, Sequence[float]]) -> int:
