@@ -42,6 +42,7 @@ COMMANDS = {
     "compare": "Two results or measurements side by side: what changed by more than chance.",
     "schema": "The JSON Schema of a kind of file that specsim reads.",
     "doctor": "Whether this machine and this installation are fit to measure, and what to do.",
+    "completion": "The script that completes specsim's words in bash, zsh or fish.",
 }
 
 
@@ -53,6 +54,8 @@ class _Commands(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
+            if context.resilient_parsing:  # while a shell completes what is typed
+                return None
             from specsim.checks import did_you_mean
 
             raise click.UsageError(f"No such command {name!r}{did_you_mean(name, COMMANDS)}")

@@ -49,7 +49,8 @@ class SchemeGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         from specsim.api.schemes import named_scheme
 
-        named_scheme(args[0])
+        if not context.resilient_parsing:  # not while a shell completes what is typed
+            named_scheme(args[0])
         return super().resolve_command(context, args)
 
 
