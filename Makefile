@@ -1,6 +1,7 @@
 # make demo: virtual environment, install, the whole loop on the embedded models.
 # make test: the tests.   make check: lint, types, doctests.   make fuzz: damaged files, for an hour.
 # make audit: known holes in the pinned packages.   make pins: pin the newest ones.
+# make docs: the site, in build/site.
 # make engine: vLLM's CPU build, 3.5 GB.   make test-engine: the tests that start it.
 # Needs git, make, Python 3.11 or newer and a package index.
 
@@ -21,7 +22,7 @@ FUZZ_MINUTES ?= 60
 # The environment of the inference engine: its packages are never those of specsim.
 ENGINE_VENV ?= .engine
 
-.PHONY: demo test check fuzz pins audit engine test-engine install clean gpu-wheels
+.PHONY: demo test check docs fuzz pins audit engine test-engine install clean gpu-wheels
 
 demo: install
 	$(BIN)/specsim demo
@@ -34,6 +35,9 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --doctest-modules specsim
+
+docs: install
+	$(BIN)/python -m mkdocs build --quiet --strict
 
 # Damaged files and made-up command lines for an hour, or FUZZ_MINUTES; what it finds is in build/fuzz,
 # and a run that was stopped goes on.
