@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isclose, isnan
 from typing import Any, ClassVar, Literal
@@ -19,6 +19,7 @@ _ROUNDING = 1e-9
 _SHOWN, _NAMED, _LETTERS = 25, 8, 60
 
 Verdict = Literal["same", "chance", "beyond chance", "not judged"]
+_BY_CHANCE: Mapping[Verdict, str] = {"chance": "within", "beyond chance": "beyond"}
 
 
 @dataclass(frozen=True)
@@ -124,27 +125,34 @@ class Differences(Result):
 
     def table(self) -> list[Row]:
         """What differs: by more than chance, what is no number, by chance, and what nobody can
-        judge; the furthest first.  What all figures of a table are of is left out.
+        judge; the furthest first.  What all figures of a part are of is left out, and the name of
+        the part where the figure's own tells it.
         """
         changed = [each for each in self.figures if not each.is_same]
         if not changed:
             return [{"figures": len(self.figures), "same": len(self.figures)}]
         shared = self._shared()
+        parts: dict[str, set[str]] = {}
+        for each in self.figures:
+            parts.setdefault(each.key.figure, set()).add(each.key.table)
         rows = []
         for each in sorted(changed, key=self._rank)[:_SHOWN]:
             first, second = each.first, each.second
             verdict = each.verdict(self.limit)
+            key = each.key.without(shared.get(each.key.table, ()))
+            if len(parts[key.figure]) == 1:
+                key = replace(key, table="")
             rows.append(
                 {
-                    "of": each.key.without(shared.get(each.key.table, ())).where or "-",
+                    "of": key.where or "-",
                     "figure": each.key.figure.replace("_", " "),
                     "first": _best(first),
                     "second": _best(second),
-                    "change": None if each.change is None else f"{each.change:+.1%}",
-                    "verdict": None if verdict == "not judged" else verdict.split()[0],
-                    "apart": each.apart,
+                    "change": _share(each.change),
+                    "chance": _BY_CHANCE.get(verdict),
                     "first_interval": _ends(first),
                     "second_interval": _ends(second),
+                    "apart": each.apart,
                 }
             )
         return rows
@@ -166,6 +174,10 @@ class Differences(Result):
             table: {name for name, values in columns.items() if len(values) == 1}
             for table, columns in said.items()
         }
+
+    @property
+    def essential(self) -> tuple[str, ...]:
+        return "of", "figure", "first", "second", "change", "chance"
 
     def summary(self) -> Row:
         return {
@@ -246,6 +258,12 @@ def _best(value: Value) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "-" if value is None else str(value)
+
+
+def _share(change: float | None) -> str | None:
+    if change is None:
+        return None
+    return f"{change:+.1%}" if abs(change) < 1 else f"{change:+,.0%}"
 
 
 def _ends(value: Value) -> str | None:

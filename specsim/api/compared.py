@@ -83,10 +83,11 @@ class FigureKey:
 
     @property
     def where(self) -> str:
-        """Table and setting in words, such as ``temperature 1, gamma 4``."""
+        """In words, such as ``speedup, temperature 1, gamma 4``; words of a setting stand alone."""
         words = [] if self.table in ("", "rows") else [self.table.replace("_", " ")]
-        names = [name.removeprefix(INPUT).replace("_", " ") for name, _ in self.setting]
-        words += [f"{name} {value}" for name, (_, value) in zip(names, self.setting, strict=True)]
+        for name, value in self.setting:
+            named = f"{name.removeprefix(INPUT).replace('_', ' ')} {value}"
+            words.append(named if _is_number(value) else value)
         return ", ".join(words)
 
 
@@ -237,6 +238,14 @@ def _value(
         yield name, Interval(_number(low), float(value), _number(high))
     else:
         yield name, value
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return word in ("True", "False")
+    return True
 
 
 def _is_end(name: str) -> bool:

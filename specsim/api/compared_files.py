@@ -169,8 +169,8 @@ def _host_time_rows(profile: Profile) -> Iterator[Row]:
                 "batch": cell.batch,
                 "context": cell.context,
                 "mode": cell.mode,
-                "ms": 1e3 * median(cell.seconds),
-                **columns,
+                "host_ms": 1e3 * median(cell.seconds),
+                **{f"host_{name}": value for name, value in columns.items()},
             }
 
 

@@ -168,7 +168,9 @@ def test_beyond_chance_is_what_a_reader_works_out_by_hand() -> None:
     assert one.change == pytest.approx(1 / 3)
     assert found.sentences()[-1].startswith("more than chance (95% over 2 figures")
     # The context is that of all figures.
-    assert found.table()[0]["of"] == "batch 1"
+    assert [(each["of"], each["chance"]) for each in found.table()] == [
+        *(("batch 1", "beyond"), ("batch 8", "within")),
+    ]
 
 
 def test_a_single_figure_may_be_apart_where_one_of_many_is_chance() -> None:
@@ -289,7 +291,7 @@ def test_run_times_are_judged_by_their_repeats(tmp_path: Path) -> None:
     def figure(first: Path, second: Path) -> Any:
         found = specsim.compare(first, second)
         named = {(each.key.where, each.key.figure): each for each in found.figures}
-        where = "run times, run next draft, tokens 1, batch 4, context 64, mode eager"
+        where = "run times, next draft, tokens 1, batch 4, context 64, eager"
         return named[where, "plain_steps"], found.limit
 
     still, limit = figure(one, same)
