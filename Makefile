@@ -53,11 +53,11 @@ pins:
 	  build/pins/bin/pip freeze | sed -n 's/^\(torch==[0-9.]*\).*/\1/p'; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
 
-# Known holes in the pinned packages, where the index of packages tells of any.
+# Known holes in the pinned packages; fails where the index of packages tells of none of them.
 audit:
 	$(PYTHON) -m venv --clear build/audit
 	build/audit/bin/pip install --quiet pip-audit
-	build/audit/bin/pip-audit --disable-pip --no-deps -r constraints.txt
+	build/audit/bin/pip-audit --strict --disable-pip --no-deps -r constraints.txt
 
 # Exits where it cannot be had: python3 -m calibrate.engine.install says 3 then, make itself 2.
 engine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -129,9 +130,9 @@ def _change_value(document: Any, random: Random) -> None:
     elif what == 3:
         place[key] = place[random.choice(keys)]
     elif what == 4 and isinstance(place, dict):
-        place[random.choice((*keys, "surprise"))] = random.choice(_VALUES)
+        place[random.choice((*keys, "surprise"))] = deepcopy(random.choice(_VALUES))
     else:
-        place[key] = random.choice(_VALUES)
+        place[key] = deepcopy(random.choice(_VALUES))
 
 
 # --- tables ------------------------------------------------------------------------------------
