@@ -22,7 +22,9 @@ from specsim.engines.drafting import METHODS
 @option(
     "--method",
     click.Choice(METHODS),
-    "Where the drafts came from; tells how acceptance goes on at other draft lengths.",
+    "Where the drafts came from, which tells how acceptance goes on at other draft lengths: "
+    f"{', '.join(METHODS)}.",
+    metavar="METHOD",
 )
 @option("--out", PATH, "Acceptance file to write, for optimize, evaluate and validate.")
 @option("--speculation-profile", PATH, "speculation_profile.json to write, NVIDIA's; of one K.")

@@ -21,6 +21,8 @@ from specsim.cli import main
 from specsim.report import tables
 from specsim.report.columns import Column
 
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
 
 @dataclass(frozen=True)
 class Screen:
@@ -109,4 +111,6 @@ def _drain(leader: int, read: list[bytes]) -> None:
 
 
 def _text(read: Sequence[bytes]) -> str:
-    return b"".join(read).decode().replace("\r\n", "\n")
+    """Without colours and movements of the cursor; what a line is written over with is another."""
+    text = _CONTROL.sub("", b"".join(read).decode())
+    return text.replace("\r\n", "\n").replace("\r", "\n")
