@@ -25,8 +25,8 @@ def test_the_table_has_intervals_and_the_rest_is_told_beside_it(
     code, text, notes = run(capsys, "read", SCRAPE, "--out", str(out), "--temperature", "0")
     assert code == 0
     # 710 of 1000: Wilson's interval is 0.70920 +- 0.02808 (z = 1.96).
-    assert "0.71 (0.6811 to 0.7373)" in text
-    assert "2.66 (" in text
+    assert "0.710 (0.681 to 0.737)" in text
+    assert "2.660 (" in text
     for word in ("vllm, /metrics scrape", "greedy-drafts", "second to difference", f"wrote {out}"):
         assert word in notes
     assert read_acceptance(out).temperature == 0

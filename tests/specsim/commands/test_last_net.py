@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -121,7 +122,13 @@ def test_an_interrupt_from_the_keyboard_is_one_line(tmp_path: Path) -> None:
     """The command reads standard input, which never ends."""
     words = [*COMMAND, "read", "-"]
     with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        # A shell starts what runs behind it without this signal, and so may these tests have been.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     ) as process:
         # Modules are loaded by then; were they not, the line would be the same.
         time.sleep(3)

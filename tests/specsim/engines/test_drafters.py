@@ -436,8 +436,9 @@ def test_the_page_prints_what_is_exported(capsys: pytest.CaptureFixture[str]) ->
     page = (Path(__file__).parents[3] / "docs" / "vllm.md").read_text("utf-8")
     _, _, section = page.partition("## Heads on several cards")
     command, _, rest = section[section.index("specsim export") :].partition("\n\n")
-    printed = next(line.strip() for line in rest.splitlines() if line.startswith("    {"))
+    printed = rest[rest.index("    {\n") : rest.index("    }\n") + len("    }")]
     code, out, err = run(capsys, *shlex.split(command.replace("\\\n", " "))[1:])
-    assert (code, out.strip()) == (0, printed)
+    assert (code, json.loads(out)) == (0, json.loads(printed))
+    assert len(out.splitlines()) == 1
     assert "start vLLM with --tensor-parallel-size 4" in err
     assert "from batch 257 on a round has more tokens than the largest CUDA graph" in err
