@@ -8,6 +8,7 @@ gets its name at once, so that results are complete or absent.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -139,6 +140,8 @@ class SweepParts:
             reasons=reasons[:_MOST_REASONS],
         )
         self._checkpoint.replace_json(NAME, record)
+        # While it was worked on nobody else was to write in it; as a result it is as any folder is.
+        folder.chmod(0o777 & ~_umask())
         try:
             folder.rename(self.out)
         except OSError as error:
@@ -202,3 +205,10 @@ def _count_failures(path: Path, reasons: dict[str, FailedSettings]) -> int:
             setting if before is None else before.first,
         )
     return found
+
+
+def _umask() -> int:
+    """The mask of this process, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

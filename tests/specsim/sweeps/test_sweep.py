@@ -70,6 +70,9 @@ def test_a_row_a_setting_with_inputs_answer_and_version(tmp_path: Path) -> None:
         "out/_sweep.json",
         *(f"out/part-0000{number}.parquet" for number in range(5)),
     ]
+    usual = tmp_path / "usual"
+    usual.mkdir()
+    assert found.folder.stat().st_mode == usual.stat().st_mode
 
 
 def test_any_number_of_processes_writes_the_same_bytes(tmp_path: Path) -> None:
