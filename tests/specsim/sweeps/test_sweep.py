@@ -234,8 +234,9 @@ def test_a_lost_worker_costs_what_was_in_flight(
     assert watch.died
     assert any(line.startswith("a worker was lost, what it had is done again") for line in said)
     assert set(watch.begun) == set(range(24))
-    # What two workers had at hand and next, and answers that the driver had not taken by then.
-    assert watch.again <= found.repeated <= 10
+    # Six are with two workers, one at hand and two next with each, and some answers may wait for
+    # the driver; of all these one at least went with its worker, and was not computed before.
+    assert watch.again < found.repeated <= 10
     assert contents(found.folder) == contents(whole.folder)
 
 
