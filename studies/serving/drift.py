@@ -4,7 +4,7 @@ alone, before and behind every setting, as sets were decoded for the timing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from calibrate.engine.client import EngineClient
 from calibrate.engine.rounds import replayed_rounds
 from calibrate.engine.sets import request_sets, time_set
 from specsim.api.engine_question import asked_of
+from specsim.checks import Floats, Ints
 from specsim.counts.file import read_acceptance
 from specsim.predict.engine_sets import rounds_at_batches
 from specsim.profiles import Profile
@@ -36,8 +37,8 @@ class TimedCosts:
     """
 
     batches: tuple[int, ...]
-    step_s: dict[int, Any]
-    first_s: dict[int, Any]
+    step_s: Mapping[int, Floats]
+    first_s: Mapping[int, Floats]
 
     @staticmethod
     def read(timed: Path) -> TimedCosts:
@@ -45,7 +46,7 @@ class TimedCosts:
         batches = tuple(sorted({round(row.batch) for row in rows}))
         gammas = sorted({row.gamma or 0 for row in rows})
 
-        def means(name: str, gamma: int) -> Any:
+        def means(name: str, gamma: int) -> Floats:
             of_gamma = [row for row in rows if (row.gamma or 0) == gamma]
             return np.array(
                 [
@@ -60,7 +61,7 @@ class TimedCosts:
             {gamma: means("first_s", gamma) for gamma in gammas},
         )
 
-    def seconds(self, gamma: int, rounds: Any) -> float:
+    def seconds(self, gamma: int, rounds: Ints) -> float:
         """Of a set, from sending it to its last answer, by the rounds of its requests, (B,)."""
         first = np.interp(len(rounds), self.batches, self.first_s[gamma])
         at = rounds_at_batches(rounds, self.batches)

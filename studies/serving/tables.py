@@ -203,7 +203,8 @@ def errors(figures: Sequence[Row], sums: Sequence[Row]) -> Iterator[Row]:
 
 def _error(figure: str, rows: Sequence[Row], wanted: float | None) -> Row:
     off = [row["relative_error"] for row in rows]
-    without = [row["error_without_drift"] for row in rows if row.get("error_without_drift")]
+    left = [row.get("error_without_drift") for row in rows]
+    without = [each for each in left if each is not None]
     return {
         "figure": figure,
         "settings": len(off),
