@@ -198,7 +198,8 @@ class EngineClient:
                 if field == "data" and value.strip() != "[DONE]":
                     event = self._json(value, path)
                     if "error" in event:
-                        raise EngineError(f"{self.url}{path} ended with: {_message(value)}")
+                        # A stream has begun with 200 before the request is looked at.
+                        raise EngineError(_refusal(request.full_url, _code(event["error"]), value))
                     yield event
 
     def _ask(self, request: urllib.request.Request, seconds: float) -> str:
@@ -212,8 +213,8 @@ class EngineClient:
             with self._opener.open(request, timeout=seconds) as answer:
                 yield answer
         except urllib.error.HTTPError as error:
-            said = " ".join(_message(error.read().decode(errors="replace")).split())
-            raise EngineError(f"{request.full_url} answered {error.code}: {said[:300]}") from None
+            body = error.read().decode(errors="replace")
+            raise EngineError(_refusal(request.full_url, error.code, body)) from None
         except (OSError, HTTPException, UnicodeDecodeError) as error:
             reason = getattr(error, "reason", None) or error
             raise EngineError(
@@ -250,6 +251,16 @@ def counter(metrics: str, name: str, where: str) -> float:
     if not found:
         raise EngineError(f"{where}/metrics has no counter {name}: is it a vLLM server?")
     return sum(found)
+
+
+def _refusal(url: str, code: object, body: str) -> str:
+    said = " ".join(_message(body).split())
+    return f"{url} answered {code}: {said[:300]}"
+
+
+def _code(error: object) -> object:
+    """The status that an error in the middle of a stream names."""
+    return error.get("code", "error") if isinstance(error, dict) else "error"
 
 
 def _message(body: str) -> str:

@@ -45,8 +45,9 @@ def refused(words: str, **changes: Any) -> None:
     assert "\n" not in str(refusal.value)
 
 
-def error(message: str) -> str:
-    return json.dumps({"error": {"message": message}})
+def error(message: str, code: int | None = None) -> str:
+    named = {} if code is None else {"code": code}
+    return json.dumps({"error": {"message": message, **named}})
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,8 @@ def error(message: str) -> str:
         ("/v1/completions", 200, event({"choices": []}), "gives no token ids"),
         ("/v1/completions", 200, event({"choices": [{"token_ids": None}]}), "gives no token ids"),
         ("/v1/completions", 200, streamed([1]), "1 tokens where 4"),
-        ("/v1/completions", 200, "data: " + error("died"), "completions ended with: died"),
+        ("/v1/completions", 200, "data: " + error("died"), "completions answered error: died"),
+        ("/v1/completions", 200, "data: " + error("not a\nid", 400), "answered 400: not a id"),
         ("/v1/models", 200, '{"data": []}', "names no model"),
         ("/v1/models", 200, "[]", "/v1/models did not answer in JSON"),
         ("/metrics", 404, "", "/metrics answered 404"),
