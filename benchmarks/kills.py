@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,18 +60,25 @@ class Command:
     words : typed in a folder of its own
     needs_profile : whether p.json of a calibration lies there
     said : of that folder and what the command printed
+    files : contents of files that lie there, by name
     """
 
     words: str
     needs_profile: bool
     said: Callable[[Path, str], Any]
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
-def _profile(folder: Path, printed: str) -> Any:
+def _profile(folder: Path, printed: str, name: str = "p.json") -> Any:
     """The profile without its times: traces by their hashes, numbers of samples by length."""
-    profile = json.loads((folder / "p.json").read_text())
+    profile = json.loads((folder / name).read_text())
     # Neither when it was made, nor whether the machine was busy then.
     return _timeless({name: profile[name] for name in profile if name not in ("created", "notes")})
+
+
+def _engine_profile(folder: Path, printed: str) -> Any:
+    """The same of the pair and of the engine's steps."""
+    return _profile(folder, printed), _profile(folder, printed, "p.vllm.json")
 
 
 def _timeless(value: Any) -> Any:
@@ -115,7 +122,27 @@ COMMANDS = {
         False,
         _files,
     ),
+    "sweep": Command(
+        "sweep settings.toml --out results --workers 2 --chunk 1",
+        False,
+        _files,
+        {
+            "settings.toml": 'command = "simulate speculative"\n[inputs]\nalpha = [0.7, 0.8]\n'
+            "gamma = { first = 1, last = 8 }\nc = 0.05\nblocks = 1_000_000\n"
+            "seed = { first = 0, last = 5 }\n"
+        },
+    ),
+    "calibrate --engine": Command(
+        f"{_PAIR} --temperature 0 --engine vllm --batch 1,4", False, _engine_profile
+    ),
+    "validate --engine": Command(
+        f"validate p.json --engine vllm --gamma 1:2 --requests 4 --temperature 0 {_LOOSE}",
+        True,
+        _rows,
+    ),
 }
+# They need ``make engine``, and start a server each time.
+_WITH_ENGINE = ("calibrate --engine", "validate --engine")
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -219,6 +246,8 @@ class Battery:
             shutil.copytree(self.profile(), folder)
         else:
             folder.mkdir()
+        for name, content in command.files.items():
+            (folder / name).write_text(content)
         return Place(command, folder, temporary)
 
     def profile(self) -> Path:
@@ -341,10 +370,11 @@ def _watch(place: Place) -> tuple[float | None, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    usual = [name for name in COMMANDS if name not in _WITH_ENGINE]
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--interrupt", action="store_true")
-    parser.add_argument("--only", nargs="+", default=list(COMMANDS), choices=list(COMMANDS))
+    parser.add_argument("--only", nargs="+", default=usual, choices=list(COMMANDS))
     given = parser.parse_args()
     failed = False
     head = f"{'command':22}{'kills':>6}{'ends':>6}{'items that stood':>18}{'problems':>10}{'s':>7}"

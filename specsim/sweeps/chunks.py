@@ -37,6 +37,8 @@ from specsim.sweeps.definition import Setting
 # Loaded before threads are limited: a library that comes later would not know of the limit.
 _WITH_THREADS = ("numpy", "scipy.linalg")
 _BEYOND_INT64 = 2**63
+# One text for every way in which it can end, so that results are the same bytes everywhere.
+_ENDED = "the process that answered it ended, each time: killed, or out of memory"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Chunk:
     number : of the chunk, which is that of its part
     first : number of its first setting
     inputs : types of the inputs' columns, by name
+    fatal : places in ``settings`` of those that end every process that tries them, and so are
+        failures without being tried
     """
 
     number: int
@@ -53,6 +57,7 @@ class Chunk:
     first: int
     settings: tuple[Setting, ...]
     inputs: Mapping[str, Kind]
+    fatal: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,10 @@ def answer_chunk(chunk: Chunk) -> AnsweredChunk:
     for name in _WITH_THREADS:
         import_module(name)
     with threadpool_limits(1):
-        answers = [answer_setting(chunk.command, each) for each in chunk.settings]
+        answers = [
+            {FAILURE: _ENDED} if place in chunk.fatal else answer_setting(chunk.command, each)
+            for place, each in enumerate(chunk.settings)
+        ]
     table = part_table(chunk.first, chunk.settings, answers, __version__, chunk.inputs)
     return AnsweredChunk(chunk.number, versions(), parquet(table))
 

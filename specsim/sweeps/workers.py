@@ -8,8 +8,8 @@ for a task that dask gave up, and one to ray that gives no result before all are
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from specsim.api.progress import Progress, note
@@ -25,7 +25,8 @@ from specsim.sweeps.chunks import AnsweredChunk, Chunk, answer_chunk
 Backend = Literal["processes", "dask", "ray"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
 
-# Workers that are lost so often in a row, with nothing answered between, are not lost by chance.
+# Workers that are lost so often in a row, with nothing answered between, are not lost by chance:
+# a setting ends them, or they cannot work at all.
 _MOST_LOSSES = 3
 # Chunks that wait at a worker beside the one that it answers.
 _AHEAD = 2
@@ -76,9 +77,10 @@ def answered(
     open_chunks : those that nobody has answered yet; asked again where workers were lost, so what
         is handed on must be counted as answered before the next is asked for
 
-    Raises WorkersLostError where workers are lost three times and nothing is answered between.
+    Where workers are lost three times and nothing is answered between, chunks go out one at a time
+    until the settings that end their worker are found.  Raises WorkersLostError where it is none.
     """
-    hand_out = {"processes": _by_processes, "dask": _by_dask, "ray": _by_ray}[workers.backend]
+    hand_out = _HAND_OUT[workers.backend]
     losses = 0
     while True:
         try:
@@ -96,12 +98,49 @@ def answered(
         except (Exception, CancelledError) as error:
             losses += 1
             reason = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+            note(progress, f"a worker was lost, what it had is done again ({reason})")
             if losses == _MOST_LOSSES:
-                raise WorkersLostError(
+                lost = WorkersLostError(
                     f"workers were lost {losses} times and nothing was answered between; the same "
                     f"command goes on where this one was ({reason})"
-                ) from error
-            note(progress, f"a worker was lost, what it had is done again ({reason})")
+                )
+                yield from _one_by_one(open_chunks, workers, lost)
+                losses = 0
+
+
+def _one_by_one(
+    open_chunks: Callable[[], Iterable[Chunk]], workers: Workers, lost: WorkersLostError
+) -> Iterator[AnsweredChunk]:
+    """Chunks alone, up to the first that ends its worker; of that one all settings that do not.
+
+    Raises ``lost`` where a worker ends at nothing, too, or at no setting alone.
+    """
+    for chunk in open_chunks():
+        found = _alone(chunk, workers)
+        if found is None:
+            if _alone(replace(chunk, settings=()), workers) is None:
+                raise lost
+            fatal = tuple(
+                place
+                for place, setting in enumerate(chunk.settings)
+                if _alone(replace(chunk, settings=(setting,)), workers) is None
+            )
+            found = _alone(replace(chunk, fatal=fatal), workers)
+            if found is None:
+                raise lost
+            yield found
+            return
+        yield found
+
+
+def _alone(chunk: Chunk, workers: Workers) -> AnsweredChunk | None:
+    """The answer to one chunk; None where its worker was lost."""
+    try:
+        return next(iter(_HAND_OUT[workers.backend]([chunk], workers)), None)
+    except SpecsimError:
+        raise
+    except (Exception, CancelledError):
+        return None
 
 
 class _Counted:
@@ -184,6 +223,13 @@ def _by_ray(chunks: Iterable[Chunk], workers: Workers) -> Iterator[AnsweredChunk
     finally:
         if mine:
             ray.shutdown()
+
+
+_HAND_OUT: Mapping[Backend, Callable[[Iterable[Chunk], Workers], Iterator[AnsweredChunk]]] = {
+    "processes": _by_processes,
+    "dask": _by_dask,
+    "ray": _by_ray,
+}
 
 
 def _missing(backend: str) -> UnsupportedError:

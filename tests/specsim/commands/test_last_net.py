@@ -15,6 +15,7 @@ import pytest
 
 from specsim.api.question import Question
 from tests.support.command_line import fail, run
+from tests.support.console import ROOT
 
 COMMAND = [sys.executable, "-m", "specsim"]
 OPTIMIZE = ["optimize", "--alpha", "0.8", "--c", "0.05"]
@@ -116,6 +117,19 @@ def test_a_stream_that_is_closed_changes_no_status(closed: str, status: int) -> 
     found = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert found.returncode == status
     assert "Traceback" not in found.stdout + found.stderr
+
+
+def test_an_interrupt_while_modules_are_loaded_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+    found = subprocess.run(
+        [*COMMAND, "doctor"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.returncode, found.stdout) == (130, "")
+    assert found.stderr == "specsim: interrupted\n"
 
 
 def test_an_interrupt_from_the_keyboard_is_one_line(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
@@ -31,6 +32,8 @@ from tests.support.sweeps import (
     Watch,
     contents,
     deadly_answer,
+    fatal_answer,
+    is_fatal,
     watched_answer,
 )
 
@@ -240,6 +243,26 @@ def test_a_lost_worker_costs_what_was_in_flight(
     assert contents(found.folder) == contents(whole.folder)
 
 
+@pytest.mark.parametrize("chunk", [1, 6])
+def test_settings_that_end_their_worker_are_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    """Two of 24, far from each other; all others are answered, also those in the same chunk."""
+    whole = specsim.sweep(SIMULATE, tmp_path / "whole", workers=1, chunk=chunk).settings_frame
+    Watch(tmp_path)
+    monkeypatch.setattr("specsim.sweeps.workers.answer_chunk", fatal_answer)
+    found = specsim.sweep(SIMULATE, tmp_path / "out", workers=2, chunk=chunk)
+    frame = found.settings_frame
+    failures = frame["failure"].dropna()
+    assert list(failures.index) == [number for number in range(24) if is_fatal(whole.loc[number])]
+    assert found.failed == len(failures) == 2
+    assert set(failures) == {
+        "the process that answered it ended, each time: killed, or out of memory"
+    }
+    left = frame.drop(index=failures.index)
+    pd.testing.assert_frame_equal(left, whole.drop(index=failures.index), check_dtype=False)
+
+
 def test_workers_that_always_die_end_the_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,7 +270,7 @@ def test_workers_that_always_die_end_the_sweep(
         list(chunks)
         yield from ()
 
-    monkeypatch.setattr("specsim.sweeps.workers._by_processes", silent)
+    monkeypatch.setattr("specsim.sweeps.workers._HAND_OUT", {"processes": silent})
     with pytest.raises(WorkersLostError, match=r"lost 3 times .*4 answers never came\)$") as ended:
         specsim.sweep(SIMULATE, tmp_path / "out", workers=2, chunk=6)
     assert "\n" not in str(ended.value)
