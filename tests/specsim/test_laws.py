@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specsim import laws
 from specsim.acceptance import Acceptance, ConstantAcceptance
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.laws import (
@@ -192,10 +194,29 @@ def test_concatenate_is_every_pair(first, second) -> None:
     assert both.producers == first.producers + second.producers
 
 
+def test_concatenated_proposals_may_run_other_models() -> None:
+    """A kind of run that one of them lacks is none there, whatever their numbers of outcomes."""
+    chances = np.array([0.5, 0.25, 0.25])
+    first = ProposalLaw(
+        chances, np.array([[0], [1], [2]]), ("a",), {Run("a", 1): np.array([1.0, 2.0, 3.0])}
+    )
+    second = ProposalLaw(
+        np.array([0.5, 0.5]), np.array([[4], [5]]), ("b",), {Run("b", 7): np.array([10.0, 20.0])}
+    )
+    both = concatenate([first, second])
+    assert both.runs[Run("a", 1)].tolist() == [1, 1, 2, 2, 3, 3]
+    assert both.runs[Run("b", 7)].tolist() == [10, 20] * 3
+    assert concatenate([second, first]).runs[Run("a", 1)].tolist() == [1, 2, 3] * 2
+    three = concatenate([first, second, draft("c", 2)])
+    assert three.producers == ("a", "b", "c")
+    assert three.runs[Run("c", 1)].tolist() == [2] * 6
+
+
 def test_drafts() -> None:
     assert draft("d", 3).runs[Run("d", 1)] == 3
     assert draft("d", 3, runs_per_token=False).runs == {Run("d", 3): 1.0}
     assert draft("d", 0).runs == draft("d", 0, runs_per_token=False).runs == {}
+    assert draft("d", 1, runs_per_token=False).runs == {Run("d", 1): 1.0}
     with pytest.raises(InvalidArgumentError, match="length must be a whole number >= 0, got -1"):
         draft("d", -1)
 
@@ -217,6 +238,14 @@ def test_a_law_is_checked_where_it_is_made() -> None:
     one = np.ones(1, dtype=np.int64)
     with pytest.raises(InvalidArgumentError, match=r"sums to 0\.9"):
         BlockLaw(np.array([0.9]), one)
+    for shape in ((1, 1), (0,), ()):
+        with pytest.raises(InvalidArgumentError, match="one row with at least one outcome"):
+            BlockLaw(np.ones(shape), np.ones(shape, dtype=np.int64))
+    # What cannot be is an outcome as well; sums are kept to nine digits.
+    assert BlockLaw(np.array([0.0, 1.0]), np.array([1, 2])).tokens_per_call == 2
+    BlockLaw(np.array([1 + 5e-10]), one)
+    with pytest.raises(InvalidArgumentError, match=r"sums to 1\.000000002"):
+        BlockLaw(np.array([1 + 2e-9]), one)
     with pytest.raises(InvalidArgumentError, match="probability must be >= 0"):
         BlockLaw(np.array([-0.5, 1.5]), np.array([1, 1]))
     with pytest.raises(InvalidArgumentError, match="tokens must have one entry per outcome"):
@@ -235,6 +264,50 @@ def test_what_is_too_large_is_refused_at_once() -> None:
     block = verify(draft("a", 5), {"a": ConstantAcceptance(0.5)})
     with pytest.raises(UnsupportedError, match="too large"):
         propose(block, "b", 10**6)
+
+
+def test_runs_are_told_apart_by_their_model() -> None:
+    runs = {Run("a", 2): np.array([1.0, 3.0]), Run("b", 5): np.array([2.0, 0.0])}
+    block = BlockLaw(np.array([0.25, 0.75]), np.array([1, 2]), runs)
+    assert block.calls("a") == 0.25 + 0.75 * 3
+    assert block.calls("b") == 0.25 * 2
+    assert block.positions("a") == 2 * block.calls("a")
+    assert block.positions("b") == 5 * block.calls("b")
+    assert block.calls("c") == block.positions("c") == 0
+    assert block.cost_by_outcome(lambda run: 10.0 * run.positions).tolist() == [20 + 100, 60]
+
+
+def test_the_largest_law_is_one_of_so_many_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are counted before they are made, to the cell."""
+    laws.check_size(2**24)
+    with pytest.raises(UnsupportedError, match=r"1\.7e\+07 cells .* the most is 1\.7e\+07"):
+        laws.check_size(2**24 + 1)
+    always = {"a": ConstantAcceptance(0.5)}
+    three = verify(draft("a", 2), always)  # emits 1, 2 or 3 tokens: a law of 4 cells
+    either = ProposalLaw(np.array([0.5, 0.5]), np.array([[0], [5]]), ("a",))
+    for cells, call in (
+        # outcomes by positions, then outcomes of the block by lengths proposed
+        (12, lambda: verify(draft("a", 11), always)),
+        (12, lambda: verify(either, {"a": ConstantAcceptance(0.0)})),
+        (14, lambda: verify(either, always)),
+        # every step convolves the law with that of the steps before
+        (4 * (1 + 4 * 6), lambda: propose(three, "b", 4)),
+        # one place after another
+        ((5 + 4 - 1) + 5 * 4, lambda: propose_at_least(three, "b", 5)),
+    ):
+        monkeypatch.setattr(laws, "_LARGEST", cells)
+        call()
+        monkeypatch.setattr(laws, "_LARGEST", cells - 1)
+        with pytest.raises(UnsupportedError, match=re.escape(f"a law with {cells:.1e} cells")):
+            call()
+
+
+def test_a_proposal_of_too_many_tokens_is_refused_by_its_length() -> None:
+    wide = BlockLaw(np.array([1.0]), np.array([200]))
+    with pytest.raises(UnsupportedError, match="a law with"):
+        propose_at_least(wide, "a", 2**17)
+    with pytest.raises(UnsupportedError, match=r"at least 131,073 tokens .* the most is 131,072"):
+        propose_at_least(wide, "a", 2**17 + 1)
 
 
 @pytest.mark.parametrize("gap", [1e-15, 1e-12, 2.3e-10, 1e-6, 1e-3])

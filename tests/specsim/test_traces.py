@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
-from specsim.checks import InvalidArgumentError
+from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.laws import draft, verify
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.traces import Trace, TraceError, read_trace
@@ -183,3 +183,91 @@ def test_requests_of_lists_are_refused(tmp_path: Path) -> None:
     frame().assign(request=[["a"], ["a"], ["a"], ["b"], ["b"]]).to_parquet(file)
     with pytest.raises(TraceError, match="column request must hold numbers or words, got list"):
         read_trace(file)
+
+
+LARGEST = float(2**53)
+
+
+@pytest.mark.parametrize(
+    ("name", "usual", "taken", "refused"),
+    [
+        # Rounding of float32 logarithms, and of sums over a vocabulary.
+        ("logp_target", -1.0, [0.0, 0.9e-6, -1e300], [1.1e-6, 1.0]),
+        ("logp_draft", -1.0, [0.0, 0.9e-6, -np.inf], [1.1e-6, 1.0]),
+        *(
+            (name, 0.5, [0.0, 1.0, -0.9e-5, 1 + 0.9e-5], [-1.1e-5, 1 + 1.1e-5])
+            for name in ("beta", "target_top", "draft_top")
+        ),
+        *(
+            (name, 0.5, [0.0, 1e9, -0.9e-5], [-1.1e-5])
+            for name in ("target_entropy", "draft_entropy")
+        ),
+        ("argmax_equal", 1.0, [0.0, 1.0], [-1.0, 0.5, 2.0]),
+        *(
+            (name, 7.0, [0.0, 1.0, LARGEST], [-1.0, 0.5, LARGEST + 2])
+            for name in ("context", "token")
+        ),
+        ("draft_rank", 7.0, [1.0, 255.0], [0.0, 1.5, 256.0]),
+        ("found", 7.0, [0.0, LARGEST], [-1.0, 0.5, LARGEST + 2]),
+    ],
+)
+def test_values_are_taken_up_to_their_ends(
+    tmp_path: Path, name: str, usual: float, taken: list[float], refused: list[float]
+) -> None:
+    file = tmp_path / "trace.parquet"
+
+    def read(value: float) -> Trace:
+        table = frame().assign(matched=0) if name == "found" else frame()
+        table.assign(**{name: [usual, usual, usual, value, usual]}).to_parquet(file)
+        return read_trace(file)
+
+    for value in taken:
+        assert read(value).tokens == 5
+    for value in refused:
+        with pytest.raises(TraceError, match=rf"{name} must be .* in row 3$"):
+            read(value)
+
+
+def test_the_row_that_is_wrong_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "trace.parquet"
+    for change, message in (
+        ({"logp_draft": [0, 0, np.nan, 0, 0]}, "column logp_draft is empty or nan in row 2"),
+        ({"request": ["a", "a", "a", None, "b"]}, "column request is empty or nan in row 3"),
+        ({"logp_target": [0, -np.inf, 0, 0, 0]}, "got -inf in row 1"),
+        ({"position": [0, 1, 2, 0, 2]}, "row 4 has position 2, expected 1"),
+        ({"position": [0, 1, 1, 0, 1]}, "row 2 has position 1, expected 2"),
+        ({"found": 3, "matched": [3, 0, 4, 3, 3]}, "matched must be <= found, got 4 of 3 in row 2"),
+        ({"matched": 0}, "found and matched go together"),
+    ):
+        frame().assign(**change).to_parquet(file)
+        with pytest.raises(TraceError, match=message):
+            read_trace(file)
+
+
+def test_rows_know_their_request(tmp_path: Path) -> None:
+    file = tmp_path / "trace.parquet"
+    frame().assign(context=[5, 6, 7, 9, 10]).to_parquet(file)
+    trace = read_trace(file)
+    assert (trace.requests, trace.tokens, trace.lengths.tolist()) == (2, 5, [3, 2])
+    assert trace.positions.tolist() == [0, 1, 2, 0, 1]
+    assert [row.tolist() for row in trace.rows()] == [
+        trace.acceptance[:3].tolist(),
+        trace.acceptance[3:].tolist(),
+    ]
+    assert trace.take(np.array([1, 0])).columns["context"].tolist() == [9, 10, 5, 6, 7]
+    assert trace.survived(3)[:, 0].tolist() == [1, 0]
+    assert trace.survived(4).tolist() == [[0] * 5] * 2
+
+
+def test_of_a_lookup_the_first_draft_is_what_is_accepted(tmp_path: Path) -> None:
+    file = tmp_path / "trace.parquet"
+    frame().assign(found=2, matched=[0, 1, 2, 0, 2], draft_rank=3).to_parquet(file)
+    for law in ACCEPTANCE_LAWS:
+        trace = read_trace(file, acceptance_law=law)
+        assert trace.by_lookup
+        assert trace.acceptance.tolist() == [0, 1, 1, 0, 1]
+    with pytest.raises(UnsupportedError, match="adaptation needs the trace of a draft model"):
+        trace.require_model("adaptation")
+    of_model = Trace(np.ones(2), np.array([0, 2]))
+    of_model.require_model("adaptation")
+    assert not of_model.by_lookup

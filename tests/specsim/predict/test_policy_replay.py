@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import specsim
+from specsim.predict.replay import policy as policy_module
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.predict.replay.policy import draw_policy, exact_work, replay_policy
 from specsim.schemes.policies import EstimateAlpha, FixedGamma, GammaPolicy, GrowShrink
@@ -89,6 +92,51 @@ def test_many_requests_are_drawn_in_groups() -> None:
     assert drawn.calls.shape == (5000,)
     # One in 16,000 by chance; the seed is fixed.
     assert abs(drawn.calls.sum() / exact.calls.sum() - 1) < 4 * drawn.error
+
+
+def test_the_error_of_drawn_chains_is_that_of_other_seeds() -> None:
+    """The spread of 60 seeds against the error that each says: their ratio has a standard deviation
+    of 0.09, so that a false alarm is beyond four of them; the seeds are fixed.
+    """
+    trace = trace_of([0.6] * 30, [0.3] * 10)
+    drawn = [draw_policy(trace, FixedGamma(3), seed) for seed in range(60)]
+    calls = np.array([each.calls.sum() for each in drawn])
+    assert calls.std(ddof=1) / calls.mean() == pytest.approx(
+        np.mean([each.error for each in drawn]), rel=0.36
+    )
+    (exact,) = replay(trace, [3])
+    assert calls.mean() == pytest.approx(exact.total_calls, abs=4 * calls.std() / 60**0.5)
+    assert drawn[0].tokens == 40
+    assert drawn[0].tokens_per_call == pytest.approx(40 / calls[0])
+    assert {each.calls.shape for each in drawn} == {(2,)}
+    assert len(set(calls)) > 30
+
+
+@pytest.mark.parametrize(("chains", "positions"), [(4096, 2**24), (4, 10**6), (8, 50), (1, 1)])
+def test_requests_go_together_as_far_as_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, chains: int, positions: int
+) -> None:
+    """However they are grouped, each request is drawn once; a group is of one at least."""
+    lengths = [1, 20, 3, 7, 7, 2, 12]
+    trace = trace_of(*([0.5] * length for length in lengths))
+    monkeypatch.setattr(policy_module, "_CHAINS", chains)
+    monkeypatch.setattr(policy_module, "_POSITIONS", positions)
+    groups = list(policy_module._groups(trace, 2))
+    assert [number for each in groups for number in range(each.start, each.stop)] == [*range(7)]
+    for each in groups:
+        size = each.stop - each.start
+        assert size == 1 or (2 * size <= chains and 2 * size * max(lengths[each]) <= positions)
+    for one, other in pairwise(groups):
+        # One more would have been too many.
+        size = one.stop - one.start + 1
+        longest = max(lengths[one.start : one.stop + 1])
+        assert 2 * size > chains or 2 * size * longest > positions
+        assert other.start == one.stop
+    drawn = draw_policy(trace, GrowShrink(2, 6))
+    exact = replay_policy(trace, GrowShrink(2, 6))
+    # Two chains of a request at least, which are far off by chance; the seed is fixed.
+    assert (drawn.calls >= 1).all()
+    assert drawn.calls.sum() == pytest.approx(exact.calls.sum(), rel=0.35)
 
 
 def test_the_work_of_an_exact_replay_is_that_of_what_is_open() -> None:

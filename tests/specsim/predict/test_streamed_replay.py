@@ -139,3 +139,35 @@ def test_work_of_hours_is_refused_before_it_is_begun(
     path = written(tmp_path, frame([50] * 10))
     with pytest.raises(InvalidArgumentError, match=r"gamma: 3 draft lengths up to 8, of 500 tok"):
         specsim.replay(path, [1, 3, 8])
+
+
+def test_large_is_more_rows_than_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, frame([10, 10]))
+    told: list[int] = []
+
+    def found(gammas: list[int]) -> bool:
+        return replay_streamed(path, gammas, False, "ratio-test", told.append) is not None
+
+    monkeypatch.setattr(streamed, "LARGE", 20)
+    assert not found([3])
+    assert told == []
+    monkeypatch.setattr(streamed, "LARGE", 19)
+    assert found([3])
+    assert told == [20]
+    assert found([3, 256])
+    assert not found([3, 257])
+    assert replay_streamed(path.rename(tmp_path / "trace.csv"), [3], False, "ratio-test") is None
+
+
+def test_pieces_are_as_the_whole_at_every_length_of_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests end at every place of a piece, and of what is read at once."""
+    path = written(tmp_path, frame([*range(1, 16), 40]))
+    wanted = {each.gamma: each.total_calls for each in replay(read_trace(path), GAMMAS)}
+    for chunk, rows in ((1, 1000), (2, 5), (8, 1), (9, 5), (10, 1000), (1000, 7)):
+        monkeypatch.setattr(streamed, "CHUNK_TOKENS", chunk)
+        monkeypatch.setattr(streamed, "_ROWS", rows)
+        found = replay_streamed(path, GAMMAS, False, "ratio-test")
+        assert found is not None
+        assert found.calls == pytest.approx(wanted, rel=1e-12)

@@ -9,15 +9,20 @@ import pytest
 
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.serving import Requests, ServingRun, SglangEngine, StepModel, StepTerm, run
+from specsim.serving.requests import PrefixBlocks
 
 SECOND = StepModel((StepTerm("target", 1.0),))
 
 
 def served(
-    prompts: list[int], outputs: list[int], arrivals: list[float] | None = None, **settings: Any
+    prompts: list[int],
+    outputs: list[int],
+    arrivals: list[float] | None = None,
+    prefix: PrefixBlocks | None = None,
+    **settings: Any,
 ) -> ServingRun:
     requests = Requests(
-        np.array(arrivals or [0.0] * len(prompts)), np.array(prompts), np.array(outputs)
+        np.array(arrivals or [0.0] * len(prompts)), np.array(prompts), np.array(outputs), prefix
     )
     settings = {
         "max_total_num_tokens": 1000,
@@ -72,6 +77,38 @@ def test_who_has_emitted_least_is_retracted_first() -> None:
     assert at == 3 + 10
     assert found.steps.preempted[at] == 2
     assert found.steps.used_blocks[at - 1 : at + 1].tolist() == [60, 19]
+
+
+def test_of_a_long_output_4096_tokens_are_kept_at_most() -> None:
+    # 5000 tokens.  Beside the first prompt 4990 are free, of which 0.7 * 4096 = 2867.2 are kept
+    # though it has 4199 to emit: 2122.8 are left, which the second must stay below with its one.
+    for prompt, scheduled in ((2121, 1.0), (2122, 4200.0)):
+        found = served([10, prompt], [4200, 1], arrivals=[0, 0.5], max_total_num_tokens=5000)
+        assert found.scheduled_s.tolist() == [0, scheduled]
+    # Nor more for who is admitted: 4900 are left, and it must stay below with its 4096.
+    for prompt, scheduled in ((803, 0.0), (804, 1.0)):
+        found = served([99, prompt], [1, 4150], max_total_num_tokens=5000)
+        assert found.scheduled_s.tolist() == [0, scheduled]
+
+
+def test_queues_of_up_to_128_are_served_by_what_is_cached() -> None:
+    # One at a time.  The last has half its prompt in the cache, and comes first; of 129 that wait
+    # it comes second, when 128 are left.
+    for count, place in ((128, 0), (129, 1)):
+        own = [[1, 2], *([100 + number] for number in range(count - 1)), [1, 3]]
+        starts = np.concatenate([[0], np.cumsum([len(each) for each in own])])
+        found = served(
+            [4] * (count + 1),
+            [1] * (count + 1),
+            arrivals=[0.0] + [5.0] * count,
+            prefix=PrefixBlocks(np.concatenate(own), starts, 2),
+            max_running_requests=1,
+            max_total_num_tokens=10_000,
+            disable_radix_cache=False,
+            schedule_policy="lpm",
+        )
+        assert found.cached_tokens.tolist() == [0] * count + [2]
+        assert np.argsort(found.scheduled_s[1:]).tolist().index(count - 1) == place
 
 
 def test_what_is_not_known_is_refused() -> None:

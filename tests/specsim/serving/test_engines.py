@@ -1,0 +1,239 @@
+"""Engines as they are described: what is taken, what their schedulers go by, and their graphs."""
+
+from __future__ import annotations
+
+import pytest
+
+from specsim.checks import UnsupportedError
+from specsim.serving import DraftPolicy, SglangEngine, VllmEngine
+from specsim.serving.engines.settings import SGLANG, VLLM, EngineSettings
+from tests.support.refusals import refuses
+
+OFF, TWO = DraftPolicy.off(), DraftPolicy.fixed(2)
+NO_LIMIT = 2**31 - 1
+
+
+def vllm(**settings: object) -> VllmEngine:
+    return VllmEngine("0.33.0", **({"num_gpu_blocks": 100} | settings))  # type: ignore[arg-type]
+
+
+def sglang(**settings: object) -> SglangEngine:
+    return SglangEngine("0.5.23", **({"max_total_num_tokens": 1000} | settings))  # type: ignore[arg-type]
+
+
+def test_vllm_goes_by_its_own_defaults() -> None:
+    """vLLM 0.33.0, config/scheduler.py and config/cache.py; of the blocks one is the null block."""
+    assert vllm().settings(OFF) == EngineSettings(
+        kind=VLLM,
+        budget=2048,
+        chunk=0,
+        max_seqs=256,
+        block_size=16,
+        blocks=99,
+        max_model_len=NO_LIMIT,
+        chunked=True,
+        caching=True,
+        full_isl=True,
+        watermark_blocks=0,
+        asynchronous=True,
+        lookahead=0,
+        drop_last=False,
+        new_token_ratio=0.0,
+        least_new_token_ratio=0.0,
+        new_token_ratio_decay=0.0,
+        longest_prefix_first=False,
+    )
+
+
+def test_vllm_does_what_it_is_told() -> None:
+    found = vllm(
+        max_num_batched_tokens=64,
+        max_num_seqs=8,
+        block_size=4,
+        max_model_len=50,
+        enable_chunked_prefill=False,
+        long_prefill_token_threshold=7,
+        enable_prefix_caching=False,
+        scheduler_reserve_full_isl=False,
+        watermark=0.055,
+        async_scheduling=False,
+    ).settings(DraftPolicy(((1, 1, 3),), drops_last_cached_block=True, looks_one_further=True))
+    assert found == vllm().settings(OFF)._replace(
+        budget=64,
+        max_seqs=8,
+        block_size=4,
+        max_model_len=50,
+        chunked=False,
+        chunk=7,
+        caching=False,
+        full_isl=False,
+        watermark_blocks=5,
+        asynchronous=False,
+        lookahead=4,
+        drop_last=True,
+    )
+    for version in ("0.19.0", "0.28.0", "0.32.0", "0.33.0"):
+        usual = VllmEngine(version, 100).settings(TWO)
+        assert (usual.full_isl, usual.asynchronous, usual.lookahead) == (True, True, 2)
+
+
+def test_vllm_makes_graphs_up_to_what_a_step_may_hold() -> None:
+    assert vllm(max_num_seqs=4).capture_sizes(OFF).tolist() == [1, 2, 4, 8]
+    few = {"max_num_seqs": 8, "max_num_batched_tokens": 10}
+    assert vllm(**few).capture_sizes(OFF).tolist() == [1, 2, 4, 8]
+    # Rounds of 1 + 2 tokens: beside them multiples of 3, of as many requests as run; before 0.32
+    # in their place.
+    assert vllm(**few).capture_sizes(TWO).tolist() == [1, 2, 3, 4, 6, 8, 9]
+    assert vllm(max_num_seqs=2).capture_sizes(TWO).tolist() == [1, 2, 3, 4, 6, 8]
+    for version, sizes in (("0.19.0", [3, 6, 9]), ("0.28.0", [3, 6, 9])):
+        assert VllmEngine(version, 100, **few).capture_sizes(TWO).tolist() == sizes
+    assert VllmEngine("0.32.0", 100, **few).capture_sizes(TWO).tolist() == [1, 2, 3, 4, 6, 8, 9]
+    large = vllm(max_num_seqs=140).capture_sizes(OFF).tolist()
+    assert large == [1, 2, 4, *range(8, 256, 8), 256, 272]
+    assert vllm(max_num_seqs=128).capture_sizes(OFF).tolist()[-2:] == [248, 256]
+    assert vllm(max_num_seqs=300).capture_sizes(OFF).tolist()[-2:] == [496, 512]
+    assert vllm(cudagraph_capture_sizes=(3, 5)).capture_sizes(TWO).tolist() == [3, 5]
+    assert vllm(enforce_eager=True).capture_sizes(TWO).tolist() == []
+
+
+def test_the_ends_of_what_vllm_takes_are_taken() -> None:
+    vllm(num_gpu_blocks=2, max_num_batched_tokens=1, max_num_seqs=1, block_size=1, max_model_len=2)
+    vllm(num_gpu_blocks=NO_LIMIT, watermark=0.999, max_model_len=NO_LIMIT)
+    vllm(max_num_batched_tokens=256, max_model_len=256, enable_chunked_prefill=False)
+    vllm(max_num_batched_tokens=NO_LIMIT, max_num_seqs=NO_LIMIT, block_size=NO_LIMIT)
+    vllm(max_model_len=4096)
+    vllm(cudagraph_capture_sizes=(1,))
+    assert vllm(max_model_len=50).longest == 50
+    assert vllm().longest == NO_LIMIT
+
+
+test_vllm_refuses = refuses(
+    (lambda: vllm(num_gpu_blocks=1), r"num_gpu_blocks must be .* in \[2, 2\.14748e\+09\], got 1"),
+    (lambda: vllm(num_gpu_blocks=NO_LIMIT + 1), "num_gpu_blocks must be .*, got 2147483648"),
+    (lambda: vllm(max_num_batched_tokens=0), "max_num_batched_tokens must be"),
+    (lambda: vllm(max_num_seqs=0), "max_num_seqs must be"),
+    (lambda: vllm(block_size=0), "block_size must be"),
+    (lambda: vllm(block_size=NO_LIMIT + 1), "block_size must be"),
+    (lambda: vllm(max_num_batched_tokens=NO_LIMIT + 1), "max_num_batched_tokens must be"),
+    (lambda: vllm(long_prefill_token_threshold=-1), "long_prefill_token_threshold must be"),
+    (lambda: vllm(watermark=-0.1), r"watermark must be in \[0, 0\.999\], got -0\.1"),
+    (lambda: vllm(watermark=1.0), r"watermark must be in \[0, 0\.999\], got 1"),
+    (lambda: vllm(max_model_len=1), "max_model_len must be"),
+    (lambda: vllm(max_model_len=NO_LIMIT + 1), "max_model_len must be"),
+    (
+        lambda: vllm(max_num_batched_tokens=256, max_model_len=257, enable_chunked_prefill=False),
+        "max_num_batched_tokens must be >= max_model_len, 257, without chunked prefill, got 256",
+    ),
+    (
+        lambda: vllm(max_num_batched_tokens=255),
+        "max_num_batched_tokens must be >= max_num_seqs, 256, got 255",
+    ),
+    (lambda: vllm(cudagraph_capture_sizes=()), "cudagraph_capture_sizes must rise from 1"),
+    (lambda: vllm(cudagraph_capture_sizes=(0, 1)), "cudagraph_capture_sizes must rise from 1"),
+    (lambda: vllm(cudagraph_capture_sizes=(1, 4, 4)), "cudagraph_capture_sizes must rise from 1"),
+)
+
+
+def test_sglang_goes_by_its_own_defaults() -> None:
+    """SGLang 0.5.23, server_args.py and environ.py: from 0.7 to 0.14 of it in 600 decodes."""
+    found = sglang().settings(TWO)
+    assert found._replace(new_token_ratio_decay=0.0) == EngineSettings(
+        kind=SGLANG,
+        budget=16384,
+        chunk=8192,
+        max_seqs=48,
+        block_size=1,
+        blocks=1000,
+        max_model_len=NO_LIMIT,
+        chunked=True,
+        caching=True,
+        full_isl=True,
+        watermark_blocks=0,
+        asynchronous=True,
+        lookahead=2,
+        drop_last=False,
+        new_token_ratio=0.7,
+        least_new_token_ratio=pytest.approx(0.098),
+        new_token_ratio_decay=0.0,
+        longest_prefix_first=False,
+    )
+    assert found.new_token_ratio_decay == pytest.approx(0.602 / 600)
+
+
+def test_sglang_does_what_it_is_told() -> None:
+    found = sglang(
+        max_total_num_tokens=1007,
+        max_running_requests=5,
+        chunked_prefill_size=-1,
+        max_prefill_tokens=100,
+        page_size=8,
+        context_length=70,
+        schedule_conservativeness=2.0,
+        schedule_policy="lpm",
+        disable_radix_cache=True,
+        disable_overlap_schedule=True,
+    ).settings(DraftPolicy.fixed(0, drops_last_cached_block=True))
+    assert found == sglang().settings(OFF)._replace(
+        blocks=125,
+        block_size=8,
+        max_seqs=5,
+        chunk=0,
+        budget=100,
+        max_model_len=70,
+        longest_prefix_first=True,
+        caching=False,
+        asynchronous=False,
+        drop_last=True,
+        new_token_ratio=1.0,
+        least_new_token_ratio=0.14,
+        new_token_ratio_decay=pytest.approx(0.86 / 600),
+    )
+    assert sglang(schedule_conservativeness=0.5).settings(OFF).new_token_ratio == 0.35
+
+
+def test_sglang_makes_graphs_of_decodes() -> None:
+    assert sglang().capture_sizes(OFF).tolist() == [1, 2, 4, *range(8, 257, 8)]
+    assert sglang(cuda_graph_max_bs=24).capture_sizes(TWO).tolist() == [3, 6, 12, 24, 48, 72]
+    assert sglang(cuda_graph_max_bs=3).capture_sizes(OFF).tolist() == [1, 2]
+    assert sglang(cuda_graph_bs=(1, 5)).capture_sizes(TWO).tolist() == [3, 15]
+    assert sglang(disable_cuda_graph=True).capture_sizes(TWO).tolist() == []
+
+
+def test_the_ends_of_what_sglang_takes_are_taken() -> None:
+    least = ("max_total_num_tokens", "max_running_requests", "chunked_prefill_size")
+    least += ("max_prefill_tokens", "page_size", "cuda_graph_max_bs")
+    sglang(**dict.fromkeys(least, 1), context_length=2, schedule_conservativeness=0.0)
+    sglang(**dict.fromkeys(least, NO_LIMIT), context_length=NO_LIMIT)
+    sglang(cuda_graph_bs=(1,))
+    assert sglang(context_length=70).longest == 70
+    assert sglang().longest == NO_LIMIT
+
+
+test_sglang_refuses = refuses(
+    *(
+        (lambda name=name, value=value: sglang(**{name: value}), f"^{name} must be a whole number")
+        for name, low in (
+            ("max_total_num_tokens", 1),
+            ("max_running_requests", 1),
+            ("max_prefill_tokens", 1),
+            ("page_size", 1),
+            ("cuda_graph_max_bs", 1),
+            ("chunked_prefill_size", 1),
+            ("context_length", 2),
+        )
+        for value in (low - 1, NO_LIMIT + 1)
+    ),
+    (lambda: sglang(chunked_prefill_size=-2), "chunked_prefill_size must be a whole number"),
+    (lambda: sglang(schedule_conservativeness=-0.1), "schedule_conservativeness must be >= 0"),
+    (lambda: sglang(schedule_policy="sjf"), "schedule_policy must be one of fcfs, lpm, got 'sjf'"),
+    (lambda: sglang(cuda_graph_bs=()), "cuda_graph_bs must rise from 1 or more"),
+    (lambda: sglang(cuda_graph_bs=(0, 1)), "cuda_graph_bs must rise from 1 or more"),
+    (lambda: sglang(cuda_graph_bs=(2, 2)), "cuda_graph_bs must rise from 1 or more"),
+)
+
+
+def test_versions_that_are_not_known_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"known: 0\.19\.0, 0\.28\.0, 0\.32\.0, 0\.33\.0\)"):
+        VllmEngine("0.33", 100)
+    with pytest.raises(UnsupportedError, match=r"known: 0\.5\.23\)"):
+        SglangEngine("0.5", 1000)
