@@ -1,5 +1,6 @@
 # make demo: virtual environment, install, the whole loop on the embedded models.
 # make test: the tests.   make check: lint, types, doctests.   make fuzz: damaged files, for an hour.
+# make mutants: what the tests would miss.
 # make audit: known holes in the pinned packages.   make pins: pin the newest ones.
 # make docs: the site, in build/site.
 # make engine: vLLM's CPU build, 3.5 GB.   make test-engine: the tests that start it.
@@ -19,10 +20,13 @@ GPU_PACKAGES ?= msgspec array-api-compat pandas python-dateutil
 
 FUZZ_MINUTES ?= 60
 
+# Of each module; MUTANTS=--all tries all, which takes hours.
+MUTANTS ?= --mutants 60
+
 # The environment of the inference engine: its packages are never those of specsim.
 ENGINE_VENV ?= .engine
 
-.PHONY: demo test check docs fuzz pins audit engine test-engine install clean gpu-wheels
+.PHONY: demo test check docs fuzz mutants pins audit engine test-engine install clean gpu-wheels
 
 demo: install
 	$(BIN)/specsim demo
@@ -43,6 +47,13 @@ docs: install
 # and a run that was stopped goes on.
 fuzz: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.long --minutes $(FUZZ_MINUTES)
+
+# Changes the modules that everything rests on, one thing at a time, and sees whether their tests fail;
+# docs/mutants.md says what came of it. A run that was stopped goes on.
+mutants: install
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[mutants]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.mutants.run $(MUTANTS)
+	$(BIN)/python -m tests.support.mutants.page
 
 # Pins what a fresh installation takes today; the tests decide whether that stays.
 pins:

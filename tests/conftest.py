@@ -5,12 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from tests.support.models import build_model
 
 # A busy machine is no failure, and the same examples come on every run.
 settings.register_profile("specsim", deadline=None, derandomize=True)
+# Few of them, for mutants: the smallest that fails matters to nobody (tests/support/mutants).
+settings.register_profile(
+    "mutants",
+    settings.get_profile("specsim"),
+    max_examples=15,
+    phases=(Phase.explicit, Phase.generate),
+)
 settings.load_profile("specsim")
 
 
