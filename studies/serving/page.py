@@ -21,8 +21,7 @@ SHIPPED = Path(__file__).parents[1] / "measured" / "serving" / "profile.json"
 _CAPTIONS: Mapping[str, str] = {
     "setup": "What was asked. Rates are in requests per second; the plain capacity is what the "
     "timed steps predict of plain decoding. The hash of the file of step times was taken when the "
-    "load began; `same_file` tells whether the file is the same today. The shipped one is not: the "
-    "folder of the machine that measured was taken out of its sources.",
+    "load began; `same_file` tells whether the file is the same today.",
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
     "measured, less one. Without drift: simulated with steps and prompts as much longer as sets of "
     "requests took on the same server before and behind the setting.",
