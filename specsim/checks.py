@@ -26,6 +26,8 @@ _MOST_NUMBERS = 1_000_000
 # What is no number may be of any length and depth.
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
+_SHORT.maxlevel = 3
+_LONGEST_SHOWN = 120
 
 
 class SpecsimError(ValueError):
@@ -47,7 +49,7 @@ def numbers(
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgumentError(f"{name} must be a number, got {_SHORT.repr(value)}") from None
+        raise InvalidArgumentError(f"{name} must be a number, got {shown(value)}") from None
     if array.size == 0:
         raise InvalidArgumentError(f"{name} is empty, expected at least one number")
     # Two passes and no temporaries where all is well: sweeps check 10^7 numbers. A nan fails both.
@@ -119,11 +121,24 @@ def integer_range(name: str, words: str, *, low: int = 0) -> list[int]:
     return found
 
 
+def shown(value: Any) -> str:
+    """A value of any length and depth as Python writes it, cut to 120 characters.
+
+    In a file of a few lines lists may hold each other until all of them would fill any memory, and
+    a number may have more digits than Python writes.
+    """
+    try:
+        text = _SHORT.repr(value)
+    except ValueError:
+        text = f"{type(value).__name__} that is too long to be shown"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+
 def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
     """One of a few words."""
     allowed = tuple(allowed)
     if value not in allowed:
-        raise InvalidArgumentError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        raise InvalidArgumentError(f"{name} must be one of {', '.join(allowed)}, got {shown(value)}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

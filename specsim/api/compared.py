@@ -122,7 +122,7 @@ def document_side(document: Any, name: str) -> Side:
         )
     values: dict[FigureKey, Value] = {}
     whole: dict[str, Any] = {}
-    told: set[Any] = set()
+    told: set[str] = set()
     read = partial(figures, in_lists=schema in _IN_LISTS, level=_level(schema))
     for table, entry in answer.items():
         if table in _NOT_COMPARED:
@@ -132,7 +132,7 @@ def document_side(document: Any, name: str) -> Side:
             if schema == "specsim.evaluation":
                 setting = _beside_figures(entry)
             values |= read(table, entry, setting)
-            told |= {row.get("latency") for row in entry}
+            told |= {_word(row.get("latency")) for row in entry}
         else:
             whole[table] = entry
     if isinstance(whole.get("metrics"), Mapping):  # without the latencies that rows tell, too
@@ -284,6 +284,8 @@ def _at_95(value: Value, level: Any) -> Value:
     """An interval of another level, as wide as one of 95 % would be."""
     if not isinstance(value, Interval) or not isinstance(level, float) or level == _LEVEL:
         return value
-    wider = normal_quantile(_LEVEL) / normal_quantile(level)
-    best = value.best
+    best, narrow = value.best, normal_quantile(level)
+    if narrow == 0:  # of a level that is almost none, which says nothing
+        return Interval(nan, best, nan)
+    wider = normal_quantile(_LEVEL) / narrow
     return Interval(best - wider * (best - value.low), best, best + wider * (value.high - best))

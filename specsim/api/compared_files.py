@@ -81,9 +81,8 @@ def acceptance_side(path: Path) -> Side:
 
 def sweep_side(folder: Path) -> Side:
     """A complete sweep, of at most 20,000 settings; each is known by its inputs."""
-    import pyarrow.parquet as pq
-
     from specsim.sweeps.record import has_record, read_record
+    from specsim.sweeps.results import read_settings
 
     if not has_record(folder):
         raise InvalidArgumentError(
@@ -97,7 +96,7 @@ def sweep_side(folder: Path) -> Side:
         )
     rows = [
         {name: value for name, value in row.items() if name not in _OF_A_SWEEP}
-        for row in pq.read_table(folder).to_pylist()
+        for row in read_settings(folder, record).to_pylist()
     ]
     inputs = frozenset(name for name in rows[0] if name.startswith(INPUT))
     in_lists = str(record.definition.get("command")).startswith(_IN_LISTS)

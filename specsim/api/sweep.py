@@ -68,9 +68,10 @@ class SettingsSweep(Result):
     @cached_property
     def settings_frame(self) -> pd.DataFrame:
         """All settings, in order, in memory."""
-        import pyarrow.parquet as pq
+        from specsim.sweeps.record import read_record
+        from specsim.sweeps.results import read_settings
 
-        frame: pd.DataFrame = pq.read_table(self.folder).to_pandas()
+        frame: pd.DataFrame = read_settings(self.folder, read_record(self.folder)).to_pandas()
         return frame
 
 

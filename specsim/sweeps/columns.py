@@ -125,6 +125,11 @@ def kinds_of(schema: pa.Schema) -> dict[str, Kind]:
     return {field.name: _kind_of_arrow(field.type) for field in schema}
 
 
+def is_kind(kind: Kind) -> bool:
+    """Whether columns of sweeps are of this type."""
+    return _element(kind) in _SIMPLE
+
+
 def joined(one: Kind, other: Kind) -> Kind:
     """The least type that holds both."""
     if one == other or other == "null":

@@ -25,7 +25,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from specsim.checks import InvalidArgumentError, SpecsimError, check_choice, did_you_mean
+from specsim.checks import InvalidArgumentError, SpecsimError, check_choice, did_you_mean, shown
 from specsim.commands._answers import NOT_INPUTS, CommandInput, inputs_of
 from specsim.files import read_regular
 from specsim.sweeps.definition import SweepDefinition
@@ -92,12 +92,12 @@ def _definition(content: Any) -> SweepDefinition:
     for key in content:
         if key not in _KEYS:
             raise InvalidArgumentError(
-                f"{key!r} is none of {', '.join(_KEYS)}{did_you_mean(str(key), _KEYS)}"
+                f"{shown(key)} is none of {', '.join(_KEYS)}{did_you_mean(key, _KEYS)}"
             )
     command = content.get("command")
     if not isinstance(command, str):
         raise InvalidArgumentError(
-            f"command must be the name of a command, such as optimize, got {command!r}"
+            f"command must be the name of a command, such as optimize, got {shown(command)}"
         )
     command = " ".join(command.split())
     known = inputs_of(command)
@@ -107,7 +107,7 @@ def _definition(content: Any) -> SweepDefinition:
         inputs[each.name] = _values(f"inputs.{name}", each, said)
     said_cases = content.get("cases", [{}])
     if not isinstance(said_cases, list):
-        raise InvalidArgumentError(f"cases must be a list of tables, got {said_cases!r}")
+        raise InvalidArgumentError(f"cases must be a list of tables, got {shown(said_cases)}")
     cases = []
     for number, said in enumerate(said_cases):
         place = f"cases[{number}]"
@@ -122,7 +122,12 @@ def _definition(content: Any) -> SweepDefinition:
 
 def _table(place: str, said: Any) -> Mapping[str, Any]:
     if not isinstance(said, Mapping):
-        raise InvalidArgumentError(f"{place} must be a table of names and values, got {said!r}")
+        raise InvalidArgumentError(
+            f"{place} must be a table of names and values, got {shown(said)}"
+        )
+    for name in said:
+        if not isinstance(name, str):
+            raise InvalidArgumentError(f"{place} must have texts as names, got {shown(name)}")
     return said
 
 
@@ -130,11 +135,12 @@ def _known(
     known: Mapping[str, CommandInput],
     command: str,
     place: str,
-    name: Any,
+    name: str,
     before: Mapping[str, Any],
 ) -> CommandInput:
     """The input of a name, as it is typed on the command line or in Python."""
-    plain = str(name).removeprefix("--").replace("-", "_")
+    plain = name.removeprefix("--").replace("-", "_")
+    name = name[:80]
     if plain in NOT_INPUTS:
         raise InvalidArgumentError(
             f"{place}.{name} is no input of a sweep: it says {NOT_INPUTS[plain]}; leave it out"
@@ -181,11 +187,11 @@ def _range(said: Mapping[str, Any]) -> Values:
     for name, value in said.items():
         if name not in _RANGE:
             raise InvalidArgumentError(
-                f"{name!r} is none of {', '.join(_RANGE)}, which a range has"
+                f"{shown(name)} is none of {', '.join(_RANGE)}, which a range has"
             )
         if name != "spacing" and not _is_number(value, whole=name == "count"):
             what = "a whole number" if name == "count" else "a number"
-            raise InvalidArgumentError(f"{name} must be {what}, got {value!r}")
+            raise InvalidArgumentError(f"{name} must be {what}, got {shown(value)}")
     for name in ("first", "last"):
         if name not in said:
             raise InvalidArgumentError(f"{name} is missing, a range has first and last")
@@ -211,23 +217,24 @@ def _is_number(value: Any, *, whole: bool) -> bool:
 
 def _value(place: str, each: CommandInput, said: Any) -> Value:
     """One value; a list is one of several words."""
+    if not isinstance(said, list) or each.is_switch:
+        return _scalar(place, each, said)
+    if not said or any(value is None for value in said):
+        raise InvalidArgumentError(f"{place} must hold words in an inner list, got {shown(said)}")
+    if any(isinstance(value, list) for value in said):  # one of YAML may even hold itself
+        raise InvalidArgumentError(f"{place} has lists more than two deep")
+    return tuple(_scalar(place, each, value) for value in said)
+
+
+def _scalar(place: str, each: CommandInput, said: Any) -> Scalar:
+    """A value of one word."""
     if isinstance(said, bool) != each.is_switch and said is not None:
         wanted = "true or false" if each.is_switch else "a number or a text"
-        raise InvalidArgumentError(f"{place} must be {wanted}, got {said!r}")
-    if isinstance(said, list):
-        if not said or any(value is None for value in said):
-            raise InvalidArgumentError(f"{place} must hold words in an inner list, got {said!r}")
-        words: list[Scalar] = []
-        for value in said:
-            one = _value(place, each, value)
-            if isinstance(one, tuple):
-                raise InvalidArgumentError(f"{place} has lists more than two deep")
-            words.append(one)
-        return tuple(words)
+        raise InvalidArgumentError(f"{place} must be {wanted}, got {shown(said)}")
     if said is not None and not isinstance(said, bool | int | float | str):
-        raise InvalidArgumentError(f"{place} must be a number or a text, got {said!r}")
+        raise InvalidArgumentError(f"{place} must be a number or a text, got {shown(said)}")
     if isinstance(said, int) and abs(said) > _LARGEST_WHOLE:
-        raise InvalidArgumentError(f"{place} must be at most 2^53, got {said}")
+        raise InvalidArgumentError(f"{place} must be at most 2^53, got {shown(said)}")
     if isinstance(said, float) and not isfinite(said):
-        raise InvalidArgumentError(f"{place} must be finite, got {said}")
+        raise InvalidArgumentError(f"{place} must be finite, got {shown(said)}")
     return said

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-import shlex
-from pathlib import Path
-from random import Random
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.fuzz_files import KINDS, FileKind, damaged
-from tests.support.fuzz_run import run_bounded
+from tests.support.fuzz_examples import damaged_files, file_cases
+from tests.support.fuzz_kinds import KINDS, FileKind
+from tests.support.fuzz_session import Example, FuzzSession
 
 FUZZ = settings.get_profile("fuzz")
 
 
-def words(command: str, path: Path, originals: dict[str, Path]) -> list[str]:
-    named = {"FILE": str(path), "PROFILE": str(originals["PROFILE"])}
-    return [named.get(word, word.replace(":FILE", f":{path}")) for word in shlex.split(command)]
-
-
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
-def test_a_whole_file_is_answered_from(originals: dict[str, Path], kind: FileKind) -> None:
+def test_a_whole_file_is_answered_from(session: FuzzSession, kind: FileKind) -> None:
     """Else nothing would be found by damaging it."""
     for command in kind.commands:
-        found = run_bounded(*words(command, originals[kind.name], originals))
+        found = session.run_damaged(kind.name, {}, command)
         found.check()
         assert found.code in (0, 1), found.err
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
 @FUZZ
-@given(random=st.randoms(use_true_random=False), data=st.data())
+@given(data=st.data())
 def test_a_damaged_file_is_answered_from_or_refused(
-    originals: dict[str, Path], folder: Path, kind: FileKind, random: Random, data: st.DataObject
+    session: FuzzSession, kind: FileKind, data: st.DataObject
 ) -> None:
-    path = damaged(kind, originals[kind.name], folder, random)
-    command = data.draw(st.sampled_from(kind.commands))
-    run_bounded(*words(command, path, originals)).check()
+    data.draw(damaged_files(session, kind)).run(session).check()
+
+
+@pytest.mark.parametrize(("name", "case"), file_cases(), ids=[name for name, _ in file_cases()])
+def test_files_that_fuzzing_found(session: FuzzSession, name: str, case: Example) -> None:
+    case.run(session).check()

@@ -1,21 +1,34 @@
-"""A command in this process with bounds on its time, and what may come of any command at all."""
+"""A command in this process with bounds on its time and memory, and what may come of any command."""
 
 from __future__ import annotations
 
 import io
 import json
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest.mock import patch
 
+import click
+
+from specsim.checks import SpecsimError
 from specsim.cli import main
+from tests.support.fuzz_readers import READERS
 
 # Seconds that an answer or a refusal may take: of its own, and by the clock.
 LONGEST_S = 10.0
 _LONGEST_WAIT_S = 60.0
+# Bytes that it may take besides what the process has before: of 2 GiB, libraries take up to a half.
+MOST_BYTES = 3 * 2**29
+# Commands that run models, measure the machine or answer thousands of questions: their words are
+# read, and then no more is done.
+_LONG = ("calibrate", "demo", "doctor", "score", "study", "sweep")
 
 
 class TooSlowError(BaseException):
@@ -24,40 +37,117 @@ class TooSlowError(BaseException):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command said."""
+    """What a command said.
+
+    parsed : whether its words were understood
+    ran : whether more was done than that
+    seconds : of this process
+    peak_bytes : the most memory that the process had meanwhile beyond what it had before; 0 where
+        nobody tells
+    """
 
     words: tuple[str, ...]
     code: int
     out: str
     err: str
+    parsed: bool = True
+    ran: bool = True
+    seconds: float = 0.0
+    peak_bytes: int = 0
 
     def check(self) -> None:
         """Refuse a traceback, a status of its own, a refusal of several lines, a number that is
-        none of its kind.
+        none of its kind, too much time or memory.
         """
-        said = f"{' '.join(self.words)}\n{self.err[-2000:]}"
-        assert self.code in (0, 1, 2), said
-        assert "Traceback" not in self.out + self.err, said
-        if self.code == 2:
-            assert self.out == "", said
-            assert self.err.startswith("specsim: error: "), said
-            assert self.err.count("\n") == 1, said
-        elif self.out.startswith("{"):
-            for name, value in _figures(json.loads(self.out)):
-                assert value is None or _within(name, value), f"{name} = {value}: {said}"
+        problem = self.problem()
+        assert problem is None, f"{problem}: {' '.join(self.words)}\n{self.err[-2000:]}"
+
+    def problem(self) -> str | None:
+        """What must not come of any command, in a few words."""
+        asked_for_help = {"--help", "-h", "--version"} & {*self.words}
+        if self.seconds > LONGEST_S:
+            return f"took {self.seconds:.0f} s"
+        if self.peak_bytes > MOST_BYTES:
+            return f"took {self.peak_bytes / 2**30:.1f} GiB"
+        if self.code not in (0, 1, 2):
+            return f"status {self.code}"
+        if "Traceback" in self.out + self.err:
+            return "a traceback"
+        if self.code == 2 and not asked_for_help:
+            if self.out:
+                return "a refusal with an answer"
+            if not self.err.startswith("specsim: error: ") or self.err.count("\n") != 1:
+                return "a refusal of other than one line"
+        if self.code != 2 and self.out.startswith("{"):
+            return _wrong_figure(self.out)
+        return None
 
 
 def run_bounded(*words: str) -> Outcome:
-    """``specsim WORDS``; status 3 is that of what takes too long, too."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
+    """``specsim WORDS``, or a reader that the first word names; status 3 is that of what takes too
+    long, too.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    is_reader = bool(words) and words[0] in READERS
+    parsed, ran = is_reader, True
+    begun = time.process_time()
+    before = _forgotten_peak()
+
+    def say(code: int, more: str = "") -> Outcome:
+        seconds = time.process_time() - begun
+        said = err.getvalue() + more
+        return Outcome(words, code, out.getvalue(), said, parsed, ran, seconds, _peak_bytes() - before)
+
+    def begin(command: click.Command, context: click.Context) -> Any:
+        nonlocal parsed, ran
+        # Of a group the command below is still to be read.
+        below = isinstance(command, click.Group) and (
+            context.invoked_subcommand is not None or not command.invoke_without_command
+        )
+        parsed = parsed or not below
+        if not below and _is_long(context):
+            ran = False
+            raise click.exceptions.Exit(0)
+        return invoke(command, context)
+
+    invoke = click.Command.invoke
     with redirect_stdout(out), redirect_stderr(err), _alarm():
         try:
-            main(list(words))
+            if is_reader:
+                return say(*_called(READERS[words[0]], words[1:]))
+            with patch.object(click.Command, "invoke", begin):
+                main(list(words))
         except SystemExit as ended:
-            code = int(ended.code or 0)
+            return say(int(ended.code or 0))
         except TooSlowError as slow:
-            return Outcome(words, 3, out.getvalue(), f"{err.getvalue()}{slow}")
-    return Outcome(words, code, out.getvalue(), err.getvalue())
+            return say(3, str(slow))
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # libraries in Rust panic with what is no Exception
+            return say(3, traceback.format_exc())
+    return say(3, "came back")
+
+
+def _called(reader: Callable[[Path], None], words: Sequence[str]) -> tuple[int, str]:
+    """As the command line would end."""
+    try:
+        reader(Path(words[0]))
+    except SpecsimError as error:
+        return 2, f"specsim: error: {error}\n"
+    return 0, ""
+
+
+def _is_long(context: click.Context) -> bool:
+    """Whether a command would take long whatever is asked of it."""
+    _, *names = context.command_path.split()
+    given = context.params
+    if names[:1] == ["validate"] and "serving" not in given:
+        from specsim.profiles import is_profile
+
+        return is_profile(given["profile"])
+    if names[:1] == ["plan"]:
+        return not given["analytic"]
+    return names[0] in _LONG
 
 
 @contextmanager
@@ -67,7 +157,8 @@ def _alarm() -> Iterator[None]:
     """
 
     def ring(number: int, frame: FrameType | None) -> None:
-        raise TooSlowError(f"more than {LONGEST_S:g} s")
+        own = number == signal.SIGPROF
+        raise TooSlowError(f"more than {LONGEST_S if own else _LONGEST_WAIT_S:g} s")
 
     timers = (
         (signal.ITIMER_PROF, signal.SIGPROF, LONGEST_S),
@@ -82,6 +173,39 @@ def _alarm() -> Iterator[None]:
         for (timer, number, _), handler in zip(timers, before, strict=True):
             signal.setitimer(timer, 0)
             signal.signal(number, handler)
+
+
+def _forgotten_peak() -> int:
+    """Have Linux count the most memory of this process anew; what it has now."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return _peak_bytes()
+
+
+def _peak_bytes() -> int:
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return 0
+    return 1024 * int(status.partition("VmHWM:")[2].split(maxsplit=1)[0])
+
+
+def _wrong_figure(out: str) -> str | None:
+    """What an answer in JSON says that no figure of its kind can be."""
+
+    def refuse(word: str) -> Any:
+        raise ValueError(word)
+
+    try:
+        document = json.loads(out, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        return f"no JSON ({error})"
+    except ValueError as error:
+        return f"a figure that is {error}"
+    for name, value in _figures(document):
+        if not (value is None or _within(name, value)):
+            return f"{name} = {value}"
+    return None
 
 
 def _figures(document: Any) -> Iterator[tuple[str, Any]]:

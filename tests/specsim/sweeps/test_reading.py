@@ -138,6 +138,42 @@ def test_what_is_no_sweep_is_refused_in_a_line(content: Any, message: str) -> No
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("command: {laughs}", r"command must be the name of a command, such as optimize, got \[\["),
+        ("command: evaluate\ninputs: {laughs}", "inputs must be a table"),
+        ("command: evaluate\ninputs: {{c: {laughs}}}", "inputs.c has lists more than two deep"),
+        (
+            "command: evaluate\ninputs: {{c: {{first: {laughs}, last: 1}}}}",
+            "first must be a number",
+        ),
+        ("command: evaluate\ninputs: {{c: &c [*c]}}", "inputs.c has lists more than two deep"),
+        ("command: evaluate\ninputs: {{c: 0x{digits}}}", r"must be at most 2\^53, got int that is too"),
+        (
+            "command: evaluate\ninputs:\n  ? 0x{digits}\n  : 1",
+            "inputs must have texts as names, got int that is too long",
+        ),
+        (
+            "command: evaluate\ninputs: {{c: {{first: 0x{digits}, last: 1}}}}",
+            "first must be a number",
+        ),
+    ],
+)
+def test_yaml_that_is_larger_than_it_looks(text: str, message: str, tmp_path: Path) -> None:
+    """Lists that hold each other or themselves, and numbers of ten thousand digits."""
+    pytest.importorskip("yaml")
+    flow = "&a0 [x, x]"
+    for n in range(1, 30):
+        flow = f"&a{n} [{flow}, *a{n - 1}]"
+    path = tmp_path / "a.yaml"
+    path.write_text(text.format(laughs=flow, digits="f" * 10_000))
+    with pytest.raises(SweepFileError, match=message) as refusal:
+        read_definition(path)
+    assert "\n" not in str(refusal.value)
+    assert len(str(refusal.value)) < 1000
+
+
 def _missing(folder: Path) -> Path:
     return folder / "none.toml"
 
