@@ -138,7 +138,9 @@ def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
     """One of a few words."""
     allowed = tuple(allowed)
     if value not in allowed:
-        raise InvalidArgumentError(f"{name} must be one of {', '.join(allowed)}, got {shown(value)}")
+        raise InvalidArgumentError(
+            f"{name} must be one of {', '.join(allowed)}, got {shown(value)}"
+        )
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

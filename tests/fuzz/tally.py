@@ -97,7 +97,9 @@ class Tally(msgspec.Struct):
     def _row(self, kind: str, ends: Mapping[str, int], seconds: float) -> str:
         tried = sum(ends.values())
         cells = [f"{ends.get(end, 0):>9,}" for end in ENDS]
-        return " ".join([f"{kind:36.36}", f"{tried:>9,}", *cells, f"{1e3 * seconds / (tried or 1):7.1f}"])
+        return " ".join(
+            [f"{kind:36.36}", f"{tried:>9,}", *cells, f"{1e3 * seconds / (tried or 1):7.1f}"]
+        )
 
 
 def _end(outcome: Outcome) -> str:

@@ -39,6 +39,6 @@ def test_lines_that_were_once_found_to_fail(session: FuzzSession, case: str) -> 
             session.run_line(shlex.split(line)).check()
 
 
-@pytest.mark.parametrize("case", line_cases(), ids=lambda case: " ".join(case.line)[:60])
+@pytest.mark.parametrize("case", list(line_cases()), ids=lambda case: " ".join(case.line)[:60])
 def test_lines_that_fuzzing_found(session: FuzzSession, case: Example) -> None:
     case.run(session).check()

@@ -11,6 +11,7 @@ from tests.support.fuzz_kinds import KINDS, FileKind
 from tests.support.fuzz_session import Example, FuzzSession
 
 FUZZ = settings.get_profile("fuzz")
+FOUND = dict(file_cases())
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
@@ -31,6 +32,8 @@ def test_a_damaged_file_is_answered_from_or_refused(
     data.draw(damaged_files(session, kind)).run(session).check()
 
 
-@pytest.mark.parametrize(("name", "case"), file_cases(), ids=[name for name, _ in file_cases()])
+@pytest.mark.parametrize(
+    ("name", "case"), list(file_cases()), ids=[name for name, _ in file_cases()]
+)
 def test_files_that_fuzzing_found(session: FuzzSession, name: str, case: Example) -> None:
     case.run(session).check()

@@ -1,4 +1,4 @@
-"""What the long run rests on: examples by number, counts that add up, findings that become cases."""
+"""What the long run rests on: examples by number, counts that add up, findings as cases."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_a_number_that_is_almost_whole_is_shown_in_all_digits() -> None:
         integer("gamma", 2.0000000000000004)
 
 
-@pytest.mark.parametrize("value", ["x" * 10**6, 10**400, 1 << 40_000, [[]], {}, None, "1e5000x"])
+@pytest.mark.parametrize("value", ["x" * 10**6, 10**400, [[]], {}, None, "1e5000x"])
 def test_what_is_no_number_is_refused_in_a_short_line(value: object) -> None:
     with pytest.raises(InvalidArgumentError) as refused:
         number("alpha", value)
@@ -65,6 +65,11 @@ def test_of_what_is_long_eighty_characters_are_shown(value: object) -> None:
     with pytest.raises(InvalidArgumentError) as refused:
         number("alpha", value)
     assert len(str(refused.value)) == len("alpha must be a number, got ") + 80
+
+
+def test_a_number_of_more_digits_than_are_written_is_refused_in_a_short_line() -> None:
+    with pytest.raises(InvalidArgumentError, match="must be a number, got int that is too long"):
+        number("alpha", 1 << 40_000)
 
 
 def test_an_exception_without_words_is_told_by_its_kind() -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as parquet
 
 from tests.support.mutations import mutations
 
@@ -99,7 +101,11 @@ def changed_json(content: bytes, name: str, random: Random) -> bytes:
     """One to three values of a document, or of a line of JSONL, are others, gone, or there twice;
     lines may be so, too.
     """
-    lines = content.decode().splitlines() if name.endswith(".jsonl") else [content.decode()]
+    try:
+        json.loads(content)
+        lines = [content.decode()]
+    except ValueError:
+        lines = content.decode().splitlines()
     if len(lines) > 1 and random.random() < 0.2:
         at, to = random.randrange(len(lines)), random.randrange(len(lines))
         lines[at:to] = random.choice(([], [lines[at]] * 2, lines[at:to][::-1]))
@@ -158,8 +164,11 @@ def changed_table(content: bytes, name: str, random: Random) -> bytes:
     frame.attrs = {"temperature": random.choice((0, 1.0, 1.0, "hot", None, -1, [1]))}
     try:
         return _parquet(frame)
-    except Exception:  # not every mixture of values is a column
-        return _parquet(frame.astype(str))
+    except Exception:  # not every mixture of values is a column, nor may pandas have one twice
+        columns = [pa.array(column.astype(str)) for _, column in frame.items()]
+        stream = io.BytesIO()
+        parquet.write_table(pa.Table.from_arrays(columns, names=list(frame.columns)), stream)
+        return stream.getvalue()
 
 
 @lru_cache(maxsize=64)
@@ -176,6 +185,8 @@ def _parquet(frame: pd.DataFrame) -> bytes:
 
 
 def _changed_frame(frame: pd.DataFrame, random: Random) -> pd.DataFrame:
+    if not frame.columns.is_unique:
+        return frame
     name = random.choice(list(frame.columns)) if len(frame.columns) else "x"
     row = random.randrange(len(frame) or 1)
     match random.randrange(9):

@@ -61,7 +61,7 @@ def keep_case(example: Example, problem: str) -> Path:
     content = b"".join(example.damage[name] for name in sorted(example.damage))
     words = "-".join(filter(str.isalnum, example.kind.replace("'", "").lower().split()))
     folder = CASES / "files" / f"{words}-{sha256(content).hexdigest()[:8]}"
-    for number, (name, damaged) in enumerate(sorted(example.damage.items())):
+    for number, (_, damaged) in enumerate(sorted(example.damage.items())):
         (folder / str(number)).parent.mkdir(parents=True, exist_ok=True)
         (folder / str(number)).write_bytes(damaged)
     said = {

@@ -20,7 +20,6 @@ from tests.support.fuzz_damage import (
     damaged,
     in_file,
 )
-from tests.support.mutations import SAMPLES
 
 _JSON, _TABLE = in_file(changed_json), in_file(changed_table)
 
@@ -111,6 +110,7 @@ _OF_WORKLOAD = (
 )
 _OF_LOG = (f"validate --serving FILE {_STEPS} --format json",)
 _COMPARED = ("compare FILE WHOLE --format json",)
+_SWEPT = ("compare INSIDE AROUND --format json",)
 
 _MEASURED = (
     FileKind("profile", originals.write_grid, _OF_PROFILE, _JSON, share=3),
@@ -157,7 +157,6 @@ _COUNTED = (
             "optimize --profile FILE --c 0.05 --format json",
             "evaluate --profile FILE --c 0.05 --gamma 9 --format json",
             f"optimize --profile FILE --target llama-3.1-8b {_SHAPES} --format json",
-            "validate FILE --format json",
             *_COMPARED,
         ),
         _JSON,
@@ -185,7 +184,7 @@ _COUNTED = (
             _JSON if originals.sample_name(name).endswith((".json", ".jsonl")) else None,
             share=0.5,
         )
-        for name in sorted(each.name for each in SAMPLES.iterdir())
+        for name in originals.engine_outputs()
     ),
 )
 _SERVED = (
@@ -221,7 +220,10 @@ _SERVED = (
         victims=".",
     ),
     FileKind(
-        "plan", originals.capacity_plan, ("export vllm --capacity-plan FILE --profile PROFILE",), _JSON
+        "plan",
+        originals.capacity_plan,
+        ("export vllm --capacity-plan FILE --profile PROFILE --most 4",),
+        _JSON,
     ),
 )
 _SHAPED = (
@@ -232,8 +234,8 @@ _SHAPED = (
         "config of a head",
         originals.head_shape,
         (
-            "optimize --target llama-3.1-8b --drafter eagle3:FILE --accelerator H100-SXM --alpha "
-            "0.8 --batch 1 --context 512 --format json",
+            "optimize --target INSIDE/target.json --drafter eagle3:FILE --accelerator H100-SXM "
+            "--alpha 0.8 --batch 1 --context 512 --format json",
         ),
         _JSON,
     ),
@@ -260,8 +262,8 @@ _SHAPED = (
 _ASKED = (
     FileKind("sweep in TOML", originals.toml_sweep, ("answer-sweep FILE",)),
     FileKind("sweep in YAML", originals.yaml_sweep, ("answer-sweep FILE",), _JSON),
-    FileKind("sweep's record", originals.swept, ("compare INSIDE AROUND --format json",), _JSON),
-    FileKind("sweep's part", originals.swept_part, ("compare INSIDE AROUND --format json",), _TABLE),
+    FileKind("sweep's record", originals.swept, _SWEPT, _JSON),
+    FileKind("sweep's part", originals.swept_part, _SWEPT, _TABLE),
     *(
         FileKind(f"result of {name}", partial(originals.result, name), _COMPARED, _JSON)
         for name in ("evaluate", "optimize", "by load", "explain", "serve")
@@ -279,9 +281,13 @@ _MODELS = (
         victims=r"^(config|tokenizer|tokenizer_config|generation_config)\.json$",
         share=0.5,
     ),
-    FileKind("model's weights", originals.model, ("load-model FILE",), victims="safetensors$", share=0.25),
+    FileKind(
+        "model's weights", originals.model, ("load-model FILE",), victims="safetensors$", share=0.25
+    ),
     FileKind("head's config", originals.head, ("load-head FILE",), _JSON, share=0.5),
-    FileKind("head's weights", originals.head, ("load-head FILE",), victims="safetensors$", share=0.5),
+    FileKind(
+        "head's weights", originals.head, ("load-head FILE",), victims="safetensors$", share=0.5
+    ),
 )
 KINDS = (*_MEASURED, *_COUNTED, *_SERVED, *_SHAPED, *_ASKED, *_MODELS)
 assert len({kind.name for kind in KINDS}) == len(KINDS)

@@ -250,6 +250,7 @@ def head_shape(folder: Path) -> Path:
     """The configuration of an EAGLE head, whose fields speculators keep inside."""
     shape = {**VARIANTS["llama"], "num_hidden_layers": 1, "draft_vocab_size": 64}
     inner = {"transformer_layer_config": shape, "draft_vocab_size": 64}
+    write_json(folder, "target.json", {**VARIANTS["llama"], "dtype": "bfloat16"})
     head = {"architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", **inner}
     return write_json(folder, "head.json", {**head, "dtype": "bfloat16"})
 
@@ -275,6 +276,11 @@ def interconnect(folder: Path) -> Path:
 
 
 # --- engines -----------------------------------------------------------------------------------
+
+
+def engine_outputs() -> list[str]:
+    """Files of which counts can be read; one is an excerpt of which none can."""
+    return sorted({each.name for each in SAMPLES.iterdir()} - {"vllm-prometheus-dp.txt"})
 
 
 def sample_name(name: str) -> str:
@@ -328,7 +334,10 @@ def yaml_sweep(folder: Path) -> Path:
 
 def swept(folder: Path) -> Path:
     """The record of a sweep, beside its parts."""
-    asked = {"command": "evaluate", "inputs": {"alpha": [0.6, 0.8, 1.2], "c": 0.05, "gamma": [1, 4]}}
+    asked = {
+        "command": "evaluate",
+        "inputs": {"alpha": [0.6, 0.8, 1.2], "c": 0.05, "gamma": [1, 4]},
+    }
     specsim.sweep(asked, folder / "out", workers=1, chunk=3)
     for each in list((folder / "out").iterdir()):
         each.rename(folder / each.name)

@@ -1,4 +1,4 @@
-"""A command in this process with bounds on its time and memory, and what may come of any command."""
+"""A command in this process with bounds on its time and memory, and what may come of any."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ def run_bounded(*words: str) -> Outcome:
     def say(code: int, more: str = "") -> Outcome:
         seconds = time.process_time() - begun
         said = err.getvalue() + more
-        return Outcome(words, code, out.getvalue(), said, parsed, ran, seconds, _peak_bytes() - before)
+        return Outcome(
+            words, code, out.getvalue(), said, parsed, ran, seconds, _peak_bytes() - before
+        )
 
     def begin(command: click.Command, context: click.Context) -> Any:
         nonlocal parsed, ran

@@ -30,12 +30,12 @@ _OF_KIND = {
 }
 
 
-@dataclass(frozen=True)
 class FuzzSession:
     """A folder with whole files of every kind, each made when it is first asked for."""
 
-    folder: Path
-    _made: dict[str, Original] = field(default_factory=dict)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._made: dict[str, Original] = {}
 
     def warm_up(self) -> None:
         """Compile the loops of the simulator, which may take longer than an answer may."""

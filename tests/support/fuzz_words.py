@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import import_module
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -26,7 +27,6 @@ LINES = (
     "optimize --conditional 0.8,0.7 --no-heads --c 0.1 --verify-slope 0.01 --overhead 0.1",
     "optimize --profile PROFILE --temperature 1",
     "optimize --profile PROFILE --batch 1,64 --context 64 --margin 0.1",
-    "optimize --profile PROFILE --batch 1,9 --context 64 --report FOLDER/written.html",
     "optimize --profile COUNTS --c 0.1 --temperature 0",
     f"optimize {SHAPES} --alpha 0.8 --batch 1:4,64 --context 512 --prompt 900",
     f"optimize {SHAPES} --alpha 0.8 --tensor-parallel 2 --dtype fp8 --kv-dtype fp8",
@@ -98,6 +98,8 @@ _PLACES = (
 )
 # Processes that are started take longer than what they are asked.
 _PROCESSES = ("1", "1", "0", "-1", "x", "1.5")
+# Share of lines that ask for a page, which takes seconds.
+_PAGES = 0.002
 _NUMBERS = ("0", "1", "0.5", "0.05", "0.9", "0.001", "1.5", "3", "12", "0.333", "1e-6", "40")
 _WHOLE = ("0", "1", "2", "3", "4", "7", "8", "16", "33", "64")
 
@@ -111,12 +113,11 @@ def changed_line(random: Random) -> list[str]:
     """One of the lines with one to four changes, most of them such as a user might make."""
     words = shlex.split(random.choice(LINES))
     for _ in range(random.choice((1, 1, 2, 2, 3, 4))):
-        if random.random() < 0.75:
-            words = _varied(words, random)
-        else:
-            words = _broken(words, random)
+        words = (_varied if random.random() < 0.85 else _broken)(words, random)
     if random.random() < 0.6 and "--format" in _parameters(words) and "--format" not in words:
         words += ["--format", random.choice(("json", "json", "json", "csv", "markdown"))]
+    if random.random() < _PAGES and "--report" in _parameters(words):
+        words += ["--report", "FOLDER/written.html"]
     return _harmless(words, random)
 
 
@@ -209,7 +210,7 @@ def _seen() -> Mapping[str, tuple[str, ...]]:
     found: dict[str, dict[str, None]] = {}
     for line in LINES:
         words = shlex.split(line)
-        for word, value in zip(words, words[1:], strict=False):
+        for word, value in pairwise(words):
             if word.startswith("--") and not value.startswith("--") and word not in _WRITTEN:
                 found.setdefault(word, {})[value] = None
     return {name: tuple(values) for name, values in found.items()}
@@ -218,7 +219,7 @@ def _seen() -> Mapping[str, tuple[str, ...]]:
 def _parameters(words: list[str]) -> Mapping[str, click.Option]:
     """The options of a command by name."""
     serving = "--serving" in words
-    return _options_of(*(words + ["", ""])[:2], serving) if words else {}
+    return _options_of(words[0], words[1] if len(words) > 1 else "", serving) if words else {}
 
 
 @lru_cache(maxsize=1024)

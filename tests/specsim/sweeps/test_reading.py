@@ -149,7 +149,10 @@ def test_what_is_no_sweep_is_refused_in_a_line(content: Any, message: str) -> No
             "first must be a number",
         ),
         ("command: evaluate\ninputs: {{c: &c [*c]}}", "inputs.c has lists more than two deep"),
-        ("command: evaluate\ninputs: {{c: 0x{digits}}}", r"must be at most 2\^53, got int that is too"),
+        (
+            "command: evaluate\ninputs: {{c: 0x{digits}}}",
+            r"must be at most 2\^53, got int that is too",
+        ),
         (
             "command: evaluate\ninputs:\n  ? 0x{digits}\n  : 1",
             "inputs must have texts as names, got int that is too long",
