@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import nan
+from math import inf, nan
 from typing import Any
 
 from specsim.checks import InvalidArgumentError
@@ -229,13 +229,13 @@ def _value(
     if isinstance(value, Mapping):
         yield from _values(value, in_lists, f"{name}.")
     elif isinstance(value, list) and in_lists and _is_interval(value):
-        yield name, Interval(_number(value[0]), float(value[1]), _number(value[2]))
+        yield name, Interval(*map(_number, value))
     elif isinstance(value, list):
         for place, item in enumerate(value):
             first, last = (each[place] if _as_long(each, value) else None for each in (low, high))
             yield from _value(f"{name} {place + 1}", item, first, last, in_lists)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield name, Interval(_number(low), float(value), _number(high))
+        yield name, Interval(_number(low), _number(value), _number(high))
     else:
         yield name, value
 
@@ -276,8 +276,11 @@ def _as_long(ends: Any, value: Sequence[Any]) -> bool:
 
 
 def _number(value: Any) -> float:
-    """nan where it is none."""
-    return float(value) if isinstance(value, (int, float)) else nan
+    """nan where it is none; JSON may have whole numbers that no float64 reaches."""
+    try:
+        return float(value) if isinstance(value, (int, float)) else nan
+    except OverflowError:
+        return inf if value > 0 else -inf
 
 
 def _at_95(value: Value, level: Any) -> Value:

@@ -6,7 +6,9 @@ after block, all requests (or chains) at once.
 
 Interval: the estimate is a ratio of totals over independent units (replicates, chains or
 requests); its variance is that of the linearised ratio between units, its quantile Student's t
-with units - 1 degrees of freedom.  A cost is the mean given the outcome, as laws hold it.
+with units - 1 degrees of freedom.  Of few units it would reach below what any total over total can
+be, and ends there: at 0, and of tokens per call at 1 where no unit had fewer.  A cost is the mean
+given the outcome, as laws hold it.
 
 The same generator state gives the same result.
 """
@@ -99,7 +101,7 @@ def simulate(
     tokens, calls, spent = totals.T
     return Simulation(
         speedup=_ratio(tokens * _step(cost, plain), spent, level),
-        tokens_per_call=_ratio(tokens, calls, level),
+        tokens_per_call=_ratio(tokens, calls, level, least=float((tokens >= calls).all())),
         blocks=each * len(totals),
         level=level,
     )
@@ -137,7 +139,7 @@ def simulate_requests(
     asked = np.full(requests, float(tokens))
     return SimulatedRequests(
         speedup=_ratio(asked * _step(cost, plain), spent, level),
-        tokens_per_call=_ratio(asked, calls, level),
+        tokens_per_call=_ratio(asked, calls, level, least=float((asked >= calls).all())),
         calls=calls,
         cost=spent,
         level=level,
@@ -191,8 +193,10 @@ def _step(cost: Cost, plain: BlockLaw) -> float:
     return renewal.cost_per_block(plain, cost, plain)
 
 
-def _ratio(above: Floats, below: Floats, level: float) -> Interval[float]:
-    """Total over total, with the interval of the module's docstring; inf over nothing."""
+def _ratio(above: Floats, below: Floats, level: float, least: float = 0.0) -> Interval[float]:
+    """Total over total, at ``least`` so much, with the interval of the module's docstring; inf over
+    nothing.
+    """
     from scipy.special import stdtrit
 
     level = number("level", level, low=0.0, high=1.0)
@@ -202,4 +206,4 @@ def _ratio(above: Floats, below: Floats, level: float) -> Interval[float]:
     value = float(above.sum()) / total
     spread = np.sqrt(units / (units - 1) * np.square(above - value * below).sum())
     reach = float(stdtrit(units - 1, (1 + level) / 2) * spread) / total
-    return Interval(value - reach, value, value + reach)
+    return Interval(max(value - reach, least), value, value + reach)

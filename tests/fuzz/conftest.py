@@ -11,7 +11,7 @@ from tests.support.fuzz_session import FuzzSession
 # tries many more, others every time, and keeps what it found.
 settings.register_profile(
     "fuzz",
-    max_examples=10,
+    max_examples=6,
     deadline=None,
     derandomize=True,
     database=None,

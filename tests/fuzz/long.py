@@ -22,10 +22,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.fuzz.batches import WORK, Finding, Tried, work
-from tests.fuzz.tally import Tally
+from tests.support.fuzz_batches import WORK, Finding, Tried, work
 from tests.support.fuzz_examples import example_number, keep_case
 from tests.support.fuzz_session import FuzzSession
+from tests.support.fuzz_tally import Tally
 
 # Seconds by the clock of an example that nothing in Python ends, and batches of a process: what
 # libraries do not give back ends with it.

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import specsim
-from tests.fuzz.batches import finding, try_batch
-from tests.fuzz.tally import LINES, Tally
 from tests.support import fuzz_examples
+from tests.support.fuzz_batches import finding, try_batch
 from tests.support.fuzz_examples import example_number, file_cases, keep_case, line_cases
 from tests.support.fuzz_readers import READERS
 from tests.support.fuzz_run import MOST_BYTES, Outcome
 from tests.support.fuzz_session import Example, FuzzSession
+from tests.support.fuzz_tally import LINES, Tally
 
 
 def test_numbers_name_examples(session: FuzzSession) -> None:

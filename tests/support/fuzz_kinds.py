@@ -113,7 +113,7 @@ _COMPARED = ("compare FILE WHOLE --format json",)
 _SWEPT = ("compare INSIDE AROUND --format json",)
 
 _MEASURED = (
-    FileKind("profile", originals.write_grid, _OF_PROFILE, _JSON, share=3),
+    FileKind("profile", originals.write_grid, _OF_PROFILE, _JSON, share=2),
     FileKind("profile of version 2", originals.old_profile, _OF_PROFILE[:3], _JSON),
     FileKind("profile's trace", originals.write_grid, _OF_PROFILE[:4], changed_trace_of_profile),
     FileKind(
@@ -222,7 +222,10 @@ _SERVED = (
     FileKind(
         "plan",
         originals.capacity_plan,
-        ("export vllm --capacity-plan FILE --profile PROFILE --most 4",),
+        (
+            "export vllm --capacity-plan FILE --target llama-3.1-8b --draft llama-3.2-1b "
+            "--accelerator H100-SXM --alpha 0.8 --model small --most 4",
+        ),
         _JSON,
     ),
 )

@@ -26,7 +26,7 @@ LINES = (
     "optimize --marginal 0.8,0.6,0.4 --rounds 1000 --c 0.1 --heads",
     "optimize --conditional 0.8,0.7 --no-heads --c 0.1 --verify-slope 0.01 --overhead 0.1",
     "optimize --profile PROFILE --temperature 1",
-    "optimize --profile PROFILE --batch 1,64 --context 64 --margin 0.1",
+    "optimize --profile PROFILE --batch 1,9 --context 64 --margin 0.1",
     "optimize --profile COUNTS --c 0.1 --temperature 0",
     f"optimize {SHAPES} --alpha 0.8 --batch 1:4,64 --context 512 --prompt 900",
     f"optimize {SHAPES} --alpha 0.8 --tensor-parallel 2 --dtype fp8 --kv-dtype fp8",

@@ -50,7 +50,7 @@ def kernel_tables(
     dense = _read(folder, "dense.csv", ("layer", "tokens", "time_us"))
     table = dense.pivot(index="tokens", columns="layer", values="time_us").interpolate("index")
     times = {
-        str(name): 1 if name in _ONCE else layers * (2 if name in _TWICE else 1)
+        name: 1 if name in _ONCE else layers * (2 if name in _TWICE else 1)
         for name in table.columns
     }
     seconds = sum(table[name].to_numpy() * 1e-6 * count for name, count in times.items())
@@ -90,6 +90,13 @@ def _read(folder: Path | str, name: str, columns: tuple[str, ...]) -> pd.DataFra
                 f"{table[column].iloc[row]} in row {row}"
             )
         table[column] = values
+    if "layer" in columns:
+        unnamed = table["layer"].isna().to_numpy()
+        if unnamed.any():
+            raise InvalidArgumentError(
+                f"kernel table {path}: layer must be a name, row {int(unnamed.argmax())} has none"
+            )
+        table["layer"] = table["layer"].astype(str)
     keys = [column for column in columns if column != "time_us"]
     if table.duplicated(keys).any():
         row = int(table.duplicated(keys).to_numpy().argmax())

@@ -5,6 +5,7 @@ Azure/AzurePublicDataset, ``data/AzureLLMInferenceTrace_*.csv`` of 2023 and the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,8 @@ from specsim.serving.readers.records import Record, RecordedRequests, in_order
 from specsim.serving.requests import WorkloadError
 
 _KEYS = {"TIMESTAMP", "ContextTokens", "GeneratedTokens"}
+# Of years that nanoseconds reach to, without a zone, which numpy would take with a warning.
+_MOMENT = re.compile(r"(1[7-9]|2[01])\d\d-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)?")
 
 
 def recognises(first: Record) -> bool:
@@ -36,12 +39,13 @@ def _seconds(records: Sequence[Record]) -> Floats:
     for at, record in enumerate(records):
         word = str(record.get("TIMESTAMP")).removesuffix("+00:00")
         try:
+            if not _MOMENT.fullmatch(word):
+                raise ValueError
             times[at] = np.datetime64(word, "ns")
-        except (ValueError, OverflowError):
+        except ValueError:  # such as the 31st of February
             raise WorkloadError(
-                f"{record.place}: TIMESTAMP must be a date and time, got {word[:40]!r}"
+                f"{record.place}: TIMESTAMP must be a date and time, of UTC where it has a zone, "
+                f"got {word[:40]!r}"
             ) from None
-        if np.isnat(times[at]):
-            raise WorkloadError(f"{record.place}: TIMESTAMP is missing")
     seconds: Floats = (times - times[0]).astype(np.int64) * 1e-9
     return seconds

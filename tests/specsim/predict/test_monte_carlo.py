@@ -95,6 +95,14 @@ def test_nothing_varies_where_nothing_can() -> None:
     assert monte_carlo.simulate(plain, COST, rng(), 1000).speedup == Interval(1, 1, 1)
 
 
+def test_an_interval_ends_where_figures_do() -> None:
+    """Of two requests with one degree of freedom it would reach far below nothing."""
+    drawn = monte_carlo.simulate_requests(LAW, COST, rng(1), 9, 2)
+    assert drawn.cost[0] != drawn.cost[1]
+    assert drawn.speedup.low == 0
+    assert drawn.tokens_per_call.low == 1
+
+
 def test_no_target_run_is_infinitely_many_tokens_per_call() -> None:
     drawn = monte_carlo.simulate(SequenceCascade(5).law(0.0), COST, rng(), 1000)
     assert drawn.tokens_per_call == Interval(np.inf, np.inf, np.inf)

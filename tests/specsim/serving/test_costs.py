@@ -95,6 +95,7 @@ def test_tables_of_kernels_by_words(tmp_path: Path) -> None:
         ("dense", "layer,tokens,time_us\nmlp,1,-3\n", "time_us must be numbers >= 0, got -3"),
         ("dense", "layer,tokens,time_us\nmlp,one,3\n", "tokens must be numbers >= 0, got one"),
         ("dense", "layer,tokens,time_us\n", "has no rows"),
+        ("dense", "layer,tokens,time_us\nmlp,1,3\n,1,3\n", "layer must be a name, row 1 has none"),
         ("dense", "layer,tokens\n", "has columns layer, tokens, expected"),
         ("dense", "", "cannot be read"),
     ):

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from tests.fuzz.tally import Tally
 from tests.support.fuzz_examples import example_number
 from tests.support.fuzz_kinds import KINDS
 from tests.support.fuzz_run import Outcome
 from tests.support.fuzz_session import Example, FuzzSession
+from tests.support.fuzz_tally import Tally
 
 # Bytes of addresses that a process may take; libraries alone map some gigabytes.
 _MOST_ADDRESSES = 12 * 2**30
