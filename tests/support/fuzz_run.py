@@ -211,13 +211,16 @@ def _wrong_figure(out: str) -> str | None:
 
 
 def _figures(document: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values of an answer, not of what was asked."""
+    """Names and values of an answer, not of what was asked; losses are shares of a time, in nats,
+    by what they are of.
+    """
     waiting = [document.get("answer")] if isinstance(document, dict) else []
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
-            yield from value.items()
-            waiting.extend(value.values())
+            told = {name: each for name, each in value.items() if name != "losses"}
+            yield from told.items()
+            waiting.extend(told.values())
         elif isinstance(value, list):
             waiting.extend(value)
 

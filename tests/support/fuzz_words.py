@@ -52,14 +52,13 @@ LINES = (
     "--slo ttft_p99=1",
     f"serve --concurrency 4 --prompt 90 --output 20 --requests 20 --gamma 1-4=2,5-256=0 "
     f"--alpha 0.8 {STEPS} --replicas 2",
-    f"serve --workload WORKLOAD {SHAPES} --alpha 0.7 --gamma table --warmup 0.1 --routing "
+    f"serve --workload WORKLOAD {SHAPES} --alpha 0.7 --gamma 2 --warmup 0.1 --routing "
     "prefix-aware --replications 2",
     f"plan --rate 9 --prompt 90 --output 20 --requests 40 --alpha 0.8 {STEPS} --gamma 2,3 "
     "--slo tpot_p99=0.05,ttft_p99=1 --price 2.5 --analytic",
     "validate COUNTS",
     f"validate --serving BENCH {STEPS} --tolerance mean=0.9",
-    "compare PROFILE PROFILE --level 0.9",
-    "compare RESULT RESULT",
+    "compare RESULT RESULT --level 0.9",
     "compare SWEPT SWEPT",
     "sweep SETTINGS --out FOLDER --workers 1 --chunk 2",
     "schema profile",
