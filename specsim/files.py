@@ -15,12 +15,13 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from specsim.checks import InvalidArgumentError, SpecsimError, reason_of
+from specsim.checks import Floats, InvalidArgumentError, SpecsimError, reason_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -272,6 +273,28 @@ def _read_csv(path: Path, wanted: Callable[[str], bool] | None) -> pd.DataFrame:
     import pandas as pd
 
     return pd.read_csv(path, usecols=wanted, low_memory=False)
+
+
+def column_numbers(column: pd.Series[Any]) -> Floats:
+    """A column of a table as float64, where numbers may be written as words: nan where there is no
+    number, an infinite one where no float64 reaches it.
+    """
+    import numpy as np
+    import pandas as pd
+
+    try:
+        return np.asarray(pd.to_numeric(column, errors="coerce"), np.float64)
+    except OverflowError:  # digits of a whole number, of which Python has any number
+        return np.array([_as_float(value) for value in column])
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return inf if value > 0 else -inf
+    except (TypeError, ValueError):
+        return nan
 
 
 def _read_parquet(path: Path, wanted: Callable[[str], bool] | None) -> pd.DataFrame:

@@ -26,7 +26,7 @@ import numpy as np
 
 from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw, conditional_rates
 from specsim.checks import Floats, Ints, SpecsimError, UnsupportedError, check_choice
-from specsim.files import read_frame
+from specsim.files import column_numbers, read_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -268,11 +268,11 @@ def check_rows(path: Path, frame: pd.DataFrame) -> None:
         ("matched", "a whole number >= 0", 0, _LARGEST_WHOLE),
     ):
         if name in frame:
-            column = pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64)
+            column = column_numbers(frame[name])
             wrong = ~((column == np.floor(column)) & (column >= low) & (column <= high))
             if wrong.any():
                 row = int(wrong.argmax())
-                found = frame[name].iloc[row]
+                found = str(frame[name].iloc[row])[:80]
                 raise TraceError(
                     f"trace {path}: {name} must be {allowed}, got {found} in row {row}"
                 )
@@ -281,13 +281,14 @@ def check_rows(path: Path, frame: pd.DataFrame) -> None:
         *((name, np.inf) for name in ("target_entropy", "draft_entropy")),
     ):
         if name in frame:
-            column = pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64)
+            column = column_numbers(frame[name])
             wrong = ~((column >= -_SUM_ROUNDING) & (column <= high + _SUM_ROUNDING))
+            wrong |= np.isinf(column)
             if wrong.any():
                 row = int(wrong.argmax())
+                found = str(frame[name].iloc[row])[:80]
                 raise TraceError(
-                    f"trace {path}: {name} must be in [0, {high:g}], got {frame[name].iloc[row]} "
-                    f"in row {row}"
+                    f"trace {path}: {name} must be in [0, {high:g}], got {found} in row {row}"
                 )
     if ("found" in frame) != ("matched" in frame):
         raise TraceError(f"trace {path}: found and matched go together, and one of them is missing")

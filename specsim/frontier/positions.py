@@ -35,7 +35,7 @@ import numpy as np
 import pandas as pd
 
 from specsim.checks import Floats, Ints, InvalidArgumentError, SpecsimError, number
-from specsim.files import read_frame
+from specsim.files import column_numbers, read_frame
 from specsim.rules import DecideOn
 
 Loss = Literal["0-1", "log", "sampled"]
@@ -217,7 +217,7 @@ def _range(name: str) -> tuple[float, float] | None:
 
 def _checked(path: Path, name: str, column: pd.Series[Any]) -> Floats:
     """A column as float64 in its range, rounding cut off."""
-    values = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    values = column_numbers(column)
     low, high = _range(name) or (-np.inf, np.inf)
     wrong = ~((values >= low - _ROUNDING) & (values <= high + _ROUNDING))
     if name in _TOPS or name.endswith(".top"):
@@ -226,6 +226,6 @@ def _checked(path: Path, name: str, column: pd.Series[Any]) -> Floats:
         row = int(wrong.argmax())
         raise PositionsError(
             f"positions {path}: {name} must be a number in [{low:g}, {high:g}], "
-            f"got {column.iloc[row]} in row {row}"
+            f"got {str(column.iloc[row])[:80]} in row {row}"
         )
     return np.asarray(np.clip(values, low, high))

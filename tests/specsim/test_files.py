@@ -12,7 +12,14 @@ import pytest
 
 from specsim import files
 from specsim.checks import InvalidArgumentError, SpecsimError
-from specsim.files import FileError, check_file_name, read_frame, read_regular, write_atomically
+from specsim.files import (
+    FileError,
+    check_file_name,
+    column_numbers,
+    read_frame,
+    read_regular,
+    write_atomically,
+)
 
 
 class ReadingError(SpecsimError):
@@ -247,3 +254,17 @@ def test_a_csv_of_no_table_is_one_line(tmp_path: Path) -> None:
         except ReadingError as refused:
             said = str(refused)
             assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("column", "numbers"),
+    [
+        ([1, 2.5], [1, 2.5]),
+        (["1", "x", "", None, "nan", "1e3"], [1, np.nan, np.nan, np.nan, np.nan, 1000]),
+        (["0.5", "9" * 400, "-" + "9" * 400, "x"], [0.5, np.inf, -np.inf, np.nan]),
+        ([0.5, 10**400, None, [1]], [0.5, np.inf, np.nan, np.nan]),
+        ([], []),
+    ],
+)
+def test_numbers_of_a_column_may_be_of_any_size(column: list[object], numbers: list[float]) -> None:
+    np.testing.assert_array_equal(column_numbers(pd.Series(column, dtype=object)), numbers)

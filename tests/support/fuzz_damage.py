@@ -165,13 +165,18 @@ def changed_table(content: bytes, name: str, random: Random) -> bytes:
         return frame.to_csv(index=False).encode("utf-8", "replace")
     frame = frame.copy(deep=False)
     frame.attrs = {"temperature": random.choice((0, 1.0, 1.0, "hot", None, -1, [1]))}
+    stream, schema = io.BytesIO(), parquet.read_schema(io.BytesIO(content))
     try:
-        return _parquet(frame)
+        if b"pandas" in (schema.metadata or {}):
+            frame.to_parquet(stream, index=False)
+        else:
+            kept = pa.schema([each for each in schema if each.name in frame])
+            parquet.write_table(pa.Table.from_pandas(frame[kept.names], kept), stream)
     except Exception:  # not every mixture of values is a column, nor may pandas have one twice
         columns = [pa.array(column.astype(str)) for _, column in frame.items()]
         stream = io.BytesIO()
         parquet.write_table(pa.Table.from_arrays(columns, names=list(frame.columns)), stream)
-        return stream.getvalue()
+    return stream.getvalue()
 
 
 @lru_cache(maxsize=64)
@@ -179,12 +184,6 @@ def _frame(content: bytes, is_csv: bool) -> pd.DataFrame:
     """Of a whole table; it must not be changed."""
     stream = io.BytesIO(content)
     return pd.read_csv(stream) if is_csv else pd.read_parquet(stream)
-
-
-def _parquet(frame: pd.DataFrame) -> bytes:
-    stream = io.BytesIO()
-    frame.to_parquet(stream, index=False)
-    return stream.getvalue()
 
 
 def _changed_frame(frame: pd.DataFrame, random: Random) -> pd.DataFrame:

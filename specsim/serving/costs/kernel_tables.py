@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from specsim.checks import Floats, InvalidArgumentError, integer, number
-from specsim.files import read_frame
+from specsim.files import column_numbers, read_frame
 from specsim.serving.step_model import HOST, StepModel, StepTerm
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ def kernel_tables(
 
 
 def _read(folder: Path | str, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
-    import pandas as pd
 
     path = Path(folder) / name
     table = read_frame(path, "kernel table", InvalidArgumentError)
@@ -79,7 +78,7 @@ def _read(folder: Path | str, name: str, columns: tuple[str, ...]) -> pd.DataFra
         )
     numbers = [column for column in columns if column != "layer"]
     for column in numbers:
-        values = pd.to_numeric(table[column], errors="coerce").to_numpy(np.float64)
+        values = column_numbers(table[column])
         wrong = ~(np.isfinite(values) & (values >= 0))
         if not values.size:
             raise InvalidArgumentError(f"kernel table {path}: has no rows")
@@ -87,7 +86,7 @@ def _read(folder: Path | str, name: str, columns: tuple[str, ...]) -> pd.DataFra
             row = int(wrong.argmax())
             raise InvalidArgumentError(
                 f"kernel table {path}: {column} must be numbers >= 0, got "
-                f"{table[column].iloc[row]} in row {row}"
+                f"{str(table[column].iloc[row])[:80]} in row {row}"
             )
         table[column] = values
     if "layer" in columns:
