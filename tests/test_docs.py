@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.console import examples
+from tests.support.console import Example, examples, printed
+from tests.support.typed_commands import PAGES
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -22,8 +23,23 @@ def test_a_page_runs(page: str) -> None:
 
 
 @pytest.mark.parametrize(("page", "least"), [("questions", 11), ("serving", 3)])
-def test_questions_are_answered_as_printed(page: str, least: int) -> None:
-    found = list(examples(DOCS / f"{page}.md"))
-    assert len(found) >= least
-    for example in found:
-        assert example.run() == example.output, example.command
+def test_a_page_has_its_examples(page: str, least: int) -> None:
+    assert len(list(examples(DOCS / f"{page}.md"))) >= least
+
+
+# What Python says of itself on standard error is nothing that a page shows.
+@pytest.mark.filterwarnings("error::UserWarning", "error::RuntimeWarning", "error::FutureWarning")
+@pytest.mark.parametrize(
+    "example",
+    [each for page in PAGES for each in examples(page)],
+    ids=lambda example: " ".join(example.words),
+)
+def test_questions_are_answered_as_printed(example: Example) -> None:
+    """At a terminal of 80 columns, which they fit, as all commands of the pages do: those without
+    their output on the page are tried by test_at_a_terminal.py.
+    """
+    screen = example.run()
+    assert screen.code in (0, 1), screen.err
+    assert printed(screen) == example.output
+    assert screen.tables or example.words[0] == "export"
+    screen.check()

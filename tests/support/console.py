@@ -13,10 +13,11 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.terminal import said_on_terminals
+from tests.support.terminal import Screen, run_on_terminal
 
 ROOT = Path(__file__).parents[2]
 # A command in a fence of ``sh``, behind a $ or in an indented block; it may go on over lines.
@@ -32,12 +33,22 @@ class Example:
     command: str
     output: str
 
-    def run(self) -> str:
-        """What it prints now, at a terminal of 80 columns."""
-        words = shlex.split(self.command.replace("\\\n", " "))
-        assert words[0] == "specsim", f"only specsim is run here, not {words[0]}"
-        said = said_on_terminals([sys.executable, "-m", *words], ROOT)
-        return "".join(map(_lines, said))
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Those behind ``specsim``."""
+        name, *words = shlex.split(self.command.replace("\\\n", " "))
+        assert name == "specsim", f"only specsim is run here, not {name}"
+        return tuple(words)
+
+    def run(self) -> Screen:
+        """What a terminal of 80 columns shows of it now, where it is typed at the root."""
+        with chdir(ROOT):
+            return run_on_terminal(self.words)
+
+
+def printed(screen: Screen) -> str:
+    """What a terminal shows, as the pages have it."""
+    return "".join(map(_lines, (screen.out, screen.err)))
 
 
 def examples(page: Path) -> Iterator[Example]:
@@ -59,7 +70,7 @@ def renew(page: Path) -> None:
 
     def anew(block: re.Match[str]) -> str:
         example = Example(block["command"], block["output"])
-        return f"```console\n$ {example.command}\n{example.run()}```"
+        return f"```console\n$ {example.command}\n{printed(example.run())}```"
 
     page.write_text(_BLOCK.sub(anew, page.read_text("utf-8")), encoding="utf-8")
 

@@ -26,18 +26,24 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @dataclass(frozen=True)
 class Screen:
-    """What a command left on a terminal.
+    """What a command left on two terminals of one width, one behind each stream.
 
     code : how it ended
-    columns : of the terminal
-    lines : of both streams, as they came
+    columns : of the terminals
+    out, err : what came on standard output and on standard error
     tables : the columns of every table that was drawn
     """
 
     code: int
     columns: int
-    lines: tuple[str, ...]
+    out: str
+    err: str
     tables: tuple[Sequence[Column], ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Of both streams, standard output first."""
+        return (*self.out.splitlines(), *self.err.splitlines())
 
     def check(self) -> None:
         """No line is over the width, and every row of every table is one line."""
@@ -58,17 +64,19 @@ def run_on_terminal(words: Sequence[str], columns: int = 80) -> Screen:
         return draw(table)
 
     with (
-        _terminal(columns) as (end, read),
-        open(end, "w", encoding="utf-8", closefd=False) as terminal,
-        redirect_stdout(terminal),
-        redirect_stderr(terminal),
+        _terminal(columns) as (out, read_out),
+        _terminal(columns) as (err, read_err),
+        open(out, "w", encoding="utf-8", closefd=False) as stdout,
+        open(err, "w", encoding="utf-8", closefd=False) as stderr,
+        redirect_stdout(stdout),
+        redirect_stderr(stderr),
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(tables, "_table", noted)
         with pytest.raises(SystemExit) as ended:
             main(list(words))
-    lines = tuple(_text(read).splitlines())
-    return Screen(int(ended.value.code or 0), columns, lines, tuple(drawn))
+    code = int(ended.value.code or 0)
+    return Screen(code, columns, _text(read_out), _text(read_err), tuple(drawn))
 
 
 def said_on_terminals(words: Sequence[str], folder: Path, columns: int = 80) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Every command of README and docs at a terminal of 80 columns: no line over it, no broken cell.
 
 A command that is new on a page is run here as it stands: what it reads is laid out by
-tests/support/typed_commands.py.
+tests/support/typed_commands.py.  Those with their output on the page are run by tests/test_docs.py.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import pytest
 
 from specsim.cli import COMMANDS
 from tests.support.command_line import fail, run
-from tests.support.console import ROOT
+from tests.support.console import ROOT, examples
 from tests.support.terminal import run_on_terminal, said_on_terminals
 from tests.support.typed_commands import (
+    PAGES,
     as_a_shell,
     is_elsewhere,
     lay_out,
@@ -27,7 +28,12 @@ from tests.support.typed_commands import (
 HERE = [words for words in typed_commands() if not is_elsewhere(words)]
 # A document is not read at a terminal.
 TABLES = [words for words in HERE if "json" not in words]
-AS_TYPED = [words for words in TABLES if not runs_models(words) and words[0] != "sweep"]
+PRINTED = {example.words for page in PAGES for example in examples(page)}
+AS_TYPED = [
+    words
+    for words in TABLES
+    if not runs_models(words) and words[0] != "sweep" and words not in PRINTED
+]
 WITH_MODELS = [words for words in HERE if runs_models(words) and words[0] != "study"]
 # Words behind those of a command with models, of which the last count: fewer requests, shorter.
 SHORTER = {
@@ -50,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_command_is_run_or_needs_what_is_not_here() -> None:
-    names = Counter(words[0] for words in AS_TYPED)
+    names = Counter(words[0] for words in (*AS_TYPED, *PRINTED))
     assert names["optimize"] >= 15
     assert names["explain"] >= 4
     assert names["export"] >= 5

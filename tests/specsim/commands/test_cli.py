@@ -220,16 +220,12 @@ def test_without_a_command_the_help_is_readable(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
-def test_every_command_has_help_with_an_example(name: str) -> None:
-    words = [name] if name else []
-    result = subprocess.run(
-        [sys.executable, "-m", "specsim.cli", *words, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert re.search(rf"Example\S*:.*specsim {name}|Start with: specsim", result.stdout, re.S)
-    assert not result.stderr
+def test_every_command_has_help_with_an_example(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    code, out, err = run(capsys, *([name] if name else []), "--help")
+    assert (code, err) == (0, "")
+    assert re.search(rf"Example\S*:.*specsim {name}|Start with: specsim", out, re.S)
 
 
 def test_help_and_optimize_import_nothing_heavy() -> None:
