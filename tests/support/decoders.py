@@ -6,6 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from calibrate.decode.beam import beam_search
 from calibrate.decode.bild import bild
@@ -38,7 +40,7 @@ from specsim import rules
 from specsim.rules.confidence import sum_log_probability
 from specsim.schemes import BeamSearch, FullCascade, TokenCascade
 from tests.support.heads import unlike
-from tests.support.imitations import CPU, GREEDY, big_little
+from tests.support.imitations import CPU, GREEDY, Remembered, big_little
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,22 @@ class Cast:
         )
 
     def early(self) -> CachedModel:
-        return CachedModel(first_layers(self.target.model, 1), name="early")
+        return CachedModel(_first_layer(self.target.model), name="early")
 
     def head(self) -> EagleHead:
-        return EagleHead(CachedHead(unlike(self.target.model), self.target))
+        return EagleHead(CachedHead(unlike(_layered(self.target.model)), self.target))
+
+
+def _layered(model: Any) -> Any:
+    """The model itself, of one that is remembered."""
+    return model.model if isinstance(model, Remembered) else model
+
+
+@cache
+def _first_layer(model: Any) -> Any:
+    """Of a model that is remembered, one that is remembered, too."""
+    early = first_layers(_layered(model), 1)
+    return Remembered(early) if isinstance(model, Remembered) else early
 
 
 @dataclass(frozen=True)
@@ -232,7 +246,9 @@ def in_blocks(
 
 
 def start_beams(cast: Cast, job: Job) -> Decoding:
-    return beam_search(cast.target, cast.draft, job.request, BeamSearch(job.gamma, 2, 3))
+    """On models that can read trees."""
+    target, draft = (CachedModel(_layered(each.model)) for each in (cast.target, cast.draft))
+    return beam_search(target, draft, job.request, BeamSearch(job.gamma, 2, 3))
 
 
 def mine(cast: Cast) -> CachedModel:

@@ -17,6 +17,7 @@ from calibrate.measure.trace import generator
 from calibrate.models.sampling import Sampling
 from specsim.schemes import BigLittle
 from tests.support.executions import Model, Tokens
+from tests.support.models import VOCABULARY
 
 GREEDY, ORDINARY = Sampling(0.0), Sampling(1.0)
 CPU = torch.device("cpu")
@@ -66,8 +67,8 @@ class TextModel(torch.nn.Module):
 
 
 class Remembered(torch.nn.Module):
-    """A model that reads every text once and remembers what it said: for short texts over few
-    words, of which there are soon no new ones.  Its cache holds the text.
+    """A model that reads every text once and remembers what it said, behind every token of it: for
+    texts that are read again and again.  Its cache holds the text.
     """
 
     def __init__(self, model: Any) -> None:
@@ -87,17 +88,20 @@ class Remembered(torch.nn.Module):
             return self.model(input_ids=input_ids)
         read = input_ids[:, None, :, None].float()
         text = tuple(past_key_values.update(read, read, 0)[0].long().flatten().tolist())
-        ends = range(len(text) - input_ids.shape[1], len(text))
-        logits, states = zip(*(self._say(text[: end + 1]) for end in ends), strict=True)
+        ends = [text[: end + 1] for end in range(len(text) - input_ids.shape[1], len(text))]
+        if not all(end in self.said for end in ends):
+            self._say(text, ends)
+        logits, states = zip(*(self.said[end] for end in ends), strict=True)
         return SimpleNamespace(
             logits=torch.stack(logits)[None], hidden_states=(torch.stack(states)[None],)
         )
 
-    def _say(self, text: Tokens) -> tuple[torch.Tensor, torch.Tensor]:
-        if text not in self.said:
-            output = self.model(input_ids=torch.tensor([text]), output_hidden_states=True)
-            self.said[text] = output.logits[0, -1], output.hidden_states[-1][0, -1]
-        return self.said[text]
+    def _say(self, text: Tokens, ends: Sequence[Tokens]) -> None:
+        """One run over a text says what comes behind each of its ends."""
+        output = self.model(input_ids=torch.tensor([text]), output_hidden_states=True)
+        found = output.logits[0, -len(ends) :], output.hidden_states[-1][0, -len(ends) :]
+        for end, *said in zip(ends, *(each.clone() for each in found), strict=True):
+            self.said.setdefault(end, (said[0], said[1]))
 
 
 def remembered(model: CachedModel) -> CachedModel:
@@ -117,15 +121,33 @@ def peak(vocabulary: int, token: int, height: float) -> np.ndarray:
     return row
 
 
-def lawless(vocabulary: int, seed: int) -> Model:
-    """A different random row for every text."""
+def lawless(vocabulary: int, seed: int, memory: int | None = None, evenness: float = 0.7) -> Model:
+    """A different random row for every text, or for all texts with the same last ``memory`` tokens;
+    the smaller the evenness, the fewer words have most of a row.
+    """
 
     @cache
     def row(text: Tokens) -> np.ndarray:
-        weights = np.random.default_rng([seed, *text]).dirichlet(np.full(vocabulary, 0.7)) + 1e-6
+        random = np.random.default_rng([seed, *text])
+        weights = random.dirichlet(np.full(vocabulary, evenness)) + 1e-6
         return weights / weights.sum()
 
-    return row
+    return row if memory is None else lambda text: row(text[-memory:])
+
+
+def forgetful_pair() -> tuple[CachedModel, CachedModel]:
+    """A target, and a draft whose rows are half the target's: both look at two tokens, so that
+    nothing is worked out twice and long texts cost little.
+    """
+    own, other = (lawless(VOCABULARY, seed, memory=2, evenness=0.1) for seed in (1, 2))
+
+    @cache
+    def between(text: Tokens) -> np.ndarray:
+        return 0.5 * own(text) + 0.5 * other(text)
+
+    rows = own, lambda text: between(text[-2:])
+    target, draft = (CachedModel(TextModel(row, VOCABULARY)) for row in rows)
+    return target, draft
 
 
 def drawn_from(model: Model, sampling: Sampling) -> Model:

@@ -22,7 +22,7 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.rules import Distributions, Lenient, expected_acceptance
 from specsim.traces import Trace, read_trace
-from tests.support.imitations import CPU, ORDINARY, greedy, prompts, uncached
+from tests.support.imitations import CPU, ORDINARY, forgetful_pair, greedy, prompts, uncached
 from tests.support.sequences import check_law
 
 # test_decode.py has the ratio test.
@@ -71,6 +71,11 @@ def test_the_first_draft_is_accepted_with_its_expected_probability(
     assert min(abs(beta - other) for other in others) > 6 * error
 
 
+@pytest.fixture(scope="module")
+def pair() -> tuple[CachedModel, CachedModel]:
+    return forgetful_pair()
+
+
 @cache
 def traced(target: CachedModel, draft: CachedModel, count: int, tokens: int) -> list[Trace]:
     """The same texts, as each law accepts them."""
@@ -89,9 +94,9 @@ def traced(target: CachedModel, draft: CachedModel, count: int, tokens: int) -> 
 
 @laws
 def test_counted_calls_agree_with_the_replay_of_that_law(
-    models: dict[str, CachedModel], law: AcceptanceLaw
+    pair: tuple[CachedModel, CachedModel], law: AcceptanceLaw
 ) -> None:
-    target, draft, gamma = models["target"], models["draft"], 4
+    (target, draft), gamma = pair, 4
     texts = dict(zip(ACCEPTANCE_LAWS, traced(target, draft, 60, 40), strict=True))
     counted = np.array(
         [

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from transformers import LEDConfig, LEDForConditionalGeneration
@@ -73,8 +75,10 @@ def alone(model: EncoderDecoder, source: list[int]) -> CachedModel:
     return cast(CachedModel, SimpleNamespace(model=read, vocabulary=model.vocabulary))
 
 
-def generated(model: EncoderDecoder, source: list[int], wanted: int, end: int | None) -> list[int]:
-    """The greedy text that transformers finds."""
+@cache
+def _generated(
+    model: EncoderDecoder, source: tuple[int, ...], wanted: int, end: int | None
+) -> list[int]:
     model.model.generation_config.eos_token_id = end
     ids = torch.tensor([source])
     found = model.model.generate(
@@ -82,6 +86,19 @@ def generated(model: EncoderDecoder, source: list[int], wanted: int, end: int | 
     )
     tokens: list[int] = found[0, 1:].tolist()
     return tokens
+
+
+def generated(
+    model: EncoderDecoder, source: list[int], wanted: int, end: int | None = None
+) -> list[int]:
+    """The greedy text that transformers finds."""
+    return list(_generated(model, tuple(source), wanted, end))
+
+
+@cache
+def recorded(target: EncoderDecoder, draft: EncoderDecoder, number: int) -> pd.DataFrame:
+    """The trace of a request at temperature 0, which is the same for all draft lengths."""
+    return record(target, draft, number, greedy(SOURCES[number], 30))
 
 
 def greedy_text(
@@ -104,7 +121,7 @@ def test_plain_text_is_that_of_transformers(models: dict[str, EncoderDecoder]) -
     # Back to the first source at the end: nothing may be left of those between.
     for source in [*SOURCES, SOURCES[0]]:
         text = greedy_text(target, source, 30)
-        assert text == generated(target, source, 30, None)
+        assert text == generated(target, source, 30)
         for end in sorted({text[1], text[5], text[12]}):
             cut = text[: text.index(end) + 1]
             assert greedy_text(target, source, 30, end) == cut == generated(target, source, 30, end)
@@ -130,9 +147,9 @@ def test_greedy_text_is_plain_text_and_calls_are_the_replayed_ones(
     target, drafter = models["target"], models[draft]
     kept, offered = 0, 0
     for number, source in enumerate(SOURCES):
-        frame = record(target, drafter, number, greedy(source, 30))
+        frame = recorded(target, drafter, number)
         result = speculative(target, drafter, greedy(source, 30), gamma).finish()
-        assert result.tokens == frame["token"].tolist() == generated(target, source, 30, None)
+        assert result.tokens == frame["token"].tolist() == generated(target, source, 30)
         agreed = frame["argmax_equal"].to_numpy(float)
         replayed = replay(Trace(agreed, np.array([0, 30])), [gamma])[0]
         assert result.calls == len(result.accepted) == replayed.total_calls
@@ -157,13 +174,13 @@ def test_every_decoder_reads_behind_the_source(
 ) -> None:
     target, decoder = models["target"], DECODERS[name]
     cast = Cast(target, models["draft"], models["stranger"], pair_counts(64))
-    for source, wanted in product(SOURCES, (0, 1, 2, 30)):
+    for source, wanted in product(SOURCES[1::2], (0, 1, 2, 30)):
         for sampling in (GREEDY, ORDINARY) if decoder.sampled else (GREEDY,):
             job = Job(source, wanted, 4, sampling)
             result = decoder.start(cast, job).finish()
             decoder.check(result, job)
             if decoder.lossless and sampling.greedy:
-                assert result.tokens == greedy_text(target, source, wanted)
+                assert result.tokens == generated(target, source, 30)[:wanted]
 
 
 def test_states_are_not_kept(models: dict[str, EncoderDecoder]) -> None:

@@ -17,6 +17,7 @@ from calibrate.decode.plain import plain
 from calibrate.measure.emitted_text import write
 from calibrate.measure.recorded_text import ReadableText
 from calibrate.measure.trace import DECODING, LOSSY, TRACE, generator
+from calibrate.models.eagle import EagleModel
 from calibrate.models.pool import ModelPool
 from calibrate.models.sampling import Sampling
 from calibrate.validate.catalogue import drawn_with, settings
@@ -39,7 +40,17 @@ from specsim.schemes import (
     scheme_name,
 )
 from tests.support.heads import unlike
-from tests.support.imitations import CPU, GREEDY, ORDINARY, greedy, prompts
+from tests.support.imitations import (
+    CPU,
+    GREEDY,
+    ORDINARY,
+    Remembered,
+    TextModel,
+    forgetful_pair,
+    greedy,
+    lawless,
+    prompts,
+)
 
 LIMIT = 16
 # The tiny models end texts now and then.
@@ -48,10 +59,10 @@ END = 0
 MASK = 63
 
 
-@pytest.fixture(scope="module")
-def pool(models: dict[str, CachedModel]) -> ModelPool:
-    """Every role played by the tiny family; a mask is an ordinary token of it."""
-    target = models["target"].model
+def pool_of(
+    target: Any, draft: Any, stranger: Any, early: Any, head: EagleModel | None = None
+) -> ModelPool:
+    """Every role played by one of these; a mask is an ordinary token."""
     pairs = np.random.default_rng(5).integers(2, 64, size=(500, 2))
     pairs = np.unique(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))], axis=0)
     counts = PairCounts(
@@ -61,15 +72,42 @@ def pool(models: dict[str, CachedModel]) -> ModelPool:
             "count": np.ones(len(pairs)),
         }
     )
-    draft, stranger = models["draft"].model, models["stranger"].model
     drafts = {
         "draft": draft,
         "middle": draft,
-        "early": first_layers(target, 1),
+        "early": early,
         "masks": stranger,
         "aligned": stranger,
     }
-    return ModelPool(target, drafts, 64, counts, MASK, heads={"eagle": unlike(target)})
+    heads = {} if head is None else {"eagle": head}
+    return ModelPool(target, drafts, 64, counts, MASK, heads=heads)
+
+
+@pytest.fixture(scope="module")
+def family(models: dict[str, CachedModel]) -> list[Any]:
+    """Target, draft, stranger and the target's first layer."""
+    found = [models[name].model for name in ("target", "draft", "stranger")]
+    return [*found, first_layers(found[0], 1)]
+
+
+@pytest.fixture(scope="module")
+def pool(family: list[Any]) -> ModelPool:
+    """The same, which read no text twice: settings have most of what they read in common."""
+    return pool_of(*map(Remembered, family), unlike(family[0]))
+
+
+@pytest.fixture(scope="module")
+def forgetful_pool() -> ModelPool:
+    """Models that look at two tokens, for texts of which every setting has its own; no head."""
+    target, draft = forgetful_pair()
+    stranger = TextModel(lawless(64, 3, memory=2, evenness=0.1), 64)
+    return pool_of(target.model, draft.model, stranger, draft.model)
+
+
+@pytest.fixture(scope="module")
+def tree_pool(family: list[Any]) -> ModelPool:
+    """The same as they are, which can read trees."""
+    return pool_of(*family, unlike(family[0]))
 
 
 def both(
@@ -108,8 +146,11 @@ EXACT = [each for each in GREEDY_SETTINGS if not isinstance(each, SpecDec) or ea
 
 
 @pytest.mark.parametrize("scheme", EXACT, ids=named)
-def test_greedy_runs_are_foreseen_one_by_one(scheme: Scheme, pool: ModelPool) -> None:
-    predicted, decoded = both(scheme, pool, GREEDY, prompts(4))
+def test_greedy_runs_are_foreseen_one_by_one(
+    scheme: Scheme, pool: ModelPool, tree_pool: ModelPool
+) -> None:
+    models = tree_pool if isinstance(scheme, BeamSearch) else pool
+    predicted, decoded = both(scheme, models, GREEDY, prompts(4))
     for foreseen, real in zip(predicted, decoded, strict=True):
         expected = foreseen.expected
         assert expected.calls == pytest.approx(real.calls, abs=1e-9)
@@ -141,9 +182,12 @@ def test_greedy_runs_of_a_reviewer_are_foreseen_behind_rejected_tokens_too(
 @pytest.mark.parametrize(
     "scheme", [each for each in settings(ORDINARY) if not isinstance(each, FullCascade)], ids=named
 )
-def test_sampled_calls_are_foreseen_on_average(scheme: Scheme, pool: ModelPool) -> None:
+def test_sampled_calls_are_foreseen_on_average(
+    scheme: Scheme, pool: ModelPool, forgetful_pool: ModelPool
+) -> None:
     """False-alarm chance 1e-5 a setting, as far as 16 requests are normal."""
-    predicted, decoded = both(scheme, pool, ORDINARY, prompts(16, seed=3))
+    models = pool if "eagle" in scheme.models else forgetful_pool
+    predicted, decoded = both(scheme, models, ORDINARY, prompts(16, seed=3))
     foreseen = np.array([each.expected.calls / each.expected.tokens for each in predicted])
     real = np.array([each.calls / len(each.tokens) for each in decoded])
     gaps = real - foreseen
