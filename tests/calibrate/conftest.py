@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from calibrate.decode.engine import CachedModel
 from tests.support.executions import Model
 from tests.support.imitations import remembered, uncached
-from tests.support.models import build_model
+from tests.support.models import build_family, build_model
 from tests.support.sequences import model_at
 
 
@@ -23,9 +22,12 @@ def servers_that_need_no_rest() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def models(tiny_family: dict[str, Path]) -> dict[str, CachedModel]:
-    """The tiny family, each with a cache and under its own name."""
-    return {name: model_at(folder, name) for name, folder in tiny_family.items()}
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CachedModel]:
+    """A family of two layers, of which one can be left out, each with a cache and under its own
+    name.
+    """
+    family = build_family(tmp_path_factory.mktemp("two-layers"), layers=2)
+    return {name: model_at(folder, name) for name, folder in family.items()}
 
 
 @pytest.fixture(scope="session")

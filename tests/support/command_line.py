@@ -18,6 +18,13 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return int(ended.value.code or 0), captured.out, captured.err
 
 
+def succeed(*words: str) -> None:
+    """``specsim WORDS``, which ends well, where what it says does not count."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    assert not ended.value.code
+
+
 def fail(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """The one line of an error with exit code 2."""
     code, out, err = run(capsys, *words)

@@ -41,3 +41,22 @@ def build_model(
     model.save_pretrained(folder)
     fast.save_pretrained(folder)
     return folder
+
+
+def build_family(root: Path, layers: int) -> dict[str, Path]:
+    """A target, a draft that is the target with small noise and often agrees, and an unrelated one
+    of one layer, in folders of their names.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    target = build_model(root / "target", layers=layers, width=32, seed=1)
+    draft = build_model(root / "draft", layers=layers, width=32, seed=1)
+    noisy = AutoModelForCausalLM.from_pretrained(draft)
+    torch.manual_seed(2)
+    with torch.no_grad():
+        for parameter in noisy.parameters():
+            parameter.add_(0.06 * torch.randn_like(parameter))
+    noisy.save_pretrained(draft)
+    stranger = build_model(root / "stranger", layers=1, width=16, seed=3)
+    return {"target": target, "draft": draft, "stranger": stranger}

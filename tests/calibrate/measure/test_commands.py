@@ -24,7 +24,7 @@ from calibrate.decode.speculative import speculative
 from calibrate.measure.trace import generator
 from calibrate.validate import interleave, schemes
 from specsim.profiles import read_profile
-from tests.support.command_line import fail, run
+from tests.support.command_line import fail, run, succeed
 from tests.support.models import build_model
 
 REQUESTS = 12
@@ -52,11 +52,7 @@ def profile(
     tiny_family: dict[str, Path], prompts: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     out = tmp_path_factory.mktemp("profile") / "tiny.json"
-    subprocess.run(
-        [sys.executable, "-m", "specsim.cli", *words(tiny_family, prompts, out)],
-        check=True,
-        capture_output=True,
-    )
+    succeed(*words(tiny_family, prompts, out))
     return out
 
 
@@ -348,7 +344,8 @@ def test_killed_and_started_again_gives_the_same_trace(
     tiny_family: dict[str, Path], prompts: Path, profile: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "tiny.json"
-    command = [sys.executable, "-m", "specsim.cli", *words(tiny_family, prompts, out)]
+    asked = words(tiny_family, prompts, out)
+    command = [sys.executable, "-m", "specsim.cli", *asked]
     running = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while len(list(tmp_path.glob(".*.work/*.parquet"))) < 3 and time.monotonic() < deadline:
@@ -361,7 +358,7 @@ def test_killed_and_started_again_gives_the_same_trace(
         leftover.unlink()
     copy = tmp_path / "copy"
     shutil.copytree(work, copy / work.name)
-    subprocess.run(command, check=True, capture_output=True)
+    succeed(*asked)
     whole, resumed = read_profile(profile), read_profile(out)
     assert [a.trace for a in resumed.acceptance] == [a.trace for a in whole.acceptance]
     assert not list(tmp_path.glob(".*"))
@@ -369,7 +366,7 @@ def test_killed_and_started_again_gives_the_same_trace(
     # It went on where it was: a mark in a part that was there is in the trace at the end.
     part = copy / work.name / "0-0.parquet"
     pd.read_parquet(part).assign(beta=0.125).to_parquet(part, index=False)
-    subprocess.run([*command[:-1], str(copy / out.name)], check=True, capture_output=True)
+    succeed(*asked[:-1], str(copy / out.name))
     marked = read_profile(copy / out.name)
     frame = pd.read_parquet(copy / marked.acceptance[0].trace.file)
     assert (frame.loc[frame["request"] == 0, "beta"] == 0.125).all()

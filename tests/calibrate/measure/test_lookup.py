@@ -21,7 +21,7 @@ from specsim.acceptance import AcceptanceLaw
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.profiles import read_profile
 from specsim.traces import Trace, read_trace
-from tests.support.command_line import fail, rows, run
+from tests.support.command_line import fail, rows, run, succeed
 
 CPU = torch.device("cpu")
 
@@ -150,17 +150,11 @@ def words(tiny_family: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def profile(words: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from specsim.cli import main
-
     out = tmp_path_factory.mktemp("profile") / "lookup.json"
-    with pytest.raises(SystemExit) as ended:
-        main(
-            [
-                *("calibrate", *words, "--requests", "4", "--max-new-tokens", "12"),
-                *("--gamma-max", "3", "--repeats", "2", "--out", str(out)),
-            ]
-        )
-    assert not ended.value.code
+    succeed(
+        *("calibrate", *words, "--requests", "4", "--max-new-tokens", "12"),
+        *("--gamma-max", "3", "--repeats", "2", "--out", str(out)),
+    )
     return out
 
 

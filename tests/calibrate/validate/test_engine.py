@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -29,7 +28,7 @@ from specsim.counts.file import read_acceptance
 from specsim.counts.prompt_costs import PromptCosts
 from specsim.files import file_digest
 from specsim.profiles import read_profile
-from tests.support.command_line import fail, rows, run
+from tests.support.command_line import fail, rows, run, succeed
 from tests.support.engine_server import EngineState, serving
 from tests.support.refusals import refuses
 
@@ -56,7 +55,7 @@ def profile(
         *("--max-new-tokens", f"{LIMIT}", "--gamma-max", "4", "--repeats", "2"),
         *("--temperature", "0", "--out", str(out)),
     ]
-    subprocess.run([sys.executable, "-m", "specsim.cli", *words], check=True, capture_output=True)
+    succeed(*words)
     return out
 
 
