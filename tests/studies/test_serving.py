@@ -28,9 +28,10 @@ from specsim.files import file_digest
 from specsim.serving import Requests
 from specsim.serving.service import serve_requests
 from studies.common.measured import Measured
-from studies.common.study import where
+from studies.common.study import Study, Tables, where
 from studies.common.write import load, write
 from studies.serving import measure, settings
+from studies.serving import tables as made
 from studies.serving.capacity import plain_capacity
 from studies.serving.drift import TimedCosts
 from studies.serving.files import LoadFiles
@@ -138,9 +139,15 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     return measured(tmp_path_factory.mktemp("right"))
 
 
-def test_an_engine_that_does_as_predicted_is_met(right: Measured, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def tables(right: Measured) -> Tables:
+    return load("serving").tables(right)
+
+
+def test_an_engine_that_does_as_predicted_is_met(
+    right: Measured, tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = load("serving")
-    tables = study.tables(right)
     # 21 settings, 3 latencies, 4 figures.
     assert len(tables["latencies"]) == len(SETTINGS) * 3 * 4
     plain = where(tables["latencies"], drafts="0")
@@ -159,6 +166,8 @@ def test_an_engine_that_does_as_predicted_is_met(right: Measured, tmp_path: Path
     judged = where(tables["orders"], apart=True)
     assert len(judged) > 10
     assert sum(row["same_order"] for row in judged) > 0.9 * len(judged)
+    # Worked out once for all.
+    monkeypatch.setattr(Study, "tables", lambda *_: tables)
     write("serving", right, tmp_path, "typed")
     text = (tmp_path / "serving.md").read_text()
     assert "pairs of draft lengths that the measurement tells apart" in text
@@ -241,6 +250,7 @@ def test_another_file_of_step_times_is_no_prediction_before(right: Measured) -> 
     try:
         write_timed(files.timed, 1.2)
         assert file_digest(files.timed) != json.loads(files.load.read_text())["timed_sha256"]
-        assert not load("serving").tables(right)["setup"][0]["same_file"]
+        (said,) = made.setup(files)
+        assert not said["same_file"]
     finally:
         files.timed.write_bytes(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from calibrate.models.load import (
 )
 from calibrate.models.prompts import PromptError, held_out_prompts
 from calibrate.models.sampling import Sampling
-from calibrate.train import corpus, eagle
+from calibrate.train import corpus, eagle, heldout_eval
 from calibrate.train.heldout_eval import acceptance, specdec_blocks
 from calibrate.train.loop import continued, top
 from calibrate.train.masks import with_masks
@@ -85,12 +86,12 @@ def test_the_target_knows_more(logits: tuple[torch.Tensor, dict[str, torch.Tenso
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_drafts_are_worth_measuring(family: dict[str, Loaded], temperature: float) -> None:
-    """The acceptance rate on text drawn from the target, over 24 held-out prompts."""
+    """The acceptance rate on text drawn from the target, over 12 held-out prompts."""
     sampling, device = Sampling(temperature), torch.device("cpu")
     target, middle = Pair(family["target"], family["middle"]).cached()
     _, small = Pair(family["target"], family["small"]).cached()
     rates: dict[str, list[torch.Tensor]] = {"middle": [], "small": []}
-    for number, prompt in enumerate(held_out_prompts(family["target"].tokenizer, PROMPT, 24)):
+    for number, prompt in enumerate(held_out_prompts(family["target"].tokenizer, PROMPT, 12)):
         seen: list[torch.Tensor] = []
         request = DecodeRequest(prompt, 64, sampling, generator(device, TRACE, 0, number), 0)
         tokens = plain(target, request, seen.append).finish().tokens
@@ -108,13 +109,14 @@ def test_drafts_are_worth_measuring(family: dict[str, Loaded], temperature: floa
 def test_masks_fill_in_blocks(family: dict[str, Loaded]) -> None:
     """Accepted tokens in blocks of 8: 1.53 on the 48 prompts of the record, 0.22 before training.
 
-    Prompts differ: 1.64 on the first 24, 1.06 on the 24 that follow the record's.
+    Prompts differ: 1.64 on the first 24, of which 12 are decoded here, 1.06 on the 24 that follow
+    the record's.
     """
     target, masks = family["target"], family["masks"]
     assert masks.model.config.mask_token_id == len(target.tokenizer)
     pair = Pair(target, masks)
     assert [model.vocabulary for model in pair.cached()] == [len(target.tokenizer)] * 2
-    prompts = held_out_prompts(target.tokenizer, 64, 24)
+    prompts = held_out_prompts(target.tokenizer, 64, 12)
     assert specdec_blocks(pair, prompts, 64, 8)["accepted_per_block"] > 1.2
     untrained = Loaded(
         with_masks(family["middle"].model).eval(), masks.tokenizer, masks.description
@@ -123,8 +125,12 @@ def test_masks_fill_in_blocks(family: dict[str, Loaded]) -> None:
     assert found["accepted_per_block"] < 0.4
 
 
-def test_alignment_brings_the_small_model_nearer_to_greedy_text(family: dict[str, Loaded]) -> None:
+def test_alignment_brings_the_small_model_nearer_to_greedy_text(
+    family: dict[str, Loaded], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Acceptance on greedy text: 0.58 to 0.64 on the record's prompts, 0.53 to 0.58 on these."""
+    # A processor that does not know bfloat16 takes many times as long over it.
+    monkeypatch.setattr(heldout_eval, "half_precision", lambda device: nullcontext())
     target = family["target"]
     prompts = torch.tensor(held_out_prompts(target.tokenizer, PROMPT, 24, skip=48))
     text = continued(target.model, prompts, 64, top)[:, :-1]
