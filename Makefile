@@ -91,7 +91,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	  $(BIN)/pip install --quiet --extra-index-url $(TORCH_CPU_INDEX) -c constraints.txt torch==$(TORCH)+cpu || \
 	  $(BIN)/pip install --quiet -c constraints.txt torch==$(TORCH); \
 	fi
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[calibrate,dask,ray,dev]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[calibrate,dask,ray,browser,dev]'
 	touch $@
 
 gpu-wheels:

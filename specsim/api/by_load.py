@@ -89,6 +89,15 @@ class LoadPlan(Result):
         return f"{length} by load, {'; '.join(words)}{unread}"
 
     @property
+    def of(self) -> str:
+        """The models and the cards that are asked about, where a deployment names them."""
+        deployment = self.inputs.get("deployment")
+        if deployment is None:
+            return ""
+        drafters = " or ".join(each.label for each in deployment.drafters)
+        return f"{deployment.name} on {deployment.card.name} with {drafters}"
+
+    @property
     def bound(self) -> bool:
         """Whether the prices are bounds that no engine reaches."""
         return any(each.workload.basis.is_bound for each in self.settings)

@@ -56,8 +56,8 @@ def notes_on_plans(workload: BatchWorkload, plans: Sequence[Plan]) -> list[str]:
     """What to know of one setting, one line each."""
     points = [point for each in plans for point in each.points]
     notes = [*workload.doubts, *_changed_places(workload, points[0])]
-    for gamma in sorted({point.gamma for point in points}):
-        notes += workload.notes(gamma)
+    # What there is to know of one draft length is known of the shorter ones.
+    notes += workload.notes(max(point.gamma for point in points))
     bounded = [point for point in points if point.gamma == workload.gamma_max > 0]
     if bounded and plans[0].gamma is None:
         notes.append(

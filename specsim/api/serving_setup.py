@@ -276,9 +276,7 @@ def _longest(gamma: Gamma) -> int | None:
 
 
 def _basis_of(deployment: Deployment) -> str:
-    if deployment.is_bound:
-        return "step times at a bound: peak rates, no launch or host time"
-    return f"fit {deployment.fit}" if deployment.fit else "efficiency and host time as given"
+    return f"step times at {deployment.words}" if deployment.is_bound else deployment.words
 
 
 def _engine(

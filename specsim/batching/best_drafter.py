@@ -8,8 +8,9 @@ from itertools import groupby
 from typing import Any
 
 from specsim.batching.point import BatchPoint
-from specsim.batching.schedule import Plan
+from specsim.batching.schedule import Plan, in_words
 from specsim.batching.workload import BatchWorkload
+from specsim.engines.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -17,13 +18,21 @@ class BestRange:
     """Neighbours among the batches that were looked at with one best drafter.
 
     drafter : None where none gains the margin
-    gammas : the shortest and the longest best draft there
+    lengths : the first and the last batch of neighbours with one best draft length, and that
     """
 
     drafter: str | None
-    first: int
-    last: int
-    gammas: tuple[int, int]
+    lengths: Schedule
+
+    @property
+    def first(self) -> int:
+        """The smallest batch."""
+        return self.lengths[0][0]
+
+    @property
+    def last(self) -> int:
+        """The largest."""
+        return self.lengths[-1][1]
 
 
 @dataclass(frozen=True)
@@ -42,8 +51,10 @@ class BestDrafters:
                     "first_batch": each.first,
                     "last_batch": each.last,
                     "drafter": each.drafter,
-                    "gamma_shortest": each.gammas[0],
-                    "gamma_longest": each.gammas[1],
+                    "lengths": [
+                        {"first_batch": first, "last_batch": last, "gamma": gamma}
+                        for first, last, gamma in each.lengths
+                    ],
                 }
                 for each in self.ranges
             ],
@@ -51,16 +62,14 @@ class BestDrafters:
 
     @property
     def sentence(self) -> str:
-        """``context 512: best by batch: eagle3 (gamma 6-8) at 1-32, no drafter at 64``."""
+        """``context 512: best by batch: eagle3 (1-16: 8, 32: 6), no drafter at 64``."""
         words = []
         for each in self.ranges:
-            where = f"{each.first:,}-{each.last:,}" if each.last > each.first else f"{each.first:,}"
             if each.drafter is None:
-                words.append(f"no drafter at {where}")
-                continue
-            shortest, longest = each.gammas
-            length = f"{shortest}-{longest}" if longest > shortest else f"{shortest}"
-            words.append(f"{each.drafter} (gamma {length}) at {where}")
+                ends = f"{each.first:,}-{each.last:,}" if each.last > each.first else each.first
+                words.append(f"no drafter at {ends}")
+            else:
+                words.append(f"{each.drafter} ({in_words(each.lengths)})")
         return f"context {self.context:,}: best by batch: {', '.join(words)}"
 
 
@@ -95,8 +104,9 @@ def _ranges(cells: dict[int, list[tuple[str, BatchPoint]]]) -> list[BestRange]:
         best.append((name if point.gamma else None, point))
     ranges = []
     for drafter, group in groupby(best, key=lambda each: each[0]):
-        points = [point for _, point in group]
-        gammas = [point.gamma for point in points]
-        ends = points[0].batch, points[-1].batch
-        ranges.append(BestRange(drafter, *ends, (min(gammas), max(gammas))))
+        lengths: Schedule = []
+        for gamma, alike in groupby((point for _, point in group), key=lambda each: each.gamma):
+            batches = [point.batch for point in alike]
+            lengths.append((batches[0], batches[-1], gamma))
+        ranges.append(BestRange(drafter, lengths))
     return ranges

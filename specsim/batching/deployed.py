@@ -42,7 +42,7 @@ def of_deployment(
             "alpha has no meaning where every drafter has rates of its own; leave out one of them"
         )
     shared = None if alpha is None else acceptance_of(alpha)  # one for all, as it may be fitted
-    basis = Basis(*_words(deployment), lambda batch, context: deployment.error)
+    basis = Basis(deployment.words, deployment.is_bound, lambda batch, context: deployment.error)
     found = []
     for drafter in deployment.drafters:
         given, acceptance = alpha, shared
@@ -50,7 +50,8 @@ def of_deployment(
             given, acceptance = drafter.alpha, acceptance_of(drafter.alpha)
         if given is None or acceptance is None:
             raise InvalidArgumentError(
-                f"alpha is missing: {drafter.label} does not say how often its drafts are accepted"
+                f"alpha is missing: {drafter.label} does not say how often its drafts are "
+                "accepted; give --alpha, such as 0.7, or what specsim read or calibrate measured"
             )
         found.append(_of_drafter(deployment, drafter, given, acceptance, gamma_max, basis))
     return found
@@ -116,15 +117,6 @@ def _notes(
             "hold with depth: give measured rates by position (--conditional or --marginal)",
         )
     return found
-
-
-def _words(deployment: Deployment) -> tuple[str, bool]:
-    """What the prices rest on, and whether they are a bound."""
-    if deployment.is_bound:
-        return "a bound: peak rates, no launch or host time", True
-    if deployment.fit:
-        return f"fit {deployment.fit}", False
-    return "efficiency and host time as given", False
 
 
 def _name(deployment: Deployment, drafter: Drafter) -> str | None:

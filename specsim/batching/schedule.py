@@ -121,7 +121,8 @@ class Plan:
             pays += f" ({self._interval})"
         if self.gamma is not None:
             return pays
-        return f"{pays}, schedule {in_words(self.schedule)}"
+        loses = f" (at most {100 * self.loss:.1g}% slower than the best)" if self.loss else ""
+        return f"{pays}, schedule {in_words(self.schedule)}{loses}"
 
     def _pays(self, margin: str) -> str:
         asked = "batch asked for"
@@ -171,6 +172,17 @@ class Plan:
                 start, _, length = found[-1]
                 found[-1] = start, self.batches[bisect_left(self.batches, first) - 1], length
             found.append((first, self.largest, gamma))
+        return found
+
+    @cached_property
+    def loss(self) -> float:
+        """What a batch loses at most by the schedule, as a share of its best speedup."""
+        found = 0.0
+        for each in self.decisions:
+            gamma = next(gamma for _, last, gamma in self.schedule if each.batch <= last)
+            # Where no drafts pay none are made, and that is no loss.
+            best = each.point if each.pays.best else each.points[0]
+            found = max(found, 1.0 - each.points[gamma].speedup / best.speedup)
         return found
 
 

@@ -149,6 +149,17 @@ class Deployment:
             reached = replace(reached, graph_tokens=None)  # which then has no price
         return reached == PEAK and self.host == HostTime()
 
+    @property
+    def words(self) -> str:
+        """What prices rest on, for the title of a table."""
+        if self.is_bound:
+            return "a bound: peak rates, no launch or host time"
+        if self.fit:
+            return f"fit {self.fit}"
+        if (self.efficiency.compute, self.efficiency.memory) == (1.0, 1.0):
+            return "peak rates, launch and host time as given"
+        return "efficiency and host time as given"
+
 
 def draft_parallelism(deployment: Deployment, drafter: Drafter) -> Parallelism:
     """How the drafter is spread: over its own degree, or as the target; on the last of the stages

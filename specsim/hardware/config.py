@@ -103,7 +103,9 @@ def shape_from_config(config: Config) -> Shape:
 
     Of a model with vision (``text_config``) only the language model is counted.
     """
-    model_type = str(config.get("model_type"))
+    if config.get("model_type") is None:
+        raise UnsupportedError("model_type is missing: a config.json names one, such as llama")
+    model_type = str(config["model_type"])
     if model_type not in FAMILIES:
         raise UnsupportedError(
             f"model_type {model_type[:40]!r} is not known (known: {', '.join(known_model_types())})"

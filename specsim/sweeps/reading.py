@@ -74,13 +74,8 @@ def _content(path: Path, where: str) -> Any:
             raise SweepFileError(f"{where}: not TOML ({error})") from None
     if path.suffix not in (".yaml", ".yml"):
         raise SweepFileError(f"{where}: the name must end in .toml, .yaml or .yml")
-    try:
-        import yaml
-    except ImportError:
-        raise SweepFileError(
-            f"{where}: YAML needs a package that is not installed, pip install pyyaml; or write it "
-            "as TOML"
-        ) from None
+    import yaml
+
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

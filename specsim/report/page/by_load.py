@@ -32,6 +32,10 @@ _SAID = 3
 _BATCH = "batch (requests that share iterations)"
 _CONTEXT = "context (tokens)"
 _SPEEDUP = "speedup over plain decoding (times)"
+_BOUND = (
+    "these are bounds that no engine reaches: peak rates, and no time for launches or the host, "
+    "which --fit, or --efficiency, --layer-us and --overhead-us, would add"
+)
 _DETAILS = {
     "gamma": "draft tokens, gamma",
     "tokens_per_call": "tokens per call",
@@ -43,14 +47,17 @@ def load_plan(found: LoadPlan) -> Content:
     """Speedup, draft length and tokens per second by batch."""
     said = [sentence(line) for line in found.sentences()]
     given = found.gamma is not None
-    question = "Which draft length pays best, at which load?"
+    where = f" for {found.of}" if found.of else ""
+    question = f"Which draft length pays best{where}, at which load?"
     if given:
-        question = f"What does draft length {found.gamma} give, at which load?"
+        question = f"What does draft length {found.gamma} give{where}, at which load?"
     charts = [chart for each in _groups(found) for chart in _of(*each, given)]
     # The first lines are of the contexts, where there is one setting.
     count = len(found.settings[0].plans) if len(found.settings) == 1 else 1
     count = count if count <= _SAID else 1
     answer = " ".join(said[:count]) or sentence(found.title)
+    if found.bound:
+        answer += " " + sentence(_BOUND)
     return Content(question, answer, said[count:], charts)
 
 
@@ -101,16 +108,17 @@ def _of(name: str, title: str, rows: list[Row], given: bool) -> list[Chart]:
 
 def _lengths(name: str, at: str, rows: Sequence[Row], along: Axis) -> Chart:
     interval = with_interval(rows, "gamma_low", "gamma_high")
-    reach = "Bands reach over the lengths that are best inside the interval of the acceptance."
+    reach = "Bars reach over the lengths that are best inside the interval of the acceptance."
+    note = "0 is plain decoding. Batches between the points were not worked out."
     return Chart(
         f"gamma{name}",
         f"Best draft length{at}",
         rows,
         along,
         Axis("gamma", "draft tokens per target call, gamma"),
-        mark="step",
+        mark="point",
         interval=interval,
-        note=f"0 is plain decoding. {reach}" if interval else "0 is plain decoding.",
+        note=f"{note} {reach}" if interval else note,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,8 +48,6 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     found = {}
     for name, text in {"a.toml": TOML, "a.yaml": YAML}.items():
         (tmp_path / name).write_text(text)
-        if name.endswith("yaml"):
-            pytest.importorskip("yaml")
         found[name] = read_definition(tmp_path / name)
     assert found["a.toml"] == SweepDefinition(
         "optimize",
@@ -221,15 +218,6 @@ def test_a_bad_file_is_named_in_a_line(
     tmp_path: Path, make: Callable[[Path], Path], message: str
 ) -> None:
     path = make(tmp_path)
-    if path.suffix in (".yaml", ".yml"):
-        pytest.importorskip("yaml")
     with pytest.raises(SweepFileError, match=message) as refusal:
         read_definition(path)
     assert "\n" not in str(refusal.value)
-
-
-def test_yaml_without_its_package_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    (tmp_path / "a.yaml").write_text(YAML)
-    with pytest.raises(SweepFileError, match="pip install pyyaml; or write it as TOML"):
-        read_definition(tmp_path / "a.yaml")
