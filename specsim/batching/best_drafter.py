@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from specsim.batching.point import BatchPoint
-from specsim.batching.schedule import Plan, in_words
+from specsim.batching.schedule import Plan, range_words
 from specsim.batching.workload import BatchWorkload
 from specsim.engines.schedule import Schedule
 
@@ -62,14 +62,14 @@ class BestDrafters:
 
     @property
     def sentence(self) -> str:
-        """``context 512: best by batch: eagle3 (1-16: 8, 32: 6), no drafter at 64``."""
+        """``context 512: best by batch: eagle3 (gamma 8 at 1-16, 6 at 32), no drafter at 64``."""
         words = []
         for each in self.ranges:
             if each.drafter is None:
-                ends = f"{each.first:,}-{each.last:,}" if each.last > each.first else each.first
-                words.append(f"no drafter at {ends}")
-            else:
-                words.append(f"{each.drafter} ({in_words(each.lengths)})")
+                words.append(f"no drafter at {range_words(each.first, each.last)}")
+                continue
+            at = [f"{gamma} at {range_words(first, last)}" for first, last, gamma in each.lengths]
+            words.append(f"{each.drafter} (gamma {', '.join(at)})")
         return f"context {self.context:,}: best by batch: {', '.join(words)}"
 
 

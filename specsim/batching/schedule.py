@@ -31,6 +31,8 @@ _LEAST_STEP = 1.05
 _STEPS = 100
 # Share of the margin that a batch may lose for the sake of fewer ranges.
 _LOSS = 0.2
+# Of its best speedup, from which on what a batch loses is said.
+_LOSS_SAID = 1e-3
 # Batches that have a row each; more share rows with their neighbours of the same length.
 _ROWS = 64
 
@@ -121,8 +123,10 @@ class Plan:
             pays += f" ({self._interval})"
         if self.gamma is not None:
             return pays
-        loses = f" (at most {100 * self.loss:.1g}% slower than the best)" if self.loss else ""
-        return f"{pays}, schedule {in_words(self.schedule)}{loses}"
+        found = f"{pays}, schedule {in_words(self.schedule)}"
+        if self.loss < _LOSS_SAID:
+            return found
+        return f"{found} (at most {100 * self.loss:.1g}% slower than the best)"
 
     def _pays(self, margin: str) -> str:
         asked = "batch asked for"
@@ -257,9 +261,13 @@ def in_words(schedule: Schedule) -> str:
     """``1-64: 4, 65-256: 2, 257-300: off``."""
     words = []
     for first, last, gamma in schedule:
-        where = f"{first:,}-{last:,}" if last > first else f"{first:,}"
-        words.append(f"{where}: {gamma or 'off'}")
+        words.append(f"{range_words(first, last)}: {gamma or 'off'}")
     return ", ".join(words)
+
+
+def range_words(first: int, last: int) -> str:
+    """``1-64``, or ``64`` of one batch."""
+    return f"{first:,}-{last:,}" if last > first else f"{first:,}"
 
 
 def _until(stops: int | None, off: Sequence[int]) -> str:
