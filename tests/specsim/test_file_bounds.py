@@ -100,6 +100,16 @@ def test_what_a_file_is_stands_before_its_name(tmp_path: Path) -> None:
     check_regular(path, "text", ReadingError)
 
 
+def test_what_a_system_says_of_a_name_is_said_without_its_number(tmp_path: Path) -> None:
+    for name, said in (("n" * 300, "File name too long"), ("a\0b", "embedded null byte")):
+        with pytest.raises(ReadingError) as refused:
+            read_regular(tmp_path / name, "text", ReadingError)
+        assert str(refused.value).endswith(f": cannot be read ({said})")
+        with pytest.raises(FileError) as unwritten:
+            check_replaceable(tmp_path / name)
+        assert str(unwritten.value).endswith(f": cannot be written ({said})")
+
+
 def test_where_a_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "out.json"
     assert check_replaceable(path) == path

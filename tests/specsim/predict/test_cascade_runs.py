@@ -173,6 +173,39 @@ def test_of_a_reviewer_of_so_many_steps(
     assert found.runs.runs("inner") == pytest.approx(steps * gamma * found.calls, rel=1e-12)
 
 
+def test_a_reviewer_goes_on_at_the_place_of_what_was_rejected() -> None:
+    """The text of its own begins with the token that is rejected, and its inner drafter is right
+    there and nowhere behind.
+    """
+    inner = AutoregressiveReplay("inner", np.ones(1), 1)
+    once = AutoregressiveReplay("inner", np.array([1.0, 0.0, 0.0, 0.0, 0.0]), 1)
+
+    def proposed(steps: int | None, at_least: int | None) -> Expected:
+        drafter = VerticalReplay(
+            "reviewer", np.zeros(1), inner, lambda place: [once], 1, steps, at_least
+        )
+        return replay_blocks(drafter, 1, 100)
+
+    # A step of the inner token and one of its own, and then one of its own alone.
+    assert proposed(1, None).runs.read(TARGET) == 1 + 2
+    assert proposed(2, None).runs.read(TARGET) == 1 + 2 + 1
+    assert proposed(None, 4).runs.read(TARGET) == 1 + 2 + 1 + 1
+    assert proposed(None, 4).runs.runs("reviewer") == 3
+
+
+def test_off_the_text_a_reviewer_begins_behind_what_was_rejected() -> None:
+    """In the mean over its texts, of whose second token one inner drafter is sure."""
+    right = AutoregressiveReplay("inner", np.array([0.0, 1.0, 0.0, 0.0]), 1)
+    wrong = AutoregressiveReplay("inner", np.zeros(4), 1)
+    drafter = VerticalReplay("reviewer", np.zeros(1), wrong, lambda _: [right, wrong], 1, steps=1)
+    runs, length = drafter.expected_off_text(9)
+    assert length == 0.5 * 2 + 0.5 * 1
+    assert runs.runs("reviewer") == runs.runs("inner") == 1
+    runs, length = drafter.expected_off_text(1)
+    assert (length, runs.runs("reviewer"), runs.runs("inner")) == (1, 1, 0)
+    assert drafter.expected_off_text(0)[1] == 0
+
+
 def test_reaches_are_the_longest_proposals() -> None:
     a, b = (AutoregressiveReplay(name, np.ones(9), size) for name, size in (("a", 2), ("b", 3)))
     both = HorizontalReplay((a, b))
@@ -236,6 +269,12 @@ def test_of_what_proposes_from_its_place(
     assert found.calls == 1
     assert found.runs.read(TARGET) == 1 + 3 + 3 * beams
     assert found.runs.runs("d") == (3 if len(widths) > 1 else 1)
+    assert found.runs.read("a") == 3
+    # Behind another drafter, which reads what stands of it and has nothing else to catch up with.
+    first = AutoregressiveReplay("a", np.ones(6), 2)
+    found = replay_blocks(HorizontalReplay((first, make(np.ones((6, 3)), np.full(6, 3)))), 6, 6)
+    assert found.calls == 1
+    assert found.runs.read("a") == 2 + 3
 
 
 def test_tallies_add_up_by_kind() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,12 @@ def test_the_walk_is_the_loop_over_blocks(texts: list[Request], gamma: int) -> N
         assert walked.starts[starts].tolist() == [1.0] * len(starts)
         assert drafted_tokens(trace, gamma)[starts].tolist() == [n for *_, n in each]
     assert walked.starts.sum() == walked.calls.sum()
+    # A bonus token is before a block where all that was drafted stood, one token at least.
+    bonus = np.zeros(trace.tokens)
+    for first, text, each in zip(trace.starts, texts, expected, strict=False):
+        for (at, _, drafted), (after, *_) in pairwise(each):
+            bonus[first + after] = 0 < drafted <= text[at][1]
+    assert walked.bonus.tolist() == bonus.tolist()
 
 
 @given(requests, st.integers(1, 4), st.integers(0, 3))

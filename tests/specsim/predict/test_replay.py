@@ -58,3 +58,28 @@ def test_bonus_blocks_are_those_after_full_acceptance() -> None:
     # Blocks: [0 1 bonus 2], [3 rejected], [4 5 bonus 6].
     assert result.starts.tolist() == [1, 0, 0, 1, 1, 0, 0]
     assert result.bonus.tolist() == [0, 0, 0, 1, 0, 0, 0]
+
+
+@given(requests, st.integers(0, 6), st.integers(1, 40))
+def test_a_bonus_comes_after_as_many_acceptances_as_there_are_drafts(
+    texts: list[list[float]], gamma: int, chunk: int
+) -> None:
+    """Block starts times the chance that all drafts stand, in the same request."""
+    usual = module.CHUNK_TOKENS
+    module.CHUNK_TOKENS = chunk
+    try:
+        (result,) = replay(trace_of(*texts), [gamma])
+    finally:
+        module.CHUNK_TOKENS = usual
+    expected, first = [], 0
+    for text in texts:
+        for at in range(len(text)):
+            begin = at - gamma - 1
+            stood = 0.0
+            if begin >= 0:
+                stood = result.starts[first + begin] * np.prod(text[begin : at - 1])
+            expected.append(stood)
+        first += len(text)
+    np.testing.assert_allclose(result.bonus, expected, rtol=1e-12, atol=1e-15)
+    assert result.tokens_per_call == pytest.approx(len(result.starts) / result.total_calls)
+    assert result.lengths.tolist() == [len(text) for text in texts]

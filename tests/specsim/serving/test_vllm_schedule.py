@@ -76,6 +76,28 @@ def test_long_prompts_are_cut_at_the_threshold() -> None:
     assert found.first_token_s.tolist() == [3]
 
 
+def test_a_threshold_of_one_token_is_one() -> None:
+    found = served([3, 2], [1, 1], long_prefill_token_threshold=1)
+    assert tokens(found) == [(2, 0), (1, 1), (0, 1)]
+    assert found.first_token_s.tolist() == [3, 2]
+
+
+def test_with_a_step_in_flight_the_limit_of_the_model_takes_drafts_away() -> None:
+    # 4 + 4 tokens, all that the model takes.  Of three drafts two fit into the second step, which
+    # is planned with the first in flight; behind it there is no room, and the drafts of the third
+    # are gone when the two are rejected.
+    found = served(
+        [4],
+        [4],
+        drafts=DraftPolicy.fixed(3),
+        acceptance=NONE_STANDS,
+        async_scheduling=True,
+        max_model_len=8,
+    )
+    assert tokens(found) == [(4, 0), (0, 3), (0, 1), (0, 1)]
+    assert found.rounds.tolist() == [4]
+
+
 def test_without_chunks_a_prompt_waits_for_its_whole_budget_and_none_passes_it() -> None:
     found = served([7, 8, 1], [1, 1, 1], enable_chunked_prefill=False)
     assert tokens(found) == [(7, 0), (9, 0)]

@@ -108,6 +108,11 @@ def _meaning(source: str) -> str:
                     each.annotation = nothing
         elif isinstance(node, ast.arg):
             node.annotation = None
+        elif isinstance(node, ast.arguments):
+            # Which of them may be given by name alone is for who calls.
+            node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+            node.defaults += [each for each in node.kw_defaults if each is not None]
+            node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
         elif isinstance(node, ast.ClassDef):
             # A class that is no dataclass may be made from a file by its types.
             made_by_hand = bool(node.decorator_list) or "NamedTuple" in map(ast.unparse, node.bases)

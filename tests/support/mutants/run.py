@@ -16,12 +16,12 @@ import argparse
 import os
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
 from tests.support.mutants import page
-from tests.support.mutants.listing import Mutant, digest, places, sample
+from tests.support.mutants.listing import digest, places, sample
 from tests.support.mutants.results import Result, Results, equivalents, killers, read
 from tests.support.mutants.trial import load, try_out
 
@@ -63,36 +63,45 @@ def _module(module: str, tests: list[str], most: int, again: bool) -> Results:
     done = {each.key for each in found.tried}
     if len(done) >= most:
         return found
-    seconds = [_seconds(module, source, tests, profile) for profile in (_FEW, _ALL)]
+    tried = _Tried(module, source, tests)
     for mutant in islice(sample(source, _SEED), most):
         if mutant.key in done:
             continue
         begun = time.monotonic()
-        result = _try(module, mutant, tests, seconds)
-        found = replace(found, tried=(*found.tried, result))
+        killed = tried.killed_by(mutant.source, _FEW) or tried.killed_by(mutant.source, _ALL)
+        place = (mutant.operator, mutant.occurrence, mutant.line, mutant.was, mutant.now)
+        found = replace(found, tried=(*found.tried, Result(*place, killed)))
         found.write()
         took = time.monotonic() - begun
-        said = result.killed_by or f"SURVIVED  {result.was}  ->  {result.now}"
-        print(f"  {module}:{result.line} {took:.1f} s  {said}", flush=True)
+        said = killed or f"SURVIVED  {mutant.was}  ->  {mutant.now}"
+        print(f"  {module}:{mutant.line} {took:.1f} s  {said}", flush=True)
     return found
 
 
-def _seconds(module: str, source: str, tests: list[str], profile: str) -> float:
-    """What the tests take with the module as it is, which they must accept."""
-    for _ in range(2):  # the second time with everything loaded
-        trial = try_out(module, source, tests, profile)
-        if trial.killed_by:
-            raise SystemExit(f"{module}: {trial.killed_by} fails without a change")
-        load(trial.loaded)
-    print(f"{module}: {trial.cpu_s:.1f} s with the examples of {profile}", flush=True)
-    return trial.cpu_s
+@dataclass
+class _Tried:
+    """The tests of a module, and what they take of the processor with the module as it is."""
 
+    module: str
+    source: str
+    tests: list[str]
+    seconds: dict[str, float] = field(default_factory=dict)
 
-def _try(module: str, mutant: Mutant, tests: list[str], seconds: list[float]) -> Result:
-    killed = ""
-    for profile, usual in zip((_FEW, _ALL), seconds, strict=True):
-        killed = killed or try_out(module, mutant.source, tests, profile, usual).killed_by
-    return Result(mutant.operator, mutant.occurrence, mutant.line, mutant.was, mutant.now, killed)
+    def killed_by(self, source: str, profile: str) -> str:
+        """What kills a mutant, with the examples of a profile of hypothesis."""
+        if profile not in self.seconds:
+            self.seconds[profile] = self._take(profile)
+        return try_out(self.module, source, self.tests, profile, self.seconds[profile]).killed_by
+
+    def _take(self, profile: str) -> float:
+        while True:
+            trial = try_out(self.module, self.source, self.tests, profile)
+            if trial.killed_by:
+                raise SystemExit(f"{self.module}: {trial.killed_by} fails without a change")
+            if not load(trial.loaded):
+                break  # what is loaded once for all does not count
+        print(f"{self.module}: {trial.cpu_s:.1f} s with the examples of {profile}", flush=True)
+        return trial.cpu_s
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ _MOST_BYTES = 16 * 2**30
 _SLOWER, _SECONDS_MORE = 4, 5
 # By the clock, where others compute beside it.
 _BUSY = 10
+_LOADED: set[str] = set()
 _OURS = ("specsim", "calibrate", "studies", "tests", "conftest", "__main__")
 
 
@@ -94,13 +95,15 @@ def try_out(
     return Trial("time" if late or waited else "crash", cpu_s)
 
 
-def load(names: Sequence[str]) -> None:
-    """Load what is not of this repository, so that the next processes have it."""
-    for name in names:
-        if name.partition(".")[0] not in _OURS and name not in sys.modules:
-            # What cannot be loaded by its name was no module of a file.
-            with suppress(Exception):
-                importlib.import_module(name)
+def load(names: Sequence[str]) -> bool:
+    """Load what is not of this repository, so that processes have it; whether any of it is new."""
+    new = {name for name in names if name.partition(".")[0] not in _OURS} - _LOADED
+    _LOADED.update(new)
+    for name in sorted(new - sys.modules.keys()):
+        # What cannot be loaded by its name was no module of a file.
+        with suppress(Exception):
+            importlib.import_module(name)
+    return bool(new)
 
 
 def _read(out: int, seconds: float | None) -> str:
