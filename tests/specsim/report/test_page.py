@@ -35,19 +35,6 @@ _STYLE = Path(specsim.__file__).parent / "report" / "page" / "page.css"
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], specsim.Result]:
-    """Results by name, each worked out once."""
-    found: dict[str, specsim.Result] = {}
-
-    def get(name: str) -> specsim.Result:
-        if name not in found:
-            found[name] = RESULTS[name](tmp_path_factory.mktemp("result"))
-        return found[name]
-
-    return get
-
-
-@pytest.fixture(scope="module")
 def pages(results: Callable[[str], specsim.Result]) -> Callable[[str], tuple[str, Element]]:
     """Texts and trees of their pages."""
     found: dict[str, tuple[str, Element]] = {}

@@ -15,7 +15,6 @@ from specsim.report.page.content import content_of
 from specsim.report.tables import render
 from tests.support.browser import Opened, chromium, opened
 from tests.support.drawn import expected_marks
-from tests.support.results import RESULTS
 
 pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
@@ -41,7 +40,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def written(
-    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path_factory: pytest.TempPathFactory, results: Callable[[str], specsim.Result]
 ) -> Callable[[str], tuple[specsim.Result, Path]]:
     """Results and their pages by name, each written once."""
     folder = tmp_path_factory.mktemp("pages")
@@ -51,7 +50,7 @@ def written(
         if name not in found:
             place = folder / name.replace(" ", "-")
             place.mkdir()
-            result = RESULTS[name](place)
+            result = results(name)
             specsim.write_page(result, place / "page.html", f"specsim {name}")
             found[name] = result, place / "page.html"
         return found[name]
@@ -66,31 +65,44 @@ def marks(page: Opened, chart: str, kind: str) -> int:
     return page.count(f"#chart-{chart} g.mark-{kind}.role-mark > *")
 
 
+@pytest.mark.parametrize(("width", "dark"), [(1600, False), (360, True)])
 @pytest.mark.parametrize("name", PAGES)
-def test_every_chart_is_drawn_and_no_request_leaves(
-    name: str, browser: Any, written: Written
+def test_a_page_is_drawn_fits_the_screen_and_no_request_leaves(
+    name: str, width: int, dark: bool, browser: Any, written: Written
 ) -> None:
+    """Every chart with all its marks, as wide as its place; where axe is there, it finds nothing
+    serious.
+    """
     result, path = written(name)
-    with opened(browser, path) as page:
+    with opened(browser, path, width, dark) as page:
         charts = content_of(result).charts
         assert page.count(".plot svg") == len(charts) > 0
         assert page.count(".plot.failed") == 0
         for chart in charts:
             for kind, count in expected_marks(chart).items():
                 assert marks(page, chart.name, kind) == count, (chart.title, kind)
-        assert page.said == []
-        assert page.requests == []
-
-
-@pytest.mark.parametrize("width", [360, 1600])
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_the_screen(name: str, width: int, browser: Any, written: Written) -> None:
-    with opened(browser, written(name)[1], width) as page:
         assert page.is_as_wide_as_the_screen()
         for plot in page.page.locator(".plot").all():
             drawn, place = plot.locator("svg").bounding_box(), plot.bounding_box()
             assert drawn["width"] <= place["width"] + 1
             assert drawn["width"] >= 0.8 * place["width"]
+        assert page.said == []
+        assert page.requests == []
+        assert serious(page) == []
+
+
+def serious(page: Opened) -> list[Any]:
+    """What axe says is serious; nothing where it is not there."""
+    try:
+        from axe_playwright_python.sync_playwright import Axe
+    except ImportError:
+        return []
+    found = Axe().run(page.page).response["violations"]
+    return [
+        (each["id"], [node["html"][:120] for node in each["nodes"][:3]])
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
 
 
 def test_a_tooltip_answers_the_mouse(browser: Any, written: Written) -> None:
@@ -151,17 +163,3 @@ def test_a_page_prints(browser: Any, written: Written) -> None:
         assert ground == "rgb(255, 255, 255)"
         assert not page.page.locator("details").first.is_visible()
         assert page.page.pdf(format="A4").startswith(b"%PDF")
-
-
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("name", PAGES)
-def test_axe_finds_nothing_serious(name: str, dark: bool, browser: Any, written: Written) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    with opened(browser, written(name)[1], dark=dark) as page:
-        found = axe.Axe().run(page.page).response["violations"]
-        serious = [
-            (each["id"], [node["html"][:120] for node in each["nodes"][:3]])
-            for each in found
-            if each["impact"] in ("serious", "critical")
-        ]
-        assert serious == []
