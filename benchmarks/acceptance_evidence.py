@@ -11,11 +11,13 @@ from __future__ import annotations
 import csv
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.effective_drafts import of_blocks, of_every_place
 from specsim.extrapolation import GapLaw
 from specsim.profiles import read_profile
 
@@ -39,6 +41,8 @@ ENGINE_COUNTS = (
     "small-probabilistic",
 )
 LONGEST = 8
+# Behind the name of a run: of its blocks, not of drafts from every place.
+BLOCKS = ", blocks"
 
 
 class Curve(NamedTuple):
@@ -49,7 +53,8 @@ class Curve(NamedTuple):
     pair : "public" or "embedded"
     asked : "further" or "longer"
     rates : shape (K,); of "longer" the gains, E[N at K = i] - E[N at K = i - 1]
-    counts : drafts behind them, where they are known
+    counts : drafts that they are worth, where that is known; by position if it was found from the
+        requests (effective_drafts.py)
     unit : half of the last digit that was printed
     temperature : of the embedded target; None is not said, or not of one
     """
@@ -60,9 +65,16 @@ class Curve(NamedTuple):
     asked: str
     name: str
     rates: tuple[float, ...]
-    counts: float | None = None
+    counts: float | tuple[float, ...] | None = None
     unit: float = 0.0
     temperature: float | None = None
+
+    @property
+    def run(self) -> str:
+        """Of what drafter, on which text, at which temperature: drafts from every place of a text
+        and those of blocks of it are one run.
+        """
+        return f"{self.family}: {self.name.removesuffix(BLOCKS)} at {self.temperature}"
 
 
 class Question(NamedTuple):
@@ -79,9 +91,10 @@ class Question(NamedTuple):
     tokens: tuple[float, ...]
 
 
-def curves() -> list[Curve]:
+@cache
+def curves() -> tuple[Curve, ...]:
     """All of them."""
-    return [*_by_drafter(), *_public(), *_profiles(), *_eagle(), *_engine_curves()]
+    return (*_by_drafter(), *_public(), *_profiles(), *_eagle(), *_engine_curves())
 
 
 def questions() -> list[Question]:
@@ -159,15 +172,15 @@ def _profiles() -> Iterator[Curve]:
         for measured in profile.acceptance:
             name, temperature = file, measured.sampling.temperature
             rates = tuple(rate.best for rate in measured.survival)
-            starts = measured.tokens - measured.requests * (len(rates) - 1)
             kind = "lookup" if profile.by_lookup else "draft model"
             whose = (f"embedded {draft}", kind, "embedded", "further")
-            yield Curve(*whose, name, rates, starts, temperature=temperature)
+            trace = profile.trace(MEASURED / file, measured)
+            worth = tuple(of_every_place(trace, len(rates)).tolist())
+            yield Curve(*whose, name, rates, worth, temperature=temperature)
             if not profile.by_lookup:
-                law = GapLaw.of_trace(profile.trace(MEASURED / file, measured))
-                rates = tuple(law.survival(LONGEST)[1:].tolist())
-                blocks = measured.tokens / float(law.tokens_per_call(LONGEST)[-1])
-                yield Curve(*whose, f"{name}, blocks", rates, blocks, temperature=temperature)
+                rates = tuple(GapLaw.of_trace(trace).survival(LONGEST)[1:].tolist())
+                worth = tuple(of_blocks(trace, LONGEST).tolist())
+                yield Curve(*whose, f"{name}{BLOCKS}", rates, worth, temperature=temperature)
 
 
 def _blocks() -> Iterator[Question]:
@@ -243,7 +256,25 @@ def _engine_curves() -> Iterator[Curve]:
         rounds, reached = by_length[max(by_length)]
         rates = tuple(each / rounds for each in reached)
         whose = (family, kind, "embedded", "further")
-        yield Curve(*whose, f"vllm/{name}", rates, rounds, temperature=float(temperature))
+        counts = rounds * _share_of_greedy_rounds() if temperature == "0.0" else rounds
+        yield Curve(*whose, f"vllm/{name}", rates, counts, temperature=float(temperature))
+
+
+@cache
+def _share_of_greedy_rounds() -> float:
+    """Of the rounds of the embedded draft models at temperature 0, how many those are worth in
+    which the rates of the first positions were counted; of what vLLM counted requests are not known
+    one by one.
+    """
+    shares = []
+    for file in PROFILES:
+        profile = read_profile(MEASURED / file)
+        for measured in profile.acceptance:
+            if not profile.by_lookup and measured.sampling.temperature == 0:
+                trace = profile.trace(MEASURED / file, measured)
+                rounds = measured.tokens / float(GapLaw.of_trace(trace).tokens_per_call(5)[-1])
+                shares.append(of_blocks(trace, 5).mean() / rounds)
+    return float(np.mean(shares))
 
 
 def _engine_blocks() -> Iterator[Question]:
@@ -264,3 +295,27 @@ def _engine_blocks() -> Iterator[Question]:
                 )
                 rates = tuple(each / rounds for each in reached)
                 yield Question(curve, rates, (), tuple(tokens[known:]))
+
+
+def main() -> None:
+    """What rates of the shipped texts are worth, beside what was counted, by position."""
+    for file in PROFILES:
+        profile = read_profile(MEASURED / file)
+        for measured in profile.acceptance:
+            trace = profile.trace(MEASURED / file, measured)
+            places = measured.tokens - measured.requests * (LONGEST - 1)
+            found = [("places", places, of_every_place(trace, LONGEST))]
+            if not profile.by_lookup:
+                rounds = measured.tokens / float(
+                    GapLaw.of_trace(trace).tokens_per_call(LONGEST)[-1]
+                )
+                found.append(("blocks", rounds, of_blocks(trace, LONGEST)))
+            for name, counted, worth in found:
+                shares = " ".join(f"{share:6.2f}" for share in worth / counted)
+                print(
+                    f"{file:36s}{measured.sampling.temperature:4g}{counted:7.0f} {name}: {shares}"
+                )
+
+
+if __name__ == "__main__":
+    main()

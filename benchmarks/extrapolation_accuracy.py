@@ -1,6 +1,6 @@
 """How well does a survival curve extrapolate from its first three positions?
 
-Prints, from the public curves in tests/reference/acceptance_curves.csv, (1) the pooled drift and
+Prints, from the public curves in tests/reference/acceptance_curves.csv, (1) the pooled slope and
 its spread, (2) the errors of the candidate models on sources that their pooled constants never
 saw, (3) the sensitivity to the other constants and (4) the coverage of the intervals.  An error
 is that of the mean acceptance length 1 + sum S_i at the longer K.  Groups, not curves, are left
@@ -30,14 +30,14 @@ import numpy.typing as npt
 from scipy.optimize import brentq, least_squares
 from scipy.special import expit, logit
 
-import specsim.extrapolation.drift as subject
+import specsim.extrapolation.curve as subject
 from specsim.acceptance import BetaAcceptance
 from specsim.checks import Floats
 from specsim.extrapolation.trends import FALLING, Trend
 
 CURVES = Path(__file__).parents[1] / "tests" / "reference" / "acceptance_curves.csv"
 KNOWN, FAR = 3, 7
-DRIFTS = np.arange(0.0, 0.31, 0.01)
+SLOPES = -np.arange(0.0, 0.31, 0.01)
 
 
 class Case(NamedTuple):
@@ -128,22 +128,22 @@ def _across(
     return cases
 
 
-# --- the candidates: (case, pooled drift) -> conditional rates beyond the known ones ------------
+# --- the candidates: (case, pooled slope) -> conditional rates beyond the known ones ------------
 
 
-def iid_from_first(case: Case, drift: float) -> Floats:
+def iid_from_first(case: Case, slope: float) -> Floats:
     return np.full(case.k - KNOWN, case.rates[0])
 
 
-def hold_third(case: Case, drift: float) -> Floats:
+def hold_third(case: Case, slope: float) -> Floats:
     return np.full(case.k - KNOWN, case.rates[2] / case.rates[1])
 
 
-def hold_mean(case: Case, drift: float) -> Floats:
+def hold_mean(case: Case, slope: float) -> Floats:
     return np.full(case.k - KNOWN, case.rates[2] ** (1 / KNOWN))
 
 
-def beta_mixture(case: Case, drift: float) -> Floats:
+def beta_mixture(case: Case, slope: float) -> Floats:
     def miss(log_parameters: Floats) -> Floats:
         return BetaAcceptance(*np.exp(log_parameters)).survival(KNOWN)[1:] - case.rates
 
@@ -151,44 +151,44 @@ def beta_mixture(case: Case, drift: float) -> Floats:
     return BetaAcceptance(*np.exp(fit.x)).conditional(case.k)[KNOWN:]
 
 
-def own_trend(case: Case, drift: float) -> Floats:
+def own_trend(case: Case, slope: float) -> Floats:
     """The log odds go on falling as a straight line through the three known ones."""
     line = np.polyfit(np.arange(KNOWN), _log_odds(case), 1)
     return _rates(np.polyval(line, np.arange(KNOWN, case.k)))
 
 
-def third_with_drift(case: Case, drift: float) -> Floats:
-    return _rates(_log_odds(case)[-1] - drift * np.arange(1, case.k - KNOWN + 1))
+def third_with_slope(case: Case, slope: float) -> Floats:
+    return _rates(_log_odds(case)[-1] + slope * np.arange(1, case.k - KNOWN + 1))
 
 
-def mean_with_drift(case: Case, drift: float) -> Floats:
-    level = (_log_odds(case) + drift * np.arange(KNOWN)).mean()
-    return _rates(level - drift * np.arange(KNOWN, case.k))
+def mean_with_slope(case: Case, slope: float) -> Floats:
+    level = (_log_odds(case) - slope * np.arange(KNOWN)).mean()
+    return _rates(level + slope * np.arange(KNOWN, case.k))
 
 
-def third_with_ratio(case: Case, drift: float) -> Floats:
+def third_with_ratio(case: Case, slope: float) -> Floats:
     """The conditional rate itself, not its odds, falls by a constant factor.
 
     A fall of the log odds by d is one of the log rate by d / 4 where the rate is 3/4.
     """
-    falling: Floats = np.exp(-0.25 * drift * np.arange(1.0, case.k - KNOWN + 1))
+    falling: Floats = np.exp(0.25 * slope * np.arange(1.0, case.k - KNOWN + 1))
     falling *= case.rates[2] / case.rates[1]
     return falling
 
 
-def counts_withheld(case: Case, drift: float) -> Floats:
+def counts_withheld(case: Case, slope: float) -> Floats:
     """specsim.extrapolate for a user who has the rates only."""
-    return chosen(case._replace(counts=None), drift)
+    return chosen(case._replace(counts=None), slope)
 
 
-def no_trend(case: Case, drift: float) -> Floats:
-    """The chosen filter with the pooled drift alone."""
-    return along(case, replace(FALLING, slope=-drift, spread=0.0))
+def no_trend(case: Case, slope: float) -> Floats:
+    """The chosen filter with the pooled slope alone."""
+    return along(case, replace(FALLING, slope=slope, spread=0.0))
 
 
-def chosen(case: Case, drift: float) -> Floats:
-    """specsim.extrapolate with falling rates, at a drift of our own."""
-    return along(case, replace(FALLING, slope=-drift))
+def chosen(case: Case, slope: float) -> Floats:
+    """specsim.extrapolate with falling rates, at a slope of our own."""
+    return along(case, replace(FALLING, slope=slope))
 
 
 def along(case: Case, trend: Trend) -> Floats:
@@ -203,10 +203,10 @@ MODELS: dict[str, Model] = {
     "beta mixture over requests": beta_mixture,
     "own trend, unshrunk": own_trend,
     "third rate, pooled ratio": third_with_ratio,
-    "third rate, pooled log-odds drift": third_with_drift,
-    "mean rate, pooled log-odds drift": mean_with_drift,
-    "filtered rate, pooled log-odds drift": no_trend,
-    "filtered rate, drift shrunk to pooled*": chosen,
+    "third rate, pooled log-odds slope": third_with_slope,
+    "mean rate, pooled log-odds slope": mean_with_slope,
+    "filtered rate, pooled log-odds slope": no_trend,
+    "filtered rate, slope shrunk to pooled*": chosen,
     "the same*, counts withheld": counts_withheld,
 }
 
@@ -220,29 +220,29 @@ def _log_odds(case: Case) -> Floats:
     return np.asarray(logit(np.clip(conditional, 0.005, 0.995)))
 
 
-def error(model: Model, case: Case, drift: float) -> float:
+def error(model: Model, case: Case, slope: float) -> float:
     if model is iid_from_first:
         return float((case.rates[0] ** np.arange(case.k + 1)).sum() / case.length - 1)
-    tail = case.rates[-1] * np.cumprod(model(case, drift))
+    tail = case.rates[-1] * np.cumprod(model(case, slope))
     return float((1 + sum(case.rates) + tail.sum()) / case.length - 1)
 
 
-# --- the pooled drift, from lengths -------------------------------------------------------------
+# --- the pooled slope, from lengths -------------------------------------------------------------
 
 
-def drift_error(chain: Lengths, drift: float) -> float:
+def slope_error(chain: Lengths, slope: float) -> float:
     """Relative error at K = 7 of the chain whose level is solved from its length at K = 3."""
 
     def length(level: float, k: int) -> float:
-        return 1 + float(np.cumprod(expit(level - drift * np.arange(k))).sum())
+        return 1 + float(np.cumprod(expit(level + slope * np.arange(k))).sum())
 
     level = brentq(lambda level: length(level, KNOWN) - chain.near, -20, 20)
     return length(level, FAR) / chain.far - 1
 
 
-def own_drift(chain: Lengths) -> float:
-    """The drift that reproduces the length at K = 7 of this chain alone."""
-    return float(brentq(lambda drift: drift_error(chain, drift), -1.5, 1.5))
+def own_slope(chain: Lengths) -> float:
+    """The slope that reproduces the length at K = 7 of this chain alone."""
+    return float(brentq(lambda slope: slope_error(chain, slope), -1.5, 1.5))
 
 
 def by_group(items: Sequence[Case | Lengths], errors: Sequence[float]) -> Floats:
@@ -253,15 +253,15 @@ def by_group(items: Sequence[Case | Lengths], errors: Sequence[float]) -> Floats
     return np.array([np.mean(values) for values in groups.values()])
 
 
-def fit_drift(chains: Sequence[Lengths]) -> float:
-    """The drift with the least mean absolute error, groups weighing the same."""
+def fit_slope(chains: Sequence[Lengths]) -> float:
+    """The slope with the least mean absolute error, groups weighing the same."""
     return float(
-        min(DRIFTS, key=lambda d: by_group(chains, [drift_error(c, d) for c in chains]).mean())
+        min(SLOPES, key=lambda d: by_group(chains, [slope_error(c, d) for c in chains]).mean())
     )
 
 
-def held_out_drifts(chains: Sequence[Lengths], groups: set[str]) -> dict[str, float]:
-    return {g: fit_drift([c for c in chains if c.group != g]) for g in sorted(groups)}
+def held_out_slopes(chains: Sequence[Lengths], groups: set[str]) -> dict[str, float]:
+    return {g: fit_slope([c for c in chains if c.group != g]) for g in sorted(groups)}
 
 
 SENSITIVITY = {
@@ -274,21 +274,21 @@ WEIGHTS = (50.0, 100.0, 200.0, 400.0, 1000.0, 3000.0)
 # --- the report ---------------------------------------------------------------------------------
 
 
-def report_drift(chains: Sequence[Lengths], drifts: dict[str, float]) -> None:
+def report_slope(chains: Sequence[Lengths], slopes: dict[str, float]) -> None:
     families = len({chain.group for chain in chains})
     print(f"{len(chains)} chains of {families} families with lengths at K = {KNOWN} and {FAR}")
-    print(f"  pooled drift {fit_drift(chains):.2f}", end="; ")
-    print(f"with one family left out {min(drifts.values()):.2f} to {max(drifts.values()):.2f}")
-    own = [own_drift(chain) for chain in chains if chain.near > 2.2]
+    print(f"  pooled slope {fit_slope(chains):.2f}", end="; ")
+    print(f"with one family left out {min(slopes.values()):.2f} to {max(slopes.values()):.2f}")
+    own = [own_slope(chain) for chain in chains if chain.near > 2.2]
     low, median, high = np.quantile(own, [0.25, 0.5, 0.75])
     print(
-        f"  drift of single chains (length at K = 3 over 2.2, {len(own)} of them): median "
+        f"  slope of single chains (length at K = 3 over 2.2, {len(own)} of them): median "
         f"{median:.2f}, spread (interquartile / 1.35) {(high - low) / 1.35:.2f}"
     )
-    print("  error at K = 7 from the length at K = 3, drift fitted without the family:")
+    print("  error at K = 7 from the length at K = 3, slope fitted without the family:")
     for label, errors in {
-        "i.i.d. (no drift)": [drift_error(chain, 0.0) for chain in chains],
-        "pooled drift": [drift_error(chain, drifts[chain.group]) for chain in chains],
+        "i.i.d. (no slope)": [slope_error(chain, 0.0) for chain in chains],
+        "pooled slope": [slope_error(chain, slopes[chain.group]) for chain in chains],
     }.items():
         print(
             f"    {label:20s} mean {np.mean(errors):+.1%}  mean absolute "
@@ -296,11 +296,11 @@ def report_drift(chains: Sequence[Lengths], drifts: dict[str, float]) -> None:
         )
 
 
-def report_models(cases: Sequence[Case], drifts: dict[str, float]) -> None:
+def report_models(cases: Sequence[Case], slopes: dict[str, float]) -> None:
     print(f"\nfrom three positions: {len(cases)} cases of {len({c.group for c in cases})} sources")
     print(f"  {'':38s}{'mean':>7s}{'mean abs':>10s}{'by source':>11s}{'worst':>8s}")
     for label, model in MODELS.items():
-        errors = [error(model, case, drifts[case.group]) for case in cases]
+        errors = [error(model, case, slopes[case.group]) for case in cases]
         print(
             f"  {label:38s}{np.mean(errors):+7.1%}{np.mean(np.abs(errors)):10.1%}"
             f"{by_group(cases, errors).mean():11.1%}{max(errors, key=abs):+8.1%}"
@@ -309,7 +309,7 @@ def report_models(cases: Sequence[Case], drifts: dict[str, float]) -> None:
     for case in cases:
         print(
             f"  {case.name:34s} K = {case.k}  hold {error(hold_third, case, 0):+6.1%}"
-            f"  extrapolate {error(chosen, case, drifts[case.group]):+6.1%}"
+            f"  extrapolate {error(chosen, case, slopes[case.group]):+6.1%}"
         )
 
 
@@ -330,12 +330,12 @@ def report_sensitivity(cases: Sequence[Case]) -> None:
 
 
 def of_sources(cases: Sequence[Case], model: Model, value: float) -> str:
-    errors = [error(model, case, -FALLING.slope) for case in cases]
+    errors = [error(model, case, FALLING.slope) for case in cases]
     return f"{value:g}: {by_group(cases, errors).mean():.1%}"
 
 
 def report_coverage(cases: Sequence[Case]) -> None:
-    print(f"\ncoverage of the {subject.LEVEL:.0%} intervals (three positions)")
+    print(f"\ncoverage of the {subject.INTERVAL_LEVEL:.0%} intervals (three positions)")
     lengths, rates = [], []
     for case in cases:
         found = subject.extrapolate(case.rates, case.k, case.counts, FALLING.name)
@@ -349,9 +349,9 @@ def report_coverage(cases: Sequence[Case]) -> None:
 def main() -> None:
     cases, chains = read()
     groups = {case.group for case in cases} | {chain.group for chain in chains}
-    drifts = held_out_drifts(chains, groups)
-    report_drift(chains, drifts)
-    report_models(cases, drifts)
+    slopes = held_out_slopes(chains, groups)
+    report_slope(chains, slopes)
+    report_models(cases, slopes)
     report_sensitivity(cases)
     report_coverage(cases)
 

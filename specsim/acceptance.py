@@ -218,7 +218,7 @@ class BetaAcceptance:
 
 @dataclass(frozen=True)
 class DecayingAcceptance:
-    """alpha_i = floor + (alpha_1 - floor) decay^(i-1): a draft that drifts off as it goes on."""
+    """alpha_i = floor + (alpha_1 - floor) decay^(i-1): a draft that loses hold as it goes on."""
 
     alpha: float
     decay: float

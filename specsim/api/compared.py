@@ -153,9 +153,9 @@ def _level(schema: str) -> float:
     """Of the intervals in a result, where a row does not say it."""
     if schema != "specsim.extrapolation":
         return _LEVEL
-    from specsim.extrapolation.drift import LEVEL
+    from specsim.extrapolation.curve import INTERVAL_LEVEL
 
-    return LEVEL
+    return INTERVAL_LEVEL
 
 
 def _beside_figures(rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:

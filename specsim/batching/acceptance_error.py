@@ -31,7 +31,7 @@ class IntervalByLength(Protocol):
     """What knows the tokens per call of every draft length with an interval."""
 
     def interval(self, gamma: int) -> Interval[float]:
-        """At the level of ``specsim.extrapolation.drift.LEVEL``."""
+        """At the level of ``specsim.extrapolation.curve.INTERVAL_LEVEL``."""
         ...
 
 
@@ -47,10 +47,10 @@ def ends_of(alpha: AlphaLike, acceptance: Acceptance, best: TokensPerBlock) -> E
     known = alpha if isinstance(alpha, IntervalByLength) else acceptance
     if not isinstance(known, IntervalByLength):
         return None
-    from specsim.extrapolation.drift import LEVEL
+    from specsim.extrapolation.curve import INTERVAL_LEVEL
 
     found = [known.interval(gamma) for gamma in range(best.longest + 1)]
-    wider = normal_quantile(_LEVEL) / normal_quantile(LEVEL)
+    wider = normal_quantile(_LEVEL) / normal_quantile(INTERVAL_LEVEL)
     lows, highs = (
         best.tokens * (np.array([getattr(each, end) for each in found]) / best.tokens) ** wider
         for end in ("low", "high")

@@ -5,7 +5,7 @@ Which model carries it depends on the drafter:
 * a draft model reads the text alone, so the token mixture holds both ways, and all draft lengths
   that were counted speak for one mixture;
 * heads (EAGLE, MTP) read their own features back and lose hold with depth, which no mixture has:
-  longer drafts follow the falling drift of the log odds (``drift.py``), from the longest counted,
+  longer drafts follow the falling trend of the log odds (``curve.py``), from the longest counted,
   shorter ones the mixture of the next longer one that was.
 
 A mixture is asked only how rates change with the draft length: S_j at another gamma is the
@@ -26,18 +26,18 @@ from specsim.checks import Floats, UnsupportedError
 from specsim.counts.drafts import DraftCounts
 from specsim.extrapolation.bounds import mixture_bounds
 from specsim.extrapolation.counted import tokens_deviation
-from specsim.extrapolation.drift import (
-    DRIFTING,
-    LEVEL,
+from specsim.extrapolation.curve import (
+    CONTINUED,
+    INTERVAL_LEVEL,
     MEASURED,
     Extrapolation,
     carried_note,
-    drifting,
+    curve_of_tokens,
     extrapolate,
 )
 from specsim.extrapolation.fits import fit_mixture, misfit
 from specsim.extrapolation.mixtures import TokenMixture
-from specsim.extrapolation.trends import DRIFT, DRIFT_SPREAD, FALLING
+from specsim.extrapolation.trends import FALLING
 from specsim.intervals import Interval, normal_quantile
 
 # Far beyond anything that was checked; every length costs a sum over the mixture.
@@ -118,7 +118,7 @@ class AcceptanceOverGamma:
         if not self.heads:
             return MIXTURE
         # Of totals it was not seen where blocks start; how rates of heads fall is known better.
-        return MIXTURE if gamma < self.measured[-1] and self._next(gamma).reached else DRIFTING
+        return MIXTURE if gamma < self.measured[-1] and self._next(gamma).reached else CONTINUED
 
     def survival(self, length: int) -> Floats:
         """S_0..S_length of blocks that draft ``length`` tokens, shape (length + 1,)."""
@@ -147,9 +147,9 @@ class AcceptanceOverGamma:
         """Tokens per call at this draft length, with what the counts leave open.
 
         Chance alone gives the normal interval.  To it come, by the mixture, the sharp bounds of all
-        mixtures within the confidence intervals of the counted rates; by the drift, towards longer
+        mixtures within the confidence intervals of the counted rates; by the trend, towards longer
         drafts the intervals of ``extrapolate``, added up, and from totals to shorter ones the
-        spread of drifts between drafters.  Rates of heads that fall with depth hide how much text
+        spread of slopes between drafters.  Rates of heads that fall with depth hide how much text
         differs, so towards shorter drafts the interval goes on to the mixture behind such a fall.
         """
         if gamma not in self._intervals:
@@ -166,24 +166,24 @@ class AcceptanceOverGamma:
         if not gamma:
             return Interval(best, best, best)
         model = self.model(gamma)
-        if model == DRIFTING and gamma > self.measured[-1]:
+        if model == CONTINUED and gamma > self.measured[-1]:
             found = self._beyond(gamma)
             return Interval(1.0 + float(found.low.sum()), best, 1.0 + float(found.high.sum()))
         curve = self.survival(gamma)[1:]
         near = self._next(gamma) if gamma <= self.measured[-1] else self.counts[-1]
-        half = normal_quantile(LEVEL) * tokens_deviation(curve, near.rounds)
+        half = normal_quantile(INTERVAL_LEVEL) * tokens_deviation(curve, near.rounds)
         low, high = best - half, best + half
-        if model == DRIFTING:
-            reach = normal_quantile(LEVEL) * DRIFT_SPREAD
+        if model == CONTINUED:
+            reach = normal_quantile(INTERVAL_LEVEL) * FALLING.spread
             length, tokens = int(near.gamma or 0), near.tokens_per_call
             ends = [
-                1.0 + float(drifting(tokens, length, drift)[:gamma].sum())
-                for drift in (DRIFT - reach, DRIFT + reach)
+                1.0 + float(curve_of_tokens(tokens, length, slope)[:gamma].sum())
+                for slope in (FALLING.slope - reach, FALLING.slope + reach)
             ]
             low, high = min(ends) - half, max(ends) + half
         if model == MIXTURE:
             basis = self._basis(gamma)
-            bounds = mixture_bounds(self._mixtures[basis], basis, gamma, LEVEL)
+            bounds = mixture_bounds(self._mixtures[basis], basis, gamma, INTERVAL_LEVEL)
             scale = best / bounds.best
             low, high = min(low, bounds.low * scale), max(high, bounds.high * scale)
             if self.heads:
@@ -204,8 +204,8 @@ class AcceptanceOverGamma:
         elif found.high - found.low > _WIDE * found.best:
             lines.append(
                 f"acceptance at gamma {gamma} was counted in {self._next(gamma).rounds:,g} rounds "
-                f"alone: {found.best:.3f} tokens per call, {LEVEL:.0%} interval {found.low:.3f} to "
-                f"{found.high:.3f}"
+                f"alone: {found.best:.3f} tokens per call, {INTERVAL_LEVEL:.0%} interval "
+                f"{found.low:.3f} to {found.high:.3f}"
             )
         for length in self.measured:
             other = self.interval(length)
@@ -246,7 +246,7 @@ class AcceptanceOverGamma:
 
     @cached_property
     def _longest_curve(self) -> Floats:
-        """S_1..S_K of the longest draft, as it was counted, or as totals and the drift have it."""
+        """S_1..S_K of the longest draft, as it was counted, or as totals and the trend have it."""
         return self._counted(self.measured[-1])
 
     def _counted(self, gamma: int) -> Floats:
@@ -255,7 +255,7 @@ class AcceptanceOverGamma:
         if len(count.reached) >= gamma:
             return np.clip(np.array(count.reached[:gamma]) / count.rounds, 0.0, 1.0)
         if self.heads and not count.reached:
-            return drifting(count.tokens_per_call, gamma)
+            return curve_of_tokens(count.tokens_per_call, gamma)
         curve = self._mixtures[(count,)].survival(gamma)[1:]
         known = np.array(count.reached) / count.rounds
         rest = curve[known.size :]
@@ -285,7 +285,7 @@ class AcceptanceOverGamma:
 def _fallen(survival: Floats, sign: float) -> Floats:
     """S_1..S_K whose rates fall with depth as those of nearly all heads do, or rise (sign +1)."""
     rates = conditional_rates(survival)
-    fall = DRIFT + normal_quantile(LEVEL) * DRIFT_SPREAD
+    fall = -FALLING.slope + normal_quantile(INTERVAL_LEVEL) * FALLING.spread
     odds = np.exp(sign * fall * np.arange(rates.size))
     # The odds of a rate times that, defined at 0 and at 1.
     return np.cumprod(rates * odds / (1.0 + rates * (odds - 1.0)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from specsim.checks import Floats, InvalidArgumentError, number, probabilities
 from specsim.counts.drafts import DraftCounts
-from specsim.extrapolation.drift import UNKNOWN_COUNTS
+from specsim.extrapolation.curve import UNKNOWN_COUNTS
 from specsim.extrapolation.over_gamma import AcceptanceOverGamma
 
 

@@ -27,7 +27,7 @@ def test_both_kinds_are_the_call(capsys: pytest.CaptureFixture[str]) -> None:
         assert row["speedup"] == pytest.approx(wanted.speedup, rel=1e-9)
         assert json.loads(out)["warnings"] == err.splitlines()
         assert "measured at gamma 3; gamma 5 is 2 beyond" in err
-        assert "log-odds drift, 90% interval" in err
+        assert "log-odds trend, 90% interval" in err
 
 
 def test_the_kind_of_drafter_decides(capsys: pytest.CaptureFixture[str]) -> None:

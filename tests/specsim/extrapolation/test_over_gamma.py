@@ -113,7 +113,7 @@ def test_totals_alone_are_carried_too(
         assert 1 <= interval.low <= interval.best <= interval.high <= gamma + 1
 
 
-def test_heads_drift_on_as_extrapolate_says() -> None:
+def test_heads_go_on_as_extrapolate_says() -> None:
     rates = (0.7, 0.45, 0.3)
     found = Marginal(rates, 2000).over_gamma()
     wanted = extrapolate(rates, 6, 2000, "falling")
@@ -128,7 +128,7 @@ def test_notes_name_what_was_measured_and_asked() -> None:
     found = Marginal((0.7, 0.45, 0.3), 2000).over_gamma()
     (line,) = found.notes(5)
     assert line.startswith("acceptance was measured at gamma 3; gamma 5 is 2 beyond")
-    assert "by the log-odds drift, 90% interval" in line
+    assert "by the log-odds trend, 90% interval" in line
     (line,) = found.notes(1)
     assert "gamma 1 was not measured: 1.697" in line
     assert "by the token mixture, 90% interval" in line

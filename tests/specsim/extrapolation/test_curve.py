@@ -11,8 +11,14 @@ import specsim
 from benchmarks import extrapolation_accuracy as benchmark
 from specsim.acceptance import DecayingAcceptance, SurvivalAcceptance
 from specsim.checks import Floats
-from specsim.extrapolation.drift import NOISE, extrapolate
-from specsim.extrapolation.trends import DRIFT, TRENDS, forecast
+from specsim.extrapolation.curve import NOISE, extrapolate
+from specsim.extrapolation.trends import (
+    FALLING,
+    TRENDS,
+    Trend,
+    empirical_logits,
+    forecast,
+)
 from tests.support.refusals import refuses
 
 conditional = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6)
@@ -37,7 +43,7 @@ def test_always_a_survival_curve_between_its_bounds(
         assert (np.diff(curve) <= 0).all()
     assert (found.low <= found.survival).all()
     assert (found.survival <= found.high).all()
-    assert found.model == ("measured" if k <= len(rates) else "log-odds drift")
+    assert found.model == ("measured" if k <= len(rates) else "log-odds trend")
     assert found.inputs["trend"] == trend
 
 
@@ -81,8 +87,8 @@ def test_intervals_widen_with_distance(rates: list[float], drafts: int, trend: s
     found = extrapolate(np.cumprod(rates), known + 10, drafts, trend)
     # Of a rate the share that is left open grows, though the rate itself shrinks.
     assert (np.diff((found.high / found.low)[known - 1 :]) >= -1e-9).all()
-    _, spread = forecast(np.cumprod(rates), np.full(known, float(drafts)), 10, TRENDS[trend])
-    assert (np.diff(spread) > 0).all()
+    further = forecast(np.cumprod(rates), np.full(known, float(drafts)), 10, TRENDS[trend])
+    assert (np.diff(further.deviation) > 0).all()
 
 
 @given(st.floats(0.05, 0.95), st.integers(10, 10**5), st.integers(1, 12))
@@ -96,60 +102,88 @@ def test_of_one_rate_the_kind_decides(rate: float, drafts: int, ahead: int) -> N
     np.testing.assert_allclose(by_position[1:], by_position[1], rtol=1e-9)  # it is held
 
 
-@given(st.lists(st.floats(0.05, 0.95), min_size=1, max_size=6), st.integers(10, 10**5), trends)
-def test_rates_go_one_way(rates: list[float], drafts: int, trend: str) -> None:
-    logits, _ = forecast(np.cumprod(rates), np.full(len(rates), float(drafts)), 12, TRENDS[trend])
-    steps = np.diff(logits)
+@given(st.floats(0.05, 0.95), st.integers(10, 10**5), trends)
+def test_rates_go_one_way_from_the_first(rate: float, drafts: int, trend: str) -> None:
+    found = forecast(np.array([rate]), np.array([float(drafts)]), 12, TRENDS[trend])
+    steps = np.diff(found.log_odds)
     assert (steps >= -1e-9).all() or (steps <= 1e-9).all()
-    if trend == "falling":
-        assert (steps <= 1e-9).all()
-    else:  # and ever slower
-        assert (np.abs(steps[1:]) <= np.abs(steps[:-1]) + 1e-9).all()
+    assert (np.abs(steps[1:]) <= np.abs(steps[:-1]) + 1e-9).all()  # and never faster
+
+
+@given(st.lists(st.floats(0.05, 0.95), min_size=1, max_size=6), st.integers(10, 10**5))
+def test_falling_rates_never_rise(rates: list[float], drafts: int) -> None:
+    trials = np.full(len(rates), float(drafts))
+    found = forecast(np.cumprod(rates), trials, 12, FALLING)
+    assert (np.diff(found.log_odds) <= 1e-9).all()
 
 
 # --- the filter against its obvious slow twin --------------------------------------------------
+
+
+@st.composite
+def any_trend(draw: st.DrawFn) -> Trend:
+    slope, spread = draw(st.floats(-0.5, 1.0)), draw(st.floats(0.05, 0.6))
+    turn, irregular, walk = (draw(st.floats(0.02, 0.4)) for _ in range(3))
+    return Trend("any", slope, spread, draw(st.sampled_from([-1, 0, 1])), turn, irregular, walk)
 
 
 @given(
     st.lists(st.floats(0.05, 0.95), min_size=1, max_size=6),
     st.lists(st.integers(20, 10**5), min_size=6, max_size=6),
     st.integers(1, 8),
-    trends,
+    any_trend(),
 )
 def test_forecast_against_penalised_least_squares(
-    rates: list[float], drafts: list[int], ahead: int, name: str
+    rates: list[float], drafts: list[int], ahead: int, trend: Trend
 ) -> None:
-    trend = TRENDS[name]
     known, trials = len(rates), np.array(drafts[: len(rates)], dtype=np.float64)
     curve = np.cumprod(rates, dtype=np.float64)
-    reached = trials * np.concatenate([[1.0], curve[:-1]])
-    accepted, rejected = trials * curve + 0.5, reached - trials * curve + 0.5
-    # Unknowns: the log odds at every position, and the slope.  One equation for each observation,
-    # each step and the slope's prior, each divided by its standard deviation.
+    logits, noise = empirical_logits(curve, trials)
+    # Unknowns: the trend m at every position, v at every position, the departures e, and b.  One
+    # equation for each observation, step, turn and departure and for b, each divided by its
+    # standard deviation.
     size = known + ahead
-    depth = np.log(np.arange(1, size + 1)) if trend.fades else np.arange(1.0, size + 1)
+    places = np.arange(1.0, size + 1)
+    depth = {-1: 1 - 1 / places, 0: np.log(places), 1: places}[int(trend.power)]
     rows, right = [], []
 
     def equation(terms: dict[int, float], value: float, deviation: float) -> None:
-        row = np.zeros(size + 1)
+        row = np.zeros(3 * size + 1)
         row[list(terms)] = list(terms.values())
         rows.append(row / deviation)
         right.append(value / deviation)
 
     for i in range(known):
-        noise = np.sqrt(1 / accepted[i] + 1 / rejected[i])
-        equation({i: 1.0}, float(np.log(accepted[i] / rejected[i])), float(noise))
+        equation({i: 1.0, 2 * size + i: 1.0}, float(logits[i]), float(np.sqrt(noise[i])))
+    for i in range(size):
+        equation({2 * size + i: 1.0}, 0.0, trend.irregular)
+    equation({size: 1.0}, 0.0, 1e-9)  # the trend has not turned yet
     for i in range(size - 1):
-        equation({i: -1.0, i + 1: 1.0, size: -(depth[i + 1] - depth[i])}, 0.0, trend.walk)
-    equation({size: 1.0}, trend.slope, trend.spread)
+        step = depth[i + 1] - depth[i]
+        equation({i: -1.0, i + 1: 1.0, size + i: -1.0, 3 * size: -step}, 0.0, trend.walk)
+        equation({size + i: -1.0, size + i + 1: 1.0}, 0.0, trend.turn)
+    equation({3 * size: 1.0}, trend.slope, trend.spread)
     design = np.array(rows)
-    solution = np.linalg.lstsq(design, np.array(right), rcond=None)[0]
-    spread = np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
-    slope = solution[size] if trend.fades else min(solution[size], 0.0)
-    mean = solution[known - 1] + (depth[known:] - depth[known - 1]) * slope
-    found_mean, found_spread = forecast(curve, trials, ahead, trend)
-    np.testing.assert_allclose(found_mean, mean, rtol=1e-7, atol=1e-7)
-    np.testing.assert_allclose(found_spread, spread[known:size], rtol=1e-7)
+    covariance = np.linalg.inv(design.T @ design)
+    solution = covariance @ design.T @ np.array(right)
+    steps = np.arange(1, ahead + 1)
+    rise = (depth[known:] - depth[known - 1]) * solution[-1] + steps * solution[size + known - 1]
+    mean = solution[known - 1] + (np.minimum(rise, 0.0) if trend.power == 1 else rise)
+    found = forecast(curve, trials, ahead, trend)
+    np.testing.assert_allclose(found.log_odds, mean, rtol=1e-5, atol=1e-5)
+
+    # log(S_k / S_n) is off by the sum of (1 - alpha) times what its log odds are; the counted log
+    # S_n by that of the counted rates, whose errors the estimates take up by their weights.
+    left = np.tril(np.ones((ahead, ahead))) / (1 + np.exp(mean))
+    later = covariance[known:size] + covariance[2 * size + known : 3 * size]
+    of_odds = later[:, known:size] + later[:, 2 * size + known : 3 * size]
+    variance = np.diag(left @ of_odds @ left.T)
+    np.testing.assert_allclose(found.deviation, np.sqrt(variance), rtol=1e-4)
+    taken = later @ design[:known].T / np.sqrt(noise)
+    counted = noise / (1 + np.exp(logits))
+    off = np.sqrt(counted @ (counted / noise))
+    wanted = left @ taken @ counted / (off * np.sqrt(variance))
+    np.testing.assert_allclose(found.correlation, np.clip(wanted, 0, 1), rtol=1e-4, atol=1e-5)
 
 
 def test_falling_rates_that_rose_do_not_go_on_rising() -> None:
@@ -250,7 +284,9 @@ def test_error_from_three_positions() -> None:
     assert len({case.group for case in cases}) >= 10
 
     def errors(model: object) -> Floats:
-        found: Floats = benchmark.by_group(cases, [benchmark.error(model, c, DRIFT) for c in cases])
+        found: Floats = benchmark.by_group(
+            cases, [benchmark.error(model, c, FALLING.slope) for c in cases]
+        )
         return found
 
     # The goal is 4.5 % on unseen curves.  benchmarks/extrapolation_accuracy.py prints 1.9 % for
@@ -260,13 +296,13 @@ def test_error_from_three_positions() -> None:
     assert errors(benchmark.chosen).mean() < 0.3 * errors(benchmark.iid_from_first).mean()
 
 
-def test_the_pooled_drift_is_the_one_that_the_lengths_give() -> None:
+def test_the_pooled_slope_is_the_one_that_the_lengths_give() -> None:
     _, chains = benchmark.read()
     assert len(chains) == 81
-    assert benchmark.fit_drift(chains) == pytest.approx(DRIFT)
+    assert benchmark.fit_slope(chains) == pytest.approx(FALLING.slope)
     pooled, none = (
-        np.abs([benchmark.drift_error(chain, drift) for chain in chains]).mean()
-        for drift in (DRIFT, 0.0)
+        np.abs([benchmark.slope_error(chain, slope) for chain in chains]).mean()
+        for slope in (FALLING.slope, 0.0)
     )
     assert pooled < 0.02
     assert none > 0.06
