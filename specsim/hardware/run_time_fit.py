@@ -30,6 +30,7 @@ import numpy as np
 from scipy.interpolate import RBFInterpolator
 from scipy.linalg import null_space
 from scipy.optimize import least_squares
+from scipy.special import xlogy
 
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
 from specsim.hardware.repeats import PassDraws, Repeats, spread_of_means
@@ -44,6 +45,8 @@ Kind = Literal["target", "first draft", "next draft"]
 _BENDS = (1.0, 8.0)
 # Shares in which points are held out, to see how far off the fit is.
 _FOLDS = 10
+# Of two fits that miss a point by a hundred-thousandth more or less, neither is the better.
+_SAME_COST = 1e-10
 # Spreads between points one token apart that are tried, as logarithms of run times.
 _SPREADS = np.geomspace(1e-3, 0.3, 16)
 
@@ -103,8 +106,17 @@ class FittedRunTimes:
 
     def __call__(self, tokens: float, batch: int, context: float) -> float:
         """Seconds of one run."""
-        asked, where = self._asked(tokens, batch, context)
-        return float(_trend(self.trend, asked)[0] * np.exp(self._residual(where)[0]))
+        # Neighbouring draft lengths share runs, and an interpolation takes its time.
+        key = tokens, batch, context
+        if key not in self._known:
+            asked, where = self._asked(tokens, batch, context)
+            seconds = _trend(self.trend, asked)[0] * np.exp(self._residual(where)[0])
+            self._known[key] = float(seconds)
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[float, int, float], float]:
+        return {}
 
     def drawn(self, tokens: float, batch: int, context: float, draws: PassDraws) -> Floats:
         """The same, drawn from what the repeats leave open; shape (D,)."""
@@ -282,15 +294,18 @@ def _fit(points: Sequence[GridPoint]) -> Floats:
     def misses(parameters: Floats) -> Floats:
         return np.log(_trend(_unpack(parameters), where) / seconds)
 
-    fits = [
+    softer, harder = (
         least_squares(
             misses,
             [*scale, bend],
+            jac=lambda parameters: _slopes(_unpack(parameters), where),
             bounds=([*(scale - 30), _BENDS[0]], [*(scale + 15), _BENDS[1]]),
         )
         for bend in (1.5, 4.0)
-    ]
-    return _unpack(min(fits, key=lambda fit: fit.cost).x)
+    )
+    # Few points are met by both, and which of them by less is rounding.
+    better = harder.cost < softer.cost - _SAME_COST * len(points)
+    return _unpack((harder if better else softer).x)
 
 
 def _unpack(parameters: Floats) -> Floats:
@@ -299,14 +314,42 @@ def _unpack(parameters: Floats) -> Floats:
 
 def _trend(trend: Floats, where: Floats) -> Floats:
     """The roofline at points (P, 3); shape (P,)."""
-    weights, cache, products, attention, bend = trend
-    tokens, batch, context = where.T
-    memory = weights + cache * batch * (context + tokens)
-    arithmetic = batch * tokens * (products + attention * (context + tokens / 2))
+    memory, arithmetic = (parts.sum(axis=1) for parts in _parts(trend, where))
+    bend = trend[-1]
     # In terms of the larger, so that no power overflows.
     larger, smaller = np.maximum(memory, arithmetic), np.minimum(memory, arithmetic)
     seconds: Floats = larger * (1 + (smaller / larger) ** bend) ** (1 / bend)
     return seconds
+
+
+def _slopes(trend: Floats, where: Floats) -> Floats:
+    """Of the logarithm of the roofline, by the logarithms of w, k, f, a and by s; shape (P, 5)."""
+    parts = _parts(trend, where)
+    memory, arithmetic = (each.sum(axis=1) for each in parts)
+    bend = trend[-1]
+    larger, smaller = np.maximum(memory, arithmetic), np.minimum(memory, arithmetic)
+    ratio = smaller / larger
+    power = ratio**bend
+    of_memory = np.where(memory >= arithmetic, 1, power) / (1 + power)
+    by_bend = (xlogy(power, ratio) / (1 + power) - np.log1p(power) / bend) / bend
+    return np.column_stack(
+        [
+            parts[0] * (of_memory / memory)[:, None],
+            parts[1] * ((1 - of_memory) / arithmetic)[:, None],
+            by_bend,
+        ]
+    )
+
+
+def _parts(trend: Floats, where: Floats) -> tuple[Floats, Floats]:
+    """Seconds of weights and cache, and of products and attention; shape (P, 2) each."""
+    weights, cache, products, attention, _ = trend
+    tokens, batch, context = where.T
+    memory = [np.full(len(where), weights), cache * batch * (context + tokens)]
+    attended = batch * tokens * (context + tokens / 2)
+    return np.column_stack(memory), np.column_stack(
+        [products * batch * tokens, attention * attended]
+    )
 
 
 def _miss(seen: Sequence[GridPoint], held: Sequence[GridPoint]) -> Floats:

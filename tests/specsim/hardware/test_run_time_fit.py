@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from specsim.hardware.run_time_fit import FittedRunTimes, GridPoint, fits
+from specsim.hardware.run_time_fit import (
+    FittedRunTimes,
+    GridPoint,
+    _slopes,
+    _trend,
+    _unpack,
+    fits,
+)
 from specsim.profiles import RunTime
 
 TOKENS, BATCHES, CONTEXTS = (1, 2, 3, 5, 9), (1, 2, 4, 8, 16, 32, 64), (512, 4096)
@@ -121,3 +128,19 @@ def test_runs_of_a_cell_keep_their_ratio_when_the_machine_slows_down() -> None:
         ]
     )["eager", "target"]
     assert [found(tokens, 1, 64) for tokens in (1, 2, 3)] == pytest.approx([4.0, 5.0, 6.0])
+
+
+@pytest.mark.parametrize("bend", [1.0, 2.5, 8.0])
+def test_the_slopes_of_the_trend_are_its_differences(bend: float) -> None:
+    where = np.array(list(product(TOKENS, BATCHES, CONTEXTS)), dtype=float)
+    # Weights and cache, then products and attention, whichever is the longer of the two.
+    for longer in (1e-3, 1.0, 1e3):
+        at = np.append(np.log([5e-3, 4e-8, longer * 3e-5, longer * 1e-9]), bend)
+
+        def logarithms(parameters: np.ndarray) -> np.ndarray:
+            return np.log(_trend(_unpack(parameters), where))
+
+        steps = 1e-5 * np.eye(len(at))
+        differences = [(logarithms(at + one) - logarithms(at - one)) / 2e-5 for one in steps]
+        slopes = _slopes(_unpack(at), where)
+        np.testing.assert_allclose(slopes, np.column_stack(differences), atol=1e-8)
