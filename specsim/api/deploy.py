@@ -93,7 +93,9 @@ def deploy(
     changed = replace(base, efficiency=reached, host=host)
     if changed != base and fit is not None:
         # What was held out of the fit says nothing of other values.
-        return replace(changed, fit=f"{base.fit}; with other values given beside it", error=None)
+        return replace(
+            changed, fit=f"{base.fit}; with other values given beside it", fit_error=None
+        )
     return changed
 
 

@@ -16,19 +16,25 @@ from specsim.api.plan_doubts import (
     replicas_interval,
     speed_ends,
     stops_paying,
+    too_short,
+    warnings_of,
 )
 from specsim.api.plan_ranking import (
     analytic_answer,
     by_rate,
     cheapest,
+    longest_stay,
     order,
     plain_beside,
     prices_of,
     rate_of_each,
+    settling,
     with_simulated,
 )
-from specsim.api.plan_result import Answer, CapacityPlan
+from specsim.api.plan_result import CapacityPlan
 from specsim.api.plan_setups import planned_setups
+from specsim.api.plan_words import other_cards
+from specsim.api.progress import Progress, quiet, steps
 from specsim.api.serving_setup import mean_context
 from specsim.api.workload import workload as workload_of
 from specsim.batching.point import DEFAULT_MARGIN
@@ -41,6 +47,7 @@ from specsim.serving.analytic.offered import Offered
 from specsim.serving.arrivals import ConstantArrivals, GammaArrivals, PoissonArrivals
 from specsim.serving.engines.settings import ServingEngine
 from specsim.serving.levels import ServiceLevel, levels_of
+from specsim.serving.planning.span import LEAST, MOST, requests_wanted
 from specsim.serving.routing import Routing
 from specsim.serving.step_model import StepModel
 from specsim.serving.workload import DrawnWorkload, ServingWorkload
@@ -49,8 +56,6 @@ from specsim.serving.workload_summary import WorkloadSummary
 # Draft lengths and degrees that are tried where none are named.
 GAMMAS = (1, 2, 3, 4, 5, 7)
 DEGREES = (1, 2, 4, 8)
-# Requests that are simulated where nobody says how many.
-_REQUESTS = 4000
 
 
 def plan(
@@ -72,10 +77,13 @@ def plan(
     margin: float | None = None,
     simulated: bool = True,
     seed: int = 0,
+    progress: Progress = quiet,
 ) -> CapacityPlan:
     """The cheapest set-up that keeps the service levels, with and without speculation.
 
-    workload : of ``specsim.workload``, with a rate, or a file of requests with times
+    workload : of ``specsim.workload``, with a rate, or a file of requests with times; where it does
+        not say how many requests, as many are simulated as come in ten stays of one, from 4,000 up
+        to 60,000
     slo : limits in seconds of means or percentiles, ``"ttft_p99=1,tpot_p99=0.06"``
     deployment : the target and its drafters on cards; several are compared, one for each kind of
         cards
@@ -88,10 +96,12 @@ def plan(
     margin : what drafts must gain to be worth it; None: 0.05
     simulated : whether the best set-ups are simulated; else all is analytic
     seed : of the simulation: every set-up sees the same requests and the same luck
+    progress : called with what is going on, how much of it is done and how much there is
 
-    The analytic mode ranks all set-ups, and the simulator settles how many replicas the two
-    cheapest of either kind need.  Raises UnsupportedError where nothing at all can be planned; a
-    plan that meets no level is a result, with the nearest set-up.
+    The analytic mode ranks all set-ups, and the simulator settles how many replicas the cheapest
+    with drafts and without need: two of either kind, and more until the first that meets the levels
+    was itself simulated, so that the answer always was.  Raises UnsupportedError where nothing at
+    all can be planned; a plan that meets no level is a result, with the nearest set-up.
     """
     levels = levels_of(slo)
     if not any(each.statistic for each in levels):
@@ -106,8 +116,11 @@ def plan(
         raise UnsupportedError(
             "a closed loop has no rate to plan for, as its requests wait for each other: give rate"
         )
-    if isinstance(workload, DrawnWorkload) and not (workload.requests or workload.duration_s):
-        workload = replace(workload, requests=_REQUESTS)
+    drawn = workload if isinstance(workload, DrawnWorkload) else None
+    if drawn is not None and (drawn.requests or drawn.duration_s):
+        drawn = None
+    if drawn is not None:
+        workload = replace(drawn, requests=LEAST)
     requests = workload.draw(seed)
     summary = WorkloadSummary.of(requests)
     rate, cv = _rate_and_cv(workload, summary)
@@ -124,19 +137,33 @@ def plan(
         offered,
         margin,
         step_model,
+        progress,
     )
     if not setups:
         raise UnsupportedError(
             "nothing can be planned: " + "; ".join(f"{each.what}: {each.why}" for each in left_out)
         )
     prices = prices_of(price, setups)
-    answers = sorted((analytic_answer(each, rate, levels, prices) for each in setups), key=order)
+    answers, advance = [], steps(progress, "ranking", len(setups))
+    for each in setups:
+        answers.append(analytic_answer(each, rate, levels, prices))
+        advance()
+    answers.sort(key=order)
+    stays_s = {id(each.planned): each.figures["e2e_mean"] for each in answers if each.replicas}
     if simulated:
-        answers = with_simulated(answers, workload, levels, routing, rate, seed, prices)
+        more = requests_wanted(rate, longest_stay(answers))
+        if drawn is not None and more > LEAST:
+            workload = replace(drawn, requests=min(more, MOST))
+            summary = WorkloadSummary.of(workload.draw(seed))
+        settled = settling(workload, summary, levels, routing, rate, seed)
+        answers = with_simulated(answers, levels, prices, settled, progress)
     met = [each for each in answers if each.met(levels)]
     without = next((each for each in met if not each.planned.speculates), None)
     drafting = next((each for each in met if each.planned.speculates), None)
     best = cheapest(answers, without, drafting, margin, levels)
+    told = [each for each in (best, drafting, without) if each is not None]
+    told += other_cards(answers, told, levels)
+    stay_s = max(stays_s.get(id(each.planned), 0.0) for each in told)
     context = mean_context(requests)
     gain = stops = reason = None
     why = ""
@@ -187,7 +214,10 @@ def plan(
             "simulated": simulated,
             "seed": seed,
         },
-        warnings=_warnings(workload, best, drafting, rate),
+        warnings=(
+            *warnings_of(workload, told, rate),
+            *(too_short(summary, rate, stay_s) if simulated else ()),
+        ),
         left_out=tuple(left_out),
     )
 
@@ -224,18 +254,3 @@ def _sequences(in_service: Floats) -> int:
     """The least multiple of 8 that holds those in service all but 1 in 1,000 moments."""
     reached = np.cumsum(in_service)
     return 8 * ceil(max(int(np.searchsorted(reached, 0.999)), 1) / 8)
-
-
-def _warnings(
-    workload: ServingWorkload, best: Answer, drafting: Answer | None, rate: float
-) -> tuple[str, ...]:
-    found = dict.fromkeys([*workload.notes, *best.planned.warnings])
-    if drafting is not None:
-        found |= dict.fromkeys(drafting.planned.warnings)
-    if best.replicas:
-        replica = best.planned.replica
-        each = rate_of_each(rate, best.replicas, replica)
-        if each < replica.capacity:
-            doubts = replica.at(each).doubts
-            found |= dict.fromkeys(f"analytic mode: {doubt}" for doubt in doubts)
-    return tuple(found)

@@ -9,6 +9,7 @@ from math import exp, log
 from specsim.api.plan_ranking import rate_of_each
 from specsim.api.plan_result import Answer
 from specsim.api.plan_setups import PlannedSetUp
+from specsim.api.result import significant
 from specsim.batching.cost import CellUnavailableError
 from specsim.batching.decision import decide
 from specsim.batching.losses import diagnose
@@ -16,9 +17,13 @@ from specsim.batching.parts import step_of
 from specsim.checks import SpecsimError
 from specsim.intervals import Interval
 from specsim.serving.analytic.replica import Replica
+from specsim.serving.arrivals import ScheduledArrivals
 from specsim.serving.levels import ServiceLevel
 from specsim.serving.planning.crossing import Crossing, binds_at, crossing
 from specsim.serving.planning.sizing import replicas_needed, sustained
+from specsim.serving.planning.span import STAYS, lasts, requests_wanted
+from specsim.serving.workload import ServingWorkload
+from specsim.serving.workload_summary import WorkloadSummary
 
 _WHY = {
     "cache": "the KV cache, of which the drafter and its drafts take their part, is full",
@@ -144,3 +149,37 @@ def error_budget(
                 widths.append((value.high - value.low) / 2 / value.best)
         found["sampling"] = max(widths, default=None)
     return found
+
+
+def warnings_of(workload: ServingWorkload, told: Sequence[Answer], rate: float) -> tuple[str, ...]:
+    """Of the answer, which is first, and of what it is held against."""
+    best = told[0]
+    found = dict.fromkeys(workload.notes)
+    for each in told:
+        found |= dict.fromkeys(each.planned.warnings)
+    arrivals = getattr(workload, "arrivals", None)
+    if isinstance(arrivals, ScheduledArrivals):
+        most = significant(max(arrivals.rates))
+        found[
+            f"the rate changes, up to {most} requests/s: what the analytic mode says, other rates, "
+            f"max_num_seqs and where drafts stop paying are of its mean, {significant(rate, 3)}"
+        ] = None
+    if best.replicas:
+        replica = best.planned.replica
+        own = rate_of_each(rate, best.replicas, replica)
+        if own < replica.capacity:
+            doubts = replica.at(own).doubts
+            found |= dict.fromkeys(f"analytic mode: {doubt}" for doubt in doubts)
+    return tuple(found)
+
+
+def too_short(summary: WorkloadSummary, rate: float, stay_s: float) -> tuple[str, ...]:
+    """Whether requests come for too short a time to show what lasts, of which one stays so long."""
+    if lasts(summary, stay_s):
+        return ()
+    come, stays = significant(summary.duration_s, 3), significant(stay_s, 3)
+    return (
+        f"the simulated requests come within {come} s, less than {STAYS} times the {stays} s that "
+        "one stays: fewer replicas than the analytic mode asks for are not tried, and may be too "
+        f"few yet; take {requests_wanted(rate, stay_s):,} requests",
+    )

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from specsim.api.plan_result import Answer
 from specsim.api.plan_setups import PlannedSetUp
+from specsim.api.progress import Progress, quiet
 from specsim.api.result import Row
 from specsim.checks import InvalidArgumentError, number
 from specsim.serving.analytic.replica import Replica
 from specsim.serving.levels import ServiceLevel
 from specsim.serving.planning.settling import Settled, settle, simulate
 from specsim.serving.planning.sizing import replicas_needed, slack, sustained
+from specsim.serving.planning.span import lasts
 from specsim.serving.routing import Routing
-from specsim.serving.service import SetUp
 from specsim.serving.workload import ServingWorkload
+from specsim.serving.workload_summary import WorkloadSummary
 
+# What is found of an answer's set-up with several numbers of replicas; the one that counts first.
+Settling = Callable[[Answer], Sequence[Settled]]
 # Multiples of the rate at which the answer is looked for, too.
 RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-# Set-ups of either kind that are simulated.
+# Set-ups of either kind that are simulated at the least.
 _FINALISTS = 2
+# A rate is above another by this share of it.
+_ABOVE = 1e-6
 # More replicas than this are not planned.
 _MOST_REPLICAS = 10_000
 
@@ -39,10 +45,11 @@ def prices_of(
     }
     found = {}
     for name in names:
-        known = [each for key, each in named.items() if name.casefold().startswith(key)]
+        known = [key for key in named if name.casefold().startswith(key)]
         if not known:
             raise InvalidArgumentError(f"price has none for {name}, got {', '.join(price)}")
-        found[name] = known[0]
+        # The name itself is the longest of its beginnings.
+        found[name] = named[max(known, key=len)]
     return found
 
 
@@ -84,34 +91,83 @@ def order(answer: Answer) -> tuple[bool, float, float]:
     return False, cost, -answer.per_card * (cost and answer.cards / cost)
 
 
-def with_simulated(
-    answers: Sequence[Answer],
+def longest_stay(answers: Sequence[Answer]) -> float:
+    """Mean seconds that a request is with the cheapest of either kind, the longer of the two."""
+    able = [each for each in answers if each.replicas]
+    kinds = {each.planned.speculates: each for each in reversed(able)}
+    return max((each.figures["e2e_mean"] for each in kinds.values()), default=0.0)
+
+
+def settling(
     workload: ServingWorkload,
+    summary: WorkloadSummary,
     levels: Sequence[ServiceLevel],
     routing: Routing,
     rate: float,
     seed: int,
+) -> Settling:
+    """By simulation, with the same requests and the same luck for every set-up.
+
+    summary : of the workload, which may be too short to show that fewer replicas are enough
+    """
+
+    def settled(answer: Answer) -> list[Settled]:
+        replica = answer.planned.replica
+        least = answer.replicas
+        if lasts(summary, answer.figures["e2e_mean"]):
+            least = replicas_needed(rate, replica.capacity * (1.0 - 1e-6))
+        setup = replace(answer.planned.setup, routing=routing)
+        return settle(
+            setup, answer.replicas, least, lambda one: simulate(one, workload, levels, seed)
+        )
+
+    return settled
+
+
+def with_simulated(
+    answers: Sequence[Answer],
+    levels: Sequence[ServiceLevel],
     prices: Mapping[str, float] | None,
+    settled: Settling,
+    progress: Progress = quiet,
 ) -> list[Answer]:
-    """The same with the finalists simulated, and their neighbours in replicas."""
-    found: list[Answer] = []
-    counts = {True: 0, False: 0}
+    """The same with the first of them simulated, and their neighbours in replicas.
 
-    def simulated(setup: SetUp) -> Settled:
-        return simulate(setup, workload, levels, seed)
+    answers : the cheapest first
 
-    for each in answers:
-        kind = each.planned.speculates
-        if not each.replicas or counts[kind] >= _FINALISTS:
-            found.append(each)
-            continue
-        counts[kind] += 1
-        least = replicas_needed(rate, each.planned.replica.capacity * (1.0 - 1e-6))
-        setup = replace(each.planned.setup, routing=routing)
-        for one in settle(setup, each.replicas, least, simulated):
+    Simulated are the first two with drafts and the first two without, and on in the order of the
+    ranking until the first of either kind that meets the levels was itself simulated.
+    """
+    left, tried, done = list(answers), list[Answer](), 0
+    while wanted := _to_simulate(left, tried, levels):
+        progress("simulating", done, done + len(wanted))
+        each = wanted[0]
+        left.remove(each)
+        for one in settled(each):
             known = replace(each, replicas=one.replicas, figures=one.best(), settled=one)
-            found.append(_priced(known, prices))
-    return sorted(found, key=lambda each: (not each.met(levels), *order(each)))
+            tried.append(_priced(known, prices))
+        done += 1
+    if done:
+        progress("simulating", done, done)
+    return sorted([*tried, *left], key=lambda each: (not each.met(levels), *order(each)))
+
+
+def _to_simulate(
+    left: Sequence[Answer], tried: Sequence[Answer], levels: Sequence[ServiceLevel]
+) -> list[Answer]:
+    """What is known to be missing, of either kind."""
+    found = []
+    for kind in (False, True):
+        ranked = [each for each in left if each.planned.speculates == kind and each.replicas]
+        known = [each for each in tried if each.planned.speculates == kind]
+        missing = _FINALISTS - len({id(each.planned) for each in known})
+        if missing > 0:
+            found += ranked[:missing]
+        elif ranked:
+            first = min((order(each) for each in known if each.met(levels)), default=None)
+            if first is None or order(ranked[0]) < first:
+                found.append(ranked[0])
+    return found
 
 
 def cheapest(
@@ -124,7 +180,8 @@ def cheapest(
     """Drafts are taken where they are cheaper, or take more by the margin at the same price."""
     if without is None or drafting is None:
         known = drafting or without
-        return known or min(answers, key=lambda each: slack(each.figures, levels))
+        tried = [each for each in answers if each.settled is not None]
+        return known or min(tried or answers, key=lambda each: slack(each.figures, levels))
     ours, plain = order(drafting), order(without)
     if ours[1] != plain[1]:
         return drafting if ours[1] < plain[1] else without
@@ -142,25 +199,57 @@ def plain_beside(drafting: Answer, answers: Sequence[Answer]) -> Answer | None:
 
 
 def _cost(count: int, answer: Answer) -> float:
-    """Of so many replicas, in the unit of ``_order``."""
+    """Of so many replicas, in the unit of ``order``."""
     each = 1.0 if answer.hourly is None else answer.hourly / max(answer.cards, 1)
     return count * answer.planned.cards * each
 
 
+def _of_kind(answers: Sequence[Answer], speculates: bool) -> list[Answer]:
+    """Every set-up of one kind that sustains some rate, once."""
+    alone = {id(each.planned): each for each in answers if each.sustained > 0}.values()
+    return [each for each in alone if each.planned.speculates == speculates]
+
+
+def _at_rate(several: Sequence[Answer], rate: float) -> tuple[float, int, Answer]:
+    """The cheapest of some set-ups by what each sustains, behind its cost and its replicas."""
+    at = [(replicas_needed(rate, each.sustained), each) for each in several]
+    count, chosen = min(at, key=lambda pair: (_cost(*pair), -pair[1].per_card))
+    return _cost(count, chosen), count, chosen
+
+
+def cards_by_rate(
+    answers: Sequence[Answer], speculates: bool, low: float, high: float
+) -> list[tuple[float, int, Answer]]:
+    """Rates from which on another number of cards, or another set-up, is the cheapest of one kind,
+    the cards, and that set-up (analytic); from the lowest rate to the highest, both with a row.
+    """
+    several = _of_kind(answers, speculates)
+    if not several:
+        return []
+    rates = {low, high}
+    for each in several:
+        first, last = (int(rate // each.sustained) for rate in (low, high))
+        # At n times what one sustains n replicas are enough, and just above it they are not.
+        rates |= {(1.0 + _ABOVE) * n * each.sustained for n in range(first + 1, last + 1)}
+    found: list[tuple[float, int, Answer]] = []
+    for rate in sorted(each for each in rates if low <= each <= high):
+        _, count, chosen = _at_rate(several, rate)
+        cards = count * chosen.planned.cards
+        if not found or rate == high or (cards, chosen) != found[-1][1:]:
+            found.append((rate, cards, chosen))
+    return found
+
+
 def by_rate(answers: Sequence[Answer], rate: float, margin: float) -> tuple[Row, ...]:
     """The cheapest of either kind at multiples of the rate, by what each sustains."""
-    alone = {id(each.planned): each for each in answers if each.sustained > 0}.values()
+    kinds = [(kind, found) for kind in (False, True) if (found := _of_kind(answers, kind))]
     rows = []
     for factor in RATES:
         row: Row = {"rate": factor * rate}
         ranked = []
-        for kind in (False, True):
-            several = [each for each in alone if each.planned.speculates == kind]
-            if not several:
-                continue
-            at = [(replicas_needed(factor * rate, each.sustained), each) for each in several]
-            count, chosen = min(at, key=lambda pair: (_cost(pair[0], pair[1]), -pair[1].per_card))
-            ranked.append((_cost(count, chosen), kind, count, chosen))
+        for kind, several in kinds:
+            cost, count, chosen = _at_rate(several, factor * rate)
+            ranked.append((cost, kind, count, chosen))
             name = "with_drafts" if kind else "without"
             row[name] = chosen.planned.name
             row[f"{name}_cards"] = count * chosen.planned.cards

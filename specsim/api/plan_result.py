@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, isnan, nan
+from math import isfinite, nan
 from typing import ClassVar
 
 from specsim.api.plan_setups import PlannedSetUp
@@ -113,7 +113,8 @@ class CapacityPlan(Result):
     @property
     def title(self) -> str:
         limits = ", ".join(f"{each.name} <= {each.limit_s:g} s" for each in self.levels)
-        return f"set-ups for {_short(self.rate)} requests/s, {limits}, {self.best.planned.basis}"
+        rate = significant(self.rate, 3)
+        return f"set-ups for {rate} requests/s, {limits}, {self.best.planned.basis}"
 
     def rows(self) -> list[Row]:
         return [self._row(each) for each in self.answers]
@@ -131,7 +132,7 @@ class CapacityPlan(Result):
     def essential(self) -> tuple[str, ...]:
         limited = (f"{each.name}_ms" for each in self.levels if each.statistic)
         first = ("accelerator", "tensor_parallel", "drafter", "gamma", "cards", "met")
-        return (*first, "cost_per_million_tokens", *limited, "replicas", "by")
+        return (*first, "cost_per_million_tokens", *limited, "by", "replicas")
 
     def _row(self, answer: Answer) -> Row:
         planned = answer.planned
@@ -189,7 +190,7 @@ class CapacityPlan(Result):
                 each.name: {
                     "limit": each.limit_s,
                     "value": self._value(each.name),
-                    "met": best.figures[each.name] <= each.limit_s,
+                    "met": each.met(best.figures[each.name]),
                 }
                 for each in self.levels
                 if each.statistic
@@ -224,102 +225,10 @@ class CapacityPlan(Result):
         return Interval(nan, self.best.figures.get(name, nan), nan)
 
     def sentences(self) -> list[str]:
-        lines = [self._first()]
-        other = self.without if self.best.planned.speculates else self.with_drafts
-        kind = "without drafts" if self.best.planned.speculates else "with drafts"
-        if other is not None and other is not self.best:
-            lines.append(f"{kind}: {self._words(other)}")
-        elif self.met:
-            lines.append(f"{kind}: no set-up meets the levels")
-        if self.gain is not None:
-            lines.append(
-                f"a card takes {_with_ends(self.gain)} times as many requests within the levels "
-                "with drafts as without"
-            )
-        if self.stops is not None and self.with_drafts is not None:
-            lines.append(self._stops_words())
-        if self.sequences is not None and self.met:
-            lines.append(f"max_num_seqs {self.sequences} holds all but 1 in 1,000 moments")
-        changes = _changes(self.by_rate)
-        if changes:
-            lines.append(f"at other rates (analytic): {changes}")
-        return lines
+        from specsim.api.plan_words import sentences
 
-    def _first(self) -> str:
-        if self.met:
-            return f"cheapest: {self._words(self.best)}"
-        worst = [
-            f"{each.name} {self.best.figures[each.name]:.3g} s of {each.limit_s:g} s"
-            for each in self.levels
-            if each.statistic and self.best.figures[each.name] > each.limit_s
-        ]
-        where = f"with {self.best.replicas} replicas" if self.best.replicas else "at no load"
-        return (
-            f"no set-up meets the levels; nearest: {self.best.planned.name}, {where}: "
-            f"{', '.join(worst)}"
-        )
-
-    def _words(self, answer: Answer) -> str:
-        replicas = f"{answer.replicas} replica{'s' if answer.replicas > 1 else ''}"
-        words = f"{replicas} of {answer.planned.name}"
-        if answer.planned.accelerator:
-            words += f" ({_cards(answer.cards)})"
-        cost = answer.per_million(self.tokens_per_s)
-        if cost is not None:
-            words += f", {cost:.3g} per million tokens"
-        ends = self.replicas
-        if answer is self.best and ends is not None and ends.low < ends.high:
-            words += f"; {ends.low:.0f} to {ends.high:.0f} replicas at the ends of its speed"
-        return words
-
-    def _stops_words(self) -> str:
-        assert self.stops is not None, "asked for where it is known"
-        assert self.with_drafts is not None, "asked for where something drafts"
-        drafts = f"drafts of {self.with_drafts.planned.name}"
-        low, best, high = self.stops
-        if best is None:
-            return f"{drafts} pay at every rate up to the capacity of a replica"
-        if best.rate == 0:
-            return f"{drafts} pay at no rate: {self.why}"
-        ends = ""
-        if low is not None and low != best:
-            until = "the capacity" if high is None else _short(high.rate)
-            ends = f" ({_short(low.rate)} to {until})"
-        return (
-            f"{drafts} stop paying at {_short(best.rate)}{ends} requests/s of a replica, where "
-            f"{_short(best.batch)} decode: {self.why}"
-        )
-
-
-def _changes(rows: Sequence[Row]) -> str:
-    """From which rate on another set-up is the cheapest, and its cards there."""
-    words, before = [], None
-    for row in rows:
-        if row["best"] != before:
-            words.append(f"from {_short(row['rate'])}/s on {row['best']} ({_cards(row['cards'])})")
-        before = row["best"]
-    if len(words) == 1:
-        first, last = rows[0], rows[-1]
-        return (
-            f"{before} is the cheapest from {_short(first['rate'])}/s "
-            f"({_cards(first['cards'])}) to {_short(last['rate'])}/s ({_cards(last['cards'])})"
-        )
-    return "; ".join(words)
-
-
-def _cards(count: int) -> str:
-    return f"{count} card{'' if count == 1 else 's'}"
+        return sentences(self)
 
 
 def _number(value: float) -> float | None:
     return value if isfinite(value) else None
-
-
-def _with_ends(value: Interval[float]) -> str:
-    if isnan(value.low) or value.low == value.high:
-        return f"{value.best:.3g}"
-    return f"{value.best:.3g} ({value.low:.3g} to {value.high:.3g})"
-
-
-def _short(value: float) -> str:
-    return significant(value, 3)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from specsim.acceptance import AlphaLike
+from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import LeftOut
 from specsim.api.serving_setup import FoundSetUp, SetUpWords, set_up
 from specsim.batching.source import Source
@@ -13,6 +14,7 @@ from specsim.batching.workload import BatchWorkload
 from specsim.checks import SpecsimError
 from specsim.deployment.deployment import Deployment
 from specsim.deployment.drafters import Drafter
+from specsim.engines.schedule import Schedule
 from specsim.serving.analytic.of_setup import replica_of
 from specsim.serving.analytic.offered import Offered
 from specsim.serving.analytic.replica import Replica
@@ -96,6 +98,7 @@ def planned_setups(
     offered: Offered,
     margin: float,
     step_model: StepModel | str | Mapping[str, float] | None = None,
+    progress: Progress = quiet,
 ) -> tuple[list[PlannedSetUp], list[LeftOut]]:
     """All that can be had, and what cannot, with the reason.
 
@@ -105,12 +108,26 @@ def planned_setups(
     """
     found: list[PlannedSetUp] = []
     left_out: list[LeftOut] = []
-    for what, each, words in _words(deployments, source, degrees, engine, step_model, left_out):
+    groups = list(_words(deployments, source, degrees, engine, step_model, left_out))
+    advance = steps(progress, "set-ups", len(groups))
+    for what, each, words in groups:
         try:
             found += _of_drafter(each, words, gammas, requests, offered, margin)
         except SpecsimError as error:
             left_out.append(LeftOut(what, str(error)))
+        advance()
+    for card in dict.fromkeys(each.card.name for each in deployments):
+        if all(each.accelerator != card for each in found):
+            left_out = _as_one(left_out, card)
     return found, left_out
+
+
+def _as_one(left_out: Sequence[LeftOut], card: str) -> list[LeftOut]:
+    """Cards of which nothing can be had, with every reason once."""
+    own = [each for each in left_out if each.what.startswith(f"{card}, ")]
+    reasons = dict.fromkeys(each.why for each in own)
+    others = [each for each in left_out if each not in own]
+    return [*others, LeftOut(card, "; ".join(reasons))]
 
 
 def _words(
@@ -184,10 +201,13 @@ def _of_drafter(
     if not lengths:
         return []
     found = set_up(replace(words, gamma=max(lengths)), requests)
-    heads = found.setup.drafts.drops_last_cached_block
+
+    def drafting(schedule: Schedule) -> PlannedSetUp:
+        # With all that the engine does for this kind of drafter.
+        return planned(found, replace(found.setup.drafts, schedule=tuple(schedule)))
 
     def fixed(gamma: int) -> PlannedSetUp:
-        return planned(found, DraftPolicy.fixed(gamma, drops_last_cached_block=heads))
+        return drafting([(1, 1, gamma)])
 
     several = {gamma: fixed(gamma) for gamma in lengths}
     idle = fixed(0)
@@ -196,6 +216,5 @@ def _of_drafter(
     )
     result = list(several.values())
     if len(schedule) > 1:
-        policy = DraftPolicy.by_batch(schedule, drops_last_cached_block=heads)
-        result.append(planned(found, policy))
+        result.append(drafting(schedule))
     return result

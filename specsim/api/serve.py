@@ -12,7 +12,7 @@ from specsim.api.serving_result import LevelOutcome, Serving
 from specsim.api.serving_setup import Gamma, SetUpWords, set_up
 from specsim.api.workload import workload as workload_of
 from specsim.batching.source import Source
-from specsim.checks import InvalidArgumentError, integer
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer
 from specsim.deployment.deployment import Deployment
 from specsim.profiles import Mode
 from specsim.serving.acceptance import RECORDED, RoundAcceptance
@@ -96,6 +96,11 @@ def serve(
             f"replications must be 1, got {count}: nothing in these runs is random"
         )
     rounds = int(first.output_tokens.sum()) <= _MOST_ROUNDS
+    if not rounds and (gaps := [each.name for each in levels if each.latency == "itl"]):
+        raise UnsupportedError(
+            f"slo {gaps[0]} needs every round of {int(first.output_tokens.sum()):,} tokens, and at "
+            f"most {_MOST_ROUNDS:,} are kept: take fewer requests, or a level of tpot"
+        )
     repeat = _Replication(workload, setup, levels, warmup, rounds, seed)
     served = repeat.serve(0)
     runs = [measure(served.times, levels, warmup, resample=count == 1)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from specsim.api.result import Result, Row, significant
+from specsim.api.result import Result, Row, milliseconds, significant
 from specsim.intervals import Interval
 from specsim.serving.levels import LATENCIES, ServiceLevel
 from specsim.serving.metrics import STATISTICS
@@ -35,8 +35,8 @@ class LevelOutcome:
 
     @property
     def met(self) -> bool:
-        """Whether the figure itself is within the limit."""
-        return self.value.best <= self.level.limit_s
+        """Whether the figure itself is within the limit; that of a latency that none has is."""
+        return self.level.met(self.value.best)
 
     @property
     def sure(self) -> bool:
@@ -223,19 +223,24 @@ def _unknown(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _with_ends(value: Interval[float], unit: str = "") -> str:
-    """``812 (790 to 830)``, the figure alone where it has no interval."""
-    low, best, high = (significant(each) for each in (value.low, value.best, value.high))
+def _with_ends(value: Interval[float], times: float = 1.0, unit: str = "") -> str:
+    """``812 (790 to 830)``, the figure alone where it has no interval; of another unit so many
+    times.
+    """
+    ends = (value.low, value.best, value.high)
+    low, best, high = (significant(times * each) for each in ends)
     return f"{best}{unit}" + ("" if _unknown(value.low) else f" ({low} to {high})")
 
 
 def _level_words(outcome: LevelOutcome) -> str:
     level = outcome.level
+    if _unknown(outcome.value.best):
+        return f"no request has a {level.latency}, so that {milliseconds(level.limit_s)} is kept"
     words = "within" if outcome.met else "above"
     doubt = ""
     if not _unknown(outcome.value.low) and not outcome.sure:
         doubt = ", but its interval reaches across"
     return (
-        f"{level.latency} {level.statistic} is {_with_ends(outcome.value, ' s')}, {words} "
-        f"{level.limit_s:g} s{doubt}"
+        f"{level.latency} {level.statistic} is {_with_ends(outcome.value, 1e3, ' ms')}, {words} "
+        f"{milliseconds(level.limit_s)}{doubt}"
     )

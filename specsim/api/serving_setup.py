@@ -12,6 +12,7 @@ import numpy as np
 from specsim.acceptance import Acceptance, acceptance_of
 from specsim.batching.cost import LoadCost
 from specsim.batching.source import Source
+from specsim.batching.step_cost import StepLoadCost
 from specsim.batching.workload import BatchWorkload, Load, draft_length
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, refuse
 from specsim.counts.file import is_acceptance
@@ -30,7 +31,7 @@ from specsim.serving.engines.settings import ServingEngine
 from specsim.serving.requests import Requests
 from specsim.serving.service import SetUp
 from specsim.serving.step_model import StepModel
-from specsim.serving.words import engine_of
+from specsim.serving.words import EngineDefaults, engine_of
 
 Gamma = int | Literal["table"] | Schedule | AdaptiveSteps | None
 
@@ -88,9 +89,10 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     else:
         costs = _plain(source)
     engine = _engine(words.engine, source.deployment, costs, _longest(gamma), context)
-    most = engine.settings(DraftPolicy.off()).max_seqs
+    limits = DraftPolicy.fixed(_longest(gamma) or 1) if drafting else DraftPolicy.off()
+    most = engine.settings(limits).max_seqs
     drafts, acceptance = DraftPolicy.off(), None
-    warnings = list(costs.warnings)
+    warnings = [*costs.warnings, *_beyond_timed(costs.cost, context)]
     if drafting:
         drafts = _policy(_schedule(gamma, source, most, context), costs.drafter)
     if drafts.schedule:
@@ -106,6 +108,17 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     graphs = source.deployment and source.deployment.efficiency.graph_tokens
     model = step_model_of(costs.cost, drafts.gamma_max, bonus, most, longest, graphs or None)
     return FoundSetUp(SetUp(engine, model, drafts, acceptance), costs.basis, tuple(warnings))
+
+
+def _beyond_timed(cost: LoadCost, context: int) -> list[str]:
+    """Whether steps that an engine timed are taken for requests much longer, or shorter."""
+    if not isinstance(cost, StepLoadCost) or cost.contexts == (0,) or cost.covers(1, context):
+        return []
+    return [
+        f"steps were timed at contexts of about {cost.contexts[0]:,} tokens and up to "
+        f"{cost.batches[-1]:,} requests, and are taken to cost the same here, at {context:,} "
+        "tokens in the mean"
+    ]
 
 
 def _policy(asked: Schedule | AdaptiveSteps, drafter: Drafter | None) -> DraftPolicy:
@@ -153,13 +166,19 @@ def _of_step_model(words: SetUpWords) -> FoundSetUp:
     asked = _as_schedule(words.gamma)
     if not asked:
         return FoundSetUp(SetUp(engine, model), "steps as given")
+    warnings: tuple[str, ...] = ()
+    if not model.prices_drafts:
+        warnings = (
+            "drafts are free here: nothing that a step costs is of the drafter (draft_run_ms, "
+            "draft_token_us), so that what they gain is a bound",
+        )
     drafts, acceptance = _policy(asked, None), words.acceptance
     if acceptance is None:
         if source.alpha is None:
             raise InvalidArgumentError("alpha is missing: how often drafts are accepted")
         curve = acceptance_of(source.alpha).survival
         acceptance = RoundAcceptance.law(law_rows(curve, max(drafts.gamma_max, 1)))
-    return FoundSetUp(SetUp(engine, model, drafts, acceptance), "steps as given")
+    return FoundSetUp(SetUp(engine, model, drafts, acceptance), "steps as given", warnings)
 
 
 def _plain(source: Source) -> _Costs:
@@ -171,6 +190,7 @@ def _plain(source: Source) -> _Costs:
             _basis_of(deployment),
             None,
             longest=deployment.shape.longest_context or None,
+            warnings=deployment.doubts,
         )
     workload = _one(source, None)
     return _Costs(
@@ -286,17 +306,26 @@ def _engine(
     gamma: int | None,
     context: int,
 ) -> ServingEngine:
-    """The engine that is meant; a deployment tells how many blocks its memory has."""
+    """The engine that is meant; a deployment tells its card, how many blocks its memory has, and
+    how large its CUDA graphs are.
+    """
     if not isinstance(engine, str):
         return engine
-    blocks = None
+    defaults = EngineDefaults(longest=costs.longest)
     if deployment is not None:
         if deployment.parallel.data > 1:
             raise UnsupportedError(
                 "data_parallel has no meaning for one replica: give tensor_parallel, and replicas"
             )
         blocks = memory_blocks(deployment, costs.drafter, context, gamma or 0)
-    return engine_of(engine, None if blocks is None else blocks * BLOCK_TOKENS, costs.longest)
+        defaults = EngineDefaults(
+            cache_tokens=blocks * BLOCK_TOKENS,
+            longest=costs.longest,
+            card=deployment.card,
+            graph_tokens=deployment.efficiency.graph_tokens,
+            gamma_max=gamma or 0,
+        )
+    return engine_of(engine, defaults)
 
 
 def memory_blocks(deployment: Deployment, drafter: Drafter | None, context: int, gamma: int) -> int:

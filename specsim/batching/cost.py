@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -169,6 +169,10 @@ class MeasuredLoadCost(RunByRun):
             mode=mode,
         )
 
+    def at(self, profile: Profile, temperature: float) -> MeasuredLoadCost:
+        """The cost at another temperature of the same profile, with the same runs."""
+        return replace(self, host=_host_times(profile.batch_overhead, temperature, self.mode))
+
     @property
     def batches(self) -> tuple[int, ...]:
         """Batches that were measured."""
@@ -186,17 +190,6 @@ class MeasuredLoadCost(RunByRun):
     def run_s(
         self, model: Role, tokens: int, batch: int, context: float, follows: Role = "draft"
     ) -> float:
-        # Neighbouring draft lengths share runs, and an interpolation takes its time.
-        key = model, tokens, batch, context, follows
-        if key not in self._runs:
-            self._runs[key] = self._run_s(model, tokens, batch, context, follows)
-        return self._runs[key]
-
-    @cached_property
-    def _runs(self) -> dict[tuple[Role, int, int, float, Role], float]:
-        return {}
-
-    def _run_s(self, model: Role, tokens: int, batch: int, context: float, follows: Role) -> float:
         if model == "draft":
             times = self.first_draft if follows == "target" else self.next_draft
             return times(tokens, batch, context)

@@ -36,7 +36,10 @@ def of_deployment(
 ) -> list[BatchWorkload]:
     """One setting for each drafter, with the acceptance that is given."""
     if not deployment.drafters:
-        raise InvalidArgumentError("drafter is missing: what drafts for the target")
+        raise InvalidArgumentError(
+            "drafter is missing: what drafts for the target, as in --draft llama-3.2-1b or "
+            "--drafter eagle3"
+        )
     if alpha is not None and all(each.alpha is not None for each in deployment.drafters):
         raise InvalidArgumentError(
             "alpha has no meaning where every drafter has rates of its own; leave out one of them"
@@ -113,8 +116,9 @@ def _notes(
     is_head = not isinstance(drafter, (DraftModel, Ngram))
     if is_head and isinstance(acceptance, ConstantAcceptance) and gamma > _ONE_RATE:
         found += (
-            f"alpha {acceptance.alpha:g} is taken at every one of {gamma} drafts, and heads lose "
-            "hold with depth: give measured rates by position (--conditional or --marginal)",
+            # The same at every draft length, so that a table of several says it once.
+            f"alpha {acceptance.alpha:g} is taken at every draft, and heads lose hold with depth: "
+            "give measured rates by position (--conditional or --marginal)",
         )
     return found
 

@@ -114,7 +114,7 @@ class Plan:
 
     @property
     def sentence(self) -> str:
-        """Up to which batch it pays, with the interval of that, and the schedule."""
+        """Up to which batch it pays, with the interval of that, and the draft length of each."""
         margin = f"by {100 * self.margin:.3g}% or more"
         if not self.decisions[0].workload.gamma_max:
             return f"context {self.context:,}: plain decoding, as no drafts were asked for"
@@ -123,7 +123,7 @@ class Plan:
             pays += f" ({self._interval})"
         if self.gamma is not None:
             return pays
-        found = f"{pays}, schedule {in_words(self.schedule)}"
+        found = f"{pays}, draft tokens by batch {in_words(self.schedule)}"
         if self.loss < _LOSS_SAID:
             return found
         return f"{found} (at most {100 * self.loss:.1g}% slower than the best)"
@@ -196,8 +196,11 @@ def plan(
     context: int,
     gamma: int | None = None,
     margin: float = DEFAULT_MARGIN,
+    told: Callable[[int], None] | None = None,
 ) -> Plan:
     """The best draft length, or what ``gamma`` gives, at every batch; ``batches`` are rising.
+
+    told : called with how many of ``looked_at`` batches are done, after each
 
     Raises CellUnavailableError where not even the smallest batch has a price.
     """
@@ -218,9 +221,9 @@ def plan(
         return pays_at
 
     count, why = _priced(workload, batches, context, gamma or 0)
-    decisions = _decisions(at, batches[:count])
-    looked_at = [each.batch for each in decisions]
-    low, best, high = (stops_paying(pays(end), looked_at) for end in ("low", "best", "high"))
+    decisions = _decisions(at, batches[:count], told)
+    known = [each.batch for each in decisions]
+    low, best, high = (stops_paying(pays(end), known) for end in ("low", "best", "high"))
     return Plan(
         context=context,
         decisions=tuple(decisions),
@@ -241,15 +244,15 @@ def stops_paying(pays: Callable[[int], bool], batches: Sequence[int]) -> int | N
     From above, among ``batches``, which rise, and batch 1, until one pays; from there to the next
     one by bisection.
     """
-    looked_at = [*([1] if batches[0] > 1 else []), *batches]
-    above = looked_at[-1] + 1
-    for batch in reversed(looked_at):
+    tried = [*([1] if batches[0] > 1 else []), *batches]
+    above = tried[-1] + 1
+    for batch in reversed(tried):
         if pays(batch):
             break
         above = batch
     else:
         return 1
-    if above > looked_at[-1]:
+    if above > tried[-1]:
         return None
     while above - batch > 1:
         middle = (batch + above) // 2
@@ -320,9 +323,20 @@ def _priced(
     return above, reason(batches[above])
 
 
-def _decisions(at: Callable[[int], Decision], batches: Sequence[int]) -> list[Decision]:
+def looked_at(count: int) -> int:
+    """How many of so many batches are looked at in any case."""
+    return sum(1 for _ in _coarse(count))
+
+
+def _decisions(
+    at: Callable[[int], Decision], batches: Sequence[int], told: Callable[[int], None] | None
+) -> list[Decision]:
     """Those that tell where they change, of the first and the last batch among them."""
-    found = {index: at(batches[index]) for index in (n - 1 for n in _coarse(len(batches)))}
+    found = {}
+    for number in _coarse(len(batches)):
+        found[number - 1] = at(batches[number - 1])
+        if told is not None:
+            told(len(found))
     open_ends = [(a, b) for a, b in pairwise(sorted(found)) if b - a > 1]
     while open_ends:
         low, high = open_ends.pop()

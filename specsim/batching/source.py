@@ -128,9 +128,15 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
 
     context = min(profile.target.context, profile.draft.context)
     errors: dict[tuple[GridPoint, ...], FitError] = {}  # of one grid at every temperature
+    costs: list[MeasuredLoadCost] = []
 
     def workload(temperature: float, measured: MeasuredAcceptance | None) -> BatchWorkload:
-        cost = MeasuredLoadCost.of(profile, temperature, source.mode)
+        cost = (
+            costs[0].at(profile, temperature)  # a fit takes a second
+            if costs
+            else MeasuredLoadCost.of(profile, temperature, source.mode)
+        )
+        costs.append(cost)
         reach = cost.longest - 1
         notes: Callable[[int], tuple[str, ...]] = no_notes
         if measured is None:

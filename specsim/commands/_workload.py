@@ -34,7 +34,11 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
         _LENGTHS,
     ),
     "output": (str, "Tokens of an output, in the same words.", _LENGTHS),
-    "requests": (Integer(1), "How many. [default: 1,000, or all of the file]", {}),
+    "requests": (
+        Integer(1),
+        "How many. [default: 1,000, of a plan as many as it needs, or all of the file]",
+        {},
+    ),
     "duration": (Number(0), "Seconds in which they arrive, instead.", {}),
     "scale": (Number(0), "Factor of the file's rate.", {}),
     "scale_prompt": (Number(0), "Factor of the file's prompts.", {}),

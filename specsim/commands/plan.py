@@ -87,26 +87,30 @@ def command(
     """The cheapest set-up that keeps service levels under load, with drafts and without.
 
     Tried are all --drafter, --gamma and schedules by batch, --degrees and, with a comma list, kinds
-    of --accelerator.  A fast analytic mode ranks them, and simulation settles the best.  Printed
+    of --accelerator.  A fast analytic mode ranks them, and simulation settles the best, until what
+    is the answer was itself simulated.  Printed
     are replicas, cards and, with --price, the cost of a million output tokens; up to which load
     drafts pay and what binds there; and from which rate on the answer is another.  Exits 1 where no
     set-up meets the levels, with the nearest.
     """
     from specsim import plan
+    from specsim.report.progress import progress_bar
     from specsim.report.tables import show
 
     check_figure(figure)
     if (gammas := given.pop("gamma")) is not None:
         given["gammas"] = gammas
-    found = plan(
-        read_workload(given),
-        alpha=read_alpha(given),
-        deployment=_deployments(given),
-        step_model=given.pop("step_cost"),
-        price=_price(price),
-        simulated=not analytic,
-        **given,
-    )
+    with progress_bar(vanishes=True) as progress:
+        found = plan(
+            read_workload(given),
+            alpha=read_alpha(given),
+            deployment=_deployments(given),
+            step_model=given.pop("step_cost"),
+            price=_price(price),
+            simulated=not analytic,
+            **given,
+            progress=progress,
+        )
     show(found, output_format)
     write_report(found, report)
     if figure is not None:

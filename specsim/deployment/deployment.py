@@ -53,8 +53,12 @@ class Deployment:
     efficiency, host : how close the engine gets to the peaks, and what its host needs; the defaults
         are bounds that no engine is faster than
     fit : where they are from, in words; empty where they were given as numbers
-    error : half of the interval of a speedup at these costs, as a share of it (95 %); None: unknown
-    doubts : what to know of the fit, one line each
+    fitted_on : name of the accelerator that the fit was made on; empty: no fit
+    fit_error : half of the interval of a speedup at these costs, as a share of it (95 %), on that
+        accelerator; None: unknown
+    fit_doubts : what to know of the fit, wherever it is used, one line each
+    error : ``fit_error`` on that accelerator; None on others, where nobody knows it
+    doubts : ``fit_doubts``, and on other accelerators that it was made on that one
     utilisation : share of the memory that the engine takes
     reserve : bytes on every card for what runs compute, and for CUDA graphs
     routing_exponent : r in [0, 1]: n new tokens of one request choose as many experts as n^r
@@ -73,14 +77,18 @@ class Deployment:
     efficiency: Efficiency = PEAK
     host: HostTime = field(default_factory=HostTime)
     fit: str = ""
-    error: float | None = None
-    doubts: tuple[str, ...] = ()
+    fitted_on: str = ""
+    fit_error: float | None = None
+    fit_doubts: tuple[str, ...] = ()
     utilisation: float = _UTILISATION
     reserve: float = _RESERVE
     routing_exponent: float = 1.0
     imbalance: float = 1.0
+    error: float | None = field(init=False)
+    doubts: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._judge_fit()
         if number("utilisation", self.utilisation, low=0.0, high=1.0) == 0:
             raise InvalidArgumentError("utilisation must be > 0, got 0")
         number("reserve", self.reserve, low=0.0)
@@ -140,6 +148,18 @@ class Deployment:
         if named is None:
             return self.card.interconnect
         return named if isinstance(named, Interconnect) else interconnect(str(named))
+
+    def _judge_fit(self) -> None:
+        """What is known of the fit on these cards, so that it is not carried to others."""
+        error, doubts = self.fit_error, self.fit_doubts
+        if self.fitted_on and self.fitted_on != self.card.name:
+            error = None
+            doubts += (
+                f"fit {self.fit} was made on {self.fitted_on}; that {self.card.name} comes as "
+                "close to its data sheet is an assumption, and its error is not known",
+            )
+        object.__setattr__(self, "error", error)
+        object.__setattr__(self, "doubts", doubts)
 
     @property
     def is_bound(self) -> bool:

@@ -66,14 +66,7 @@ def fitted(deployment: Deployment, fit: str | Path | Fit) -> Deployment:
     A file is a profile with a grid of batches, or an acceptance file with step times.
     """
     found = fit if isinstance(fit, Fit) else _found(deployment, fit)
-    said, error = "; ".join(filter(None, (found.source, found.note))), found.error
-    doubts = [f"fit {found.name} is {said}"]
-    if found.accelerator and found.accelerator != deployment.card.name:
-        doubts.append(
-            f"fit {found.name} was made on {found.accelerator}; that {deployment.card.name} comes "
-            "as close to its data sheet is an assumption, and its error is not known"
-        )
-        error = None
+    said = "; ".join(filter(None, (found.source, found.note)))
     exponent = found.routing_exponent
     return replace(
         deployment,
@@ -81,8 +74,9 @@ def fitted(deployment: Deployment, fit: str | Path | Fit) -> Deployment:
         host=found.host,
         routing_exponent=deployment.routing_exponent if exponent is None else exponent,
         fit=f"{found.name} ({found.engine})" if found.engine else found.name,
-        error=error,
-        doubts=tuple(doubts),
+        fitted_on=found.accelerator or deployment.card.name,
+        fit_error=found.error,
+        fit_doubts=(f"fit {found.name} is {said}",),
     )
 
 

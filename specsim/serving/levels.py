@@ -43,6 +43,10 @@ class ServiceLevel:
         """As it was typed: ttft_p99, or ttft."""
         return self.latency if self.statistic is None else f"{self.latency}_{self.statistic}"
 
+    def met(self, seconds: float) -> bool:
+        """Whether a figure is within the limit; nan, of a latency that no request has, is."""
+        return not seconds > self.limit_s
+
 
 def levels_of(
     given: str | Mapping[str, float] | Sequence[ServiceLevel] | None,
@@ -82,11 +86,12 @@ def _level(name: str, limit: str) -> ServiceLevel:
 def request_limits(levels: Sequence[ServiceLevel]) -> dict[str, float]:
     """What a request must keep to count for goodput: the least limit of each of its latencies.
 
-    As ``vllm bench serve --goodput`` counts: all of ttft, tpot and e2e that have a limit, whatever
-    statistic the level is of; the gaps between tokens (itl) are not a request's.
+    As ``vllm bench serve --goodput`` counts: all of ttft, tpot and e2e that have a limit, of single
+    requests or of a percentile.  Requests above a mean are what makes it one, so a limit of a mean
+    is none of theirs; and the gaps between tokens (itl) are not a request's.
     """
     found: dict[str, float] = {}
     for each in levels:
-        if each.latency != "itl":
+        if each.latency != "itl" and each.statistic != "mean":
             found[each.latency] = min(each.limit_s, found.get(each.latency, each.limit_s))
     return found

@@ -52,9 +52,21 @@ def percentile_draws(
     drawn = np.random.default_rng(0).multinomial(
         batches, np.full(batches, 1.0 / batches), size=_DRAWS
     )
-    below = reached @ drawn.T.astype(np.float64)  # whole numbers, exact far beyond any count
-    found = []
-    for share in shares:
-        at = np.argmax(below >= share * below[-1], axis=0)
-        found.append(ordered[ends[at] - 1])
-    return found
+    times = drawn.astype(np.float64)
+    return [ordered[ends[_first_step(reached, times, share)] - 1] for share in shares]
+
+
+def _first_step(reached: Floats, times: Floats, share: float) -> Ints:
+    """The first step that holds the share of a draw's values, (D,): found by halving, so that
+    only a few steps of each draw are added up.
+
+    reached : (S, B) values of each batch that are at most the last of a step
+    times : (D, B) how often a draw has each batch; all sums are whole numbers, and exact
+    """
+    wanted = share * (times @ reached[-1])
+    low, high = np.zeros(len(times), dtype=np.int64), np.full(len(times), len(reached) - 1)
+    while (low < high).any():
+        middle = (low + high) // 2
+        enough = np.einsum("db,db->d", reached[middle], times) >= wanted
+        low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
+    return low

@@ -89,6 +89,7 @@ class ServingRun:
     preemptions : how often each was thrown out
     cached_tokens : tokens of the prompt that were in the cache when it first ran
     steps, round_log : where they were kept
+    free_blocks : of the cache, when all requests were done
     makespan_s, busy_s : until the last token; and how much of that the replica had work
     queue_grew : whether more arrived than could be served, so that latencies only tell how long
         this went on
@@ -108,6 +109,7 @@ class ServingRun:
     preemptions: Ints
     cached_tokens: Ints
     step_count: int
+    free_blocks: int
     busy_s: float
     queue_grew: bool
     steps: Steps | None

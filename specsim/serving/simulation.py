@@ -98,6 +98,7 @@ def run(
         preemptions=own["preemptions"].astype(np.int64),
         cached_tokens=own["cached"].astype(np.int64),
         step_count=int(state.replica["steps"][0]),
+        free_blocks=int(state.replica["free_blocks"][0]),
         busy_s=busy,
         queue_grew=concurrency is None and queue_grew(own["arrival"], own["scheduled_s"]),
         steps=kept if "steps" in keep else None,

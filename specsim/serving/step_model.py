@@ -39,7 +39,7 @@ QUANTITIES = (
     "next_draft_runs",  # runs of the drafter after its first: gamma - 1, or none
 )
 
-HOST = "host"
+TARGET, HOST = "target", "host"
 
 _WHEN = ("always", "graph", "eager")
 _MOST_AXES = 4
@@ -101,6 +101,7 @@ class CompiledTerms(NamedTuple):
     first_value: Ints
     knots: Floats
     values: Floats
+    least_eager: Floats  # (P,) by part; -inf where there is no least
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,28 +110,42 @@ class StepModel:
 
     frontend_s : seconds of every request outside of all steps (sending, tokenizer, answer), for
         which no step waits
+    eager_s : least seconds of the target in a step that no graph holds: what the host needs to
+        start its kernels one by one
     """
 
     terms: tuple[StepTerm, ...]
     frontend_s: float = 0.0
+    eager_s: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", tuple(self.terms))
         if not self.terms:
             raise InvalidArgumentError("terms must be at least one, got none")
-        number("frontend_s", self.frontend_s, low=0.0)
+        for name in ("frontend_s", "eager_s"):
+            number(name, getattr(self, name), low=0.0)
 
     def __add__(self, others: Iterable[StepTerm]) -> StepModel:
-        return StepModel((*self.terms, *others), self.frontend_s)
+        return StepModel((*self.terms, *others), self.frontend_s, self.eager_s)
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
         """Names of the parts."""
         return tuple(dict.fromkeys(term.part for term in self.terms))
 
+    @property
+    def prices_drafts(self) -> bool:
+        """Whether any term is of the drafter, or depends on how much is drafted."""
+        return any(
+            term.part == "draft"
+            or {term.per, *term.axes} & {"drafting", "gamma", "next_draft_runs"}
+            for term in self.terms
+        )
+
     @cached_property
     def compiled(self) -> CompiledTerms:
         """As the compiled loop reads it."""
+        least = self.eager_s if self.eager_s else -np.inf
         axes = np.full((len(self.terms), _MOST_AXES), -1)
         first_knot, knot_count = np.zeros_like(axes), np.zeros_like(axes)
         first_value, knots, values = [], [], []
@@ -155,6 +170,7 @@ class StepModel:
             first_value=np.array(first_value),
             knots=np.concatenate(knots) if knots else np.zeros(0),
             values=np.concatenate(values),
+            least_eager=np.array([least if part == TARGET else -np.inf for part in self.parts]),
         )
 
     @property

@@ -75,6 +75,9 @@ def part_seconds(
             if share != 0.0:
                 found += share * terms.values[terms.first_value[term] + place]
         parts[terms.part[term]] += scale * found
+    if eager:
+        for part in range(parts.size):
+            parts[part] = max(parts[part], terms.least_eager[part])
 
 
 @compiled

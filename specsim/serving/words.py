@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from specsim.checks import InvalidArgumentError, check_choice, did_you_mean, integer, number
+from specsim.hardware.accelerators import Accelerator
 from specsim.serving.arrivals import (
     Arrivals,
     ConstantArrivals,
@@ -93,18 +94,40 @@ def lengths_of(name: str, words: str | int | Lengths) -> Lengths:
     )
 
 
-def engine_of(
-    words: str, cache_tokens: int | None = None, longest: int | None = None
-) -> ServingEngine:
+# The settings that say which CUDA graphs there are.
+_GRAPHS = {
+    "vllm": {"cudagraph_capture_sizes", "max_cudagraph_capture_size", "enforce_eager"},
+    "sglang": {"cuda_graph_bs", "cuda_graph_max_bs", "disable_cuda_graph"},
+}
+
+
+@dataclass(frozen=True)
+class EngineDefaults:
+    """What settings that nobody names follow from; None: not known.
+
+    cache_tokens : what the KV cache holds
+    longest : tokens of prompt and output together that the model takes
+    card : on which it runs
+    graph_tokens : of the largest CUDA graph, of decodes with ``gamma_max`` drafts each
+    """
+
+    cache_tokens: int | None = None
+    longest: int | None = None
+    card: Accelerator | None = None
+    graph_tokens: int | None = None
+    gamma_max: int = 0
+
+
+def engine_of(words: str, defaults: EngineDefaults | None = None) -> ServingEngine:
     """``vllm:max_num_seqs=128,enforce_eager=yes``: an engine, and its own settings.
 
-    cache_tokens : what the KV cache holds, where the words do not say it
-    longest : tokens of prompt and output together that the model takes, likewise
+    defaults : what settings that the words leave out follow from
 
     A version that is not named is the newest that is known.
     """
+    defaults = defaults or EngineDefaults()
     from specsim.serving.engines.sglang import SGLANG_VERSIONS, SglangEngine
-    from specsim.serving.engines.vllm import VLLM_VERSIONS, VllmEngine
+    from specsim.serving.engines.vllm import VLLM_VERSIONS, VllmEngine, limits_on
 
     # By name: the description, the newest version, and what says how much the cache holds and how
     # long a request may be.
@@ -136,14 +159,26 @@ def engine_of(
         if key in given:
             raise InvalidArgumentError(f"engine {name}: {key} is given twice")
         given[key] = _setting(key, known[key], value.strip())
-    given = {"version": newest, limit: longest, **given}
+    given = {"version": newest, limit: defaults.longest, **given}
     if room not in given:
-        if cache_tokens is None:
+        if defaults.cache_tokens is None:
             raise InvalidArgumentError(
                 f"{room} is missing: what the KV cache holds, as the engine's log prints it "
                 f"(--engine {name}:{room}=N), unless a deployment tells its memory"
             )
-        given[room] = cache_tokens // (kind.block_size if name == "vllm" else 1)
+        # Zero and less are refused by the engine itself, with their name.
+        block = max(given.get("block_size", kind.block_size), 1) if name == "vllm" else 1
+        given[room] = defaults.cache_tokens // block
+    if defaults.graph_tokens is not None and not _GRAPHS[name] & given.keys():
+        if name == "vllm":
+            given["max_cudagraph_capture_size"] = defaults.graph_tokens
+        else:
+            given["cuda_graph_max_bs"] = max(defaults.graph_tokens // (1 + defaults.gamma_max), 1)
+    if defaults.card is not None and name == "vllm" and given["version"] in VLLM_VERSIONS:
+        limits = limits_on(defaults.card, given["version"])
+        if "max_num_batched_tokens" in given:
+            limits["max_num_seqs"] = min(limits["max_num_seqs"], given["max_num_batched_tokens"])
+        given = {**limits, **given}
     engine: ServingEngine = kind(**given)
     return engine
 

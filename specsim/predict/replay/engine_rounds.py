@@ -95,7 +95,7 @@ def engine_rounds(accepted: Floats, tokens: int, gamma: int) -> ExpectedRounds:
             f"the last round may draft, got {len(accepted)} in all"
         )
     places = np.arange(tokens)[:, None] + np.arange(gamma)
-    return _chain(np.asarray(accepted, float)[np.minimum(places, len(accepted) - 1)], None, tokens)
+    return _chain(np.asarray(accepted, float)[places], None, tokens)
 
 
 def engine_rounds_of_proposals(

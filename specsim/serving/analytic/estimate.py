@@ -121,6 +121,8 @@ def _tpot_s(
     replica: Replica, shared: Shared, rate: float, seconds: Floats, later: Ints, points: Floats
 ) -> Floats:
     """Seconds per token after the first, of every request of the sample; 0 where there is none."""
+    if not later.any():  # all are done with their prompts, at once
+        return np.zeros(later.size)
     counts = np.arange(1, shared.cap + 1)
     seen = shared.seen_in_service
     mean = float(seen @ np.arange(seen.size))

@@ -13,7 +13,7 @@ from specsim.serving.analytic.offered import Offered
 from specsim.serving.analytic.step_times import StepTimes
 from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.settings import SGLANG, EngineSettings, ServingEngine
-from specsim.serving.step_model import HOST, StepModel, StepTerm
+from specsim.serving.step_model import HOST, TARGET, StepModel, StepTerm
 
 # Decodes and prompt tokens at which the reading of prompts is looked at.
 _COUNTS, _TOKENS = 14, 24
@@ -110,10 +110,13 @@ def _seconds(
         "gamma": gamma,
         "next_draft_runs": np.maximum(gamma - 1.0, 0.0),
     }
-    device, host = np.zeros(tokens.shape), np.zeros(tokens.shape)
+    parts = {part: np.zeros(tokens.shape) for part in (*model.parts, HOST)}
     for term in model.terms:
-        into = host if term.part == HOST else device
-        into += term_s(term, quantities, eager)
+        parts[term.part] += term_s(term, quantities, eager)
+    if model.eager_s and TARGET in parts:
+        parts[TARGET] = np.where(eager, np.maximum(parts[TARGET], model.eager_s), parts[TARGET])
+    host = parts.pop(HOST)
+    device = sum(parts.values(), np.zeros(tokens.shape))
     return np.maximum(host, device) if settings.asynchronous else host + device
 
 

@@ -17,6 +17,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
+from specsim.api.result import significant
 from specsim.checks import Floats, Ints, UnsupportedError, integer, number
 from specsim.serving.analytic.estimate import Estimate, estimate_of
 from specsim.serving.analytic.offered import Offered
@@ -141,8 +142,8 @@ class Replica:
         """
         if number("rate", rate, low=0.0) >= self.capacity:
             raise UnsupportedError(
-                f"rate {rate:.4g} requests per second is beyond the capacity of a replica, "
-                f"{self.capacity:.4g}: the queue grows for ever"
+                f"rate {significant(rate)} requests per second is beyond the capacity of a "
+                f"replica, {significant(self.capacity)}: the queue grows for ever"
             )
         return estimate_of(self, rate, levels)
 

@@ -17,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
+from specsim.api.result import significant
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
 
 
@@ -38,8 +39,8 @@ class Shared:
             raise InvalidArgumentError("completions must be one axis of rates > 0")
         if self.rate >= self.completions[-1]:
             raise UnsupportedError(
-                f"rate {self.rate:.4g} requests per second is beyond the capacity, "
-                f"{self.completions[-1]:.4g}: the queue grows for ever"
+                f"rate {significant(self.rate)} requests per second is beyond the capacity, "
+                f"{significant(float(self.completions[-1]))}: the queue grows for ever"
             )
 
     @property

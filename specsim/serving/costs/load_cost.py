@@ -7,7 +7,8 @@ A cost by load prices rounds of equal requests.  A step is put together from wha
     + overhead(gamma, requests)
 
 The target reads prompts and decodes in one run, so a chunk of a prompt adds what its tokens take
-beyond what a run takes anyway, and the same of the drafter that reads the prompt, too.
+beyond what a run takes anyway, and the same of the drafter that reads the prompt, too.  That run as
+a whole is within a CUDA graph or waits for the host.
 
 An engine's own times (``StepLoadCost``) are of whole steps, which are put together from less:
 
@@ -66,15 +67,16 @@ def step_model_of(
     if isinstance(cost, StepLoadCost):
         return _of_steps(cost, gamma_max, min(batch_max, cost.batches[-1]))
     cost = _without_memory(cost)
+    work, eager_s = _without_host(cost)
     batches = _batches(batch_max, gamma_max + 1, graph_tokens)
     contexts = np.array([each for each in _CONTEXTS if each < context_max] + [context_max])
     widths = np.arange(1, gamma_max + 2)
-    chunks = _chunks("target", cost, contexts)
+    chunks = _chunks("target", work, contexts)
     verify = np.array(
         [
             [
                 [
-                    cost.verify_s(width - 1, batch, max(context - width, 0))
+                    work.verify_s(width - 1, batch, max(context - width, 0))
                     for context in contexts.tolist()
                 ]
                 for batch in batches.tolist()
@@ -93,8 +95,10 @@ def step_model_of(
         _overhead(cost, gamma_max, batches),
     ]
     if gamma_max:
-        terms += _drafts(cost, gamma_max, bonus, batches, contexts)
-    return StepModel(tuple(terms))
+        terms.append(_drafts(cost, gamma_max, bonus, batches, contexts))
+        if _reads_prompts(work):
+            terms.append(_chunks("draft", work, contexts))
+    return StepModel(tuple(terms), eager_s=eager_s)
 
 
 def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
@@ -124,10 +128,8 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
     )
 
 
-def _drafts(
-    cost: LoadCost, gamma_max: int, bonus: Floats, batches: Any, contexts: Any
-) -> list[StepTerm]:
-    """Rounds of the drafter, none for no request, and its reading of prompts."""
+def _drafts(cost: LoadCost, gamma_max: int, bonus: Floats, batches: Any, contexts: Any) -> StepTerm:
+    """Rounds of the drafter, none for no request."""
     requests = np.concatenate([[0], batches])
     draft = np.zeros((gamma_max + 1, requests.size, contexts.size))
     for gamma in range(gamma_max + 1):
@@ -138,17 +140,12 @@ def _drafts(
                     if gamma
                     else cost.loaded_s(batch, context)
                 )
-    found = [
-        _table(
-            "draft",
-            draft,
-            ("gamma", "drafting", "mean_decode_context"),
-            (np.arange(gamma_max + 1), requests, contexts),
-        )
-    ]
-    if _reads_prompts(cost):
-        found.append(_chunks("draft", cost, contexts))
-    return found
+    return _table(
+        "draft",
+        draft,
+        ("gamma", "drafting", "mean_decode_context"),
+        (np.arange(gamma_max + 1), requests, contexts),
+    )
 
 
 def _overhead(cost: LoadCost, gamma_max: int, batches: Any) -> StepTerm:
@@ -234,6 +231,16 @@ def _without_memory(cost: LoadCost) -> LoadCost:
         card = replace(cost.deployment.card, memory=_ENDLESS_MEMORY)
         return replace(cost, deployment=replace(cost.deployment, accelerator=card))
     return cost
+
+
+def _without_host(cost: LoadCost) -> tuple[LoadCost, float]:
+    """What runs of the target compute, and the least that one takes outside of a CUDA graph."""
+    if not isinstance(cost, DeployedCost):
+        return cost, 0.0
+    deployment = cost.deployment
+    efficiency = replace(deployment.efficiency, eager_layer_s=0.0)
+    least = len(deployment.shape.layers) * deployment.efficiency.eager_layer_s
+    return replace(cost, deployment=replace(deployment, efficiency=efficiency)), least
 
 
 def _batches(most: int, width: int, graph_tokens: int | None) -> npt.NDArray[np.int64]:

@@ -30,7 +30,8 @@ class SglangEngine:
     """One replica of SGLang; names and meanings are SGLang's.
 
     max_total_num_tokens : tokens that the KV cache holds, as the log prints them
-    max_running_requests : with a drafter SGLang sets 48 where nothing is said
+    max_running_requests : None: 48 with a drafter, else 512 for each request of context_length that
+        the cache holds, from 2,048 to 4,096 (model_runner.py, _resolve_max_num_reqs)
     chunked_prefill_size : tokens of a prefill step; -1: prompts are never cut
     context_length : the longest prompt and output together
     schedule_policy : ``fcfs``, or ``lpm``, the longest cached prefix first
@@ -44,7 +45,7 @@ class SglangEngine:
 
     version: str
     max_total_num_tokens: int
-    max_running_requests: int = 48
+    max_running_requests: int | None = None
     chunked_prefill_size: int = 8192
     max_prefill_tokens: int = 16384
     page_size: int = 1
@@ -65,12 +66,13 @@ class SglangEngine:
             )
         for name in (
             "max_total_num_tokens",
-            "max_running_requests",
             "max_prefill_tokens",
             "page_size",
             "cuda_graph_max_bs",
         ):
             integer(name, getattr(self, name), low=1, high=_NO_LIMIT)
+        if self.max_running_requests is not None:
+            integer("max_running_requests", self.max_running_requests, low=1, high=_NO_LIMIT)
         if self.chunked_prefill_size != -1:
             integer("chunked_prefill_size", self.chunked_prefill_size, low=1, high=_NO_LIMIT)
             if self.chunked_prefill_size % self.page_size:
@@ -101,7 +103,7 @@ class SglangEngine:
             kind=SGLANG,
             budget=self.max_prefill_tokens,
             chunk=max(self.chunked_prefill_size, 0),
-            max_seqs=self.max_running_requests,
+            max_seqs=self.max_running_requests or self._usual_requests(drafts),
             block_size=self.page_size,
             blocks=self.max_total_num_tokens // self.page_size,
             max_model_len=self.longest,
@@ -117,6 +119,11 @@ class SglangEngine:
             new_token_ratio_decay=(ratio - least) / _DECAY_STEPS,
             longest_prefix_first=self.schedule_policy == "lpm",
         )
+
+    def _usual_requests(self, drafts: DraftPolicy) -> int:
+        if drafts.gamma_max:
+            return 48
+        return min(max(512 * self.max_total_num_tokens // self.longest, 2048), 4096)
 
     def capture_sizes(self, drafts: DraftPolicy) -> Ints:
         """Numbers of tokens that graphs of decodes were made for, rising; none: all is eager."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.checks import Ints, InvalidArgumentError, UnsupportedError, integer, number
+from specsim.hardware.accelerators import Accelerator
 from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.settings import VLLM, EngineSettings
 
@@ -23,29 +24,45 @@ class _Version:
     asynchronous : schedules a step while the one before still runs
     appends_decode_sizes : multiples of 1 + gamma become further graph sizes; before, sizes were
         rounded up to them
+    tells_largest_cards : has limits of its own for cards of 160 GiB and more
     """
 
     full_isl: bool
     asynchronous: bool
     appends_decode_sizes: bool
+    tells_largest_cards: bool
 
 
 VLLM_VERSIONS = {
-    "0.19.0": _Version(True, True, False),
-    "0.28.0": _Version(True, True, False),
-    "0.32.0": _Version(True, True, True),
-    "0.33.0": _Version(True, True, True),
+    "0.19.0": _Version(True, True, False, False),
+    "0.28.0": _Version(True, True, False, False),
+    "0.32.0": _Version(True, True, True, True),
+    "0.33.0": _Version(True, True, True, True),
 }
+_GIB = 2.0**30
+
+
+def limits_on(card: Accelerator, version: str) -> dict[str, int]:
+    """Limits of a step that the API server of a known version sets by the card where nothing is
+    said: vllm/engine/arg_utils.py, get_batch_defaults.
+    """
+    if card.memory >= 160 * _GIB and VLLM_VERSIONS[version].tells_largest_cards:
+        return {"max_num_batched_tokens": 16384, "max_num_seqs": 1024}
+    if card.memory >= 70 * _GIB and "a100" not in card.name.casefold():
+        return {"max_num_batched_tokens": 8192, "max_num_seqs": 1024}
+    return {"max_num_batched_tokens": 2048, "max_num_seqs": 256}
 
 
 @dataclass(frozen=True)
 class VllmEngine:
-    """One replica of vLLM with the FCFS policy; names, meanings and defaults are vLLM's.
+    """One replica of vLLM with the FCFS policy; names, meanings and defaults are vLLM's, those of
+    ``max_num_batched_tokens`` and ``max_num_seqs`` on cards of less than 70 GiB (``limits_on``).
 
     num_gpu_blocks : KV blocks as the engine's log prints them.  One of them is the null block,
         which holds nothing.  Read it, never guess it: with a drafter there are fewer.
     scheduler_reserve_full_isl, async_scheduling : None: what the version does by itself
     cudagraph_capture_sizes : None: those that the version makes of the other numbers
+    max_cudagraph_capture_size : None: min(2 max_num_seqs (1 + gamma), 512, max_num_batched_tokens)
     watermark : share of the blocks kept free when a waiting request is admitted
     """
 
@@ -63,6 +80,7 @@ class VllmEngine:
     async_scheduling: bool | None = None
     enforce_eager: bool = False
     cudagraph_capture_sizes: tuple[int, ...] | None = None
+    max_cudagraph_capture_size: int | None = None
 
     def __post_init__(self) -> None:
         if self.version not in VLLM_VERSIONS:
@@ -92,6 +110,13 @@ class VllmEngine:
             raise InvalidArgumentError(
                 "cudagraph_capture_sizes must rise from 1 or more; for no graphs set enforce_eager"
             )
+        if self.max_cudagraph_capture_size is not None:
+            integer("max_cudagraph_capture_size", self.max_cudagraph_capture_size, low=1)
+            if sizes is not None and sizes[-1] != self.max_cudagraph_capture_size:
+                raise InvalidArgumentError(
+                    "max_cudagraph_capture_size must be the last of cudagraph_capture_sizes, "
+                    f"{sizes[-1]}, got {self.max_cudagraph_capture_size}"
+                )
 
     @property
     def longest(self) -> int:
@@ -126,15 +151,15 @@ class VllmEngine:
     def capture_sizes(self, drafts: DraftPolicy) -> Ints:
         """Numbers of tokens that graphs were made for, rising; none: every step is eager.
 
-        By default 1, 2, 4, 8 and so on by 8, from 256 by 16, up to
-        min(2 max_num_seqs (1 + gamma), 512, max_num_batched_tokens).
+        By default 1, 2, 4, 8 and so on by 8, from 256 by 16, up to max_cudagraph_capture_size.
         """
         if self.enforce_eager:
             return np.zeros(0, dtype=np.int64)
         if self.cudagraph_capture_sizes is not None:
             return np.array(self.cudagraph_capture_sizes, dtype=np.int64)
         width = 1 + drafts.gamma_max
-        largest = min(2 * self.max_num_seqs * width, _LARGEST_CAPTURE, self.max_num_batched_tokens)
+        usual = min(2 * self.max_num_seqs * width, _LARGEST_CAPTURE)
+        largest = min(self.max_cudagraph_capture_size or usual, self.max_num_batched_tokens)
         sizes = np.array([1, 2, 4, *range(8, 256, 8), *range(256, largest + 1, 16)])
         sizes = sizes[sizes <= largest]
         if width > 1:

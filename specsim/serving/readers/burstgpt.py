@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from specsim.serving.readers.records import Record, RecordedRequests, in_order
+from specsim.serving.readers.records import Record, RecordedRequests, from_the_first
 from specsim.serving.requests import WorkloadError
 
 
@@ -28,6 +28,6 @@ def read(records: Sequence[Record]) -> RecordedRequests:
         format="burstgpt",
         prompt_tokens=np.array([each.tokens("Request tokens") for each in answered]),
         output_tokens=np.array([each.tokens("Response tokens") for each in answered]),
-        arrival_s=in_order(answered, np.array([each.seconds("Timestamp") for each in answered])),
+        arrival_s=from_the_first(answered, "Timestamp"),
         notes=(f"{failed} failed requests (0 response tokens) are left out",) if failed else (),
     )

@@ -20,6 +20,10 @@ from specsim.serving.requests import PrefixBlocks, WorkloadError
 
 Found = TypeVar("Found", covariant=True)
 
+# Times of a clock from the first on are milliseconds since 1970 (in seconds: the year 33,658), and
+# from the second on something smaller.
+_MILLISECONDS, _SMALLER_UNITS = 1e12, 1e14
+
 # Keys of a record that no reader knows, in a message.
 _KEYS_SHOWN = 20
 
@@ -190,6 +194,22 @@ def in_order(records: Sequence[Record], times: Floats) -> Floats:
             f"before it ({records[at - 1].place}); sort the file by time"
         )
     return times
+
+
+def from_the_first(records: Sequence[Record], key: str) -> Floats:
+    """The times under a key in seconds, the first at 0: seconds of any clock, or milliseconds since
+    1970, which are 1e12 and more.
+    """
+    times = np.array([each.seconds(key) for each in records])
+    last = int(times.argmax())
+    if times[last] >= _SMALLER_UNITS:
+        raise WorkloadError(
+            f"{records[last].place}: {key} must be seconds, or milliseconds since 1970, got "
+            f"{times[last]:g}"
+        )
+    if times[0] >= _MILLISECONDS:
+        times = times * 1e-3
+    return in_order(records, times - times[0])
 
 
 def _is_one_document(text: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from specsim.serving.prefixes import blocks_of_tokens
-from specsim.serving.readers.records import Record, RecordedRequests, in_order
+from specsim.serving.readers.records import Record, RecordedRequests, from_the_first
 from specsim.serving.requests import WorkloadError
 
 # The first that is there counts; lists of token ids are as long as they are.
@@ -40,7 +40,7 @@ def read(records: Sequence[Record]) -> RecordedRequests:
     arrival = next((key for key in _ARRIVAL if key in first.values), None)
     times = None
     if arrival is not None:
-        times = in_order(records, np.array([each.seconds(arrival) for each in records]))
+        times = from_the_first(records, arrival)
     ids = next((key for key in _PROMPT if isinstance(first.values.get(key), list)), None)
     prompts = np.array([each.tokens(prompt) for each in records])
     prefix = None

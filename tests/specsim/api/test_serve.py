@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,12 @@ import pytest
 import specsim
 from specsim import Serving, deploy
 from specsim.api.serving_setup import law_rows, mean_context, memory_blocks
-from specsim.checks import InvalidArgumentError, SpecsimError
+from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
+from specsim.report.points import step_parts
 from specsim.serving import RoundAcceptance, VllmEngine
 from specsim.serving.acceptance import TRACE
 from specsim.serving.arrivals import ClosedLoop, PoissonArrivals
+from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.sglang import SglangEngine
 from specsim.serving.requests import Requests
 from specsim.serving.workload import DrawnWorkload, RecordedWorkload
@@ -100,7 +104,32 @@ def test_a_rate_beyond_capacity_is_said() -> None:
     assert found.warnings[0].startswith("requests come faster than they are served")
     assert not found.met
     assert found.sentences()[-2].startswith("ttft p99 is")
-    assert "above 0.5 s" in found.sentences()[-2]
+    assert "above 500 ms" in found.sentences()[-2]
+
+
+def test_a_latency_that_no_request_has_meets_its_level() -> None:
+    work = specsim.workload(rate=5, prompt=100, output=1, requests=60)
+    found = specsim.serve(work, step_model=STEPS, engine=ENGINE, slo="tpot_p99=0.05")
+    assert found.met
+    assert "no request has a tpot, so that 50 ms is kept" in found.sentences()
+    assert not any("nan" in each for each in found.sentences())
+
+
+def test_gaps_that_are_not_kept_meet_no_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("specsim.api.serve"), "_MOST_ROUNDS", 1000)
+    assert "itl_p99" not in serve(slo="tpot_p99=1").figures
+    with pytest.raises(UnsupportedError, match=r"itl_p99 needs every round of .* at most 1,000"):
+        serve(slo="tpot_p99=1,itl_p99=0.1")
+
+
+@pytest.mark.parametrize(
+    ("steps", "free"),
+    [(STEPS, True), (f"{STEPS},draft_run_ms=0.5", False), (f"{STEPS},draft_token_us=5", False)],
+)
+def test_drafts_that_cost_nothing_are_said(steps: str, free: bool) -> None:
+    found = specsim.serve(WORK, step_model=steps, engine=ENGINE, gamma=2, alpha=0.7)
+    assert any(each.startswith("drafts are free here: ") for each in found.warnings) == free
+    assert not specsim.serve(WORK, step_model=steps, engine=ENGINE).warnings
 
 
 def test_a_closed_loop_arrives_as_it_is_served() -> None:
@@ -176,6 +205,29 @@ def test_engines_by_their_own_words() -> None:
     assert isinstance(eager.setup.engine, VllmEngine)
     assert eager.setup.engine.enforce_eager
     assert eager.setup.engine.cudagraph_capture_sizes == (1, 2, 4)
+    blocks = memory_blocks(LLAMAS, None, 1050, 0)
+    larger = specsim.serve(work, deployment=LLAMAS, engine="vllm:block_size=64")
+    assert isinstance(larger.setup.engine, VllmEngine)
+    assert larger.setup.engine.num_gpu_blocks == blocks // 4
+
+
+def test_graphs_of_a_deployment_are_those_of_its_engine() -> None:
+    """Unless the engine is told otherwise."""
+    slow = replace(LLAMAS.efficiency, graph_tokens=64, eager_layer_s=1e-3)
+    deployment = replace(LLAMAS, efficiency=slow)
+    work = specsim.workload(rate=8, prompt=1000, output=200, requests=40)
+
+    def setup(engine: str) -> Any:
+        served = specsim.serve(work, deployment=deployment, gamma=3, alpha=0.7, engine=engine)
+        assert served.setup.step_model.eager_s == 1e-3 * len(deployment.shape.layers)
+        return served.setup
+
+    for engine, largest in (("vllm", 64), ("vllm:max_cudagraph_capture_size=32", 32)):
+        found = setup(engine)
+        assert found.engine.capture_sizes(found.drafts).max() == largest
+    assert setup("sglang").engine.cuda_graph_max_bs == 16
+    assert setup("sglang:cuda_graph_max_bs=8").engine.cuda_graph_max_bs == 8
+    assert not setup("sglang:disable_cuda_graph=yes").engine.capture_sizes(DraftPolicy.off()).size
 
 
 def test_a_table_is_the_schedule_of_optimize() -> None:
@@ -299,3 +351,59 @@ def test_nothing_random_needs_no_replications() -> None:
     work = specsim.workload(rate=5, arrivals="constant", prompt=30, output=40, requests=20)
     with pytest.raises(InvalidArgumentError, match="replications must be 1, got 3: nothing in"):
         specsim.serve(work, step_model=STEPS, engine=ENGINE, replications=3)
+
+
+@pytest.mark.parametrize("gamma", [None, 3])
+def test_the_parts_of_a_step_add_up_to_it(gamma: int | None) -> None:
+    hidden = specsim.serve(
+        WORK,
+        step_model="step_ms=5,token_us=20,host_ms=6,draft_run_ms=0.5",
+        engine="vllm:num_gpu_blocks=600,max_num_seqs=32,async_scheduling=true",
+        gamma=gamma,
+        alpha=None if gamma is None else 0.7,
+    )
+    for found in (hidden, serve(gamma=gamma, alpha=None if gamma is None else 0.7)):
+        (log,) = (each.steps for each in found.served.runs)
+        assert log is not None
+        ranges = step_parts(found)
+        assert sum(steps for _, steps, _ in ranges) == len(log)
+        together = sum(steps * sum(parts.values()) for _, steps, parts in ranges)
+        assert together == pytest.approx(log.seconds.sum(), rel=1e-12)
+        assert ranges[0][0] == "1"
+    # The host's 6 ms are hidden behind the device's 5 and more, but for what is over.
+    waited = [parts["host"] for _, _, parts in step_parts(hidden)]
+    assert max(waited) < 0.0061
+    assert min(waited) >= 0
+
+
+def test_a_synthetic_length_is_its_rates() -> None:
+    """As docs/serving.md gives them: a mean of 3.4 tokens of a round of up to 4 drafts."""
+    found = serve(gamma=4, alpha=[1, 1, 0.4, 0])
+    acceptance = found.setup.acceptance
+    assert acceptance is not None
+    expected = RoundAcceptance.synthetic_length(3.4, 4).values[-1]
+    assert acceptance.values[-1] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("card", "version", "limits"),
+    [
+        ("H100-SXM", "0.32.0", (8192, 1024)),
+        ("MI300X", "0.32.0", (16384, 1024)),
+        ("MI300X", "0.19.0", (8192, 1024)),
+        ("A100-80GB-SXM", "0.32.0", (2048, 256)),
+        ("L40S", "0.32.0", (2048, 256)),
+    ],
+)
+def test_a_card_tells_the_limits_of_vllm(card: str, version: str, limits: tuple[int, int]) -> None:
+    """vllm/engine/arg_utils.py, get_batch_defaults, of the API server."""
+    work = specsim.workload(rate=1, prompt=100, output=10, requests=5)
+    deployment = deploy("llama-3.1-8b", card, dtype="bfloat16")
+    engine: Any = specsim.serve(
+        work, deployment=deployment, engine=f"vllm:version={version}"
+    ).setup.engine
+    assert (engine.max_num_batched_tokens, engine.max_num_seqs) == limits
+    told: Any = specsim.serve(
+        work, deployment=deployment, engine="vllm:max_num_batched_tokens=200"
+    ).setup.engine
+    assert (told.max_num_batched_tokens, told.max_num_seqs) == (200, 200)

@@ -207,7 +207,7 @@ def test_an_interval_that_pays_nowhere_or_everywhere_is_said(
         cost=Priced(lambda tokens, batch: rounds[batch - 1] if tokens > 1 else 1.0, 0.0, 0.0),
     )
     found = plan(asked, [1, 2], 0).sentence
-    assert found.startswith(f"context 0: pays by 5% or more at {words}, schedule ")
+    assert found.startswith(f"context 0: pays by 5% or more at {words}, draft tokens by batch ")
 
 
 def test_nothing_is_said_of_drafts_that_were_not_tried() -> None:
@@ -316,7 +316,8 @@ def test_batches_below_those_that_were_timed_do_not_pay() -> None:
     planned = plan(slow, [4, 8], 0)
     assert planned.stops == 1
     assert (
-        planned.sentence == "context 0: pays by 5% or more at no batch asked for, schedule 4-8: off"
+        planned.sentence
+        == "context 0: pays by 5% or more at no batch asked for, draft tokens by batch 4-8: off"
     )
 
 

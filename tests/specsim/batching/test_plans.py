@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import specsim
 from specsim.batching.cost import MeasuredLoadCost
 from specsim.batching.point import BatchPoint, best_of_cell
-from specsim.batching.schedule import plan, stops_paying
+from specsim.batching.schedule import looked_at, plan, stops_paying
+from specsim.batching.source import Source
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.batching.workload import BatchWorkload
 from specsim.profiles import read_profile
 from tests.support.command_line import SHAPES, fail, rows, run
 from tests.support.loads import Priced, best_points, roofline
-from tests.support.profiles import grid, write, write_grid
+from tests.support.profiles import grid, overhead, write, write_grid
 
 
 @given(st.sets(st.integers(1, 40)), st.integers(1, 40))
@@ -110,7 +112,7 @@ def test_cells_beyond_memory_are_left_out(capsys: pytest.CaptureFixture[str]) ->
     assert left_out["what"] == "batch 128, 256 at context 4,096"
     assert "batch 128, 256 at context 4,096 is left out: llama-3.1-8b, batch 128 and 4,096" in err
     until = "at every batch asked for that has a price, up to 64"
-    assert f"context 4,096: pays by 5% or more {until}, schedule 1-64: 4\n" in err
+    assert f"context 4,096: pays by 5% or more {until}, draft tokens by batch 1-64: 4\n" in err
     message = fail(capsys, *words, "--batch", "128")
     assert "H100-SXM has 80 GiB" in message
 
@@ -170,7 +172,7 @@ def test_it_is_said_where_it_does_not_pay(
 ) -> None:
     path = str(write_grid(tmp_path))
     words = ["optimize", "--profile", path, "--context", "64", "--alpha"]
-    never = "context 64: pays by 5% or more at no batch asked for, schedule 1-2: off\n"
+    never = "context 64: pays by 5% or more at no batch asked for, draft tokens by batch 1-2: off\n"
     assert never in run(capsys, *words, "0.01", "--batch", "1,2")[2]
     # A target that is slow at batch 1 alone pays for drafts there last.
     slow = [
@@ -226,3 +228,42 @@ def test_bad_loads_of_a_profile_are_one_line(
     assert "measure them with specsim calibrate --batch" in fail(
         capsys, "optimize", "--profile", without, "--batch", "1"
     )
+
+
+def write_temperatures(folder: Path) -> Path:
+    """A profile with a grid and the host's times at two temperatures."""
+    hosts = [*overhead(temperature=0.0), *overhead()]
+    return write(folder, grid=grid(), batch_overhead=hosts)
+
+
+@pytest.mark.parametrize(("count", "each"), [(9, 9), (5000, None)])
+def test_progress_counts_the_batches_that_are_looked_at(
+    count: int, each: int | None, tmp_path: Path
+) -> None:
+    heard: list[tuple[str, int, int]] = []
+    found = specsim.optimize(
+        0.7,
+        profile=write_temperatures(tmp_path),
+        load=specsim.Load(range(1, count + 1), [64, 80]),
+        progress=lambda *said: heard.append(said),
+    )
+    assert [len(each.plans) for each in found.settings] == [2, 2]
+    assert looked_at(count) == each or each is None
+    assert looked_at(count) < 500
+    total = 4 * looked_at(count)
+    assert heard == [("batches", done, total) for done in range(1, total + 1)]
+
+
+def test_runs_are_fitted_once_for_all_temperatures(tmp_path: Path) -> None:
+    """They are the same; only what the host does may differ."""
+    path = write_temperatures(tmp_path)
+    costs = [each.cost for each in Source(0.7, profile=path).workloads()]
+    profile = read_profile(path)
+    for cost, temperature in zip(costs, (0.0, 1.0), strict=True):
+        assert isinstance(cost, MeasuredLoadCost)
+        assert isinstance(costs[0], MeasuredLoadCost)
+        assert cost.target is costs[0].target
+        alone = MeasuredLoadCost.of(profile, temperature)
+        for gamma in range(3):
+            assert cost.verify_s(gamma, 5, 70) == alone.verify_s(gamma, 5, 70)
+            assert cost.overhead_s(gamma, 5) == alone.overhead_s(gamma, 5)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import specsim
 from tests.support.command_line import fail, run
 
 # Steps as of nothing in particular: 5 ms, and 30 us for each token that is read.
@@ -67,8 +68,50 @@ def test_several_cards_with_prices(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, *words)
     assert code == 0, err
     assert out.partition("─\n")[2].startswith("L40S")  # the cheaper cards come first
-    assert "per million tokens" in err
+    assert "per million tokens in the unit of the price, 0.5 for an hour of a card" in err
+    assert "with H100-SXM, none of them cheaper: 1 replica of 1 H100-SXM" in err
+    assert err.count("(analytic)") >= 3  # nothing was simulated, and every line says so
     assert "tensor parallel degree must divide" in err
+
+
+def test_cards_on_which_nothing_fits_have_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    words = shlex.split(
+        "plan --rate 2 --prompt 500 --output 150 --target llama-3.3-70b --dtype fp8 --degrees 1 "
+        "--accelerator H200,L40S --drafter eagle3:alpha=0.7 --gamma 2 --slo tpot_p99=0.1 --analytic"
+    )
+    code, _, err = run(capsys, *words)
+    assert code == 0, err
+    (line,) = [each for each in err.splitlines() if "L40S" in each]
+    assert line.startswith("L40S is left out: ")
+
+
+def test_of_what_costs_the_same_it_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*WORDS, "--rate", "4", "--slo", "tpot_p99=0.05,ttft_p99=1", "--analytic"]
+    code, out, err = run(capsys, *words, "--format", "json")
+    assert code == 0, err
+    found = json.loads(out)["answer"]["alternatives"]
+    with_drafts, without = (found[name] for name in ("with_drafts", "without"))
+    assert with_drafts["replicas"] == without["replicas"] == 1
+    room = with_drafts["sustained_rate_per_card"] / without["sustained_rate_per_card"]
+    assert f"1 replica either way, drafts sustain {room:.3g} times the rate (analytic)" in err
+
+
+def test_it_says_how_far_it_is() -> None:
+    heard: list[tuple[str, int, int]] = []
+    found = specsim.plan(
+        specsim.workload(rate=5, requests=100, prompt=100, output=50),
+        slo="tpot_p99=0.05",
+        alpha=0.8,
+        step_model="step_ms=5,token_us=30,draft_run_ms=0.5",
+        engine="vllm:num_gpu_blocks=6000",
+        gammas=(1, 2),
+        progress=lambda *each: heard.append(each),
+    )
+    assert found.best.settled is not None
+    assert list(dict.fromkeys(name for name, _, _ in heard)) == ["set-ups", "ranking", "simulating"]
+    for name in ("set-ups", "ranking", "simulating"):
+        last = [each for each in heard if each[0] == name][-1]
+        assert last[1] == last[2] > 0
 
 
 @pytest.mark.parametrize(
@@ -95,7 +138,7 @@ def test_its_schedule_is_exported(capsys: pytest.CaptureFixture[str], tmp_path: 
         "--target llama-3.1-8b --accelerator H100 --drafter eagle3:alpha=0.7 --overhead-us 1500"
     )
     words = shlex.split("--rate 10 --prompt 300 --output 150 --gamma 2,4 --degrees 1 --analytic")
-    level = ["--slo", "tpot_p99=0.05", "--format", "json"]
+    level = ["--slo", "tpot_p99=0.005", "--format", "json"]  # too short without drafts
     code, out, err = run(capsys, "plan", *models, *words, *level)
     assert code == 0, err
     schedule = json.loads(out)["answer"]["plan"]["schedule"]

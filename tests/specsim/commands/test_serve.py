@@ -23,11 +23,11 @@ def test_levels_decide_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None
     assert code == 0
     assert "120 requests at" in out
     assert "ttft p99 is" in err
-    assert ", within 1 s" in err
+    assert ", within 1,000 ms" in err
     assert "no warm-up is cut" in err
     code, _, err = run(capsys, *WORDS, "--slo", "ttft_p99=0.001", "--warmup", "0.25")
     assert code == 1
-    assert ", above 0.001 s" in err
+    assert ", above 1 ms" in err
     assert "the first 25% of the requests are warm-up" in err
 
 

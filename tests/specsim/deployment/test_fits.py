@@ -177,6 +177,18 @@ def test_another_accelerator_is_named_and_its_error_unknown() -> None:
     assert any("made on H200" in each for each in there.doubts)
 
 
+def test_a_fit_is_judged_by_the_cards_that_it_is_carried_to() -> None:
+    """Whichever cards came first, as when several are read anew."""
+    alone = {
+        card: deploy("llama-3.1-8b", card, EAGLE, fit="vllm-h100") for card in ("H100", "H200")
+    }
+    assert (alone["H100"].error, alone["H200"].error) == (SHIPPED["vllm-h100"].error, None)
+    for card, other in (("H100", "H200"), ("H200", "H100")):
+        carried = replace(alone[other], accelerator=card)
+        assert (carried.error, carried.doubts) == (alone[card].error, alone[card].doubts)
+    assert len(alone["H200"].doubts) == len(alone["H100"].doubts) + 1
+
+
 def test_single_values_replace_those_of_the_fit() -> None:
     given_beside = deploy("llama-3.1-8b", "H100", EAGLE, fit="vllm-h100", layer_us=9.0)
     shipped = SHIPPED["vllm-h100"]

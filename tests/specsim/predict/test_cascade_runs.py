@@ -206,6 +206,13 @@ def test_off_the_text_a_reviewer_begins_behind_what_was_rejected() -> None:
     assert drafter.expected_off_text(0)[1] == 0
 
 
+def test_a_drafter_that_may_end_the_text_drafts_its_last_token() -> None:
+    """Nothing stands, so that a block begins at each of the four tokens."""
+    never = AutoregressiveReplay("draft", np.zeros(4), 3)
+    assert replay_blocks(never, 4, 4).runs.runs("draft") == 3 + 2 + 1
+    assert replay_blocks(never, 4, 4, verdict=False).runs.runs("draft") == 3 + 3 + 2 + 1
+
+
 def test_reaches_are_the_longest_proposals() -> None:
     a, b = (AutoregressiveReplay(name, np.ones(9), size) for name, size in (("a", 2), ("b", 3)))
     both = HorizontalReplay((a, b))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,41 @@ def test_a_length_of_zero_is_left_again() -> None:
     assert found[16:21] == [0] * 5
     assert found[21:26] == [2] * 5
     assert found[26:31] == [0] * 5
+
+
+def lengths_where_two_drafts_stand(slot: StepSlot, initial_steps: int) -> list[int]:
+    """Draft lengths of all steps where of every round the first two drafts stand, and no third."""
+    drafts = DraftPolicy.following(AdaptiveSteps((slot,), initial_steps))
+    law = RoundAcceptance.law([1.0] * 2 + [0.0] * 6)
+    found = run(ONE, ENGINE, MODEL, drafts, law)
+    assert found.steps is not None
+    return [int(each) for each in found.steps.gamma]
+
+
+def test_a_length_falls_below_so_many_times_the_average() -> None:
+    """Two drafts stand on average.  The average itself asks for no shorter draft here."""
+    slot = StepSlot(1, (1, 3, 5, 7), down_hysteresis=-10.0, ceiling_coeff=1.5, ema_alpha=1.0)
+    found = lengths_where_two_drafts_stand(slot, 7)
+    # At most 1.5 * 2 = 3, which it has then.
+    assert found[:16] == [7] * 16
+    assert set(found[16:]) == {3}
+    # At most 2, so one; from one on the average is one, and three the next above: a length that
+    # rises may be more than the average, until the next look.
+    found = lengths_where_two_drafts_stand(replace(slot, ceiling_coeff=1.0), 7)
+    assert found[16:36] == [1] * 5 + [3] * 5 + [1] * 5 + [3] * 5
+    assert set(lengths_where_two_drafts_stand(replace(slot, ceiling_coeff=0.0), 7)) == {7}
+
+
+def test_an_average_that_has_fallen_to_zero_is_kept_where_drafts_are_tried_again() -> None:
+    """A half of it is left by every round: after 1100 rounds nothing, to the last bit.  A round of
+    two drafts is tried after every one without, and that nothing stands of them is not made up for
+    by an average that was set anew.
+    """
+    slot = StepSlot(1, (0, 2), ema_alpha=0.5, update_interval=1, warmup_batches=1100)
+    long = Requests(np.zeros(1), np.array([8]), np.array([1110]))
+    found = gammas(AdaptiveSteps((slot,), 2), 0.0, long)
+    assert set(found[:1102]) == {2}
+    assert found[1102:1108] == [0, 2] * 3
 
 
 def test_slots_begin_at_their_batches() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.prompt_costs import PromptCosts
 from specsim.counts.step_costs import StepCosts
 from specsim.counts.steps import PromptTime, StepTime
+from specsim.hardware.roofline import PEAK
 from specsim.profiles import read_profile
 from specsim.serving.costs.coefficients import coefficients, coefficients_of
 from specsim.serving.costs.load_cost import step_model_of
@@ -26,11 +28,11 @@ from tests.support.profiles import write_grid
 BONUS = np.array([1.0, 0.8, 0.6, 0.5])
 
 
-def seconds(model: StepModel, **quantities: float) -> Mapping[str, float]:
+def seconds(model: StepModel, eager: bool = False, **quantities: float) -> Mapping[str, float]:
     """Of a step with these quantities, by part."""
     parts = np.zeros(len(model.parts))
     values = np.array([quantities.get(name, 0.0) for name in QUANTITIES])
-    step_seconds(model.compiled, values, False, parts)
+    step_seconds(model.compiled, values, eager, parts)
     return dict(zip(model.parts, parts.tolist(), strict=True))
 
 
@@ -157,6 +159,22 @@ def test_a_drafter_reads_prompts_too() -> None:
     found = seconds(model, prefill_tokens=16384, sequences=1)
     one_plain, one_both = roofline(4).prefill_s(1)
     assert found["draft"] == pytest.approx((both - plain) - (one_both - one_plain), rel=1e-6)
+
+
+def test_the_host_starts_the_kernels_of_a_step_once() -> None:
+    """Whatever is in it: decodes, a chunk of a prompt, both; a longer run hides it."""
+    plain = roofline(4)
+    slow = replace(PEAK, graph_tokens=64, eager_layer_s=1e-3)
+    cost = replace(plain, deployment=replace(plain.deployment, efficiency=slow))
+    model, free = (step_model_of(each, 3, BONUS, 64, 8192) for each in (cost, plain))
+    mixed = {**decodes(3, 32, 512), "prefill_tokens": 128}
+    least = 1e-3 * len(cost.deployment.shape.layers)
+    assert seconds(free, **mixed)["target"] < least
+    for step in (decodes(3, 32, 512), {"prefill_tokens": 128}, mixed):
+        assert seconds(model, eager=True, **step)["target"] == least
+        assert seconds(model, **step)["target"] == seconds(free, **step)["target"]
+    long = {"prefill_tokens": 16384}
+    assert seconds(model, eager=True, **long) == seconds(free, **long)
 
 
 def test_a_chunk_behind_a_context_costs_more() -> None:

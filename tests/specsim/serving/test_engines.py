@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from specsim.checks import UnsupportedError
+from specsim.hardware.accelerators import accelerator
 from specsim.serving import DraftPolicy, SglangEngine, VllmEngine
 from specsim.serving.engines.settings import SGLANG, VLLM, EngineSettings
+from specsim.serving.engines.vllm import limits_on
 from tests.support.refusals import refuses
 
 OFF, TWO = DraftPolicy.off(), DraftPolicy.fixed(2)
@@ -85,6 +89,9 @@ def test_vllm_makes_graphs_up_to_what_a_step_may_hold() -> None:
     # in their place.
     assert vllm(**few).capture_sizes(TWO).tolist() == [1, 2, 3, 4, 6, 8, 9]
     assert vllm(max_num_seqs=2).capture_sizes(TWO).tolist() == [1, 2, 3, 4, 6, 8]
+    # 12, the next multiple, is beyond what a step may hold.
+    eleven = {"max_num_seqs": 8, "max_num_batched_tokens": 11}
+    assert vllm(**eleven).capture_sizes(TWO).tolist() == [1, 2, 3, 4, 6, 8, 9]
     for version, sizes in (("0.19.0", [3, 6, 9]), ("0.28.0", [3, 6, 9])):
         assert VllmEngine(version, 100, **few).capture_sizes(TWO).tolist() == sizes
     assert VllmEngine("0.32.0", 100, **few).capture_sizes(TWO).tolist() == [1, 2, 3, 4, 6, 8, 9]
@@ -93,7 +100,28 @@ def test_vllm_makes_graphs_up_to_what_a_step_may_hold() -> None:
     assert vllm(max_num_seqs=128).capture_sizes(OFF).tolist()[-2:] == [248, 256]
     assert vllm(max_num_seqs=300).capture_sizes(OFF).tolist()[-2:] == [496, 512]
     assert vllm(cudagraph_capture_sizes=(3, 5)).capture_sizes(TWO).tolist() == [3, 5]
+    assert vllm(max_cudagraph_capture_size=16).capture_sizes(OFF).tolist() == [1, 2, 4, 8, 16]
+    larger = {"max_cudagraph_capture_size": 1024, "max_num_batched_tokens": 600}
+    assert vllm(**larger).capture_sizes(OFF).tolist()[-2:] == [576, 592]
     assert vllm(enforce_eager=True).capture_sizes(TWO).tolist() == []
+
+
+def test_limits_of_vllm_change_with_the_memory_of_the_card() -> None:
+    card = accelerator("H100-SXM")
+
+    def limits(gib: float, version: str = "0.32.0", name: str = card.name) -> tuple[int, ...]:
+        found = limits_on(replace(card, memory=gib * 2.0**30, name=name), version)
+        assert list(found) == ["max_num_batched_tokens", "max_num_seqs"]
+        return tuple(found.values())
+
+    assert [limits(gib) for gib in (69.9, 70, 159.9, 160)] == [
+        (2048, 256),
+        (8192, 1024),
+        (8192, 1024),
+        (16384, 1024),
+    ]
+    assert limits(160, "0.28.0") == (8192, 1024)
+    assert limits(80, name="A100-80GB-SXM") == (2048, 256)
 
 
 def test_the_ends_of_what_vllm_takes_are_taken() -> None:
@@ -103,6 +131,7 @@ def test_the_ends_of_what_vllm_takes_are_taken() -> None:
     vllm(max_num_batched_tokens=NO_LIMIT, max_num_seqs=NO_LIMIT, block_size=NO_LIMIT)
     vllm(max_model_len=4096)
     vllm(cudagraph_capture_sizes=(1,))
+    vllm(cudagraph_capture_sizes=(1, 4), max_cudagraph_capture_size=4)
     assert vllm(max_model_len=50).longest == 50
     assert vllm().longest == NO_LIMIT
 
@@ -131,6 +160,11 @@ test_vllm_refuses = refuses(
     (lambda: vllm(cudagraph_capture_sizes=()), "cudagraph_capture_sizes must rise from 1"),
     (lambda: vllm(cudagraph_capture_sizes=(0, 1)), "cudagraph_capture_sizes must rise from 1"),
     (lambda: vllm(cudagraph_capture_sizes=(1, 4, 4)), "cudagraph_capture_sizes must rise from 1"),
+    (lambda: vllm(max_cudagraph_capture_size=0), "max_cudagraph_capture_size must be .* got 0"),
+    (
+        lambda: vllm(cudagraph_capture_sizes=(1, 4), max_cudagraph_capture_size=8),
+        "max_cudagraph_capture_size must be the last of cudagraph_capture_sizes, 4, got 8",
+    ),
 )
 
 
@@ -189,6 +223,20 @@ def test_sglang_does_what_it_is_told() -> None:
         new_token_ratio_decay=pytest.approx(0.86 / 600),
     )
     assert sglang(schedule_conservativeness=0.5).settings(OFF).new_token_ratio == 0.35
+
+
+def test_sglang_runs_fewer_requests_with_a_drafter() -> None:
+    """512 of each that the cache holds at full length, from 2,048 to 4,096."""
+    usual = {"max_total_num_tokens": 60_000, "context_length": 10_000}
+    for drafts, told, expected in (
+        (TWO, usual, 48),
+        (OFF, usual, 3072),
+        (OFF, usual | {"context_length": 20_000}, 2048),
+        (OFF, usual | {"context_length": 5_000}, 4096),
+        (OFF, usual | {"max_running_requests": 7}, 7),
+        (TWO, usual | {"max_running_requests": 70}, 70),
+    ):
+        assert sglang(**told).settings(drafts).max_seqs == expected
 
 
 def test_sglang_makes_graphs_of_decodes() -> None:

@@ -47,7 +47,8 @@ def test_latencies_by_hand() -> None:
         ("ttft=0.5", 2),  # a limit is kept where it is met exactly
         ("ttft_p99=0.4,tpot_p50=0.3", 1),
         ("tpot=0.2", 1),  # one token has a TPOT of 0, as vllm bench serve has it
-        ("e2e_mean=2,ttft=4", 2),
+        ("e2e_mean=2,ttft=1", 2),
+        ("e2e_mean=2", 3),  # those above a mean are what makes it one
         ("e2e=5,e2e_p99=0.3", 1),  # the least of two limits
         ("itl_p99=0.1", 3),  # gaps are not a request's
     ],
@@ -78,6 +79,11 @@ def test_levels() -> None:
     assert levels == levels_of("ttft_p99=1, tpot=0.06")
     assert request_limits(levels) == {"ttft": 1.0, "tpot": 0.06}
     assert levels_of(None) == ()
+
+
+def test_a_latency_that_no_request_has_meets_its_level() -> None:
+    (level,) = levels_of("tpot_p99=0.05")
+    assert [level.met(each) for each in (0.05, 0.0501, float("nan"))] == [True, False, True]
 
 
 @pytest.mark.parametrize(

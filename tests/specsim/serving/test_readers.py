@@ -169,7 +169,7 @@ def test_burstgpt() -> None:
     )
     assert found.format == "burstgpt"
     assert found.arrival_s is not None
-    assert found.arrival_s.tolist() == [5, 118.5]
+    assert found.arrival_s.tolist() == [0, 113.5]
     assert found.output_tokens.tolist() == [18, 276]
     assert found.notes == ("1 failed requests (0 response tokens) are left out",)
 
@@ -197,9 +197,24 @@ def test_token_counts_by_several_names(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "times", [(3.5, 4.75), (1777142838.5, 1777142839.75), (1777142838500, 1777142839750)]
+)
+def test_times_of_any_clock_begin_at_the_first(times: tuple[float, float]) -> None:
+    """Seconds, seconds since 1970 and milliseconds since then."""
+    counts = {"prompt_len": 12, "output_len": 3}
+    found = read_records(lines(*({**counts, "timestamp": each} for each in times)))
+    assert found.arrival_s is not None
+    assert found.arrival_s.tolist() == [0, 1.25]
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "no request in it"),
+        (
+            '{"prompt_len": 1, "output_len": 1, "timestamp": 1777142838500000}',
+            "record 1: timestamp must be seconds, or milliseconds since 1970, got 1.77714e+15",
+        ),
         ("a,b\n1,2\n", "line 2: no format is recognised by its keys (a, b): read are"),
         (AZURE.replace("396", "0"), "line 3: ContextTokens must be a whole number in [1,"),
         (AZURE.replace("396", "x"), "line 3: ContextTokens must be a number, got 'x'"),

@@ -79,6 +79,19 @@ def test_who_has_emitted_least_is_retracted_first() -> None:
     assert found.steps.used_blocks[at - 1 : at + 1].tolist() == [60, 19]
 
 
+def test_a_step_whose_tokens_are_used_up_leaves_the_batch_open() -> None:
+    # Two at most.  The second reads all 10 tokens that a step may read, and is done with it.  That
+    # nobody else could run was not asked then: the third reads its prompt at once.
+    found = served(
+        [3, 10, 5],
+        [5, 1, 1],
+        arrivals=[0, 0.5, 0.5],
+        max_prefill_tokens=10,
+        max_running_requests=2,
+    )
+    assert tokens(found)[:4] == [(3, 0), (10, 0), (5, 0), (0, 1)]
+
+
 def test_of_a_long_output_4096_tokens_are_kept_at_most() -> None:
     # 5000 tokens.  Beside the first prompt 4990 are free, of which 0.7 * 4096 = 2867.2 are kept
     # though it has 4199 to emit: 2122.8 are left, which the second must stay below with its one.

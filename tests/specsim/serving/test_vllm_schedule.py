@@ -172,6 +172,26 @@ def test_the_last_of_running_is_preempted_and_comes_back_first() -> None:
     assert found.last_token_s.tolist() == [5, 6, 6]
 
 
+def test_who_is_preempted_with_its_last_token_in_flight_leaves_the_queue() -> None:
+    # 4 blocks of 4 tokens.  The fourth step is planned with the second's third and last token in
+    # flight; the first wants a third block and takes it from the second.  When that token is there
+    # the second waits no more, and the third, which waited behind it, is next.
+    found = served(
+        [6, 6, 2],
+        [6, 3, 2],
+        arrivals=[0, 0, 0.5],
+        async_scheduling=True,
+        max_num_batched_tokens=12,
+        num_gpu_blocks=5,
+    )
+    assert found.steps is not None
+    assert tokens(found) == [(12, 0), (0, 2), (0, 2), (0, 1), (2, 1), (0, 2)]
+    assert found.steps.preempted.tolist() == [0, 0, 0, 1, 0, 0]
+    assert found.steps.waiting.tolist() == [0, 0, 1, 2, 0, 0]
+    assert found.preemptions.tolist() == [0, 1, 0]
+    assert found.last_token_s.tolist() == [6, 3, 6]
+
+
 def test_blocks_are_kept_ready_for_drafts() -> None:
     # 5 tokens of the prompt are two blocks; a round of 1 + 3 that looks 3 ahead needs 12 slots.
     found = served([5], [3], drafts=DraftPolicy.fixed(3), acceptance=ALL_STAND)

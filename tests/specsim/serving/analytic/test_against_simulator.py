@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -63,6 +65,18 @@ def test_it_is_near_the_simulator(drafts: DraftPolicy, late: bool) -> None:
     assert found["tpot_mean"] == pytest.approx(simulated.tpot_s[counted].mean(), rel=0.04)
     assert found["ttft_mean"] == pytest.approx(simulated.ttft_s[counted].mean(), rel=0.08)
     assert found["e2e_p50"] == pytest.approx(np.median(simulated.e2e_s[counted]), rel=0.08)
+
+
+def test_steps_without_graphs_last_as_long_as_the_host_needs() -> None:
+    """Margins as above."""
+    engine = VllmEngine("0.19.0", num_gpu_blocks=50_000, enforce_eager=True)
+    steps = replace(_STEPS, eager_s=0.02)
+    one = replica_of(requests(1.0, 4000), engine, steps)
+    rate = 0.6 * one.capacity
+    simulated = run(requests(rate, 4000), engine, steps, keep=())
+    assert simulated.tpot_s.min() >= 0.02
+    found = one.at(rate).figures["tpot_mean"]
+    assert found == pytest.approx(simulated.tpot_s[400:].mean(), rel=0.04)
 
 
 def test_beyond_its_capacity_the_simulated_queue_grows() -> None:

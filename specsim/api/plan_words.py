@@ -1,0 +1,215 @@
+"""What a plan says in sentences, for people: the answer, what it is held against, and changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan
+from typing import TYPE_CHECKING
+
+from specsim.api.result import Row, milliseconds, significant
+from specsim.intervals import Interval
+from specsim.serving.planning.sizing import slack
+
+if TYPE_CHECKING:
+    from specsim.api.plan_result import Answer, CapacityPlan
+    from specsim.serving.levels import ServiceLevel
+
+
+def sentences(found: CapacityPlan) -> list[str]:
+    """One line each, the answer first."""
+    lines = [_first(found), *_intervals(found)]
+    drafts = found.best.planned.speculates
+    other = found.without if drafts else found.with_drafts
+    kind = "without drafts" if drafts else "with drafts"
+    if other is not None and other is not found.best:
+        lines.append(f"{kind}: {_words(found, other)}")
+    elif found.met:
+        lines.append(f"{kind}: no set-up meets the levels")
+    lines += _other_cards(found)
+    if found.gain is not None:
+        lines.append(
+            f"a card takes {_with_ends(found.gain)} times as many requests within the levels "
+            "with drafts as without"
+        )
+    if found.stops is not None and found.with_drafts is not None:
+        lines.append(_stops_words(found))
+    if found.sequences is not None and found.met:
+        lines.append(f"max_num_seqs {found.sequences} holds all but 1 in 1,000 moments")
+    changes = _changes(found.by_rate)
+    if changes:
+        lines.append(f"at other rates (analytic): {changes}")
+    return lines
+
+
+def _first(found: CapacityPlan) -> str:
+    best = found.best
+    if not found.met:
+        return f"no set-up meets the levels; {_nearest(found, best)}"
+    words = f"{_tie(found)}{_words(found, best)}"
+    if best.hourly is not None:
+        price = significant(best.hourly / best.cards)
+        words += f" in the unit of the price, {price} for an hour of a card"
+    ends = found.replicas
+    if ends is not None and ends.low < ends.high:
+        words += f"; {ends.low:.0f} to {ends.high:.0f} replicas at the ends of its speed"
+    return words
+
+
+def _intervals(found: CapacityPlan) -> list[str]:
+    """How sure what was simulated of the answer is, and which level may still be missed."""
+    settled, levels = found.best.settled, [each for each in found.levels if each.statistic]
+    if settled is None or not levels:
+        return []
+    words, doubtful = [], []
+    for level in levels:
+        each = settled.figures[level.name]
+        words.append(f"{level.name} {_milliseconds(each)}")
+        if level.met(each.best) and not level.met(each.high):
+            doubtful.append(level.name)
+    line = f"simulated: {', '.join(words)}, 95% intervals"
+    if doubtful:
+        line += f", which do not all keep {' and '.join(doubtful)}: simulate more requests"
+    return [line]
+
+
+def _milliseconds(value: Interval[float]) -> str:
+    if isnan(value.low) or value.low == value.high:
+        return milliseconds(value.best)
+    low, high = significant(1e3 * value.low, 3), significant(1e3 * value.high, 3)
+    return f"{milliseconds(value.best)} ({low} to {high})"
+
+
+def _tie(found: CapacityPlan) -> str:
+    """That the answer is the cheapest, or how it was chosen of two that cost the same."""
+    plain, drafting = found.without, found.with_drafts
+    if plain is None or drafting is None or _cost(plain) != _cost(drafting):
+        return "cheapest: "
+    same = "the same price"
+    if plain.cards == drafting.cards:
+        count = plain.cards
+        same = _cards(count) if plain.planned.accelerator else _replicas(count)
+    # Of what costs the same, so that this is what each leaves beyond the workload.
+    room = drafting.replicas * drafting.sustained / (plain.replicas * plain.sustained)
+    held = "" if found.best is drafting else ", which is within the margin"
+    return (
+        f"{same} either way, drafts sustain {significant(room, 3)} times the rate (analytic)"
+        f"{held}: "
+    )
+
+
+def _cost(answer: Answer) -> float:
+    return float(answer.cards) if answer.hourly is None else answer.hourly
+
+
+def _nearest(found: CapacityPlan, answer: Answer) -> str:
+    """What of it misses which levels."""
+    missed = [
+        f"{each.name} {milliseconds(answer.figures[each.name])} of {milliseconds(each.limit_s)}"
+        for each in found.levels
+        if each.statistic and not each.met(answer.figures[each.name])
+    ]
+    where = f"with {_replicas(answer.replicas)}" if answer.replicas else "at no load"
+    return (
+        f"nearest: {answer.planned.name}, {where}{_by(answer)}: "
+        f"{', '.join(missed) or 'the queue grows without end'}"
+    )
+
+
+def other_cards(
+    answers: Sequence[Answer], told: Sequence[Answer], levels: Sequence[ServiceLevel]
+) -> list[Answer]:
+    """The cheapest set-up of every kind of cards that none of those told is on; where none of them
+    meets the levels, the nearest.
+    """
+    kinds: dict[str, list[Answer]] = {each.planned.accelerator: [] for each in answers}
+    for each in answers:
+        kinds[each.planned.accelerator].append(each)
+    for each in told:
+        kinds.pop(each.planned.accelerator, None)
+    return [
+        own[0] if own[0].met(levels) else min(own, key=lambda each: slack(each.figures, levels))
+        for own in kinds.values()
+    ]
+
+
+def _other_cards(found: CapacityPlan) -> list[str]:
+    """A line for each of them."""
+    named = (found.best, found.with_drafts, found.without)
+    told = [each for each in named if each is not None]
+    lines = []
+    for each in other_cards(found.answers, told, found.levels):
+        name = each.planned.accelerator
+        if each.met(found.levels):
+            lines.append(f"with {name}, none of them cheaper: {_words(found, each)}")
+        else:
+            lines.append(f"with {name}, no set-up meets the levels; {_nearest(found, each)}")
+    return lines
+
+
+def _by(answer: Answer) -> str:
+    """Whether it was not simulated."""
+    return " (analytic)" if answer.settled is None else ""
+
+
+def _words(found: CapacityPlan, answer: Answer) -> str:
+    words = f"{_replicas(answer.replicas)} of {answer.planned.name}"
+    if answer.planned.accelerator:
+        words += f" ({_cards(answer.cards)})"
+    words += _by(answer)
+    cost = answer.per_million(found.tokens_per_s)
+    if cost is not None:
+        words += f", {significant(cost, 3)} per million tokens"
+    return words
+
+
+def _stops_words(found: CapacityPlan) -> str:
+    assert found.stops is not None, "asked for where it is known"
+    assert found.with_drafts is not None, "asked for where something drafts"
+    drafts = f"drafts of {found.with_drafts.planned.name}"
+    low, best, high = found.stops
+    if best is None:
+        return f"{drafts} pay at every rate up to the capacity of a replica"
+    if best.rate == 0:
+        return f"{drafts} pay at no rate: {found.why}"
+    ends = ""
+    if low is not None and low != best:
+        until = "the capacity" if high is None else _short(high.rate)
+        ends = f" ({_short(low.rate)} to {until})"
+    return (
+        f"{drafts} stop paying at {_short(best.rate)}{ends} requests/s of a replica, where "
+        f"{_short(best.batch)} decode: {found.why}"
+    )
+
+
+def _changes(rows: Sequence[Row]) -> str:
+    """From which rate on another set-up is the cheapest, and its cards there."""
+    words, before = [], None
+    for row in rows:
+        if row["best"] != before:
+            words.append(f"from {_short(row['rate'])}/s on {row['best']} ({_cards(row['cards'])})")
+        before = row["best"]
+    if len(words) == 1:
+        first, last = rows[0], rows[-1]
+        return (
+            f"{before} is the cheapest from {_short(first['rate'])}/s "
+            f"({_cards(first['cards'])}) to {_short(last['rate'])}/s ({_cards(last['cards'])})"
+        )
+    return "; ".join(words)
+
+
+def _cards(count: int) -> str:
+    return f"{count:,} card{'' if count == 1 else 's'}"
+
+
+def _replicas(count: int) -> str:
+    return f"{count:,} replica{'' if count == 1 else 's'}"
+
+
+def _with_ends(value: Interval[float]) -> str:
+    if isnan(value.low) or value.low == value.high:
+        return _short(value.best)
+    return f"{_short(value.best)} ({_short(value.low)} to {_short(value.high)})"
+
+
+def _short(value: float) -> str:
+    return significant(value, 3)

@@ -1,0 +1,150 @@
+"""``specsim.plan``: how long it simulates, prices by name, and what it keeps of a drafter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import specsim
+from specsim import deploy
+from specsim.api.plan_ranking import prices_of
+from specsim.api.result import significant
+from specsim.checks import InvalidArgumentError
+from specsim.serving.levels import levels_of
+from specsim.serving.planning.span import LEAST, STAYS, lasts, requests_wanted
+from specsim.serving.workload_summary import WorkloadSummary
+from tests.support.command_line import run
+
+STEPS = "step_ms=5,token_us=30,draft_run_ms=0.5"
+ENGINE = "vllm:num_gpu_blocks=6000"
+
+
+def plan(slo: str = "tpot_p99=0.02,ttft_p99=1", *, more: Any = None, **work: Any) -> Any:
+    words: dict[str, Any] = {"prompt": "uniform:50,400", "output": "uniform:20,120", **work}
+    if "arrivals" not in words:
+        words["rate"] = words.get("rate", 60)
+    given = {"alpha": 0.8, "step_model": STEPS, "engine": ENGINE, "gammas": [2], **(more or {})}
+    return specsim.plan(specsim.workload(**words), slo=slo, **given)
+
+
+@pytest.mark.parametrize(
+    ("prices", "expected"),
+    [
+        ({"L4": 0.4, "L40S": 0.9}, 0.9),
+        ({"l40": 0.8, "L4": 0.4}, 0.8),
+        ({"L4": 0.4}, 0.4),
+    ],
+)
+def test_a_price_is_of_the_longest_name(prices: dict[str, float], expected: float) -> None:
+    setups: Any = [SimpleNamespace(accelerator="L40S")]
+    assert prices_of(prices, setups) == {"L40S": expected}
+
+
+def test_a_price_of_nothing_known_is_refused() -> None:
+    setups: Any = [SimpleNamespace(accelerator="L4")]
+    with pytest.raises(InvalidArgumentError, match="price has none for L4, got L40S"):
+        prices_of({"L40S": 0.9}, setups)
+
+
+def test_requests_come_for_some_stays() -> None:
+    assert requests_wanted(600.0, 6.0) == 40_000
+    assert requests_wanted(1.0, 6.0) == LEAST
+    drawn = specsim.workload(rate=600, prompt=1, output=1, requests=40_000).draw(0)
+    summary = WorkloadSummary.of(drawn)
+    assert lasts(summary, 6.0)
+    assert not lasts(summary, 7.0)
+
+
+def test_as_many_requests_are_simulated_as_show_what_lasts() -> None:
+    found = plan(rate=300)
+    assert found.workload.requests == LEAST
+    stay = found.best.figures["e2e_mean"]
+    assert found.workload.duration_s > STAYS * stay
+    assert not any("the simulated requests come within" in each for each in found.warnings)
+
+
+def test_a_short_run_takes_no_replica_away_and_says_so() -> None:
+    """Requests stay for about half a second here, and all of them come in a tenth of one."""
+    slo = "tpot_p99=0.012,ttft_p99=1"
+    analytic = plan(slo, rate=1000, requests=100, more={"simulated": False})
+    found = plan(slo, rate=1000, requests=100)
+    assert found.best.replicas >= analytic.best.replicas
+    said = [each for each in found.warnings if each.startswith("the simulated requests come")]
+    assert len(said) == 1
+    assert "less than 10 times the" in said[0]
+    assert not any(each in said for each in analytic.warnings)
+
+
+def test_a_latency_that_no_request_has_meets_its_level(recwarn: pytest.WarningsRecorder) -> None:
+    more = {"step_model": "step_ms=5,draft_run_ms=1"}
+    found = plan("tpot_p99=0.05", more=more, rate=5, requests=60, output=1, prompt=100)
+    assert found.met
+    assert found.summary()["levels"]["tpot_p99"]["met"]
+    assert not recwarn.list
+
+
+def test_dflash_looks_one_further_in_a_plan_too() -> None:
+    found = specsim.plan(
+        specsim.workload(rate=8, prompt=100, output=50, requests=50),
+        slo="tpot_p99=0.05",
+        deployment=deploy("llama-3.1-8b", "H100-SXM", "parallel:kind=dflash,alpha=0.7"),
+        gammas=[3],
+        degrees=[1],
+        simulated=False,
+    )
+    ahead = {each.planned.drafts.gamma_max: each.planned.drafts.lookahead for each in found.answers}
+    assert ahead == {0: 0, 3: 4}
+
+
+def test_rates_that_change_are_said_to_be_planned_at_their_mean() -> None:
+    more = {"simulated": False}
+    found = plan(more=more, arrivals="schedule:0=20,5=80", requests=500)
+    assert found.warnings[0].startswith("the rate changes, up to 80 requests/s: what the analytic")
+
+
+def test_a_fit_is_doubted_on_every_kind_of_cards_by_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whichever comes first, and whether or not it is what is answered with."""
+    words = (
+        "plan --rate 8 --requests 100 --prompt 200 --output 100 --slo tpot_p99=0.05 --analytic "
+        "--degrees 1 --gamma 2"
+    )
+    cards = ["H100-SXM", "H200", "L40S"]
+    for several in (cards, cards[::-1]):
+        more = f"--target llama-3.1-8b --fit vllm-h100 --accelerator {','.join(several)}"
+        code, _, err = run(capsys, *words.split(), *more.split(), "--drafter", "eagle3:alpha=0.7")
+        assert code == 0, err
+        for card in cards:
+            doubts = err.count(f"made on H100-SXM; that {card} comes as close")
+            assert doubts == (card != "H100-SXM"), err
+
+
+def test_the_same_words_are_the_same_plan_to_the_last_bit() -> None:
+    """Simulated as well, whatever was planned before it; another seed draws other requests."""
+    first = plan()
+    again = plan()
+    assert again.to_json() == first.to_json()
+    assert plan(more={"seed": 1}).best.figures != first.best.figures
+
+
+def test_how_sure_the_simulated_answer_is_is_said() -> None:
+    found = plan()
+    settled = found.best.settled
+    low, best, high = (
+        1e3 * getattr(settled.figures["ttft_p99"], end) for end in ("low", "best", "high")
+    )
+    assert low < best < high
+    (line,) = (each for each in found.sentences() if each.startswith("simulated: "))
+    assert (
+        f"ttft_p99 {significant(best)} ms ({significant(low, 3)} to {significant(high, 3)})" in line
+    )
+    assert line.endswith("95% intervals")
+    tight = replace(found, levels=levels_of(f"ttft_p99={1e-3 * (best + high) / 2}"))
+    (line,) = (each for each in tight.sentences() if each.startswith("simulated: "))
+    assert line.endswith("which do not all keep ttft_p99: simulate more requests")
+    analytic = plan(more={"simulated": False})
+    assert not any(each.startswith("simulated: ") for each in analytic.sentences())
