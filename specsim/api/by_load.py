@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,11 +16,12 @@ from specsim.api.load_notes import (
     said_once,
 )
 from specsim.api.load_notes import extrapolated as extrapolated  # as specsim.export says it
+from specsim.api.progress import Progress, quiet
 from specsim.api.result import Result, Row, significant
 from specsim.batching.best_drafter import BestDrafters, best_drafters
 from specsim.batching.cost import CellUnavailableError
 from specsim.batching.point import DEFAULT_MARGIN, BatchPoint
-from specsim.batching.schedule import EVERY, Plan, Span, plan, ranges
+from specsim.batching.schedule import EVERY, Plan, Span, looked_at, plan, ranges
 from specsim.batching.serving import Room, prefill_s, room_of
 from specsim.batching.source import Source
 from specsim.batching.workload import BatchWorkload, Load, draft_length
@@ -190,10 +191,12 @@ def plan_load(
     gamma_max: int | None = None,
     gamma: int | None = None,
     margin: float | None = None,
+    progress: Progress = quiet,
 ) -> LoadPlan:
     """The best draft length of every batch and context, or what ``gamma`` gives there.
 
     gamma_max, gamma : at most 256
+    progress : called with what is going on, how much of it is done and how much there is
     margin : what drafts must gain over plain decoding; None: 0.05
 
     Batches without a price are left out and named; CellUnavailableError if that is all of them.
@@ -204,12 +207,15 @@ def plan_load(
     settings: list[PlannedWorkload] = []
     missing: list[Missing] = []
     first_reason: CellUnavailableError | None = None
-    for workload in workloads:
+    asked = [(each, each.batches(load.batches), each.contexts(load.contexts)) for each in workloads]
+    done, total = 0, sum(looked_at(len(batches)) * len(those) for _, batches, those in asked)
+    for workload, batches, contexts in asked:
         plans = []
-        batches = workload.batches(load.batches)
-        for context in workload.contexts(load.contexts):
+        for context in contexts:
+            before, done = done, done + looked_at(len(batches))
             try:
-                planned = plan(workload, batches, context, gamma, margin)
+                told = _told(progress, before, total)
+                planned = plan(workload, batches, context, gamma, margin, told)
             except CellUnavailableError as reason:
                 first_reason = first_reason or reason
                 missing.append(Missing(workload.name, tuple(batches), context, str(reason)))
@@ -243,6 +249,11 @@ def plan_load(
         warnings=said_once(notes),
         left_out=left_out(missing, len(workloads)),
     )
+
+
+def _told(progress: Progress, before: int, total: int) -> Callable[[int], None]:
+    """What hears how many batches of a cell are done."""
+    return lambda count: progress("batches", before + count, total)
 
 
 def _echo(numbers: Sequence[int] | None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -44,7 +45,11 @@ class Calibration(Result):
     best: ProfileForecast | None
 
     def rows(self) -> list[Row]:
-        return fit_rows(self.profile.grid) if self.best is None else self.best.rows()
+        return self._fits if self.best is None else self.best.rows()
+
+    @cached_property
+    def _fits(self) -> list[Row]:
+        return fit_rows(self.profile.grid)
 
     @property
     def essential(self) -> tuple[str, ...]:

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isclose, isnan
+from math import isclose, isfinite, isnan
 from typing import Any, ClassVar, Literal
 
 from specsim.api.compared import FigureKey, Value
-from specsim.api.result import Result, Row
+from specsim.api.result import Result, Row, significant
 from specsim.intervals import Interval, apart, chance_limit
 
 # Numbers that differ by no more than this share are the same ones, worked out elsewhere.
@@ -117,8 +117,13 @@ class Differences(Result):
         """Whether a figure differs by more than chance; where none has an interval on both sides,
         whether any differs.
         """
-        known = any(each.apart is not None for each in self.figures)
-        return bool(self.counts["beyond chance"] or (not known and self.counts["not judged"]))
+        not_known = self.counts["not judged"] and not self.can_tell
+        return bool(self.counts["beyond chance"] or not_known)
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether any figure has an interval on both sides, so that chance can be told."""
+        return any(each.apart is not None for each in self.figures)
 
     def rows(self) -> list[Row]:
         return [self._row(each) for each in self.figures]
@@ -131,7 +136,7 @@ class Differences(Result):
         changed = [each for each in self.figures if not each.is_same]
         if not changed:
             return [{"figures": len(self.figures), "same": len(self.figures)}]
-        shared = self._shared()
+        shared = self.shared()
         parts: dict[str, set[str]] = {}
         for each in self.figures:
             parts.setdefault(each.key.figure, set()).add(each.key.table)
@@ -163,7 +168,7 @@ class Differences(Result):
             return (0 if verdict == "beyond chance" else 2), -(each.apart or 0.0)
         return (1, 0.0) if each.change is None else (3, -abs(each.change))
 
-    def _shared(self) -> dict[str, set[str]]:
+    def shared(self) -> dict[str, set[str]]:
         """Of each table, the columns of settings that say the same of all its figures."""
         said: dict[str, dict[str, set[str]]] = {}
         for each in self.figures:
@@ -218,7 +223,7 @@ class Differences(Result):
         return [*lines, self._verdict()]
 
     def _verdict(self) -> str:
-        if not any(each.apart is not None for each in self.figures):
+        if not self.can_tell:
             if self.differs:
                 return "no figure has an interval on both sides, so that every difference counts"
             return "nothing differs"
@@ -254,7 +259,7 @@ def _words(value: Value) -> str:
 
 def _best(value: Value) -> str:
     if isinstance(value, Interval):
-        return f"{value.best:.4g}"
+        return significant(value.best) if isfinite(value.best) else f"{value.best:g}"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "-" if value is None else str(value)
@@ -269,7 +274,9 @@ def _share(change: float | None) -> str | None:
 def _ends(value: Value) -> str | None:
     if not isinstance(value, Interval) or isnan(value.low):
         return None
-    return f"{value.low:.4g} to {value.high:.4g}"
+    return " to ".join(
+        significant(end) if isfinite(end) else f"{end:g}" for end in (value.low, value.high)
+    )
 
 
 def _short(value: Any) -> str:

@@ -11,16 +11,13 @@ from specsim.api.doctor_checks import Condition
 from specsim.api.result import Result, Row
 from specsim.checks import number
 
-# Letters of what was found that have room beside the rest in a line of 80.
-_LONGEST = 49
-
 
 @dataclass(frozen=True, kw_only=True)
 class Installation(Result):
     """What was found, one condition each.
 
-    Rows say what was looked at, what was found, the state (ok, advice, or to do where specsim lacks
-    something) and what to do.
+    Rows say what was looked at, what was found, the state (ok, advice, to do where specsim lacks
+    something, or unknown) and what to do.
     """
 
     schema: ClassVar[str] = "specsim.doctor"
@@ -48,24 +45,21 @@ class Installation(Result):
         ]
 
     def table(self) -> list[Row]:
-        """What to do, and what is too long for a line, is said below the table."""
+        """What to do is said below the table."""
         return [
-            {
-                "what": each.what,
-                "state": each.state,
-                "found": each.found if len(each.found) <= _LONGEST else "as said below",
-            }
+            {"what": each.what, "state": each.state, "found": each.found}
             for each in self.conditions
         ]
+
+    @property
+    def told_below(self) -> str:
+        return "found"
 
     def summary(self) -> Row:
         return {"title": self.title, "fit": self.fit}
 
     def sentences(self) -> list[str]:
         lines = [
-            f"{each.what}: {each.found}" for each in self.conditions if len(each.found) > _LONGEST
-        ]
-        lines += [
             f"{each.state}, {each.what}: {each.advice}" for each in self.conditions if each.advice
         ]
         return [*lines, "all that is needed is here" if self.fit else "something is lacking"]

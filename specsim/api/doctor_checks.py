@@ -25,7 +25,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 _REQUIREMENT = re.compile(r"([\w.-]+)\s*>=\s*([\w.]+)(?:.*extra\s*==\s*[\"'](\w+)[\"'])?")
 _NO_MODELS = "not known without torch and transformers"
 # Extras for those who change specsim.
-_NOT_FOR_USERS = ("dev",)
+_NOT_FOR_USERS = ("dev", "browser", "mutants")
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,19 @@ class Condition:
     found : how it is, in words
     advice : what to do about it; empty where it is well
     needed : whether specsim lacks something until that is done
+    known : whether anything could be found out
     """
 
     what: str
     found: str
     advice: str = ""
     needed: bool = False
+    known: bool = True
 
     @property
-    def state(self) -> Literal["ok", "advice", "to do"]:
+    def state(self) -> Literal["ok", "advice", "to do", "unknown"]:
         if not self.advice:
-            return "ok"
+            return "ok" if self.known else "unknown"
         return "to do" if self.needed else "advice"
 
 
@@ -56,7 +58,8 @@ def versions() -> list[Condition]:
     try:
         required = metadata.requires("specsim") or []
     except metadata.PackageNotFoundError:
-        return [*found, Condition("packages", "specsim is not installed: nothing says which")]
+        words = "specsim is not installed: nothing says which"
+        return [*found, Condition("packages", words, known=False)]
     wanted: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for line in required:
         if match := _REQUIREMENT.match(line):
@@ -118,7 +121,7 @@ def usable_cores(cgroup: Path = _CGROUP) -> float:
 def threads(target: str | None) -> Condition:
     """How many ``calibrate`` takes; of a target that is named, by a trial."""
     if not _runs_models():
-        return Condition("threads", _NO_MODELS)
+        return Condition("threads", _NO_MODELS, known=False)
     from calibrate.models.threads import tried_threads
 
     tried = tried_threads()
@@ -144,7 +147,7 @@ def _runs_models() -> bool:
 def accelerator() -> Condition:
     """The card that models run on."""
     if not _runs_models():
-        return Condition("accelerator", _NO_MODELS)
+        return Condition("accelerator", _NO_MODELS, known=False)
     from calibrate.models import trial
 
     found = trial.accelerator()
@@ -163,7 +166,7 @@ def others(seconds: float) -> Condition:
 
     used = others_load(seconds)
     if used is None:
-        return Condition("other programs", "the system does not say what they use")
+        return Condition("other programs", "the system does not say what they use", known=False)
     words = f"use {used:.1f} of {os.cpu_count()} cores just now"
     advice = "stop them before anything is measured: run times come out too long and scatter"
     return Condition("other programs", words, advice if too_busy(used, threads=1) else "")
@@ -200,7 +203,7 @@ def memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = _CGROUP) -> Con
     try:
         total, free = (int(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
     except (KeyError, ValueError, IndexError):
-        return Condition("memory", "the system does not say")
+        return Condition("memory", "the system does not say", known=False)
     most, used = (_read(cgroup / f"memory.{name}").strip() for name in ("max", "current"))
     if most.isdigit() and used.isdigit() and int(most) < total:
         # Files that were read and not for a while are given back when memory is asked for.

@@ -258,6 +258,18 @@ def _lookups(chosen: Engine, method: Method, **given: int | None) -> dict[str, i
     return given
 
 
+def _example(chosen: Engine, method: Method) -> str:
+    """Of what an engine loads: a draft model, or a head that was trained for one target."""
+    if chosen.title == "llama.cpp":
+        return "draft.gguf"
+    known = {
+        "draft_model": "Qwen/Qwen3-0.6B",
+        "eagle": "yuhuili/EAGLE-LLaMA3-Instruct-8B",
+        "eagle3": "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B",
+    }
+    return known.get(method, "path/to/head")
+
+
 def _draft_name(chosen: Engine, method: Method, model: str | None, workload: BatchWorkload) -> str:
     needed = chosen.drafting(method).model
     if needed == "none":
@@ -270,7 +282,8 @@ def _draft_name(chosen: Engine, method: Method, model: str | None, workload: Bat
     name = model or (workload.draft_name if method == "draft_model" else None)
     if not name and needed == "needed":
         raise InvalidArgumentError(
-            f"model is missing: what {chosen.title} should load as the draft with {method}"
+            f"model is missing: what {chosen.title} should load as the draft with {method}, by its "
+            f"name on the Hub or its path, such as --model {_example(chosen, method)}"
         )
     return name or ""
 

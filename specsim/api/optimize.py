@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 import numpy.typing as npt
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
+from specsim.api.progress import Progress, quiet
 from specsim.api.question import Question
 from specsim.cost import Prices
 
@@ -72,6 +73,7 @@ def optimize(
     load: Load | None = ...,
     gamma_max: int | None = ...,
     margin: float | None = ...,
+    progress: Progress = ...,
 ) -> LoadPlan: ...
 @overload
 def optimize(
@@ -84,6 +86,7 @@ def optimize(
     mode: Mode | None = ...,
     acceptance_law: AcceptanceLaw | None = ...,
     margin: float | None = ...,
+    progress: Progress = ...,
 ) -> LoadPlan: ...
 @overload
 def optimize(
@@ -115,6 +118,7 @@ def optimize(
     candidates: Mapping[str, Any] | None = None,
     known: Any = None,
     costs: Mapping[str, float] | None = None,
+    progress: Progress = quiet,
 ) -> Result:
     """The draft length that pays best, or the best fields of a scheme.
 
@@ -140,7 +144,8 @@ def optimize(
     ``optimize(profile=path, load=Load(...))`` is a ``LoadPlan``: the best length of every batch and
     context.  A profile must have run times of batches; ``alpha`` replaces its acceptance, and
     ``mode`` says how its models ran.  Drafts that gain less than ``margin`` over plain decoding,
-    by default 0.05, are left off.
+    by default 0.05, are left off.  ``progress`` is called with what is going on, how much of it is
+    done and how much there is.
 
     For any scheme, ``optimize(alpha, c, scheme="bild", candidates={"window": range(1, 21)})`` is a
     ``SchemeOptimum`` over all combinations; ``known`` in place of ``alpha`` where its law must
@@ -164,7 +169,7 @@ def optimize(
         acceptance_law,
         margin,
     )
-    return asked.optimize(gamma_max, candidates)
+    return asked.optimize(gamma_max, candidates, progress)
 
 
 @overload
@@ -187,6 +192,7 @@ def evaluate(
     deployment: Deployment,
     load: Load | None = ...,
     margin: float | None = ...,
+    progress: Progress = ...,
 ) -> LoadPlan: ...
 @overload
 def evaluate(
@@ -199,6 +205,7 @@ def evaluate(
     mode: Mode | None = ...,
     acceptance_law: AcceptanceLaw | None = ...,
     margin: float | None = ...,
+    progress: Progress = ...,
 ) -> LoadPlan: ...
 @overload
 def evaluate(
@@ -228,6 +235,7 @@ def evaluate(
     scheme: Scheme | None = None,
     known: Any = None,
     costs: Mapping[str, float] | None = None,
+    progress: Progress = quiet,
 ) -> Result:
     """What drafting ``gamma`` tokens per target call gives, or what a scheme does.
 
@@ -252,4 +260,4 @@ def evaluate(
         acceptance_law,
         margin,
     )
-    return asked.evaluate(gamma)
+    return asked.evaluate(gamma, progress)

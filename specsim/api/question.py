@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
+from specsim.api.progress import Progress, quiet
 from specsim.checks import InvalidArgumentError, integer, refuse
 from specsim.cost import Prices
 from specsim.optimizers.gamma import evaluate_numbers, optimize_numbers
@@ -45,7 +46,10 @@ class Question:
     margin: float | None = None
 
     def optimize(
-        self, gamma_max: int | None = None, candidates: Mapping[str, Any] | None = None
+        self,
+        gamma_max: int | None = None,
+        candidates: Mapping[str, Any] | None = None,
+        progress: Progress = quiet,
     ) -> Result:
         """The draft length that pays best, or the best of the candidates for a scheme's fields."""
         if self.scheme is not None:
@@ -62,9 +66,9 @@ class Question:
             )
         self._refuse_without_scheme({"candidates": candidates})
         if (counted := self._counted()) is not None:
-            return self._echoed(counted.optimize(gamma_max))
+            return self._echoed(counted.optimize(gamma_max, progress=progress))
         if self._by_load:
-            return self._plan(gamma_max=gamma_max)
+            return self._plan(progress, gamma_max=gamma_max)
         self._refuse_without_load()
         if self.profile is not None:
             self._refuse_beside_profile({"gamma_max": gamma_max})
@@ -74,7 +78,7 @@ class Question:
         self._refuse_without_profile()
         return optimize_numbers(self.alpha, self.prices, gamma_max)
 
-    def evaluate(self, gamma: npt.ArrayLike | None = None) -> Result:
+    def evaluate(self, gamma: npt.ArrayLike | None = None, progress: Progress = quiet) -> Result:
         """What drafting ``gamma`` tokens gives, or the scheme, which says that itself."""
         if self.scheme is not None:
             self._refuse_for_scheme({"gamma": gamma})
@@ -87,9 +91,9 @@ class Question:
         if gamma is None:
             raise InvalidArgumentError("gamma is missing, a whole number >= 0")
         if (counted := self._counted()) is not None:
-            return self._echoed(counted.evaluate(gamma))
+            return self._echoed(counted.evaluate(gamma, progress))
         if self._by_load:
-            return self._plan(gamma=integer("gamma", gamma))
+            return self._plan(progress, gamma=integer("gamma", gamma))
         self._refuse_without_load()
         if self.profile is not None:
             self._refuse_beside_profile({})
@@ -135,7 +139,9 @@ class Question:
     def _by_load(self) -> bool:
         return not (self.deployment is None and self.load is None and self.mode is None)
 
-    def _plan(self, gamma_max: int | None = None, gamma: int | None = None) -> LoadPlan:
+    def _plan(
+        self, progress: Progress, gamma_max: int | None = None, gamma: int | None = None
+    ) -> LoadPlan:
         reason = "has no meaning by load: costs come from a profile, or from a deployment"
         refuse(self.prices.said(), reason)
         from specsim.api.by_load import plan_load
@@ -150,7 +156,7 @@ class Question:
             self.mode,
             self.acceptance_law,
         )
-        return plan_load(self.load or Load(), source, gamma_max, gamma, self.margin)
+        return plan_load(self.load or Load(), source, gamma_max, gamma, self.margin, progress)
 
     def _refuse_for_scheme(self, lengths: Mapping[str, Any]) -> None:
         names = (

@@ -22,10 +22,17 @@ class LeftOut:
 
     what : as a person would name it, such as "batch 256, context 4096"
     why : the reason in one line
+    several : whether ``what`` names more than one thing, for the verb
     """
 
     what: str
     why: str
+    several: bool = False
+
+    @property
+    def line(self) -> str:
+        """That it is left out, and why."""
+        return f"{self.what} {'are' if self.several else 'is'} left out: {self.why}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +72,13 @@ class Result(ABC):
         for all of them the last are left out.
         """
         return ()
+
+    @property
+    def told_below(self) -> str:
+        """A column of words whose cells are told in whole below a table that has no room for them;
+        empty where there is none.
+        """
+        return ""
 
     def summary(self) -> Row:
         """What the answer says as a whole, beside its rows; empty where the rows say it all."""
@@ -114,6 +128,11 @@ def significant(value: float, digits: int = 4, zeros: bool = False) -> str:
     places = max(0, digits - 1 - math.floor(math.log10(size)))
     text = f"{value:,.{places}f}"
     return text if zeros or not places else text.rstrip("0").rstrip(".")
+
+
+def milliseconds(seconds: float) -> str:
+    """Seconds as a table writes a latency: ``37.02 ms``."""
+    return f"{significant(1e3 * seconds)} ms"
 
 
 def plain(value: Any) -> Any:

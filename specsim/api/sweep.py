@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -35,7 +35,8 @@ class SettingsSweep(Result):
 
     ``settings_frame`` has a row for each setting: its number, its inputs as ``input_NAME``, its
     answer, and ``failure``, ``warnings``, ``left_out`` and ``specsim_version``.  What failed is
-    left out, too: the most frequent reasons, each with how many settings it is of.
+    left out, too: the most frequent reasons, each with how many settings it is of.  So are the
+    warnings of the answers, and that their prices are bounds.
     """
 
     schema: ClassVar[str] = "specsim.sweep"
@@ -156,11 +157,22 @@ def _swept(
         repeated=repeated,
         inputs=inputs,
         left_out=tuple(
-            LeftOut(
-                f"{each.settings:,} setting{'' if each.settings == 1 else 's'} "
-                f"({'first ' if each.settings > 1 else ''}{each.first})",
-                each.reason,
-            )
+            LeftOut(_settings(each.settings, each.first), each.reason, each.settings > 1)
             for each in record.reasons
         ),
+        warnings=tuple(_warnings(record)),
     )
+
+
+def _warnings(record: SweepRecord) -> Iterator[str]:
+    """What answers warn of, each with how many settings it is of."""
+    for each in record.warnings or ():
+        numbers = ", whose numbers these are" if each.varied else ""
+        yield f"{_settings(each.settings, each.first, numbers)}: {each.warning}"
+    if record.more_warnings:
+        yield f"{record.more_warnings:,} other warnings or more: column warnings has all of them"
+
+
+def _settings(count: int, first: int, more: str = "") -> str:
+    """How many, and which is the first."""
+    return f"{count:,} settings (first {first}{more})" if count > 1 else f"1 setting ({first})"

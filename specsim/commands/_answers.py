@@ -91,13 +91,22 @@ def answer(command: str, setting: Mapping[str, Value]) -> Result:
     return found
 
 
+def _why_not(name: str) -> str:
+    """What is said behind a name of none of these; of another command, why it is none."""
+    from specsim.cli import COMMANDS
+
+    if name in COMMANDS:
+        return ", which runs models, writes files or is about others' results: no sweep does that"
+    return did_you_mean(name, ANSWERING)
+
+
 @lru_cache
 def _command(words: str) -> click.Command:
     names = words.split()
     if not names or names[0] not in ANSWERING:
         raise InvalidArgumentError(
             f"command must be one of {', '.join(ANSWERING)}, got {words!r}"
-            f"{did_you_mean(names[0], ANSWERING) if names else ''}"
+            f"{_why_not(names[0]) if names else ''}"
         )
     found: click.Command = specsim
     context = click.Context(found)

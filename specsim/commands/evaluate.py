@@ -44,9 +44,11 @@ def command(
     if click_context.invoked_subcommand:
         refuse_mixture(click_context)
         return
+    from specsim.report.progress import progress_bar
     from specsim.report.tables import show
 
-    result = read_question(given).evaluate(gamma)
+    with progress_bar(vanishes=True, after_s=1.0) as progress:
+        result = read_question(given).evaluate(gamma, progress)
     show(result, output_format, f"draft length {gamma}")
 
 

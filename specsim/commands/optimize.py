@@ -70,6 +70,7 @@ def command(
     if click_context.invoked_subcommand:
         refuse_mixture(click_context)
         return
+    from specsim.report.progress import progress_bar
     from specsim.report.tables import show
 
     check_figure(figure)
@@ -87,7 +88,8 @@ def command(
         raise InvalidArgumentError(
             "--report needs --profile, or --target, --drafter and --accelerator"
         )
-    result = asked.optimize(gamma_max)
+    with progress_bar(vanishes=True, after_s=1.0) as progress:
+        result = asked.optimize(gamma_max, progress=progress)
     show(result, output_format, "best draft length")
     write_report(result, report)
     if figure is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from math import isfinite, isnan
@@ -19,6 +19,7 @@ from specsim.intervals import Interval
 
 # Stands for what does not apply, or is not known.
 ABSENT = "-"
+_FOOTNOTE = f"{ABSENT}: does not apply, or is not known"
 # Characters between two columns.
 _GAP = 2
 # Of words, where a table is too wide.
@@ -125,10 +126,25 @@ def columns_of(rows: Sequence[Mapping[str, Any]], essential: Sequence[str] = ())
     known = {name: each for name, each in cells.items() if any(cell is not None for cell in each)}
     largest: dict[tuple[Unit, ...], float] = {}
     for name, each in known.items():
-        sizes = [abs(figure) for cell in each for figure in _figures(cell) if isfinite(figure)]
+        figures = [figure for cell in each for figure in _figures(cell)]
         units = _units(name)
-        largest[units] = max(largest.get(units, 0.0), *sizes, 0.0)
-    return [_column(name, each, _unit(_units(name), largest)) for name, each in known.items()]
+        largest[units] = max(largest.get(units, 0.0), _largest(figures))
+    return [
+        _column(name, each, _unit(units, largest[units]))
+        for name, each in known.items()
+        for units in [_units(name)]
+    ]
+
+
+def footnote_of(columns: Sequence[Column]) -> str:
+    """What stands below a table of these columns: what empty cells mean; empty without one."""
+    cells = {cell for column in columns for cell in column.cells}
+    return _FOOTNOTE if ABSENT in cells else ""
+
+
+def unit_of(name: str, figures: Iterable[float]) -> Unit:
+    """What the figures of a column of this name are written in."""
+    return _unit(_units(name), _largest(figures))
 
 
 def fitting(
@@ -182,9 +198,12 @@ def _units(name: str) -> tuple[Unit, ...]:
     return next((units for pattern, units in _RULES if re.fullmatch(pattern, stem)), _PLAIN)
 
 
-def _unit(units: tuple[Unit, ...], largest: Mapping[tuple[Unit, ...], float]) -> Unit:
-    """The largest of which there is one at least."""
-    size = largest[units]
+def _largest(figures: Iterable[float]) -> float:
+    return max((abs(figure) for figure in figures if isfinite(figure)), default=0.0)
+
+
+def _unit(units: tuple[Unit, ...], size: float) -> Unit:
+    """The largest of which there is one at least in a figure of this size."""
     enough = (unit for unit in units if size * unit.times >= unit.least)
     return next(enough, units[-1]) if size else units[0]
 
@@ -200,10 +219,10 @@ def _column(name: str, cells: Sequence[Any], unit: Unit) -> Column:
         not isinstance(cell, bool) and shown != ABSENT and not _FIGURE.fullmatch(shown)
         for cell, shown in zip(cells, texts, strict=True)
     )
-    return Column(name, _heading(name, unit.word), texts, has_words and not any(figures))
+    return Column(name, heading_of(name, unit.word), texts, has_words and not any(figures))
 
 
-def _heading(name: str, unit: str) -> str:
+def heading_of(name: str, unit: str = "") -> str:
     """Words of a column's name, and its unit."""
     if name in _WORDS:
         words = _WORDS[name]

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt  # plots.py, imported below, chose its backend
 
-from specsim.report.plots import BLACK, BLUE, GREY, ORANGE, STYLE
+from specsim.report.page.chart import GREY
+from specsim.report.plots import BLACK, BLUE, ORANGE, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from specsim.api.explain import Explanation
 
-# Okabe and Ito's palette; the target's runs have one colour in both bars.
+# Okabe and Ito's palette, and a grey that is told apart from it; the target's runs have one colour
+# in both bars.
 _COLOURS = {
     "first draft run": ORANGE,
     "draft runs": ORANGE,
@@ -52,7 +54,7 @@ def parts_per_token(found: Explanation) -> Figure:
                     name = part.name if part.name != "target run" else "verification"
                     drawn.setdefault("target run" if colour == BLUE else name, bar)
                 if width > _ROOM * longest:
-                    dark = colour in (BLUE, ORANGE)
+                    dark = colour in (BLUE, ORANGE, GREY)
                     axis.text(
                         left + width / 2,
                         height,

@@ -22,6 +22,11 @@ def kept_results() -> Iterator[list[Result]]:
         _KEPT.reset(token)
 
 
+def is_kept() -> bool:
+    """Whether somebody asks for the results in place of a terminal."""
+    return _KEPT.get() is not None
+
+
 def keep(result: Result) -> bool:
     """Keep a result where somebody asks for it; False where it is to be shown."""
     kept = _KEPT.get()

@@ -62,6 +62,29 @@ def sampled(found: Serving, columns: tuple[str, ...], count: int) -> tuple[Float
     return times, sums
 
 
+def step_parts(found: Serving) -> list[tuple[str, int, dict[str, float]]]:
+    """Mean seconds of a step by the requests in it: which they are, how many steps, and what each
+    part takes; of the host's work what the device waited for, so that parts add up to the step.
+    """
+    logs = [each.steps for each in found.served.runs if each.steps is not None]
+    parts = [name for name in logs[0].parts if name != "host"]
+    seconds = {name: np.concatenate([each.parts[name] for each in logs]) for name in parts}
+    if "host" in logs[0].parts:
+        waited = np.concatenate([each.seconds for each in logs]) - sum(seconds.values())
+        seconds["host"] = np.maximum(waited, 0.0)  # below by rounding alone
+    requests = np.concatenate([each.sequences for each in logs])
+    # 1, 2-3, 4-7, ...
+    range_of = np.frexp(np.maximum(requests, 1))[1] - 1
+    means = []
+    for number in np.unique(range_of).tolist():
+        of_these = range_of == number
+        first, last = 2**number, min(2 ** (number + 1) - 1, int(requests.max()))
+        title = str(first) if first == last else f"{first}\u2013{last}"
+        share = {name: float(values[of_these].mean()) for name, values in seconds.items()}
+        means.append((title, int(of_these.sum()), share))
+    return means
+
+
 def cache_blocks(found: Serving) -> int:
     """Blocks of the caches of all replicas that worked."""
     blocks = found.setup.engine.settings(found.setup.drafts).blocks

@@ -6,12 +6,15 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from specsim.api.progress import Progress
+from specsim.api.progress import Progress, quiet
+from specsim.report.kept import is_kept
 
+# Of a bar, seconds by whose pace what is left is judged: reports may be minutes apart.
+_PERIOD_S = 3600.0
 # Seconds between two lines where there is no terminal.
 _INTERVAL_S = 60.0
 # What is left is judged by the pace of so many lines: what was done before a kill comes at once.
@@ -19,15 +22,21 @@ _LINES = 5
 
 
 @contextmanager
-def progress_bar() -> Iterator[Progress]:
+def progress_bar(vanishes: bool = False, after_s: float = 0.0) -> Iterator[Progress]:
     """A callback ``(what is going on, done, total)`` that says on stderr how far it is.
 
-    A total of 0 is a note, which is shown at once.
+    vanishes : whether nothing of the bar is left on the terminal when it is done
+    after_s : seconds in which there is no bar yet
+
+    A total of 0 is a note, which is shown at once.  Where somebody keeps the results in place of a
+    terminal, nothing is said.
     """
     from rich.console import Console
 
-    if Console(stderr=True).is_terminal:
-        with _bars() as report:
+    if is_kept():
+        yield quiet
+    elif Console(stderr=True).is_terminal:
+        with _bars(vanishes=vanishes, after_s=after_s) as report:
             yield report
     else:
         with _lines() as report:
@@ -35,8 +44,15 @@ def progress_bar() -> Iterator[Progress]:
 
 
 @contextmanager
-def _bars() -> Iterator[Progress]:
-    """One bar for each kind."""
+def _bars(
+    clock: Callable[[], float] = time.monotonic, vanishes: bool = False, after_s: float = 0.0
+) -> Iterator[Progress]:
+    """One bar for each kind.
+
+    clock : seconds, by which the time left is told
+    vanishes : whether nothing of it is left when it is done
+    after_s : seconds in which there is none yet
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -47,6 +63,7 @@ def _bars() -> Iterator[Progress]:
         TimeRemainingColumn,
     )
 
+    begun, is_shown = clock(), False
     tasks: dict[str, TaskID] = {}
     bars = Progress(
         TextColumn("{task.description}"),
@@ -54,22 +71,28 @@ def _bars() -> Iterator[Progress]:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
+        get_time=clock,
+        speed_estimate_period=_PERIOD_S,
+        transient=vanishes,
     )
 
     def report(activity: str, done: int, total: int) -> None:
+        nonlocal is_shown
         if not total:
             bars.console.print(activity, markup=False, highlight=False)
             return
-        if activity not in tasks:
-            # Not before: a call that ends at once with an error shows that one line and no bar.
+        # Not before: a call that ends at once with an error shows that one line and no bar.
+        if not is_shown and clock() - begun >= after_s:
             bars.start()
+            is_shown = True
+        if activity not in tasks:
             tasks[activity] = bars.add_task(activity)
         bars.update(tasks[activity], completed=done, total=total)
 
     try:
         yield report
     finally:
-        if tasks:
+        if is_shown:
             bars.stop()
 
 

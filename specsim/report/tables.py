@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specsim.api.result import Result, plain
-from specsim.report.columns import ABSENT, Column, columns_of, fitting, text
+from specsim.report.columns import ABSENT, Column, columns_of, fitting, footnote_of, text
 from specsim.report.kept import keep
 from specsim.report.terminal import PIPED, broken, say, table_width
 
@@ -34,7 +34,7 @@ def show(result: Result, output_format: str, title: str | None = None) -> None:
     if output_format == "json":
         click.echo(result.to_json())
     elif output_format == "table":
-        show_table(result.table(), result.title or title, result.essential)
+        show_table(result.table(), result.title or title, result.essential, below=result.told_below)
     else:
         rows = result.rows() if output_format == "csv" else result.table()
         click.echo(render(rows, output_format))
@@ -46,11 +46,13 @@ def show_table(
     title: str | None = None,
     essential: Sequence[str] = (),
     told: str | None = None,
+    below: str = "",
 ) -> None:
     """A table on stdout, as wide as there is room; on stderr which columns have none.
 
     essential : columns that come first, and are left out last
     told : a column of words that, where it has no room, is told below the table line by line
+    below : a column of words of which those cells are told below that have no room
     """
     import click
 
@@ -61,6 +63,7 @@ def show_table(
     if told is not None and list(shown) != columns:
         lines = _told(columns, told)
         shown, hidden = fitting([each for each in columns if each.name != told], width)
+    lines += _cut(columns, shown, below)
     click.echo("\n".join([_lines(shown, title, width), *(broken(line, width) for line in lines)]))
     if hidden:
         say(_more(hidden))
@@ -69,7 +72,7 @@ def show_table(
 def show_notes(result: Result) -> None:
     """On stderr what a table does not say, in at most 20 notes."""
     lines = [*result.sentences(), *result.warnings]
-    lines += [f"{each.what} is left out: {each.why}" for each in result.left_out]
+    lines += [each.line for each in result.left_out]
     if len(lines) > _MOST_NOTES:
         rest = len(lines) - _MOST_NOTES + 1
         lines = [*lines[: _MOST_NOTES - 1], f"and {rest} lines more, all in --format json"]
@@ -96,9 +99,10 @@ def _csv(rows: Sequence[Row]) -> str:
 
 
 def _csv_cell(value: Any) -> Any:
-    """A value of a CSV cell, which holds one: figures by name become a text."""
+    """A value of a CSV cell, which holds one: figures by name become a text, in full precision."""
     if isinstance(value, Mapping):
-        return " ".join(f"{name}={number:.6g}" for name, number in value.items())
+        known = {name: plain(number) for name, number in value.items()}
+        return " ".join(f"{name}={'' if each is None else each}" for name, each in known.items())
     return plain(value)
 
 
@@ -117,8 +121,8 @@ def _lines(columns: Sequence[Column], title: str | None, width: int | None) -> s
     """Title, table, and a footnote where cells are empty."""
     parts = [broken(title, width)] if title else []
     parts.append(_table(columns) if columns else "nothing to show")
-    if any(cell == ABSENT for column in columns for cell in column.cells):
-        parts.append(f"{ABSENT}: does not apply, or is not known")
+    if footnote := footnote_of(columns):
+        parts.append(footnote)
     return "\n".join(parts)
 
 
@@ -130,6 +134,17 @@ def _told(columns: Sequence[Column], told: str) -> list[str]:
         for column in words
         for first, cell in zip(columns[0].cells, column.cells, strict=True)
         if cell != ABSENT
+    ]
+
+
+def _cut(columns: Sequence[Column], shown: Sequence[Column], name: str) -> list[str]:
+    """Of each row whose cell of that name is shown in part or not at all, its first cell and it."""
+    whole, part = ([each.cells for each in some if each.name == name] for some in (columns, shown))
+    return [
+        f"{first}: {cell}"
+        for cells in whole
+        for place, (first, cell) in enumerate(zip(columns[0].cells, cells, strict=True))
+        if not part or part[0][place] != cell
     ]
 
 

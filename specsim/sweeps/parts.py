@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 
 from specsim import __version__
@@ -24,8 +25,6 @@ from specsim.checks import InvalidArgumentError
 from specsim.files import FileError, short_digest, write_atomically
 from specsim.sweeps.chunks import AnsweredChunk, Chunk, versions
 from specsim.sweeps.columns import (
-    FAILURE,
-    SETTING,
     Kind,
     fitted,
     input_kinds,
@@ -38,16 +37,11 @@ from specsim.sweeps.record import (
     NAME,
     SCHEMA,
     VERSION,
-    FailedSettings,
     SweepRecord,
     has_record,
     read_record,
 )
-
-# Reasons that are told apart, and those that are kept.
-_TOLD_APART = 1000
-_MOST_REASONS = 20
-_OTHER_REASONS = "other reasons"
+from specsim.sweeps.tallies import SettingsTally
 
 
 @dataclass(frozen=True)
@@ -74,12 +68,21 @@ class SweepParts:
         if has_record(self.out):
             found = read_record(self.out)
             if found.key == self._key:
-                return found
+                return self._with_warnings(found)
             raise FileError(
                 f"{self.out}: holds another sweep, or one by another specsim; name another folder, "
                 "or remove it"
             )
         raise FileError(f"{self.out}: is there and no sweep; name another folder, or remove it")
+
+    def _with_warnings(self, record: SweepRecord) -> SweepRecord:
+        """Counted now, where a record was written without them."""
+        if record.warnings is not None:
+            return record
+        tally = SettingsTally.of(self.out / self._name(number) for number in range(self.count))
+        return msgspec.structs.replace(
+            record, warnings=tally.warnings, more_warnings=tally.more_warnings
+        )
 
     def present(self) -> set[int]:
         """The numbers of the parts that are kept."""
@@ -118,15 +121,13 @@ class SweepParts:
         folder = self._checkpoint.folder
         paths = [folder / self._name(number) for number in range(self.count)]
         kinds = together(_kinds(path) for path in paths)
-        failures: dict[str, FailedSettings] = {}
-        failed = 0
+        tally = SettingsTally()
         for path in paths:
             if list(_kinds(path).items()) != list(kinds.items()):
                 with pq.ParquetFile(path) as file:
                     table = file.read()
                 write_atomically(path, parquet(fitted(table, kinds)))
-            failed += _count_failures(path, failures)
-        reasons = sorted(failures.values(), key=lambda each: (-each.settings, each.first))
+            tally.add(path)
         record = SweepRecord(
             schema=SCHEMA,
             version=VERSION,
@@ -135,9 +136,11 @@ class SweepParts:
             definition=self.definition.described(),
             files=self._files,
             settings=self.definition.size,
-            failed=failed,
+            failed=tally.failed,
             chunk=self.chunk,
-            reasons=reasons[:_MOST_REASONS],
+            reasons=tally.reasons,
+            warnings=tally.warnings,
+            more_warnings=tally.more_warnings,
         )
         self._checkpoint.replace_json(NAME, record)
         # While it was worked on nobody else was to write in it; as a result it is as any folder is.
@@ -184,27 +187,6 @@ class SweepParts:
 
 def _kinds(path: Path) -> dict[str, Kind]:
     return kinds_of(pq.read_schema(path))
-
-
-def _count_failures(path: Path, reasons: dict[str, FailedSettings]) -> int:
-    """How many settings of a part failed; adds to what is known of their reasons."""
-    with pq.ParquetFile(path) as file:
-        table = file.read(columns=[SETTING, FAILURE])
-    found = 0
-    columns = (table.column(name).to_pylist() for name in (SETTING, FAILURE))
-    for setting, reason in zip(*columns, strict=True):
-        if reason is None:
-            continue
-        found += 1
-        if reason not in reasons and len(reasons) >= _TOLD_APART:
-            reason = _OTHER_REASONS
-        before = reasons.get(reason)
-        reasons[reason] = FailedSettings(
-            reason,
-            1 if before is None else before.settings + 1,
-            setting if before is None else before.first,
-        )
-    return found
 
 
 def _umask() -> int:

@@ -232,4 +232,7 @@ def _scalar(place: str, each: CommandInput, said: Any) -> Scalar:
         raise InvalidArgumentError(f"{place} must be at most 2^53, got {shown(said)}")
     if isinstance(said, float) and not isfinite(said):
         raise InvalidArgumentError(f"{place} must be finite, got {shown(said)}")
+    if isinstance(said, str) and any("\ud800" <= letter <= "\udfff" for letter in said):
+        # JSON may say half of a pair of UTF-16, and YAML contains JSON; no file holds such a text.
+        raise InvalidArgumentError(f"{place} must be a text of Unicode, got {shown(said)}")
     return said

@@ -36,6 +36,21 @@ class FailedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first: _Count
 
 
+class WarnedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings whose answers warn of the same.
+
+    warning : in one line
+    settings : how many
+    first : the number of the first of them
+    varied : whether others of them have other numbers in it; these are of the first
+    """
+
+    warning: str
+    settings: Annotated[int, Meta(ge=1)]
+    first: _Count
+    varied: bool = False
+
+
 class SweepRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A complete sweep: what was asked, and what came of it.
 
@@ -46,6 +61,8 @@ class SweepRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings, failed : how many, and how many of them have no answer
     chunk : settings of a part, of which the last may have fewer
     reasons : why settings failed, the most frequent first; of very many the first
+    warnings : what answers warn of, in the same way; None in records that were written without them
+    more_warnings : how many other warnings there are, at least
     """
 
     schema: str
@@ -58,6 +75,8 @@ class SweepRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     failed: _Count
     chunk: Annotated[int, Meta(ge=1)]
     reasons: list[FailedSettings]
+    warnings: list[WarnedSettings] | None = None
+    more_warnings: _Count = 0
 
     @property
     def parts(self) -> int:

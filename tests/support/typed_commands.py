@@ -88,6 +88,9 @@ def lay_out(folder: Path) -> None:
             (folder / f"k{gamma}-c{batch}.json").write_text(bench(10.0 + gamma, batch, gamma))
     write_positions(folder)
     (folder / "settings.toml").write_text(_SWEEP)
+    for name, c in (("before", 0.1), ("after", 0.2)):
+        (folder / f"{name}.toml").write_text(_SWEEP.replace("0.1", str(c)))
+        specsim.sweep(folder / f"{name}.toml", folder / name, workers=1)
     (folder / "docs").symlink_to(ROOT / "docs")
     (folder / "tests").symlink_to(ROOT / "tests")
 

@@ -18,12 +18,15 @@ Row = Mapping[str, Any]
 # around a point.  bar: stacked on the series before it.  cell: a field coloured by a figure.
 Mark = Literal["line", "step", "point", "pale", "ring", "bar", "cell"]
 
-# Told apart with every common colour vision (after Okabe and Ito), and at 3 to 1 or more both on
-# white and on the page's dark ground, so that one chart does for both.
-BLUE, VERMILLION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#AA4499", "#808080"
+# The first four are of the palette of Okabe and Ito (2008), "Color Universal Design"
+# (https://jfly.uni-koeln.de/color/), the two others were looked for beside them: every two differ
+# to people with protanopia, deuteranopia and tritanopia, and each has a contrast of 3 to 1 or more
+# both on white and on the page's dark ground, so that one chart does for both (test_colours.py).
+BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+GREY, BROWN = "#6E6E6E", "#84603C"
 # The colour of the text around it: black on white, white on black.
 INK = "currentColor"
-PALETTE = (BLUE, VERMILLION, GREEN, PURPLE, GREY)
+PALETTE = (BLUE, VERMILLION, GREEN, PURPLE, GREY, BROWN)
 DASHED = (5.0, 3.0)
 
 

@@ -26,14 +26,15 @@ from specsim.report.page.words import sentence
 
 if TYPE_CHECKING:
     from specsim.api.compare_result import Difference, Differences
+    from specsim.api.compared import FigureKey
 
 # Figures of the chart of changes; fewest of one name, and most, that are drawn side against side.
 _MOST, _SEVERAL, _POINTS = 30, 3, 1000
 _ENDS = ("low", "high")
 _LOOKS = {
     "beyond chance": Look(VERMILLION, (), "diamond"),
-    "not judged": Look(GREY, (), "square"),
     "chance": Look(BLUE),
+    "not judged": Look(GREY, (), "square"),
     "same": Look(GREY, (), "cross"),
 }
 
@@ -44,31 +45,40 @@ def differences(found: Differences) -> Content:
     charts = [_changes(found), _both_sides(found)]
     return Content(
         "Did anything change by more than chance?",
-        f"{'Yes' if found.differs else 'No'}: {verdict}.",
+        f"{_answer(found)}: {verdict}.",
         [f"{found.names[0]} is the first, {found.names[1]} the second.", *map(sentence, said)],
         [chart for chart in charts if chart.rows],
     )
 
 
+def _answer(found: Differences) -> str:
+    if found.differs:
+        return "Yes" if found.can_tell else "Cannot be told"
+    return "No"
+
+
 def _changes(found: Differences) -> Chart:
     """The second over the first, of what is not the same."""
+    shared = found.shared()
     rows: list[Row] = []
     for each in found.figures:
         ratio = None if each.is_same else _ratio(each)
         if ratio is not None:
             verdict = each.verdict(found.limit)
-            place = {"series": verdict, "said": _said(each), "apart": each.apart}
-            rows.append({**place, **ratio.columns("ratio")})
+            place = {"series": verdict, "said": _said(each.key), "apart": each.apart}
+            own = _said(each.key.without(shared.get(each.key.table, ())))
+            rows.append({**place, "own": own, **ratio.columns("ratio")})
     order = list(_LOOKS)
     rows.sort(key=lambda row: (order.index(row["series"]), -(row["apart"] or 0.0)))
-    # What all of them share would take the room of what tells them apart.
-    shared = set.intersection(*(set(row["said"]) for row in rows)) if len(rows) > 1 else set()
+    # What all of them share, or all of a table, would take the room of what tells them apart.
+    first = [set(row["said"]) for row in rows[:_MOST]]
+    common = set.intersection(*first) if len(first) > 1 else set()
     shown: list[Row] = []
     for row in rows[:_MOST]:
-        own = [each for each in row["said"] if each not in shared]
-        known = {name: value for name, value in row.items() if name != "said"}
+        own = [each for each in row["own"] if each not in common]
+        known = {name: value for name, value in row.items() if name not in ("said", "own")}
         shown.append({**known, "name": ", ".join(own or row["said"])})
-    shared_words = ", ".join(each for each in rows[0]["said"] if each in shared) if rows else ""
+    shared_words = ", ".join(each for each in rows[0]["said"] if each in common) if rows else ""
     interval = with_interval(shown, "ratio_low", "ratio_high")
     notes = []
     if interval:
@@ -147,6 +157,6 @@ def _both_sides(found: Differences) -> Chart:
     )
 
 
-def _said(each: Difference) -> list[str]:
-    """Of what it is, piece by piece."""
-    return [*filter(None, each.key.where.split(", ")), each.key.figure.replace("_", " ")]
+def _said(key: FigureKey) -> list[str]:
+    """Of what a figure is, piece by piece."""
+    return [*filter(None, key.where.split(", ")), key.figure.replace("_", " ")]

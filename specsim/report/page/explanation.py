@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from specsim.report.page.chart import (
     BLUE,
+    BROWN,
     GREEN,
     GREY,
     PURPLE,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _LOOKS = {
     "first draft run": Look(VERMILLION),
     "draft runs": Look(VERMILLION),
-    "later draft runs": Look("#E69F00"),
+    "later draft runs": Look(BROWN),
     "target": Look(BLUE),
     "whole step": Look(BLUE),
     "look-ups": Look(PURPLE),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specsim.api.plan_ranking import RATES, cards_by_rate
 from specsim.intervals import Interval
 from specsim.report.page.chart import (
     BLUE,
@@ -53,11 +54,11 @@ def capacity_plan(found: CapacityPlan) -> Content:
 
 def _cards(found: CapacityPlan) -> Chart:
     """By rate, of the cheapest set-up of either kind."""
+    ends = min(RATES) * found.rate, max(RATES) * found.rate
     rows = [
-        {"series": series, "rate": row["rate"], "cards": row[f"{name}_cards"], "name": row[name]}
-        for series, name in ((WITH, "with_drafts"), (WITHOUT, "without"))
-        for row in found.by_rate
-        if name in row
+        {"series": series, "rate": rate, "cards": cards, "name": answer.planned.name}
+        for series, speculates in ((WITH, True), (WITHOUT, False))
+        for rate, cards, answer in cards_by_rate(found.answers, speculates, *ends)
     ]
     # One replica is a card where nobody knows of any.
     known = any(each.planned.accelerator for each in found.answers)
@@ -67,6 +68,7 @@ def _cards(found: CapacityPlan) -> Chart:
         rows,
         Axis("rate", "requests per second", "log"),
         Axis("cards", "cards of all replicas" if known else "replicas"),
+        mark="step",
         looks=_LOOKS,
         details={"name": "of one replica"},
         levels=[Level(found.rate, "the workload", "x")],

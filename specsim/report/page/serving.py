@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from specsim.report.page.chart import (
     with_interval,
 )
 from specsim.report.page.words import listed, sentence
-from specsim.report.points import cache_blocks, latency_values, sampled, thinned
+from specsim.report.points import cache_blocks, latency_values, sampled, step_parts, thinned
 from specsim.serving.levels import LATENCIES
 from specsim.serving.metrics import STATISTICS
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Points of a line over time, and of a distribution: as many as one sees on a page.
 _POINTS, _SHARES, _REQUESTS = 300, 120, 400
+# What rounding may leave of a part of a step.
+_LEAST_MS = 1e-9
 # Failures that the answer speaks of.
 _NAMED = 2
 _INTERVAL = ("low", "high")
@@ -51,7 +53,8 @@ def serving(found: Serving) -> Content:
         answer = f"Not within the levels: {listed(missed)}. {answer}"
     elif found.levels:
         answer = f"All levels are met. {answer}"
-    charts = [_figures(found), _distributions(found), _requests(found), _cache(found)]
+    over_time = [_requests(found), _steps(found), _cache(found)]
+    charts = [_figures(found), _distributions(found), *over_time]
     return Content("What do users see of this set-up under load?", answer, said[1:], charts)
 
 
@@ -141,6 +144,26 @@ def _requests(found: Serving) -> Chart:
         Axis("requests", "requests, all replicas"),
         mark="step",
         looks=looks,
+    )
+
+
+def _steps(found: Serving) -> Chart:
+    """What the time of a step goes into, by the requests in it."""
+    rows: list[dict[str, Any]] = [
+        {"series": part, "requests": requests, "ms": 1e3 * seconds, "steps": steps}
+        for requests, steps, parts in step_parts(found)
+        for part, seconds in parts.items()
+    ]
+    takes_time = {row["series"] for row in rows if row["ms"] > _LEAST_MS}
+    return Chart(
+        "steps",
+        "Time of a step",
+        [row for row in rows if row["series"] in takes_time],
+        Axis("requests", "requests in a step", "name"),
+        Axis("ms", "milliseconds, mean"),
+        mark="bar",
+        details={"steps": "steps"},
+        note="Of the host's work what the device waits for." if "host" in takes_time else "",
     )
 
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specsim.report.columns import Column, columns_of
+from specsim.report.columns import Column, columns_of, footnote_of
 from specsim.report.page.chart import Chart, Look, Row
 from specsim.report.page.words import alternative, cell
 from specsim.report.tables import render
 
 # Rows of a table that are on the page; a file of its data has all.
 _MOST = 200
+# Of descriptions, kinds that nobody types: what they are is in their name among the inputs.
+_FIELDS_SAY_ALL = ("Deployment", "Parallelism", "Efficiency", "HostTime", "Cost", "PricedDrafter")
+_DRAFTERS = ("DraftModel",)  # of two words, which are typed with a _
+# Last words of kinds that say no more than the name of the input does.
+_SORTS = ("arrivals", "length", "engine", "check", "verify")
+_WORD = re.compile(r"[A-Z][a-z0-9]*")
 # Shapes of points as paths around (15, 6), in the words of Vega.
 _OUTLINES = {
     "circle": "M11 6a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z",
@@ -68,6 +75,11 @@ class ShownTable:
         texts = [[(cell, column.is_text) for cell in column.cells] for column in self.columns]
         return list(zip(*texts, strict=True))
 
+    @property
+    def footnote(self) -> str:
+        """The one of tables on a terminal."""
+        return footnote_of(self.columns)
+
     @staticmethod
     def of(
         name: str,
@@ -90,7 +102,7 @@ class ShownChart:
     """A chart and what stands around it.
 
     text : for who does not see it
-    keys : of the legend; empty where there is one series
+    keys : of the legend; empty where there is one series without a name
     """
 
     chart: Chart
@@ -101,7 +113,7 @@ class ShownChart:
     @staticmethod
     def of(chart: Chart) -> ShownChart:
         keys = []
-        for name in chart.names if len(chart.names) > 1 else []:
+        for name in chart.names if any(chart.names) else []:
             mark = chart.mark_of(name)
             drawn = {"is_field": mark == "bar", "is_line": mark in ("line", "step")}
             keys.append(Key(name, chart.look_of(name), **drawn, is_ring=mark == "ring"))
@@ -109,16 +121,35 @@ class ShownChart:
         return ShownChart(chart, alternative(chart), keys, data)
 
 
+def _kind_in_words(kind: str) -> str:
+    """The kind of a description as it is typed: ``lognormal`` of a ``LognormalLength``,
+    ``draft_model`` of a ``DraftModel``; empty where its fields say all.
+    """
+    if kind in _FIELDS_SAY_ALL:
+        return ""
+    words = [word.lower() for word in _WORD.findall(kind)]
+    if kind in _DRAFTERS:
+        return "_".join(words)
+    return " ".join(words[:-1] if len(words) > 1 and words[-1] in _SORTS else words)
+
+
+def name_of_input(name: str) -> str:
+    """In words, with the unit that it ends with: ``layer_s`` is ``layer (s)``."""
+    return re.sub(r"_s$", " (s)", name).replace("_", " ")
+
+
 def shown_inputs(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Inputs as names and texts, what lies in another behind a point; the kind of a description
-    stands at its own name, and what was not given is left out.
+    stands at its own name in words, and what was not given is left out.
 
     value : as JSON has it
     """
     if isinstance(value, Mapping):
         for key, each in value.items():
-            inside = name if key == "kind" else f"{name}.{key}"
-            yield from shown_inputs(each, inside if name else str(key))
+            if name and key == "kind":
+                yield from shown_inputs(_kind_in_words(str(each)), name)
+            else:
+                yield from shown_inputs(each, f"{name}.{key}" if name else str(key))
     elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
         for number, each in enumerate(value, 1):
             yield from shown_inputs(each, f"{name} {number}")

@@ -8,6 +8,7 @@ from specsim.report.page.chart import (
     BLUE,
     GREEN,
     GREY,
+    PURPLE,
     VERMILLION,
     Axis,
     Chart,
@@ -34,7 +35,7 @@ _LOOKS = {
     _SELF: Look(GREEN, (), "square"),
     _REASON: Look(GREY, (), "diamond"),
     _OPEN: Look(VERMILLION, (), "cross"),
-    _MISSING: Look("#BBBBBB", (), "triangle-up"),
+    _MISSING: Look(PURPLE, (), "triangle-up"),
 }
 # Units of the tolerance beyond which a number is drawn at the edge.
 _FURTHEST = 20.0

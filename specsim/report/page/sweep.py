@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import re
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from specsim.api.result import significant
+import numpy as np
+
+from specsim.api.result import plain, significant
+from specsim.report.columns import Unit, heading_of, unit_of
 from specsim.report.page.chart import (
     Axis,
     Chart,
@@ -13,8 +19,16 @@ from specsim.report.page.chart import (
     Row,
     Table,
     figure_scale,
+    is_known,
     number_scale,
     with_interval,
+)
+from specsim.report.page.sweep_data import (
+    INPUT,
+    figures_of,
+    first_settings,
+    is_number,
+    varying_inputs,
 )
 from specsim.report.page.words import cell, sentence
 
@@ -23,102 +37,67 @@ if TYPE_CHECKING:
 
     from specsim.api.sweep import SettingsSweep
 
-# Figures and inputs that have charts; lines of a chart, and values of an input.
-_FIGURES, _INPUTS, _LINES, _VALUES = 3, 4, 8, 200
-# Cells of the table of settings.
-_CELLS = 60_000
-_INPUT = "input_"
-# Figures that are drawn before others, where an answer has them.
-_FIRST = (
-    *("speedup", "gamma", "metrics_ttft_p99", "metrics_tpot_p99"),
-    *("metrics_output_tokens_per_s", "tokens_per_s", "tokens_per_call"),
-)
+# Inputs that have charts; lines of a chart, and values of an input (on average, of lines).
+_INPUTS, _LINES, _VALUES = 4, 8, 200
 _ENDS = ("low", "high")
+# What all charts together may take of the page, and how often it has each of their points: for the
+# script, and as CSV in base 64.
+_BYTES, _TIMES = 2_400_000, 7 / 3
+# Summaries say these in seconds.
+_LATENCY = re.compile(r"(ttft|tpot|itl|e2e)_(mean|p\d+)")
 
 
 def settings_sweep(found: SettingsSweep) -> Content:
     """What follows from the inputs."""
-    inputs = _inputs(found)
-    figures = dict(_figures(found))
-    charts = [
-        chart
-        for number, (name, values) in enumerate(figures.items(), 1)
-        for chart in _charts(number, name, inputs.join(values, how="inner"), list(inputs))
-    ]
+    inputs = varying_inputs(found)
+    charts: list[Chart] = []
     answer = f"{found.settings - found.failed:,} of {found.settings:,} settings have an answer"
-    if figures:
-        name = next(iter(figures))
-        answer += f"; {_reach(name, inputs.join(figures[name], how='inner'), list(inputs))}"
-    rows = _first_settings(found)
+    for number, figure in enumerate(figures_of(found), 1):
+        unit = unit_of(_plain(figure.name), figure.values["figure"])
+        frame = _in_unit(inputs.join(figure.values, how="inner"), unit)
+        along = _along(frame, list(inputs), figure.places)
+        if number == 1:
+            answer += f"; {_reach(figure.name, unit, frame, along)}"
+        charts += _charts(number, figure.name, unit, frame, along)
+    drawn = _with_room(charts)
+    rows = first_settings(found)
+    said = [f"All settings are in {found.folder}, as Parquet."]
+    if len(rows) < found.settings:
+        said.append(f"The table of settings shows the first {len(rows):,} of {found.settings:,}.")
+    if len(drawn) < len(charts):
+        said.append(f"The first {len(drawn)} of {len(charts)} charts have room.")
     title = "All settings" if len(rows) == found.settings else f"The first {len(rows):,} settings"
     return Content(
         f"What does specsim {found.inputs['command']} answer, setting by setting?",
         sentence(answer),
-        [f"All settings are in {found.folder}, as Parquet."],
-        charts,
-        [Table("settings", title, rows)],
+        said,
+        drawn,
+        [Table("settings", title, rows)] if rows else [],
     )
 
 
-def _columns(found: SettingsSweep) -> dict[str, str]:
-    """Types of the columns, by name."""
-    import pyarrow.dataset as ds
-
-    schema = ds.dataset(found.folder, format="parquet").schema
-    return {each.name: str(each.type) for each in schema}
+def _with_room(charts: Sequence[Chart]) -> list[Chart]:
+    """The first that together have room on a page."""
+    sizes = accumulate(_TIMES * len(json.dumps(plain(list(each.rows)))) for each in charts)
+    return [chart for chart, size in zip(charts, sizes, strict=True) if size <= _BYTES]
 
 
-def _read(found: SettingsSweep, names: Sequence[str]) -> pd.DataFrame:
-    """Columns, a row for each setting."""
-    import pyarrow.parquet as pq
-
-    frame: pd.DataFrame = pq.read_table(found.folder, columns=list(names)).to_pandas()
-    return frame
-
-
-def _inputs(found: SettingsSweep) -> pd.DataFrame:
-    """Those that vary; numbers before words, and the one with most values first."""
-    frame = _read(found, [name for name in _columns(found) if name.startswith(_INPUT)])
-    counts = {name: frame[name].nunique(dropna=False) for name in frame}
-    varying = [name for name in frame if counts[name] > 1]
-    varying.sort(key=lambda name: (not _is_number(frame[name]), -counts[name]))
-    return frame[varying]
+def _in_unit(frame: pd.DataFrame, unit: Unit) -> pd.DataFrame:
+    if unit.times == 1:
+        return frame
+    ends = [name for name in ("figure", *_ENDS) if name in frame]
+    return frame.assign(**{name: frame[name] * unit.times for name in ends})
 
 
-def _is_number(values: pd.Series) -> bool:
-    return values.dtype.kind in "if" and bool(values.notna().all())
+def _along(frame: pd.DataFrame, inputs: Sequence[str], places: Sequence[str]) -> list[str]:
+    """What figures are drawn by: inputs that are numbers, places of the rows, other inputs."""
+    numbers = [each for each in inputs if is_number(frame[each])]
+    return [*numbers, *places, *(each for each in inputs if each not in numbers)]
 
 
-def _figures(found: SettingsSweep) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The first numbers that are not the same in all settings, as ``figure``, ``low`` and
-    ``high``.
-    """
-    columns = _columns(found)
-    own = [
-        name
-        for name, kind in columns.items()
-        if kind in ("int64", "double")
-        and name != "setting"
-        and not name.startswith(_INPUT)
-        and f"{_INPUT}{name}" not in columns
-        and not name.endswith(_ENDS)
-    ]
-    order = [name for name in _FIRST if name in own] + [name for name in own if name not in _FIRST]
-    left = _FIGURES
-    for name in order:
-        # The interval of a speedup stands beside it without its name.
-        before = "" if name == "speedup" and "speedup_low" not in columns else f"{name}_"
-        ends = {f"{before}{end}": end for end in _ENDS if f"{before}{end}" in columns}
-        values = _read(found, [name, *ends]).rename(columns={name: "figure", **ends})
-        values = values.dropna(subset=["figure"])
-        if values["figure"].nunique() > 1:
-            yield name, values
-            left -= 1
-        if not left:
-            return
-
-
-def _charts(number: int, name: str, frame: pd.DataFrame, inputs: list[str]) -> list[Chart]:
+def _charts(
+    number: int, name: str, unit: Unit, frame: pd.DataFrame, inputs: list[str]
+) -> list[Chart]:
     """One with a line for each setting of the other inputs; where these are too many, one for each
     input over all settings of the others.
     """
@@ -126,18 +105,21 @@ def _charts(number: int, name: str, frame: pd.DataFrame, inputs: list[str]) -> l
         return []
     first, *others = inputs
     lines = frame[others].drop_duplicates().shape[0] if others else 1
-    if lines <= _LINES and frame[first].nunique() <= _VALUES and _is_number(frame[first]):
-        return [_lines(f"figure-{number}", name, frame, first, others)]
+    if lines <= _LINES and len(frame) <= _LINES * _VALUES and is_number(frame[first]):
+        return [_lines(f"figure-{number}", name, unit, frame, first, others)]
     return [
-        _over_others(f"figure-{number}-{place}", name, frame, each)
+        _over_others(f"figure-{number}-{place}", name, unit, frame, each)
         for place, each in enumerate(inputs[:_INPUTS], 1)
         if frame[each].nunique() <= _VALUES
     ]
 
 
-def _lines(chart: str, name: str, frame: pd.DataFrame, first: str, others: Sequence[str]) -> Chart:
+def _lines(
+    chart: str, name: str, unit: Unit, frame: pd.DataFrame, first: str, others: Sequence[str]
+) -> Chart:
+    own = [each for each in (first, "figure", *_ENDS) if each in frame]
     rows: list[Row] = [
-        {"series": _said(row, others), **row}
+        {"series": _said(row, others), **{each: row[each] for each in own}}
         for row in frame.sort_values(first, kind="stable").to_dict("records")
     ]
     interval = with_interval(rows, *_ENDS)
@@ -145,16 +127,16 @@ def _lines(chart: str, name: str, frame: pd.DataFrame, first: str, others: Seque
         chart,
         _title(name, first),
         rows,
-        Axis(first, _words(first), number_scale(frame[first].tolist()), zero=False),
-        Axis("figure", _words(name), figure_scale(frame["figure"].tolist())),
+        Axis(first, _title_of_input(first, frame), number_scale(frame[first].tolist()), zero=False),
+        Axis("figure", _words(name, unit.word), figure_scale(frame["figure"].tolist())),
         interval=interval,
         note="Bands are intervals of the answers." if interval else "",
     )
 
 
-def _over_others(chart: str, name: str, frame: pd.DataFrame, along: str) -> Chart:
+def _over_others(chart: str, name: str, unit: Unit, frame: pd.DataFrame, along: str) -> Chart:
     """The median over all settings of the other inputs, and how far they reach."""
-    grouped = frame.groupby(along, dropna=False, sort=_is_number(frame[along]))["figure"]
+    grouped = frame.groupby(along, dropna=False, sort=is_number(frame[along]))["figure"]
     rows: list[Row] = [
         {"series": "median", along: value, "figure": middle, "low": low, "high": high, "of": count}
         for value, middle, low, high, count in zip(
@@ -165,12 +147,16 @@ def _over_others(chart: str, name: str, frame: pd.DataFrame, along: str) -> Char
     ]
     reach = "lowest to the highest over all other inputs"
     scale = figure_scale([row["figure"] for row in rows])
-    if _is_number(frame[along]):
-        x = Axis(along, _words(along), number_scale(frame[along].tolist()), zero=False)
-        y = Axis("figure", _words(name), scale)
+    if is_number(frame[along]):
+        title = _title_of_input(along, frame)
+        x = Axis(along, title, number_scale(frame[along].tolist()), zero=False)
+        y = Axis("figure", _words(name, unit.word), scale)
     else:
-        rows = [{**row, along: cell(row[along])} for row in rows]
-        x, y = Axis("figure", _words(name), scale), Axis(along, "", "name")
+        rows = [
+            {**row, along: cell(row[along]) if is_known(row[along]) else "not given"}
+            for row in rows
+        ]
+        x, y = Axis("figure", _words(name, unit.word), scale), Axis(along, "", "name")
     return Chart(
         chart,
         _title(name, along),
@@ -184,36 +170,44 @@ def _over_others(chart: str, name: str, frame: pd.DataFrame, along: str) -> Char
     )
 
 
-def _reach(name: str, frame: pd.DataFrame, inputs: Sequence[str]) -> str:
+def _reach(name: str, unit: Unit, frame: pd.DataFrame, inputs: Sequence[str]) -> str:
     """Between what a figure lies, and where."""
-    ends = [frame.loc[frame["figure"].idxmin()], frame.loc[frame["figure"].idxmax()]]
+    ends = [frame.iloc[int(pick(frame["figure"].to_numpy()))] for pick in (np.argmin, np.argmax)]
     low, high = (
-        f"{significant(float(end['figure']))} ({_said(end, inputs)})"
-        if inputs
-        else significant(float(end["figure"]))
-        for end in ends
+        _at(f"{significant(float(end['figure']))} {unit.word}", end, inputs) for end in ends
     )
     return f"{_words(name)} lies between {low} and {high}"
 
 
+def _at(figure: str, row: Row, inputs: Sequence[str]) -> str:
+    where = _said(row, inputs)
+    return f"{figure.strip()} ({where})" if where else figure.strip()
+
+
 def _said(row: Row, inputs: Sequence[str]) -> str:
-    """Inputs of a setting in words."""
-    return ", ".join(f"{_words(each)} {cell(row[each])}" for each in inputs)
+    """Inputs of a setting in words; what it does not have is not said."""
+    return ", ".join(f"{_words(each)} {cell(row[each])}" for each in inputs if is_known(row[each]))
 
 
 def _title(name: str, along: str) -> str:
     return sentence(f"{_words(name)} by {_words(along)}").removesuffix(".")
 
 
-def _words(name: str) -> str:
-    """A column in words."""
-    return name.removeprefix(_INPUT).removeprefix("metrics_").replace("_", " ")
+def _title_of_input(name: str, frame: pd.DataFrame) -> str:
+    """With its unit, where that is the one in which it is typed."""
+    unit = unit_of(_plain(name), frame[name])
+    return _words(name, unit.word) if unit.times == 1 else _words(name)
 
 
-def _first_settings(found: SettingsSweep) -> list[Row]:
-    """As many as a page has room for."""
-    import pyarrow.dataset as ds
+def _words(name: str, unit: str = "") -> str:
+    """A column in words, with its unit."""
+    return heading_of(_plain(name), unit)
 
-    data = ds.dataset(found.folder, format="parquet")
-    rows: list[Row] = data.head(max(1, _CELLS // len(data.schema))).to_pylist()
-    return rows
+
+def _plain(name: str) -> str:
+    """The name that a column has in the table of one answer."""
+    if name.startswith(INPUT):
+        return name.removeprefix(INPUT)
+    for before in ("metrics_", "plan_"):
+        name = name.removeprefix(before)
+    return f"{name}_s" if _LATENCY.fullmatch(name) else name

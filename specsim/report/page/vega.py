@@ -21,6 +21,7 @@ from specsim.report.page.chart import (
     is_known,
     with_interval,
 )
+from specsim.report.page.labels import labels_of
 from specsim.report.page.words import alternative
 
 Spec = dict[str, Any]
@@ -215,8 +216,8 @@ def _axes(chart: Chart) -> Spec:
 def _position(chart: Chart, axis: Axis) -> Spec:
     found: Spec = {"field": axis.column, "title": axis.title or None}
     if axis.scale == "name":
-        shown = {"labelLimit": 150} if axis is chart.y else {"labelAngle": 0}
         scale = {"domain": plain(chart.places(axis))}
+        shown = labels_of(scale["domain"]) if axis is chart.y else {"labelAngle": 0}
         return {**found, "type": "nominal", "scale": scale, "axis": shown}
     found |= {"type": "quantitative"}
     found["scale"] = {"type": "log"} if axis.scale == "log" else {"zero": axis.zero}
@@ -271,7 +272,7 @@ def _by_series(chart: Chart, channel: str, part: str) -> Spec:
 
 def _told(chart: Chart) -> Spec:
     """What a tooltip says."""
-    titles = {chart.series: "series"} if len(chart.names) > 1 else {}
+    titles = {chart.series: "series"} if any(chart.names) else {}
     for axis in (chart.x, chart.y, chart.figure):
         if axis is not None:
             titles[axis.column] = axis.title or axis.column

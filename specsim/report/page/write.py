@@ -15,9 +15,9 @@ from pathlib import Path
 from specsim import __version__
 from specsim.api.result import Result, plain
 from specsim.checks import InvalidArgumentError
-from specsim.files import write_atomically
+from specsim.files import check_replaceable, write_atomically
 from specsim.report.page.content import content_of
-from specsim.report.page.shown import ShownChart, ShownTable, shown_inputs
+from specsim.report.page.shown import ShownChart, ShownTable, name_of_input, shown_inputs
 from specsim.report.page.vega import specification
 
 _HERE = Path(__file__).parent
@@ -43,6 +43,7 @@ def check_page_path(name: str, path: Path) -> None:
     """Refuse, before anything is worked out, a page that could not be written."""
     if path.suffix != ".html" or not path.parent.is_dir():
         raise InvalidArgumentError(f"{name} {path} must be an .html in a folder that exists")
+    check_replaceable(path, name)
 
 
 def page(result: Result, command: str | None = None) -> str:
@@ -77,7 +78,7 @@ def page(result: Result, command: str | None = None) -> str:
         ],
         warnings=result.warnings,
         left_out=result.left_out,
-        inputs=list(shown_inputs(plain(result.inputs))),
+        inputs=[(name_of_input(name), text) for name, text in shown_inputs(plain(result.inputs))],
         command=command,
         specifications=_for_script(
             json.dumps(specifications, allow_nan=False, separators=(",", ":"))

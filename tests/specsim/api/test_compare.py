@@ -217,6 +217,13 @@ def test_what_one_side_lacks_is_named() -> None:
     assert found.warnings == ("second: slow",)
 
 
+def test_large_figures_are_written_without_exponents() -> None:
+    large = specsim.compare(*(document(row(each)) for each in (25_868.4, 2_586_840.0)))
+    (shown,) = large.table()
+    assert (shown["first"], shown["second"]) == ("25,868", "2,586,840")
+    assert "e+" not in str(large.table()) + str(large.sentences())
+
+
 def test_inputs_that_differ_are_said() -> None:
     found = specsim.compare(specsim.evaluate(0.8, 0.05, 5), specsim.evaluate(0.7, 0.05, 5))
     assert found.other_inputs == {"alpha": (0.8, 0.7)}

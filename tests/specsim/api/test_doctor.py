@@ -61,6 +61,7 @@ def test_without_torch_nothing_of_it_is_loaded(monkeypatch: pytest.MonkeyPatch) 
     conditions = named(specsim.doctor(seconds=0.1))
     assert conditions["threads"].found == "not known without torch and transformers"
     assert conditions["accelerator"].found == "not known without torch and transformers"
+    assert conditions["threads"].state == conditions["accelerator"].state == "unknown"
     assert conditions["embedded family"].state == "ok"
     with pytest.raises(SpecsimError, match="pip install"):
         specsim.doctor("embedded/small")
@@ -114,6 +115,14 @@ def test_packages_are_there_and_new_enough(
         "not installed",
         "pip install 'specsim[dask]', if wanted: no-such-package >= 1",
     )
+
+
+def test_users_are_not_sent_to_what_developers_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    extras = ("dev", "browser", "mutants", "dask")
+    monkeypatch.setattr(
+        checks.metadata, "requires", lambda _: [f'x{e} >= 1; extra == "{e}"' for e in extras]
+    )
+    assert [each.what for each in checks.versions()] == ["specsim", "packages of dask"]
 
 
 def test_versions_are_compared_by_their_numbers() -> None:
@@ -174,7 +183,7 @@ def test_other_programs_are_said_and_judged(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(busy, "others_load", lambda _: float(CPUS))
     assert checks.others(0.1).state == "advice"
     monkeypatch.setattr(busy, "others_load", lambda _: None)
-    assert checks.others(0.1).state == "ok"
+    assert checks.others(0.1).state == "unknown"
 
 
 def test_the_family_is_whole_and_every_kind_of_damage_is_seen(

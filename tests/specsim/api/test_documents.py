@@ -76,7 +76,7 @@ def test_what_cannot_be_priced_is_left_out_with_its_reason() -> None:
     assert "H100-SXM has 80 GiB" in left_out.why
     assert found.sentences()[0] == (
         "context 512: pays by 5% or more at every batch asked for that has a price, up to 8, "
-        "schedule 1-8: 4"
+        "draft tokens by batch 1-8: 4"
     )
     assert found.summary()["margin"] == 0.05
 

@@ -258,7 +258,7 @@ def test_a_profile_replays_its_own_acceptance(tmp_path: Path) -> None:
             UnsupportedError,
             "gamma must be <= 3 with medusa:heads=3, got 5",
         ),
-        ({"deployment": deploy(DENSE, "H100")}, InvalidArgumentError, "drafter is missing"),
+        ({"deployment": deploy(DENSE, "H100")}, InvalidArgumentError, "as in --draft llama"),
     ],
 )
 def test_what_cannot_be_explained(asked: dict[str, Any], error: type, message: str) -> None:

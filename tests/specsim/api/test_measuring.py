@@ -91,7 +91,7 @@ def test_runs_of_every_model_are_one_cell(capsys: pytest.CaptureFixture[str]) ->
     assert found.passed
     assert found.table()[0]["runs"] == "target 40 / 41, draft 120 / 120"
     show(found, "csv")
-    assert "target=40 draft=120" in capsys.readouterr().out
+    assert "target=40.0 draft=120.0" in capsys.readouterr().out
 
 
 def test_scores_are_of_both_models_alone(positions: Path) -> None:

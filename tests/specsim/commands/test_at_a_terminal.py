@@ -6,15 +6,18 @@ tests/support/typed_commands.py.  Those with their output on the page are run by
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import specsim
 from specsim.cli import COMMANDS
 from tests.support.command_line import fail, run
 from tests.support.console import ROOT, examples
+from tests.support.results import RESULTS
 from tests.support.terminal import run_on_terminal, said_on_terminals
 from tests.support.typed_commands import (
     PAGES,
@@ -45,6 +48,17 @@ SHORTER = {
     "validate --synthetic": "--batch 1,2 --context 16",
     "score": "--text prompts.txt --requests 2 --tokens 8",
 }
+# Of a command that no page types.
+WORKLOADS = (
+    "--rate 4 --prompt lognormal:1155,0.9 --output 211",
+    "--concurrency 8 --prompt 512 --output 128 --requests 100",
+    "--rate 1000 --arrivals gamma:4 --prompt uniform:10,100000 --output 20000 --duration 100",
+)
+# What programs read, and no terminal breaks: their lines are as long as they are.
+DOCUMENTS = {
+    "schema": ("profile", "acceptance", "prediction", "accelerator", "interconnect"),
+    "completion": ("bash", "zsh", "fish"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +79,8 @@ def test_every_command_is_run_or_needs_what_is_not_here() -> None:
     assert {words[0] for words in WITH_MODELS} == {"calibrate", "validate", "score"}
     elsewhere = {words[0] for words in typed_commands() if is_elsewhere(words)}
     assert elsewhere == {"calibrate", "validate", "sweep"}
+    by_themselves = {"sweep", "study", "demo", "workload", *DOCUMENTS}
+    assert {*names, "calibrate", "validate", "score"} | by_themselves == set(COMMANDS)
 
 
 @pytest.mark.parametrize("words", AS_TYPED, ids=" ".join)
@@ -113,6 +129,41 @@ def test_a_study_fits(tmp_path: Path) -> None:
     screen = run_on_terminal(["study", "specdec", "--out", str(tmp_path)])
     assert screen.tables
     screen.check()
+
+
+@pytest.mark.parametrize("words", WORKLOADS)
+def test_a_workload_fits(words: str) -> None:
+    screen = run_on_terminal(["workload", *words.split()])
+    assert screen.code == 0, screen.lines
+    assert screen.tables
+    screen.check()
+
+
+def test_the_demo_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it measures in minutes is taken as done; all that it says of it is said."""
+    found = RESULTS["demonstration"](tmp_path)
+    monkeypatch.setattr("specsim.api.demo.demonstrate", lambda *_, **__: found)
+    monkeypatch.chdir(tmp_path)
+    screen = run_on_terminal(["demo", "--out", "."])
+    assert screen.code == 0, screen.lines
+    assert screen.tables
+    assert screen.lines[-1] == "page: page.html"
+    screen.check()
+
+
+@pytest.mark.parametrize(
+    "words", [(name, word) for name, words in DOCUMENTS.items() for word in words], ids=" ".join
+)
+def test_a_document_is_whole_at_a_terminal(
+    words: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, piped, _ = run(capsys, *words)
+    screen = run_on_terminal(words)
+    assert screen.code == code == 0
+    assert screen.out.rstrip("\n") == piped.rstrip("\n")
+    assert screen.err == ""
+    if words[0] == "schema":
+        assert json.loads(screen.out) == specsim.schema(words[1])
 
 
 @pytest.mark.parametrize("name", [None, *COMMANDS])

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.support.command_line import fail, run
@@ -24,6 +26,8 @@ def little_memory() -> Iterator[None]:
     if not sys.platform.startswith("linux"):
         yield
         return
+    # When it is first used, pyarrow's pool takes a GiB of addresses, which no refusal asks for.
+    pa.array(np.zeros(1), mask=np.zeros(1, dtype=bool))
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     usual = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + _ROOM, usual[1]))

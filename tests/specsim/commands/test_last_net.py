@@ -31,7 +31,7 @@ def traces_of_crashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def crash(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    def fails(self: Question, *arguments: object) -> None:
+    def fails(self: Question, *arguments: object, **named: object) -> None:
         raise error
 
     monkeypatch.setattr(Question, "optimize", fails)

@@ -13,17 +13,22 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import specsim
 from specsim.api.result import plain
 from specsim.checks import InvalidArgumentError
-from specsim.report.page.chart import INK, PALETTE, Axis, Chart, Level, with_interval
+from specsim.files import FileError
+from specsim.report.columns import columns_of, footnote_of
+from specsim.report.page.chart import Axis, Chart, Level, with_interval
 from specsim.report.page.content import DESCRIBED, content_of
+from specsim.report.page.labels import labels_of, two_lines
 from specsim.report.page.shown import shown_inputs
 from specsim.report.page.vega import specification
 from specsim.report.page.words import alternative, cell, sentence
-from specsim.report.page.write import page
+from specsim.report.page.write import check_page_path, page
 from specsim.report.tables import render
 from tests.support.command_line import SHAPES, fail, run
 from tests.support.drawn import expected_marks
@@ -31,6 +36,7 @@ from tests.support.html import Element, parse
 from tests.support.results import RESULTS
 
 MEGABYTE = 1_000_000
+TABLES = ("aria-labelledby", "tables")
 _STYLE = Path(specsim.__file__).parent / "report" / "page" / "page.css"
 
 
@@ -118,7 +124,7 @@ def test_every_chart_has_a_text_and_its_data(name: str, pages: Pages, results: R
         (text,) = data_of(figure_of)
         assert text.removesuffix("\n") == render(chart.rows, "csv")
         boxes = [each.attributes["value"] for each in figure_of.all("input")]
-        assert boxes == (chart.names if len(chart.names) > 1 else [])
+        assert boxes == (chart.names if any(chart.names) else [])
 
 
 @pytest.mark.parametrize("name", RESULTS)
@@ -151,6 +157,177 @@ def test_warnings_inputs_and_command_are_there(name: str, pages: Pages, results:
             start = given_name.replace("_", " ")
             assert any(each.startswith(start) for each in shown), given_name
     assert shown
+
+
+def sweep_of(folder: Path, **columns: Any) -> specsim.Result:
+    """One that is complete, with these columns beside the number of the setting."""
+    folder.mkdir()
+    count = len(next(iter(columns.values())))
+    table = pa.table({"setting": range(count), **columns})
+    pq.write_table(table, folder / "part-00000.parquet")
+    named = {"folder": folder, "settings": count, "failed": 0, "parts": 1, "found": 0}
+    return specsim.SettingsSweep(**named, inputs={"command": "plan"})
+
+
+@pytest.mark.parametrize("cell", [['H100 "x" & y', "<b>"] * 49, "x" * 3_000_000])
+def test_a_fat_sweep_has_a_page_of_bounded_size(cell: Any, tmp_path: Path) -> None:
+    """400 settings whose answers have 98 rows in 16 columns, or three million letters."""
+    columns: dict[str, Any] = {"input_rate": range(400)}
+    columns |= (
+        {f"column_{number}": [cell] * 400 for number in range(16)}
+        if (isinstance(cell, list))
+        else {"long": [cell] * 3 + [None] * 397}
+    )
+    columns["speedup"] = [1 + number / 7 for number in range(400)]
+    text = page(sweep_of(tmp_path / "out", **columns))
+    assert len(text.encode()) < 5 * MEGABYTE
+    tree = parse(text)
+    said = [each.text for each in tree.all("ul", class_="said")[0].all("li")]
+    assert said[0] == f"All settings are in {tmp_path / 'out'}, as Parquet."
+    shown = re.fullmatch(r"The table of settings shows the first (\d+) of 400\.", said[1])
+    assert shown
+    (figure,) = tree.all("figure")
+    assert len(list(csv.DictReader(io.StringIO(data_of(figure)[0])))) == 400
+    tables = data_of(next(each for each in tree.all("section") if each.has(*TABLES)))
+    rows = list(csv.DictReader(io.StringIO(tables[1]))) if len(tables) > 1 else []
+    assert len(rows) == int(shown[1])
+    assert bool(rows) == isinstance(cell, list)
+
+
+def test_a_sweep_of_plan_draws_cards_cost_and_gain_with_units(tmp_path: Path) -> None:
+    found = sweep_of(
+        tmp_path / "out",
+        input_rate=[1, 2, 4],
+        input_drafter=["eagle3", None, None],
+        workload_duration_s=[3.0, 2.0, 1.0],
+        metrics_ttft_p99=[0.1, 0.2, 0.15],
+        plan_gain_goodput_per_card=[1.1, 1.2, 1.3],
+        plan_cost_per_million_tokens=[0.3, 0.2, 0.1],
+        plan_cards=[1, 2, 4],
+    )
+    content = content_of(found)
+    assert content.answer == (
+        "3 of 3 settings have an answer; cards lies between 1 (rate 1, drafter eagle3) and 4 "
+        "(rate 4)."
+    )
+    assert [each.y.title for each in content.charts] == [
+        *("cards", "cost per million tokens", "gain goodput per card"),
+    ]
+    assert {each.x.title for each in content.charts} == {"rate (1/s)"}
+    timed = sweep_of(
+        tmp_path / "timed", input_c=[0.1, 0.2], x_s=[30.0, 20.0], metrics_ttft_p99=[0.1, 0.15]
+    )
+    first, second = content_of(timed).charts
+    assert [each.y.title for each in (first, second)] == ["ttft p99 (ms)", "x (s)"]
+    assert [row["figure"] for row in first.rows] == pytest.approx([100.0, 150.0])
+    assert "ttft p99 lies between 100 ms (c 0.1) and 150 ms (c 0.2)" in content_of(timed).answer
+
+
+def test_a_sweep_whose_answers_have_rows_by_load_draws_those_of_all_settings(
+    tmp_path: Path,
+) -> None:
+    found = sweep_of(
+        tmp_path / "out",
+        input_alpha=[0.6, 0.7, 0.8],
+        batch=[[1, 8], [1, 4, 8], None],
+        context=[[512] * 2, [512] * 3, None],
+        speedup=[[1.5, 1.4], [1.7, 1.65, 1.6], None],
+        low=[[1.4, 1.3], [1.6, 1.5, 1.4], None],
+        high=[[1.6, 1.5], [1.8, 1.75, 1.7], None],
+        margin=[0.05] * 3,
+    )
+    content = content_of(found)
+    (chart,) = content.charts
+    assert "speedup lies between 1.4 (alpha 0.6, batch 8) and 1.7 (alpha 0.7" in content.answer
+    assert chart.names == ["batch 1", "batch 8"]
+    assert [(row["input_alpha"], row["figure"], row["high"]) for row in chart.of("batch 8")] == [
+        *((0.6, 1.4, 1.5), (0.7, 1.6, 1.7)),
+    ]
+
+
+def _figures_of(*rows: dict[str, Any]) -> dict[str, Any]:
+    """The JSON form of a result with these rows."""
+    return {"schema": "specsim.load-plan", "inputs": {}, "answer": {"rows": list(rows)}}
+
+
+def test_figures_with_intervals_are_drawn_before_those_without() -> None:
+    def side(more: float) -> dict[str, Any]:
+        bare = [{"batch": batch, "tokens": 1.0 + batch * more} for batch in range(1, 101)]
+        judged = {"batch": 1, "speedup": 1.5 + more, "low": 1.2, "high": 1.9}
+        return _figures_of(*bare, {"context": 512, **judged})
+
+    found = specsim.compare(side(0.0), side(0.1))
+    content = content_of(found)
+    assert content.answer.startswith("No: nothing differs by more than chance")
+    series = [row["series"] for row in content.charts[0].rows]
+    assert series == ["chance", *["not judged"] * 29]
+    alone = specsim.compare(*(_figures_of({"batch": 1, "tokens": each}) for each in (1.0, 2.0)))
+    assert content_of(alone).answer == (
+        "Cannot be told: no figure has an interval on both sides, so that every difference counts."
+    )
+    (figure,) = parse(page(alone)).all("figure")
+    assert [each.text for each in figure.all("label")] == ["not judged"]
+    same = specsim.compare(*[_figures_of({"batch": 1, "tokens": 1.0})] * 2)
+    assert content_of(same).answer == "No: nothing differs."
+
+
+def test_names_that_are_cut_are_still_told_apart() -> None:
+    names = [
+        f"run times, {model}, tokens {tokens}, context {context}, plain steps"
+        for model in ("first draft", "next draft", "target")
+        for tokens in (1, 2)
+        for context in (32, 96)
+    ]
+    found = labels_of(names)
+    shown = json.loads(found["labelExpr"].removeprefix("(").removesuffix(")[datum.label]"))
+    assert list(shown) == names
+    assert len(set(map(tuple, shown.values()))) == len(names)
+    assert shown[names[0]] == ["run times, first draft,", "tokens 1, cont…2, plain steps"]
+    assert shown[names[-1]] == ["run times, target, tokens 2,", "context 96, plain steps"]
+    assert found["labelLimit"] >= 6 * max(len(line) for label in shown.values() for line in label)
+    assert labels_of(["draft", 3]) == {"labelLimit": 151}
+    assert two_lines("x" * 50) == ("x" * 25, "x" * 25)
+    rows = [{"series": "", "of": name, "ratio": 1.0} for name in names]
+    chart = Chart("c", "", rows, Axis("ratio", "times"), Axis("of", "", "name"), mark="point")
+    said = "".join(drawn(specification(chart)).itertext())
+    assert all(line in said for label in shown.values() for line in label)
+
+
+def test_captions_stand_outside_of_what_scrolls_and_wide_tables_fit_on_paper(
+    results: Results, pages: Pages
+) -> None:
+    _, tree = pages("plan")
+    boxes = tree.all("div", class_="scroll")
+    assert boxes
+    assert not tree.all("caption")
+    assert not any(box.all("p") for box in boxes)
+    captions = [each.text for each in tree.all("p", class_="caption")]
+    assert captions == [each.attributes["aria-label"] for each in tree.all("table")]
+    for table in tree.all("table"):
+        count = len(table.all("th"))
+        assert ("wide" in (table.attributes.get("class") or "")) == (count > 6)
+    style = _STYLE.read_text()
+    assert ".wide td:nth-child(n + 15) { display: none; }" in style.partition("@media print")[2]
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_table_with_empty_cells_says_what_they_mean(name: str, pages: Pages) -> None:
+    """Below it, in the words of tables on a terminal; others say nothing."""
+    _, tree = pages(name)
+    pieces = [each for each in tree.walk() if each.tag in ("div", "p")]
+    for box, below in pairwise(pieces):
+        if not box.has("class_", "scroll"):
+            continue
+        is_empty = any(cell.text == "-" for cell in box.all("td"))
+        assert (below.text == "-: does not apply, or is not known") == is_empty, box.attributes
+
+
+def test_some_tables_have_empty_cells_and_some_have_none(results: Results) -> None:
+    rows = results("explanation").table()
+    said = footnote_of(columns_of(rows))
+    assert said == "-: does not apply, or is not known"
+    assert render(rows, "table").endswith(said)
+    assert footnote_of(columns_of(results("blind").table())) == ""
 
 
 def test_the_same_result_is_the_same_page(results: Results, tmp_path: Path) -> None:
@@ -188,6 +365,10 @@ def test_a_path_that_is_no_page_is_refused(results: Results, tmp_path: Path) -> 
     for path in (tmp_path / "page.htm", tmp_path / "none" / "page.html"):
         with pytest.raises(InvalidArgumentError, match=r"must be an \.html in a folder"):
             specsim.write_page(results("blind"), path)
+    folder = tmp_path / "folder.html"
+    folder.mkdir()
+    with pytest.raises(FileError, match="is a folder; name a file in it"):
+        check_page_path("--report", folder)
 
 
 def test_the_command_writes_a_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -320,57 +501,3 @@ def test_cells(value: Any, text: str) -> None:
 
 def test_sentences() -> None:
     assert [sentence(each) for each in ("it pays", "It pays.", "")] == ["It pays.", "It pays.", ""]
-
-
-# --- colours
-
-
-def luminance(colour: str) -> float:
-    """WCAG 2.2, relative luminance."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    ]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def contrast(one: str, other: str) -> float:
-    """WCAG 2.2, contrast ratio."""
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def grounds() -> list[dict[str, str]]:
-    """The colours of the page by name: light, dark, printed."""
-    blocks = re.findall(r":root \{(.*?)\}", _STYLE.read_text(), re.DOTALL)
-    return [dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", block)) for block in blocks]
-
-
-def test_there_is_a_light_a_dark_and_a_printed_style() -> None:
-    style = _STYLE.read_text()
-    assert "@media (prefers-color-scheme: dark)" in style
-    assert "@media print" in style
-    light, dark, printed = grounds()
-    assert light.keys() == dark.keys() == printed.keys()
-    for colours in (light, dark, printed):
-        for name in ("ink", "quiet", "link", "warning"):
-            # WCAG 2.2, 1.4.3: text.
-            assert contrast(colours[name], colours["card"]) >= 4.5, name
-            assert contrast(colours[name], colours["ground"]) >= 4.5, name
-
-
-@pytest.mark.parametrize("colour", PALETTE)
-def test_colours_of_charts_stand_out_in_light_and_dark(colour: str) -> None:
-    for colours in grounds():
-        # WCAG 2.2, 1.4.11: graphics.
-        assert contrast(colour, colours["card"]) >= 3.0
-
-
-def test_series_differ_in_more_than_colour() -> None:
-    rows = [{"series": str(number), "x": 1, "y": 1} for number in range(20)]
-    chart = Chart("c", "", rows, Axis("x", ""), Axis("y", ""))
-    looks = [chart.look_of(name) for name in chart.names]
-    assert len({(look.colour, look.dash) for look in looks}) == 20
-    for before, after in pairwise(looks):
-        assert before.shape != after.shape
-    assert INK not in PALETTE

@@ -17,7 +17,7 @@ from tests.support.browser import Opened, chromium, opened
 from tests.support.drawn import expected_marks
 
 pytest.importorskip("playwright.sync_api")
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 # One of every kind of page, and of every kind of mark.
 PAGES = (

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from specsim.api.progress import note, steps
-from specsim.report.progress import _lines, _Pace, progress_bar
+from specsim.report.progress import _bars, _lines, _Pace, progress_bar
 
 
 def test_time_left_follows_the_pace_of_the_last_lines() -> None:
@@ -58,20 +58,65 @@ def test_a_short_call_says_nothing_but_its_notes(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == "stop the others\n"
 
 
-def test_on_a_terminal_there_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """What stderr is, with colours as a terminal has them.
+
+    No fixture: pytest puts its own in place between what a fixture does and the test.
+    """
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    return stream
+
+
+def test_on_a_terminal_there_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_a_terminal(monkeypatch)
     with progress_bar() as progress:
         note(progress, "stop [2] others")
         steps(progress, "decoding", 2)()
-    drawn = sys.stderr.getvalue()
+    drawn = terminal.getvalue()
     assert "stop [2] others" in drawn
     assert "decoding" in drawn
     assert "━" in drawn
     assert "1/2" in drawn
+
+
+def test_a_bar_may_wait_until_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And of one that vanishes nothing is left."""
+    terminal = on_a_terminal(monkeypatch)
+    now = [0.0]
+    with _bars(lambda: now[0], after_s=1.0) as progress:
+        for done in range(3):
+            progress("batches", done, 10)
+            now[0] += 0.3
+        assert terminal.getvalue() == ""
+        now[0] += 0.2
+        progress("batches", 4, 10)
+    assert "batches" in terminal.getvalue()
+    assert "4/10" in terminal.getvalue()
+    short = on_a_terminal(monkeypatch)
+    with _bars(lambda: now[0], after_s=1.0) as progress:
+        progress("batches", 10, 10)
+    assert short.getvalue() == ""
+
+
+@pytest.mark.parametrize("every_s", [10, 20, 31, 40])
+def test_on_a_terminal_the_time_left_is_told_however_far_apart_reports_are(
+    monkeypatch: pytest.MonkeyPatch, every_s: int
+) -> None:
+    """Six of ten are done, one at a time: four are left."""
+    terminal = on_a_terminal(monkeypatch)
+    now = [0.0]
+    with _bars(lambda: now[0]) as progress:
+        for done in range(7):
+            progress("settings", done, 10)
+            now[0] += every_s
+    left = 4 * every_s
+    assert f"0:{left // 60:02d}:{left % 60:02d}" in terminal.getvalue()

@@ -258,3 +258,9 @@ def test_a_pipe_does_not_change_with_the_window(
         monkeypatch.setenv("COLUMNS", columns)
         found.append(run(capsys, *WIDE))
     assert found[0] == found[1]
+
+
+def test_figures_by_name_keep_every_digit_in_csv() -> None:
+    third = 1 / 3
+    said = render([{"of": {"draft": third, "target": 12_345_678, "none": math.nan}}], "csv")
+    assert said == f"of\ndraft={third!r} target=12345678 none="

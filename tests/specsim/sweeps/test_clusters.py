@@ -12,6 +12,8 @@ import specsim
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from tests.support.sweeps import SIMULATE, Watch, contents, deadly_answer
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watch:

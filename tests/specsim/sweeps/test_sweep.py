@@ -23,6 +23,7 @@ from specsim.api.result import plain
 from specsim.checks import InvalidArgumentError
 from specsim.files import FileError
 from specsim.schemes import SpeculativeDecoding
+from specsim.sweeps.tallies import Tally
 from specsim.sweeps.workers import Workers, WorkersLostError
 from tests.support.command_line import fail, run
 from tests.support.refusals import refuses
@@ -114,6 +115,58 @@ def test_all_parts_have_the_columns_of_all(tmp_path: Path) -> None:
     assert [list(cell) for cell in frame["batch"][:2]] == [[1], [1, 8]]
     assert frame["batch"][2:].isna().all()
     assert found.failed == 2
+
+
+LOADS = {
+    "command": "optimize",
+    "inputs": {
+        "target": "llama-3.1-8b",
+        "accelerator": "H100-SXM",
+        "drafter": "eagle3",
+        "alpha": [0.6, 0.7],
+        "batch": [1, "1,8"],
+        "context": 512,
+    },
+}
+
+
+def test_warnings_are_counted_and_bounds_are_told(tmp_path: Path) -> None:
+    found = specsim.sweep(LOADS, tmp_path / "out", workers=1)
+    said = [set(each) for each in found.settings_frame["warnings"]]
+    assert all(said)
+    assert found.settings_frame["bound"].all()
+    bound = "4 settings (first 0): prices are bounds that no engine reaches"
+    assert bound in found.warnings
+    (numbered,) = (line for line in found.warnings if "is taken at every draft" in line)
+    start, _, first = numbered.partition(": ")
+    assert start == "4 settings (first 0, whose numbers these are)"
+    assert first in said[0]
+
+
+def test_a_record_without_warnings_is_read_and_they_are_counted_again(tmp_path: Path) -> None:
+    found = specsim.sweep(LOADS, tmp_path / "out", workers=1)
+    file = found.folder / "_sweep.json"
+    record = json.loads(file.read_text())
+    assert record.pop("warnings")
+    del record["more_warnings"]
+    file.write_text(json.dumps(record))
+    again = specsim.sweep(LOADS, tmp_path / "out", workers=1)
+    assert again.found == again.parts
+    assert again.warnings == found.warnings
+
+
+def test_lines_are_told_apart_up_to_a_thousand() -> None:
+    reasons, warned = Tally("other reasons"), Tally()
+    for setting in range(1500):
+        for tally in (reasons, warned):
+            tally.add(str(setting), str(setting), setting)
+            tally.add("all", "all", setting)
+    assert reasons.most_frequent()[:2] == [
+        ("all", 1500, 0, False),
+        ("other reasons", 501, 999, False),
+    ]
+    assert len(reasons.most_frequent()) == 20
+    assert warned.most_frequent()[:2] == [("all", 1500, 0, False), ("0", 1, 0, False)]
 
 
 def test_a_complete_sweep_is_not_made_again(
@@ -243,6 +296,7 @@ def test_a_lost_worker_costs_what_was_in_flight(
     assert contents(found.folder) == contents(whole.folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chunk", [1, 6])
 def test_settings_that_end_their_worker_are_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
@@ -308,7 +362,7 @@ def test_as_it_is_typed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     file.write_text(TOML.format(blocks=0))
     code, printed, err = run(capsys, *words[:3], str(tmp_path / "failed"), *words[4:-2])
     assert code == 1
-    assert "24 settings (first 0) is left out: --blocks must be a whole number >= 1, got 0" in err
+    assert "24 settings (first 0) are left out: --blocks must be a whole number >= 1, got 0" in err
     refusal = fail(capsys, "sweep", str(tmp_path / "no.toml"), "--out", str(out))
     assert "no.toml: no such file" in refusal
 
