@@ -21,7 +21,11 @@ from specsim.cli import main
 from specsim.report import tables
 from specsim.report.columns import Column
 
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_CONTROL = re.compile(r"(\r|\n|\x1b\[[0-9;?]*[A-Za-z])")
+_UP = re.compile(r"\x1b\[(\d*)A")
+_ERASE_LINE = "\x1b[2K"
+# Written behind everything else: no command writes it.
+_END = b"\0"
 
 
 @dataclass(frozen=True)
@@ -101,24 +105,39 @@ def _terminal(columns: int) -> Iterator[tuple[int, list[bytes]]]:
     try:
         yield follower, read
     finally:
-        os.close(follower)
+        os.write(follower, _END)
         reader.join()
+        os.close(follower)
         os.close(leader)
 
 
 def _drain(leader: int, read: list[bytes]) -> None:
-    """Reads until nobody writes any more."""
-    while True:
-        try:
-            found = os.read(leader, 65536)
-        except OSError:  # Linux says so when the other end is closed
-            return
-        if not found:
-            return
-        read.append(found)
+    """Reads up to the end, before the other side is closed: what Linux has not yet handed over
+    then may be lost.
+    """
+    while not (read and read[-1].endswith(_END)):
+        read.append(os.read(leader, 65536))
+    read[-1] = read[-1].removesuffix(_END)
 
 
 def _text(read: Sequence[bytes]) -> str:
-    """Without colours and movements of the cursor; what a line is written over with is another."""
-    text = _CONTROL.sub("", b"".join(read).decode())
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    """What is left to be seen, without colours: a bar that is taken away again is not."""
+    lines, row, column = [""], 0, 0
+    for piece in _CONTROL.split(b"".join(read).decode()):
+        if piece == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row == len(lines))
+        elif piece == "\r":
+            column = 0
+        elif up := _UP.fullmatch(piece):
+            row = max(row - int(up[1] or 1), 0)
+        elif piece == _ERASE_LINE:
+            lines[row] = ""
+        elif not piece.startswith("\x1b"):
+            lines[row] = (
+                lines[row][:column].ljust(column) + piece + lines[row][column + len(piece) :]
+            )
+            column += len(piece)
+    while len(lines) > row + 1 and not lines[-1]:
+        lines.pop()
+    return "\n".join(lines)
