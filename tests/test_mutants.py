@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.mutants import page
-from tests.support.mutants.results import equivalents, killers, read
+from tests.support.mutants.results import Results, equivalents, killers, read
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_the_page_is_of_the_results() -> None:
     assert (ROOT / page.PAGE).read_text(encoding="utf-8") == page.text()
+
+
+def test_a_module_in_which_nothing_can_be_changed_has_a_row() -> None:
+    assert page.line(Results("some.module", "", 0)) == "| `some.module` | 0 | 0 | 0 | | | |"
 
 
 def test_modules_and_their_tests_are_there() -> None:

@@ -79,11 +79,11 @@ def sample(source: str, seed: int) -> Iterator[Mutant]:
     meant, drawn = _meaning(source), places(source)
     Random(seed).shuffle(drawn)
     for name, occurrence in drawn:
-        changed = mutate_code(source, get_operator(f"core/{name}")(), occurrence)
         try:
+            changed = mutate_code(source, get_operator(f"core/{name}")(), occurrence)
             same = changed is None or _meaning(changed) == meant
-        except SyntaxError:
-            continue
+        except (SyntaxError, AttributeError):
+            continue  # cosmic-ray replaces no exception that is named with its module
         if not same:
             yield Mutant(name, occurrence, *_difference(source, changed), changed)
 

@@ -30,6 +30,8 @@ taken out: they count as survivors, and are explained below.
 def line(results: Results) -> str:
     """The row of a module."""
     tried = len(results.tried)
+    if not tried:
+        return f"| `{results.module}` | {results.places} | 0 | 0 | | | |"
     known = sum(bool(why) for _, why in explained(results.module, results.survivors))
     found = wilson_interval(np.array(results.killed / tried), np.array(float(tried)), 0.95)
     survived = f"{known} of {tried - results.killed}" if results.killed < tried else ""
@@ -41,7 +43,7 @@ def line(results: Results) -> str:
 
 def text() -> str:
     """The whole page."""
-    kept = [found for module in killers() if (found := read(module)) and found.tried]
+    kept = [found for module in killers() if (found := read(module))]
     places, tried = sum(each.places for each in kept), sum(len(each.tried) for each in kept)
     killed = sum(each.killed for each in kept)
     total = f"| all | {places} | {tried} | {killed} | {killed / max(tried, 1):.1%} | | |"

@@ -54,7 +54,9 @@ def _module(module: str, tests: list[str], most: int, again: bool) -> Results:
     found = read(module)
     if found is None or found.digest != digest(source):
         found = Results(module, digest(source), len(places(source)))
+        found.write()  # also where nothing can be changed
     if again:
+        most = max(most, len(found.tried))
         known = equivalents()
         kept = [
             each for each in found.tried if each.killed_by or (module, each.was, each.now) in known
