@@ -1,5 +1,7 @@
 # make demo: virtual environment, install, the whole loop on the embedded models.
-# make test: the tests.   make check: lint, types, doctests.   make fuzz: damaged files, for an hour.
+# make test: the tests; make test-long: those that draw very many texts, train, start programs again
+# and again, or a browser.
+# make check: lint, types, doctests.   make fuzz: damaged files, for an hour.
 # make mutants: what the tests would miss.
 # make audit: known holes in the pinned packages.   make pins: pin the newest ones.
 # make docs: the site, in build/site.
@@ -26,13 +28,16 @@ MUTANTS ?= --mutants 60
 # The environment of the inference engine: its packages are never those of specsim.
 ENGINE_VENV ?= .engine
 
-.PHONY: demo test check docs fuzz mutants pins audit engine test-engine install clean gpu-wheels
+.PHONY: demo test test-long check docs fuzz mutants pins audit engine test-engine install clean gpu-wheels
 
 demo: install
 	$(BIN)/specsim demo
 
 test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-long: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'long and not engine' -n 2 --dist worksteal
 
 check: install
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -217,14 +218,17 @@ def load(
         check_no_code(folder, f"model {name}", ModelError)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    code = trust_remote_code
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
-        seq2seq = getattr(config, "is_encoder_decoder", False)
-        kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM
-        model = kind.from_pretrained(
-            folder, dtype=dtype, use_safetensors=True, trust_remote_code=trust_remote_code
-        )
+        # Of a damaged file torch warns before transformers refuses it.
+        with warnings.catch_warnings(action="ignore"):
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=code)
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=code)
+            seq2seq = getattr(config, "is_encoder_decoder", False)
+            kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM
+            model = kind.from_pretrained(
+                folder, dtype=dtype, use_safetensors=True, trust_remote_code=code
+            )
     # transformers raises whatever a damaged file leads it to, which all means the same.
     except Exception as error:
         raise ModelError(f"model {name} cannot be loaded: {reason_of(error)}") from None

@@ -68,6 +68,7 @@ def content(out: Path, name: str) -> Any:
     return json.loads((out / f"{name}.json").read_text())
 
 
+@pytest.mark.long
 def test_everything_is_measured(out: Path) -> None:
     machine = content(out, "machine")
     assert (len(machine["visits"]), machine["errors"]) == (2, {})
@@ -90,6 +91,7 @@ def test_everything_is_measured(out: Path) -> None:
     assert not list(out.with_name("results.work").glob("specsim-*"))
 
 
+@pytest.mark.long
 def test_the_pair_is_lossless_and_its_calls_are_those_of_the_replay(out: Path) -> None:
     assert {each.sampling.temperature for each in read_profile(out / "pair.json").acceptance} == {
         0,
@@ -104,6 +106,7 @@ def test_the_pair_is_lossless_and_its_calls_are_those_of_the_replay(out: Path) -
     assert [(row["gamma"], row["exact"]) for row in rows] == [(1, True), (2, True)]
 
 
+@pytest.mark.long
 def test_the_report_says_what_was_found(out: Path) -> None:
     said = (out / "report.md").read_text()
     assert "no result here means anything" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 from pathlib import Path
 
 import pytest
@@ -44,12 +45,20 @@ def test_what_was_tried_adds_up(session: FuzzSession, tmp_path: Path) -> None:
     assert problems == "problems: 0"
 
 
+def _responses(tokens_per_call: float) -> str:
+    """Requests of 9 tokens, which are the first of a response of 64."""
+    asked = {"scheme": "sequence-cascade", "tokens": 9, "description": {"length": 64}}
+    return json.dumps({"inputs": asked, "answer": {"tokens_per_call": tokens_per_call}})
+
+
 @pytest.mark.parametrize(
     ("outcome", "problem"),
     [
         (Outcome(("x",), 0, '{"answer": {"rows": [{"speedup": 1.5}]}}', ""), None),
         (Outcome(("x",), 0, '{"answer": {"rows": [{"speedup": -1}]}}', ""), "speedup = -1"),
         (Outcome(("x",), 1, '{"answer": {"tokens_per_call": 0.5}}', ""), "tokens_per_call = 0.5"),
+        (Outcome(("x",), 0, _responses(tokens_per_call=0.15), ""), None),
+        (Outcome(("x",), 0, _responses(tokens_per_call=0.14), ""), "tokens_per_call = 0.14"),
         (Outcome(("x",), 0, '{"answer": {"alpha": NaN}}', ""), "a figure that is NaN"),
         (Outcome(("x",), 0, '{"answer"', ""), "no JSON"),
         (Outcome(("x",), 2, "", "specsim: error: no\n"), None),

@@ -88,6 +88,8 @@ def test_a_trace_is_knowledge_of_acceptance() -> None:
         (lambda f: f.assign(found=1, matched=2), "matched must be <= found, got 2 of 1"),
         (lambda f: f.assign(beta=[0, 1, 1.1, 0, 1]), r"beta must be in \[0, 1\], got 1.1 in row 2"),
         (lambda f: f.assign(draft_top=["x"] * 5), r"draft_top must be in \[0, 1\], got x in row 0"),
+        (lambda f: f.assign(beta=["x" * 81] * 5), "got x{80} in row 0"),
+        (lambda f: f.assign(context=["x" * 81] * 5), "got x{80} in row 0"),
         (lambda f: f.assign(draft_entropy=[-1.0] * 5), r"draft_entropy must be in \[0, inf\]"),
         (
             lambda f: f.assign(draft_rank=[1, 2, 0, 1, 1]),

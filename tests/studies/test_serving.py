@@ -176,6 +176,7 @@ def test_an_engine_that_does_as_predicted_is_met(
     assert [each for each in said if len(each.split()) > 45] == []
 
 
+@pytest.mark.long
 def test_a_slower_engine_is_seen(tmp_path: Path) -> None:
     tables = load("serving").tables(measured(tmp_path, slower=1.1))
     errors = {row["figure"]: row for row in tables["errors"]}

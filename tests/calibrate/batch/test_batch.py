@@ -169,6 +169,7 @@ def test_preparing_a_run_changes_nothing() -> None:
         assert torch.equal(ragged.read(ids), other.read(ids))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not shutil.which("g++"), reason="torch compiles for the CPU with g++")
 def test_a_compiled_run_says_the_same() -> None:
     # 22 to 34 s where nothing was compiled before, on one busy core: the only slow test here.

@@ -30,6 +30,7 @@ OTHERS: tuple[AcceptanceLaw, ...] = ("greedy-drafts", "exact-match")
 laws = pytest.mark.parametrize("law", ACCEPTANCE_LAWS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampling", [ORDINARY, Sampling(0.7, top_k=3)])
 @pytest.mark.parametrize("law", OTHERS)
 def test_every_law_emits_the_target(
@@ -47,6 +48,7 @@ def test_every_law_emits_the_target(
     )
 
 
+@pytest.mark.long
 @laws
 def test_the_first_draft_is_accepted_with_its_expected_probability(
     four_remembered: tuple[CachedModel, CachedModel], law: AcceptanceLaw
@@ -92,6 +94,7 @@ def traced(target: CachedModel, draft: CachedModel, count: int, tokens: int) -> 
         return [read_trace(file, acceptance_law=law) for law in ACCEPTANCE_LAWS]
 
 
+@pytest.mark.long
 @laws
 def test_counted_calls_agree_with_the_replay_of_that_law(
     pair: tuple[CachedModel, CachedModel], law: AcceptanceLaw

@@ -168,6 +168,7 @@ def test_a_confident_end_of_text_is_verified() -> None:
     assert (result.draft.count - sum(result.drafted), result.rejections) == (0, 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("policy", "sampling"),
     [
@@ -214,6 +215,7 @@ def independent(fallback: float, rollback: float) -> list[CachedModel]:
     return [CachedModel(TextModel(row, VOCABULARY)) for row in (large, small)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fallback", "rollback", "window"), [(0.2, 0.15, 10), (0.1, 0.4, 3), (0.6, 0.05, 5)]
 )

@@ -128,6 +128,7 @@ def test_sampled_sequences_follow_the_target(
     )
 
 
+@pytest.mark.long
 def test_counted_calls_agree_with_the_replay_when_sampling(models: dict[str, CachedModel]) -> None:
     target, draft, gamma = models["target"], models["draft"], 3
     gaps = []

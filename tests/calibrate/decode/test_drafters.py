@@ -145,7 +145,9 @@ LOSSY = [
 ]
 
 
-@pytest.mark.parametrize("name", ["neural", "copy", "unigram"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("neural", marks=pytest.mark.long), "copy", "unigram"]
+)
 @pytest.mark.parametrize("rule", LOSSY, ids=lambda rule: type(rule).__name__)
 def test_every_position_follows_the_emitted_law(
     four_words: tuple[CachedModel, CachedModel], rule: rules.Rule, name: str

@@ -71,6 +71,7 @@ def four(
     return Cast(*four_remembered, remembered(model_at(folder)), pair_counts(4))
 
 
+@pytest.mark.long
 @over(lossless=True, sampled=True)
 def test_sampled_sequences_follow_the_target(four: Cast, decoder: Decoder) -> None:
     jobs = (Job([1, 2, 1], 3, 2, ORDINARY, seed=seed) for seed in count())
@@ -124,6 +125,7 @@ def test_the_first_end_of_text_ends_the_request(cast: Cast, decoder: Decoder, tw
                 assert ended == text[: text.index(end) + 1]
 
 
+@pytest.mark.long
 @over()
 def test_the_context_is_used_up_and_not_exceeded(cast: Cast, decoder: Decoder) -> None:
     for prompt, sampling in (([4], GREEDY), *product(([4, 9] * 55,), samplings(decoder))):
@@ -135,6 +137,7 @@ def test_the_context_is_used_up_and_not_exceeded(cast: Cast, decoder: Decoder) -
         assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.long
 @over()
 def test_side_by_side_is_the_same_as_alone(cast: Cast, decoder: Decoder) -> None:
     """Requests of different lengths, each with caches of its own, three tokens at a time."""

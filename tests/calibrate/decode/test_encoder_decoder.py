@@ -191,6 +191,7 @@ def test_states_are_not_kept(models: dict[str, EncoderDecoder]) -> None:
     target.keeps_states = False
 
 
+@pytest.mark.long
 def test_sampled_sequences_follow_the_target(
     four_words: tuple[EncoderDecoder, EncoderDecoder],
 ) -> None:

@@ -15,6 +15,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("offline")
 def test_without_a_package_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "engine"

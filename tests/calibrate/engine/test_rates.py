@@ -20,6 +20,7 @@ CPU = torch.device("cpu")
 PROMPT, TEXT = [5, 9, 14], [7, 3, 3, 21, 40, 2]
 
 
+@pytest.mark.long
 def test_a_real_decoder_takes_as_many_rounds(models: Mapping[str, CachedModel]) -> None:
     """z of the rounds of 60 requests: beyond 4 once in 16,000 correct runs."""
     target, draft = models["target"], models["draft"]

@@ -340,6 +340,7 @@ def test_validate_out_of_tolerance_exits_1(
     assert code == 1
 
 
+@pytest.mark.long
 def test_killed_and_started_again_gives_the_same_trace(
     tiny_family: dict[str, Path], prompts: Path, profile: Path, tmp_path: Path
 ) -> None:

@@ -36,6 +36,8 @@ WINDOW, WINDOWS = 256, 24
 # Tokens of a prompt behind which the target writes.
 PROMPT = 64
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def family() -> dict[str, Loaded]:

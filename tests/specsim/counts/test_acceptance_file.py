@@ -56,6 +56,8 @@ def _again(name: str) -> Callable[[dict[str, Any]], None]:
     return lambda document: document[name].append(document[name][0])
 
 
+_LENGTH = {"tokens_per_call": 1.0, "weight": 1e-3, "weight_of": "means"}
+_PROMPT = {"gamma": 0, "tokens": 1, "seconds": 1e-9, "answer_s": 3600.0, "repeat": 0}
 _STEP = {"batch": 1, "seconds": 0.01, "gamma": 2, "repeat": 0, "first_s": 0.02}
 
 
@@ -82,6 +84,13 @@ _STEP = {"batch": 1, "seconds": 0.01, "gamma": 2, "repeat": 0, "first_s": 0.02}
         (_set("counts", 0, "reached", value=[0.0] * 1001), "length <= 1000"),
         (_set("steps", 0, "seconds", value=1e300), "<= 3600"),
         (_set("steps", 0, "draft_s", value=1.0), "draft_s must be < seconds"),
+        (_set("lengths", value=[{**_LENGTH, "tokens_per_call": 0.9}]), r"`float` >= 1\.0 - at"),
+        (_set("lengths", value=[{**_LENGTH, "weight": 0}]), r"`float` > 0\.0 - at"),
+        (_set("prompts", value=[{**_PROMPT, "tokens": 0}]), r"`int` >= 1 - at"),
+        (_set("prompts", value=[{**_PROMPT, "tokens": 10**9 + 1}]), r"`int` <= 1000000000 - at"),
+        (_set("prompts", value=[{**_PROMPT, "seconds": 0}]), r"`float` > 0\.0 - at"),
+        (_set("prompts", value=[{**_PROMPT, "answer_s": 3600.1}]), r"`float` <= 3600\.0 - at"),
+        (_set("prompts", value=[{**_PROMPT, "repeat": -1}]), r"`int` >= 0 - at"),
         (_set("steps", value=[_STEP, _STEP]), r"steps\[1\] is of the same as steps\[0\]"),
     ],
 )
@@ -96,6 +105,22 @@ def test_what_it_does_not_know_is_refused(
         read_acceptance(path)
     assert str(path) in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_what_is_at_the_bounds_is_taken(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    document = json.loads(path.read_text())
+    reached = [1.0] * 1000
+    document["counts"] = [{"rounds": 1.0, "accepted": 1000.0, "gamma": 1000, "reached": reached}]
+    document["lengths"] = [_LENGTH, {**_LENGTH, "gamma": 0}]
+    document["steps"] = [{"batch": 1e-3, "seconds": 1e-9, "gamma": 0}]
+    document["prompts"] = [_PROMPT, {**_PROMPT, "tokens": 10**9, "gamma": 1000}]
+    path.write_text(json.dumps(document))
+    found = read_acceptance(path)
+    assert [each.reached for each in found.draft_counts()] == [tuple(reached)]
+    assert [each.length().tokens_per_call for each in found.lengths] == [1.0, 1.0]
+    assert [each.seconds for each in found.step_times()] == [1e-9]
+    assert [each.tokens for each in found.prompt_times()] == [1, 10**9]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, b"\xff\xfe", b"null"])

@@ -230,6 +230,8 @@ def drafter(words: str) -> tuple[str, ...]:
         (["nope"], "engine 'nope' is not known (known: vllm"),
         (["vllm"], "profile is missing"),
         (["vllm", *SHAPES, "--alpha", "0.8"], "model is missing: what vLLM should load"),
+        (["vllm", *SHAPES, "--alpha", "0.8"], "or its path, such as --model Qwen/Qwen3-0.6B"),
+        (["llama.cpp", *SHAPES, "--alpha", "0.8"], "or its path, such as --model draft.gguf"),
         (["vllm", *SHAPES, "--alpha", "0.8", "--batch", "2"], "batch has no meaning for vllm"),
         (["transformers", *SHAPES, "--alpha", "1", "--model", "d"], "model has no meaning"),
         (["sglang", *SHAPES, "--alpha", ".8", "--batch", "9", "--most", "2", "--model", "d"], "9"),
@@ -292,7 +294,9 @@ def test_heads_do_not_have_the_name_of_the_draft_model(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     words = ["export", "vllm", "--profile", str(write_grid(tmp_path)), "--most", "4"]
-    assert "model is missing" in fail(capsys, *words, "--method", "eagle3")
+    said = fail(capsys, *words, "--method", "eagle3")
+    assert "model is missing: what" in said
+    assert "such as --model yuhuili/EAGLE3-LLaMA3.1-Instruct-8B" in said
     code, out, err = run(capsys, *words, "--method", "mtp")
     assert code == 0
     assert "model" not in json.loads(out)

@@ -39,6 +39,11 @@ def test_rows_may_sum_to_one_up_to_the_rounding_of_their_type() -> None:
     # The worst of the rows is shown.
     with pytest.raises(InvalidArgumentError, match=r"got 1\.3$"):
         Distributions.checked(np.array([row, 0.8 * row, 1.3 * row]), np.tile(row, (3, 1)))
+    # Sums are taken in float32 or better: neither of these is infinite.
+    for kind, number, said in ((np.float16, 0.5, "100000"), (np.float64, 1e35, r"2e\+40")):
+        wrong = np.full(200_000, number, kind)
+        with pytest.raises(InvalidArgumentError, match=rf"got {said}$"):
+            Distributions.checked(wrong, wrong)
     Distributions.checked(np.ones((0, 3)), np.ones((0, 3)))
 
 

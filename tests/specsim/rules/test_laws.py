@@ -128,6 +128,14 @@ def test_draws_never_pick_a_token_of_weight_zero(seed: int) -> None:
             assert (row[np.arange(4), token] > 0).all()
 
 
+def test_a_draw_that_rounds_to_the_end_of_its_row_takes_the_last_entry_with_weight() -> None:
+    """The smallest number, less a half of its last digit, is itself again."""
+    weights = 5e-324 * np.eye(4, 6, 1)
+    below_one = np.full(4, BELOW_ONE)
+    assert (below_one * 5e-324 == 5e-324).all()
+    assert draw(weights, below_one).tolist() == [1, 2, 3, 4]
+
+
 @given(pairs())
 def test_emitted_law_is_pi_iff_pi_sums_to_one(pair: tuple[Floats, Floats]) -> None:
     rows = Distributions(*pair)
@@ -155,6 +163,22 @@ def test_accepted_at_one_token_equals_the_whole_row(
         rtol=1e-12,
         atol=1e-15,
     )
+
+
+@everywhere
+def test_accepted_at_every_token_equals_the_rows_of_any_leading_shape(case: Case) -> None:
+    p, q = (rows[:16].reshape(2, 4, 2, -1) for rows in adversarial())
+    rows = Distributions(p, q)
+    whole = case.rule.accepted(rows)
+    for token in range(p.shape[-1]):
+        found = case.rule.accepted_at(rows, np.full(p.shape[:-1], token))
+        np.testing.assert_allclose(found, whole[..., token], rtol=1e-12, atol=1e-15)
+
+
+def test_what_nobody_can_emit_does_not_change_a_solved_scale() -> None:
+    """Of b: where the draft is the target and nothing is rejected it is one."""
+    same = np.array([0.0, 0.5, 0.5])
+    assert rules.LossyStar(0.3).inverse_scale(Distributions(same, same)) == 1.0
 
 
 @everywhere
