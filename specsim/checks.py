@@ -1,4 +1,4 @@
-"""One shared set of argument checks and the errors they raise.
+"""One shared set of argument checks, the errors they raise, and figures as messages write them.
 
 Every message is one line that names the argument, the value found and the allowed range, so the
 command line can print it as it is.
@@ -6,6 +6,7 @@ command line can print it as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from reprlib import Repr
 from typing import Any
@@ -166,6 +167,23 @@ def reason_of(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def significant(value: float, digits: int = 4, zeros: bool = False) -> str:
+    """A finite figure in so many significant digits, and in all of those before the point: 10,210.
+
+    zeros : whether those at its end are kept
+
+    Exponents are left to what is below 1e-5, or 1e15 and more.
+    """
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if not 1e-5 <= size < 1e15:
+        return f"{value:.{digits}g}"
+    places = max(0, digits - 1 - math.floor(math.log10(size)))
+    text = f"{value:,.{places}f}"
+    return text if zeros or not places else text.rstrip("0").rstrip(".")
+
+
 def _shown(found: float, low: float, high: float) -> str:
     """A refused number in few digits, or in all where few would look as if it were allowed."""
     few = float(f"{found:g}")
@@ -176,10 +194,15 @@ def _range(low: float, high: float) -> str:
     if np.isneginf(low) and np.isposinf(high):
         return "finite"
     if np.isposinf(high):
-        return f">= {low:g}"
+        return f">= {_end(low)}"
     if np.isneginf(low):
-        return f"<= {high:g}"
-    return f"in [{low:g}, {high:g}]"
+        return f"<= {_end(high)}"
+    return f"in [{_end(low)}, {_end(high)}]"
+
+
+def _end(value: float) -> str:
+    """A whole number has all its digits: whoever is at the end of a range types them."""
+    return f"{value:.0f}" if abs(value) <= _LARGEST_WHOLE and value % 1 == 0 else f"{value:g}"
 
 
 def refuse(given: Mapping[str, Any], reason: str) -> None:

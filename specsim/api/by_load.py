@@ -17,7 +17,7 @@ from specsim.api.load_notes import (
 )
 from specsim.api.load_notes import extrapolated as extrapolated  # as specsim.export says it
 from specsim.api.progress import Progress, quiet
-from specsim.api.result import Result, Row, significant
+from specsim.api.result import Result, Row
 from specsim.batching.best_drafter import BestDrafters, best_drafters
 from specsim.batching.cost import CellUnavailableError
 from specsim.batching.point import DEFAULT_MARGIN, BatchPoint
@@ -25,7 +25,7 @@ from specsim.batching.schedule import EVERY, Plan, Span, looked_at, plan, ranges
 from specsim.batching.serving import Room, prefill_s, room_of
 from specsim.batching.source import Source
 from specsim.batching.workload import BatchWorkload, Load, draft_length
-from specsim.checks import number
+from specsim.checks import number, significant
 
 
 @dataclass(frozen=True)

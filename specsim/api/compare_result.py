@@ -10,7 +10,8 @@ from math import isclose, isfinite, isnan
 from typing import Any, ClassVar, Literal
 
 from specsim.api.compared import FigureKey, Value
-from specsim.api.result import Result, Row, significant
+from specsim.api.result import Result, Row
+from specsim.checks import significant
 from specsim.intervals import Interval, apart, chance_limit
 
 # Numbers that differ by no more than this share are the same ones, worked out elsewhere.

@@ -14,10 +14,10 @@ from specsim import __version__
 from specsim.api.engine_question import asked_of, engine_file
 from specsim.api.models import need_torch
 from specsim.api.progress import Progress, quiet, steps
-from specsim.api.result import Result, Row, plain, significant
+from specsim.api.result import Result, Row, plain
 from specsim.api.validation import EngineCheck
 from specsim.checkpoint import Checkpoint
-from specsim.checks import Floats, InvalidArgumentError, integer
+from specsim.checks import Floats, InvalidArgumentError, integer, significant
 from specsim.counts.drafts import DraftCounts
 from specsim.counts.file import (
     SCHEMA,

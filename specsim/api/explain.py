@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
-from specsim.api.result import LeftOut, Result, Row, significant
+from specsim.api.result import LeftOut, Result, Row
 from specsim.batching.changes import Change, of_deployment_here, of_load, try_all
 from specsim.batching.decision import Decision, decide
 from specsim.batching.deployed import of_deployment
@@ -17,7 +17,7 @@ from specsim.batching.losses import Diagnosis, diagnose
 from specsim.batching.parts import Part, Step, step_of
 from specsim.batching.point import DEFAULT_MARGIN, BatchPoint
 from specsim.batching.workload import LONGEST, BatchWorkload
-from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse, significant
 from specsim.deployment.deployment import Deployment
 
 if TYPE_CHECKING:

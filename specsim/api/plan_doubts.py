@@ -9,12 +9,11 @@ from math import exp, log
 from specsim.api.plan_ranking import rate_of_each
 from specsim.api.plan_result import Answer
 from specsim.api.plan_setups import PlannedSetUp
-from specsim.api.result import significant
 from specsim.batching.cost import CellUnavailableError
 from specsim.batching.decision import decide
 from specsim.batching.losses import diagnose
 from specsim.batching.parts import step_of
-from specsim.checks import SpecsimError
+from specsim.checks import SpecsimError, significant
 from specsim.intervals import Interval
 from specsim.serving.analytic.replica import Replica
 from specsim.serving.arrivals import ScheduledArrivals

@@ -8,7 +8,8 @@ from math import isfinite, nan
 from typing import ClassVar
 
 from specsim.api.plan_setups import PlannedSetUp
-from specsim.api.result import Result, Row, significant
+from specsim.api.result import Result, Row
+from specsim.checks import significant
 from specsim.intervals import Interval
 from specsim.serving.levels import LATENCIES, ServiceLevel
 from specsim.serving.metrics import STATISTICS

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from math import isnan
 from typing import TYPE_CHECKING
 
-from specsim.api.result import Row, milliseconds, significant
+from specsim.api.result import Row, milliseconds
+from specsim.checks import significant
 from specsim.intervals import Interval
 from specsim.serving.planning.sizing import slack
 

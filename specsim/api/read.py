@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 from specsim import __version__
 from specsim.acceptance import AcceptanceLaw
-from specsim.api.result import Result, Row, significant
-from specsim.checks import InvalidArgumentError, UnsupportedError, check_choice, number
+from specsim.api.result import Result, Row
+from specsim.checks import InvalidArgumentError, UnsupportedError, check_choice, number, significant
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
 from specsim.counts.file import (
     SCHEMA,

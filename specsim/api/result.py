@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from specsim import __version__
+from specsim.checks import significant
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,23 +112,6 @@ class Result(ABC):
         import msgspec
 
         return msgspec.json.format(msgspec.json.encode(self.document()), indent=2).decode()
-
-
-def significant(value: float, digits: int = 4, zeros: bool = False) -> str:
-    """A finite figure in so many significant digits, and in all of those before the point: 10,210.
-
-    zeros : whether those at its end are kept
-
-    Exponents are left to what is below 1e-5, or 1e15 and more.
-    """
-    if value == 0:
-        return "0"
-    size = abs(value)
-    if not 1e-5 <= size < 1e15:
-        return f"{value:.{digits}g}"
-    places = max(0, digits - 1 - math.floor(math.log10(size)))
-    text = f"{value:,.{places}f}"
-    return text if zeros or not places else text.rstrip("0").rstrip(".")
 
 
 def milliseconds(seconds: float) -> str:

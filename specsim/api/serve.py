@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from os import PathLike
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
-from specsim.api.result import LeftOut, Row, significant
+from specsim.api.result import LeftOut, Row
 from specsim.api.serving_result import LevelOutcome, Serving
 from specsim.api.serving_setup import Gamma, SetUpWords, set_up
 from specsim.api.workload import workload as workload_of
 from specsim.batching.source import Source
-from specsim.checks import InvalidArgumentError, UnsupportedError, integer
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer, significant
 from specsim.deployment.deployment import Deployment
 from specsim.profiles import Mode
 from specsim.serving.acceptance import RECORDED, RoundAcceptance

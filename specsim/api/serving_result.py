@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from specsim.api.result import Result, Row, milliseconds, significant
+from specsim.api.result import Result, Row, milliseconds
+from specsim.checks import significant
 from specsim.intervals import Interval
 from specsim.serving.levels import LATENCIES, ServiceLevel
 from specsim.serving.metrics import STATISTICS

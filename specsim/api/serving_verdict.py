@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from specsim.api.result import Result, Row, significant
-from specsim.checks import InvalidArgumentError, did_you_mean, number
+from specsim.api.result import Result, Row
+from specsim.checks import InvalidArgumentError, did_you_mean, number, significant
 from specsim.intervals import Interval
 from specsim.serving.comparison import COMPARED, LatencyComparison, relative_error
 from specsim.serving.metrics import STATISTICS

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from math import log
 from typing import Literal
 
-from specsim.api.result import significant
 from specsim.batching.parts import Kind, Part, Step
 from specsim.batching.point import BatchPoint
+from specsim.checks import significant
 
 Loss = Literal["acceptance", "draft", "target", "graph", "communication", "host", "step"]
 # Why a round is no faster; of the target's run what makes it longer than a plain one.

@@ -14,7 +14,7 @@ from itertools import compress
 from math import isfinite, isnan
 from typing import Any
 
-from specsim.api.result import significant
+from specsim.checks import significant
 from specsim.intervals import Interval
 
 # Stands for what does not apply, or is not known.

@@ -17,8 +17,8 @@ _PERCENTILES = (50, 90, 99)
 class WorkloadSummary:
     """Figures of some requests.
 
-    duration_s : from the first arrival to the last
-    rate : requests per second between them; nan where all arrive at once
+    duration_s : from the first arrival to the last; nan where none has a time of its own
+    rate : requests per second between them
     interval_cv : standard deviation of the intervals over their mean; a Poisson process has 1
     prompt, output : tokens: mean, p50, p90, p99
     shared : share of the prompt tokens in blocks that an earlier request had, too; None: not known
@@ -36,13 +36,14 @@ class WorkloadSummary:
     def of(requests: Requests) -> WorkloadSummary:
         """Of one replication."""
         intervals = np.diff(requests.arrival_s)
-        duration = float(requests.arrival_s[-1] - requests.arrival_s[0])
+        # In a closed loop all are there from the start, and one request has no interval.
+        duration = float(requests.arrival_s[-1] - requests.arrival_s[0]) or np.nan
         prefix = requests.prefix
         return WorkloadSummary(
             requests=len(requests),
             duration_s=duration,
-            rate=intervals.size / duration if duration else float("nan"),
-            interval_cv=float(intervals.std() / intervals.mean()) if duration else float("nan"),
+            rate=intervals.size / duration,
+            interval_cv=float(intervals.std() / intervals.mean()) if duration > 0 else np.nan,
             prompt=_figures(requests.prompt_tokens),
             output=_figures(requests.output_tokens),
             shared=None

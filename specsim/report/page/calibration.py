@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import TYPE_CHECKING, Any
 
-from specsim.api.result import significant
+from specsim.checks import significant
 from specsim.hardware.run_time_fit import kind_of
 from specsim.report.page.chart import (
     Axis,

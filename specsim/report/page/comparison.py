@@ -6,7 +6,7 @@ from collections import Counter
 from math import exp, log
 from typing import TYPE_CHECKING
 
-from specsim.api.result import significant
+from specsim.checks import significant
 from specsim.intervals import Interval, joint_half_width
 from specsim.report.page.chart import (
     BLUE,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from specsim.api.result import plain, significant
+from specsim.api.result import plain
+from specsim.checks import significant
 from specsim.intervals import Interval
 from specsim.report.page.chart import (
     BLUE,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specsim.api.result import plain, significant
+from specsim.api.result import plain
+from specsim.checks import significant
 from specsim.report.columns import Unit, heading_of, unit_of
 from specsim.report.page.chart import (
     Axis,

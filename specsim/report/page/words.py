@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specsim.api.result import significant
+from specsim.checks import significant
 from specsim.report.page.chart import Chart, Row, is_known, with_interval
 
 # Series, and places of an axis of names, that a text speaks of one by one.

@@ -17,8 +17,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from specsim.api.result import significant
-from specsim.checks import Floats, Ints, UnsupportedError, integer, number
+from specsim.checks import Floats, Ints, UnsupportedError, integer, number, significant
 from specsim.serving.analytic.estimate import Estimate, estimate_of
 from specsim.serving.analytic.offered import Offered
 from specsim.serving.analytic.rounds import RoundCounts

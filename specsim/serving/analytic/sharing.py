@@ -17,8 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from specsim.api.result import significant
-from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
+from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, significant
 
 
 @dataclass(frozen=True, eq=False)

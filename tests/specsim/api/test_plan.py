@@ -11,8 +11,7 @@ import pytest
 import specsim
 from specsim import deploy
 from specsim.api.plan_ranking import prices_of
-from specsim.api.result import significant
-from specsim.checks import InvalidArgumentError
+from specsim.checks import InvalidArgumentError, significant
 from specsim.serving.levels import levels_of
 from specsim.serving.planning.span import LEAST, STAYS, lasts, requests_wanted
 from specsim.serving.workload_summary import WorkloadSummary

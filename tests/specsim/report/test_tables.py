@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.api.result import Result, Row, significant
+from specsim.api.result import Result, Row
+from specsim.checks import significant
 from specsim.intervals import Interval
 from specsim.report.columns import columns_of, fitting
 from specsim.report.tables import render, show, show_table

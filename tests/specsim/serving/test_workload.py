@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specsim.api.workload import workload
+from specsim.api.workload_result import describe_workload
 from specsim.checks import InvalidArgumentError
 from specsim.serving.arrivals import (
     Arrivals,
@@ -231,6 +233,12 @@ def test_what_a_file_refuses(make: object, said: str) -> None:
     with pytest.raises((WorkloadError, InvalidArgumentError)) as error:
         make()
     assert said in str(error.value)
+
+
+def test_requests_of_a_closed_loop_have_no_times() -> None:
+    found = describe_workload(workload(concurrency=4, prompt=8, output=2))
+    (row,) = found.rows()
+    assert np.isnan([row["duration_s"], row["rate"], row["interval_cv"]]).all()
 
 
 def test_a_summary_of_hand_made_requests() -> None:
