@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from specsim.checks import (
     InvalidArgumentError,
@@ -18,10 +22,13 @@ from specsim.checks import (
     probability,
     reason_of,
     refuse,
+    shown,
+    significant,
 )
 from tests.support.refusals import refuses
 
 INF = float("inf")
+FIGURES = st.floats(min_value=1e-5, max_value=1e14, exclude_max=True)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +45,22 @@ def test_a_refused_number_is_shown_as_one_that_is_not_allowed(value: float, show
     with pytest.raises(InvalidArgumentError) as refused:
         probability("alpha", value)
     assert str(refused.value) == f"alpha must be in [0, 1], got {shown}"
+
+
+def test_a_refused_number_is_never_shown_as_an_end_of_the_range() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"^x must be in \[1, 2\], got 0\.999999999$"):
+        number("x", 0.999999999, low=1, high=2)
+
+
+def test_what_is_long_is_cut_to_120_characters() -> None:
+    whole, longer = ["x" * 36] * 3, ["x" * 36, "x" * 36, "x" * 37]
+    assert shown(whole) == repr(whole)
+    assert len(repr(whole)) == len(shown(longer)) == 120
+    assert shown(longer) == repr(longer)[:117] + "..."
+
+
+def test_lists_in_lists_are_shown_down_to_the_third() -> None:
+    assert shown([[[[[1]]]]]) == "[[[[...]]]]"
 
 
 def test_a_number_that_is_almost_whole_is_shown_in_all_digits() -> None:
@@ -75,6 +98,37 @@ def test_a_number_of_more_digits_than_are_written_is_refused_in_a_short_line() -
 def test_an_exception_without_words_is_told_by_its_kind() -> None:
     assert reason_of(MemoryError()) == "MemoryError"
     assert reason_of(ValueError("first\nsecond")) == "first"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (10210.4, "10,210"),
+        (1368.42, "1,368"),
+        (0.283523, "0.2835"),
+        (0.419, "0.419"),
+        (36.0, "36"),
+        (200.0, "200"),
+        (-12604.3, "-12,604"),
+        (0.0, "0"),
+        (1e-5, "0.00001"),
+        (9.99e-6, "9.99e-06"),
+        (999_999_999_999_999.0, "999,999,999,999,999"),
+        (1e15, "1e+15"),
+        (math.inf, "inf"),
+    ],
+)
+def test_figures_have_no_exponent(value: float, text: str) -> None:
+    assert significant(value) == text
+
+
+@given(FIGURES)
+def test_four_significant_digits_are_kept(value: float) -> None:
+    for zeros in (True, False):
+        text = significant(value, zeros=zeros)
+        assert "e" not in text
+        assert float(text.replace(",", "")) == pytest.approx(value, rel=5.001e-4)
+    assert len(significant(value, zeros=True).replace(",", "").replace(".", "").lstrip("0")) >= 4
 
 
 def test_the_ends_of_a_range_are_in_it() -> None:

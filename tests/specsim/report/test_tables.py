@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim.api.result import Result, Row
-from specsim.checks import significant
 from specsim.intervals import Interval
 from specsim.report.columns import columns_of, fitting
 from specsim.report.tables import render, show, show_table
@@ -21,36 +20,6 @@ from tests.support.command_line import run
 # An explanation has columns of all kinds, more than 80 characters of them.
 WIDE = ["explain", "--target", "llama-3.1-8b", "--drafter", "eagle3", "--accelerator", "H100"]
 WIDE += ["--gamma", "5", "--batch", "4", "--context", "2048", "--alpha", "0.7"]
-
-FIGURES = st.floats(min_value=1e-5, max_value=1e14, exclude_max=True)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (10210.4, "10,210"),
-        (1368.42, "1,368"),
-        (0.283523, "0.2835"),
-        (0.419, "0.419"),
-        (36.0, "36"),
-        (200.0, "200"),
-        (-12604.3, "-12,604"),
-        (0.0, "0"),
-        (2.5e-9, "2.5e-09"),
-        (math.inf, "inf"),
-    ],
-)
-def test_figures_have_no_exponent(value: float, text: str) -> None:
-    assert significant(value) == text
-
-
-@given(FIGURES)
-def test_four_significant_digits_are_kept(value: float) -> None:
-    for zeros in (True, False):
-        text = significant(value, zeros=zeros)
-        assert "e" not in text
-        assert float(text.replace(",", "")) == pytest.approx(value, rel=5.001e-4)
-    assert len(significant(value, zeros=True).replace(",", "").replace(".", "").lstrip("0")) >= 4
 
 
 @pytest.mark.parametrize(
