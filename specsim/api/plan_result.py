@@ -153,7 +153,7 @@ class CapacityPlan(Result):
             if each.statistic:
                 row[f"{each.name}_ms"] = _number(1e3 * answer.figures.get(each.name, float("nan")))
         row["met"] = answer.met(self.levels)
-        row["by"] = "analytic" if answer.settled is None else "simulation"
+        row["by"] = "analytic" if answer.settled is None else "simulated"
         return row
 
     def summary(self) -> Row:

@@ -48,7 +48,7 @@ def test_the_cheapest_is_simulated(capsys: pytest.CaptureFixture[str], tmp_path:
     needed = [row["cards"] for row in answer["by_rate"]]
     assert rates == sorted(rates)
     assert needed == sorted(needed)
-    assert any(row["by"] == "simulation" for row in answer["rows"])
+    assert any(row["by"] == "simulated" for row in answer["rows"])
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 
