@@ -60,12 +60,14 @@ mutants: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.mutants.run $(MUTANTS)
 	$(BIN)/python -m tests.support.mutants.page
 
-# Pins what a fresh installation takes today; the tests decide whether that stays.
+# Pins what a fresh installation takes today; the tests decide whether that stays. A torch for GPUs
+# says itself which parts of CUDA it takes.
 pins:
 	$(PYTHON) -m venv --clear build/pins
-	build/pins/bin/pip install --quiet --index-url $(TORCH_CPU_INDEX) torch || build/pins/bin/pip install --quiet torch
-	build/pins/bin/pip install --quiet -e '.[calibrate,dev]'
-	{ sed -n 1p constraints.txt; build/pins/bin/pip freeze --exclude-editable --exclude torch; \
+	build/pins/bin/pip install --quiet --no-deps --index-url $(TORCH_CPU_INDEX) torch || true
+	build/pins/bin/pip install --quiet -e '.[calibrate,dask,ray,browser,mutants,dev]'
+	{ sed -n 1p constraints.txt; build/pins/bin/pip freeze --exclude-editable --exclude torch \
+	  | sed '/^cuda-/d; /^nvidia-/d; /^triton==/d'; \
 	  build/pins/bin/pip freeze | sed -n 's/^\(torch==[0-9.]*\).*/\1/p'; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
 

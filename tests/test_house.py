@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,15 @@ def test_no_test_module_imports_another() -> None:
         if re.match(r"tests\.(?!support\b)", name)
     ]
     assert not guilty
+
+
+def test_what_is_asked_for_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    pins = (ROOT / "constraints.txt").read_text().splitlines()[1:]
+    names = {_normalized(line.partition("==")[0]) for line in pins}
+    assert {_normalized(re.split("[<>=]", each)[0]) for each in asked} <= names
+
+
+def _normalized(name: str) -> str:
+    return re.sub("[-_.]+", "-", name).lower()
