@@ -136,7 +136,7 @@ COMMANDS = {
         f"{_PAIR} --temperature 0 --engine vllm --batch 1,4", False, _engine_profile
     ),
     "validate --engine": Command(
-        f"validate p.json --engine vllm --gamma 1:2 --requests 4 --temperature 0 {_LOOSE}",
+        "validate p.json --engine vllm --gamma 1:2 --requests 4 --temperature 1 --format json",
         True,
         _rows,
     ),

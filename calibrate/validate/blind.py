@@ -178,6 +178,7 @@ def compare(
         "prompts": check.name,
         "gamma": gamma,
         "requests": len(plain[0]),
+        "profile_requests": check.workload.measured.requests,
         "passes": len(plain),
         "predicted_tokens_per_call": predicted.tokens_per_call,
         "measured_tokens_per_call": tokens / float(calls.sum()),

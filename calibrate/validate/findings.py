@@ -76,6 +76,7 @@ def blind_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings
             + (f"gamma {chosen['gamma']}" if chosen else "plain decoding")
             + f", {speedup / fastest - 1:+.1%} from the fastest measured "
             + (f"(gamma {best['gamma']})" if best["measured_speedup"] > 1 else "(plain decoding)")
+            + _of_fewer(found, chosen)
         )
     exact = [
         f"temperature 0, gamma {row['gamma']}: text or number of calls is not what it must be"
@@ -83,6 +84,20 @@ def blind_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings
         if row["exact"] is False
     ]
     return Findings(tuple(sentences), (*exact, *beyond(rows, tolerance)))
+
+
+def _of_fewer(rows: Sequence[Row], chosen: Row | None) -> str:
+    """What is predicted of the requests that were decoded, where these are fewer than the length is
+    recommended for, and another one suits them; predictions of drawn texts are of all.
+    """
+    foreseen = max(rows, key=lambda row: row["predicted_speedup"])
+    decoded, known = foreseen["requests"], foreseen["profile_requests"]
+    if foreseen["temperature"] > 0 or decoded == known or foreseen is chosen:
+        return ""
+    return (
+        f"; it is recommended for all {known} requests of the profile, and of the {decoded} "
+        f"decoded here gamma {foreseen['gamma']} was predicted the fastest"
+    )
 
 
 def scheme_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings:

@@ -30,7 +30,7 @@ import numpy as np
 
 import specsim
 from calibrate.engine.client import EngineClient, EngineError, counter
-from calibrate.engine.server import Launch, find_program, guarded, started
+from calibrate.engine.server import Launch, all_started, find_program, guarded
 from calibrate.models.busy import Watch
 from calibrate.models.load import resolve
 from calibrate.models.prompts import held_out_prompts
@@ -117,7 +117,9 @@ def _load(files: LoadFiles) -> str:
 
 
 def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
-    """Every setting that is not there yet, server by server in random order."""
+    """Every setting that is not there yet, in random order over servers that all run side by side:
+    a machine that is slower for some minutes then slows no draft length more than another.
+    """
     program = find_program(None)
     load = json.loads(files.load.read_text())
     if load["timed_sha256"] != file_digest(files.timed):
@@ -125,39 +127,32 @@ def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
             f"{files.timed} is another file than when the load began; remove {files.folder} to "
             "measure again"
         )
-    order = random.Random(_SEED)
-    draftings = list(settings.DRAFTINGS)
-    order.shuffle(draftings)
+    every = random.Random(_SEED).sample(settings.SETTINGS, len(settings.SETTINGS))
+    waiting = [each for each in every if not files.run(each).is_file()]
+    draftings = list(dict.fromkeys(each.drafting for each in waiting))
     beside = Beside.of(profile, files.profile, files.timed)
     checkpoint = Checkpoint.beside(files.folder, "serving")
     watch = Watch(checkpoint, progress, threads=1)
-    done = sum(files.run(each).is_file() for each in settings.SETTINGS)
-    for drafting in draftings:
-        waiting = [
-            each
-            for each in settings.SETTINGS
-            if each.drafting == drafting and not files.run(each).is_file()
-        ]
-        order.shuffle(waiting)
-        if not waiting:
-            continue
-        watch.progress(f"starting vLLM, {drafting.name}", done, len(settings.SETTINGS))
-        # What its processes use belongs to nobody once they have ended, so every one is looked at
-        # while it is there.
-        with started(_launch(program, profile, drafting)) as client:
+    done, total = len(every) - len(waiting), len(every)
+    watch.progress("starting vLLM", done, total)
+    # What processes use belongs to nobody once they have ended, so all are looked at while they
+    # are there.
+    with all_started([_launch(program, profile, each) for each in draftings]) as clients:
+        servers: dict[Drafting, EngineClient] = {}
+        for drafting, client in zip(draftings, clients, strict=True):
             assert isinstance(client, EngineClient), "of a server"
+            servers[drafting] = client
             _warm(client, files, program)
-            before = list(beside.sets(client, drafting))
-            for setting in waiting:
-                watch.progress(f"serving {setting.name}", done, len(settings.SETTINGS))
-                found = _bench(client, files, program, load["rates"][setting.rate])
-                behind = list(beside.sets(client, drafting))
-                found["specsim"]["beside"] = [*before, *behind]
-                found["specsim"]["notes"] = watch.warnings()
-                before = behind
-                write_atomically(files.run(setting), (json.dumps(found) + "\n").encode())
-                done += 1
-    progress("serving", done, len(settings.SETTINGS))
+        for setting in waiting:
+            watch.progress(f"serving {setting.name}", done, total)
+            client = servers[setting.drafting]
+            before = list(beside.sets(client, setting.drafting))
+            found = _bench(client, files, program, load["rates"][setting.rate])
+            behind = list(beside.sets(client, setting.drafting))
+            found["specsim"] |= {"beside": [*before, *behind], "notes": watch.warnings()}
+            write_atomically(files.run(setting), (json.dumps(found) + "\n").encode())
+            done += 1
+    progress("serving", done, total)
     checkpoint.done()
 
 

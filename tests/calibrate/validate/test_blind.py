@@ -10,6 +10,7 @@ import pytest
 
 from calibrate.models.sampling import Sampling
 from calibrate.validate.blind import decoded_requests, turns
+from calibrate.validate.findings import blind_findings
 
 
 def check_of(prompts: int, temperature: float) -> Any:
@@ -42,3 +43,52 @@ def test_a_pass_decodes_every_length_once_and_plainly_twice() -> None:
         for gamma in (0, 1, 3)
     }
     assert found != turns([check_of(5, 0.0), check_of(4, 1.0)], (1, 3), 2, 1, seed=1)
+
+
+def row(gamma: int, predicted: float, measured: float, **more: Any) -> dict[str, Any]:
+    """A draft length at temperature 0, of 8 of 16 requests."""
+    return {
+        "temperature": 0.0,
+        "gamma": gamma,
+        "requests": 8,
+        "profile_requests": 16,
+        "predicted_speedup": predicted,
+        "predicted_low": predicted - 0.1,
+        "predicted_high": predicted + 0.1,
+        "measured_speedup": measured,
+        "measured_error": 0.02,
+        "measured_low": measured - 0.05,
+        "measured_high": measured + 0.05,
+        "relative_error": predicted / measured - 1,
+        "inside": True,
+        "exact": True,
+        "chosen": gamma == 2,
+        **more,
+    }
+
+
+FEWER = (
+    "it is recommended for all 16 requests of the profile, and of the 8 decoded here gamma 4 was "
+    "predicted the fastest"
+)
+
+
+def test_a_check_of_fewer_requests_says_what_was_predicted_of_them() -> None:
+    """The profile's requests together want 2 drafts, the first eight of them 4."""
+    said = blind_findings([row(2, 1.2, 1.19), row(4, 1.25, 1.27)], None).errors[-1]
+    assert said == (
+        "temperature 0: recommended gamma 2, -6.3% from the fastest measured (gamma 4); " + FEWER
+    )
+
+
+@pytest.mark.parametrize(
+    "more", [{"requests": 16}, {"temperature": 1.0, "exact": None}], ids=["all", "drawn"]
+)
+def test_a_check_of_what_was_asked_of_the_profile_says_no_more(more: dict[str, Any]) -> None:
+    said = blind_findings([row(2, 1.2, 1.19, **more), row(4, 1.25, 1.27, **more)], None).errors[-1]
+    assert said.endswith("-6.3% from the fastest measured (gamma 4)")
+
+
+def test_a_recommended_length_that_suits_the_few_too_says_no_more() -> None:
+    said = blind_findings([row(2, 1.3, 1.31), row(4, 1.25, 1.27)], None).errors[-1]
+    assert said == "temperature 0: recommended gamma 2, +0.0% from the fastest measured (gamma 2)"
