@@ -322,6 +322,7 @@ def _engine(
             cache_tokens=blocks * BLOCK_TOKENS,
             longest=costs.longest,
             card=deployment.card,
+            tensor_parallel=deployment.parallel.tensor,
             graph_tokens=deployment.efficiency.graph_tokens,
             gamma_max=gamma or 0,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def lengths_of(name: str, words: str | int | Lengths) -> Lengths:
 # The settings that say which CUDA graphs there are.
 _GRAPHS = {
     "vllm": {"cudagraph_capture_sizes", "max_cudagraph_capture_size", "enforce_eager"},
-    "sglang": {"cuda_graph_bs", "cuda_graph_max_bs", "disable_cuda_graph"},
+    "sglang": {"cuda_graph_bs_decode", "cuda_graph_max_bs_decode", "disable_decode_cuda_graph"},
 }
 
 
@@ -107,13 +108,14 @@ class EngineDefaults:
 
     cache_tokens : what the KV cache holds
     longest : tokens of prompt and output together that the model takes
-    card : on which it runs
+    card, tensor_parallel : on which it runs, and on how many of them
     graph_tokens : of the largest CUDA graph, of decodes with ``gamma_max`` drafts each
     """
 
     cache_tokens: int | None = None
     longest: int | None = None
     card: Accelerator | None = None
+    tensor_parallel: int = 1
     graph_tokens: int | None = None
     gamma_max: int = 0
 
@@ -126,16 +128,15 @@ def engine_of(words: str, defaults: EngineDefaults | None = None) -> ServingEngi
     A version that is not named is the newest that is known.
     """
     defaults = defaults or EngineDefaults()
-    from specsim.serving.engines.sglang import SGLANG_VERSIONS, SglangEngine
-    from specsim.serving.engines.vllm import VLLM_VERSIONS, VllmEngine, limits_on
+    from specsim.serving.engines import sglang, vllm
 
     # By name: the description, the newest version, and what says how much the cache holds and how
     # long a request may be.
     kinds: dict[str, tuple[Any, str, str, str]] = {
-        "vllm": (VllmEngine, list(VLLM_VERSIONS)[-1], "num_gpu_blocks", "max_model_len"),
+        "vllm": (vllm.VllmEngine, list(vllm.VLLM_VERSIONS)[-1], "num_gpu_blocks", "max_model_len"),
         "sglang": (
-            SglangEngine,
-            list(SGLANG_VERSIONS)[-1],
+            sglang.SglangEngine,
+            list(sglang.SGLANG_VERSIONS)[-1],
             "max_total_num_tokens",
             "context_length",
         ),
@@ -173,14 +174,28 @@ def engine_of(words: str, defaults: EngineDefaults | None = None) -> ServingEngi
         if name == "vllm":
             given["max_cudagraph_capture_size"] = defaults.graph_tokens
         else:
-            given["cuda_graph_max_bs"] = max(defaults.graph_tokens // (1 + defaults.gamma_max), 1)
-    if defaults.card is not None and name == "vllm" and given["version"] in VLLM_VERSIONS:
-        limits = limits_on(defaults.card, given["version"])
-        if "max_num_batched_tokens" in given:
-            limits["max_num_seqs"] = min(limits["max_num_seqs"], given["max_num_batched_tokens"])
-        given = {**limits, **given}
+            graphs = defaults.graph_tokens // (1 + defaults.gamma_max)
+            given["cuda_graph_max_bs_decode"] = max(graphs, 1)
+    given = {**_limits(name, given, defaults), **given}
     engine: ServingEngine = kind(**given)
     return engine
+
+
+def _limits(name: str, given: Mapping[str, Any], defaults: EngineDefaults) -> dict[str, int]:
+    """Limits of a step that the engine sets by its card, where that is known."""
+    from specsim.serving.engines import sglang, vllm
+
+    if defaults.card is None or (name == "vllm" and given["version"] not in vllm.VLLM_VERSIONS):
+        return {}
+    if name == "sglang":
+        found = sglang.limits_on(defaults.card, defaults.tensor_parallel)
+        # A chunk is of whole pages.
+        page = max(given.get("page_size", 1), 1)
+        found["chunked_prefill_size"] = max(found["chunked_prefill_size"] // page, 1) * page
+        return found
+    found = vllm.limits_on(defaults.card, given["version"])
+    budget = given.get("max_num_batched_tokens", found["max_num_batched_tokens"])
+    return found | {"max_num_seqs": min(found["max_num_seqs"], budget)}
 
 
 def _setting(key: str, kind: str, word: str) -> Any:

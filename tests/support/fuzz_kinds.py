@@ -204,8 +204,8 @@ _SERVED = (
         (
             "serve --rate 20 --prompt 20 --output 60 --requests 30 --alpha 0.8 --step-cost "
             "step_ms=5,draft_run_ms=0.5 --engine "
-            "sglang:max_total_num_tokens=100000,disable_cuda_graph=yes --gamma adaptive:FILE "
-            "--format json",
+            "sglang:max_total_num_tokens=100000,disable_decode_cuda_graph=yes "
+            "--gamma adaptive:FILE --format json",
         ),
         _JSON,
     ),

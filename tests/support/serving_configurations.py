@@ -95,8 +95,8 @@ def sglang_engines(draw: st.DrawFn, blocks: int, block_size: int) -> SglangEngin
         schedule_policy=draw(st.sampled_from(["fcfs", "lpm"])),
         disable_radix_cache=draw(st.booleans()),
         disable_overlap_schedule=draw(st.booleans()),
-        disable_cuda_graph=draw(st.booleans()),
-        cuda_graph_max_bs=4,
+        disable_decode_cuda_graph=draw(st.booleans()),
+        cuda_graph_max_bs_decode=4,
     )
 
 

@@ -211,6 +211,31 @@ def test_engines_by_their_own_words() -> None:
     assert larger.setup.engine.num_gpu_blocks == blocks // 4
 
 
+@pytest.mark.parametrize(
+    ("card", "degree", "chunk", "largest"),
+    [
+        ("L4", 4, 4096, 160),
+        ("L40S", 1, 4096, 32),
+        ("H100-SXM", 1, 8192, 256),
+        ("B200", 1, 16384, 512),
+    ],
+)
+def test_sglang_has_limits_by_card_and_degree(
+    card: str, degree: int, chunk: int, largest: int
+) -> None:
+    work = specsim.workload(rate=1, prompt=100, output=20, requests=20)
+    where = deploy("llama-3.1-8b", card, tensor_parallel=degree)
+    engine = specsim.serve(work, deployment=where, engine="sglang").setup.engine
+    assert isinstance(engine, SglangEngine)
+    assert (engine.chunked_prefill_size, engine.cuda_graph_max_bs_decode) == (chunk, largest)
+    paged = specsim.serve(work, deployment=where, engine="sglang:page_size=48").setup.engine
+    assert isinstance(paged, SglangEngine)
+    assert paged.chunked_prefill_size == chunk // 48 * 48
+    told = specsim.serve(work, deployment=where, engine="sglang:chunked_prefill_size=64")
+    assert isinstance(told.setup.engine, SglangEngine)
+    assert told.setup.engine.chunked_prefill_size == 64
+
+
 def test_graphs_of_a_deployment_are_those_of_its_engine() -> None:
     """Unless the engine is told otherwise."""
     slow = replace(LLAMAS.efficiency, graph_tokens=64, eager_layer_s=1e-3)
@@ -225,9 +250,10 @@ def test_graphs_of_a_deployment_are_those_of_its_engine() -> None:
     for engine, largest in (("vllm", 64), ("vllm:max_cudagraph_capture_size=32", 32)):
         found = setup(engine)
         assert found.engine.capture_sizes(found.drafts).max() == largest
-    assert setup("sglang").engine.cuda_graph_max_bs == 16
-    assert setup("sglang:cuda_graph_max_bs=8").engine.cuda_graph_max_bs == 8
-    assert not setup("sglang:disable_cuda_graph=yes").engine.capture_sizes(DraftPolicy.off()).size
+    assert setup("sglang").engine.cuda_graph_max_bs_decode == 16
+    assert setup("sglang:cuda_graph_max_bs_decode=8").engine.cuda_graph_max_bs_decode == 8
+    eager = setup("sglang:disable_decode_cuda_graph=yes").engine
+    assert not eager.capture_sizes(DraftPolicy.off()).size
 
 
 def test_a_table_is_the_schedule_of_optimize() -> None:

@@ -16,7 +16,9 @@ from specsim.serving.adaptive_steps import AdaptiveSteps, StepSlot
 from specsim.serving.analytic.of_setup import replica_of
 from tests.support.serving_configurations import MODEL
 
-ENGINE = SglangEngine("0.5.23", 100_000, disable_overlap_schedule=True, disable_cuda_graph=True)
+ENGINE = SglangEngine(
+    "0.5.23", 100_000, disable_overlap_schedule=True, disable_decode_cuda_graph=True
+)
 ONE = Requests(np.zeros(1), np.array([8]), np.array([400]))
 
 
@@ -139,7 +141,7 @@ def test_serve_takes_them() -> None:
         gamma=AdaptiveSteps.usual(),
         alpha=0.9,
         step_model="step_ms=5,token_us=50,draft_run_ms=0.5",
-        engine="sglang:max_total_num_tokens=100000,disable_cuda_graph=yes",
+        engine="sglang:max_total_num_tokens=100000,disable_decode_cuda_graph=yes",
     )
     assert "adaptive 1: 1/3/5/7" in found.title
     run_of = found.served.runs[0]

@@ -10,6 +10,7 @@ from specsim.checks import UnsupportedError
 from specsim.hardware.accelerators import accelerator
 from specsim.serving import DraftPolicy, SglangEngine, VllmEngine
 from specsim.serving.engines.settings import SGLANG, VLLM, EngineSettings
+from specsim.serving.engines.sglang import limits_on as sglang_limits
 from specsim.serving.engines.vllm import limits_on
 from tests.support.refusals import refuses
 
@@ -234,25 +235,70 @@ def test_sglang_runs_fewer_requests_with_a_drafter() -> None:
         (OFF, usual | {"context_length": 20_000}, 2048),
         (OFF, usual | {"context_length": 5_000}, 4096),
         (OFF, usual | {"max_running_requests": 7}, 7),
+        # No more than half the tokens of the cache.
+        (OFF, {"max_total_num_tokens": 1001, "context_length": 100}, 500),
+        (OFF, {"max_total_num_tokens": 1001, "max_running_requests": 501}, 500),
+        (TWO, {"max_total_num_tokens": 81}, 40),
+        (OFF, {"max_total_num_tokens": 1}, 1),
         (TWO, usual | {"max_running_requests": 70}, 70),
     ):
         assert sglang(**told).settings(drafts).max_seqs == expected
 
 
 def test_sglang_makes_graphs_of_decodes() -> None:
-    assert sglang().capture_sizes(OFF).tolist() == [1, 2, 4, *range(8, 257, 8)]
-    assert sglang(cuda_graph_max_bs=24).capture_sizes(TWO).tolist() == [3, 6, 12, 24, 48, 72]
-    assert sglang(cuda_graph_max_bs=3).capture_sizes(OFF).tolist() == [1, 2]
-    assert sglang(cuda_graph_bs=(1, 5)).capture_sizes(TWO).tolist() == [3, 15]
-    assert sglang(disable_cuda_graph=True).capture_sizes(TWO).tolist() == []
+    """As its server prints them: cuda_graph_config[decode].bs of 0.5.23."""
+    few = [1, 2, 4, 8, 12, *range(16, 257, 8)]
+    assert sglang().capture_sizes(OFF).tolist() == few
+    many = sglang(cuda_graph_max_bs_decode=576).capture_sizes(OFF).tolist()
+    assert many == [*few, *range(272, 513, 16), 544, 576]
+    assert sglang(cuda_graph_max_bs_decode=3).capture_sizes(OFF).tolist() == [1, 2, 3]
+    assert sglang(cuda_graph_max_bs_decode=1).capture_sizes(OFF).tolist() == [1]
+    assert sglang(cuda_graph_bs_decode=(1, 5)).capture_sizes(TWO).tolist() == [3, 15]
+    assert sglang(disable_decode_cuda_graph=True).capture_sizes(TWO).tolist() == []
+
+
+def test_graphs_of_sglang_lie_closer_with_a_drafter() -> None:
+    sizes = [*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8)]
+
+    def decodes(**settings: int) -> list[int]:
+        return (sglang(**settings).capture_sizes(TWO) // 3).tolist()
+
+    assert decodes() == sizes
+    assert decodes(cuda_graph_max_bs_decode=300) == [*sizes, 272, 288, 300]
+    assert decodes(cuda_graph_max_bs_decode=11) == [*range(1, 9), 10, 11]
+    # There are none for more requests than run together.
+    assert decodes(max_running_requests=9) == [*range(1, 10)]
+    assert decodes(max_running_requests=500) == sizes
+
+
+def test_limits_of_sglang_change_with_the_memory_of_the_card() -> None:
+    card = accelerator("H100-SXM")
+
+    def limits(gib: float, degree: int = 1) -> tuple[int, ...]:
+        found = sglang_limits(replace(card, memory=gib * 2.0**30), degree)
+        assert list(found) == ["chunked_prefill_size", "cuda_graph_max_bs_decode"]
+        return tuple(found.values())
+
+    assert [limits(gib) for gib in (19.9, 20, 35, 60, 159.9, 160)] == [
+        (2048, 8),
+        (4096, 48),
+        (4096, 32),
+        (8192, 256),
+        (8192, 256),
+        (16384, 512),
+    ]
+    assert [limits(gib, 4)[1] for gib in (19.9, 20, 35, 60, 160)] == [8, 160, 160, 512, 512]
+    assert limits(80, 3) == limits(80)
 
 
 def test_the_ends_of_what_sglang_takes_are_taken() -> None:
     least = ("max_total_num_tokens", "max_running_requests", "chunked_prefill_size")
-    least += ("max_prefill_tokens", "page_size", "cuda_graph_max_bs")
+    least += ("max_prefill_tokens", "page_size")
     sglang(**dict.fromkeys(least, 1), context_length=2, schedule_conservativeness=0.0)
     sglang(**dict.fromkeys(least, NO_LIMIT), context_length=NO_LIMIT)
-    sglang(cuda_graph_bs=(1,))
+    sglang(cuda_graph_max_bs_decode=1)
+    sglang(cuda_graph_max_bs_decode=2**16)
+    sglang(cuda_graph_bs_decode=(1,))
     assert sglang(context_length=70).longest == 70
     assert sglang().longest == NO_LIMIT
 
@@ -265,18 +311,24 @@ test_sglang_refuses = refuses(
             ("max_running_requests", 1),
             ("max_prefill_tokens", 1),
             ("page_size", 1),
-            ("cuda_graph_max_bs", 1),
             ("chunked_prefill_size", 1),
             ("context_length", 2),
         )
         for value in (low - 1, NO_LIMIT + 1)
     ),
+    *(
+        (
+            lambda most=most: sglang(cuda_graph_max_bs_decode=most),
+            "cuda_graph_max_bs_decode must be a whole number",
+        )
+        for most in (0, 2**16 + 1)
+    ),
     (lambda: sglang(chunked_prefill_size=-2), "chunked_prefill_size must be a whole number"),
     (lambda: sglang(schedule_conservativeness=-0.1), "schedule_conservativeness must be >= 0"),
     (lambda: sglang(schedule_policy="sjf"), "schedule_policy must be one of fcfs, lpm, got 'sjf'"),
-    (lambda: sglang(cuda_graph_bs=()), "cuda_graph_bs must rise from 1 or more"),
-    (lambda: sglang(cuda_graph_bs=(0, 1)), "cuda_graph_bs must rise from 1 or more"),
-    (lambda: sglang(cuda_graph_bs=(2, 2)), "cuda_graph_bs must rise from 1 or more"),
+    (lambda: sglang(cuda_graph_bs_decode=()), "cuda_graph_bs_decode must rise from 1 or more"),
+    (lambda: sglang(cuda_graph_bs_decode=(0, 1)), "cuda_graph_bs_decode must rise from 1 or more"),
+    (lambda: sglang(cuda_graph_bs_decode=(2, 2)), "cuda_graph_bs_decode must rise from 1 or more"),
 )
 
 

@@ -28,7 +28,7 @@ def served(
         "max_total_num_tokens": 1000,
         "disable_radix_cache": True,
         "disable_overlap_schedule": True,
-        "disable_cuda_graph": True,
+        "disable_decode_cuda_graph": True,
     } | settings
     return run(requests, SglangEngine("0.5.23", **settings), SECOND)
 
