@@ -35,28 +35,34 @@ class _Version:
 
 VLLM_VERSIONS = {
     "0.19.0": _Version(True, True, False, False),
-    "0.28.0": _Version(True, True, False, False),
+    "0.28.0": _Version(True, True, False, True),
     "0.32.0": _Version(True, True, True, True),
     "0.33.0": _Version(True, True, True, True),
 }
 _GIB = 2.0**30
+_LEAST_LIMITS = {"max_num_batched_tokens": 2048, "max_num_seqs": 256}
 
 
 def limits_on(card: Accelerator, version: str) -> dict[str, int]:
     """Limits of a step that the API server of a known version sets by the card where nothing is
-    said: vllm/engine/arg_utils.py, get_batch_defaults.
+    said: vllm/engine/arg_utils.py, get_batch_defaults.  The platform of TPUs tells it neither their
+    memory nor the names that it knows (tpu_inference/platforms/tpu_platform.py, 0.32.0).
     """
+    name = card.name.casefold()
+    if name.startswith("tpu"):
+        return _LEAST_LIMITS
     if card.memory >= 160 * _GIB and VLLM_VERSIONS[version].tells_largest_cards:
         return {"max_num_batched_tokens": 16384, "max_num_seqs": 1024}
-    if card.memory >= 70 * _GIB and "a100" not in card.name.casefold():
+    if card.memory >= 70 * _GIB and "a100" not in name:
         return {"max_num_batched_tokens": 8192, "max_num_seqs": 1024}
-    return {"max_num_batched_tokens": 2048, "max_num_seqs": 256}
+    return _LEAST_LIMITS
 
 
 @dataclass(frozen=True)
 class VllmEngine:
     """One replica of vLLM with the FCFS policy; names, meanings and defaults are vLLM's, those of
-    ``max_num_batched_tokens`` and ``max_num_seqs`` on cards of less than 70 GiB (``limits_on``).
+    ``max_num_batched_tokens`` and ``max_num_seqs`` on TPUs and cards of less than 70 GiB
+    (``limits_on``).
 
     num_gpu_blocks : KV blocks as the engine's log prints them.  One of them is the null block,
         which holds nothing.  Read it, never guess it: with a drafter there are fewer.

@@ -121,7 +121,12 @@ def test_limits_of_vllm_change_with_the_memory_of_the_card() -> None:
         (8192, 1024),
         (16384, 1024),
     ]
-    assert limits(160, "0.28.0") == (8192, 1024)
+    assert [limits(160, version) for version in ("0.19.0", "0.28.0", "0.33.0")] == [
+        (8192, 1024),
+        (16384, 1024),
+        (16384, 1024),
+    ]
+    assert limits(95, name="TPU-v5p") == limits(192, name="TPU-v7") == (2048, 256)
     assert limits(80, name="A100-80GB-SXM") == (2048, 256)
 
 
