@@ -52,6 +52,7 @@ class Servers:
                 requests=max(requests, Launch.requests),
                 api=check.api,
                 seed=seed,
+                more=check.engine_args,
             )
             for gamma in gammas
         }

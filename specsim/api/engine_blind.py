@@ -11,11 +11,11 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from specsim.api.engine_question import asked_of, engine_file
+from specsim.api.engine_question import asked_of, engine_check, engine_file
 from specsim.api.models import need_torch
 from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import Result, Row, plain
-from specsim.api.validation import EngineCheck, Tolerance
+from specsim.api.validation import Tolerance
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, integer
 from specsim.counts.file import read_acceptance
@@ -44,6 +44,7 @@ class EngineBlindCheck:
     timed : the acceptance file of ``specsim.calibrate_engine``; None is the one beside the profile
     prompts : the file that was calibrated with; None is the held-out modules
     engine_bin : the program to start; None is as in ``EngineCheck``
+    engine_args : further words of ``vllm serve``: those with which steps were timed
     """
 
     engine: Literal["vllm"] = "vllm"
@@ -57,9 +58,11 @@ class EngineBlindCheck:
     prompts: Path | None = None
     engine_bin: Path | None = None
     drafts: Literal["greedy", "probabilistic"] = "greedy"
+    engine_args: tuple[str, ...] = ()
     seed: int = 1
 
     def __post_init__(self) -> None:
+        _ = engine_check(self)  # which refuses what no engine is started with
         integer("passes", self.passes, low=2)
         integer("requests", self.requests, low=1)
 
@@ -194,11 +197,8 @@ def validate_engine(
     write_atomically(file, msgspec.json.format(msgspec.json.encode(fixed), indent=2) + b"\n")
     sha256 = file_digest(file)
     checkpoint = Checkpoint.temporary("validate_engine", plain(check), sha256)
-    started_as = EngineCheck(
-        engine=check.engine, api=check.api, engine_bin=check.engine_bin, drafts=check.drafts
-    )
     seed = begun_seed(check.seed, check.passes, checkpoint)
-    servers = Servers.of(content, started_as, (0, *gammas), max(batches), seed)
+    servers = Servers.of(content, engine_check(check), (0, *gammas), max(batches), seed)
     watch = Watch(checkpoint, progress, threads=1)
     sets_of = partial(sets_of_pass, asked, batches, start)
     watch.progress("starting engines", 0, len(servers.gammas))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from specsim.api.models import Models
+from specsim.api.validation import EngineCheck
 from specsim.optimizers.workload import Workload
 from specsim.profiles import Profile
 
@@ -18,22 +19,37 @@ class EngineQuestion(Protocol):
     """What both are asked."""
 
     @property
-    def engine(self) -> str: ...
+    def engine(self) -> Literal["vllm"]: ...
     @property
-    def api(self) -> str: ...
+    def api(self) -> Literal["serve", "generate"]: ...
     @property
     def temperature(self) -> float: ...
     @property
-    def drafts(self) -> str: ...
+    def drafts(self) -> Literal["greedy", "probabilistic"]: ...
     @property
     def prompts(self) -> Path | None: ...
     @property
     def requests(self) -> int: ...
+    @property
+    def engine_bin(self) -> Path | None: ...
+    @property
+    def engine_args(self) -> tuple[str, ...]: ...
+
+
+def engine_check(question: EngineQuestion) -> EngineCheck:
+    """How the engines are started."""
+    return EngineCheck(
+        engine=question.engine,
+        api=question.api,
+        engine_bin=question.engine_bin,
+        drafts=question.drafts,
+        engine_args=question.engine_args,
+    )
 
 
 def engine_file(profile: Path, question: EngineQuestion, what: str = "") -> Path:
     """Where the step times of an engine, or ``what``, are kept beside a profile."""
-    name = question.engine
+    name: str = question.engine
     if question.api != "serve":
         name += f"-{question.api}"
     if question.temperature:

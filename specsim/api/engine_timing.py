@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from specsim import __version__
-from specsim.api.engine_question import asked_of, engine_file
+from specsim.api.engine_question import asked_of, engine_check, engine_file
 from specsim.api.models import need_torch
 from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import Result, Row, plain
@@ -55,6 +55,7 @@ class EngineTiming:
     prompts : the file that was calibrated with; None is the held-out modules
     engine_bin : the program to start; None is as in ``EngineCheck``
     drafts : how the draft model's tokens are chosen; at temperature 0 both draft alike
+    engine_args : further words of ``vllm serve``, as in ``EngineCheck``
     """
 
     engine: Literal["vllm"] = "vllm"
@@ -68,9 +69,11 @@ class EngineTiming:
     prompts: Path | None = None
     engine_bin: Path | None = None
     drafts: Literal["greedy", "probabilistic"] = "greedy"
+    engine_args: tuple[str, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
+        _ = self.check  # which refuses what no engine is started with
         for name, least in (("repeats", 2), ("requests", 1)):
             integer(name, getattr(self, name), low=least)
         rising = ("gamma", self.gamma), ("batch", self.batch), ("prompt_tokens", self.prompt_tokens)
@@ -107,9 +110,7 @@ class EngineTiming:
     @property
     def check(self) -> EngineCheck:
         """How the engines are started."""
-        return EngineCheck(
-            engine=self.engine, api=self.api, engine_bin=self.engine_bin, drafts=self.drafts
-        )
+        return engine_check(self)
 
 
 @dataclass(frozen=True, kw_only=True)

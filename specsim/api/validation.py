@@ -142,6 +142,13 @@ class SyntheticCheck:
         integer("rounds", self.rounds, low=2)
 
 
+# What servers are told of the profile's models and of what is asked of them.
+_OWN_WORDS = (
+    *("--model", "--dtype", "--max-model-len", "--max-num-seqs", "--speculative-config"),
+    *("--host", "--port", "--seed"),
+)
+
+
 @dataclass(frozen=True)
 class EngineCheck:
     """Let a real inference engine decode the calibration's prompts, and compare what it counts.
@@ -162,6 +169,8 @@ class EngineCheck:
     drafts : how the draft model's tokens are chosen; greedy is vLLM's default, at any temperature
     lookup_max, lookup_min : with ngram, the longest and the shortest run of tokens to look up; the
         default is vLLM's
+    engine_args : further words of ``vllm serve``, as it is deployed: ("--block-size", "32").  What
+        is said of models, drafts, context and requests together is said by specsim alone
     """
 
     tolerance: ClassVar[Tolerance | None] = Tolerance(0.0)
@@ -178,16 +187,32 @@ class EngineCheck:
     drafts: Literal["greedy", "probabilistic"] = "greedy"
     lookup_max: int = 5
     lookup_min: int = 5
+    engine_args: tuple[str, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
         integer("requests", self.requests, low=1)
+        self._check_engine_args()
         if self.url is not None:
             refuse({"engine_bin": self.engine_bin}, "has no meaning with url: nothing is started")
             if self.api != "serve":
                 raise InvalidArgumentError(f"api must be serve with url, got {self.api}")
         longest = integer("lookup_max", self.lookup_max, low=1)
         integer("lookup_min", self.lookup_min, low=1, high=longest)
+
+    def _check_engine_args(self) -> None:
+        if self.engine_args and (self.url is not None or self.api != "serve"):
+            raise InvalidArgumentError(
+                "engine_args are words of a server that is started: they go with neither url nor "
+                "api generate"
+            )
+        for word in self.engine_args:
+            name = word.partition("=")[0].replace("_", "-")
+            if name in _OWN_WORDS:
+                raise InvalidArgumentError(
+                    f"engine_args must not name what specsim says itself "
+                    f"({', '.join(_OWN_WORDS)}), got {word}"
+                )
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,22 @@ api_option = option(
     "How --engine is asked: its own server, or LLM.generate. [default: serve]",
 )
 
+
+def _words(_: click.Context, __: click.Parameter, typed: str | None) -> tuple[str, ...] | None:
+    """What a shell would make of it."""
+    try:
+        return None if typed is None else tuple(shlex.split(typed))
+    except ValueError as error:
+        raise InvalidArgumentError(f"--engine-args has no end: {error}") from None
+
+
+engine_args_option = option(
+    "--engine-args",
+    str,
+    "Further words for the servers that --engine starts, as deployed: '--block-size 32'.",
+    callback=_words,
+)
+
 figure_option = option("--figure", PATH, "Picture to write, a PNG.")
 
 

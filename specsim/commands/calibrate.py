@@ -14,6 +14,7 @@ from specsim.commands._options import (
     PATH,
     IntegerRange,
     api_option,
+    engine_args_option,
     format_option,
     option,
     refuse_given,
@@ -57,6 +58,7 @@ _OF_ACCEPTANCE = ("prompts", "requests", "prompt_tokens", "max_new_tokens", "top
 @click.option("--quick", is_flag=True, help="Fewer requests and repeats: half a minute or less.")
 @option("--engine", click.Choice(["vllm"]), "Time this engine at --batch too, in OUT's .vllm.json.")
 @api_option
+@engine_args_option
 @option("--out", PATH, "Profile to write; traces go beside it.", required=True)
 @report_option
 @format_option
@@ -70,6 +72,7 @@ def command(
     quick: bool,
     engine: Literal["vllm"] | None,
     api: Literal["serve", "generate"] | None,
+    engine_args: tuple[str, ...] | None,
     out: Path,
     report: Path | None,
     output_format: str,
@@ -99,7 +102,7 @@ def command(
         refuse_given((*_OF_ACCEPTANCE, "acceptance_law"), "and --cost-only exclude each other")
     timing, batches = None, None
     if engine is None:
-        refuse_given(("api",), "goes with --engine")
+        refuse_given(("api", "engine_args"), "goes with --engine")
     if engine is not None:
         refuse_given(("context", "compiled", "cost_only"), "does not go with --engine")
         models.require_draft_model("--engine")
@@ -112,6 +115,7 @@ def command(
             repeats=max(2, min(EngineTiming.repeats, measurement.repeats)),
             requests=min(EngineTiming.requests, *measurement.requests),
             prompts=measurement.prompts,
+            engine_args=engine_args or (),
         )
     elif batch or context or compiled:
         batches = Batches(

@@ -28,6 +28,7 @@ from specsim.commands._options import (
     Numbers,
     api_option,
     check_figure,
+    engine_args_option,
     figure_option,
     format_option,
     option,
@@ -44,7 +45,10 @@ Check = TypeVar("Check")
 _OF_SYNTHETIC = ("batch", "context", "alpha", "mode")
 _OF_SPEEDUPS = ("gamma", "only", "blind", "passes")
 _OF_TEXT = ("prompts", "only", "blind", "passes")
-_OF_ENGINE = ("api", "engine_bin", "drafts", "url", "method", "lookup_max", "lookup_min")
+_OF_ENGINE = (
+    *("api", "engine_bin", "drafts", "engine_args"),
+    *("url", "method", "lookup_max", "lookup_min"),
+)
 _OF_SPEED = ("median_tolerance", "tolerance", "only", "blind", "passes")
 # What decodes has options that have no meaning for an acceptance file.
 _OF_DECODING = (
@@ -148,6 +152,7 @@ class _WithServing(click.Command):
     "The program that --engine starts. [default: $ENGINE_VENV/bin/vllm, .engine/bin/vllm of the "
     "checkout (make engine), or vllm on the PATH]",
 )
+@engine_args_option
 @option(
     "--method",
     click.Choice(["draft_model", "ngram"]),
@@ -241,7 +246,7 @@ def command(
         if synthetic or schemes is not None:
             raise InvalidArgumentError("--engine goes with neither --scheme nor --synthetic")
         if blind:
-            others_of = (*_OF_ENGINE[3:], *_OF_SYNTHETIC[1:], "only", *place)
+            others_of = (*_OF_ENGINE[4:], *_OF_SYNTHETIC[1:], "only", *place)
             refuse_given(others_of, "does not go with --blind --engine")
             check = _asked(EngineBlindCheck, text, batch=batch, passes=passes, **of_engine)
         else:

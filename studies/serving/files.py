@@ -10,8 +10,8 @@ from specsim.api.engine_question import engine_file
 from studies.serving import settings
 from studies.serving.settings import Setting
 
-# What is timed of the engine before it is under load.
-TIMING = specsim.EngineTiming(gamma=settings.GAMMAS, repeats=4)
+# What is timed of the engine before it is under load, on servers that are started alike.
+TIMING = specsim.EngineTiming(gamma=settings.GAMMAS, repeats=4, engine_args=settings.ENGINE_ARGS)
 
 
 @dataclass(frozen=True)

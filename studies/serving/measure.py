@@ -157,10 +157,7 @@ def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
 
 
 def _launch(program: Path, profile: Profile, drafting: Drafting) -> Launch:
-    more = ["--block-size", str(settings.BLOCK_TOKENS)]
-    more += ["--max-num-batched-tokens", str(settings.MAX_NUM_BATCHED_TOKENS)]
-    if drafting.blocks is not None:
-        more += ["--num-gpu-blocks-override", str(drafting.blocks)]
+    cache = () if drafting.blocks is None else ("--num-gpu-blocks-override", str(drafting.blocks))
     return Launch(
         program=program,
         target=str(resolve(profile.target.name)),
@@ -168,7 +165,7 @@ def _launch(program: Path, profile: Profile, drafting: Drafting) -> Launch:
         dtype=profile.software.dtype,
         context=settings.CONTEXT,
         requests=settings.MAX_NUM_SEQS,
-        more=tuple(more),
+        more=(*settings.ENGINE_ARGS, *cache),
     )
 
 

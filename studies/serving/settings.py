@@ -17,6 +17,11 @@ CONTEXT = 512
 REQUESTS, MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = 200, 16, 2048
 # The CPU build wants multiples of 32.
 BLOCK_TOKENS = 32
+# Of every server, whether its steps are timed or it is under load.
+ENGINE_ARGS = (
+    *("--block-size", str(BLOCK_TOKENS)),
+    *("--max-num-batched-tokens", str(MAX_NUM_BATCHED_TOKENS)),
+)
 # Tokens of prompts and of outputs, from and up to, evenly.
 PROMPTS, OUTPUTS = (16, 128), (8, 96)
 # By name, rates as shares of what plain decoding is predicted to serve at most.

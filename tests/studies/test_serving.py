@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from calibrate.engine.client import EngineError
+from calibrate.engine.servers import Servers
 from specsim.api.serving_setup import SetUpWords, set_up
 from specsim.batching.source import Source
 from specsim.checks import UnsupportedError
@@ -25,6 +27,7 @@ from specsim.counts.file import (
 )
 from specsim.counts.file import Source as ReadFile
 from specsim.files import file_digest
+from specsim.profiles import read_profile
 from specsim.serving import Requests
 from specsim.serving.service import serve_requests
 from studies.common.measured import Measured
@@ -34,7 +37,8 @@ from studies.serving import measure, settings
 from studies.serving import tables as made
 from studies.serving.capacity import plain_capacity
 from studies.serving.drift import TimedCosts
-from studies.serving.files import LoadFiles
+from studies.serving.files import TIMING, LoadFiles
+from studies.serving.page import SHIPPED
 from studies.serving.settings import SETTINGS, SMALL_CACHE, Setting
 from tests.support.pages import sentences
 from tests.support.profiles import write as write_profile
@@ -214,6 +218,21 @@ def test_capacity_is_that_of_full_steps(tmp_path: Path) -> None:
     step_s = 0.01 + 16 * 0.0005
     alone = 16 / (50 * step_s + 16 * (0.002 + 60 * 3e-5))
     assert found == pytest.approx(alone, rel=0.05)
+
+
+def test_steps_are_timed_on_servers_like_those_under_load() -> None:
+    """But for the size of the cache, and for the draft length."""
+    profile = read_profile(SHIPPED)
+    program = Path(sys.executable)
+    check = replace(TIMING.check, engine_bin=program)
+    (timed,) = Servers.of(profile, check, (2,)).launches.values()
+    loaded = measure._launch(program, profile, SMALL_CACHE)
+    cache = ("--num-gpu-blocks-override", "18")
+    assert loaded == replace(timed, more=(*timed.more, *cache), speculative=loaded.speculative)
+    assert timed.speculative is not None
+    assert loaded.speculative == {
+        name: timed.speculative[name] for name in ("method", "model", "num_speculative_tokens")
+    }
 
 
 def test_servers_are_started_as_they_are_simulated() -> None:

@@ -104,12 +104,16 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
 
     def clients(servers: Servers) -> Any:
         fixed.append(file.is_file())
+        for launch in servers.launches.values():
+            words = launch.command(80)
+            assert words[words.index("--block-size") + 1] == "32"
         return all_serving(profile, prompts, servers.gammas)
 
     monkeypatch.setattr(Servers, "clients", clients)
     program = Path(sys.executable)
+    deployed: Any = {"engine_bin": program, "engine_args": ("--block-size", "32")}
     timing = specsim.EngineTiming(
-        gamma=(1, 3), batch=(1, 4), repeats=2, prompts=prompts, engine_bin=program
+        gamma=(1, 3), batch=(1, 4), repeats=2, prompts=prompts, **deployed
     )
     found = specsim.calibrate_engine(profile, timing=timing)
     assert found.path == timed
@@ -141,7 +145,7 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     assert [each for each in found.warnings if "two draft lengths lie on any line" in each]
     assert specsim.optimize(profile=timed, load=specsim.Load(batches=(1, 4))).rows()
 
-    check = specsim.EngineBlindCheck(gamma=(2, 3), passes=2, prompts=prompts, engine_bin=program)
+    check = specsim.EngineBlindCheck(gamma=(2, 3), passes=2, prompts=prompts, **deployed)
     verdict = specsim.validate_engine(profile, check)
     assert fixed == [False, True]
     assert verdict.sha256 == file_digest(file)
@@ -158,6 +162,7 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     words = [
         *("--blind", "--engine", "vllm", "--engine-bin", sys.executable, "--prompts", str(prompts)),
         *("--gamma", "2", "--passes", "2", "--median-tolerance", "1e-9", "--format", "json"),
+        *("--engine-args", "--block-size 32"),
     ]
     code, out, _ = run(capsys, "validate", str(profile), *words)
     answer = json.loads(out)["answer"]
@@ -330,6 +335,7 @@ def test_copies_are_replayed_by_the_engines_rule(
     [
         (("--gamma", "3"), "drafts 2 tokens, gamma must be that, got 3"),
         (("--engine-bin", "vllm"), "engine_bin has no meaning with url"),
+        (("--engine-args", "--block-size 32"), "engine_args are words of a server that is started"),
         (("--lookup-min", "6"), "lookup_min must be a whole number in [1, 5], got 6"),
         (("--scheme", "all"), "--engine goes with neither --scheme nor --synthetic"),
         (("--only", "unseen"), "--only does not go with --engine"),
@@ -345,6 +351,27 @@ def test_refused(
 ) -> None:
     with serving(engine(profile, prompts)) as url:
         assert message in fail(capsys, *words(profile, prompts, url, *more))
+
+
+@pytest.mark.parametrize("kind", [specsim.EngineTiming, specsim.EngineBlindCheck])
+def test_servers_are_told_of_the_profile_by_specsim_alone(kind: Any) -> None:
+    for word in ("--max-num-seqs=8", "--max_num_seqs", "--speculative-config", "--port"):
+        with pytest.raises(InvalidArgumentError, match=f"must not name .*, got {word}$"):
+            kind(engine_args=("--block-size", "32", word))
+    with pytest.raises(InvalidArgumentError, match="they go with neither url nor api generate"):
+        kind(api="generate", engine_args=("--block-size=32",))
+
+
+def test_words_for_a_server_are_those_of_a_shell(
+    capsys: pytest.CaptureFixture[str], profile: Path
+) -> None:
+    typed = ("validate", str(profile), "--engine", "vllm")
+    said = fail(capsys, *typed, "--engine-args", "--block-size '32")
+    assert "--engine-args has no end: No closing quotation" in said
+    said = fail(capsys, *typed, "--engine-args", "--block-size 32 --port '80'")
+    assert "engine_args must not name what specsim says itself" in said
+    said = fail(capsys, "validate", str(profile), "--engine-args", "--block-size 32")
+    assert "--engine-args goes with --engine" in said
 
 
 def test_refused_without_an_engine(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
