@@ -10,6 +10,8 @@
 4. eagle: a head over the target's hidden states (``calibrate.train.eagle``, which also runs alone).
 
 Stages that are in the work folder are skipped, and both fits resume from their last checkpoint.
+On one kind of processor the weights come out the same to the last bit; another one rounds half
+precision otherwise, and what comes out is as good and not the same.
 ``followers.json`` in the family records data, seed, steps, losses, acceptance and time.
 """
 

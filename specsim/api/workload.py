@@ -5,10 +5,12 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
+from specsim.api.models import need_torch
 from specsim.checks import InvalidArgumentError, refuse
 from specsim.serving.arrivals import Arrivals, ClosedLoop
 from specsim.serving.lengths import Lengths
 from specsim.serving.readers import read_workload
+from specsim.serving.readers.texts import Tokenize
 from specsim.serving.words import arrivals_of, lengths_of
 from specsim.serving.workload import DrawnWorkload, RecordedWorkload, ServingWorkload
 
@@ -27,11 +29,13 @@ def workload(
     scale_prompt: float | None = None,
     scale_output: float | None = None,
     window_s: tuple[float, float] | None = None,
+    tokenizer: str | None = None,
 ) -> ServingWorkload:
     """Requests that arrive over time.
 
     file : whose requests they are: Azure's CSV, Mooncake's JSONL, LLMServingSim's JSONL, BurstGPT's
-        CSV, a result of ``vllm bench serve --save-detailed``, or a dataset with token counts
+        CSV, a result of ``vllm bench serve --save-detailed``, a dataset with token counts, or with
+        a ``tokenizer`` one of texts, such as ShareGPT's
     rate : requests per second; with a file that has times, what these are stretched to
     arrivals : ``poisson`` (the default), ``gamma:BURSTINESS``, ``constant``, or
         ``schedule:SECONDS=RATE,...``; with a file, in place of its times
@@ -42,6 +46,7 @@ def workload(
     duration_s : in place of ``requests``, seconds in which they arrive
     scale, scale_prompt, scale_output : factors of a file's rate and lengths
     window_s : (first, last) seconds of a file's clock that are taken
+    tokenizer : the model, a folder or a name, whose tokens a file's texts are counted in
 
     >>> workload(rate=4, prompt="lognormal:1155,0.9", output=211).draw(seed=7).prompt_tokens[:3]
     array([2678, 2041,  168])
@@ -51,7 +56,7 @@ def workload(
             {"prompt": prompt, "output": output, "duration_s": duration_s},
             "has no meaning beside a file, which has its own; window_s cuts its times",
         )
-        recorded = read_workload(Path(file))
+        recorded = read_workload(Path(file), None if tokenizer is None else _tokenize(tokenizer))
         process = _arrivals(rate, arrivals, concurrency, recorded.arrival_s is None)
         return RecordedWorkload(
             recorded,
@@ -69,6 +74,7 @@ def workload(
             "scale_prompt": scale_prompt,
             "scale_output": scale_output,
             "window_s": window_s,
+            "tokenizer": tokenizer,
         },
         "needs a file",
     )
@@ -83,6 +89,13 @@ def workload(
     return DrawnWorkload(
         process, lengths_of("prompt", prompt), lengths_of("output", output), requests, duration_s
     )
+
+
+def _tokenize(model: str) -> Tokenize:
+    need_torch()
+    from calibrate.models.tokenizer import token_ids
+
+    return token_ids(model)
 
 
 def _arrivals(

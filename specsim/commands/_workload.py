@@ -17,9 +17,10 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "workload": (
         PATH,
         "File of requests: Azure, BurstGPT, Mooncake, LLMServingSim, a result of vllm bench serve "
-        "--save-detailed, or JSONL with token counts.",
+        "--save-detailed, JSONL with token counts, or texts such as ShareGPT's (--tokenizer).",
         {},
     ),
+    "tokenizer": (str, "Model whose tokens the file's texts are counted in.", {"metavar": "MODEL"}),
     "rate": (Number(0), "Requests per second; what a file's times are stretched to.", {}),
     "arrivals": (
         str,

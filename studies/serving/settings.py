@@ -17,10 +17,13 @@ CONTEXT = 512
 REQUESTS, MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = 200, 16, 2048
 # The CPU build wants multiples of 32.
 BLOCK_TOKENS = 32
-# Of every server, whether its steps are timed or it is under load.
+# Of every server, whether its steps are timed or it is under load.  A worker of its own, as the CPU
+# build has it, makes the engine's process look out for it in a busy loop, on the core that clients
+# and the API need; on one GPU, too, both are one process.
 ENGINE_ARGS = (
     *("--block-size", str(BLOCK_TOKENS)),
     *("--max-num-batched-tokens", str(MAX_NUM_BATCHED_TOKENS)),
+    *("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor"),
 )
 # Tokens of prompts and of outputs, from and up to, evenly.
 PROMPTS, OUTPUTS = (16, 128), (8, 96)

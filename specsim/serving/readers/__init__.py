@@ -6,6 +6,7 @@ first that recognises the first record of a file reads it.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from specsim.serving.readers import (
@@ -13,6 +14,7 @@ from specsim.serving.readers import (
     burstgpt,
     llmservingsim,
     mooncake,
+    texts,
     token_counts,
     vllm_bench,
 )
@@ -21,7 +23,9 @@ from specsim.serving.readers.records import (
     RecordReader,
     read_file,
     read_recognised,
+    records_of,
 )
+from specsim.serving.requests import WorkloadError
 
 READERS: dict[str, RecordReader[RecordedRequests]] = {
     "azure": azure,
@@ -33,17 +37,25 @@ READERS: dict[str, RecordReader[RecordedRequests]] = {
 }
 
 
-def read_workload(path: Path) -> RecordedRequests:
-    """The requests of a file; WorkloadError of one line names it, and the line that is wrong."""
-    return read_file(path, "workload", read_records)
+def read_workload(path: Path, tokenize: texts.Tokenize | None = None) -> RecordedRequests:
+    """The requests of a file; WorkloadError of one line names it, and the line that is wrong.
+
+    tokenize : counts the tokens of its texts, which then take the place of counts
+    """
+    return read_file(path, "workload", partial(read_records, tokenize=tokenize))
 
 
-def read_records(text: str) -> RecordedRequests:
+def read_records(text: str, tokenize: texts.Tokenize | None = None) -> RecordedRequests:
     """The requests of a text."""
+    if tokenize is not None:
+        records = records_of(text)
+        if not records:
+            raise WorkloadError("no request in it")
+        return texts.read(records, tokenize)
     return read_recognised(
         text,
         READERS.values(),
         "Azure's and BurstGPT's CSV, Mooncake's and LLMServingSim's JSONL, results of vllm bench "
-        "serve --save-detailed, and JSON or JSONL with token counts, such as prompt_len and "
-        "output_len",
+        "serve --save-detailed, JSON or JSONL with token counts, such as prompt_len and "
+        "output_len, and with a tokenizer texts, such as ShareGPT's",
     )

@@ -1,8 +1,8 @@
 """Datasets of benchmarks with the number of tokens, or the token ids, of each prompt and output.
 
 JSONL or JSON whose objects name both, as rewritten ShareGPT and the datasets of
-``vllm bench serve`` do, and CSV with such columns.  Text alone is refused: how many tokens it has
-only the model's tokenizer knows.
+``vllm bench serve`` do, and CSV with such columns.  How many tokens a text has only the model's
+tokenizer knows: see ``texts``.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from specsim.serving.readers.records import Record, RecordedRequests, from_the_f
 from specsim.serving.requests import WorkloadError
 
 # The first that is there counts; lists of token ids are as long as they are.
-_PROMPT = (
+PROMPT = (
     *("prompt_token_ids", "input_ids"),
     *("prompt_len", "prompt_tokens", "input_len", "input_tokens", "num_prompt_tokens"),
 )
-_OUTPUT = (
+OUTPUT = (
     *("output_len", "output_tokens", "expected_output_len", "completion_tokens", "max_tokens"),
     *("num_output_tokens", "generated_token_ids", "output_ids"),
 )
-_ARRIVAL = ("arrival_s", "arrival_time", "timestamp")
+ARRIVAL = ("arrival_s", "arrival_time", "timestamp")
 _TEXT = ("conversations", "prompt", "messages", "turns")
 
 
 def recognises(first: Record) -> bool:
     """By a number of prompt tokens, or by a text that should have one."""
-    return any(key in first.values for key in (*_PROMPT, *_TEXT))
+    return any(key in first.values for key in (*PROMPT, *_TEXT))
 
 
 def read(records: Sequence[Record]) -> RecordedRequests:
     """All requests; token ids of prompts tell what they share, in blocks of 16."""
     first = records[0]
-    prompt, output = _key(first, _PROMPT, "prompt"), _key(first, _OUTPUT, "output")
-    arrival = next((key for key in _ARRIVAL if key in first.values), None)
+    prompt, output = _key(first, PROMPT, "prompt"), _key(first, OUTPUT, "output")
+    arrival = next((key for key in ARRIVAL if key in first.values), None)
     times = None
     if arrival is not None:
         times = from_the_first(records, arrival)
-    ids = next((key for key in _PROMPT if isinstance(first.values.get(key), list)), None)
+    ids = next((key for key in PROMPT if isinstance(first.values.get(key), list)), None)
     prompts = np.array([each.tokens(prompt) for each in records])
     prefix = None
     if ids is not None:
@@ -60,7 +60,6 @@ def _key(first: Record, keys: tuple[str, ...], what: str) -> str:
         if key in first.values:
             return key
     raise WorkloadError(
-        f"{first.place}: no number of {what} tokens (looked for {', '.join(keys)}): texts are not "
-        "counted here; add the counts of the model's tokenizer, or give what vllm bench serve "
-        "--save-detailed wrote"
+        f"{first.place}: no number of {what} tokens (looked for {', '.join(keys)}); texts are "
+        "counted by the model's tokenizer: name it (--tokenizer MODEL)"
     )

@@ -36,6 +36,13 @@ class Planned:
     cards: int = 1
 
 
+def enough(one: Answer) -> int:
+    """Of its ``Planned``."""
+    planned: Any = one.planned
+    count: int = planned.enough
+    return count
+
+
 def answer(speculates: bool, sustained: float, enough: int) -> Answer:
     """As the analytic mode has it; ``sustained`` 0 misses the levels at any load."""
     planned: Any = Planned(speculates, enough)
@@ -45,10 +52,9 @@ def answer(speculates: bool, sustained: float, enough: int) -> Answer:
 
 def settled(asked: Answer) -> Sequence[Settled]:
     """What was asked for where that is enough, or up to four more."""
-    planned: Any = asked.planned
     found = []
     for count in range(asked.replicas, asked.replicas + MORE + 1):
-        met = count >= planned.enough
+        met = count >= enough(asked)
         seconds = 0.04 if met else 0.06
         figures = {"tpot_p99": Interval(seconds, seconds, seconds)}
         found.append(Settled(count, figures, {}, met))
@@ -85,7 +91,7 @@ def test_the_answer_was_simulated(several: list[Answer]) -> None:
         assert count >= min(2, count + len(known))
         if met is not None:
             assert met.settled is not None
-            assert met.replicas >= met.planned.enough  # type: ignore[attr-defined]
+            assert met.replicas >= enough(met)
         # What was not simulated does not even promise more than what was.
         assert not known or (met is not None and order(met) <= min(map(order, known)))
     best = cheapest(found, first[False], first[True], 0.05, LEVELS)

@@ -310,8 +310,10 @@ def test_workloads_from_words(tmp_path: Path) -> None:
     recorded = specsim.workload(file, rate=3)
     assert isinstance(recorded, RecordedWorkload)
     assert recorded.arrivals == PoissonArrivals(3)
-    assert specsim.workload(file, concurrency=4).concurrency == 4
-    assert isinstance(specsim.workload(file, concurrency=4).arrivals, ClosedLoop)  # type: ignore[attr-defined]
+    closed = specsim.workload(file, concurrency=4)
+    assert isinstance(closed, RecordedWorkload)
+    assert closed.concurrency == 4
+    assert isinstance(closed.arrivals, ClosedLoop)
 
 
 CASES: list[tuple[Callable[[], object], str]] = [

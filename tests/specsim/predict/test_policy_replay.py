@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,17 +32,17 @@ def test_a_fixed_gamma_is_a_policy(texts: list[list[float]], gamma: int) -> None
 
 @pytest.mark.parametrize("policy", [GrowShrink(3, 12), EstimateAlpha(c=0.1, gamma_max=8)])
 @given(agree=st.lists(st.booleans(), min_size=1, max_size=50))
-def test_greedy_text_replays_as_counting_does(policy: object, agree: list[bool]) -> None:
-    state, gamma = policy.start()  # type: ignore[attr-defined]
+def test_greedy_text_replays_as_counting_does(policy: Any, agree: list[bool]) -> None:
+    state, gamma = policy.start()
     at = calls = 0
     while at < len(agree):
         accepted = 0
         while accepted < gamma and at + accepted < len(agree) and agree[at + accepted]:
             accepted += 1
         at, calls = at + accepted + 1, calls + 1
-        state, gamma = policy.next_gamma(state, accepted, gamma)  # type: ignore[attr-defined]
+        state, gamma = policy.next_gamma(state, accepted, gamma)
         gamma = int(gamma)
-    result = replay_policy(trace_of([float(a) for a in agree]), policy)  # type: ignore[arg-type]
+    result = replay_policy(trace_of([float(a) for a in agree]), policy)
     assert result.calls[0] == pytest.approx(calls)
 
 

@@ -52,12 +52,26 @@ def test_long_prompts_are_read_in_chunks_before_anybody_decodes() -> None:
     assert tokens(found) == [(10, 0), (10, 0), (10, 0), (0, 1)]
 
 
-def test_room_is_kept_for_what_may_be_emitted() -> None:
-    # 100 tokens.  After the first prompt 90 are free, of which 0.7 of its 40 - 1 = 39 tokens are
-    # kept, 27.3: the second has to need less than 62.7 with its output.
-    for output, scheduled in ((52, 1.0), (53, 40.0)):
-        found = served([10, 10], [40, output], arrivals=[0, 0.5], max_total_num_tokens=100)
-        assert found.scheduled_s.tolist() == [0, scheduled]
+@pytest.mark.parametrize(
+    ("cache", "output", "fits", "does_not", "scheduled"),
+    [
+        # After the first prompt 90 of 100 tokens are free, of which 0.7 of its 40 - 1 = 39 are
+        # kept, 27.3: the second has to need less than 62.7 with its output.
+        (100, 40, (10, 52), (10, 53), 40.0),
+        # 4990 of 5000 are free, of which 0.7 * 4096 = 2867.2 are kept though 4199 are still to
+        # come: 2122.8 are left, which the second must stay below with its one.
+        (5000, 4200, (2121, 1), (2122, 1), 4200.0),
+    ],
+    ids=["short", "4096 at most"],
+)
+def test_room_is_kept_for_what_may_be_emitted(
+    cache: int, output: int, fits: tuple[int, int], does_not: tuple[int, int], scheduled: float
+) -> None:
+    for (prompt, emitted), begins in ((fits, 1.0), (does_not, scheduled)):
+        found = served(
+            [10, prompt], [output, emitted], arrivals=[0, 0.5], max_total_num_tokens=cache
+        )
+        assert found.scheduled_s.tolist() == [0, begins]
 
 
 def test_who_has_emitted_least_is_retracted_first() -> None:
@@ -90,18 +104,6 @@ def test_a_step_whose_tokens_are_used_up_leaves_the_batch_open() -> None:
         max_running_requests=2,
     )
     assert tokens(found)[:4] == [(3, 0), (10, 0), (5, 0), (0, 1)]
-
-
-def test_of_a_long_output_4096_tokens_are_kept_at_most() -> None:
-    # 5000 tokens.  Beside the first prompt 4990 are free, of which 0.7 * 4096 = 2867.2 are kept
-    # though it has 4199 to emit: 2122.8 are left, which the second must stay below with its one.
-    for prompt, scheduled in ((2121, 1.0), (2122, 4200.0)):
-        found = served([10, prompt], [4200, 1], arrivals=[0, 0.5], max_total_num_tokens=5000)
-        assert found.scheduled_s.tolist() == [0, scheduled]
-    # Nor more for who is admitted: 4900 are left, and it must stay below with its 4096.
-    for prompt, scheduled in ((803, 0.0), (804, 1.0)):
-        found = served([99, prompt], [1, 4150], max_total_num_tokens=5000)
-        assert found.scheduled_s.tolist() == [0, scheduled]
 
 
 def test_queues_of_up_to_128_are_served_by_what_is_cached() -> None:
