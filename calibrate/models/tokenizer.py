@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from calibrate.models.load import EMBEDDED, ModelError, resolve
+from calibrate.models.embedded import EMBEDDED
+from calibrate.models.load import ModelError, resolve
 
 
 def token_ids(model: str) -> Callable[[Sequence[str]], list[list[int]]]:

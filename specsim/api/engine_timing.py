@@ -20,6 +20,7 @@ from specsim.checkpoint import Checkpoint
 from specsim.checks import Floats, InvalidArgumentError, integer, significant
 from specsim.counts.drafts import DraftCounts
 from specsim.counts.file import (
+    PROFILE_SOURCE,
     SCHEMA,
     VERSION,
     AcceptanceFile,
@@ -304,9 +305,7 @@ def _document(
         counts=[counted_rounds(each) for each in counts],
         lengths=[],
         steps=[timed_step(each) for each in times],
-        sources=[
-            Source(str(profile), file_digest(profile), ["profile whose prompts were decoded"])
-        ],
+        sources=[Source(str(profile), file_digest(profile), [PROFILE_SOURCE])],
         notes=warnings,
         prompts=[timed_prompt(each) for each in prompts],
     )

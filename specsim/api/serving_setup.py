@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from specsim.acceptance import Acceptance, acceptance_of
+from specsim.api.serving_acceptance import profile_trace, trace_behind
 from specsim.batching.cost import LoadCost
 from specsim.batching.source import Source
 from specsim.batching.step_cost import StepLoadCost
@@ -21,7 +22,6 @@ from specsim.deployment.deployment import Deployment
 from specsim.deployment.drafters import Drafter, Ngram, Parallel
 from specsim.deployment.memory import BLOCK_TOKENS, card_memory
 from specsim.engines.schedule import Schedule
-from specsim.profiles import read_profile
 from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.adaptive_steps import AdaptiveSteps
 from specsim.serving.costs.load_cost import step_model_of
@@ -205,7 +205,8 @@ def _plain(source: Source) -> _Costs:
 def _with_drafts(source: Source, gamma_max: int | None) -> _Costs:
     workload = _one(source, gamma_max)
     drafter = source.deployment.drafters[0] if source.deployment is not None else None
-    trace = None
+    trace: RoundAcceptance | None = None
+    doubts: tuple[str, ...] = ()
     survival: Callable[[int], Floats] | None = None
     alpha = source.alpha
     if alpha is None and drafter is not None:
@@ -219,8 +220,9 @@ def _with_drafts(source: Source, gamma_max: int | None) -> _Costs:
 
             counted: Acceptance = acceptance_of(counted_acceptance(path, source.temperature))
             survival = counted.survival
+            trace, doubts = trace_behind(path)
         else:
-            trace = _trace(source, path, workload)
+            trace = profile_trace(path, workload.temperature, source.acceptance_law)
     if isinstance(drafter, Ngram) and survival is not None:
         survival = _found(drafter, survival)
     return _Costs(
@@ -231,7 +233,7 @@ def _with_drafts(source: Source, gamma_max: int | None) -> _Costs:
         workload,
         drafter,
         workload.context,
-        workload.doubts,
+        (*workload.doubts, *doubts),
     )
 
 
@@ -244,17 +246,6 @@ def _one(source: Source, gamma_max: int | None) -> BatchWorkload:
             "temperature"
         )
     return found[0]
-
-
-def _trace(source: Source, path: Path, workload: BatchWorkload) -> RoundAcceptance:
-    """The text of a profile, replayed by request and position."""
-    from specsim.predict.trace_rates import measured_under
-
-    profile = read_profile(path)
-    (measured,) = profile.sampled(workload.temperature)
-    asked = measured_under(profile, path, measured, source.acceptance_law)
-    trace = profile.trace(path, asked)
-    return RoundAcceptance.trace(trace.acceptance, trace.starts, label="trace of the profile")
 
 
 def _found(drafter: Ngram, survival: Callable[[int], Floats]) -> Callable[[int], Floats]:

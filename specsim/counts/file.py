@@ -132,6 +132,10 @@ class TimedPrompt(_Part, frozen=True):
         return PromptTime(**{name: getattr(self, name) for name in self.__struct_fields__})
 
 
+# What is recognised in the profile that an engine was timed with.
+PROFILE_SOURCE = "profile whose prompts were decoded"
+
+
 class Source(_Part, frozen=True):
     """A file that was read, and what was recognised in it."""
 

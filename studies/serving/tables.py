@@ -16,6 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 import specsim
+from specsim.api.serving_acceptance import trace_behind
 from specsim.api.serving_verdict import ServingVerdict, Throughput
 from specsim.counts.file import AcceptanceFile, read_acceptance, write_acceptance
 from specsim.files import file_digest
@@ -103,10 +104,13 @@ def _verdict(
     files: LoadFiles, setting: Setting, said: dict[str, Any], timed: Path
 ) -> ServingVerdict:
     schedule = list(setting.drafting.schedule)
+    # What slowed steps are written to has no profile beside it.
+    acceptance, _ = trace_behind(files.timed)
     return specsim.validate_serving(
         files.run(setting),
         profile=timed,
         gamma=schedule or None,
+        acceptance=acceptance if schedule else None,
         engine=settings.engine(said["specsim"]["num_gpu_blocks"]),
         replications=_REPLICATIONS if schedule else None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -98,6 +99,7 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     prompts: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     timed, file = (profile.with_name(f"tiny.vllm.{end}") for end in ("json", "predicted.json"))
     fixed: list[bool] = []
@@ -139,6 +141,15 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     plan = specsim.plan(load, slo="tpot_p99=1", **setup)
     assert {row["gamma"] for row in plan.rows()} >= {"off", "1", "3"}
     assert served.figures["ttft_mean"].best > costs.seconds(3, 20) + costs.frontend_s
+    # The profile's text stands beside; elsewhere the engine's counts are all that is known.
+    assert served.setup.acceptance is not None
+    assert served.setup.acceptance.label == "trace of the profile"
+    shutil.copy(timed, tmp_path / "elsewhere.json")
+    alone = specsim.serve(load, gamma=3, **setup | {"profile": tmp_path / "elsewhere.json"})
+    assert alone.setup.acceptance is not None
+    assert alone.setup.acceptance.label == "law"
+    assert [each for each in alone.warnings if "tiny.json, is not beside" in each]
+    assert not [each for each in served.warnings if "is not beside" in each]
     # Every request once, as replayed: none of the warnings says otherwise.
     assert [each.gamma for each in kept.draft_counts()] == [1, 3]
     assert not [each for each in found.warnings if "replayed" in each]
