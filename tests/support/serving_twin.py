@@ -347,14 +347,15 @@ class Twin:
             free = len(self.pool.free) - (s.watermark_blocks if self.running else 0)
             if s.full_isl and self.pool.needs(r, hits, r.known) > free:
                 break
-            if self.pool.needs(r, hits, cached + tokens) > free:
+            slots = min(cached + tokens + s.admission_lookahead, s.max_model_len)
+            if self.pool.needs(r, hits, slots) > free:
                 break
             self.waiting.popleft()
             if r.scheduled is None:
                 r.scheduled, r.cached = self.now, cached
             self.running.append(r)
             r.status, r.computed = "running", cached
-            self.pool.take(r, hits, cached + tokens)
+            self.pool.take(r, hits, slots)
             self.pool.remember(r, cached + tokens)
             plan.append([r, tokens, 0, cached])
             budget -= tokens

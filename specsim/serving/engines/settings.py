@@ -16,7 +16,8 @@ class EngineSettings(NamedTuple):
     kind : VLLM or SGLANG
     budget : tokens of a step, or of its prefills
     chunk : the most tokens of one chunk of a prompt; 0: no such limit
-    lookahead : tokens behind those of a step that get blocks, too
+    lookahead, admission_lookahead : tokens behind those of a step that get blocks, too, of a
+        request that runs and of one that is admitted
     """
 
     kind: int
@@ -32,6 +33,7 @@ class EngineSettings(NamedTuple):
     watermark_blocks: int
     asynchronous: bool
     lookahead: int
+    admission_lookahead: int
     drop_last: bool
     new_token_ratio: float  # SGLang: where it starts
     least_new_token_ratio: float

@@ -137,6 +137,7 @@ class SglangEngine:
             watermark_blocks=0,
             asynchronous=not self.disable_overlap_schedule,
             lookahead=drafts.gamma_max,
+            admission_lookahead=0,
             drop_last=drafts.drops_last_cached_block,
             new_token_ratio=ratio,
             least_new_token_ratio=least,

@@ -25,19 +25,22 @@ class _Version:
     appends_decode_sizes : multiples of 1 + gamma become further graph sizes; before, sizes were
         rounded up to them
     tells_largest_cards : has limits of its own for cards of 160 GiB and more
+    admits_with_lookahead : admits a request only where blocks for its drafts are free, too
+        (v1/core/sched/scheduler.py, effective_lookahead_tokens)
     """
 
     full_isl: bool
     asynchronous: bool
     appends_decode_sizes: bool
     tells_largest_cards: bool
+    admits_with_lookahead: bool
 
 
 VLLM_VERSIONS = {
-    "0.19.0": _Version(True, True, False, False),
-    "0.28.0": _Version(True, True, False, True),
-    "0.32.0": _Version(True, True, True, True),
-    "0.33.0": _Version(True, True, True, True),
+    "0.19.0": _Version(True, True, False, False, False),
+    "0.28.0": _Version(True, True, False, True, True),
+    "0.32.0": _Version(True, True, True, True, True),
+    "0.33.0": _Version(True, True, True, True, True),
 }
 _GIB = 2.0**30
 _LEAST_LIMITS = {"max_num_batched_tokens": 2048, "max_num_seqs": 256}
@@ -147,6 +150,7 @@ class VllmEngine:
             watermark_blocks=int(self.watermark * self.num_gpu_blocks),
             asynchronous=usual.asynchronous if overlaps is None else overlaps,
             lookahead=drafts.lookahead,
+            admission_lookahead=drafts.lookahead if usual.admits_with_lookahead else 0,
             drop_last=drafts.drops_last_cached_block,
             new_token_ratio=0.0,
             least_new_token_ratio=0.0,

@@ -118,7 +118,8 @@ def _schedule_waiting(state: State, settings: EngineSettings, budget: int) -> No
         free = replica.free_blocks - kept
         if settings.full_isl and needed_blocks(state, settings, request, hits, known) > free:
             break
-        if needed_blocks(state, settings, request, hits, cached + tokens) > free:
+        slots = min(cached + tokens + settings.admission_lookahead, settings.max_model_len)
+        if needed_blocks(state, settings, request, hits, slots) > free:
             break
         pop_waiting(state)
         first_scheduled(state, request, replica.now, cached)
@@ -126,7 +127,7 @@ def _schedule_waiting(state: State, settings: EngineSettings, budget: int) -> No
         replica.runners += 1
         own.status = RUNNING
         own.computed = cached
-        take_blocks(state, settings, request, hits, cached + tokens)
+        take_blocks(state, settings, request, hits, slots)
         remember_blocks(state, settings, request, cached + tokens)
         add_to_plan(state, request, tokens, 0)
         budget -= tokens

@@ -42,6 +42,7 @@ def test_vllm_goes_by_its_own_defaults() -> None:
         watermark_blocks=0,
         asynchronous=True,
         lookahead=0,
+        admission_lookahead=0,
         drop_last=False,
         new_token_ratio=0.0,
         least_new_token_ratio=0.0,
@@ -75,11 +76,14 @@ def test_vllm_does_what_it_is_told() -> None:
         watermark_blocks=5,
         asynchronous=False,
         lookahead=4,
+        admission_lookahead=4,
         drop_last=True,
     )
     for version in ("0.19.0", "0.28.0", "0.32.0", "0.33.0"):
         usual = VllmEngine(version, 100).settings(TWO)
         assert (usual.full_isl, usual.asynchronous, usual.lookahead) == (True, True, 2)
+        # v1/core/sched/scheduler.py, effective_lookahead_tokens, of 0.19.0 and of 0.28.0.
+        assert usual.admission_lookahead == (0 if version == "0.19.0" else 2)
 
 
 def test_vllm_makes_graphs_up_to_what_a_step_may_hold() -> None:
@@ -191,6 +195,7 @@ def test_sglang_goes_by_its_own_defaults() -> None:
         watermark_blocks=0,
         asynchronous=True,
         lookahead=2,
+        admission_lookahead=0,
         drop_last=False,
         new_token_ratio=0.7,
         least_new_token_ratio=pytest.approx(0.098),

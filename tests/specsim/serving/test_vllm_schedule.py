@@ -48,7 +48,7 @@ def served(
         "async_scheduling": False,
         "enforce_eager": True,
     } | settings
-    engine = VllmEngine("0.33.0", **settings)
+    engine = VllmEngine(settings.pop("version", "0.33.0"), **settings)
     return run(requests, engine, SECOND, drafts, acceptance, keep=("steps", "rounds"))
 
 
@@ -193,17 +193,36 @@ def test_who_is_preempted_with_its_last_token_in_flight_leaves_the_queue() -> No
 
 
 def test_blocks_are_kept_ready_for_drafts() -> None:
-    # 5 tokens of the prompt are two blocks; a round of 1 + 3 that looks 3 ahead needs 12 slots.
+    # 5 tokens of the prompt, looking 3 ahead, are two blocks; a round of 1 + 3 needs 12 slots.
     found = served([5], [3], drafts=DraftPolicy.fixed(3), acceptance=ALL_STAND)
     assert found.steps is not None
     assert found.steps.used_blocks.tolist() == [2, 3]
     further = DraftPolicy(((1, 1, 3),), looks_one_further=True)
     found = served([6], [3], drafts=DraftPolicy.fixed(3), acceptance=ALL_STAND)
     assert found.steps is not None
-    assert found.steps.used_blocks.tolist() == [2, 4]  # 6 + 4 + 3 slots
+    assert found.steps.used_blocks.tolist() == [3, 4]  # 6 + 3 and 6 + 4 + 3 slots
     found = served([5], [3], drafts=further, acceptance=ALL_STAND)
     assert found.steps is not None
-    assert found.steps.used_blocks.tolist() == [2, 4]  # 5 + 4 + 4
+    assert found.steps.used_blocks.tolist() == [3, 4]  # 5 + 4 and 5 + 4 + 4
+
+
+@pytest.mark.parametrize(("version", "scheduled"), [("0.19.0", 1.0), ("0.33.0", 3.0)])
+def test_a_prompt_is_admitted_only_where_its_drafts_fit(version: str, scheduled: float) -> None:
+    """9 blocks of 4.  The first request holds 8 tokens, and from the second step on 16 slots, in 4
+    blocks; the second prompt of 20 is 5 blocks, and a sixth for 3 drafts.  vLLM 0.19.0 looked ahead
+    for running requests alone.
+    """
+    found = served(
+        [8, 20],
+        [3, 1],
+        [0.0, 0.5],
+        drafts=DraftPolicy.fixed(3),
+        acceptance=NONE_STANDS,
+        version=version,
+        max_num_batched_tokens=100,
+        num_gpu_blocks=10,
+    )
+    assert found.scheduled_s.tolist() == [0.0, scheduled]
 
 
 def test_a_prompt_is_admitted_only_where_all_of_it_fits() -> None:
