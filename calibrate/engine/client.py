@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from specsim.checks import SpecsimError
 from specsim.counts.drafts import DraftCounts
+from specsim.counts.streams import Stream
 from specsim.engines.readers import read_text
 from specsim.engines.readers.prometheus import differenced
 from specsim.profiles import SamplingSetting
@@ -135,9 +136,40 @@ class EngineClient:
         after = self._counted(before, sum(map(len, texts)))
         return Completed(texts, before, after, seconds)
 
+    def stream(
+        self,
+        prompts: Sequence[Sequence[int]],
+        tokens: Sequence[int],
+        sampling: SamplingSetting,
+        together: int,
+        waits_s: Sequence[float],
+    ) -> list[Stream]:
+        """Like ``complete``, each request so many seconds after a client is free for it: when it
+        was sent, and when its chunks came.
+        """
+        name = self.model()
+
+        def one(prompt: Sequence[int], count: int, wait_s: float) -> Stream:
+            time.sleep(wait_s)
+            sent_s = time.perf_counter()
+            chunks = self._chunks(name, sampling, prompt, count)
+            return Stream(len(prompt), sent_s, tuple(time.perf_counter() for _ in chunks))
+
+        with ThreadPoolExecutor(together) as pool:
+            return list(pool.map(one, prompts, tokens, waits_s))
+
     def _complete(
         self, name: str, sampling: SamplingSetting, prompt: Sequence[int], tokens: int
     ) -> list[int]:
+        chunks = self._chunks(name, sampling, prompt, tokens)
+        return [token for chunk in chunks for token in chunk]
+
+    def _chunks(
+        self, name: str, sampling: SamplingSetting, prompt: Sequence[int], tokens: int
+    ) -> Iterator[list[int]]:
+        """The token ids of an answer as they come; raises EngineError where they are not as many as
+        asked for.
+        """
         asked: dict[str, Any] = {
             "model": name,
             "prompt": list(prompt),
@@ -149,18 +181,19 @@ class EngineClient:
             # A prompt of which all but one token is cached counts a round more.
             "cache_salt": uuid.uuid4().hex,
         }
-        found: list[int] = []
+        found = 0
         for event in self._events("/v1/completions", asked):
             # The last one may count tokens and hold no choice.
             for choice in event.get("choices", ()):
-                found += choice.get("token_ids") or ()
+                if chunk := choice.get("token_ids"):
+                    found += len(chunk)
+                    yield chunk
         if not found:
             raise EngineError(
                 f"{self.url} gives no token ids (return_token_ids); vLLM 0.32 and later do"
             )
-        if len(found) != tokens:
-            raise EngineError(f"{self.url} gave {len(found)} tokens where {tokens} were asked for")
-        return found
+        if found != tokens:
+            raise EngineError(f"{self.url} gave {found} tokens where {tokens} were asked for")
 
     def _counted(self, before: str, tokens: int) -> str:
         """The counters once they hold so many tokens more: they trail the answers a little."""

@@ -43,7 +43,7 @@ def time_prompts(
             counted = _EACH * list(lengths)
             order.shuffle(counted)
             times = [
-                _time(clients[gamma], asked, gamma, _piece(text, length, order), repeat)
+                _time(clients[gamma], asked, gamma, piece(text, length, order), repeat)
                 for length in (*lengths, *counted)
             ]
             found += times[len(lengths) :]
@@ -55,7 +55,7 @@ def time_prompts(
     return found
 
 
-def _piece(text: Sequence[int], length: int, order: random.Random) -> list[int]:
+def piece(text: Sequence[int], length: int, order: random.Random) -> list[int]:
     """Of a text that begins again at its end."""
     start = order.randrange(len(text))
     return list(islice(cycle(text), start, start + length))

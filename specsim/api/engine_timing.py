@@ -29,10 +29,12 @@ from specsim.counts.file import (
     read_acceptance,
     timed_prompt,
     timed_step,
+    timed_streams,
     write_acceptance,
 )
 from specsim.counts.prompt_costs import PromptCosts
-from specsim.counts.steps import PromptTime, StepTime
+from specsim.counts.steps import PromptTime, StepTime, StreamedSteps
+from specsim.counts.streamed_costs import StreamedCosts
 from specsim.files import check_replaceable, file_digest
 from specsim.intervals import t_quantile
 from specsim.predict.engine_sets import StepRepeats
@@ -122,6 +124,8 @@ class EngineCalibration(Result):
     counts : what the engine counted of all requests, by draft length
     steps : a row for every repeat, draft length and batch
     prompts : prompts that were timed alone
+    streamed : what clients saw of the steps of servers under load, by draft length and repeat; none
+        of ``LLM.generate``
     """
 
     schema: ClassVar[str] = "specsim.calibrate_engine"
@@ -130,6 +134,7 @@ class EngineCalibration(Result):
     counts: tuple[DraftCounts, ...]
     steps: tuple[StepTime, ...]
     prompts: tuple[PromptTime, ...]
+    streamed: tuple[StreamedSteps, ...] = ()
 
     @property
     def title(self) -> str:
@@ -160,9 +165,17 @@ class EngineCalibration(Result):
         lengths = sorted({each.tokens for each in self.prompts})
         seconds = {each: costs.seconds(0, each) for each in lengths}
         times = ", ".join(f"{significant(1e3 * s, 3)} ms for {n}" for n, s in seconds.items())
+        found = [f"prompts alone: {times} tokens"]
+        if not self.streamed:
+            outside = f"{1e3 * costs.frontend_s:.2g} ms"
+            return [*found, f"{outside} of a request are spent outside of the engine"]
+        loaded = StreamedCosts(self.streamed)
+        law = loaded.laws[0]
         return [
-            f"prompts: {times} tokens",
-            f"{1e3 * costs.frontend_s:.2g} ms of a request are spent outside of the engine",
+            *found,
+            f"beside other requests: {significant(1e3 * law.per_prompt_s, 3)} ms for a prompt and "
+            f"{significant(1e6 * law.per_token_s, 3)} us for each of its tokens",
+            f"{1e3 * loaded.frontend_s:.2g} ms of a request are spent outside of steps",
         ]
 
 
@@ -192,8 +205,10 @@ def calibrate_engine(
     One server for plain decoding and one for each draft length run side by side and decode the
     profile's prompts, in sets sent at once; how many rounds a set takes while so many of its
     requests run is known from the replay of the profile's trace, so that seconds of a step follow
-    from those of whole sets.  Prompts of some lengths are sent alone, for one token.  A run that
-    was killed goes on with the repeats that are done.
+    from those of whole sets.  Prompts of some lengths are sent alone, for one token.  Then one
+    client, two and so on up to the largest batch send one request after another, and the moments at
+    which their chunks come tell the steps of a server under load (``specsim.counts.streams``).  A
+    run that was killed goes on with the repeats that are done.
 
     Above temperature 0 the rounds of a set are those of the texts that the engine wrote, which both
     models read behind it.
@@ -216,10 +231,12 @@ def calibrate_engine(
     from calibrate.engine.servers import Servers
     from calibrate.engine.sets import begun_seed, count_drafts, request_sets, timed_repeats
     from calibrate.engine.steps import step_times
+    from calibrate.engine.streams import time_streams
     from calibrate.models.busy import Watch
 
     gammas = timing.gammas(content.gamma_max)
-    lengths = timing.prompt_lengths(min(content.target.context, content.draft.context))
+    context = min(content.target.context, content.draft.context)
+    lengths = timing.prompt_lengths(context)
     seed = begun_seed(timing.seed, timing.repeats, checkpoint)
     servers = Servers.of(content, timing.check, (0, *gammas), max(timing.batch), seed)
     sets = {batch: request_sets(batch, len(asked.requests), 0) for batch in timing.batch}
@@ -232,9 +249,14 @@ def calibrate_engine(
         counts = count_drafts(clients, asked, max(timing.batch), checkpoint)
         advance = steps(watch.progress, "timing", timing.repeats)
         prompts: list[PromptTime] = []
+        streamed: list[StreamedSteps] = []
 
-        def with_prompts(repeat: int) -> None:
+        def with_load(repeat: int) -> None:
             prompts.extend(time_prompts(clients, asked, lengths, repeat, timing.seed, checkpoint))
+            most, room = max(timing.batch), context - content.gamma_max
+            streamed.extend(
+                time_streams(clients, asked, most, room, repeat, timing.seed, checkpoint)
+            )
             advance()
 
         repeats = timed_repeats(
@@ -244,7 +266,7 @@ def calibrate_engine(
             timing.repeats,
             timing.seed,
             checkpoint,
-            with_prompts,
+            with_load,
         )
         busy = watch.warnings()
     read = read_rounds(pair, asked, LAWS[timing.drafts], timing.seed)
@@ -262,13 +284,15 @@ def calibrate_engine(
             "lengths are off it: time a third"
         )
     warnings += busy
-    write_acceptance(_document(path, timing, counts, times, prompts, warnings), out)
+    written = _document(path, timing, counts, times, prompts, streamed, warnings)
+    write_acceptance(written, out)
     checkpoint.done()
     return EngineCalibration(
         path=out,
         counts=tuple(counts),
         steps=tuple(times),
         prompts=tuple(prompts),
+        streamed=tuple(streamed),
         inputs={"profile": str(path), "timing": timing},
         warnings=tuple(warnings),
     )
@@ -291,6 +315,7 @@ def _document(
     counts: list[DraftCounts],
     times: list[StepTime],
     prompts: list[PromptTime],
+    streamed: list[StreamedSteps],
     warnings: list[str],
 ) -> AcceptanceFile:
     return AcceptanceFile(
@@ -308,4 +333,5 @@ def _document(
         sources=[Source(str(profile), file_digest(profile), [PROFILE_SOURCE])],
         notes=warnings,
         prompts=[timed_prompt(each) for each in prompts],
+        streamed=[timed_streams(each) for each in streamed],
     )

@@ -32,8 +32,6 @@ from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.batching.workload import Basis, BatchWorkload, no_notes
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse
 from specsim.counts.file import AcceptanceFile, is_acceptance, read_acceptance
-from specsim.counts.prompt_costs import PromptCosts
-from specsim.counts.step_costs import StepCosts
 from specsim.deployment.deployment import Deployment
 from specsim.extrapolation.from_file import counted_acceptance
 from specsim.predict.trace_rates import measured_under
@@ -203,8 +201,7 @@ def _of_steps(
             "read benchmarks of the engine with and without drafts"
         )
     whole = [replace(step, batch=max(1, round(step.batch))) for step in steps]
-    prompts = file.prompt_times()
-    cost = StepLoadCost(StepCosts.of(whole), PromptCosts(tuple(prompts)) if prompts else None)
+    cost = StepLoadCost.of(whole, file.prompt_times(), file.streamed_steps())
     acceptance = acceptance_of(alpha)
     longest = gamma_limit(gamma_max, acceptance, cost.longest - 1)
     _check_reach(longest, cost, "read a benchmark with longer drafts")

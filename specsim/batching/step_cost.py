@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specsim.batching.cost import CellUnavailableError
 from specsim.checks import UnsupportedError
 from specsim.counts.prompt_costs import PromptCosts
 from specsim.counts.step_costs import CONTEXTS_APART, StepCosts
+from specsim.counts.steps import PromptTime, StepTime, StreamedSteps
+from specsim.counts.streamed_costs import StreamedCosts
 
 
 @dataclass(frozen=True)
@@ -21,11 +24,11 @@ class StepLoadCost:
     much as that one, which is a bound.
 
     steps : at whole batches, with plain decoding and one draft length at least
-    prompts : what reading prompts costs, where it was timed
+    prompts : what reading prompts costs, where it was timed: beside other requests, or alone
     """
 
     steps: StepCosts
-    prompts: PromptCosts | None = None
+    prompts: PromptCosts | StreamedCosts | None = None
 
     def __post_init__(self) -> None:
         if 0 not in self.steps.gammas:
@@ -37,6 +40,24 @@ class StepLoadCost:
             raise UnsupportedError(
                 "no step with drafts was timed; read a benchmark of the engine with a drafter, too"
             )
+
+    @classmethod
+    def of(
+        cls,
+        steps: Sequence[StepTime],
+        prompts: Sequence[PromptTime] = (),
+        streamed: Sequence[StreamedSteps] = (),
+    ) -> StepLoadCost:
+        """From all that was timed of an engine; steps of an engine under load go before those of
+        sets of requests, and before prompts alone.
+        """
+        if not streamed:
+            alone = PromptCosts(tuple(prompts)) if prompts else None
+            return cls(StepCosts.of(steps), alone)
+        known = [step.context for step in steps if step.context is not None]
+        context = sum(known) / len(known) if known else None
+        loaded = StreamedCosts(tuple(streamed))
+        return cls(StepCosts.of(loaded.step_times(context)), loaded)
 
     @property
     def frontend_s(self) -> float:

@@ -17,7 +17,7 @@ from msgspec import Meta
 from specsim.acceptance import AcceptanceLaw
 from specsim.checks import InvalidArgumentError, SpecsimError
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
-from specsim.counts.steps import PromptTime, StepTime
+from specsim.counts.steps import PromptTime, StepTime, StreamedStep, StreamedSteps
 from specsim.engines.drafting import Method
 from specsim.files import Format
 
@@ -35,6 +35,7 @@ Above = Annotated[float, Meta(gt=0)]
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
 # Longer than any draft: a file that says more was not written from counts of drafts.
 Gamma = Annotated[int, Meta(ge=0, le=1000)]
+Count = Annotated[int, Meta(ge=1, le=10**9)]
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -132,6 +133,38 @@ class TimedPrompt(_Part, frozen=True):
         return PromptTime(**{name: getattr(self, name) for name in self.__struct_fields__})
 
 
+class TimedStreamedStep(_Part, frozen=True):
+    """A ``StreamedStep``, in seconds."""
+
+    decodes: Count
+    seconds: Seconds
+    prompts: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    prompt_tokens: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    steps: Count = 1
+
+    def __post_init__(self) -> None:
+        self.step()
+
+    def step(self) -> StreamedStep:
+        """The step, checked."""
+        return StreamedStep(**{name: getattr(self, name) for name in self.__struct_fields__})
+
+
+class TimedStreams(_Part, frozen=True):
+    """``StreamedSteps``, in seconds."""
+
+    gamma: Gamma
+    steps: list[TimedStreamedStep]
+    frontend_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+    requests: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    repeat: Annotated[int, Meta(ge=0)] = 0
+
+    def streamed(self) -> StreamedSteps:
+        """All of them, checked."""
+        known = {name: getattr(self, name) for name in self.__struct_fields__}
+        return StreamedSteps(**known | {"steps": tuple(each.step() for each in self.steps)})
+
+
 # What is recognised in the profile that an engine was timed with.
 PROFILE_SOURCE = "profile whose prompts were decoded"
 
@@ -167,6 +200,7 @@ class AcceptanceFile(_Part, frozen=True):
     method: Method | None = None
     totals: CountedTotals | None = None
     prompts: list[TimedPrompt] = []
+    streamed: list[TimedStreams] = []
 
     def __post_init__(self) -> None:
         counted = [(each.gamma, "with" if each.reached else "without") for each in self.counts]
@@ -180,6 +214,8 @@ class AcceptanceFile(_Part, frozen=True):
             for each in self.steps
         ]
         _check_once("steps", timed, "repeat {}, draft length {}, batch {}")
+        streamed = [(each.repeat, each.gamma) for each in self.streamed]
+        _check_once("streamed", streamed, "repeat {}, draft length {}")
         _check_once("sources", [(each.sha256,) if each.sha256 else None for each in self.sources])
 
     def draft_counts(self) -> list[DraftCounts]:
@@ -193,6 +229,10 @@ class AcceptanceFile(_Part, frozen=True):
     def prompt_times(self) -> list[PromptTime]:
         """What was timed of prompts."""
         return [each.prompt() for each in self.prompts]
+
+    def streamed_steps(self) -> list[StreamedSteps]:
+        """What clients saw of the steps of servers under load."""
+        return [each.streamed() for each in self.streamed]
 
 
 def _check_once(
@@ -238,6 +278,13 @@ _FORMAT = Format(
 def timed_prompt(prompt: PromptTime) -> TimedPrompt:
     """The time of a prompt as the file has it."""
     return TimedPrompt(**asdict(prompt))
+
+
+def timed_streams(streamed: StreamedSteps) -> TimedStreams:
+    """What clients of a server saw, as the file has it."""
+    steps = [TimedStreamedStep(**asdict(each)) for each in streamed.steps]
+    known = {name: getattr(streamed, name) for name in ("frontend_s", "requests", "repeat")}
+    return TimedStreams(gamma=streamed.gamma, steps=steps, **known)
 
 
 def is_acceptance(path: Path) -> bool:

@@ -1,4 +1,6 @@
-"""How long an engine took: its steps by draft length and batch, and its reading of prompts."""
+"""How long an engine took: its steps by draft length and batch, its reading of prompts, and its
+steps under load.
+"""
 
 from __future__ import annotations
 
@@ -66,4 +68,68 @@ class PromptTime:
             raise InvalidArgumentError(
                 f"seconds of a prompt must be in (0, answer_s = {self.answer_s}], got "
                 f"{self.seconds}"
+            )
+
+
+@dataclass(frozen=True)
+class StreamedStep:
+    """A step of a server under load, or the mean of some alike.
+
+    decodes : requests that went on, one at least
+    prompts, prompt_tokens : requests whose prompt was read beside them, and its tokens
+    seconds : of a step
+    steps : how many
+    """
+
+    decodes: int
+    prompts: int
+    prompt_tokens: int
+    seconds: float
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        if self.decodes < 1 or self.steps < 1:
+            raise InvalidArgumentError(
+                f"decodes and steps of a streamed step must be >= 1, got {self.decodes} and "
+                f"{self.steps}"
+            )
+        if not 0 <= self.prompts <= self.prompt_tokens or bool(self.prompts) != bool(
+            self.prompt_tokens
+        ):
+            raise InvalidArgumentError(
+                f"prompt_tokens must be >= prompts = {self.prompts}, and 0 where that is, got "
+                f"{self.prompt_tokens}"
+            )
+        if not 0 < self.seconds < math.inf:
+            raise InvalidArgumentError(
+                f"seconds of a streamed step must be a number > 0, got {self.seconds}"
+            )
+
+    @property
+    def requests(self) -> int:
+        """That get a token, and drafts, in this step."""
+        return self.decodes + self.prompts
+
+
+@dataclass(frozen=True)
+class StreamedSteps:
+    """What the clients of a server under load saw of its steps.
+
+    gamma : draft tokens of a step; 0: there is no drafter
+    steps : that could be told apart
+    frontend_s : seconds of a request outside of all steps (sending, tokenizer, answer), in the
+        mean over so many ``requests``; 0 where there are none
+    repeat : the repeat of all settings in which it was timed, counted from 0
+    """
+
+    gamma: int
+    steps: tuple[StreamedStep, ...]
+    frontend_s: float
+    requests: int
+    repeat: int = 0
+
+    def __post_init__(self) -> None:
+        if self.requests < 0 or not 0 <= self.frontend_s < math.inf:
+            raise InvalidArgumentError(
+                f"requests and frontend_s must be >= 0, got {self.requests} and {self.frontend_s}"
             )

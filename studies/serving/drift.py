@@ -21,7 +21,7 @@ from specsim.counts.file import read_acceptance
 from specsim.predict.engine_sets import rounds_at_batches
 from specsim.profiles import Profile
 from studies.serving import settings
-from studies.serving.files import TIMING
+from studies.serving.files import LoadFiles
 from studies.serving.settings import Drafting
 
 # Sets of each batch.
@@ -76,9 +76,9 @@ class Beside:
     costs: TimedCosts
 
     @staticmethod
-    def of(profile: Profile, path: Path, timed: Path) -> Beside:
-        asked, _ = asked_of(profile, path, TIMING)
-        return Beside(asked, TimedCosts.read(timed))
+    def of(profile: Profile, files: LoadFiles) -> Beside:
+        asked, _ = asked_of(profile, files.profile, files.timing)
+        return Beside(asked, TimedCosts.read(files.timed))
 
     def sets(self, client: EngineClient, drafting: Drafting) -> Iterator[dict[str, Any]]:
         """Each set on this server now: its seconds, and those by the timed steps.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import specsim
@@ -10,8 +10,8 @@ from specsim.api.engine_question import engine_file
 from studies.serving import settings
 from studies.serving.settings import Setting
 
-# What is timed of the engine before it is under load, on servers that are started alike.
-TIMING = specsim.EngineTiming(gamma=settings.GAMMAS, repeats=4, engine_args=settings.ENGINE_ARGS)
+# What is timed of the engine beforehand, on servers that are started alike.
+_TIMING = specsim.EngineTiming(gamma=settings.GAMMAS, repeats=4, engine_args=settings.ENGINE_ARGS)
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,19 @@ class LoadFiles:
     profile: Path
 
     @property
+    def prompts(self) -> Path:
+        """Texts that the profile was calibrated with; none where it is another's."""
+        return self.profile.with_name(f"{self.profile.stem}.prompts.jsonl")
+
+    @property
+    def timing(self) -> specsim.EngineTiming:
+        """What is timed of the engine."""
+        return replace(_TIMING, prompts=self.prompts if self.prompts.is_file() else None)
+
+    @property
     def timed(self) -> Path:
         """Steps and prompts of the engine."""
-        return engine_file(self.profile, TIMING)
+        return engine_file(self.profile, _TIMING)
 
     @property
     def folder(self) -> Path:

@@ -5,7 +5,9 @@ measured before.
 
 makes, in DIR or beside the profile that is given,
 
-    profile.json            acceptance of the embedded pair at temperature 0 (specsim calibrate)
+    profile.prompts.jsonl   texts like those that will be asked for, and none of them
+    profile.json            acceptance of the embedded pair behind them, at temperature 0 (specsim
+                            calibrate)
     profile.vllm.json       steps and prompts of vLLM's servers (specsim calibrate --engine vllm)
     profile.serving/        requests.jsonl, which requests; load.json, at which rates;
                             runs/*.json, what ``vllm bench serve --save-detailed`` saw, and how
@@ -22,6 +24,7 @@ import random
 import re
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -41,14 +44,22 @@ from specsim.profiles import Profile, read_profile
 from studies.serving import settings
 from studies.serving.capacity import plain_capacity
 from studies.serving.drift import Beside
-from studies.serving.files import TIMING, LoadFiles
+from studies.serving.files import LoadFiles
 from studies.serving.settings import Drafting
 
+# Requests of the profile.  Drafts stand in some texts more often than in others, which moves the
+# mean of 32 texts by 3 %.
+_CALIBRATED = 128
+_GAMMA_MAX = 5
 MEASUREMENT = specsim.Measurement(
-    temperature=(0.0,), requests=(32,), max_new_tokens=133, gamma_max=5, repeats=2
+    temperature=(0.0,),
+    requests=(_CALIBRATED,),
+    prompt_tokens=settings.PROMPTS[1],
+    # Engines decode as many fewer as the longest draft has.
+    max_new_tokens=settings.OUTPUTS[1] + _GAMMA_MAX,
+    gamma_max=_GAMMA_MAX,
+    repeats=2,
 )
-# Windows of the held-out modules that the profile's prompts may begin in.
-_SKIPPED = 48
 _SEED = 7
 # What of a result of ``vllm bench serve`` is kept: what it says of every request, and its sums.
 _LISTS = ("input_lens", "output_lens", "start_times", "ttfts", "itls")
@@ -64,37 +75,45 @@ def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path
     """Measure what is not there yet; the profile's path."""
     files = LoadFiles(profile or out / "profile.json")
     if not files.profile.is_file():
+        texts = "".join(json.dumps({"prompt": each}) + "\n" for each in _texts(_CALIBRATED))
+        make_folder(files.prompts.parent)
+        write_atomically(files.prompts, texts.encode())
         models = specsim.Models(settings.TARGET, settings.DRAFT)
-        specsim.calibrate(files.profile, models, MEASUREMENT, progress=progress)
+        measured = replace(MEASUREMENT, prompts=files.prompts)
+        specsim.calibrate(files.profile, models, measured, progress=progress)
     if not files.timed.is_file():
-        specsim.calibrate_engine(files.profile, files.timed, TIMING, progress=progress)
+        specsim.calibrate_engine(files.profile, files.timed, files.timing, progress=progress)
     make_folder(files.run(settings.SETTINGS[0]).parent)
     content = read_profile(files.profile)
     if not files.requests.is_file():
-        write_atomically(files.requests, _requests(content).encode())
+        write_atomically(files.requests, _requests().encode())
     if not files.load.is_file():
         write_atomically(files.load, _load(files).encode())
     _serve_all(files, content, progress)
     return files.profile
 
 
-def _requests(profile: Profile) -> str:
-    """Texts of other windows than the profile's, cut to random lengths, as ``vllm bench serve``
-    reads them.
+def _texts(count: int, skip: int = 0) -> list[str]:
+    """Windows of the held-out modules behind the first ``skip``, cut to random lengths and in
+    random order.
     """
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(str(resolve(profile.target.name)))
+    tokenizer = AutoTokenizer.from_pretrained(str(resolve(settings.TARGET)))
     shortest, longest = settings.PROMPTS
-    windows = held_out_prompts(tokenizer, longest, settings.REQUESTS, _SKIPPED)
+    windows = held_out_prompts(tokenizer, longest, count, skip)
     order = random.Random(_SEED)
     order.shuffle(windows)
-    rows = []
-    for window in windows:
-        ids = window[: order.randint(shortest, longest)]
-        rows.append(
-            {"prompt": tokenizer.decode(ids), "output_tokens": order.randint(*settings.OUTPUTS)}
-        )
+    return [tokenizer.decode(each[: order.randint(shortest, longest)]) for each in windows]
+
+
+def _requests() -> str:
+    """Texts of other windows than the profile's, as ``vllm bench serve`` reads them."""
+    order = random.Random(_SEED)
+    rows = [
+        {"prompt": text, "output_tokens": order.randint(*settings.OUTPUTS)}
+        for text in _texts(settings.REQUESTS, _CALIBRATED)
+    ]
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
@@ -130,7 +149,7 @@ def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
     every = random.Random(_SEED).sample(settings.SETTINGS, len(settings.SETTINGS))
     waiting = [each for each in every if not files.run(each).is_file()]
     draftings = list(dict.fromkeys(each.drafting for each in waiting))
-    beside = Beside.of(profile, files.profile, files.timed)
+    beside = Beside.of(profile, files)
     checkpoint = Checkpoint.beside(files.folder, "serving")
     watch = Watch(checkpoint, progress, threads=1)
     done, total = len(every) - len(waiting), len(every)

@@ -101,9 +101,10 @@ DRAFTINGS = (
     Drafting("schedule", tuple(SCHEDULE)),
     SMALL_CACHE,
 )
+# Of the small cache those rates at which it is what binds, since preemptions are few.
 SETTINGS = (
     *(Setting(each, rate) for each in DRAFTINGS[:-1] for rate in RATES),
-    Setting(SMALL_CACHE, "saturated"),
+    *(Setting(SMALL_CACHE, rate) for rate in ("half", "heavy", "saturated")),
 )
 
 

@@ -135,6 +135,12 @@ def longer(timed: AcceptanceFile, factor: float) -> AcceptanceFile:
         timed,
         steps=[times(each, "seconds", "draft_s", "first_s") for each in timed.steps],
         prompts=[times(each, "seconds", "answer_s") for each in timed.prompts],
+        streamed=[
+            replace(
+                times(each, "frontend_s"), steps=[times(step, "seconds") for step in each.steps]
+            )
+            for each in timed.streamed
+        ],
     )
 
 

@@ -37,7 +37,7 @@ from studies.serving import measure, settings
 from studies.serving import tables as made
 from studies.serving.capacity import plain_capacity
 from studies.serving.drift import TimedCosts
-from studies.serving.files import TIMING, LoadFiles
+from studies.serving.files import LoadFiles
 from studies.serving.page import SHIPPED
 from studies.serving.settings import SETTINGS, SMALL_CACHE, Setting
 from tests.support.pages import sentences
@@ -152,7 +152,7 @@ def test_an_engine_that_does_as_predicted_is_met(
     right: Measured, tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = load("serving")
-    # 21 settings, 3 latencies, 4 figures.
+    # 23 settings, 3 latencies, 4 figures.
     assert len(tables["latencies"]) == len(SETTINGS) * 3 * 4
     plain = where(tables["latencies"], drafts="0")
     assert len(plain) == 4 * 12
@@ -161,12 +161,13 @@ def test_an_engine_that_does_as_predicted_is_met(
     errors = {row["figure"]: row for row in tables["errors"]}
     for figure in ("ttft mean", "tpot mean", "e2e mean", "tokens per second, saturated"):
         assert errors[figure]["reached"], errors[figure]
-    assert errors["preemptions"]["settings"] == 1
+    assert errors["preemptions"]["settings"] == 3
     assert tables["setup"][0]["same_file"]
-    (small,) = where(tables["totals"], cache="small")
-    # One run, against the mean over runs with other luck.
-    assert small["measured_preemptions"] > 20
-    assert small["predicted_preemptions"] == pytest.approx(small["measured_preemptions"], rel=0.3)
+    for small in where(tables["totals"], cache="small"):
+        # One run, against the mean over runs with other luck.
+        seen = small["measured_preemptions"]
+        assert seen > 20
+        assert small["predicted_preemptions"] == pytest.approx(seen, rel=0.3)
     judged = where(tables["orders"], apart=True)
     assert len(judged) > 10
     assert sum(row["same_order"] for row in judged) > 0.9 * len(judged)
@@ -224,7 +225,7 @@ def test_steps_are_timed_on_servers_like_those_under_load() -> None:
     """But for the size of the cache, and for the draft length."""
     profile = read_profile(SHIPPED)
     program = Path(sys.executable)
-    check = replace(TIMING.check, engine_bin=program)
+    check = replace(LoadFiles(SHIPPED).timing.check, engine_bin=program)
     (timed,) = Servers.of(profile, check, (2,)).launches.values()
     loaded = measure._launch(program, profile, SMALL_CACHE)
     cache = ("--num-gpu-blocks-override", "18")
@@ -237,7 +238,7 @@ def test_steps_are_timed_on_servers_like_those_under_load() -> None:
 
 def test_servers_are_started_as_they_are_simulated() -> None:
     names = [each.name for each in SETTINGS]
-    assert len(set(names)) == len(names) == 21
+    assert len(set(names)) == len(names) == 23
     assert settings.fixed(0).speculative("d") is None
     assert settings.fixed(2).speculative("d") == {
         "method": "draft_model",

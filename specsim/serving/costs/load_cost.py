@@ -10,11 +10,16 @@ The target reads prompts and decodes in one run, so a chunk of a prompt adds wha
 beyond what a run takes anyway, and the same of the drafter that reads the prompt, too.  That run as
 a whole is within a CUDA graph or waits for the host.
 
-An engine's own times (``StepLoadCost``) are of whole steps, which are put together from less:
+An engine's own times (``StepLoadCost``) are of whole steps.  Where they were timed under load, they
+are a fit of just this (``specsim.counts.streamed_costs``):
+
+    step(gamma, requests) + a(gamma) prompts + b(gamma) prefill tokens
+
+Where sets of requests and prompts were timed apart, steps are put together from less,
 
     step(gamma, requests) + [prompt(gamma, prefill tokens) - step(gamma, 1)]
 
-where a prompt alone takes just what it took when it was timed alone.  Steps cost what they did at
+so that a prompt alone takes just what it took when it was timed alone.  Steps cost what they did at
 the contexts that were timed.
 """
 
@@ -28,7 +33,8 @@ import numpy.typing as npt
 
 from specsim.batching.cost import LoadCost, MeasuredLoadCost
 from specsim.batching.step_cost import StepLoadCost
-from specsim.checks import Floats, UnsupportedError
+from specsim.checks import Floats, Ints, UnsupportedError
+from specsim.counts.streamed_costs import StreamedCosts
 from specsim.deployment.cost import DeployedCost
 from specsim.deployment.deployment import draft_parallelism
 from specsim.deployment.heads import draft_shapes
@@ -112,6 +118,9 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
     gammas = np.arange(gamma_max + 1)
     batches = np.array(sorted({1, batch_max, *(each for each in cost.batches if each < batch_max)}))
     steps = np.array([[cost.verify_s(int(k), int(b), 0) for b in batches] for k in gammas])
+    table = _table("step", steps, ("gamma", "sequences"), (gammas, batches))
+    if isinstance(cost.prompts, StreamedCosts):
+        return StepModel((table, *_streamed_prompts(cost.prompts, gammas)), cost.frontend_s)
     lengths = sorted({each.tokens for each in cost.prompts.times})
     tokens = np.array([0, 1, *(each for each in lengths if each > 1)])
     prompts = np.zeros((gammas.size, tokens.size))
@@ -121,11 +130,26 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
             prompts[row, column] = max(beyond, 0.0)
     return StepModel(
         (
-            _table("step", steps, ("gamma", "sequences"), (gammas, batches)),
+            table,
             _table("prompts", prompts, ("gamma", "prefill_tokens"), (gammas, tokens)),
         ),
         cost.frontend_s,
     )
+
+
+def _streamed_prompts(costs: StreamedCosts, gammas: Ints) -> tuple[StepTerm, ...]:
+    """What a prompt and each of its tokens add to a step, linear between the draft lengths >= 1
+    that were timed.
+    """
+    timed = [each for each in costs.gammas if each] or [0]
+    laws = [costs.laws[each] for each in timed]
+    terms = []
+    for per, name in (("prefill_chunks", "per_prompt_s"), ("prefill_tokens", "per_token_s")):
+        values = np.interp(gammas, timed, [getattr(law, name) for law in laws])
+        if 0 in costs.laws:
+            values[gammas == 0] = getattr(costs.laws[0], name)
+        terms.append(replace(_table("prompts", values, ("gamma",), (gammas,)), per=per))
+    return tuple(terms)
 
 
 def _drafts(cost: LoadCost, gamma_max: int, bonus: Floats, batches: Any, contexts: Any) -> StepTerm:

@@ -27,10 +27,11 @@ from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.file import read_acceptance
 from specsim.counts.prompt_costs import PromptCosts
+from specsim.counts.streamed_costs import StreamedCosts
 from specsim.files import file_digest
 from specsim.profiles import read_profile
 from tests.support.command_line import fail, rows, run, succeed
-from tests.support.engine_server import EngineState, serving
+from tests.support.engine_server import STEP_S, EngineState, serving
 from tests.support.refusals import refuses
 
 REQUESTS, LIMIT = 6, 24
@@ -132,6 +133,14 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     costs = PromptCosts(found.prompts)
     assert costs.seconds(3, 100) - costs.seconds(3, 50) == pytest.approx(50 * 2e-6)
     assert costs.frontend_s > 0
+    # Under load this server takes as long for every step, whatever is in it.
+    assert tuple(kept.streamed_steps()) == found.streamed
+    assert {(each.gamma, each.repeat) for each in found.streamed} == {
+        (gamma, repeat) for gamma in (0, 1, 3) for repeat in (0, 1)
+    }
+    loaded = StreamedCosts(found.streamed)
+    for law in loaded.laws.values():
+        assert law.step_s[:2] == pytest.approx(STEP_S, rel=0.25)
     setup: Any = {
         "profile": timed,
         "engine": "vllm:num_gpu_blocks=100,max_num_seqs=4,enable_prefix_caching=no",
@@ -140,7 +149,10 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     served = specsim.serve(load, gamma=3, **setup)
     plan = specsim.plan(load, slo="tpot_p99=1", **setup)
     assert {row["gamma"] for row in plan.rows()} >= {"off", "1", "3"}
-    assert served.figures["ttft_mean"].best > costs.seconds(3, 20) + costs.frontend_s
+    # Every step costs what it did under load.
+    model = served.setup.step_model
+    assert model.frontend_s == loaded.frontend_s
+    assert served.figures["ttft_mean"].best > loaded.laws[3].step_s[0] + loaded.frontend_s
     # The profile's text stands beside; elsewhere the engine's counts are all that is known.
     assert served.setup.acceptance is not None
     assert served.setup.acceptance.label == "trace of the profile"

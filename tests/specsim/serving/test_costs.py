@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,20 +19,11 @@ from specsim.profiles import read_profile
 from specsim.serving.costs.coefficients import coefficients, coefficients_of
 from specsim.serving.costs.load_cost import step_model_of
 from specsim.serving.costs.words import step_model_of_words
-from specsim.serving.step_model import QUANTITIES, StepModel
-from specsim.serving.step_seconds import step_seconds
 from tests.support.loads import LLAMAS, roofline
 from tests.support.profiles import write_grid
+from tests.support.step_models import seconds
 
 BONUS = np.array([1.0, 0.8, 0.6, 0.5])
-
-
-def seconds(model: StepModel, eager: bool = False, **quantities: float) -> Mapping[str, float]:
-    """Of a step with these quantities, by part."""
-    parts = np.zeros(len(model.parts))
-    values = np.array([quantities.get(name, 0.0) for name in QUANTITIES])
-    step_seconds(model.compiled, values, eager, parts)
-    return dict(zip(model.parts, parts.tolist(), strict=True))
 
 
 def decodes(gamma: int, batch: int, context: int) -> dict[str, float]:

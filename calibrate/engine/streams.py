@@ -1,0 +1,83 @@
+"""Steps of servers under load: clients that send one request after another, from one of them to as
+many as are decoded together.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from calibrate.engine.asked import Asked
+from calibrate.engine.client import Client, EngineClient
+from calibrate.engine.prompts import piece
+from calibrate.engine.sets import rest
+from specsim.checkpoint import Checkpoint
+from specsim.counts.steps import StreamedSteps
+from specsim.counts.streamed_costs import batch_levels
+from specsim.counts.streams import Stream, streamed_steps
+
+# Requests of each client, and at least so many together.
+_EACH, _LEAST = 2, 6
+# A client waits up to so long before its next request, longer than a step takes, so that requests
+# come at any moment of one.
+_WAIT_S = 0.1
+# Outputs go from this share of the recorded text to all of it.
+_SHORTEST = 0.125
+
+
+def time_streams(
+    clients: Mapping[int, Client],
+    asked: Asked,
+    clients_most: int,
+    context: int,
+    repeat: int,
+    seed: int,
+    checkpoint: Checkpoint,
+) -> list[StreamedSteps]:
+    """What clients of the servers of all draft lengths see of their steps, server by server in
+    random order; none of engines that do not stream.
+
+    Prompts are pieces of what the profile's prompts are together, in the mean as long as those;
+    outputs are parts of the recorded texts.
+
+    clients_most : clients at once, up to
+    context : tokens of a request, at most
+    checkpoint : keeps a repeat that is done
+    """
+    order = random.Random(f"streams {seed} {repeat}")
+    gammas = [gamma for gamma, client in clients.items() if isinstance(client, EngineClient)]
+    order.shuffle(gammas)
+
+    def measured() -> list[StreamedSteps]:
+        found = []
+        for gamma in gammas:
+            client = clients[gamma]
+            assert isinstance(client, EngineClient), "chosen above"
+            rest()
+            streams: list[Stream] = []
+            for together in batch_levels(clients_most):
+                streams += _load(client, asked, together, context, order)
+            found.append(streamed_steps(streams, gamma, repeat))
+        return found
+
+    kept: list[StreamedSteps] = checkpoint.keep_json(
+        f"streams-{repeat}.json", measured, list[StreamedSteps]
+    )
+    return kept
+
+
+def _load(
+    client: EngineClient, asked: Asked, together: int, context: int, order: random.Random
+) -> list[Stream]:
+    """So many clients at once."""
+    text = [token for prompt in asked.prompts for token in prompt]
+    longest = 2 * len(text) // len(asked.prompts) - 1
+    prompts, tokens = [], []
+    for _ in range(max(_EACH * together, _LEAST)):
+        recorded = order.choice(asked.tokens)
+        tokens.append(order.randint(max(round(_SHORTEST * recorded), 2), recorded))
+        room = context - tokens[-1]
+        prompts.append(piece(text, order.randint(2, max(min(longest, room), 2)), order))
+    sampling = asked.check.workload.measured.sampling
+    waits_s = [order.uniform(0.0, _WAIT_S) for _ in prompts]
+    return client.stream(prompts, tokens, sampling, together, waits_s)

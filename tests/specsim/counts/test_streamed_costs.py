@@ -1,0 +1,78 @@
+"""What steps and prompts cost under load, fitted to streamed steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specsim.batching.step_cost import StepLoadCost
+from specsim.checks import UnsupportedError
+from specsim.counts.steps import StepTime, StreamedStep, StreamedSteps
+from specsim.counts.streamed_costs import StreamedCosts, batch_levels
+from specsim.counts.streams import streamed_steps
+from specsim.serving.costs.load_cost import step_model_of
+from tests.support.step_models import seconds
+from tests.support.streamed import PROMPT_S, REQUEST_S, STEP_S, TOKEN_S, a_load, served
+
+
+def loaded(seed: int, gammas: tuple[int, ...] = (0, 2), longer_s: float = 0.001) -> StreamedCosts:
+    """Steps of a server whose round takes ``longer_s`` more for every draft, which is in the mean
+    of all its steps.
+    """
+    found = []
+    for gamma in gammas:
+        for repeat in range(2):
+            sent, prompts, chunks = a_load(seed + repeat, 100)
+            streams, _ = served(sent, prompts, chunks, 0.004, extra_s=gamma * longer_s)
+            found.append(streamed_steps(streams, gamma, repeat))
+    return StreamedCosts(tuple(found))
+
+
+@given(seed=st.integers(0, 10**6))
+def test_the_fit_is_the_law_that_the_server_follows(seed: int) -> None:
+    costs = loaded(seed)
+    assert costs.gammas == (0, 2)
+    assert costs.frontend_s == pytest.approx(0.004, abs=0.003)
+    for gamma, law in costs.laws.items():
+        assert law.per_prompt_s == pytest.approx(PROMPT_S, rel=1e-6)
+        assert law.per_token_s == pytest.approx(TOKEN_S, rel=1e-6)
+        timed = law.steps > 0
+        expected = STEP_S + gamma * 0.001 + REQUEST_S * np.array(law.batches)
+        assert law.step_s[timed] == pytest.approx(expected[timed], rel=1e-6)
+
+
+def test_a_step_under_load_is_put_together_as_it_was_fitted() -> None:
+    costs = loaded(1, (0, 2, 4))
+    alone = [StepTime(gamma, 1, 1.0, context=100.0) for gamma in (0, 2, 4)]
+    cost = StepLoadCost.of(alone, (), costs.streamed)
+    assert cost.contexts == (100,)
+    assert cost.verify_s(2, 3, 100) == pytest.approx(STEP_S + 0.002 + 3 * REQUEST_S)
+    model = step_model_of(cost, 4, np.ones(5), 6, 512)
+    assert model.frontend_s == cost.frontend_s == costs.frontend_s
+    assert model.parts == ("step", "prompts")
+    for gamma, decodes, prompts, tokens in ((0, 2, 1, 50), (2, 4, 2, 300), (3, 1, 0, 0)):
+        found = seconds(
+            model,
+            gamma=gamma,
+            sequences=decodes + prompts,
+            prefill_chunks=prompts,
+            prefill_tokens=tokens,
+        )
+        expected = STEP_S + 0.001 * gamma + REQUEST_S * (decodes + prompts)
+        expected += PROMPT_S * prompts + TOKEN_S * tokens
+        assert sum(found.values()) == pytest.approx(expected)
+
+
+def test_batches_between_which_steps_are_on_a_line() -> None:
+    assert batch_levels(1) == [1]
+    assert batch_levels(2) == [1, 2]
+    assert batch_levels(5) == [1, 2, 3, 4, 5]
+    assert batch_levels(16) == [1, 2, 3, 4, 6, 8, 12, 16]
+
+
+def test_prompts_of_one_length_do_not_tell_what_a_token_costs() -> None:
+    steps = (StreamedStep(1, 1, 20, 0.01), StreamedStep(2, 2, 40, 0.02), StreamedStep(1, 0, 0, 0.1))
+    with pytest.raises(UnsupportedError, match="prompts of 1 length were read beside other"):
+        StreamedCosts((StreamedSteps(0, steps, 0.0, 0),))

@@ -1,0 +1,59 @@
+"""A server that does one step after another, and what its clients see of it."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from specsim.counts.streams import Stream
+
+STEP_S, REQUEST_S, PROMPT_S, TOKEN_S = 0.005, 0.0008, 0.002, 0.00012
+
+
+def served(
+    sent_s: list[float],
+    prompts: list[int],
+    chunks: list[int],
+    frontend_s: float,
+    jitter_s: float = 0.0,
+    extra_s: float = 0.0,
+    seed: int = 0,
+) -> tuple[list[Stream], list[tuple[int, int, int, float]]]:
+    """A server that does one step after another, of all requests that have arrived by then; its
+    clients' streams, and of every step decodes, prompts, their tokens and seconds.
+    """
+    random = np.random.default_rng(seed)
+    waiting = [(at + frontend_s, number) for number, at in enumerate(sent_s)]
+    heapq.heapify(waiting)
+    times: list[list[float]] = [[] for _ in sent_s]
+    running: list[int] = []
+    steps = []
+    now = 0.0
+    while waiting or running:
+        new = []
+        if not running:
+            now = max(now, waiting[0][0])
+        while waiting and waiting[0][0] <= now:
+            new.append(heapq.heappop(waiting)[1])
+        tokens = sum(prompts[number] for number in new)
+        both = len(running) + len(new)
+        seconds = STEP_S + extra_s + REQUEST_S * both + PROMPT_S * len(new) + TOKEN_S * tokens
+        now += seconds
+        steps.append((len(running), len(new), tokens, seconds))
+        for number in (*running, *new):
+            times[number].append(now + jitter_s * random.random())
+        running = [n for n in (*running, *new) if len(times[n]) < chunks[n]]
+    streams = [
+        Stream(prompt, at, tuple(each))
+        for prompt, at, each in zip(prompts, sent_s, times, strict=True)
+    ]
+    return streams, steps
+
+
+def a_load(seed: int, requests: int = 200, every_s: float = 0.1) -> tuple[list[float], ...]:
+    random = np.random.default_rng(seed)
+    sent = np.cumsum(random.exponential(every_s, requests)).tolist()
+    prompts = random.integers(2, 150, requests).tolist()
+    chunks = random.integers(1, 60, requests).tolist()
+    return sent, prompts, chunks
