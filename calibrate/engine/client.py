@@ -153,7 +153,7 @@ class EngineClient:
             time.sleep(wait_s)
             sent_s = time.perf_counter()
             chunks = self._chunks(name, sampling, prompt, count)
-            return Stream(len(prompt), sent_s, tuple(time.perf_counter() for _ in chunks))
+            return Stream(len(prompt), count, sent_s, tuple(time.perf_counter() for _ in chunks))
 
         with ThreadPoolExecutor(together) as pool:
             return list(pool.map(one, prompts, tokens, waits_s))

@@ -19,24 +19,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.checks import Floats
+from specsim.checks import Floats, UnsupportedError
 from specsim.counts.steps import StreamedStep, StreamedSteps
 
 # Chunks of one step lie closer together than this share of a short step.
 _SHORT_STEP = 0.02
 _CLOSE = 0.5
+# More tokens of a chunk than a step can have, in the mean, as a factor.
+_JOINED = 1.1
 
 
 @dataclass(frozen=True)
 class Stream:
     """A request as its client saw it, in seconds of one clock.
 
-    prompt_tokens : of its prompt
+    prompt_tokens, tokens : of its prompt and of the answer
     sent_s : when it was sent
     chunk_s : when each chunk came, one for every step; rising
     """
 
     prompt_tokens: int
+    tokens: int
     sent_s: float
     chunk_s: tuple[float, ...]
 
@@ -49,11 +52,13 @@ class _Moment(NamedTuple):
 
 
 def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> StreamedSteps:
-    """The steps of a server that served these requests and no others.
+    """The steps of a server that served these requests and no others, none of which had to wait for
+    its turn.
 
     Steps without a prompt are pooled by how many decoded, as plain means, since the long ones are
     part of what requests wait for; each other one is a row.
     """
+    _check_chunks(streams, gamma)
     moments = _moments(streams)
     first, last = _ends(moments)
     # All that have begun and are not done get a chunk in every step, unless they were preempted.
@@ -84,6 +89,18 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
     ]
     delay_s = max(float(np.mean(delays)), 0.0) if delays else 0.0
     return StreamedSteps(gamma, (*pooled, *rows), delay_s, len(delays), repeat)
+
+
+def _check_chunks(streams: Sequence[Stream], gamma: int) -> None:
+    """Refuse what was not streamed step by step; servers that lag join a few chunks."""
+    chunks = sum(len(each.chunk_s) for each in streams)
+    tokens = sum(each.tokens for each in streams)
+    if tokens > _JOINED * (gamma + 1) * chunks:
+        raise UnsupportedError(
+            f"chunks have {tokens / chunks:.1f} tokens in the mean, and a step with {gamma} draft "
+            f"tokens has at most {gamma + 1}: the engine must stream every step (--stream-interval "
+            "1)"
+        )
 
 
 def _moments(streams: Sequence[Stream]) -> list[_Moment]:

@@ -66,8 +66,8 @@ def _compute(measured: Measured) -> dict[str, Sequence[Row]]:
 def _opening(found: Tables) -> Sequence[str]:
     claim = (
         "Plans for a server rest on a model of its steps and of its scheduler. Here vLLM itself is "
-        "the judge: steps and prompts were timed on servers that had nothing else to do, drafts "
-        "were counted on other texts, and then requests came by Poisson at four rates."
+        "the judge: steps and prompts were timed under a load of their own, drafts were replayed "
+        "on other texts, and then requests came by Poisson at four rates."
     )
     if not found["totals"]:
         return claim, _NOT_SERVED, _NEEDED
