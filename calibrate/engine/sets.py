@@ -15,15 +15,18 @@ from math import ceil, sqrt
 
 from calibrate.engine.asked import Asked
 from calibrate.engine.client import Client, counted, counter
+from calibrate.models.busy import CpuTimes
 from specsim.checkpoint import Checkpoint
 from specsim.counts.drafts import DraftCounts
 
 # Sets of one request in a repeat.  Larger sets tell more and are fewer.
 _SETS_OF_ONE = 4
 _WARM_TOKENS = 8
-# Processes of vLLM look out for work for a second after their last step, each with all of a core
-# (distributed/device_communicators/shm_broadcast.py), which the next server would lack.
-_RESTED_S = 1.3
+# Workers of vLLM in processes of their own look out for work for a second after their last step,
+# each with all of a core (distributed/device_communicators/shm_broadcast.py), which the next server
+# would lack.  Others rest at once.
+_RESTED_S, _LOOK_S = 1.3, 0.1
+_RESTING_CORES = 0.2
 _FIRST_TOKENS_S = "vllm:time_to_first_token_seconds_sum"
 
 
@@ -139,9 +142,19 @@ def time_set(
     return TimedSet(gamma, batch, requests, done.seconds, first_s / len(requests), rounds, texts)
 
 
-def rest() -> None:
-    """Until the servers that were asked before rest."""
-    time.sleep(_RESTED_S)
+def rest(look: Callable[[], CpuTimes] = CpuTimes.now) -> None:
+    """Wait until the servers that were asked before rest, as long as that takes at most.
+
+    look : what the processors have done so far
+    """
+    before = look()
+    end_s = before.at_s + _RESTED_S
+    while before.at_s < end_s:
+        time.sleep(_LOOK_S)
+        now = look()
+        if now.own_s - before.own_s < _RESTING_CORES * (now.at_s - before.at_s):
+            return
+        before = now
 
 
 def _warm(client: Client, asked: Asked, sets: Mapping[int, Sequence[tuple[int, ...]]]) -> None:

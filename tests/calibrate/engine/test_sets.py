@@ -10,11 +10,13 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from calibrate.engine import sets
 from calibrate.engine.asked import Asked
 from calibrate.engine.client import EngineClient
 from calibrate.engine.rounds import known_rounds, replayed_rounds
 from calibrate.engine.sets import TimedSet, request_sets, timed_repeats
 from calibrate.engine.steps import step_times
+from calibrate.models.busy import CpuTimes
 from calibrate.models.sampling import Sampling
 from calibrate.validate.engine_blind import checked_sets, judged, predicted
 from specsim.checkpoint import Checkpoint
@@ -168,3 +170,21 @@ def test_the_error_of_a_measured_speedup_is_of_the_mean_over_repeats() -> None:
     assert cast(bool, row["inside"]) == (
         row["predicted_low"] <= row["measured_speedup"] <= row["predicted_high"]
     )
+
+
+@pytest.mark.parametrize(("busy_looks", "looks"), [(0, 2), (3, 5), (99, 14)])
+def test_servers_are_waited_for_until_they_rest(
+    busy_looks: int, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked at every tenth of a second, for 1.3 s at most; a busy one uses all of a core."""
+    monkeypatch.setattr(sets, "_RESTED_S", 1.25)
+    monkeypatch.setattr(sets, "_LOOK_S", 0.0)
+    asked_at: list[CpuTimes] = []
+
+    def look() -> CpuTimes:
+        at_s, used_s = 0.1 * len(asked_at), 0.1 * min(len(asked_at), busy_looks)
+        asked_at.append(CpuTimes(at_s, None, used_s))
+        return asked_at[-1]
+
+    sets.rest(look)
+    assert len(asked_at) == looks
