@@ -147,16 +147,21 @@ class EngineClient:
         """Like ``complete``, each request so many seconds after a client is free for it: when it
         was sent, and when its chunks came.
         """
-        name = self.model()
+        name, before = self.model(), self.metrics()
 
         def one(prompt: Sequence[int], count: int, wait_s: float) -> Stream:
             time.sleep(wait_s)
             sent_s = time.perf_counter()
-            chunks = self._chunks(name, sampling, prompt, count)
-            return Stream(len(prompt), count, sent_s, tuple(time.perf_counter() for _ in chunks))
+            chunks = [
+                (time.perf_counter(), len(chunk))
+                for chunk in self._chunks(name, sampling, prompt, count)
+            ]
+            return Stream(len(prompt), sent_s, *zip(*chunks, strict=True))
 
         with ThreadPoolExecutor(together) as pool:
-            return list(pool.map(one, prompts, tokens, waits_s))
+            found = list(pool.map(one, prompts, tokens, waits_s))
+        self._counted(before, sum(tokens))
+        return found
 
     def _complete(
         self, name: str, sampling: SamplingSetting, prompt: Sequence[int], tokens: int

@@ -5,7 +5,9 @@ many as are decoded together.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from calibrate.engine.asked import Asked
 from calibrate.engine.client import Client, EngineClient
@@ -18,9 +20,9 @@ from specsim.counts.streams import Stream, streamed_steps
 
 # Requests of each client, and at least so many together.
 _EACH, _LEAST = 2, 6
-# A client waits up to so long before its next request, longer than a step takes, so that requests
+# A client waits up to so long before its next request, and up to so many steps, so that requests
 # come at any moment of one.
-_WAIT_S = 0.1
+_WAIT_S, _WAIT_STEPS = 0.1, 4.0
 # Outputs go from this share of the recorded text to all of it.
 _SHORTEST = 0.125
 
@@ -57,7 +59,7 @@ def time_streams(
             streams: list[Stream] = []
             # With one client alone no prompt is read beside another request.
             for together in batch_levels(max(clients_most, 2)):
-                streams += _load(client, asked, together, context, order)
+                streams += _load(client, asked, together, context, _wait_s(streams), order)
             found.append(streamed_steps(streams, gamma, repeat))
         return found
 
@@ -67,10 +69,21 @@ def time_streams(
     return kept
 
 
+def _wait_s(streams: Sequence[Stream]) -> float:
+    """Longer than the steps of before."""
+    gaps = [gap for each in streams for gap in np.diff(each.chunk_s)]
+    return max(_WAIT_S, _WAIT_STEPS * float(np.median(gaps))) if gaps else _WAIT_S
+
+
 def _load(
-    client: EngineClient, asked: Asked, together: int, context: int, order: random.Random
+    client: EngineClient,
+    asked: Asked,
+    together: int,
+    context: int,
+    wait_s: float,
+    order: random.Random,
 ) -> list[Stream]:
-    """So many clients at once."""
+    """So many clients at once, who wait up to ``wait_s``."""
     text = [token for prompt in asked.prompts for token in prompt]
     longest = 2 * len(text) // len(asked.prompts) - 1
     prompts, tokens = [], []
@@ -80,5 +93,5 @@ def _load(
         room = context - tokens[-1]
         prompts.append(piece(text, order.randint(2, max(min(longest, room), 2)), order))
     sampling = asked.check.workload.measured.sampling
-    waits_s = [order.uniform(0.0, _WAIT_S) for _ in prompts]
+    waits_s = [wait_s * order.random() for _ in prompts]
     return client.stream(prompts, tokens, sampling, together, waits_s)

@@ -17,7 +17,13 @@ from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import Result, Row, plain
 from specsim.api.validation import EngineCheck
 from specsim.checkpoint import Checkpoint
-from specsim.checks import Floats, InvalidArgumentError, integer, significant
+from specsim.checks import (
+    Floats,
+    InvalidArgumentError,
+    UnsupportedError,
+    integer,
+    significant,
+)
 from specsim.counts.drafts import DraftCounts
 from specsim.counts.file import (
     PROFILE_SOURCE,
@@ -50,7 +56,7 @@ class EngineTiming:
     temperature : one of the profile's
     gamma : draft lengths beside plain decoding, two at least; the others are on a line.  None is
         the shortest, a middle one and the profile's longest
-    batch : requests that are sent at once
+    batch : requests that are sent at once; as many clients at most put servers under load
     prompt_tokens : lengths of prompts that are timed alone, two at least; None is a 32nd, an 8th
         and half of what the models read
     repeats : of all draft lengths and batches; an interval comes of what they differ
@@ -284,6 +290,16 @@ def calibrate_engine(
             "lengths are off it: time a third"
         )
     warnings += busy
+    try:
+        _ = StreamedCosts(tuple(streamed))
+    except UnsupportedError as reason:
+        # Sets and prompts alone are known nevertheless.
+        streamed = []
+        if timing.api == "serve":
+            warnings.append(
+                f"steps under load could not be told apart ({reason}): does the engine stream "
+                "every step (--stream-interval 1), and read prompts whole?"
+            )
     written = _document(path, timing, counts, times, prompts, streamed, warnings)
     write_acceptance(written, out)
     checkpoint.done()

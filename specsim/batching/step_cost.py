@@ -49,19 +49,18 @@ class StepLoadCost:
         streamed: Sequence[StreamedSteps] = (),
     ) -> StepLoadCost:
         """From all that was timed of an engine; steps of an engine under load go before those of
-        sets of requests, and before prompts alone.
+        sets of requests, which tell of larger batches alone, and before prompts alone.
         """
         if not streamed:
             alone = PromptCosts(tuple(prompts)) if prompts else None
             return cls(StepCosts.of(steps), alone)
-        known = [step.context for step in steps if step.context is not None]
-        context = sum(known) / len(known) if known else None
         loaded = StreamedCosts(tuple(streamed))
-        return cls(StepCosts.of(loaded.step_times(context)), loaded)
+        larger = [step for step in steps if step.batch > loaded.most]
+        return cls(StepCosts.of([*loaded.step_times(), *larger]), loaded)
 
     @property
     def frontend_s(self) -> float:
-        """Seconds of a request outside of the engine; 0 where nobody timed it."""
+        """Seconds of a request outside of its steps; 0 where nobody timed it."""
         return 0.0 if self.prompts is None else self.prompts.frontend_s
 
     @property

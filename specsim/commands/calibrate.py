@@ -86,7 +86,8 @@ def command(
     With --batch, run times of whole batches are measured as well, which decisions by load (specsim
     optimize --batch) rest on.  Exits 1 if some could not be measured; the others are kept.  With
     --engine, its own servers (or LLM.generate) are timed instead (1,4,16), at the lowest of the
-    temperatures, in 2 to 6 repeats as far as --repeats says.
+    temperatures, in 2 to 6 repeats as far as --repeats says; servers also under load, by as many
+    clients.
     """
     from specsim.api.calibrate import calibrate
     from specsim.api.engine_timing import (

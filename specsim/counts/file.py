@@ -155,8 +155,9 @@ class TimedStreams(_Part, frozen=True):
 
     gamma: Gamma
     steps: list[TimedStreamedStep]
-    frontend_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+    frontend_s: Annotated[float, Meta(ge=-3600, le=3600)] = 0.0
     requests: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    context: Number = 0.0
     repeat: Annotated[int, Meta(ge=0)] = 0
 
     def streamed(self) -> StreamedSteps:
@@ -280,10 +281,13 @@ def timed_prompt(prompt: PromptTime) -> TimedPrompt:
     return TimedPrompt(**asdict(prompt))
 
 
+_OF_STREAMS = ("frontend_s", "requests", "context", "repeat")
+
+
 def timed_streams(streamed: StreamedSteps) -> TimedStreams:
     """What clients of a server saw, as the file has it."""
     steps = [TimedStreamedStep(**asdict(each)) for each in streamed.steps]
-    known = {name: getattr(streamed, name) for name in ("frontend_s", "requests", "repeat")}
+    known = {name: getattr(streamed, name) for name in _OF_STREAMS}
     return TimedStreams(gamma=streamed.gamma, steps=steps, **known)
 
 

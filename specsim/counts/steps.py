@@ -118,7 +118,8 @@ class StreamedSteps:
     gamma : draft tokens of a step; 0: there is no drafter
     steps : that could be told apart
     frontend_s : seconds of a request outside of all steps (sending, tokenizer, answer), in the
-        mean over so many ``requests``; 0 where there are none
+        mean over so many ``requests``, by chance < 0; 0 where there are none
+    context : tokens in the cache of a request that decodes, in the mean; 0 where there is none
     repeat : the repeat of all settings in which it was timed, counted from 0
     """
 
@@ -126,10 +127,12 @@ class StreamedSteps:
     steps: tuple[StreamedStep, ...]
     frontend_s: float
     requests: int
+    context: float = 0.0
     repeat: int = 0
 
     def __post_init__(self) -> None:
-        if self.requests < 0 or not 0 <= self.frontend_s < math.inf:
-            raise InvalidArgumentError(
-                f"requests and frontend_s must be >= 0, got {self.requests} and {self.frontend_s}"
-            )
+        if not math.isfinite(self.frontend_s):
+            raise InvalidArgumentError(f"frontend_s must be a number, got {self.frontend_s}")
+        for name in ("requests", "context"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InvalidArgumentError(f"{name} must be >= 0, got {getattr(self, name)}")

@@ -67,9 +67,15 @@ class StreamedCosts:
             }
             if len(lengths) < _LENGTHS:
                 raise UnsupportedError(
-                    f"prompts of {len(lengths)} length were read beside other requests with "
-                    f"{gamma} draft tokens, and what a token costs needs two; time the engine again"
+                    f"prompts of {len(lengths)} lengths were read beside other requests with "
+                    f"{gamma} draft tokens, and what a token costs needs two"
                 )
+
+        if len(self.gammas) < 2 or self.gammas[0]:
+            raise UnsupportedError(
+                "steps under load must be of plain decoding and of one draft length at least, got "
+                f"draft lengths {', '.join(map(str, self.gammas)) or 'none'}"
+            )
 
     @property
     def gammas(self) -> tuple[int, ...]:
@@ -81,26 +87,36 @@ class StreamedCosts:
         """Seconds of a request outside of all steps, in the mean."""
         requests = sum(each.requests for each in self.streamed)
         total = sum(each.frontend_s * each.requests for each in self.streamed)
-        return total / requests if requests else 0.0
+        return max(total / requests, 0.0) if requests else 0.0
+
+    @property
+    def most(self) -> int:
+        """Requests of a step that were seen with every draft length."""
+        steps = [self._of(gamma) for gamma in self.gammas]
+        return min(max(each.requests for each in of_gamma) for of_gamma in steps)
+
+    @property
+    def context(self) -> float | None:
+        """Tokens in the cache of a request that decodes, in the mean; None where nobody tells."""
+        known = [each.context for each in self.streamed if each.context]
+        return sum(known) / len(known) if known else None
 
     @cached_property
     def laws(self) -> dict[int, StreamedLaw]:
         """By draft length."""
         steps = {gamma: self._of(gamma) for gamma in self.gammas}
-        # As many as run together with every draft length.
-        most = min(max(each.requests for each in of_gamma) for of_gamma in steps.values())
         return {
-            gamma: _fitted([each for each in of_gamma if each.requests <= most], most)
+            gamma: _fitted([each for each in of_gamma if each.requests <= self.most], self.most)
             for gamma, of_gamma in steps.items()
         }
 
-    def step_times(self, context: float | None) -> list[StepTime]:
-        """Steps without prompts at the batches of the fit, at about this context."""
+    def step_times(self) -> list[StepTime]:
+        """Steps without prompts at those batches of the fit that were seen."""
         return [
-            StepTime(gamma, batch, float(seconds), float(steps), context=context)
+            StepTime(gamma, batch, float(seconds), float(steps), context=self.context)
             for gamma, law in self.laws.items()
             for batch, seconds, steps in zip(law.batches, law.step_s, law.steps, strict=True)
-            if seconds > 0
+            if seconds > 0 and steps > 0
         ]
 
     def _of(self, gamma: int) -> list[StreamedStep]:

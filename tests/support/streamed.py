@@ -45,7 +45,7 @@ def served(
             times[number].append(now + jitter_s * random.random())
         running = [n for n in (*running, *new) if len(times[n]) < chunks[n]]
     streams = [
-        Stream(prompt, len(each), at, tuple(each))
+        Stream(prompt, at, tuple(each), (1,) * len(each))
         for prompt, at, each in zip(prompts, sent_s, times, strict=True)
     ]
     return streams, steps

@@ -141,13 +141,12 @@ def _streamed_prompts(costs: StreamedCosts, gammas: Ints) -> tuple[StepTerm, ...
     """What a prompt and each of its tokens add to a step, linear between the draft lengths >= 1
     that were timed.
     """
-    timed = [each for each in costs.gammas if each] or [0]
+    timed = [each for each in costs.gammas if each]
     laws = [costs.laws[each] for each in timed]
     terms = []
     for per, name in (("prefill_chunks", "per_prompt_s"), ("prefill_tokens", "per_token_s")):
         values = np.interp(gammas, timed, [getattr(law, name) for law in laws])
-        if 0 in costs.laws:
-            values[gammas == 0] = getattr(costs.laws[0], name)
+        values[gammas == 0] = getattr(costs.laws[0], name)
         terms.append(replace(_table("prompts", values, ("gamma",), (gammas,)), per=per))
     return tuple(terms)
 

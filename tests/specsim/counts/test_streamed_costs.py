@@ -47,7 +47,7 @@ def test_a_step_under_load_is_put_together_as_it_was_fitted() -> None:
     costs = loaded(1, (0, 2, 4))
     alone = [StepTime(gamma, 1, 1.0, context=100.0) for gamma in (0, 2, 4)]
     cost = StepLoadCost.of(alone, (), costs.streamed)
-    assert cost.contexts == (100,)
+    assert cost.contexts == (round(costs.context or 0),)
     assert cost.verify_s(2, 3, 100) == pytest.approx(STEP_S + 0.002 + 3 * REQUEST_S)
     model = step_model_of(cost, 4, np.ones(5), 6, 512)
     assert model.frontend_s == cost.frontend_s == costs.frontend_s
@@ -72,7 +72,12 @@ def test_batches_between_which_steps_are_on_a_line() -> None:
     assert batch_levels(16) == [1, 2, 3, 4, 6, 8, 12, 16]
 
 
+def test_a_load_is_of_plain_decoding_and_drafts() -> None:
+    with pytest.raises(UnsupportedError, match="at least, got draft lengths 2, 4"):
+        loaded(1, (2, 4))
+
+
 def test_prompts_of_one_length_do_not_tell_what_a_token_costs() -> None:
     steps = (StreamedStep(1, 1, 20, 0.01), StreamedStep(2, 2, 40, 0.02), StreamedStep(1, 0, 0, 0.1))
-    with pytest.raises(UnsupportedError, match="prompts of 1 length were read beside other"):
+    with pytest.raises(UnsupportedError, match="prompts of 1 lengths were read beside other"):
         StreamedCosts((StreamedSteps(0, steps, 0.0, 0),))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.checks import InvalidArgumentError
 from specsim.counts.steps import StreamedStep
 from specsim.counts.streams import Stream, streamed_steps
 from tests.support.streamed import PROMPT_S, REQUEST_S, STEP_S, TOKEN_S, a_load, served
@@ -56,25 +56,27 @@ def test_what_a_request_spends_outside_of_steps(frontend_s: float) -> None:
 
 def test_a_step_in_which_a_chunk_is_missing_does_not_count() -> None:
     """As where a request was preempted, or its chunk came with the next one."""
-    whole = [Stream(10, 8, 0.0, tuple(0.01 * k for k in range(1, 9))) for _ in range(2)]
-    gap = Stream(10, 8, 0.0, tuple(0.01 * k for k in range(1, 9) if k != 4))
+    whole = [Stream(10, 0.0, tuple(0.01 * k for k in range(1, 9)), (1,) * 8) for _ in range(2)]
+    gap = Stream(10, 0.0, tuple(0.01 * k for k in range(1, 9) if k != 4), (1,) * 7)
     assert [(s.decodes, s.steps) for s in streamed_steps(whole, 0).steps] == [(2, 7)]
     found = streamed_steps([*whole, gap], 0).steps
     # Of seven steps the one that lacks it, and the one behind it.
     assert [(s.decodes, s.steps) for s in found] == [(3, 5)]
 
 
-def test_chunks_of_several_steps_are_refused() -> None:
-    """As with vLLM's --stream-interval 10."""
-    held = Stream(10, 80, 0.0, tuple(0.1 * k for k in range(1, 9)))
-    with pytest.raises(
-        UnsupportedError, match=r"chunks have 10\.0 tokens .* at most 3: the engine"
-    ):
-        streamed_steps([held], 2)
+def test_chunks_of_several_steps_do_not_count() -> None:
+    """As with vLLM's --stream-interval 10, or where a server lags."""
+    held = Stream(10, 0.0, tuple(0.1 * k for k in range(1, 9)), (10,) * 8)
+    assert streamed_steps([held], 2).steps == ()
+    joined = Stream(10, 0.0, (0.01, 0.02, 0.03, 0.05, 0.06), (1, 1, 1, 2, 1))
+    (step,) = streamed_steps([joined], 0).steps
+    assert (step.steps, step.seconds) == (2, pytest.approx(0.01))
+    # The prompt's step gives one token, so that another one is of the next step.
+    assert streamed_steps([Stream(10, 0.0, (0.01, 0.02), (2, 2))], 3).steps == ()
 
 
 def test_nobody_tells_nothing() -> None:
-    found = streamed_steps([Stream(5, 1, 0.0, (0.01,))], 0)
+    found = streamed_steps([Stream(5, 0.0, (0.01,), (1,))], 0)
     assert (found.steps, found.frontend_s, found.requests) == ((), 0.0, 0)
 
 
