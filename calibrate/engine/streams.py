@@ -37,7 +37,8 @@ def time_streams(
     checkpoint: Checkpoint,
 ) -> list[StreamedSteps]:
     """What clients of the servers of all draft lengths see of their steps, server by server in
-    random order; none of engines that do not stream.
+    random order; none of engines that do not stream.  Repeats take every other number of clients
+    by turns, and always the most.
 
     Prompts are pieces of what the profile's prompts are together, in the mean as long as those;
     outputs are parts of the recorded texts.
@@ -50,6 +51,11 @@ def time_streams(
     gammas = [gamma for gamma, client in clients.items() if isinstance(client, EngineClient)]
     order.shuffle(gammas)
 
+    # With one client alone no prompt is read beside another request.
+    most = max(clients_most, 2)
+    levels = batch_levels(most)
+    levels = sorted({*levels[repeat % 2 :: 2], most})
+
     def measured() -> list[StreamedSteps]:
         found = []
         for gamma in gammas:
@@ -57,8 +63,7 @@ def time_streams(
             assert isinstance(client, EngineClient), "chosen above"
             rest()
             streams: list[Stream] = []
-            # With one client alone no prompt is read beside another request.
-            for together in batch_levels(max(clients_most, 2)):
+            for together in levels:
                 streams += _load(client, asked, together, context, _wait_s(streams), order)
             found.append(streamed_steps(streams, gamma, repeat))
         return found

@@ -139,6 +139,7 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
         (gamma, repeat) for gamma in (0, 1, 3) for repeat in (0, 1)
     }
     loaded = StreamedCosts(found.streamed)
+    assert loaded.most == 4
     for law in loaded.laws.values():
         assert law.step_s[:2] == pytest.approx(STEP_S, rel=0.25)
     setup: Any = {
