@@ -36,9 +36,10 @@ def time_streams(
     seed: int,
     checkpoint: Checkpoint,
 ) -> list[StreamedSteps]:
-    """What clients of the servers of all draft lengths see of their steps, server by server in
-    random order; none of engines that do not stream.  Repeats take every other number of clients
-    by turns, and always the most.
+    """What clients of the servers of all draft lengths see of their steps; none of engines that do
+    not stream.  Repeats take every other number of clients by turns, and always the most.  Machines
+    drift over seconds, so that so many clients load all servers one after another, in random order,
+    before others do.
 
     Prompts are pieces of what the profile's prompts are together, in the mean as long as those;
     outputs are parts of the recorded texts.
@@ -48,25 +49,23 @@ def time_streams(
     checkpoint : keeps a repeat that is done
     """
     order = random.Random(f"streams {seed} {repeat}")
-    gammas = [gamma for gamma, client in clients.items() if isinstance(client, EngineClient)]
-    order.shuffle(gammas)
-
+    servers = [
+        (gamma, client) for gamma, client in clients.items() if isinstance(client, EngineClient)
+    ]
     # With one client alone no prompt is read beside another request.
     most = max(clients_most, 2)
     levels = batch_levels(most)
     levels = sorted({*levels[repeat % 2 :: 2], most})
 
     def measured() -> list[StreamedSteps]:
-        found = []
-        for gamma in gammas:
-            client = clients[gamma]
-            assert isinstance(client, EngineClient), "chosen above"
-            rest()
-            streams: list[Stream] = []
-            for together in levels:
-                streams += _load(client, asked, together, context, _wait_s(streams), order)
-            found.append(streamed_steps(streams, gamma, repeat))
-        return found
+        streams: dict[int, list[Stream]] = {gamma: [] for gamma, _ in servers}
+        for together in levels:
+            order.shuffle(servers)
+            for gamma, client in servers:
+                rest()
+                wait_s = _wait_s(streams[gamma])
+                streams[gamma] += _load(client, asked, together, context, wait_s, order)
+        return [streamed_steps(each, gamma, repeat) for gamma, each in streams.items()]
 
     kept: list[StreamedSteps] = checkpoint.keep_json(
         f"streams-{repeat}.json", measured, list[StreamedSteps]

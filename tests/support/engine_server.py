@@ -90,7 +90,8 @@ class EngineState:
 
     def knows(self, asked: dict[str, Any]) -> bool:
         """Whether it is asked for a text that was known beforehand, or for one token."""
-        return tuple(asked["prompt"]) in self.texts or asked["max_tokens"] == 1
+        known = self.texts.get(tuple(asked["prompt"]), ())
+        return asked["max_tokens"] in (1, *range(len(known)))
 
     def steps(self, tokens: int) -> Iterator[list[int]]:
         """Any tokens, one at the end of each step; all requests have their steps together."""
