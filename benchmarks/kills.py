@@ -75,7 +75,7 @@ def _profile(folder: Path, printed: str, name: str = "p.json") -> Any:
     # Neither when it was made, nor whether the machine was busy then.
     kept = {name: profile[name] for name in profile if name not in ("created", "notes")}
     if "streamed" in kept:  # which steps a server had under load rests on times
-        kept["streamed"] = [(each["gamma"], each["repeat"]) for each in kept["streamed"]]
+        kept["streamed"] = [(each["gamma"], each.get("repeat", 0)) for each in kept["streamed"]]
     return _timeless(kept)
 
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-# Seconds for each token of a prompt, and of the steps of texts that are not known beforehand.
+# Seconds for each token of a prompt.
 _TOKEN_S = 2e-6
-STEP_S = 0.005
 
 
 def count_rounds(
@@ -88,19 +87,6 @@ class EngineState:
                 self.accepted[index] += more
         return list(text[:tokens])
 
-    def knows(self, asked: dict[str, Any]) -> bool:
-        """Whether it is asked for a text that was known beforehand, or for one token."""
-        known = self.texts.get(tuple(asked["prompt"]), ())
-        return asked["max_tokens"] in (1, *range(len(known)))
-
-    def steps(self, tokens: int) -> Iterator[list[int]]:
-        """Any tokens, one at the end of each step; all requests have their steps together."""
-        for _ in range(tokens):
-            time.sleep(STEP_S - time.monotonic() % STEP_S)
-            yield [0]
-        with self.lock:
-            self.generated += tokens
-
     def metrics(self) -> str:
         labels = 'engine="0",model_name="m"'
         name = "vllm:spec_decode_num_"
@@ -151,13 +137,7 @@ def serving(state: EngineState, port: int = 0) -> Iterator[str]:
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             assert asked["stream"]
-            if state.knows(asked) or self.path in state.wrong:
-                self.answer(lambda: streamed(state.complete(asked)))
-                return
-            self.send_response(200)
-            self.end_headers()
-            for tokens in state.steps(asked["max_tokens"]):
-                self.wfile.write(event({"choices": [{"token_ids": tokens}]}).encode())
+            self.answer(lambda: streamed(state.complete(asked)))
 
         def log_message(self, *words: Any) -> None:
             pass

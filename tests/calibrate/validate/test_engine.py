@@ -28,11 +28,15 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.file import read_acceptance
 from specsim.counts.prompt_costs import PromptCosts
 from specsim.counts.streamed_costs import StreamedCosts
+from specsim.counts.streams import Stream
 from specsim.files import file_digest
 from specsim.profiles import read_profile
 from tests.support.command_line import fail, rows, run, succeed
-from tests.support.engine_server import STEP_S, EngineState, serving
+from tests.support.engine_server import EngineState, serving
 from tests.support.refusals import refuses
+from tests.support.streamed import PROMPT_S, REQUEST_S, STEP_S, TOKEN_S, served
+
+FRONTEND_S = 0.004
 
 REQUESTS, LIMIT = 6, 24
 
@@ -95,6 +99,19 @@ def all_serving(profile: Path, prompts: Path, gammas: Sequence[int]) -> Iterator
         yield {g: EngineClient(stack.enter_context(serving(s))) for g, s in states.items()}
 
 
+@pytest.fixture(autouse=True)
+def loads_are_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What clients of a server see, without a clock."""
+
+    def stream(
+        client: EngineClient, prompts: Any, tokens: Any, sampling: Any, together: int, waits: Any
+    ) -> list[Stream]:
+        sent = np.cumsum(0.3 * np.array(waits)).tolist()
+        return served(sent, list(map(len, prompts)), tokens, FRONTEND_S)[0]
+
+    monkeypatch.setattr(EngineClient, "stream", stream)
+
+
 def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured(
     profile: Path,
     prompts: Path,
@@ -133,15 +150,16 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     costs = PromptCosts(found.prompts)
     assert costs.seconds(3, 100) - costs.seconds(3, 50) == pytest.approx(50 * 2e-6)
     assert costs.frontend_s > 0
-    # Under load this server takes as long for every step, whatever is in it.
+    # What clients see of a load is made up.
     assert tuple(kept.streamed_steps()) == found.streamed
     assert {(each.gamma, each.repeat) for each in found.streamed} == {
         (gamma, repeat) for gamma in (0, 1, 3) for repeat in (0, 1)
     }
     loaded = StreamedCosts(found.streamed)
-    assert loaded.most == 4
+    assert loaded.frontend_s == pytest.approx(FRONTEND_S, abs=0.002)
     for law in loaded.laws.values():
-        assert law.step_s[:2] == pytest.approx(STEP_S, rel=0.25)
+        assert law.step_s == pytest.approx(STEP_S + REQUEST_S * np.array(law.batches))
+        assert (law.per_prompt_s, law.per_token_s) == pytest.approx((PROMPT_S, TOKEN_S))
     setup: Any = {
         "profile": timed,
         "engine": "vllm:num_gpu_blocks=100,max_num_seqs=4,enable_prefix_caching=no",
