@@ -39,6 +39,16 @@ def test_texts_and_counters_of_these_requests_alone() -> None:
     assert counts.gamma == 2
 
 
+def test_streams_tell_when_chunks_came_and_of_how_many_tokens() -> None:
+    with serving(state()) as url:
+        one, other = EngineClient(url).stream(PROMPTS, [10, 3], GREEDY, 2, [0.0, 0.01])
+    assert (one.prompt_tokens, one.chunk_tokens) == (2, (2,) * 5)
+    assert other.chunk_tokens == (2, 1)
+    for each in (one, other):
+        assert each.sent_s <= each.chunk_s[0]
+        assert list(each.chunk_s) == sorted(each.chunk_s)
+
+
 def refused(words: str, **changes: Any) -> None:
     with serving(state(**changes)) as url, pytest.raises(EngineError, match=words) as refusal:
         EngineClient(url).complete(PROMPTS, [4, 4], GREEDY, 2)

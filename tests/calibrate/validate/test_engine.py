@@ -101,12 +101,15 @@ def all_serving(profile: Path, prompts: Path, gammas: Sequence[int]) -> Iterator
 
 @pytest.fixture(autouse=True)
 def loads_are_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What clients of a server see, without a clock."""
+    """What clients of a server see, without a clock; one load after another."""
+    now = 0.0
 
     def stream(
         client: EngineClient, prompts: Any, tokens: Any, sampling: Any, together: int, waits: Any
     ) -> list[Stream]:
-        sent = np.cumsum(0.3 * np.array(waits)).tolist()
+        nonlocal now
+        sent = (now + np.cumsum(0.3 * np.array(waits))).tolist()
+        now += 100.0
         return served(sent, list(map(len, prompts)), tokens, FRONTEND_S)[0]
 
     monkeypatch.setattr(EngineClient, "stream", stream)
