@@ -1,8 +1,9 @@
 """Profiles, acceptance files and sweeps as ``specsim.compare`` takes them: figures by setting.
 
 Of a profile: how often drafts were accepted, what runs and the host cost in plain steps beside
-them, and the speedups that follow.  Of an acceptance file: what was counted, and how long steps and
-prompts took.  Of a sweep: the answer to every setting of its inputs.
+them, and the speedups that follow.  Of an acceptance file: what was counted, how long steps and
+prompts took, and what steps under load are fitted to cost.  Of a sweep: the answer to every setting
+of its inputs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from specsim.api.compared import INPUT, Side, figures, flat
 from specsim.api.result import Row, plain
 from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
 from specsim.counts.file import read_acceptance
+from specsim.counts.streamed_costs import StreamedCosts
 from specsim.hardware.repeats import Repeats, spread_of_means
 from specsim.hardware.run_time_fit import kind_of, ratios
 from specsim.intervals import Interval, normal_quantile
@@ -24,7 +26,7 @@ from specsim.profiles import MeasuredAcceptance, Profile, read_profile
 
 if TYPE_CHECKING:
     from specsim.counts.drafts import DraftCounts
-    from specsim.counts.steps import PromptTime, StepTime
+    from specsim.counts.steps import PromptTime, StepTime, StreamedSteps
 
 _RUN = frozenset(("run", "tokens", "batch", "context", "mode"))
 _HOST_TIME = frozenset(("temperature", "gamma", "batch", "context", "mode"))
@@ -36,6 +38,7 @@ _IN_LISTS = ("serve", "plan")
 _MOST_SETTINGS = 20_000
 _STEP = frozenset(("gamma", "batch", "context", "repeat", "drafter_loaded"))
 _PROMPT = frozenset(("gamma", "tokens"))
+_LOADED = frozenset(("gamma", "batch"))
 
 
 def profile_side(path: Path) -> Side:
@@ -73,6 +76,7 @@ def acceptance_side(path: Path) -> Side:
     values = figures("counts", plain(counted.rows()), frozenset(("gamma",)))
     values |= figures("steps", plain(_step_rows(path, counts, steps)), _STEP)
     values |= figures("prompts", _prompt_rows(file.prompt_times(), steps), _PROMPT)
+    values |= figures("under load", _loaded_rows(tuple(file.streamed_steps())), _LOADED)
     names = ("specsim", "engine", "acceptance_law", "temperature", "method")
     inputs = {name: getattr(file, name) for name in names}
     inputs["sources"] = [each.file for each in file.sources]
@@ -228,6 +232,22 @@ def _step_rows(
     except UnsupportedError:
         return [dict(vars(each)) for each in steps]
     return [{name: row[name] for name in row if name != "tokens_per_call"} for row in rows]
+
+
+def _loaded_rows(streamed: tuple[StreamedSteps, ...]) -> Iterator[Row]:
+    """What ``StreamedCosts`` says of every draft length; how sure that is it does not."""
+    if not streamed:
+        return
+    costs = StreamedCosts(streamed)
+    for step in costs.step_times():
+        yield {"gamma": step.gamma, "batch": step.batch, "step_ms": 1e3 * step.seconds}
+    for gamma, law in costs.laws.items():
+        yield {
+            "gamma": gamma,
+            "per_prompt_ms": 1e3 * law.per_prompt_s,
+            "per_prompt_token_us": 1e6 * law.per_token_s,
+        }
+    yield {"frontend_ms": 1e3 * costs.frontend_s}
 
 
 def _prompt_rows(prompts: Sequence[PromptTime], steps: Sequence[StepTime]) -> Iterator[Row]:

@@ -50,6 +50,11 @@ class StreamedLaw:
     per_token_s: float
     steps: Floats
 
+    def seconds(self, step: StreamedStep) -> float:
+        """What a step like this one takes."""
+        plain = float(np.interp(step.requests, self.batches, self.step_s))
+        return plain + self.per_prompt_s * step.prompts + self.per_token_s * step.prompt_tokens
+
 
 @dataclass(frozen=True)
 class StreamedCosts:
@@ -67,8 +72,8 @@ class StreamedCosts:
             }
             if len(lengths) < _LENGTHS:
                 raise UnsupportedError(
-                    f"prompts of {len(lengths)} lengths were read beside other requests with "
-                    f"{gamma} draft tokens, and what a token costs needs two"
+                    "what a token of a prompt costs needs prompts of two lengths that were read "
+                    f"beside other requests, got {len(lengths)} with {gamma} draft tokens"
                 )
 
         if len(self.gammas) < 2 or self.gammas[0]:

@@ -11,7 +11,7 @@ from studies.serving import settings
 from studies.serving.settings import Setting
 
 # What is timed of the engine beforehand, on servers that are started alike.
-_TIMING = specsim.EngineTiming(gamma=settings.GAMMAS, repeats=4, engine_args=settings.ENGINE_ARGS)
+_TIMING = specsim.EngineTiming(gamma=settings.GAMMAS, repeats=10, engine_args=settings.ENGINE_ARGS)
 
 
 @dataclass(frozen=True)

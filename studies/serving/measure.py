@@ -10,8 +10,7 @@ makes, in DIR or beside the profile that is given,
                             calibrate)
     profile.vllm.json       steps and prompts of vLLM's servers (specsim calibrate --engine vllm)
     profile.serving/        requests.jsonl, which requests; load.json, at which rates;
-                            runs/*.json, what ``vllm bench serve --save-detailed`` saw, and how
-                            long the same server took over sets of requests before and behind it
+                            runs/*.json, what ``vllm bench serve --save-detailed`` saw
 
 What is there is kept, so that a run that was killed goes on where it was.
 """
@@ -43,13 +42,12 @@ from specsim.files import file_digest, make_folder, write_atomically
 from specsim.profiles import Profile, read_profile
 from studies.serving import settings
 from studies.serving.capacity import plain_capacity
-from studies.serving.drift import Beside
 from studies.serving.files import LoadFiles
 from studies.serving.settings import Drafting
 
 # Requests of the profile.  Drafts stand in some texts more often than in others, which moves the
 # mean of 32 texts by 3 %.
-_CALIBRATED = 128
+_CALIBRATED = 256
 _GAMMA_MAX = 5
 MEASUREMENT = specsim.Measurement(
     temperature=(0.0,),
@@ -112,7 +110,7 @@ def _requests() -> str:
     order = random.Random(_SEED)
     rows = [
         {"prompt": text, "output_tokens": order.randint(*settings.OUTPUTS)}
-        for text in _texts(settings.REQUESTS, _CALIBRATED)
+        for text in _texts(max(settings.REQUESTS.values()), _CALIBRATED)
     ]
     return "".join(json.dumps(row) + "\n" for row in rows)
 
@@ -149,7 +147,6 @@ def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
     every = random.Random(_SEED).sample(settings.SETTINGS, len(settings.SETTINGS))
     waiting = [each for each in every if not files.run(each).is_file()]
     draftings = list(dict.fromkeys(each.drafting for each in waiting))
-    beside = Beside.of(profile, files)
     checkpoint = Checkpoint.beside(files.folder, "serving")
     watch = Watch(checkpoint, progress, threads=1)
     done, total = len(every) - len(waiting), len(every)
@@ -165,10 +162,9 @@ def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
         for setting in waiting:
             watch.progress(f"serving {setting.name}", done, total)
             client = servers[setting.drafting]
-            before = list(beside.sets(client, setting.drafting))
-            found = _bench(client, files, program, load["rates"][setting.rate])
-            behind = list(beside.sets(client, setting.drafting))
-            found["specsim"] |= {"beside": [*before, *behind], "notes": watch.warnings()}
+            rate = load["rates"][setting.rate]
+            found = _bench(client, files, program, rate, setting.requests)
+            found["specsim"] |= {"notes": watch.warnings()}
             write_atomically(files.run(setting), (json.dumps(found) + "\n").encode())
             done += 1
     progress("serving", done, total)
@@ -194,18 +190,18 @@ def _warm(client: EngineClient, files: LoadFiles, program: Path) -> None:
     (files.folder / "warm.json").unlink()
 
 
-def _bench(client: EngineClient, files: LoadFiles, program: Path, rate: float) -> dict[str, Any]:
+def _bench(
+    client: EngineClient, files: LoadFiles, program: Path, rate: float, requests: int
+) -> dict[str, Any]:
     """What the benchmark says, and what the server counted meanwhile."""
     result = files.folder / "result.json"
     before = client.metrics()
-    _run(client, files, program, repr(rate), settings.REQUESTS, result)
+    _run(client, files, program, repr(rate), requests, result)
     after = client.metrics()
     said = json.loads(result.read_text())
     result.unlink()
-    if said["completed"] != settings.REQUESTS:
-        raise EngineError(
-            f"{client.where} completed {said['completed']} of {settings.REQUESTS} requests"
-        )
+    if said["completed"] != requests:
+        raise EngineError(f"{client.where} completed {said['completed']} of {requests} requests")
     found: dict[str, Any] = {name: said[name] for name in _KEPT if name in said}
     found |= {name: _rounded(said[name]) for name in _LISTS}
     found["specsim"] = {

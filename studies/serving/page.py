@@ -23,12 +23,14 @@ _CAPTIONS: Mapping[str, str] = {
     "timed steps predict of plain decoding. The hash of the file of step times was taken when the "
     "load began; `same_file` tells whether the file is the same today.",
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
-    "measured, less one. Without drift: simulated with steps and prompts as much longer as sets of "
-    "requests took on the same server before and behind the setting.",
+    "measured, less one. With own steps: simulated with steps as long as the load itself had them, "
+    "which is no prediction, and shows what the model of the scheduler leaves.",
     "totals": "Throughput and preemptions. `explained` counts the figures (TTFT, TPOT, ITL, end to "
-    "end; mean, 50th, 90th, 99th percentile) whose error both 95 % intervals explain. `drift` is "
-    "how much longer than by the timed steps the same server took over sets of requests before and "
-    "behind the setting.",
+    "end; mean, 50th, 90th, 99th percentile) whose error both 95 % intervals explain.",
+    "steps": "How far the load's steps and rounds are off what was known before. `longer` is how "
+    "much longer steps took than timed ones of the same batch and prompts take, by the moments at "
+    "which clients got their chunks; `steps` and `requests` are how many were seen whole, and "
+    "their mean batch. Tokens per round leave out the first token, which comes with the prompt.",
     "orders": "Which draft length is faster. Mean end-to-end latency of one over that of the "
     "other at the same rate; judged where the measured intervals tell them apart.",
     "latencies": "Every latency, predicted and measured. In milliseconds, with 95 % intervals.",
@@ -55,9 +57,10 @@ def _compute(measured: Measured) -> dict[str, Sequence[Row]]:
     latencies = list(tables.latencies(found))
     totals = list(tables.totals(found))
     return {
-        "setup": tables.setup(files) if found else [],
+        "setup": tables.setup(files, found) if found else [],
         "errors": list(tables.errors(latencies, totals)),
         "totals": totals,
+        "steps": list(tables.steps(found, files.timed)) if found else [],
         "orders": list(tables.orders(latencies)),
         "latencies": latencies,
     }
@@ -100,16 +103,16 @@ def _differs(found: Tables) -> str:
         return "Every figure is within what was to be reached."
     words = "; ".join(
         f"{row['figure']} ({row['median_absolute_error']:.1%} for {row['wanted']:.0%}, "
-        f"{row['mean_error']:+.1%} in the mean{_without(row)})"
+        f"{row['mean_error']:+.1%} in the mean{_with_own_steps(row)})"
         for row in missed
     )
     return f"Not within what was to be reached: {words}."
 
 
-def _without(row: Row) -> str:
-    """What is left without the drift of the machine, where that was measured."""
-    left = row["median_without_drift"]
-    return "" if left is None else f"; without drift {left:.1%}"
+def _with_own_steps(row: Row) -> str:
+    """What the model of the scheduler leaves, where that is known."""
+    left = row["median_with_own_steps"]
+    return "" if left is None else f"; {left:.1%} with the load's own steps"
 
 
 def _checks(found: Tables) -> list[Check]:

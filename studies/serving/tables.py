@@ -13,24 +13,28 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from msgspec.structs import replace
 
 import specsim
 from specsim.api.serving_acceptance import trace_behind
 from specsim.api.serving_verdict import ServingVerdict, Throughput
-from specsim.counts.file import AcceptanceFile, read_acceptance, write_acceptance
+from specsim.counts.file import read_acceptance, write_acceptance
+from specsim.counts.steps import StreamedSteps
+from specsim.counts.streamed_costs import StreamedCosts
 from specsim.files import file_digest
 from specsim.intervals import Interval, joint_half_width
 from specsim.serving.logs import read_log
-from specsim.serving.service import serve_requests
+from specsim.serving.service import Served, serve_requests
 from studies.common.study import Row, where
 from studies.serving import settings
 from studies.serving.files import LoadFiles
 from studies.serving.settings import Setting
+from studies.serving.steps import loaded_steps, own_steps, tells_steps
 
 LATENCIES, STATISTICS = ("ttft", "tpot", "e2e"), ("mean", "p50", "p90", "p99")
 # Simulations of a setting, whose acceptance is drawn.
 _REPLICATIONS = 20
+# What is said of steps that were seen.
+_BESIDE = ("steps", "requests", "longer")
 # What the comparison was to reach, as relative errors.
 WANTED = {"mean": 0.05, "p99": 0.15, "throughput": 0.03, "preemptions": 0.1}
 
@@ -40,36 +44,35 @@ class ServedSetting:
     """A setting that was measured, with its simulation.
 
     said : what the benchmark and the server's counters say
-    slowed : the simulation with steps and prompts as long as the server's sets were beside the
-        setting; None where no sets were timed beside it
+    fitted : the simulation with steps and prompts as the load itself had them, which is no
+        prediction; None where that is not known
     """
 
     setting: Setting
     verdict: ServingVerdict
     said: dict[str, Any]
-    slowed: ServingVerdict | None
+    fitted: ServingVerdict | None
 
     @cached_property
-    def preemptions(self) -> float:
-        """Predicted, in the mean over the replications."""
+    def _replications(self) -> list[Served]:
+        """The same requests, each time with other luck of their drafts."""
         log = read_log(Path(self.verdict.inputs["log"]))
-        setup = self.verdict.setup
-        return float(
-            np.mean(
-                [
-                    serve_requests(setup, log.requests, seed=seed, keep=())
-                    .each("preemptions")
-                    .sum()
-                    for seed in range(_REPLICATIONS)
-                ]
-            )
-        )
+        return [
+            serve_requests(self.verdict.setup, log.requests, seed=seed, keep=())
+            for seed in range(_REPLICATIONS)
+        ]
 
     @property
-    def drift(self) -> float | None:
-        """Seconds of the sets beside the setting, over those by the timed steps, less one."""
-        factor = slowness(self.said)
-        return None if factor is None else factor - 1
+    def preemptions(self) -> float:
+        """Predicted, in the mean over the replications."""
+        return float(np.mean([each.each("preemptions").sum() for each in self._replications]))
+
+    @property
+    def tokens_per_round(self) -> tuple[float, float]:
+        """Predicted and seen, without the first of each request, which comes with its prompt."""
+        later = sum(each - 1 for each in self.said["output_lens"])
+        rounds = np.mean([(each.each("rounds") - 1).sum() for each in self._replications])
+        return later / float(rounds), later / sum(map(len, self.said["itls"]))
 
     @property
     def names(self) -> Row:
@@ -85,26 +88,25 @@ class ServedSetting:
 
 def served(files: LoadFiles) -> list[ServedSetting]:
     """Every setting that was measured, simulated."""
-    return [_served(files, each) for each in files.served]
+    own = own_steps(files)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / files.timed.name
+        if own is not None:
+            write_acceptance(own, path)
+        return [_served(files, each, None if own is None else path) for each in files.served]
 
 
-def _served(files: LoadFiles, setting: Setting) -> ServedSetting:
+def _served(files: LoadFiles, setting: Setting, own: Path | None) -> ServedSetting:
     said = json.loads(files.run(setting).read_text())
-    factor = slowness(said)
-    slowed = None
-    if factor is not None:
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / files.timed.name
-            write_acceptance(longer(read_acceptance(files.timed), factor), path)
-            slowed = _verdict(files, setting, said, path)
-    return ServedSetting(setting, _verdict(files, setting, said, files.timed), said, slowed)
+    fitted = None if own is None else _verdict(files, setting, said, own)
+    return ServedSetting(setting, _verdict(files, setting, said, files.timed), said, fitted)
 
 
 def _verdict(
     files: LoadFiles, setting: Setting, said: dict[str, Any], timed: Path
 ) -> ServingVerdict:
     schedule = list(setting.drafting.schedule)
-    # What slowed steps are written to has no profile beside it.
+    # What the load's own steps are written to has no profile beside it.
     acceptance, _ = trace_behind(files.timed)
     return specsim.validate_serving(
         files.run(setting),
@@ -116,36 +118,9 @@ def _verdict(
     )
 
 
-def slowness(said: dict[str, Any]) -> float | None:
-    """Seconds of the sets beside a setting, over those by the timed steps; None without sets."""
-    sets = said["specsim"].get("beside")
-    if not sets:
-        return None
-    return float(sum(each["seconds"] for each in sets) / sum(each["expected_s"] for each in sets))
-
-
-def longer(timed: AcceptanceFile, factor: float) -> AcceptanceFile:
-    """The same with all seconds so many times as long."""
-
-    def times(row: Any, *names: str) -> Any:
-        known = {name: getattr(row, name) for name in names}
-        return replace(row, **{k: v * factor for k, v in known.items() if v is not None})
-
-    return replace(
-        timed,
-        steps=[times(each, "seconds", "draft_s", "first_s") for each in timed.steps],
-        prompts=[times(each, "seconds", "answer_s") for each in timed.prompts],
-        streamed=[
-            replace(
-                times(each, "frontend_s"), steps=[times(step, "seconds") for step in each.steps]
-            )
-            for each in timed.streamed
-        ],
-    )
-
-
-def setup(files: LoadFiles) -> list[Row]:
+def setup(files: LoadFiles, found: Sequence[ServedSetting]) -> list[Row]:
     """What was asked of which engine, once."""
+    requests = {each.setting.rate: len(each.said["output_lens"]) for each in found}
     load = json.loads(files.load.read_text())
     rates = ", ".join(f"{name} {rate:g}" for name, rate in load["rates"].items())
     return [
@@ -153,7 +128,7 @@ def setup(files: LoadFiles) -> list[Row]:
             "engine": load["engine"],
             "measured": load["created"],
             "cores": load["cores"],
-            "requests": settings.REQUESTS,
+            "requests": ", ".join(f"{name} {n}" for name, n in requests.items()),
             "plain_capacity": load["plain_capacity"],
             "rates": rates,
             "timed_sha256": load["timed_sha256"][:12],
@@ -165,10 +140,10 @@ def setup(files: LoadFiles) -> list[Row]:
 def latencies(found: Sequence[ServedSetting]) -> Iterator[Row]:
     """Each figure of each setting."""
     for each in found:
-        slowed = each.slowed.rows() if each.slowed else [{}] * len(each.verdict.rows())
-        for row, other in zip(each.verdict.rows(), slowed, strict=True):
+        fitted = each.fitted.rows() if each.fitted else [{}] * len(each.verdict.rows())
+        for row, other in zip(each.verdict.rows(), fitted, strict=True):
             if row["latency"] in LATENCIES and row["statistic"] in STATISTICS:
-                yield each.names | row | {"error_without_drift": other.get("relative_error")}
+                yield each.names | row | {"error_with_own_steps": other.get("relative_error")}
 
 
 def totals(found: Sequence[ServedSetting]) -> Iterator[Row]:
@@ -179,13 +154,42 @@ def totals(found: Sequence[ServedSetting]) -> Iterator[Row]:
             "predicted_tokens_per_s": tokens.predicted.best,
             "measured_tokens_per_s": tokens.measured,
             "relative_error": tokens.error,
-            "drift": each.drift,
-            "error_without_drift": _tokens(each.slowed).error if each.slowed else None,
+            "error_with_own_steps": _tokens(each.fitted).error if each.fitted else None,
             "predicted_preemptions": each.preemptions,
             "measured_preemptions": each.said["specsim"]["preemptions"],
             "explained": sum(row["explained"] for row in each.verdict.rows()),
             "figures": len(each.verdict.rows()),
         }
+
+
+def steps(found: Sequence[ServedSetting], timed: Path) -> Iterator[Row]:
+    """How long steps took beside what the timed ones say of the same batches and prompts, and what
+    rounds emitted.
+    """
+    streamed = tuple(read_acceptance(timed).streamed_steps())
+    costs = StreamedCosts(streamed) if streamed else None
+    for each in found:
+        seen = None
+        if costs and tells_steps(each.setting.drafting):
+            seen = loaded_steps(each.said, each.setting.drafting)
+        predicted, measured = each.tokens_per_round
+        yield {
+            **each.names,
+            **(_beside(seen, costs) if seen and costs else dict.fromkeys(_BESIDE)),
+            "predicted_tokens_per_round": predicted,
+            "measured_tokens_per_round": measured,
+            "relative_error": predicted / measured - 1,
+        }
+
+
+def _beside(seen: StreamedSteps, costs: StreamedCosts) -> Row:
+    counts = np.array([each.steps for each in seen.steps])
+    seconds = np.array([each.seconds for each in seen.steps])
+    law = costs.laws[seen.gamma]
+    expected_s = np.array([law.seconds(each) for each in seen.steps])
+    batch = float(np.average([each.requests for each in seen.steps], weights=counts))
+    longer = float(counts @ seconds / (counts @ expected_s) - 1)
+    return dict(zip(_BESIDE, (int(counts.sum()), batch, longer), strict=True))
 
 
 def _tokens(verdict: ServingVerdict) -> Throughput:
@@ -213,16 +217,16 @@ def errors(figures: Sequence[Row], sums: Sequence[Row]) -> Iterator[Row]:
 
 def _error(figure: str, rows: Sequence[Row], wanted: float | None) -> Row:
     off = [row["relative_error"] for row in rows]
-    left = [row.get("error_without_drift") for row in rows]
-    without = [each for each in left if each is not None]
+    left = [row.get("error_with_own_steps") for row in rows]
+    fitted = [each for each in left if each is not None]
     return {
         "figure": figure,
         "settings": len(off),
         "median_absolute_error": median(map(abs, off)),
         "worst_absolute_error": max(map(abs, off)),
         "mean_error": float(np.mean(off)),
-        "median_without_drift": median(map(abs, without)) if without else None,
-        "mean_without_drift": float(np.mean(without)) if without else None,
+        "median_with_own_steps": median(map(abs, fitted)) if fitted else None,
+        "mean_with_own_steps": float(np.mean(fitted)) if fitted else None,
         "wanted": wanted,
         "reached": None if wanted is None else median(map(abs, off)) <= wanted,
     }

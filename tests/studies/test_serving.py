@@ -15,7 +15,6 @@ from calibrate.engine.client import EngineError
 from calibrate.engine.servers import Servers
 from specsim.api.serving_setup import SetUpWords, set_up
 from specsim.batching.source import Source
-from specsim.checks import UnsupportedError
 from specsim.counts.file import (
     SCHEMA,
     VERSION,
@@ -23,6 +22,8 @@ from specsim.counts.file import (
     CountedRounds,
     TimedPrompt,
     TimedStep,
+    TimedStreamedStep,
+    TimedStreams,
     write_acceptance,
 )
 from specsim.counts.file import Source as ReadFile
@@ -36,7 +37,6 @@ from studies.common.write import load, write
 from studies.serving import measure, settings
 from studies.serving import tables as made
 from studies.serving.capacity import plain_capacity
-from studies.serving.drift import TimedCosts
 from studies.serving.files import LoadFiles
 from studies.serving.page import SHIPPED
 from studies.serving.settings import SETTINGS, SMALL_CACHE, Setting
@@ -44,10 +44,14 @@ from tests.support.pages import sentences
 from tests.support.profiles import write as write_profile
 
 ALPHA, ROUNDS = 0.6, 100_000.0
+# Batches of steps under load.
+_LOADED = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
 def write_timed(path: Path, slower: float = 1.0) -> None:
-    """Steps of 10 ms, 2 ms a draft and 0.5 ms a request; prompts of 2 ms and 30 us a token more."""
+    """Steps of 10 ms, 2 ms a draft and 0.5 ms a request; prompts of 2 ms and 30 us a token more;
+    4 ms of a request outside of steps.
+    """
     gammas = (0, *settings.GAMMAS)
 
     def step_s(gamma: int, batch: int) -> float:
@@ -68,6 +72,13 @@ def write_timed(path: Path, slower: float = 1.0) -> None:
         for tokens in (16, 256):
             seconds = step_s(gamma, 1) + slower * (0.002 + 3e-5 * tokens)
             prompts.append(TimedPrompt(gamma, tokens, seconds, seconds + slower * 0.004))
+    streamed = []
+    for gamma in gammas:
+        alike = [TimedStreamedStep(batch, step_s(gamma, batch), steps=100) for batch in _LOADED]
+        for tokens in (16, 256):
+            seconds = step_s(gamma, 2) + slower * (0.002 + 3e-5 * tokens)
+            alike.append(TimedStreamedStep(1, seconds, prompts=1, prompt_tokens=tokens))
+        streamed.append(TimedStreams(gamma, alike, slower * 0.004, requests=100))
     file = AcceptanceFile(
         schema=SCHEMA,
         version=VERSION,
@@ -83,6 +94,7 @@ def write_timed(path: Path, slower: float = 1.0) -> None:
         sources=[ReadFile("x", "0" * 64, ["x"])],
         notes=[],
         prompts=prompts,
+        streamed=streamed,
     )
     write_acceptance(file, path)
 
@@ -92,7 +104,7 @@ def serve(files: LoadFiles, setting: Setting, rate: float, slower: float) -> dic
     timed = files.timed.with_name("slower.json")
     write_timed(timed, slower)
     random = np.random.default_rng(3)
-    n = settings.REQUESTS
+    n = setting.requests
     requests = Requests(
         np.cumsum(random.exponential(1 / rate, n)),
         random.integers(*settings.PROMPTS, n),
@@ -118,7 +130,6 @@ def serve(files: LoadFiles, setting: Setting, rate: float, slower: float) -> dic
             "preemptions": float(served.each("preemptions").sum()),
             "num_gpu_blocks": blocks,
             "block_size": settings.BLOCK_TOKENS,
-            "beside": [{"gamma": 0, "batch": 1, "seconds": slower, "expected_s": 1.0}],
         },
     }
 
@@ -127,7 +138,7 @@ def measured(folder: Path, slower: float = 1.0) -> Measured:
     files = LoadFiles(write_profile(folder))
     write_timed(files.timed)
     files.run(SETTINGS[0]).parent.mkdir(parents=True)
-    outputs = np.random.default_rng(1).integers(*settings.OUTPUTS, settings.REQUESTS).tolist()
+    outputs = np.random.default_rng(1).integers(*settings.OUTPUTS, 200).tolist()
     rows = [json.dumps({"prompt": "x", "output_tokens": n}) for n in outputs]
     files.requests.write_text("\n".join(rows))
     files.load.write_text(measure._load(files))
@@ -163,6 +174,15 @@ def test_an_engine_that_does_as_predicted_is_met(
         assert errors[figure]["reached"], errors[figure]
     assert errors["preemptions"]["settings"] == 3
     assert tables["setup"][0]["same_file"]
+    for row in tables["steps"]:
+        assert row["measured_tokens_per_round"] >= 1
+        if row["drafts"] == "0":
+            assert row["predicted_tokens_per_round"] == row["measured_tokens_per_round"] == 1
+        if row["cache"] == "small" or ":" in row["drafts"]:
+            assert row["longer"] is None
+        else:
+            assert abs(row["longer"]) < 0.01
+            assert row["steps"] > 500
     for small in where(tables["totals"], cache="small"):
         # One run, against the mean over runs with other luck.
         seen = small["measured_preemptions"]
@@ -187,29 +207,18 @@ def test_a_slower_engine_is_seen(tmp_path: Path) -> None:
     errors = {row["figure"]: row for row in tables["errors"]}
     assert errors["tpot mean"]["mean_error"] < -0.08
     assert not errors["tpot mean"]["reached"]
-    # Beside every setting sets took as much longer, and nothing else is wrong.
-    assert errors["tpot mean"]["median_without_drift"] < 0.02
+    # Steps took as much longer, and nothing else is wrong.
+    assert errors["tpot mean"]["median_with_own_steps"] < 0.02
     plain = where(tables["latencies"], drafts="0")
-    assert max(abs(row["error_without_drift"]) for row in plain) < 1e-3
-    assert all(row["drift"] == pytest.approx(0.1) for row in tables["totals"])
+    assert max(abs(row["error_with_own_steps"]) for row in plain) < 0.01
+    longer = [row["longer"] for row in tables["steps"] if row["longer"] is not None]
+    assert longer == pytest.approx([0.1] * 16, abs=0.01)
     # Rates are shares of what plain decoding serves, so that is surely saturated.
     (plain,) = where(tables["totals"], drafts="0", load="saturated")
     assert plain["relative_error"] > 0.08
     words = load("serving").opening(tables)[2]
     assert words.startswith("Not within what was to be reached: ")
     assert "tpot mean" in words
-
-
-def test_sets_take_what_their_timed_steps_take(tmp_path: Path) -> None:
-    """Steps are linear in the batch, so nothing is lost between the batches that were timed."""
-    write_timed(tmp_path / "t.json")
-    costs = TimedCosts.read(tmp_path / "t.json")
-    rounds = np.array([5, 3, 9])
-    # Three rounds of three requests, two of two, four of one.
-    steps = 3 * 0.0155 + 2 * 0.015 + 4 * 0.0145
-    assert costs.seconds(2, rounds) == pytest.approx(0.02 + steps)
-    with pytest.raises(UnsupportedError, match="beyond the batches"):
-        costs.seconds(2, np.full(17, 4))
 
 
 def test_capacity_is_that_of_full_steps(tmp_path: Path) -> None:
@@ -271,7 +280,7 @@ def test_another_file_of_step_times_is_no_prediction_before(right: Measured) -> 
     try:
         write_timed(files.timed, 1.2)
         assert file_digest(files.timed) != json.loads(files.load.read_text())["timed_sha256"]
-        (said,) = made.setup(files)
+        (said,) = made.setup(files, [])
         assert not said["same_file"]
     finally:
         files.timed.write_bytes(before)

@@ -28,6 +28,8 @@ from specsim.counts.file import (
     Source,
     TimedPrompt,
     TimedStep,
+    TimedStreamedStep,
+    TimedStreams,
     write_acceptance,
 )
 from specsim.intervals import Interval
@@ -340,6 +342,20 @@ def test_steps_and_prompts_of_an_engine_are_judged_by_their_repeats(tmp_path: Pa
     """Six repeats that scatter by 1 %: 14 figures of the pair that is alike, a 5 % chance."""
     random = np.random.default_rng(5)
 
+    def step_s(gamma: int, batch: int) -> float:
+        return 0.01 + 0.002 * gamma + 0.001 * batch
+
+    def loaded(gamma: int) -> list[TimedStreamedStep]:
+        return [TimedStreamedStep(n, step_s(gamma, n), steps=9) for n in (1, 2, 4)]
+
+    def reading(gamma: int, slower: float) -> list[TimedStreamedStep]:
+        return [
+            TimedStreamedStep(
+                1, step_s(gamma, 2) + slower * (0.003 + 2e-5 * tokens), 1, prompt_tokens=tokens
+            )
+            for tokens in (16, 256)
+        ]
+
     def timed(name: str, slower: float) -> Path:
         def s(usual: float) -> float:
             return usual * float(np.exp(random.normal(0.0, 0.01)))
@@ -365,6 +381,10 @@ def test_steps_and_prompts_of_an_engine_are_judged_by_their_repeats(tmp_path: Pa
                 for tokens in (16, 256)
                 for repeat in range(6)
             ],
+            streamed=[
+                TimedStreams(gamma, [*loaded(gamma), *reading(gamma, slower)], 0.004, requests=9)
+                for gamma in (0, 2)
+            ],
         )
         write_acceptance(file, tmp_path / name)
         return tmp_path / name
@@ -378,6 +398,11 @@ def test_steps_and_prompts_of_an_engine_are_judged_by_their_repeats(tmp_path: Pa
     assert beyond == {
         f"prompts, gamma {gamma}, tokens {tokens}" for gamma in (0, 2) for tokens in (16, 256)
     }
+    # Of steps under load nobody knows how sure they are.
+    under_load = {each.key: each for each in found.figures if each.key.table == "under load"}
+    assert {each.apart for each in under_load.values()} <= {None, 0.0}
+    moved = {key.figure: each.change for key, each in under_load.items() if each.change}
+    assert moved == pytest.approx({"per_prompt_ms": 0.1, "per_prompt_token_us": 0.1}, rel=1e-6)
 
 
 def test_what_cells_scatter_by_is_pooled_and_what_has_no_repeats_is_not_judged() -> None:

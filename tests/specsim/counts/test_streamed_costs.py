@@ -79,5 +79,7 @@ def test_a_load_is_of_plain_decoding_and_drafts() -> None:
 
 def test_prompts_of_one_length_do_not_tell_what_a_token_costs() -> None:
     steps = (StreamedStep(1, 1, 20, 0.01), StreamedStep(2, 2, 40, 0.02), StreamedStep(1, 0, 0, 0.1))
-    with pytest.raises(UnsupportedError, match="prompts of 1 lengths were read beside other"):
+    with pytest.raises(
+        UnsupportedError, match="two lengths that were read beside other requests, got 1 with"
+    ):
         StreamedCosts((StreamedSteps(0, steps, 0.0, 0),))

@@ -1,0 +1,58 @@
+"""Steps of the servers under load, told from when the benchmark got its chunks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+
+from specsim.counts.file import AcceptanceFile, read_acceptance, timed_streams
+from specsim.counts.steps import StreamedSteps
+from specsim.counts.streams import Stream, streamed_steps
+from studies.serving import settings
+from studies.serving.files import LoadFiles
+from studies.serving.settings import Drafting, Setting, fixed
+
+
+def tells_steps(drafting: Drafting) -> bool:
+    """Not where draft lengths change with the batch, or requests are preempted: there chunks do not
+    tell what a step did.
+    """
+    return len(drafting.schedule) <= 1 and drafting.blocks is None
+
+
+def loaded_steps(said: dict[str, Any], drafting: Drafting, repeat: int = 0) -> StreamedSteps:
+    """Those of a run of ``vllm bench serve`` whose requests were all seen.
+
+    The benchmark does not say how many tokens a chunk has, so that chunks which a server joined
+    pass for one step's, and contexts are not known.
+    """
+    streams = []
+    names = ("input_lens", "start_times", "ttfts", "itls")
+    for prompt, sent_s, ttft_s, itl_s in zip(*(said[name] for name in names), strict=True):
+        chunks = tuple(accumulate(itl_s, initial=sent_s + ttft_s))
+        streams.append(Stream(prompt, sent_s, chunks, (1,) * len(chunks)))
+    return replace(streamed_steps(streams, drafting.policy.gamma_max, repeat), context=0.0)
+
+
+def own_steps(files: LoadFiles) -> AcceptanceFile | None:
+    """The file of timed steps with those of the load in their place, and what requests spent
+    outside of them at the lightest rate; None where some draft length was not served, or steps were
+    not timed under load.
+    """
+    timed = read_acceptance(files.timed)
+    found = []
+    for drafting in map(fixed, (0, *settings.GAMMAS)):
+        for repeat, rate in enumerate(settings.RATES):
+            path = files.run(Setting(drafting, rate))
+            if not path.is_file():
+                return None
+            steps = loaded_steps(json.loads(path.read_text()), drafting, repeat)
+            if repeat:
+                # Where others wait, a request is not outside of steps only.
+                steps = replace(steps, frontend_s=0.0, requests=0)
+            found.append(timed_streams(steps))
+    return msgspec.structs.replace(timed, streamed=found) if timed.streamed else None
