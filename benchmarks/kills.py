@@ -292,6 +292,7 @@ class Battery:
                 break
             self._end(process, place, found)
             found.kills += 1
+            print(f"\r{found.kills} of {kills} kills", end="\r", file=sys.stderr, flush=True)
             kept = place.kept()
             if before and not kept:
                 # Killed between its result and its end: whoever starts it again begins anew.

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,8 +71,13 @@ class Client(Protocol):
         sampling: SamplingSetting,
         together: int,
         advance: Callable[[], None] = lambda: None,
+        seed: int | None = None,
     ) -> Completed:
-        """Decode ``tokens[r]`` tokens behind each prompt, so many requests at a time."""
+        """Decode ``tokens[r]`` tokens behind each prompt, so many requests at a time.
+
+        seed : of the first request's random numbers, of which each then has its own; None: all are
+            drawn from the server's, as they come, which is what users have and a little faster
+        """
         ...
 
 
@@ -117,6 +122,7 @@ class EngineClient:
         sampling: SamplingSetting,
         together: int,
         advance: Callable[[], None] = lambda: None,
+        seed: int | None = None,
     ) -> Completed:
         """Decode ``tokens[r]`` tokens behind each prompt, so many requests at a time.
 
@@ -125,11 +131,12 @@ class EngineClient:
         """
         name = self.model()
         before = self.metrics()
-        one = partial(self._complete, name, sampling)
+        one = partial(self._complete, name)
+        words = [sampling_words(sampling, seed, number) for number in range(len(prompts))]
         texts: list[list[int]] = []
         with ThreadPoolExecutor(together) as pool:
             begun = time.perf_counter()
-            for text in pool.map(one, prompts, tokens):
+            for text in pool.map(one, words, prompts, tokens):
                 texts.append(text)
                 advance()
             seconds = time.perf_counter() - begun
@@ -154,7 +161,7 @@ class EngineClient:
             sent_s = time.perf_counter()
             chunks = [
                 (time.perf_counter(), len(chunk))
-                for chunk in self._chunks(name, sampling, prompt, count)
+                for chunk in self._chunks(name, sampling_words(sampling), prompt, count)
             ]
             return Stream(len(prompt), sent_s, *zip(*chunks, strict=True))
 
@@ -164,13 +171,13 @@ class EngineClient:
         return found
 
     def _complete(
-        self, name: str, sampling: SamplingSetting, prompt: Sequence[int], tokens: int
+        self, name: str, sampling: Mapping[str, float], prompt: Sequence[int], tokens: int
     ) -> list[int]:
         chunks = self._chunks(name, sampling, prompt, tokens)
         return [token for chunk in chunks for token in chunk]
 
     def _chunks(
-        self, name: str, sampling: SamplingSetting, prompt: Sequence[int], tokens: int
+        self, name: str, sampling: Mapping[str, float], prompt: Sequence[int], tokens: int
     ) -> Iterator[list[int]]:
         """The token ids of an answer as they come; raises EngineError where they are not as many as
         asked for.
@@ -179,7 +186,7 @@ class EngineClient:
             "model": name,
             "prompt": list(prompt),
             "max_tokens": tokens,
-            **sampling_words(sampling),
+            **sampling,
             "ignore_eos": True,
             "stream": True,
             "return_token_ids": True,
@@ -269,9 +276,13 @@ class EngineClient:
         return found
 
 
-def sampling_words(sampling: SamplingSetting) -> dict[str, float]:
-    """A sampling setting as vLLM names it."""
+def sampling_words(
+    sampling: SamplingSetting, seed: int | None = None, number: int = 0
+) -> dict[str, float]:
+    """A sampling setting as vLLM names it, with the seed of so many requests further."""
     found = {"temperature": sampling.temperature}
+    if seed is not None:
+        found["seed"] = seed + number
     if sampling.top_k is not None:
         found["top_k"] = sampling.top_k
     if sampling.top_p is not None:

@@ -45,6 +45,7 @@ class GenerateClient:
         sampling: SamplingSetting,
         together: int,
         advance: Callable[[], None] = lambda: None,
+        seed: int | None = None,
     ) -> Completed:
         """Decode ``tokens[r]`` tokens behind each prompt, so many prompts a call of ``generate``.
 
@@ -57,8 +58,8 @@ class GenerateClient:
             asked = {
                 "prompts": [list(prompt) for prompt in prompts[start : start + together]],
                 "sampling": [
-                    {"max_tokens": count, **sampling_words(sampling)}
-                    for count in tokens[start : start + together]
+                    {"max_tokens": count, **sampling_words(sampling, seed, number)}
+                    for number, count in enumerate(tokens[start : start + together], start)
                 ],
             }
             answer = self._ask(asked)

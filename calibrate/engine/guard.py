@@ -1,9 +1,10 @@
 """A program that ends, with all that it started, when whoever asked for it is gone, however killed.
 
-    python guard.py FD COMMAND ...
+    python guard.py FD FOLDER COMMAND ...
 
 FD is the read end of a pipe whose write end the asking process holds open and nobody else: the
-system closes it when that process ends, by SIGKILL too.  The command runs in the group of this
+system closes it when that process ends, by SIGKILL too.  FOLDER, with what the command keeps in it,
+is then removed.  The command runs in the group of this
 process, has its standard input and output, and its exit code becomes this one's.  Needs the
 standard library alone.
 """
@@ -11,24 +12,30 @@ standard library alone.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 
+_TRIES = 3
+
 
 def main(words: list[str]) -> int:
-    """``FD COMMAND ...``; the exit code of the command."""
-    pipe = int(words[0])
+    """``FD FOLDER COMMAND ...``; the exit code of the command."""
+    pipe, folder = int(words[0]), words[1]
 
     def watch() -> None:
         while os.read(pipe, 1):
             pass
+        # What still runs may write to it meanwhile, but not any more once it is gone.
+        for _ in range(_TRIES):
+            shutil.rmtree(folder, ignore_errors=True)
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     # Told to end together with the command, and stays until that has; a handler is not inherited.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
-    with subprocess.Popen(words[1:]) as command:
+    with subprocess.Popen(words[2:]) as command:
         threading.Thread(target=watch, daemon=True).start()
         code = command.wait()
     return code if code >= 0 else 128 - code

@@ -31,6 +31,9 @@ _OWN = Path(__file__).parents[2] / ".engine"
 _STOPPING_S = 15.0
 _ENDING_S = 2.0
 _POLL_S = 0.2
+# vLLM's processes talk through sockets in the folder of temporary files, whose names have 37
+# characters there; macOS, the narrowest of all, takes 103 in all.
+_LONGEST_FOLDER = 66
 
 
 @dataclass(frozen=True)
@@ -153,19 +156,17 @@ def all_started(launches: Sequence[Launch], seconds: float = 300.0) -> Iterator[
 @contextmanager
 def _begun(launch: Launch) -> Iterator[_Running]:
     """An engine that starts, and is stopped in any case."""
-    with (
-        tempfile.TemporaryDirectory(prefix="specsim-engine-") as folder,
-        (Path(folder) / "log").open("w+") as log,
-    ):
+    with engine_folder() as folder, (folder / "log").open("w+") as log:
         client: Client
         if launch.api == "generate":
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
-            with guarded(launch.worker_command(), **pipes) as process:
+            with guarded(launch.worker_command(), folder, **pipes) as process:
                 client = GenerateClient(process, launch.where)
                 yield _Running(launch.program, process, log, client)
             return
         port = _free_port()
-        with guarded(launch.command(port), stdin=subprocess.DEVNULL, stdout=log) as process:
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": log}
+        with guarded(launch.command(port), folder, **quiet) as process:
             client = EngineClient(f"http://127.0.0.1:{port}")
             yield _Running(launch.program, process, log, client)
 
@@ -206,8 +207,11 @@ class _Running:
         return (errors or lines or ["nothing"])[-1]
 
 
-def _environment() -> dict[str, str]:
-    """One thread by default: two on a core that is shared are many times slower than one."""
+def _environment(folder: Path) -> dict[str, str]:
+    """One thread by default: two on a core that is shared are many times slower than one.
+
+    folder : where temporary files go, unless the names of sockets there would be too long
+    """
     usual = {
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -215,8 +219,11 @@ def _environment() -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
     }
+    found = {name: os.environ.get(name, value) for name, value in usual.items()}
+    if len(os.fsencode(folder)) <= _LONGEST_FOLDER:
+        found["TMPDIR"] = str(folder)
     # What calls this may import other packages than the engine's.
-    return {name: os.environ.get(name, value) for name, value in usual.items()} | {"PYTHONPATH": ""}
+    return found | {"PYTHONPATH": ""}
 
 
 def _free_port() -> int:
@@ -227,16 +234,28 @@ def _free_port() -> int:
 
 
 @contextmanager
-def guarded(command: Sequence[str], **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
+def engine_folder() -> Iterator[Path]:
+    """For what a command of the engine keeps while it runs."""
+    with tempfile.TemporaryDirectory(prefix="specsim-engine-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+@contextmanager
+def guarded(
+    command: Sequence[str], folder: Path, **streams: Any
+) -> Iterator[subprocess.Popen[bytes]]:
     """A command of the engine in a group of its own, which ends with this program, even where that
     is killed (``guard``); what it complains of goes where its output goes, unless said otherwise.
+
+    folder : of ``engine_folder``, where its temporary files go, too; removed where this program is
+        killed
     """
     read, write = os.pipe()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", guard.__file__, str(read), *command],
+            [sys.executable, "-I", guard.__file__, str(read), str(folder), *command],
             **{"stderr": subprocess.STDOUT, **streams},
-            env={**os.environ, **_environment()},
+            env={**os.environ, **_environment(folder)},
             start_new_session=True,
             pass_fds=(read,),
         )

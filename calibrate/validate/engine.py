@@ -51,16 +51,20 @@ def validate(
                 name = f"{gamma}-{number}.json"
                 for _ in each.prompts if name in checkpoint else ():
                     advance()
-                complete = partial(_complete, client, each, advance)
+                complete = partial(_complete, client, each, check.seed, advance)
                 done = checkpoint.keep_json(name, complete, Completed)
                 where = servers.url or f"the server with draft length {gamma}"
                 rows.append(_row(where, pair, each, check, gamma, done))
     return rows
 
 
-def _complete(client: Callable[[], Client], asked: Asked, advance: Callable[[], None]) -> Completed:
+def _complete(
+    client: Callable[[], Client], asked: Asked, seed: int, advance: Callable[[], None]
+) -> Completed:
+    """Texts that are the same again, whoever is decoded beside."""
     sampling = asked.check.workload.measured.sampling
-    return client().complete(asked.prompts, asked.tokens, sampling, _TOGETHER, advance)
+    own = None if asked.check.sampling.greedy else seed
+    return client().complete(asked.prompts, asked.tokens, sampling, _TOGETHER, advance, own)
 
 
 def _row(

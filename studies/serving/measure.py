@@ -32,7 +32,7 @@ import numpy as np
 
 import specsim
 from calibrate.engine.client import EngineClient, EngineError, counter
-from calibrate.engine.server import Launch, all_started, find_program, guarded
+from calibrate.engine.server import Launch, all_started, engine_folder, find_program, guarded
 from calibrate.models.busy import Watch
 from calibrate.models.load import resolve
 from calibrate.models.prompts import held_out_prompts
@@ -232,7 +232,8 @@ def _run(
     log = files.folder / "bench.log"
     with (
         log.open("w") as stream,
-        guarded(words, stdin=subprocess.DEVNULL, stdout=stream) as process,
+        engine_folder() as folder,
+        guarded(words, folder, stdin=subprocess.DEVNULL, stdout=stream) as process,
     ):
         status = process.wait()
     if status or not result.is_file():

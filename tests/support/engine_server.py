@@ -49,6 +49,7 @@ class EngineState:
     others : tokens that somebody else generates with every request
     miscounted : rounds that the counters have too many
     step_s : seconds of a round, or of a token without drafts
+    seeds : of the requests, as they came
     """
 
     texts: Mapping[tuple[int, ...], Sequence[int]] = field(default_factory=dict)
@@ -64,12 +65,14 @@ class EngineState:
     first_s: float = 0.0
     prefill_s: float = 0.0
     step_s: float = 0.0
+    seeds: list[int | None] = field(default_factory=list)
     lock: Any = field(default_factory=threading.Lock)
 
     def complete(self, asked: dict[str, Any]) -> list[int]:
         prompt, tokens = tuple(asked["prompt"]), asked["max_tokens"]
         with self.lock:
             self.prefill_s += _TOKEN_S * len(prompt)
+            self.seeds.append(asked.get("seed"))
         if tokens == 1:
             time.sleep(_TOKEN_S * len(prompt))
             with self.lock:

@@ -39,6 +39,14 @@ def test_texts_and_counters_of_these_requests_alone() -> None:
     assert counts.gamma == 2
 
 
+def test_requests_have_seeds_of_their_own_where_one_is_given() -> None:
+    server = state()
+    with serving(server) as url:
+        EngineClient(url).complete(PROMPTS, [4, 4], SamplingSetting(1.0), 1, seed=7)
+        EngineClient(url).complete(PROMPTS[:1], [4], SamplingSetting(1.0), 1)
+    assert server.seeds == [7, 8, None]
+
+
 def test_streams_tell_when_chunks_came_and_of_how_many_tokens() -> None:
     with serving(state()) as url:
         one, other = EngineClient(url).stream(PROMPTS, [10, 3], GREEDY, 2, [0.0, 0.01])

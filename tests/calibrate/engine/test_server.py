@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from calibrate.engine.client import EngineError
-from calibrate.engine.server import Launch, find_program, started
+from calibrate.engine.server import Launch, engine_folder, find_program, guarded, started
 from specsim.profiles import SamplingSetting
 
 ROOT = Path(__file__).parents[3]
@@ -73,7 +73,8 @@ def test_a_server_is_stopped_when_this_program_is_told_to_end(program: Path) -> 
 
 def test_a_server_is_stopped_when_this_program_is_killed(program: Path) -> None:
     """The program that starts it as ``vllm``, with a process of its own, dies by SIGKILL."""
-    helper = program.parent / "helper"
+    helper, temporary = program.parent / "helper", program.parent / "temporary"
+    temporary.mkdir()
     text = program.read_text().replace("echo", f"sleep 60 & echo $! > {helper}\necho", 1)
     program.write_text(text)
     starts = (
@@ -83,19 +84,30 @@ def test_a_server_is_stopped_when_this_program_is_killed(program: Path) -> None:
     )
     killed = subprocess.Popen(
         [sys.executable, "-c", starts, str(program)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
     )
     assert killed.stdout is not None
     assert killed.stdout.readline() == b"up\n"
     assert is_running(program)
     assert is_running(program, "helper")
+    assert list(temporary.glob("specsim-engine-*/log"))
     killed.kill()
     killed.wait()
     deadline = time.monotonic() + 30
     while is_running(program) or is_running(program, "helper"):
         assert time.monotonic() < deadline, "it outlives who started it"
         time.sleep(0.02)
+    assert not list(temporary.iterdir())
+
+
+def test_temporary_files_of_a_server_are_in_the_folder_that_goes_with_it() -> None:
+    with engine_folder() as folder:
+        words = [sys.executable, "-c", "import tempfile; tempfile.mkdtemp()"]
+        with guarded(words, folder) as process:
+            assert process.wait() == 0
+        assert len(list(folder.iterdir())) == 1
+    assert not folder.exists()
 
 
 def test_a_server_that_does_not_start_says_why(program: Path) -> None:

@@ -462,7 +462,7 @@ def test_no_server_is_asked_twice_after_a_kill(
     asked, started, advanced = list[tuple[int, int]](), list[int](), list[int]()
     die = [True]
 
-    def ask(client: Any, workload: Any, advance: Any) -> Completed:
+    def ask(client: Any, workload: Any, seed: Any, advance: Any) -> Completed:
         gamma = client()
         if die[0] and len(asked) == 3:
             raise KeyboardInterrupt
