@@ -72,11 +72,10 @@ class Command:
 def _profile(folder: Path, printed: str, name: str = "p.json") -> Any:
     """The profile without its times: traces by their hashes, numbers of samples by length."""
     profile = json.loads((folder / name).read_text())
-    # Neither when it was made, nor whether the machine was busy then.
-    kept = {name: profile[name] for name in profile if name not in ("created", "notes")}
-    if "streamed" in kept:  # which steps a server had under load rests on times
-        kept["streamed"] = [(each["gamma"], each.get("repeat", 0)) for each in kept["streamed"]]
-    return _timeless(kept)
+    # Neither when it was made, nor whether the machine was busy then; and whether steps of a server
+    # under load can be told apart rests on times.
+    timely = ("created", "notes", "streamed")
+    return _timeless({name: profile[name] for name in profile if name not in timely})
 
 
 def _engine_profile(folder: Path, printed: str) -> Any:
@@ -136,7 +135,7 @@ COMMANDS = {
         },
     ),
     "calibrate --engine": Command(
-        f"{_PAIR} --temperature 0 --engine vllm --batch 1,4", False, _engine_profile
+        f"{_PAIR} --gamma-max 2 --temperature 0 --engine vllm --batch 1,2", False, _engine_profile
     ),
     "validate --engine": Command(
         "validate p.json --engine vllm --gamma 1:2 --requests 4 --temperature 1 --format json",
