@@ -23,6 +23,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -211,9 +212,10 @@ class Place:
 
 def _is_item(name: str) -> bool:
     folder, _, item = name.rpartition("/")
-    work = folder.endswith(".work") or folder.startswith("specsim-")
+    # Those of an engine go with it.
+    work = folder.endswith(".work") or re.match(r"specsim-\d", folder)
     # How busy the machine was is written anew all the time.
-    return work and not item.startswith(".") and item != "others.json"
+    return bool(work) and not item.startswith(".") and item != "others.json"
 
 
 @dataclass
