@@ -43,7 +43,6 @@ def own_steps(files: LoadFiles) -> AcceptanceFile | None:
     outside of them at the lightest rate; None where some draft length was not served, or steps were
     not timed under load.
     """
-    timed = read_acceptance(files.timed)
     found = []
     for drafting in map(fixed, (0, *settings.GAMMAS)):
         for repeat, rate in enumerate(settings.RATES):
@@ -55,4 +54,5 @@ def own_steps(files: LoadFiles) -> AcceptanceFile | None:
                 # Where others wait, a request is not outside of steps only.
                 steps = replace(steps, frontend_s=0.0, requests=0)
             found.append(timed_streams(steps))
+    timed = read_acceptance(files.timed)
     return msgspec.structs.replace(timed, streamed=found) if timed.streamed else None
