@@ -73,9 +73,9 @@ class Command:
 def _profile(folder: Path, printed: str, name: str = "p.json") -> Any:
     """The profile without its times: traces by their hashes, numbers of samples by length."""
     profile = json.loads((folder / name).read_text())
-    # Neither when it was made, nor whether the machine was busy then; and whether steps of a server
-    # under load can be told apart rests on times.
-    timely = ("created", "notes", "streamed")
+    # Neither when it was made, nor whether the machine was busy then, nor the digest of a profile
+    # with times; and whether steps of a server under load can be told apart rests on times.
+    timely = ("created", "notes", "sources", "streamed")
     return _timeless({name: profile[name] for name in profile if name not in timely})
 
 
