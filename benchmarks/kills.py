@@ -75,8 +75,11 @@ def _profile(folder: Path, printed: str, name: str = "p.json") -> Any:
     profile = json.loads((folder / name).read_text())
     # Neither when it was made, nor whether the machine was busy then, nor the digest of a profile
     # with times; and whether steps of a server under load can be told apart rests on times.
-    timely = ("created", "notes", "sources", "streamed")
-    return _timeless({name: profile[name] for name in profile if name not in timely})
+    timely = ("created", "notes", "streamed")
+    kept = {name: profile[name] for name in profile if name not in timely}
+    for source in kept.get("sources", ()):
+        del source["sha256"]
+    return _timeless(kept)
 
 
 def _engine_profile(folder: Path, printed: str) -> Any:
