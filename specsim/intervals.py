@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import hypot, inf, log
@@ -108,6 +108,17 @@ def joint_half_width(first: Interval[float], second: Interval[float]) -> float:
     sum of squares of the half widths of their own.
     """
     return hypot((first.high - first.low) / 2, (second.high - second.low) / 2)
+
+
+def mean_of(figures: Sequence[Interval[float]]) -> Interval[float]:
+    """The mean of independent figures: either end is as far from it as the root of the sum of
+    squares of theirs, over their number.
+    """
+    size = len(figures)
+    best = sum(each.best for each in figures) / size
+    below = hypot(*(each.best - each.low for each in figures)) / size
+    above = hypot(*(each.high - each.best for each in figures)) / size
+    return Interval(best - below, best, best + above)
 
 
 def apart(first: Interval[float], second: Interval[float]) -> float:

@@ -52,11 +52,11 @@ class LoadFiles:
         """Rates, and what they rest on."""
         return self.folder / "load.json"
 
-    def run(self, setting: Setting) -> Path:
-        """What the benchmark saw of a setting."""
-        return self.folder / "runs" / f"{setting.name}.json"
+    def run(self, setting: Setting, number: int) -> Path:
+        """What the benchmark saw of a setting in the pass of this number."""
+        return self.folder / "runs" / f"{setting.name}-{number}.json"
 
-    @property
-    def served(self) -> list[Setting]:
-        """The settings that were measured."""
-        return [each for each in settings.SETTINGS if self.run(each).is_file()]
+    def runs(self, setting: Setting) -> list[Path]:
+        """Of every pass that was measured."""
+        every = [self.run(setting, number) for number in range(settings.PASSES)]
+        return [each for each in every if each.is_file()]

@@ -22,7 +22,7 @@ import os
 import random
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,6 +59,7 @@ MEASUREMENT = specsim.Measurement(
     repeats=2,
 )
 _SEED = 7
+_TOTAL = settings.PASSES * len(settings.SETTINGS)
 # What of a result of ``vllm bench serve`` is kept: what it says of every request, and its sums.
 _LISTS = ("input_lens", "output_lens", "start_times", "ttfts", "itls")
 _KEPT = (
@@ -81,7 +82,7 @@ def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path
         specsim.calibrate(files.profile, models, measured, progress=progress)
     if not files.timed.is_file():
         specsim.calibrate_engine(files.profile, files.timed, files.timing, progress=progress)
-    make_folder(files.run(settings.SETTINGS[0]).parent)
+    make_folder(files.run(settings.SETTINGS[0], 0).parent)
     content = read_profile(files.profile)
     if not files.requests.is_file():
         write_atomically(files.requests, _requests().encode())
@@ -134,9 +135,7 @@ def _load(files: LoadFiles) -> str:
 
 
 def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
-    """Every setting that is not there yet, in random order over servers that all run side by side:
-    a machine that is slower for some minutes then slows no draft length more than another.
-    """
+    """Every setting of every pass that is not there yet."""
     program = find_program(None)
     load = json.loads(files.load.read_text())
     if load["timed_sha256"] != file_digest(files.timed):
@@ -144,13 +143,32 @@ def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
             f"{files.timed} is another file than when the load began; remove {files.folder} to "
             "measure again"
         )
-    every = random.Random(_SEED).sample(settings.SETTINGS, len(settings.SETTINGS))
-    waiting = [each for each in every if not files.run(each).is_file()]
-    draftings = list(dict.fromkeys(each.drafting for each in waiting))
     checkpoint = Checkpoint.beside(files.folder, "serving")
     watch = Watch(checkpoint, progress, threads=1)
-    done, total = len(every) - len(waiting), len(every)
-    watch.progress("starting vLLM", done, total)
+    for number in range(settings.PASSES):
+        _serve_pass(files, profile, program, load["rates"], number, watch)
+    progress("serving", _TOTAL, _TOTAL)
+    checkpoint.done()
+
+
+def _serve_pass(
+    files: LoadFiles,
+    profile: Profile,
+    program: Path,
+    rates: Mapping[str, float],
+    number: int,
+    watch: Watch,
+) -> None:
+    """Settings in random order over servers that all run side by side: a machine that is slower for
+    some minutes then slows no draft length more than another.
+    """
+    every = random.Random(_SEED + number).sample(settings.SETTINGS, len(settings.SETTINGS))
+    waiting = [each for each in every if not files.run(each, number).is_file()]
+    if not waiting:
+        return
+    draftings = list(dict.fromkeys(each.drafting for each in waiting))
+    done = number * len(every) + len(every) - len(waiting)
+    watch.progress("starting vLLM", done, _TOTAL)
     # What processes use belongs to nobody once they have ended, so all are looked at while they
     # are there.
     with all_started([_launch(program, profile, each) for each in draftings]) as clients:
@@ -160,15 +178,12 @@ def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
             servers[drafting] = client
             _warm(client, files, program)
         for setting in waiting:
-            watch.progress(f"serving {setting.name}", done, total)
-            client = servers[setting.drafting]
-            rate = load["rates"][setting.rate]
-            found = _bench(client, files, program, rate, setting.requests)
+            watch.progress(f"serving {setting.name}", done, _TOTAL)
+            client, rate = servers[setting.drafting], rates[setting.rate]
+            found = _bench(client, files, program, rate, setting.requests, _SEED + number)
             found["specsim"] |= {"notes": watch.warnings()}
-            write_atomically(files.run(setting), (json.dumps(found) + "\n").encode())
+            write_atomically(files.run(setting, number), (json.dumps(found) + "\n").encode())
             done += 1
-    progress("serving", done, total)
-    checkpoint.done()
 
 
 def _launch(program: Path, profile: Profile, drafting: Drafting) -> Launch:
@@ -186,17 +201,18 @@ def _launch(program: Path, profile: Profile, drafting: Drafting) -> Launch:
 
 def _warm(client: EngineClient, files: LoadFiles, program: Path) -> None:
     """The first steps of a server are slow, each width anew: as many requests as run together."""
-    _run(client, files, program, "inf", 2 * settings.MAX_NUM_SEQS, files.folder / "warm.json")
-    (files.folder / "warm.json").unlink()
+    result = files.folder / "warm.json"
+    _run(client, files, program, "inf", 2 * settings.MAX_NUM_SEQS, _SEED, result)
+    result.unlink()
 
 
 def _bench(
-    client: EngineClient, files: LoadFiles, program: Path, rate: float, requests: int
+    client: EngineClient, files: LoadFiles, program: Path, rate: float, requests: int, seed: int
 ) -> dict[str, Any]:
     """What the benchmark says, and what the server counted meanwhile."""
     result = files.folder / "result.json"
     before = client.metrics()
-    _run(client, files, program, repr(rate), requests, result)
+    _run(client, files, program, repr(rate), requests, seed, result)
     after = client.metrics()
     said = json.loads(result.read_text())
     result.unlink()
@@ -215,15 +231,21 @@ def _bench(
 
 
 def _run(
-    client: EngineClient, files: LoadFiles, program: Path, rate: str, requests: int, result: Path
+    client: EngineClient,
+    files: LoadFiles,
+    program: Path,
+    rate: str,
+    requests: int,
+    seed: int,
+    result: Path,
 ) -> None:
-    """``vllm bench serve`` once, with arrivals by Poisson."""
+    """``vllm bench serve`` once, with arrivals by Poisson that the seed draws."""
     words = [
         *(str(program), "bench", "serve", "--backend", "openai", "--base-url", client.url),
         *("--endpoint", "/v1/completions", "--model", client.model()),
         *("--dataset-name", "custom", "--dataset-path", str(files.requests)),
         *("--custom-output-len", "-1", "--skip-chat-template", "--disable-shuffle"),
-        *("--num-prompts", str(requests), "--request-rate", rate, "--seed", str(_SEED)),
+        *("--num-prompts", str(requests), "--request-rate", rate, "--seed", str(seed)),
         *("--ignore-eos", "--temperature", "0", "--disable-tqdm"),
         *("--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "50,90,99"),
         *("--save-result", "--save-detailed"),

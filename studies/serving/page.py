@@ -19,13 +19,15 @@ from studies.serving.files import LoadFiles
 SHIPPED = Path(__file__).parents[1] / "measured" / "serving" / "profile.json"
 
 _CAPTIONS: Mapping[str, str] = {
-    "setup": "What was asked. Rates are in requests per second; the plain capacity is what the "
-    "timed steps predict of plain decoding. The hash of the file of step times was taken when the "
-    "load began; `same_file` tells whether the file is the same today.",
+    "setup": "What was asked. Every setting was served once in each pass, by servers started anew "
+    "and with other arrivals; requests are those of a pass, and figures below are means over "
+    "passes. Rates are in requests per second; the plain capacity is what the timed steps predict "
+    "of plain decoding. The hash of the file of step times was taken when the load began; "
+    "`same_file` tells whether the file is the same today.",
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
     "measured, less one. With own steps: simulated with steps as long as the load itself had them, "
     "which is no prediction, and shows what the model of the scheduler leaves.",
-    "totals": "Throughput and preemptions. `explained` counts the figures (TTFT, TPOT, ITL, end to "
+    "totals": "Throughput, and preemptions of all passes. `explained` counts the figures (TTFT, TPOT, ITL, end to "
     "end; mean, 50th, 90th, 99th percentile) whose error both 95 % intervals explain.",
     "steps": "How far the load's steps and rounds are off what was known before. `longer` is how "
     "much longer steps took than timed ones of the same batch and prompts take, by the moments at "

@@ -29,8 +29,10 @@ ENGINE_ARGS = (
 PROMPTS, OUTPUTS = (16, 128), (8, 96)
 # By name, rates as shares of what plain decoding is predicted to serve at most.
 RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturated": 1.5}
-# Requests by rate.  A saturated server has done 200 within some 15 seconds, for which this machine
-# may be 4 % off its mean.
+# Each setting is served so often, by servers started anew and with other arrivals: for the seconds
+# or the minute that a setting takes, a shared machine may be 4 % off its mean.
+PASSES = 2
+# Requests of a pass by rate.  A saturated server has done 200 within some 15 seconds.
 REQUESTS: Mapping[str, int] = {"light": 200, "half": 200, "heavy": 200, "saturated": 400}
 # Draft lengths that are timed before; the schedule takes each of them at its own batches.
 GAMMAS = (1, 2, 4)
@@ -93,7 +95,7 @@ class Setting:
 
     @property
     def requests(self) -> int:
-        """How many are sent."""
+        """How many are sent in a pass."""
         return REQUESTS[self.rate]
 
 

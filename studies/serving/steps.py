@@ -43,14 +43,16 @@ def own_steps(files: LoadFiles) -> AcceptanceFile | None:
     outside of them at the lightest rate; None where some draft length was not served, or steps were
     not timed under load.
     """
+    lightest = min(settings.RATES, key=settings.RATES.__getitem__)
     found = []
     for drafting in map(fixed, (0, *settings.GAMMAS)):
-        for repeat, rate in enumerate(settings.RATES):
-            path = files.run(Setting(drafting, rate))
-            if not path.is_file():
-                return None
+        alike = [Setting(drafting, rate) for rate in settings.RATES]
+        runs = [(each.rate, path) for each in alike for path in files.runs(each)]
+        if {rate for rate, _ in runs} != set(settings.RATES):
+            return None
+        for repeat, (rate, path) in enumerate(runs):
             steps = loaded_steps(json.loads(path.read_text()), drafting, repeat)
-            if repeat:
+            if rate != lightest:
                 # Where others wait, a request is not outside of steps only.
                 steps = replace(steps, frontend_s=0.0, requests=0)
             found.append(timed_streams(steps))

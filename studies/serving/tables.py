@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -16,12 +16,13 @@ import numpy as np
 
 import specsim
 from specsim.api.serving_acceptance import trace_behind
-from specsim.api.serving_verdict import ServingVerdict, Throughput
+from specsim.api.serving_verdict import ServingVerdict
 from specsim.counts.file import read_acceptance, write_acceptance
 from specsim.counts.steps import StreamedSteps
 from specsim.counts.streamed_costs import StreamedCosts
 from specsim.files import file_digest
-from specsim.intervals import Interval, joint_half_width
+from specsim.intervals import Interval, joint_half_width, mean_of
+from specsim.serving.comparison import relative_error
 from specsim.serving.logs import read_log
 from specsim.serving.service import Served, serve_requests
 from studies.common.study import Row, where
@@ -40,15 +41,14 @@ WANTED = {"mean": 0.05, "p99": 0.15, "throughput": 0.03, "preemptions": 0.1}
 
 
 @dataclass(frozen=True)
-class ServedSetting:
-    """A setting that was measured, with its simulation.
+class ServedPass:
+    """A setting that was served once, with its simulation.
 
     said : what the benchmark and the server's counters say
     fitted : the simulation with steps and prompts as the load itself had them, which is no
         prediction; None where that is not known
     """
 
-    setting: Setting
     verdict: ServingVerdict
     said: dict[str, Any]
     fitted: ServingVerdict | None
@@ -68,11 +68,32 @@ class ServedSetting:
         return float(np.mean([each.each("preemptions").sum() for each in self._replications]))
 
     @property
-    def tokens_per_round(self) -> tuple[float, float]:
+    def rounds(self) -> tuple[float, float]:
         """Predicted and seen, without the first of each request, which comes with its prompt."""
-        later = sum(each - 1 for each in self.said["output_lens"])
         rounds = np.mean([(each.each("rounds") - 1).sum() for each in self._replications])
-        return later / float(rounds), later / sum(map(len, self.said["itls"]))
+        return float(rounds), float(sum(map(len, self.said["itls"])))
+
+    @property
+    def tokens(self) -> int:
+        """Behind the first of each request."""
+        return sum(each - 1 for each in self.said["output_lens"])
+
+
+@dataclass(frozen=True)
+class ServedSetting:
+    """A setting that was measured, in one pass or more."""
+
+    setting: Setting
+    passes: tuple[ServedPass, ...]
+
+    @property
+    def verdicts(self) -> list[ServingVerdict]:
+        return [each.verdict for each in self.passes]
+
+    @property
+    def fitted(self) -> list[ServingVerdict]:
+        """The simulations that are no predictions."""
+        return [each.fitted for each in self.passes if each.fitted]
 
     @property
     def names(self) -> Row:
@@ -82,7 +103,7 @@ class ServedSetting:
             "drafts": self.setting.drafting.words,
             "cache": "small" if self.setting.drafting.blocks else "large",
             "load": self.setting.rate,
-            "rate": self.said["request_rate"],
+            "rate": self.passes[0].said["request_rate"],
         }
 
 
@@ -90,26 +111,34 @@ def served(files: LoadFiles) -> list[ServedSetting]:
     """Every setting that was measured, simulated."""
     own = own_steps(files)
     with TemporaryDirectory() as folder:
-        path = Path(folder) / files.timed.name
-        if own is not None:
+        path = None if own is None else Path(folder) / files.timed.name
+        if own is not None and path is not None:
             write_acceptance(own, path)
-        return [_served(files, each, None if own is None else path) for each in files.served]
+        return [
+            ServedSetting(
+                setting, tuple(_served(files, setting, run, path) for run in files.runs(setting))
+            )
+            for setting in settings.SETTINGS
+            if files.runs(setting)
+        ]
 
 
-def _served(files: LoadFiles, setting: Setting, own: Path | None) -> ServedSetting:
-    said = json.loads(files.run(setting).read_text())
-    fitted = None if own is None else _verdict(files, setting, said, own)
-    return ServedSetting(setting, _verdict(files, setting, said, files.timed), said, fitted)
+def _served(files: LoadFiles, setting: Setting, run: Path, own: Path | None) -> ServedPass:
+    said = json.loads(run.read_text())
+    verdict, *fitted = (
+        _verdict(files, setting, run, said, timed) for timed in (files.timed, own) if timed
+    )
+    return ServedPass(verdict, said, fitted[0] if fitted else None)
 
 
 def _verdict(
-    files: LoadFiles, setting: Setting, said: dict[str, Any], timed: Path
+    files: LoadFiles, setting: Setting, run: Path, said: dict[str, Any], timed: Path
 ) -> ServingVerdict:
     schedule = list(setting.drafting.schedule)
     # What the load's own steps are written to has no profile beside it.
     acceptance, _ = trace_behind(files.timed)
     return specsim.validate_serving(
-        files.run(setting),
+        run,
         profile=timed,
         gamma=schedule or None,
         acceptance=acceptance if schedule else None,
@@ -120,7 +149,7 @@ def _verdict(
 
 def setup(files: LoadFiles, found: Sequence[ServedSetting]) -> list[Row]:
     """What was asked of which engine, once."""
-    requests = {each.setting.rate: len(each.said["output_lens"]) for each in found}
+    requests = {each.setting.rate: each.verdicts[0].requests for each in found}
     load = json.loads(files.load.read_text())
     rates = ", ".join(f"{name} {rate:g}" for name, rate in load["rates"].items())
     return [
@@ -128,6 +157,7 @@ def setup(files: LoadFiles, found: Sequence[ServedSetting]) -> list[Row]:
             "engine": load["engine"],
             "measured": load["created"],
             "cores": load["cores"],
+            "passes": max((len(each.passes) for each in found), default=0),
             "requests": ", ".join(f"{name} {n}" for name, n in requests.items()),
             "plain_capacity": load["plain_capacity"],
             "rates": rates,
@@ -140,25 +170,52 @@ def setup(files: LoadFiles, found: Sequence[ServedSetting]) -> list[Row]:
 def latencies(found: Sequence[ServedSetting]) -> Iterator[Row]:
     """Each figure of each setting."""
     for each in found:
-        fitted = each.fitted.rows() if each.fitted else [{}] * len(each.verdict.rows())
-        for row, other in zip(each.verdict.rows(), fitted, strict=True):
+        fitted = {(row["latency"], row["statistic"]): row for row in over_passes(each.fitted)}
+        for row in over_passes(each.verdicts):
             if row["latency"] in LATENCIES and row["statistic"] in STATISTICS:
-                yield each.names | row | {"error_with_own_steps": other.get("relative_error")}
+                other = fitted.get((row["latency"], row["statistic"]), {})
+                yield {**each.names, **row, "error_with_own_steps": other.get("relative_error")}
+
+
+def over_passes(verdicts: Sequence[ServingVerdict]) -> list[Row]:
+    """The figures of verdicts on the same setting, each the mean over them."""
+    rows: list[Row] = []
+    for alike in zip(*(each.latencies for each in verdicts), strict=True):
+        for statistic in alike[0].predicted:
+            predicted, measured = (
+                mean_of([getattr(each, side)[statistic] for each in alike])
+                for side in ("predicted", "measured")
+            )
+            columns = {**predicted.columns("predicted_ms"), **measured.columns("measured_ms")}
+            off = abs(predicted.best - measured.best)
+            rows.append(
+                {
+                    "latency": alike[0].name,
+                    "statistic": statistic,
+                    **{name: 1e3 * seconds for name, seconds in columns.items()},
+                    "relative_error": relative_error(predicted.best, measured.best),
+                    "explained": off <= joint_half_width(predicted, measured),
+                }
+            )
+    return rows
 
 
 def totals(found: Sequence[ServedSetting]) -> Iterator[Row]:
     """Throughput and preemptions of each setting, and whether every figure is explained."""
     for each in found:
-        tokens = _tokens(each.verdict)
-        yield each.names | {
-            "predicted_tokens_per_s": tokens.predicted.best,
-            "measured_tokens_per_s": tokens.measured,
-            "relative_error": tokens.error,
-            "error_with_own_steps": _tokens(each.fitted).error if each.fitted else None,
-            "predicted_preemptions": each.preemptions,
-            "measured_preemptions": each.said["specsim"]["preemptions"],
-            "explained": sum(row["explained"] for row in each.verdict.rows()),
-            "figures": len(each.verdict.rows()),
+        predicted, measured = _tokens_per_s(each.verdicts)
+        rows = over_passes(each.verdicts)
+        fitted = relative_error(*_tokens_per_s(each.fitted)) if each.fitted else None
+        yield {
+            **each.names,
+            "predicted_tokens_per_s": predicted,
+            "measured_tokens_per_s": measured,
+            "relative_error": relative_error(predicted, measured),
+            "error_with_own_steps": fitted,
+            "predicted_preemptions": sum(one.preemptions for one in each.passes),
+            "measured_preemptions": sum(one.said["specsim"]["preemptions"] for one in each.passes),
+            "explained": sum(row["explained"] for row in rows),
+            "figures": len(rows),
         }
 
 
@@ -169,10 +226,12 @@ def steps(found: Sequence[ServedSetting], timed: Path) -> Iterator[Row]:
     streamed = tuple(read_acceptance(timed).streamed_steps())
     costs = StreamedCosts(streamed) if streamed else None
     for each in found:
-        seen = None
-        if costs and tells_steps(each.setting.drafting):
-            seen = loaded_steps(each.said, each.setting.drafting)
-        predicted, measured = each.tokens_per_round
+        seen = []
+        if tells_steps(each.setting.drafting):
+            seen = [loaded_steps(one.said, each.setting.drafting) for one in each.passes]
+        tokens = sum(one.tokens for one in each.passes)
+        rounds = np.sum([one.rounds for one in each.passes], axis=0)
+        predicted, measured = (tokens / rounds).tolist()
         yield {
             **each.names,
             **(_beside(seen, costs) if seen and costs else dict.fromkeys(_BESIDE)),
@@ -182,18 +241,26 @@ def steps(found: Sequence[ServedSetting], timed: Path) -> Iterator[Row]:
         }
 
 
-def _beside(seen: StreamedSteps, costs: StreamedCosts) -> Row:
-    counts = np.array([each.steps for each in seen.steps])
-    seconds = np.array([each.seconds for each in seen.steps])
-    law = costs.laws[seen.gamma]
-    expected_s = np.array([law.seconds(each) for each in seen.steps])
-    batch = float(np.average([each.requests for each in seen.steps], weights=counts))
+def _beside(seen: Sequence[StreamedSteps], costs: StreamedCosts) -> Row:
+    every = [each for served in seen for each in served.steps]
+    counts = np.array([each.steps for each in every])
+    seconds = np.array([each.seconds for each in every])
+    law = costs.laws[seen[0].gamma]
+    expected_s = np.array([law.seconds(each) for each in every])
+    batch = float(np.average([each.requests for each in every], weights=counts))
     longer = float(counts @ seconds / (counts @ expected_s) - 1)
     return dict(zip(_BESIDE, (int(counts.sum()), batch, longer), strict=True))
 
 
-def _tokens(verdict: ServingVerdict) -> Throughput:
-    return next(each for each in verdict.throughput if each.name == "output_tokens_per_s")
+def _tokens_per_s(verdicts: Sequence[ServingVerdict]) -> tuple[float, float]:
+    """Predicted and measured, in the mean over the verdicts."""
+    totals = [
+        total
+        for each in verdicts
+        for total in each.throughput
+        if total.name == "output_tokens_per_s"
+    ]
+    return fmean(each.predicted.best for each in totals), fmean(each.measured for each in totals)
 
 
 def errors(figures: Sequence[Row], sums: Sequence[Row]) -> Iterator[Row]:

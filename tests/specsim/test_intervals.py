@@ -15,6 +15,7 @@ from specsim.intervals import (
     apart,
     around,
     chance_limit,
+    mean_of,
     over,
     wilson_interval,
 )
@@ -85,6 +86,13 @@ def test_how_far_apart_has_no_order_and_no_unit(
     found = apart(first, second)
     assert apart(second, first) == found
     assert apart(*scaled) == pytest.approx(found, rel=1e-6, abs=1e-9)
+
+
+def test_a_mean_is_as_sure_as_its_parts_are_by_hand() -> None:
+    one = Interval(1.0, 4.0, 8.0)
+    assert mean_of([one]) == one
+    # Half of the roots of 3^2 + 4^2 and of 4^2 + 3^2.
+    assert mean_of([one, Interval(6.0, 10.0, 13.0)]) == Interval(4.5, 7.0, 9.5)
 
 
 def test_two_figures_apart_by_hand() -> None:
