@@ -36,10 +36,10 @@ import pandas as pd
 from calibrate.measure.timing import TOKENS
 from specsim.hardware import run_time_fit
 from specsim.hardware.repeats import Repeats
-from specsim.intervals import Interval, apart
+from specsim.intervals import Interval, apart, normal_quantile
 from specsim.optimizers.workload import Workload
 from specsim.predict.prediction_file import predicted_speedups
-from specsim.profiles import Profile, RunTime, read_profile
+from specsim.profiles import DRIFT, Profile, RunTime, read_profile
 
 DRAFTS = ("small", "middle", "prompt-lookup")
 CALIBRATIONS = (1, 2, 3)
@@ -143,6 +143,19 @@ def within(low: float, predicted: float, high: float, row: dict[str, Any]) -> bo
     """Whether the two intervals, of prediction and measurement, explain the error together."""
     measured = (row[f"measured_{name}"] for name in ("low", "speedup", "high"))
     return apart(Interval(low, predicted, high), Interval(*measured)) <= 1
+
+
+def drift(rows: Sequence[dict[str, Any]]) -> float:
+    """Standard deviation of the logarithm by which calibrations of one draft differ more than their
+    repeats tell, at temperature 0, where costs alone are open; 0 where they do not.  The check has
+    no part in it.
+    """
+    frame = pd.DataFrame(rows).query("temperature == 0")
+    half = np.log(frame["high"] / frame["low"]) / 2
+    said = (half / normal_quantile(0.95)) ** 2 - DRIFT**2
+    logarithms = np.log(frame["predicted_speedup"])
+    between = logarithms.groupby([frame["draft"], frame["gamma"]]).var(ddof=1)
+    return float(np.sqrt(max(between.mean() - said.mean(), 0.0)))
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -258,6 +271,7 @@ def report(folder: Path) -> None:
         f"own prediction off by {said['chosen_mean']:+.2%} in the mean "
         f"(standard error {said['chosen_mean_error']:.2%})"
     )
+    print(f"calibrations differ by {drift(found):.2%} more than their repeats tell")
     frame = pd.DataFrame(found)
     # The check wrote the prediction of the first calibration before it measured.
     for draft, part in frame[frame["calibration"] == CALIBRATIONS[0]].groupby("draft"):

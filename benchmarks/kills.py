@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,10 +151,16 @@ COMMANDS = {
 _WITH_ENGINE = ("calibrate --engine", "validate --engine")
 
 
+def files_in(folder: Path) -> Iterator[Path]:
+    """Every file; a folder that is removed meanwhile is passed over."""
+    for base, _, names in os.walk(folder):
+        yield from (Path(base, name) for name in names)
+
+
 def contents(folder: Path) -> dict[str, str]:
     """Digest by name of everything in a folder."""
     found = {}
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(files_in(folder)):
         # What is gone again was written or removed just then.
         with suppress(FileNotFoundError):
             if path.is_file():
@@ -208,7 +214,7 @@ class Place:
         found = (
             str(path.relative_to(base))
             for base in (self.folder, self.temporary)
-            for path in base.rglob("*/*")
+            for path in files_in(base)
         )
         return {name for name in found if _is_item(name)}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from math import hypot
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -36,10 +37,13 @@ PROMPT_LOOKUP = "prompt-lookup"
 
 # What a note about a machine that other programs used begins with.
 BUSY = "busy machine: "
-# Standard deviation of the logarithm by which speedups measured beside other programs are off more
-# than repeats tell: programs share caches and memory, and may slow draft and target unlike.  Of
-# 48 predicted and measured beside others, the intervals hold 39 without it and all with it
-# (studies/measured/blind/busy/estimators.csv).
+# Standard deviations of the logarithm of a speedup beyond what repeats tell.  DRIFT: calibrations
+# of one pair that are minutes apart, with nothing beside them, differ by so much more
+# (``python benchmarks/blind_accuracy.py report studies/measured/blind/quiet-16`` prints it).
+# _DISTURBED: programs beside a measurement share caches and memory with it, and may slow draft and
+# target unlike.  Of 48 predicted and measured beside others, the intervals hold 39 without it and
+# all with it (studies/measured/blind/busy/estimators.csv).
+DRIFT = 0.007
 _DISTURBED = 0.05
 
 
@@ -254,11 +258,11 @@ class Profile(_Part, frozen=True):
         return [note for note in self.notes if note.startswith(BUSY)]
 
     @property
-    def disturbed(self) -> float:
-        """Standard deviation that a busy machine adds to the logarithm of a speedup; 0 where the
-        measurement was alone.
+    def drift(self) -> float:
+        """Standard deviation that the machine's drift, and other programs where there were some,
+        add to the logarithm of a speedup.
         """
-        return _DISTURBED if self._busy else 0.0
+        return hypot(DRIFT, _DISTURBED) if self._busy else DRIFT
 
     @property
     def by_lookup(self) -> bool:

@@ -167,7 +167,7 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
             ends=ends,
             basis=Basis(
                 "measured run times",
-                error=partial(_grid_error, cost, errors, 1.96 * profile.disturbed),
+                error=partial(_grid_error, cost, errors, 1.96 * profile.drift),
             ),
         )
 
@@ -263,25 +263,25 @@ _MEDIANS = 1.96 * sqrt(2.0) / 0.6745
 def _grid_error(
     cost: MeasuredLoadCost,
     known: dict[tuple[GridPoint, ...], FitError],
-    disturbed: float,
+    drift: float,
     batch: int,
     context: float,
 ) -> float | None:
     """Half of the 95 % interval that run times of a grid leave a speedup, as a share of it.
 
-    Timed cells are met exactly, so that 0 is left; others err as the target's fit does at points
-    that it has not seen.  None where there are too few points to tell.
+    Timed cells are met exactly, so that the drift is left; others err as the target's fit does at
+    points that it has not seen.  None where there are too few points to tell.
 
-    disturbed : half of what other programs beside the measurement leave open, everywhere
+    drift : half of what the machine's drift leaves open, everywhere
     """
     points = cost.target.points
     if any((point.batch, point.context) == (batch, context) for point in points):
-        return disturbed
+        return drift
     if points not in known:
         known[points] = cost.target.error
     error = known[points]
     median, _ = error.between if cost.covers(batch, context) else error.beyond
-    return None if isnan(median) else hypot(_MEDIANS * median, disturbed)
+    return None if isnan(median) else hypot(_MEDIANS * median, drift)
 
 
 def _check_reach(longest: int, cost: LoadCost, remedy: str) -> None:

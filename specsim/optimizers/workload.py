@@ -77,7 +77,7 @@ class Workload:
             self.cost,
             gammas,
             self.measured.max_new_tokens,
-            disturbed=self.profile.disturbed,
+            drift=self.profile.drift,
         )
 
     def best(self) -> MeasuredPrediction:

@@ -305,8 +305,8 @@ class MeasuredPrediction:
     ``low`` and ``high`` are the 95 % interval of the speedup over workloads like the trace's and
     over the drift of the machine: requests and passes of the measurement are drawn again, and
     ``drawn``, shape (D,), is what comes of it.  ``drawn_costs``, shape (D,), is of the trace's own
-    requests, with the passes alone drawn again.  Where run times were not repeated they are taken
-    as they are.  Where other programs ran beside the measurement, all draws scatter more.
+    requests, with the passes alone drawn again.  All draws scatter by the drift that passes do not
+    show, and more where other programs ran beside the measurement.
     """
 
     gamma: int
@@ -326,15 +326,15 @@ def predict(
     gammas: Sequence[int],
     max_new_tokens: int,
     seed: int = 0,
-    disturbed: float = 0.0,
+    drift: float = 0.0,
 ) -> list[MeasuredPrediction]:
     """Tokens per call and speedup against plain decoding of the same requests.
 
-    disturbed : standard deviation of the logarithm by which costs were measured wrongly beside
-        other programs, the same for all draft lengths
+    drift : standard deviation of the logarithm by which the machine, or programs beside the
+        measurement, changed costs unseen, the same for all draft lengths
     """
     bootstrap = Bootstrap(trace.requests, seed)
-    off = np.random.default_rng([_OTHERS, seed]).normal(0.0, disturbed, bootstrap.draws)
+    off = np.random.default_rng([_OTHERS, seed]).normal(0.0, drift, bootstrap.draws)
     plain = cost.plain_spent(trace)
     open_cost = cost.drawn or cost
 

@@ -27,8 +27,9 @@ _CAPTIONS: Mapping[str, str] = {
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
     "measured, less one. With own steps: simulated with steps as long as the load itself had them, "
     "which is no prediction, and shows what the model of the scheduler leaves.",
-    "totals": "Throughput, and preemptions of all passes. `explained` counts the figures (TTFT, TPOT, ITL, end to "
-    "end; mean, 50th, 90th, 99th percentile) whose error both 95 % intervals explain.",
+    "totals": "Throughput, and preemptions of all passes. `explained` counts the figures (TTFT, "
+    "TPOT, ITL, end to end; mean, 50th, 90th, 99th percentile) whose error both 95 % intervals "
+    "explain.",
     "steps": "How far the load's steps and rounds are off what was known before. `longer` is how "
     "much longer steps took than timed ones of the same batch and prompts take, by the moments at "
     "which clients got their chunks; `steps` and `requests` are how many were seen whole, and "

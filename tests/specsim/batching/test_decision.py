@@ -33,6 +33,7 @@ from specsim.conversions import alpha_from_acceptance_length
 from specsim.counts.step_costs import StepCosts
 from specsim.counts.steps import StepTime
 from specsim.predict.replay.fixed_gamma import replay
+from specsim.profiles import DRIFT
 from tests.support.loads import Priced
 from tests.support.profiles import grid, write_grid
 from tests.support.traces import trace_of
@@ -299,11 +300,13 @@ def test_a_grid_errs_away_from_the_cells_that_were_timed(tmp_path: Path) -> None
     (asked,) = Source(profile=write_grid(tmp_path, grid=noisy)).workloads()
     cost, error = asked.cost, asked.basis.error
     assert isinstance(cost, MeasuredLoadCost)
-    assert error(16, 64) == 0.0
+    drift = 1.96 * DRIFT
+    assert error(16, 64) == pytest.approx(drift)
     # The 97.5 % quantile of a normal law is 1.959964, its 75 % quantile 0.6744898.
     reach = 1.959964 * 2**0.5 / 0.6744898
-    assert error(20, 64) == pytest.approx(reach * cost.target.error.between[0], rel=1e-3)
-    assert error(65, 64) == pytest.approx(reach * cost.target.error.beyond[0], rel=1e-3)
+    between, beyond = reach * cost.target.error.between[0], reach * cost.target.error.beyond[0]
+    assert error(20, 64) == pytest.approx(hypot(between, drift), rel=1e-3)
+    assert error(65, 64) == pytest.approx(hypot(beyond, drift), rel=1e-3)
 
 
 def test_batches_below_those_that_were_timed_do_not_pay() -> None:
