@@ -1,13 +1,14 @@
 """How far off speedups are that were predicted before, and whether their intervals hold.
 
     python benchmarks/blind_accuracy.py calibrate FOLDER     # three of each draft
-    python benchmarks/blind_accuracy.py check FOLDER         # each decoder alone, eight passes
+    python benchmarks/blind_accuracy.py check FOLDER         # ten minutes later, each decoder
+                                                             # alone, eight passes
     python benchmarks/blind_accuracy.py report FOLDER        # of studies/measured/blind, say
 
 Every command is a process of its own, and goes on where it was killed.  ``report`` judges the
 predictions of all calibrations by the one check of their draft, and writes ``cells.csv``,
 ``estimators.csv`` (how costs are estimated, on the same data) and ``knee.csv`` (fewer requests and
-repeats) into FOLDER.  Takes about an hour; a check of the drafts FIRST,SECOND alone is
+repeats) into FOLDER.  Takes an hour and a quarter; a check of the drafts FIRST,SECOND alone is
 ``check FOLDER FIRST,SECOND``.
 
 At temperature 0 a pass decodes all requests of a profile, so that the recommended length is judged
@@ -46,6 +47,8 @@ CALIBRATIONS = (1, 2, 3)
 # At temperature 0, where nothing is left to chance, and at 1.
 REQUESTS = "16,48"
 TOKENS_EACH, REPEATS = 64, 8
+# Seconds from the last calibration of a draft to its check: a machine is another one by then.
+APART_S = 600
 # Of the check: requests of each temperature in a pass.
 CHECKED, PASSES = 16, 8
 KNEE = tuple((requests, repeats) for requests in (8, 16, 32, 96) for repeats in (2, 4, 8))
@@ -71,6 +74,9 @@ def check(folder: Path, drafts: Sequence[str], requests: int) -> None:
     for draft in drafts:
         out = folder / f"{draft}-blind.json"
         if not out.exists():
+            profiles = [profile_of(folder, draft, number) for number in CALIBRATIONS]
+            written = max(each.stat().st_mtime for each in profiles if each.exists())
+            time.sleep(max(written + APART_S - time.time(), 0.0))
             words = ["validate", str(profile_of(folder, draft, CALIBRATIONS[0])), "--blind"]
             words += ["--requests", str(requests), "--passes", str(PASSES), "--format", "json"]
             out.write_text(specsim(*words))

@@ -72,8 +72,9 @@ def test_runs_are_kept_beside_plain_ones_of_the_same_context() -> None:
     }
     assert found["target", 3, 96] == ([5.0], [2.0], [4])
     (overhead,) = rows.found["overhead"]
-    # 20 seconds less 12 of the target and 3.3 of the draft, in three calls.
-    assert overhead["seconds"] == [pytest.approx(4.7 / 3)]
+    # 20 seconds less 12 of the target and 3.3 of the draft, in three calls; the run without a draft
+    # took a second longer than plain ones.
+    assert overhead["seconds"] == [pytest.approx(5.7 / 3)]
     assert (overhead["gamma"], overhead["temperature"], overhead["passes"]) == (2, 1.0, [4])
 
 
