@@ -33,7 +33,7 @@ def test_an_idle_machine_does_as_was_predicted() -> None:
     assert cells["relative_error"].abs().median() < 0.03
     assert cells["relative_error"].abs().max() < 0.08
     assert abs(cells["relative_error"].mean()) < 0.01
-    assert cells["inside"].sum() == 143
+    assert cells["inside"].sum() == 144
     first = cells[cells["calibration"] == 1]
     assert first["inside"].all()
 
