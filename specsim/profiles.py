@@ -41,7 +41,7 @@ BUSY = "busy machine: "
 # of one pair that are minutes apart, with nothing beside them, differ by so much more
 # (``python benchmarks/blind_accuracy.py report studies/measured/blind/quiet-16`` prints it).
 # _DISTURBED: programs beside a measurement share caches and memory with it, and may slow draft and
-# target unlike.  Of 48 predicted and measured beside others, the intervals hold 39 without it and
+# target unlike.  Of 48 predicted and measured beside others, the intervals hold 40 without it and
 # all with it (studies/measured/blind/busy/estimators.csv).
 DRIFT = 0.007
 _DISTURBED = 0.05
