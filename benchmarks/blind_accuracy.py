@@ -13,7 +13,8 @@ repeats) into FOLDER.  Takes an hour and a quarter; a check of the drafts FIRST,
 
 At temperature 0 a pass decodes all requests of a profile, so that the recommended length is judged
 by what it is recommended for; ``--requests 48,96 --checked 8`` is what studies/measured/blind/quiet
-has, where it is not.
+has, where it is not.  The profiles there have run times of decodings of 32 tokens: their ``report``
+is made with ``--timed-tokens 32``, which the seconds of ``knee.csv`` rest on.
 """
 
 from __future__ import annotations
@@ -75,8 +76,10 @@ def check(folder: Path, drafts: Sequence[str], requests: int) -> None:
         out = folder / f"{draft}-blind.json"
         if not out.exists():
             profiles = [profile_of(folder, draft, number) for number in CALIBRATIONS]
-            written = max(each.stat().st_mtime for each in profiles if each.exists())
-            time.sleep(max(written + APART_S - time.time(), 0.0))
+            written = max((each.stat().st_mtime for each in profiles if each.exists()), default=0.0)
+            left = max(written + APART_S - time.time(), 0.0)
+            print(f"{draft}: checked in {left:.0f} s", flush=True)
+            time.sleep(left)
             words = ["validate", str(profile_of(folder, draft, CALIBRATIONS[0])), "--blind"]
             words += ["--requests", str(requests), "--passes", str(PASSES), "--format", "json"]
             out.write_text(specsim(*words))
@@ -248,17 +251,17 @@ def shorter(profile: Profile, repeats: int) -> Profile:
     )
 
 
-def seconds_timed(profile: Profile, repeats: int, requests: int) -> float:
+def seconds_timed(profile: Profile, repeats: int, requests: int, timed_tokens: int) -> float:
     """Seconds of decoding that a calibration of this size takes, from its own run times."""
     plain = median(each for row in profile.run_times for each in row.plain)
     host = median(each for row in profile.overhead if row.gamma == 0 for each in row.seconds)
     # Plain decodings stand before and after every two draft lengths.
-    decodings = repeats * 2 * (profile.gamma_max * 1.5 + 1) * TOKENS
+    decodings = repeats * 2 * (profile.gamma_max * 1.5 + 1) * timed_tokens
     texts = sum(min(requests, each.requests) * each.max_new_tokens for each in profile.acceptance)
     return (plain + host) * (decodings + texts)
 
 
-def report(folder: Path) -> None:
+def report(folder: Path, timed_tokens: int) -> None:
     found = list(cells(folder))
     pd.DataFrame(found).to_csv(folder / "cells.csv", index=False)
     said = summary(found)
@@ -301,7 +304,7 @@ def report(folder: Path) -> None:
     for requests, repeats in KNEE:
         if requests <= most:
             rows = list(cells(folder, partial(shorter, repeats=repeats), requests))
-            seconds = seconds_timed(first, repeats, requests)
+            seconds = seconds_timed(first, repeats, requests, timed_tokens)
             known = {"requests": requests, "repeats": repeats, "seconds": seconds}
             table.append({**known, **summary(rows)})
     pd.DataFrame(table).to_csv(folder / "knee.csv", index=False)
@@ -323,11 +326,14 @@ def main() -> None:
     parser.add_argument("drafts", nargs="?", default=",".join(DRAFTS))
     parser.add_argument("--requests", default=REQUESTS, help="of the calibrations, by temperature")
     parser.add_argument("--checked", type=int, default=CHECKED, help="requests of a pass")
+    parser.add_argument(
+        "--timed-tokens", type=int, default=TOKENS, help="of a decoding that run times are of"
+    )
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     drafts = asked.drafts.split(",")
     if asked.stage == "report":
-        report(asked.folder)
+        report(asked.folder, asked.timed_tokens)
     elif asked.stage == "calibrate":
         calibrate(asked.folder, drafts, asked.requests)
     else:

@@ -187,6 +187,7 @@ class RunTime(_Part, frozen=True):
 class Overhead(_Part, frozen=True):
     """Host seconds of a block of ``batch`` requests outside the model runs.
 
+    Of one request also what the target's runs without a draft took longer than in plain decoding.
     Every stretch of blocks that was decoded gives its mean; gamma 0 is a step of plain decoding.
     ``plain`` and ``passes`` as of run times; an empty ``plain`` says that nothing was beside it.
     """

@@ -139,7 +139,8 @@ def calibrate(
         f"95 %, bootstrap over requests, {DRAWS} draws",
         "run times: seconds a run, batch 1, means over stretches of real decoding, beside runs of "
         "plain decoding just before and after",
-        "overhead: seconds of a block of the same decoding outside the model runs",
+        "overhead: seconds of a block of the same decoding outside the model runs, and what a run "
+        "without a draft takes longer than in plain decoding",
         *(_LOOKUP_NOTES if models[1].longest_match is not None else ()),
         *watch.warnings(),
     ]

@@ -28,9 +28,9 @@ from calibrate.models.sampling import Sampling
 from specsim.acceptance import AcceptanceLaw
 from specsim.checkpoint import Checkpoint
 
-# Tokens that are decoded each time.  The first two runs of a request take 5 to 20 % longer, with
-# what another decoder left in the processor's caches, which plain decoding, whose runs are many and
-# short, feels least: with half as many tokens speedups came out 1 to 2 % too high.
+# Tokens that are decoded each time.  The first runs of a request take longer, with what another
+# decoder left in the processor's caches, so that few tokens make every run dear, and those of plain
+# decoding by another share than those with drafts (benchmarks/runs_in_requests.py).
 TOKENS = 64
 # Tokens of a first plain decoding, which finds cold caches and is not counted.
 _WARM_UP = 8
@@ -190,8 +190,8 @@ def runs(decoded: Decoded, gamma: int, prompt_tokens: int) -> Iterator[tuple[Kin
 def undrafted(decoded: Decoded, prompt_tokens: int) -> Iterator[tuple[int, float]]:
     """Context and seconds of the target's run in every block that drafted nothing.
 
-    The wider runs around it make it 1 to 4 % longer than a run of plain decoding, and most blocks
-    of a lookup are such ones.
+    Between wider runs it takes longer than in plain decoding (benchmarks/runs_in_requests.py), and
+    most blocks of a lookup at temperature 1 are such ones.
     """
     target = iter(decoded.target.each)
     for middle, drafted in _blocks(decoded, prompt_tokens):

@@ -30,7 +30,8 @@ PROMPTS, OUTPUTS = (16, 128), (8, 96)
 # By name, rates as shares of what plain decoding is predicted to serve at most.
 RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturated": 1.5}
 # Each setting is served so often, by servers started anew and with other arrivals: for the seconds
-# or the minute that a setting takes, a shared machine may be 4 % off its mean.
+# or the minute that a setting takes, a shared machine may be 4 % off its mean.  That it is another
+# machine than when steps were timed, passes do not mend.
 PASSES = 2
 # Requests of a pass by rate.  A saturated server has done 200 within some 15 seconds.
 REQUESTS: Mapping[str, int] = {"light": 200, "half": 200, "heavy": 200, "saturated": 400}

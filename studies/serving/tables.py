@@ -111,8 +111,9 @@ def served(files: LoadFiles) -> list[ServedSetting]:
     """Every setting that was measured, simulated."""
     own = own_steps(files)
     with TemporaryDirectory() as folder:
-        path = None if own is None else Path(folder) / files.timed.name
-        if own is not None and path is not None:
+        path = None
+        if own is not None:
+            path = Path(folder) / files.timed.name
             write_acceptance(own, path)
         return [
             ServedSetting(

@@ -13,9 +13,10 @@ from specsim.predict.prediction_file import predicted_speedups
 from specsim.profiles import read_profile
 
 BLIND = Path(__file__).parents[2] / "studies" / "measured" / "blind"
+DRAFTS = ("small", "middle", "prompt-lookup")
 
 
-@pytest.mark.parametrize(("folder", "drafts"), [("quiet", 3), ("busy", 1)])
+@pytest.mark.parametrize(("folder", "drafts"), [("quiet", 3), ("quiet-16", 3), ("busy", 1)])
 def test_errors_and_intervals_of_the_embedded_pairs(folder: str, drafts: int) -> None:
     cells = pd.read_csv(BLIND / folder / "cells.csv")
     found = cells["predicted_speedup"] / cells["measured_speedup"] - 1
@@ -39,15 +40,19 @@ def test_an_idle_machine_does_as_was_predicted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "draft"),
-    [("quiet", "small"), ("quiet", "middle"), ("quiet", "prompt-lookup"), ("busy", "small")],
+    ("folder", "draft", "requests"),
+    [
+        *(("quiet", draft, 8) for draft in DRAFTS),
+        *(("quiet-16", draft, 16) for draft in DRAFTS),
+        ("busy", "small", 8),
+    ],
 )
-def test_profiles_predict_what_the_table_says(folder: str, draft: str) -> None:
+def test_profiles_predict_what_the_table_says(folder: str, draft: str, requests: int) -> None:
     cells = pd.read_csv(BLIND / folder / "cells.csv").query(
         f"calibration == 2 and draft == {draft!r}"
     )
     path = BLIND / folder / f"{draft}-2.json"
-    said = predicted_speedups(path, Workload.all_of(read_profile(path), path, None), 8)
+    said = predicted_speedups(path, Workload.all_of(read_profile(path), path, None), requests)
     for name in ("speedup", "low", "high"):
         table = cells["predicted_speedup" if name == "speedup" else name]
         # Hosts add up in another order, and quantiles of draws lie between two of them.
