@@ -1,6 +1,7 @@
 """How far off speedups are that were predicted before, and whether their intervals hold.
 
-    python benchmarks/blind_accuracy.py calibrate FOLDER     # three of each draft
+    python benchmarks/blind_accuracy.py calibrate FOLDER     # three of each draft, ten minutes
+                                                             # from one to the next
     python benchmarks/blind_accuracy.py check FOLDER         # ten minutes later, each decoder
                                                              # alone, eight passes
     python benchmarks/blind_accuracy.py report FOLDER        # of studies/measured/blind, say
@@ -8,7 +9,7 @@
 Every command is a process of its own, and goes on where it was killed.  ``report`` judges the
 predictions of all calibrations by the one check of their draft, and writes ``cells.csv``,
 ``estimators.csv`` (how costs are estimated, on the same data) and ``knee.csv`` (fewer requests and
-repeats) into FOLDER.  Takes an hour and a quarter; a check of the drafts FIRST,SECOND alone is
+repeats) into FOLDER.  Takes an hour and a half; a check of the drafts FIRST,SECOND alone is
 ``check FOLDER FIRST,SECOND``.
 
 At temperature 0 a pass decodes all requests of a profile, so that the recommended length is judged
@@ -48,7 +49,8 @@ CALIBRATIONS = (1, 2, 3)
 # At temperature 0, where nothing is left to chance, and at 1.
 REQUESTS = "16,48"
 TOKENS_EACH, REPEATS = 64, 8
-# Seconds from the last calibration of a draft to its check: a machine is another one by then.
+# Seconds from one calibration of a draft to the next, and from the last to its check: a shared
+# machine has states that last for minutes, and calibrations of one state are off together.
 APART_S = 600
 # Of the check: requests of each temperature in a pass.
 CHECKED, PASSES = 16, 8
@@ -60,11 +62,11 @@ def profile_of(folder: Path, draft: str, number: int) -> Path:
 
 
 def calibrate(folder: Path, drafts: Sequence[str], requests: str) -> None:
-    """Drafts by turns, so that the calibrations of one are minutes apart."""
     for number in CALIBRATIONS:
         for draft in drafts:
             out = profile_of(folder, draft, number)
             if not out.exists():
+                wait(folder, draft)
                 model = draft if draft == "prompt-lookup" else f"embedded/{draft}"
                 words = ["calibrate", "--draft", model, "--out", str(out), "--seed", str(number)]
                 words += ["--requests", requests, "--repeats", str(REPEATS)]
@@ -75,14 +77,19 @@ def check(folder: Path, drafts: Sequence[str], requests: int) -> None:
     for draft in drafts:
         out = folder / f"{draft}-blind.json"
         if not out.exists():
-            profiles = [profile_of(folder, draft, number) for number in CALIBRATIONS]
-            written = max((each.stat().st_mtime for each in profiles if each.exists()), default=0.0)
-            left = max(written + APART_S - time.time(), 0.0)
-            print(f"{draft}: checked in {left:.0f} s", flush=True)
-            time.sleep(left)
+            wait(folder, draft)
             words = ["validate", str(profile_of(folder, draft, CALIBRATIONS[0])), "--blind"]
             words += ["--requests", str(requests), "--passes", str(PASSES), "--format", "json"]
             out.write_text(specsim(*words))
+
+
+def wait(folder: Path, draft: str) -> None:
+    """Until the newest calibration of the draft is long enough ago."""
+    profiles = [profile_of(folder, draft, number) for number in CALIBRATIONS]
+    written = max((each.stat().st_mtime for each in profiles if each.exists()), default=0.0)
+    left = max(written + APART_S - time.time(), 0.0)
+    print(f"{draft}: waits {left:.0f} s", flush=True)
+    time.sleep(left)
 
 
 def specsim(*words: str) -> str:
