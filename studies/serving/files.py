@@ -10,8 +10,10 @@ from specsim.api.engine_question import engine_file
 from studies.serving import settings
 from studies.serving.settings import Setting
 
-# What is timed of the engine beforehand, on servers that are started alike.
-_TIMING = specsim.EngineTiming(gamma=settings.GAMMAS, repeats=10, engine_args=settings.ENGINE_ARGS)
+# What is timed of the engine before each pass, on servers that are started alike.
+_TIMING = specsim.EngineTiming(
+    gamma=settings.GAMMAS, repeats=settings.REPEATS, engine_args=settings.ENGINE_ARGS
+)
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,9 @@ class LoadFiles:
         """What is timed of the engine."""
         return replace(_TIMING, prompts=self.prompts if self.prompts.is_file() else None)
 
-    @property
-    def timed(self) -> Path:
-        """Steps and prompts of the engine."""
-        return engine_file(self.profile, _TIMING)
+    def timed(self, number: int) -> Path:
+        """Steps and prompts of the engine, as timed before the pass of this number."""
+        return engine_file(self.profile, _TIMING, f"-{number}")
 
     @property
     def folder(self) -> Path:
@@ -56,7 +57,6 @@ class LoadFiles:
         """What the benchmark saw of a setting in the pass of this number."""
         return self.folder / "runs" / f"{setting.name}-{number}.json"
 
-    def runs(self, setting: Setting) -> list[Path]:
-        """Of every pass that was measured."""
-        every = [self.run(setting, number) for number in range(settings.PASSES)]
-        return [each for each in every if each.is_file()]
+    def passes(self, setting: Setting) -> list[int]:
+        """Numbers of those that were measured."""
+        return [at for at in range(settings.PASSES) if self.run(setting, at).is_file()]

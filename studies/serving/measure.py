@@ -8,11 +8,15 @@ makes, in DIR or beside the profile that is given,
     profile.prompts.jsonl   texts like those that will be asked for, and none of them
     profile.json            acceptance of the embedded pair behind them, at temperature 0 (specsim
                             calibrate)
-    profile.vllm.json       steps and prompts of vLLM's servers (specsim calibrate --engine vllm)
-    profile.serving/        requests.jsonl, which requests; load.json, at which rates;
-                            runs/*.json, what ``vllm bench serve --save-detailed`` saw
+    profile.serving/        requests.jsonl, which requests; load.json, at which rates
 
-What is there is kept, so that a run that was killed goes on where it was.
+and then, in each pass,
+
+    profile.vllm-N.json     steps and prompts of vLLM's servers (specsim calibrate --engine vllm)
+    profile.serving/runs/   SETTING-N.json, what ``vllm bench serve --save-detailed`` saw
+
+Rates follow from the first timing.  What is there is kept, so that a run that was killed goes on
+where it was.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import os
 import random
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,15 +84,19 @@ def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path
         models = specsim.Models(settings.TARGET, settings.DRAFT)
         measured = replace(MEASUREMENT, prompts=files.prompts)
         specsim.calibrate(files.profile, models, measured, progress=progress)
-    if not files.timed.is_file():
-        specsim.calibrate_engine(files.profile, files.timed, files.timing, progress=progress)
     make_folder(files.run(settings.SETTINGS[0], 0).parent)
-    content = read_profile(files.profile)
     if not files.requests.is_file():
         write_atomically(files.requests, _requests().encode())
-    if not files.load.is_file():
-        write_atomically(files.load, _load(files).encode())
-    _serve_all(files, content, progress)
+    checkpoint = Checkpoint.beside(files.folder, "serving")
+    for number in range(settings.PASSES):
+        timed = files.timed(number)
+        if not timed.is_file():
+            specsim.calibrate_engine(files.profile, timed, files.timing, progress=progress)
+        if not files.load.is_file():
+            write_atomically(files.load, _load(files).encode())
+        _serve_pass(files, number, checkpoint, progress)
+    progress("serving", _TOTAL, _TOTAL)
+    checkpoint.done()
     return files.profile
 
 
@@ -111,7 +119,7 @@ def _requests() -> str:
     order = random.Random(_SEED)
     rows = [
         {"prompt": text, "output_tokens": order.randint(*settings.OUTPUTS)}
-        for text in _texts(max(settings.REQUESTS.values()), _CALIBRATED)
+        for text in _texts(settings.REQUESTS, _CALIBRATED)
     ]
     return "".join(json.dumps(row) + "\n" for row in rows)
 
@@ -120,12 +128,11 @@ def _load(files: LoadFiles) -> str:
     """The rates, as shares of what plain decoding is predicted to serve, and what that rests on."""
     rows = [json.loads(line) for line in files.requests.read_text().splitlines()]
     outputs = np.array([row["output_tokens"] for row in rows])
-    capacity = plain_capacity(files.timed, round(sum(settings.PROMPTS) / 2), outputs)
+    capacity = plain_capacity(files.timed(0), round(sum(settings.PROMPTS) / 2), outputs)
     rates = {name: float(f"{share * capacity:.3g}") for name, share in settings.RATES.items()}
     found = {
         "created": _now(),
         "engine": f"vllm {settings.VERSION}",
-        "timed_sha256": file_digest(files.timed),
         "requests_sha256": file_digest(files.requests),
         "plain_capacity": capacity,
         "rates": rates,
@@ -134,40 +141,27 @@ def _load(files: LoadFiles) -> str:
     return json.dumps(found, indent=1) + "\n"
 
 
-def _serve_all(files: LoadFiles, profile: Profile, progress: Progress) -> None:
-    """Every setting of every pass that is not there yet."""
-    program = find_program(None)
-    load = json.loads(files.load.read_text())
-    if load["timed_sha256"] != file_digest(files.timed):
-        raise EngineError(
-            f"{files.timed} is another file than when the load began; remove {files.folder} to "
-            "measure again"
-        )
-    checkpoint = Checkpoint.beside(files.folder, "serving")
-    watch = Watch(checkpoint, progress, threads=1)
-    for number in range(settings.PASSES):
-        _serve_pass(files, profile, program, load["rates"], number, watch)
-    progress("serving", _TOTAL, _TOTAL)
-    checkpoint.done()
-
-
-def _serve_pass(
-    files: LoadFiles,
-    profile: Profile,
-    program: Path,
-    rates: Mapping[str, float],
-    number: int,
-    watch: Watch,
-) -> None:
-    """Settings in random order over servers that all run side by side: a machine that is slower for
-    some minutes then slows no draft length more than another.
+def _serve_pass(files: LoadFiles, number: int, checkpoint: Checkpoint, progress: Progress) -> None:
+    """Settings that are not there yet, in random order over servers that all run side by side: a
+    machine that is slower for some minutes then slows no draft length more than another.
     """
     every = random.Random(_SEED + number).sample(settings.SETTINGS, len(settings.SETTINGS))
     waiting = [each for each in every if not files.run(each, number).is_file()]
     if not waiting:
         return
+    timed = file_digest(files.timed(number))
+    for setting in [each for each in every if each not in waiting]:
+        said = json.loads(files.run(setting, number).read_text())
+        if said["specsim"]["timed_sha256"] != timed:
+            raise EngineError(
+                f"{files.timed(number)} is another file than when {setting.name} was served; "
+                f"remove {files.folder} to measure again"
+            )
+    program, profile = find_program(None), read_profile(files.profile)
+    rates: dict[str, float] = json.loads(files.load.read_text())["rates"]
     draftings = list(dict.fromkeys(each.drafting for each in waiting))
     done = number * len(every) + len(every) - len(waiting)
+    watch = Watch(checkpoint, progress, threads=1)
     watch.progress("starting vLLM", done, _TOTAL)
     # What processes use belongs to nobody once they have ended, so all are looked at while they
     # are there.
@@ -180,8 +174,8 @@ def _serve_pass(
         for setting in waiting:
             watch.progress(f"serving {setting.name}", done, _TOTAL)
             client, rate = servers[setting.drafting], rates[setting.rate]
-            found = _bench(client, files, program, rate, setting.requests, _SEED + number)
-            found["specsim"] |= {"notes": watch.warnings()}
+            found = _bench(client, files, program, rate, _SEED + number)
+            found["specsim"] |= {"timed_sha256": timed, "notes": watch.warnings()}
             write_atomically(files.run(setting, number), (json.dumps(found) + "\n").encode())
             done += 1
 
@@ -207,17 +201,19 @@ def _warm(client: EngineClient, files: LoadFiles, program: Path) -> None:
 
 
 def _bench(
-    client: EngineClient, files: LoadFiles, program: Path, rate: float, requests: int, seed: int
+    client: EngineClient, files: LoadFiles, program: Path, rate: float, seed: int
 ) -> dict[str, Any]:
     """What the benchmark says, and what the server counted meanwhile."""
     result = files.folder / "result.json"
     before = client.metrics()
-    _run(client, files, program, repr(rate), requests, seed, result)
+    _run(client, files, program, repr(rate), settings.REQUESTS, seed, result)
     after = client.metrics()
     said = json.loads(result.read_text())
     result.unlink()
-    if said["completed"] != requests:
-        raise EngineError(f"{client.where} completed {said['completed']} of {requests} requests")
+    if said["completed"] != settings.REQUESTS:
+        raise EngineError(
+            f"{client.where} completed {said['completed']} of {settings.REQUESTS} requests"
+        )
     found: dict[str, Any] = {name: said[name] for name in _KEPT if name in said}
     found |= {name: _rounded(said[name]) for name in _LISTS}
     found["specsim"] = {

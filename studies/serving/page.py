@@ -19,11 +19,12 @@ from studies.serving.files import LoadFiles
 SHIPPED = Path(__file__).parents[1] / "measured" / "serving" / "profile.json"
 
 _CAPTIONS: Mapping[str, str] = {
-    "setup": "What was asked. Every setting was served once in each pass, by servers started anew "
-    "and with other arrivals; requests are those of a pass, and figures below are means over "
-    "passes. Rates are in requests per second; the plain capacity is what the timed steps predict "
-    "of plain decoding. The hash of the file of step times was taken when the load began; "
-    "`same_file` tells whether the file is the same today.",
+    "setup": "What was asked. In each pass steps were timed first, and then every setting was "
+    "served once, by servers started anew and with other arrivals; a pass is predicted from its "
+    "own timing, and figures below are means over passes. Requests are those of a setting. Rates "
+    "are in requests per second; the plain capacity is what the first timing predicts of plain "
+    "decoding. The hash of the file of step times was taken when the pass began; `same_file` tells "
+    "whether the file is the same today.",
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
     "measured, less one. With own steps: simulated with steps as long as the load itself had them, "
     "which is no prediction, and shows what the model of the scheduler leaves.",
@@ -31,9 +32,10 @@ _CAPTIONS: Mapping[str, str] = {
     "TPOT, ITL, end to end; mean, 50th, 90th, 99th percentile) whose error both 95 % intervals "
     "explain.",
     "steps": "How far the load's steps and rounds are off what was known before. `longer` is how "
-    "much longer steps took than timed ones of the same batch and prompts take, by the moments at "
-    "which clients got their chunks; `steps` and `requests` are how many were seen whole, and "
-    "their mean batch. Tokens per round leave out the first token, which comes with the prompt.",
+    "much longer steps took than those that were timed before their pass, of the same batch and "
+    "prompts, by the moments at which clients got their chunks; `steps` and `requests` are how "
+    "many were seen whole, and their mean batch. Tokens per round leave out the first token, which "
+    "comes with the prompt.",
     "orders": "Which draft length is faster. Mean end-to-end latency of one over that of the "
     "other at the same rate; judged where the measured intervals tell them apart.",
     "latencies": "Every latency, predicted and measured. In milliseconds, with 95 % intervals.",
@@ -60,10 +62,10 @@ def _compute(measured: Measured) -> dict[str, Sequence[Row]]:
     latencies = list(tables.latencies(found))
     totals = list(tables.totals(found))
     return {
-        "setup": tables.setup(files, found) if found else [],
+        "setup": list(tables.setup(files, found)) if found else [],
         "errors": list(tables.errors(latencies, totals)),
         "totals": totals,
-        "steps": list(tables.steps(found, files.timed)) if found else [],
+        "steps": list(tables.steps(found)) if found else [],
         "orders": list(tables.orders(latencies)),
         "latencies": latencies,
     }

@@ -29,12 +29,14 @@ ENGINE_ARGS = (
 PROMPTS, OUTPUTS = (16, 128), (8, 96)
 # By name, rates as shares of what plain decoding is predicted to serve at most.
 RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturated": 1.5}
-# Each setting is served so often, by servers started anew and with other arrivals: for the seconds
-# or the minute that a setting takes, a shared machine may be 4 % off its mean.  That it is another
-# machine than when steps were timed, passes do not mend.
-PASSES = 2
-# Requests of a pass by rate.  A saturated server has done 200 within some 15 seconds.
-REQUESTS: Mapping[str, int] = {"light": 200, "half": 200, "heavy": 200, "saturated": 400}
+# Each setting is served so often, by servers started anew and with other arrivals, and each time
+# predicted from steps that were timed just before: a shared machine is another one from quarter of
+# an hour to quarter of an hour, by some 5 %, and a timing is off as much as a load.
+PASSES = 3
+# Of the timing before a pass.
+REPEATS = 3
+# Requests of a setting in a pass.
+REQUESTS = 200
 # Draft lengths that are timed before; the schedule takes each of them at its own batches.
 GAMMAS = (1, 2, 4)
 SCHEDULE: Schedule = [(1, 2, 4), (3, 8, 2), (9, 16, 1)]
@@ -93,11 +95,6 @@ class Setting:
     @property
     def name(self) -> str:
         return f"{self.drafting.name}-{self.rate}"
-
-    @property
-    def requests(self) -> int:
-        """How many are sent in a pass."""
-        return REQUESTS[self.rate]
 
 
 def fixed(gamma: int, blocks: int | None = None, name: str = "") -> Drafting:

@@ -38,23 +38,22 @@ def loaded_steps(said: dict[str, Any], drafting: Drafting, repeat: int = 0) -> S
     return replace(streamed_steps(streams, drafting.policy.gamma_max, repeat), context=0.0)
 
 
-def own_steps(files: LoadFiles) -> AcceptanceFile | None:
-    """The file of timed steps with those of the load in their place, and what requests spent
-    outside of them at the lightest rate; None where some draft length was not served, or steps were
-    not timed under load.
+def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
+    """The file of steps that were timed before a pass, with those of the pass in their place, and
+    what requests spent outside of them at the lightest rate; None where some draft length was not
+    served, or steps were not timed under load.
     """
     lightest = min(settings.RATES, key=settings.RATES.__getitem__)
     found = []
     for drafting in map(fixed, (0, *settings.GAMMAS)):
-        alike = [Setting(drafting, rate) for rate in settings.RATES]
-        runs = [(each.rate, path) for each in alike for path in files.runs(each)]
-        if {rate for rate, _ in runs} != set(settings.RATES):
-            return None
-        for repeat, (rate, path) in enumerate(runs):
-            steps = loaded_steps(json.loads(path.read_text()), drafting, repeat)
+        for repeat, rate in enumerate(settings.RATES):
+            run = files.run(Setting(drafting, rate), number)
+            if not run.is_file():
+                return None
+            steps = loaded_steps(json.loads(run.read_text()), drafting, repeat)
             if rate != lightest:
                 # Where others wait, a request is not outside of steps only.
                 steps = replace(steps, frontend_s=0.0, requests=0)
             found.append(timed_streams(steps))
-    timed = read_acceptance(files.timed)
+    timed = read_acceptance(files.timed(number))
     return msgspec.structs.replace(timed, streamed=found) if timed.streamed else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -22,6 +23,7 @@ from specsim.counts.steps import StreamedSteps
 from specsim.counts.streamed_costs import StreamedCosts
 from specsim.files import file_digest
 from specsim.intervals import Interval, joint_half_width, mean_of
+from specsim.serving import RoundAcceptance
 from specsim.serving.comparison import relative_error
 from specsim.serving.logs import read_log
 from specsim.serving.service import Served, serve_requests
@@ -44,11 +46,15 @@ WANTED = {"mean": 0.05, "p99": 0.15, "throughput": 0.03, "preemptions": 0.1}
 class ServedPass:
     """A setting that was served once, with its simulation.
 
+    number : of the pass
+    timed : file of the steps that were timed before it
     said : what the benchmark and the server's counters say
     fitted : the simulation with steps and prompts as the load itself had them, which is no
         prediction; None where that is not known
     """
 
+    number: int
+    timed: Path
     verdict: ServingVerdict
     said: dict[str, Any]
     fitted: ServingVerdict | None
@@ -109,35 +115,47 @@ class ServedSetting:
 
 def served(files: LoadFiles) -> list[ServedSetting]:
     """Every setting that was measured, simulated."""
-    own = own_steps(files)
     with TemporaryDirectory() as folder:
-        path = None
-        if own is not None:
-            path = Path(folder) / files.timed.name
-            write_acceptance(own, path)
+        own = [_own_file(files, number, Path(folder)) for number in range(settings.PASSES)]
         return [
             ServedSetting(
-                setting, tuple(_served(files, setting, run, path) for run in files.runs(setting))
+                setting,
+                tuple(_served(files, setting, number, own[number]) for number in passes),
             )
             for setting in settings.SETTINGS
-            if files.runs(setting)
+            if (passes := files.passes(setting))
         ]
 
 
-def _served(files: LoadFiles, setting: Setting, run: Path, own: Path | None) -> ServedPass:
+def _own_file(files: LoadFiles, number: int, folder: Path) -> Path | None:
+    """Where the steps of a pass are written to, if they are known."""
+    own = own_steps(files, number) if files.timed(number).is_file() else None
+    if own is None:
+        return None
+    path = folder / files.timed(number).name
+    write_acceptance(own, path)
+    return path
+
+
+def _served(files: LoadFiles, setting: Setting, number: int, own: Path | None) -> ServedPass:
+    run, timed = files.run(setting, number), files.timed(number)
     said = json.loads(run.read_text())
+    # What the load's own steps are written to has no profile beside it.
+    acceptance, _ = trace_behind(timed)
     verdict, *fitted = (
-        _verdict(files, setting, run, said, timed) for timed in (files.timed, own) if timed
+        _verdict(setting, run, said, each, acceptance) for each in (timed, own) if each
     )
-    return ServedPass(verdict, said, fitted[0] if fitted else None)
+    return ServedPass(number, timed, verdict, said, fitted[0] if fitted else None)
 
 
 def _verdict(
-    files: LoadFiles, setting: Setting, run: Path, said: dict[str, Any], timed: Path
+    setting: Setting,
+    run: Path,
+    said: dict[str, Any],
+    timed: Path,
+    acceptance: RoundAcceptance | None,
 ) -> ServingVerdict:
     schedule = list(setting.drafting.schedule)
-    # What the load's own steps are written to has no profile beside it.
-    acceptance, _ = trace_behind(files.timed)
     return specsim.validate_serving(
         run,
         profile=timed,
@@ -148,24 +166,30 @@ def _verdict(
     )
 
 
-def setup(files: LoadFiles, found: Sequence[ServedSetting]) -> list[Row]:
-    """What was asked of which engine, once."""
-    requests = {each.setting.rate: each.verdicts[0].requests for each in found}
+def setup(files: LoadFiles, found: Sequence[ServedSetting]) -> Iterator[Row]:
+    """What was asked of which engine in each pass."""
     load = json.loads(files.load.read_text())
-    rates = ", ".join(f"{name} {rate:g}" for name, rate in load["rates"].items())
-    return [
-        {
+    passes: dict[int, list[ServedPass]] = defaultdict(list)
+    for one in (each for setting in found for each in setting.passes):
+        passes[one.number].append(one)
+    for number, alike in sorted(passes.items()):
+        timed = files.timed(number)
+        hashes = {each.said["specsim"]["timed_sha256"] for each in alike}
+        created = sorted(each.said["specsim"]["created"] for each in alike)
+        yield {
+            "pass": number,
             "engine": load["engine"],
-            "measured": load["created"],
             "cores": load["cores"],
-            "passes": max((len(each.passes) for each in found), default=0),
-            "requests": ", ".join(f"{name} {n}" for name, n in requests.items()),
+            "timed": read_acceptance(timed).created,
+            "served_from": created[0],
+            "served_to": created[-1],
+            "settings": len(alike),
+            "requests": alike[0].verdict.requests,
             "plain_capacity": load["plain_capacity"],
-            "rates": rates,
-            "timed_sha256": load["timed_sha256"][:12],
-            "same_file": load["timed_sha256"] == file_digest(files.timed),
+            "rates": ", ".join(f"{name} {rate:g}" for name, rate in load["rates"].items()),
+            "timed_sha256": min(hashes)[:12],
+            "same_file": hashes == {file_digest(timed)},
         }
-    ]
 
 
 def latencies(found: Sequence[ServedSetting]) -> Iterator[Row]:
@@ -220,35 +244,48 @@ def totals(found: Sequence[ServedSetting]) -> Iterator[Row]:
         }
 
 
-def steps(found: Sequence[ServedSetting], timed: Path) -> Iterator[Row]:
+def steps(found: Sequence[ServedSetting]) -> Iterator[Row]:
     """How long steps took beside what the timed ones say of the same batches and prompts, and what
     rounds emitted.
     """
-    streamed = tuple(read_acceptance(timed).streamed_steps())
-    costs = StreamedCosts(streamed) if streamed else None
+    costs = _costs({one.timed for each in found for one in each.passes})
     for each in found:
         seen = []
         if tells_steps(each.setting.drafting):
-            seen = [loaded_steps(one.said, each.setting.drafting) for one in each.passes]
+            seen = [
+                (loaded_steps(one.said, each.setting.drafting), costs[one.timed])
+                for one in each.passes
+                if one.timed in costs
+            ]
         tokens = sum(one.tokens for one in each.passes)
         rounds = np.sum([one.rounds for one in each.passes], axis=0)
         predicted, measured = (tokens / rounds).tolist()
         yield {
             **each.names,
-            **(_beside(seen, costs) if seen and costs else dict.fromkeys(_BESIDE)),
+            **(_beside(seen) if seen else dict.fromkeys(_BESIDE)),
             "predicted_tokens_per_round": predicted,
             "measured_tokens_per_round": measured,
             "relative_error": predicted / measured - 1,
         }
 
 
-def _beside(seen: Sequence[StreamedSteps], costs: StreamedCosts) -> Row:
-    every = [each for served in seen for each in served.steps]
-    counts = np.array([each.steps for each in every])
-    seconds = np.array([each.seconds for each in every])
-    law = costs.laws[seen[0].gamma]
-    expected_s = np.array([law.seconds(each) for each in every])
-    batch = float(np.average([each.requests for each in every], weights=counts))
+def _costs(timed: Iterable[Path]) -> dict[Path, StreamedCosts]:
+    """What steps under load take, by file; not of one whose steps were timed otherwise."""
+    files = {path: tuple(read_acceptance(path).streamed_steps()) for path in timed}
+    return {path: StreamedCosts(streamed) for path, streamed in files.items() if streamed}
+
+
+def _beside(seen: Sequence[tuple[StreamedSteps, StreamedCosts]]) -> Row:
+    """Steps that were seen, each with what was timed before its pass."""
+    every = [
+        (each, costs.laws[served.gamma].seconds(each))
+        for served, costs in seen
+        for each in served.steps
+    ]
+    counts = np.array([each.steps for each, _ in every])
+    seconds = np.array([each.seconds for each, _ in every])
+    expected_s = np.array([expected for _, expected in every])
+    batch = float(np.average([each.requests for each, _ in every], weights=counts))
     longer = float(counts @ seconds / (counts @ expected_s) - 1)
     return dict(zip(_BESIDE, (int(counts.sum()), batch, longer), strict=True))
 

@@ -92,7 +92,7 @@ def acceptance(folder: Path) -> Path:
 
 def timed_engine(folder: Path) -> Path:
     """A real one, with the first repeats alone."""
-    content = json.loads((MEASURED / "serving/profile.vllm.json").read_text())
+    content = json.loads((MEASURED / "serving/profile.vllm-0.json").read_text())
     for name in ("steps", "prompts"):
         content[name] = [row for row in content[name] if row.get("repeat", 0) < 2]
     return write_json(folder, "timed.json", content)
