@@ -1,6 +1,6 @@
 """How fast the compiled loop is, beside its plain twin in the tests.
 
-    python benchmarks/serving_speed.py [AZURE_CSV]
+    python -m benchmarks.serving_speed [AZURE_CSV]
 
 A request-step is one request in one step.  Three set-ups: few requests in a step, many, and many
 with drafts, asynchronous scheduling and a prefix cache; and Azure's conversation trace, where it is

@@ -11,7 +11,7 @@ from specsim.checks import Floats, Ints
 from specsim.serving.acceptance import CompiledAcceptance
 from specsim.serving.adaptive_steps import CompiledSteps
 from specsim.serving.block_pool import free_blocks, remember_blocks
-from specsim.serving.compiled import compiled, inlined, inner
+from specsim.serving.compiled import borrowed, compiled, inlined, inner
 from specsim.serving.emitted import emitted_tokens
 from specsim.serving.engines.settings import SGLANG, EngineSettings
 from specsim.serving.engines.sglang_schedule import sglang_schedule
@@ -78,6 +78,7 @@ def advance(state: State, rules: Rules, log: Log, until: float) -> None:
     """Go on until all requests are done, a step would begin at ``until`` or later, or the log is
     full.
     """
+    state, rules, log = borrowed(state), borrowed(rules), borrowed(log)
     replica = state.replica[0]
     n, most = state.requests.size, state.running.size
     settings = rules.settings
@@ -134,7 +135,7 @@ def advance(state: State, rules: Rules, log: Log, until: float) -> None:
             _land(state, rules, log)
 
 
-@inner
+@inlined
 def _admit(state: State) -> None:
     """Let wait all that have arrived by now."""
     replica = state.replica[0]
@@ -151,8 +152,9 @@ def _measure(state: State, rules: Rules, turn: int, quantities: Floats) -> bool:
     prefill_context = 0
     pairs = 0.0
     size = state.steps[turn].size
+    row = state.plan[turn]
     for at in range(size):
-        plan = state.plan[turn, at]
+        plan = row[at]
         width, before = plan.tokens, plan.before
         samples = plan.samples
         tokens += width
@@ -190,7 +192,7 @@ def _measure(state: State, rules: Rules, turn: int, quantities: Floats) -> bool:
     return eager
 
 
-@inner
+@inlined
 def _write_step(
     state: State,
     quantities: Floats,
@@ -221,7 +223,7 @@ def _write_step(
     log.written[0] += 1
 
 
-@inner
+@inlined
 def _land(state: State, rules: Rules, log: Log) -> None:
     """End the oldest step: its requests emit, and some are done."""
     replica = state.replica[0]
@@ -233,17 +235,18 @@ def _land(state: State, rules: Rules, log: Log) -> None:
     now = replica.now
     all_tokens, done_before = 0, replica.done
     decodes = accepted = 0
+    planned, requests, acceptance = state.plan[turn], state.requests, rules.acceptance
     for at in range(state.steps[turn].size):
-        plan = state.plan[turn, at]
+        plan = planned[at]
         request = plan.request
-        own = state.requests[request]
+        own = requests[request]
         if not plan.samples or own.status == FINISHED:
             continue
         drafts, emitted = plan.drafts, own.emitted
         tokens = 1
         if drafts > 0:
             tokens = emitted_tokens(
-                rules.acceptance, rules.seed, request, own.rounds, emitted, drafts
+                acceptance, rules.seed, request, own.rounds, emitted, drafts
             )
         if plan.before > 0 and plan.tokens == 1 + drafts:
             decodes += 1

@@ -72,16 +72,16 @@ def first_scheduled(state: State, request: int, now: float, cached: int) -> None
         own.cached = cached
 
 
-@inner
+@inlined
 def count_planned(state: State, settings: EngineSettings, gammas: Ints) -> None:
     """Count as computed what is planned; who samples a token gets drafts for its next step."""
     turn = state.replica[0].turn
     size = state.steps[turn].size
     gamma = gammas[size]
+    row, requests = state.plan[turn], state.requests
     for at in range(size):
-        plan = state.plan[turn, at]
-        request = plan.request
-        own = state.requests[request]
+        plan = row[at]
+        own = requests[plan.request]
         own.computed += plan.tokens
         known = own.prompt + own.emitted + own.placeholders
         samples = own.computed >= known

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from specsim.checks import Floats, Ints
-from specsim.serving.compiled import compiled, inner
+from specsim.serving.compiled import compiled, inlined
 from specsim.serving.step_model import CompiledTerms
 
 _GRAPH, _EAGER = 1, 2
 
 
-@inner
+@inlined
 def part_seconds(
     terms: CompiledTerms,
     quantities: Floats,

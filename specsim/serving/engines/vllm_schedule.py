@@ -15,7 +15,7 @@ from specsim.serving.block_pool import (
     remember_blocks,
     take_blocks,
 )
-from specsim.serving.compiled import inner
+from specsim.serving.compiled import inlined, inner
 from specsim.serving.engines.settings import EngineSettings
 from specsim.serving.queue import (
     add_to_plan,
@@ -27,7 +27,7 @@ from specsim.serving.queue import (
 from specsim.serving.state import PREEMPTED, RUNNING, State
 
 
-@inner
+@inlined
 def vllm_schedule(state: State, settings: EngineSettings, gammas: Ints) -> int:
     """Plan the next step and count its tokens as computed; returns how many were preempted.
 
@@ -41,14 +41,14 @@ def vllm_schedule(state: State, settings: EngineSettings, gammas: Ints) -> int:
     return preempted
 
 
-@inner
+@inlined
 def _schedule_running(state: State, settings: EngineSettings) -> tuple[int, int]:
     """The tokens left, and how many were preempted."""
-    replica = state.replica[0]
+    replica, requests, running = state.replica[0], state.requests, state.running
     budget, at, preempted = settings.budget, 0, 0
     while at < replica.runners and budget > 0:
-        request = state.running[at]
-        own = state.requests[request]
+        request = running[at]
+        own = requests[request]
         computed, placeholders = own.computed, own.placeholders
         known = own.prompt + own.emitted
         tokens = known + own.drafts + placeholders - computed
@@ -69,7 +69,7 @@ def _schedule_running(state: State, settings: EngineSettings) -> tuple[int, int]
                 if needed_blocks(state, settings, request, 0, slots) <= replica.free_blocks:
                     break
                 replica.runners -= 1
-                _preempt(state, settings, state.running[replica.runners])
+                _preempt(state, settings, running[replica.runners])
                 preempted += 1
             if at == replica.runners:
                 break  # it was the last, and preempted itself
@@ -82,7 +82,7 @@ def _schedule_running(state: State, settings: EngineSettings) -> tuple[int, int]
         at += 1
     if settings.asynchronous:
         for left in range(at, replica.runners):
-            state.requests[state.running[left]].drafts = 0
+            requests[running[left]].drafts = 0
     return budget, preempted
 
 
@@ -98,13 +98,13 @@ def _preempt(state: State, settings: EngineSettings, request: int) -> None:
     prepend_waiting(state, request)
 
 
-@inner
+@inlined
 def _schedule_waiting(state: State, settings: EngineSettings, budget: int) -> None:
     """In their order, until the first that cannot be scheduled."""
-    replica = state.replica[0]
+    replica, requests = state.replica[0], state.requests
     while replica.queued > 0 and budget > 0 and replica.runners < settings.max_seqs:
         request = state.queue[replica.queue_first]
-        own = state.requests[request]
+        own = requests[request]
         hits = cached_blocks(state, settings, request) if settings.caching else 0
         cached = hits * settings.block_size
         known = own.prompt + own.emitted
