@@ -5,11 +5,13 @@
     python benchmarks/blind_accuracy.py check FOLDER         # ten minutes later, each decoder
                                                              # alone, eight passes
     python benchmarks/blind_accuracy.py report FOLDER        # of studies/measured/blind, say
+    python benchmarks/blind_accuracy.py drift FOLDER         # over all reports in quiet* below
 
 Every command is a process of its own, and goes on where it was killed.  ``report`` judges the
 predictions of all calibrations by the one check of their draft, and writes ``cells.csv``,
 ``estimators.csv`` (how costs are estimated, on the same data) and ``knee.csv`` (fewer requests and
-repeats) into FOLDER.  Takes an hour and a half; a check of the drafts FIRST,SECOND alone is
+repeats) into FOLDER.  ``drift`` says how far all predictions of a draft are off together, which no
+repeat of a calibration shows: ``specsim.profiles.DRIFT``.  Takes an hour and a half; a check of the drafts FIRST,SECOND alone is
 ``check FOLDER FIRST,SECOND``.
 
 At temperature 0 a pass decodes all requests of a profile, so that the recommended length is judged
@@ -174,6 +176,28 @@ def drift(rows: Sequence[dict[str, Any]]) -> float:
     return float(np.sqrt(max(between.mean() - said.mean(), 0.0)))
 
 
+def together(cells: pd.DataFrame) -> pd.Series:
+    """By draft the square of how far its predictions are off in the mean over calibrations and
+    draft lengths, as a logarithm, less the check's own error; at temperature 0, where calls are
+    known exactly.
+    """
+    greedy = cells[cells["temperature"] == 0]
+    off = np.log(greedy["predicted_speedup"] / greedy["measured_speedup"])
+    known = greedy["measured_error"] / greedy["measured_speedup"]
+    return off.groupby(greedy["draft"]).mean() ** 2 - known.groupby(greedy["draft"]).mean() ** 2
+
+
+def print_drift(folder: Path) -> None:
+    squares = {each.parent: together(pd.read_csv(each)) for each in folder.glob("quiet*/cells.csv")}
+    for name, found in sorted(squares.items()):
+        print(f"{name}: predictions of a draft are off together by {_root(found):.1%}")
+    print(f"in the root mean square of all: {_root(pd.concat(squares.values())):.1%}")
+
+
+def _root(squares: pd.Series) -> float:
+    return float(np.sqrt(max(squares.mean(), 0.0)))
+
+
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     """What a table of cells says."""
     frame = pd.DataFrame(rows)
@@ -328,7 +352,7 @@ def _errors(part: pd.DataFrame) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("stage", choices=("calibrate", "check", "report"))
+    parser.add_argument("stage", choices=("calibrate", "check", "report", "drift"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("drafts", nargs="?", default=",".join(DRAFTS))
     parser.add_argument("--requests", default=REQUESTS, help="of the calibrations, by temperature")
@@ -339,7 +363,9 @@ def main() -> None:
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     drafts = asked.drafts.split(",")
-    if asked.stage == "report":
+    if asked.stage == "drift":
+        print_drift(asked.folder)
+    elif asked.stage == "report":
         report(asked.folder, asked.timed_tokens)
     elif asked.stage == "calibrate":
         calibrate(asked.folder, drafts, asked.requests)

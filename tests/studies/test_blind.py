@@ -8,15 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.blind_accuracy import together
 from specsim.optimizers.workload import Workload
 from specsim.predict.prediction_file import predicted_speedups
-from specsim.profiles import read_profile
+from specsim.profiles import DRIFT, read_profile
 
 BLIND = Path(__file__).parents[2] / "studies" / "measured" / "blind"
 DRAFTS = ("small", "middle", "prompt-lookup")
 
 
-@pytest.mark.parametrize(("folder", "drafts"), [("quiet", 3), ("quiet-16", 3), ("busy", 1)])
+@pytest.mark.parametrize(("folder", "drafts"), [("quiet", 3), ("quiet-16", 3), ("quiet-64", 3), ("busy", 1)])
 def test_errors_and_intervals_of_the_embedded_pairs(folder: str, drafts: int) -> None:
     cells = pd.read_csv(BLIND / folder / "cells.csv")
     found = cells["predicted_speedup"] / cells["measured_speedup"] - 1
@@ -44,6 +45,7 @@ def test_an_idle_machine_does_as_was_predicted() -> None:
     [
         *(("quiet", draft, 8) for draft in DRAFTS),
         *(("quiet-16", draft, 16) for draft in DRAFTS),
+        *(("quiet-64", draft, 16) for draft in DRAFTS),
         ("busy", "small", 8),
     ],
 )
@@ -59,6 +61,17 @@ def test_profiles_predict_what_the_table_says(folder: str, draft: str, requests:
         np.testing.assert_allclose(
             [getattr(each, name) for each in said.predictions], table, rtol=1e-6
         )
+
+
+def test_intervals_allow_for_what_predictions_were_off_together() -> None:
+    squares = [together(pd.read_csv(each)) for each in BLIND.glob("quiet*/cells.csv")]
+    assert np.sqrt(pd.concat(squares).mean()) == pytest.approx(DRIFT, abs=0.001)
+    # The same for a draft whose nine predictions are 3 % off, with a check that is known exactly.
+    cells = pd.DataFrame(
+        {"draft": "x", "temperature": 0.0, "predicted_speedup": 1.03, "measured_speedup": [1.0] * 9}
+    )
+    (square,) = together(cells.assign(measured_error=0.0))
+    assert square == pytest.approx(np.log(1.03) ** 2)
 
 
 def test_what_other_programs_do_to_a_prediction() -> None:

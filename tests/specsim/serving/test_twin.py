@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from specsim.serving import DraftPolicy, Requests, RoundAcceptance, VllmEngine, simulation
+from specsim.serving import (
+    DraftPolicy,
+    Requests,
+    RoundAcceptance,
+    StepModel,
+    StepTerm,
+    VllmEngine,
+    simulation,
+)
 from specsim.serving.result import ServingRun
 from specsim.serving.simulation import run
 from tests.support import serving_configurations as conf
@@ -84,3 +93,24 @@ def test_a_full_log_is_emptied_in_between(monkeypatch: pytest.MonkeyPatch) -> No
     assert logs[0] is not None
     assert logs[1] is not None
     np.testing.assert_array_equal(logs[1].end_s, logs[0].end_s)
+
+
+def test_borrowed_arrays_are_given_back() -> None:
+    """The loop counts no references to its arrays, so that none may be lost or left over."""
+    from specsim.serving.loop import advance
+
+    state, rules, log, _ = simulation.prepared(
+        Requests(np.zeros(3), np.array([40, 5, 6]), np.array([3, 20, 1])),
+        VllmEngine("0.33.0", 100),
+        StepModel((StepTerm("target", 1e-3),)),
+        DraftPolicy.fixed(2),
+        RoundAcceptance.law([0.8, 0.6]),
+        concurrency=None,
+        seed=0,
+        keep_rounds=True,
+    )
+    arrays = [each for each in (*state, *log, *rules.acceptance) if isinstance(each, np.ndarray)]
+    before = [sys.getrefcount(each) for each in arrays]
+    advance(state, rules, log, np.inf)
+    assert state.replica["done"][0] == 3
+    assert [sys.getrefcount(each) for each in arrays] == before
