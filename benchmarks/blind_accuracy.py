@@ -11,8 +11,8 @@ Every command is a process of its own, and goes on where it was killed.  ``repor
 predictions of all calibrations by the one check of their draft, and writes ``cells.csv``,
 ``estimators.csv`` (how costs are estimated, on the same data) and ``knee.csv`` (fewer requests and
 repeats) into FOLDER.  ``drift`` says how far all predictions of a draft are off together, which no
-repeat of a calibration shows: ``specsim.profiles.DRIFT``.  Takes an hour and a half; a check of the drafts FIRST,SECOND alone is
-``check FOLDER FIRST,SECOND``.
+repeat of a calibration shows: ``specsim.profiles.DRIFT``.  Takes an hour and a quarter; a check of
+the drafts FIRST,SECOND alone is ``check FOLDER FIRST,SECOND``.
 
 At temperature 0 a pass decodes all requests of a profile, so that the recommended length is judged
 by what it is recommended for; ``--requests 48,96 --checked 8`` is what studies/measured/blind/quiet

@@ -49,9 +49,7 @@ def main(path: Path, minutes: float) -> None:
         find_prompts(None, pair.target.tokenizer, each.measured.prompt_tokens, each.trace.requests)
         for each in workloads
     ]
-    checks = [
-        CheckedPrompts(each, True, own) for each, own in zip(workloads, prompts, strict=True)
-    ]
+    checks = [CheckedPrompts(each, True, own) for each, own in zip(workloads, prompts, strict=True)]
     texts = [texts_of(each) for each in checks]
     gammas = range(1, profile.gamma_max + 1)
     random = np.random.default_rng()

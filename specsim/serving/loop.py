@@ -245,9 +245,7 @@ def _land(state: State, rules: Rules, log: Log) -> None:
         drafts, emitted = plan.drafts, own.emitted
         tokens = 1
         if drafts > 0:
-            tokens = emitted_tokens(
-                acceptance, rules.seed, request, own.rounds, emitted, drafts
-            )
+            tokens = emitted_tokens(acceptance, rules.seed, request, own.rounds, emitted, drafts)
         if plan.before > 0 and plan.tokens == 1 + drafts:
             decodes += 1
             accepted += tokens - 1

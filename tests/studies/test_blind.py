@@ -17,7 +17,9 @@ BLIND = Path(__file__).parents[2] / "studies" / "measured" / "blind"
 DRAFTS = ("small", "middle", "prompt-lookup")
 
 
-@pytest.mark.parametrize(("folder", "drafts"), [("quiet", 3), ("quiet-16", 3), ("quiet-64", 3), ("busy", 1)])
+@pytest.mark.parametrize(
+    ("folder", "drafts"), [("quiet", 3), ("quiet-16", 3), ("quiet-64", 3), ("busy", 1)]
+)
 def test_errors_and_intervals_of_the_embedded_pairs(folder: str, drafts: int) -> None:
     cells = pd.read_csv(BLIND / folder / "cells.csv")
     found = cells["predicted_speedup"] / cells["measured_speedup"] - 1
