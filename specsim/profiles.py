@@ -43,7 +43,7 @@ BUSY = "busy machine: "
 # benchmarks/blind_accuracy.py drift studies/measured/blind`` prints it): draft, target and host
 # slow down unlike.
 # _DISTURBED: programs beside a measurement share caches and memory with it, and may slow draft and
-# target unlike.  Of 48 predicted and measured beside others, the intervals hold 40 without it and
+# target unlike.  Of 48 predicted and measured beside others, the intervals hold 41 without it and
 # all with it (studies/measured/blind/busy/estimators.csv).
 DRIFT = 0.014
 _DISTURBED = 0.05

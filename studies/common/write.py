@@ -7,6 +7,7 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def load(name: str) -> Study:
 
 def write(name: str, measured: Measured, out: Path, command: str) -> list[Check]:
     """Compute one study and write it to ``out``; the paper's numbers against ours."""
+    commit = _commit()
     study = load(name)
     tables = study.tables(measured)
     checks = list(study.checks(tables))
@@ -40,7 +42,8 @@ def write(name: str, measured: Measured, out: Path, command: str) -> list[Check]
     everything: Tables = {**shown, "checks": [_check_row(check) for check in checks]}
     for table, rows in everything.items():
         write_atomically(out / f"{name}-{table}.csv", (render(rows, "csv") + "\n").encode())
-    parts = [f"# {study.title}", *study.opening(tables), _header(measured, command)]
+    parts = [f"# {study.title}", *study.opening(tables)]
+    parts.append(_header(measured, command, commit))
     parts += [
         f"![{figure}]({name}-{figure}.png)\n\n*{study.pictures[figure].caption}*"
         for figure in figures
@@ -152,12 +155,12 @@ def _items(checks: Sequence[Check]) -> str:
     return f"{text}; and {more} more" if more > 0 else text
 
 
-def _header(measured: Measured, command: str) -> str:
+def _header(measured: Measured, command: str, commit: str) -> str:
     profile = measured.profile
     software = profile.software
     lines = [
         f"command: `{command}`",
-        f"specsim {__version__}, commit {_commit()}",
+        f"specsim {__version__}, commit {commit}",
         f"measured: {measured.source}, {profile.created}, target {profile.target.name} "
         f"({profile.target.parameters:,} parameters), draft {profile.draft.name} "
         f"({profile.draft.parameters:,})",
@@ -169,8 +172,11 @@ def _header(measured: Measured, command: str) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
+@cache
 def _commit() -> str:
-    """The commit of the source that runs, where it is a checkout."""
+    """The commit of the source that runs, where it is a checkout; as it was before the first file
+    was written, since pages lie in the checkout, too.
+    """
     here = Path(__file__).parent
     quiet = {"GIT_OPTIONAL_LOCKS": "0", **os.environ}
     command = ["git", "-C", str(here), "describe", "--always", "--dirty"]
