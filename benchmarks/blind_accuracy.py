@@ -188,10 +188,20 @@ def together(cells: pd.DataFrame) -> pd.Series:
 
 
 def print_drift(folder: Path) -> None:
-    squares = {each.parent: together(pd.read_csv(each)) for each in folder.glob("quiet*/cells.csv")}
-    for name, found in sorted(squares.items()):
+    batteries = {each.parent.name: pd.read_csv(each) for each in folder.glob("quiet*/cells.csv")}
+    squares = {name: together(cells) for name, cells in sorted(batteries.items())}
+    for name, found in squares.items():
         print(f"{name}: predictions of a draft are off together by {_root(found):.1%}")
     print(f"in the root mean square of all: {_root(pd.concat(squares.values())):.1%}")
+    # Each battery has a check of its own.
+    every = [cells.assign(draft=cells["draft"] + name) for name, cells in batteries.items()]
+    said = summary(pd.concat(every).to_dict("records"))
+    print(
+        f"all {sum(map(len, every))} cells: median {said['median']:.1%}, worst {said['worst']:.1%}, "
+        f"mean {said['mean']:+.2%}; 95 % intervals hold {said['inside']:.1%}; own prediction of the "
+        f"recommended length {said['chosen_mean']:+.2%} (standard error "
+        f"{said['chosen_mean_error']:.2%})"
+    )
 
 
 def _root(squares: pd.Series) -> float:
