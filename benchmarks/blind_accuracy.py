@@ -197,9 +197,9 @@ def print_drift(folder: Path) -> None:
     every = [cells.assign(draft=cells["draft"] + name) for name, cells in batteries.items()]
     said = summary(pd.concat(every).to_dict("records"))
     print(
-        f"all {sum(map(len, every))} cells: median {said['median']:.1%}, worst {said['worst']:.1%}, "
-        f"mean {said['mean']:+.2%}; 95 % intervals hold {said['inside']:.1%}; own prediction of the "
-        f"recommended length {said['chosen_mean']:+.2%} (standard error "
+        f"all {sum(map(len, every))} cells: median {said['median']:.1%}, worst "
+        f"{said['worst']:.1%}, mean {said['mean']:+.2%}; 95 % intervals hold {said['inside']:.1%}; "
+        f"own prediction of the recommended length {said['chosen_mean']:+.2%} (standard error "
         f"{said['chosen_mean_error']:.2%})"
     )
 
