@@ -163,7 +163,7 @@ def within(low: float, predicted: float, high: float, row: dict[str, Any]) -> bo
     return apart(Interval(low, predicted, high), Interval(*measured)) <= 1
 
 
-def drift(rows: Sequence[dict[str, Any]]) -> float:
+def between_calibrations(rows: Sequence[dict[str, Any]]) -> float:
     """Standard deviation of the logarithm by which calibrations of one draft differ more than their
     repeats tell, at temperature 0, where costs alone are open; 0 where they do not.  The check has
     no part in it.
@@ -179,7 +179,7 @@ def drift(rows: Sequence[dict[str, Any]]) -> float:
 def together(cells: pd.DataFrame) -> pd.Series:
     """By draft the square of how far its predictions are off in the mean over calibrations and
     draft lengths, as a logarithm, less the check's own error; at temperature 0, where calls are
-    known exactly.
+    known exactly.  The error is taken as common to all draft lengths, as plain decoding is.
     """
     greedy = cells[cells["temperature"] == 0]
     off = np.log(greedy["predicted_speedup"] / greedy["measured_speedup"])
@@ -199,9 +199,12 @@ def print_drift(folder: Path) -> None:
     print(
         f"all {sum(map(len, every))} cells: median {said['median']:.1%}, worst "
         f"{said['worst']:.1%}, mean {said['mean']:+.2%}; 95 % intervals hold {said['inside']:.1%}; "
-        f"own prediction of the recommended length {said['chosen_mean']:+.2%} (standard error "
+        f"recommended length within 2 % of the best in {said['within_2_percent_of_best']:.0%}, its "
+        f"own prediction {said['chosen_mean']:+.2%} (standard error "
         f"{said['chosen_mean_error']:.2%})"
     )
+    for temperature, part in pd.concat(every).groupby("temperature"):
+        print(f"at temperature {temperature:g} intervals hold {part['inside'].mean():.1%}")
 
 
 def _root(squares: pd.Series) -> float:
@@ -321,7 +324,7 @@ def report(folder: Path, timed_tokens: int) -> None:
         f"own prediction off by {said['chosen_mean']:+.2%} in the mean "
         f"(standard error {said['chosen_mean_error']:.2%})"
     )
-    print(f"calibrations differ by {drift(found):.2%} more than their repeats tell")
+    print(f"calibrations differ by {between_calibrations(found):.2%} more than their repeats tell")
     frame = pd.DataFrame(found)
     # The check wrote the prediction of the first calibration before it measured.
     for draft, part in frame[frame["calibration"] == CALIBRATIONS[0]].groupby("draft"):

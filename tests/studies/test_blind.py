@@ -32,7 +32,8 @@ def test_errors_and_intervals_of_the_embedded_pairs(folder: str, drafts: int) ->
     np.testing.assert_allclose(smoothed["inside"], cells["inside"].mean())
 
 
-def test_an_idle_machine_does_as_was_predicted() -> None:
+def test_the_first_battery_was_as_predicted() -> None:
+    """Later ones, of other hours, are 1.2 and 2.5 % off in the mean."""
     cells = pd.read_csv(BLIND / "quiet" / "cells.csv")
     assert cells["relative_error"].abs().median() < 0.03
     assert cells["relative_error"].abs().max() < 0.08
