@@ -3,16 +3,19 @@
     python benchmarks/blind_accuracy.py calibrate FOLDER     # three of each draft, ten minutes
                                                              # from one to the next
     python benchmarks/blind_accuracy.py check FOLDER         # ten minutes later, each decoder
-                                                             # alone, eight passes
+                                                             # alone, eight passes, all drafts
+                                                             # by turns
     python benchmarks/blind_accuracy.py report FOLDER        # of studies/measured/blind, say
     python benchmarks/blind_accuracy.py drift FOLDER         # over all reports in quiet* below
 
-Every command is a process of its own, and goes on where it was killed.  ``report`` judges the
-predictions of all calibrations by the one check of their draft, and writes ``cells.csv``,
-``estimators.csv`` (how costs are estimated, on the same data) and ``knee.csv`` (fewer requests and
-repeats) into FOLDER.  ``drift`` says how far all predictions of a draft are off together, which no
-repeat of a calibration shows: ``specsim.profiles.DRIFT``.  Takes an hour and a quarter; a check of
-the drafts FIRST,SECOND alone is ``check FOLDER FIRST,SECOND``.
+Every command is a process of its own, and goes on where it was killed: ``calibrate FOLDER
+--calibrations 1`` ends behind the first of each draft, and a check that is stopped and started
+again later is spread over more of what the machine does.  ``report`` judges the predictions of all
+calibrations by the one check of their draft, and writes ``cells.csv``, ``estimators.csv`` (how
+costs are estimated, on the same data) and ``knee.csv`` (fewer requests and repeats) into FOLDER.
+``drift`` says how far all predictions of a draft are off together, which no repeat of a calibration
+shows: ``specsim.profiles.DRIFT``.  Takes an hour and a quarter; a check of the drafts FIRST,SECOND
+alone is ``check FOLDER FIRST,SECOND``.
 
 At temperature 0 a pass decodes all requests of a profile, so that the recommended length is judged
 by what it is recommended for; ``--requests 48,96 --checked 8`` is what studies/measured/blind/quiet
@@ -56,6 +59,8 @@ TOKENS_EACH, REPEATS = 64, 8
 APART_S = 600
 # Of the check: requests of each temperature in a pass.
 CHECKED, PASSES = 16, 8
+# Of a draft's check before the next draft has its turn: two passes or so.
+TURN_S = 180
 KNEE = tuple((requests, repeats) for requests in (8, 16, 32, 96) for repeats in (2, 4, 8))
 
 
@@ -63,8 +68,8 @@ def profile_of(folder: Path, draft: str, number: int) -> Path:
     return folder / f"{draft}-{number}.json"
 
 
-def calibrate(folder: Path, drafts: Sequence[str], requests: str) -> None:
-    for number in CALIBRATIONS:
+def calibrate(folder: Path, drafts: Sequence[str], requests: str, calibrations: int) -> None:
+    for number in CALIBRATIONS[:calibrations]:
         for draft in drafts:
             out = profile_of(folder, draft, number)
             if not out.exists():
@@ -76,13 +81,18 @@ def calibrate(folder: Path, drafts: Sequence[str], requests: str) -> None:
 
 
 def check(folder: Path, drafts: Sequence[str], requests: int) -> None:
-    for draft in drafts:
-        out = folder / f"{draft}-blind.json"
-        if not out.exists():
-            wait(folder, draft)
-            words = ["validate", str(profile_of(folder, draft, CALIBRATIONS[0])), "--blind"]
-            words += ["--requests", str(requests), "--passes", str(PASSES), "--format", "json"]
-            out.write_text(specsim(*words))
+    waiting = [draft for draft in drafts if not (folder / f"{draft}-blind.json").exists()]
+    for draft in waiting:
+        wait(folder, draft)
+    while waiting:
+        draft = waiting.pop(0)
+        words = ["validate", str(profile_of(folder, draft, CALIBRATIONS[0])), "--blind"]
+        words += ["--requests", str(requests), "--passes", str(PASSES), "--format", "json"]
+        found = specsim(*words, turn_s=TURN_S if waiting else None)
+        if found is None:
+            waiting.append(draft)
+        else:
+            (folder / f"{draft}-blind.json").write_text(found)
 
 
 def wait(folder: Path, draft: str) -> None:
@@ -94,12 +104,20 @@ def wait(folder: Path, draft: str) -> None:
     time.sleep(left)
 
 
-def specsim(*words: str) -> str:
+def specsim(*words: str, turn_s: float | None = None) -> str | None:
+    """What a command prints; None where it was stopped at the end of its turn."""
     print("specsim", *words, flush=True)
     started = time.monotonic()
-    found = subprocess.run(
-        [sys.executable, "-m", "specsim", *words], stdout=subprocess.PIPE, text=True, check=False
-    )
+    try:
+        found = subprocess.run(
+            [sys.executable, "-m", "specsim", *words],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=turn_s,
+        )
+    except subprocess.TimeoutExpired:
+        return None
     print(f"  exit {found.returncode} after {time.monotonic() - started:.0f} s", flush=True)
     if found.returncode not in (0, 1):
         raise SystemExit(found.returncode)
@@ -369,6 +387,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("drafts", nargs="?", default=",".join(DRAFTS))
     parser.add_argument("--requests", default=REQUESTS, help="of the calibrations, by temperature")
+    parser.add_argument("--calibrations", type=int, default=len(CALIBRATIONS), help="of each draft")
     parser.add_argument("--checked", type=int, default=CHECKED, help="requests of a pass")
     parser.add_argument(
         "--timed-tokens", type=int, default=TOKENS, help="of a decoding that run times are of"
@@ -381,7 +400,7 @@ def main() -> None:
     elif asked.stage == "report":
         report(asked.folder, asked.timed_tokens)
     elif asked.stage == "calibrate":
-        calibrate(asked.folder, drafts, asked.requests)
+        calibrate(asked.folder, drafts, asked.requests, asked.calibrations)
     else:
         check(asked.folder, drafts, asked.checked)
 
