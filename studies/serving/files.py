@@ -12,7 +12,10 @@ from studies.serving.settings import Setting
 
 # What is timed of the engine before each pass, on servers that are started alike.
 _TIMING = specsim.EngineTiming(
-    gamma=settings.GAMMAS, repeats=settings.REPEATS, engine_args=settings.ENGINE_ARGS
+    gamma=settings.GAMMAS,
+    batch=settings.TIMED_BATCHES,
+    repeats=settings.REPEATS,
+    engine_args=settings.ENGINE_ARGS,
 )
 
 
@@ -43,10 +46,9 @@ class LoadFiles:
     def folder(self) -> Path:
         return self.profile.with_name(f"{self.profile.stem}.serving")
 
-    @property
-    def requests(self) -> Path:
-        """Texts and lengths."""
-        return self.folder / "requests.jsonl"
+    def requests(self, number: int) -> Path:
+        """Texts and lengths of the pass of this number."""
+        return self.folder / f"requests-{number}.jsonl"
 
     @property
     def load(self) -> Path:

@@ -8,7 +8,8 @@ makes, in DIR or beside the profile that is given,
     profile.prompts.jsonl   texts like those that will be asked for, and none of them
     profile.json            acceptance of the embedded pair behind them, at temperature 0 (specsim
                             calibrate)
-    profile.serving/        requests.jsonl, which requests; load.json, at which rates
+    profile.serving/        requests-N.jsonl, which requests each pass serves; load.json, at which
+                            rates
 
 and then, in each pass,
 
@@ -52,6 +53,8 @@ from studies.serving.settings import Drafting
 # Requests of the profile.  Drafts stand in some texts more often than in others, which moves the
 # mean of 32 texts by 3 %.
 _CALIBRATED = 256
+# Texts that requests are drawn from: nearly all that are left of the held-out modules.
+_SERVED = 400
 _GAMMA_MAX = 5
 MEASUREMENT = specsim.Measurement(
     temperature=(0.0,),
@@ -85,8 +88,10 @@ def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path
         measured = replace(MEASUREMENT, prompts=files.prompts)
         specsim.calibrate(files.profile, models, measured, progress=progress)
     make_folder(files.run(settings.SETTINGS[0], 0).parent)
-    if not files.requests.is_file():
-        write_atomically(files.requests, _requests().encode())
+    if not all(files.requests(number).is_file() for number in range(settings.PASSES)):
+        texts = _texts(_SERVED, _CALIBRATED)
+        for number in range(settings.PASSES):
+            write_atomically(files.requests(number), _requests(texts, number).encode())
     checkpoint = Checkpoint.beside(files.folder, "serving")
     for number in range(settings.PASSES):
         timed = files.timed(number)
@@ -114,26 +119,26 @@ def _texts(count: int, skip: int = 0) -> list[str]:
     return [tokenizer.decode(each[: order.randint(shortest, longest)]) for each in windows]
 
 
-def _requests() -> str:
+def _requests(texts: Sequence[str], number: int) -> str:
     """Texts of other windows than the profile's, as ``vllm bench serve`` reads them."""
-    order = random.Random(_SEED)
+    order = random.Random(_SEED + number)
     rows = [
         {"prompt": text, "output_tokens": order.randint(*settings.OUTPUTS)}
-        for text in _texts(settings.REQUESTS, _CALIBRATED)
+        for text in order.sample(texts, settings.REQUESTS)
     ]
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def _load(files: LoadFiles) -> str:
     """The rates, as shares of what plain decoding is predicted to serve, and what that rests on."""
-    rows = [json.loads(line) for line in files.requests.read_text().splitlines()]
+    rows = [json.loads(line) for line in files.requests(0).read_text().splitlines()]
     outputs = np.array([row["output_tokens"] for row in rows])
     capacity = plain_capacity(files.timed(0), round(sum(settings.PROMPTS) / 2), outputs)
     rates = {name: float(f"{share * capacity:.3g}") for name, share in settings.RATES.items()}
     found = {
         "created": _now(),
         "engine": f"vllm {settings.VERSION}",
-        "requests_sha256": file_digest(files.requests),
+        "requests_sha256": file_digest(files.requests(0)),
         "plain_capacity": capacity,
         "rates": rates,
         "cores": os.cpu_count(),
@@ -170,11 +175,11 @@ def _serve_pass(files: LoadFiles, number: int, checkpoint: Checkpoint, progress:
         for drafting, client in zip(draftings, clients, strict=True):
             assert isinstance(client, EngineClient), "of a server"
             servers[drafting] = client
-            _warm(client, files, program)
+            _warm(client, files, program, number)
         for setting in waiting:
             watch.progress(f"serving {setting.name}", done, _TOTAL)
             client, rate = servers[setting.drafting], rates[setting.rate]
-            found = _bench(client, files, program, rate, _SEED + number)
+            found = _bench(client, files, program, rate, number)
             found["specsim"] |= {"timed_sha256": timed, "notes": watch.warnings()}
             write_atomically(files.run(setting, number), (json.dumps(found) + "\n").encode())
             done += 1
@@ -193,20 +198,20 @@ def _launch(program: Path, profile: Profile, drafting: Drafting) -> Launch:
     )
 
 
-def _warm(client: EngineClient, files: LoadFiles, program: Path) -> None:
+def _warm(client: EngineClient, files: LoadFiles, program: Path, number: int) -> None:
     """The first steps of a server are slow, each width anew: as many requests as run together."""
     result = files.folder / "warm.json"
-    _run(client, files, program, "inf", 2 * settings.MAX_NUM_SEQS, _SEED, result)
+    _run(client, files, program, "inf", 2 * settings.MAX_NUM_SEQS, number, result)
     result.unlink()
 
 
 def _bench(
-    client: EngineClient, files: LoadFiles, program: Path, rate: float, seed: int
+    client: EngineClient, files: LoadFiles, program: Path, rate: float, number: int
 ) -> dict[str, Any]:
     """What the benchmark says, and what the server counted meanwhile."""
     result = files.folder / "result.json"
     before = client.metrics()
-    _run(client, files, program, repr(rate), settings.REQUESTS, seed, result)
+    _run(client, files, program, repr(rate), settings.REQUESTS, number, result)
     after = client.metrics()
     said = json.loads(result.read_text())
     result.unlink()
@@ -232,16 +237,16 @@ def _run(
     program: Path,
     rate: str,
     requests: int,
-    seed: int,
+    number: int,
     result: Path,
 ) -> None:
-    """``vllm bench serve`` once, with arrivals by Poisson that the seed draws."""
+    """``vllm bench serve`` once, with arrivals by Poisson that the number of the pass draws."""
     words = [
         *(str(program), "bench", "serve", "--backend", "openai", "--base-url", client.url),
         *("--endpoint", "/v1/completions", "--model", client.model()),
-        *("--dataset-name", "custom", "--dataset-path", str(files.requests)),
+        *("--dataset-name", "custom", "--dataset-path", str(files.requests(number))),
         *("--custom-output-len", "-1", "--skip-chat-template", "--disable-shuffle"),
-        *("--num-prompts", str(requests), "--request-rate", rate, "--seed", str(seed)),
+        *("--num-prompts", str(requests), "--request-rate", rate, "--seed", str(_SEED + number)),
         *("--ignore-eos", "--temperature", "0", "--disable-tqdm"),
         *("--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "50,90,99"),
         *("--save-result", "--save-detailed"),

@@ -29,12 +29,14 @@ ENGINE_ARGS = (
 PROMPTS, OUTPUTS = (16, 128), (8, 96)
 # By name, rates as shares of what plain decoding is predicted to serve at most.
 RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturated": 1.5}
-# Each setting is served so often, by servers started anew and with other arrivals, and each time
-# predicted from steps that were timed just before: a shared machine is another one from quarter of
-# an hour to quarter of an hour, by some 5 %, and a timing is off as much as a load.
-PASSES = 3
-# Of the timing before a pass.
+# Each setting is served so often, by servers started anew, with other requests and arrivals, and
+# each time predicted from steps that were timed just before: a shared machine is another one from
+# minute to minute, by some 5 %, and a timing is off as much as a load.
+PASSES = 6
+# Of the timing before a pass, which is of servers under load most of all: sets that are sent at
+# once are of the largest batch alone.
 REPEATS = 3
+TIMED_BATCHES = (MAX_NUM_SEQS,)
 # Requests of a setting in a pass.
 REQUESTS = 200
 # Draft lengths that are timed before; the schedule takes each of them at its own batches.
