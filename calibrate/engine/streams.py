@@ -19,7 +19,7 @@ from specsim.counts.streamed_costs import batch_levels
 from specsim.counts.streams import Stream, streamed_steps
 
 # Requests of each client, and at least so many together.
-_EACH, _LEAST = 2, 6
+_EACH, _LEAST = 3, 6
 # A client waits up to so long before its next request, and up to so many steps, so that requests
 # come at any moment of one.
 _WAIT_S, _WAIT_STEPS = 0.1, 4.0
@@ -63,8 +63,8 @@ def time_streams(
             order.shuffle(servers)
             for gamma, client in servers:
                 rest()
-                wait_s = _wait_s(streams[gamma])
-                streams[gamma] += _load(client, asked, together, context, wait_s, order)
+                wait_s, ramp_s = _wait_s(streams[gamma]), _lasted_s(streams[gamma])
+                streams[gamma] += _load(client, asked, together, context, wait_s, ramp_s, order)
         return [streamed_steps(each, gamma, repeat) for gamma, each in streams.items()]
 
     kept: list[StreamedSteps] = checkpoint.keep_json(
@@ -79,15 +79,26 @@ def _wait_s(streams: Sequence[Stream]) -> float:
     return max(_WAIT_S, _WAIT_STEPS * float(np.median(gaps))) if gaps else _WAIT_S
 
 
+def _lasted_s(streams: Sequence[Stream]) -> float:
+    """A request of before, in the mean."""
+    return float(np.mean([each.chunk_s[-1] - each.sent_s for each in streams])) if streams else 0.0
+
+
 def _load(
     client: EngineClient,
     asked: Asked,
     together: int,
     context: int,
     wait_s: float,
+    ramp_s: float,
     order: random.Random,
 ) -> list[Stream]:
-    """So many clients at once, who wait up to ``wait_s``."""
+    """So many clients at once, who wait up to ``wait_s``.
+
+    They begin one after another over ``ramp_s``, as they go on later.  While a server takes in
+    requests that come all at once, it is late with its chunks, and steps with a prompt, which are
+    then most of them, look longer.
+    """
     text = [token for prompt in asked.prompts for token in prompt]
     longest = 2 * len(text) // len(asked.prompts) - 1
     prompts, tokens = [], []
@@ -98,4 +109,6 @@ def _load(
         prompts.append(piece(text, order.randint(2, max(min(longest, room), 2)), order))
     sampling = asked.check.workload.measured.sampling
     waits_s = [wait_s * order.random() for _ in prompts]
+    for number in range(together):
+        waits_s[number] += ramp_s * number / together
     return client.stream(prompts, tokens, sampling, together, waits_s)

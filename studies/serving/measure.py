@@ -167,7 +167,7 @@ def _serve_pass(files: LoadFiles, number: int, checkpoint: Checkpoint, progress:
     draftings = list(dict.fromkeys(each.drafting for each in waiting))
     done = number * len(every) + len(every) - len(waiting)
     watch = Watch(checkpoint, progress, threads=1)
-    watch.progress("starting vLLM", done, _TOTAL)
+    watch.progress("serving", done, _TOTAL)
     # What processes use belongs to nobody once they have ended, so all are looked at while they
     # are there.
     with all_started([_launch(program, profile, each) for each in draftings]) as clients:
@@ -177,12 +177,12 @@ def _serve_pass(files: LoadFiles, number: int, checkpoint: Checkpoint, progress:
             servers[drafting] = client
             _warm(client, files, program, number)
         for setting in waiting:
-            watch.progress(f"serving {setting.name}", done, _TOTAL)
             client, rate = servers[setting.drafting], rates[setting.rate]
             found = _bench(client, files, program, rate, number)
             found["specsim"] |= {"timed_sha256": timed, "notes": watch.warnings()}
             write_atomically(files.run(setting, number), (json.dumps(found) + "\n").encode())
             done += 1
+            watch.progress("serving", done, _TOTAL)
 
 
 def _launch(program: Path, profile: Profile, drafting: Drafting) -> Launch:

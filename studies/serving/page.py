@@ -20,11 +20,11 @@ SHIPPED = Path(__file__).parents[1] / "measured" / "serving" / "profile.json"
 
 _CAPTIONS: Mapping[str, str] = {
     "setup": "What was asked. In each pass steps were timed first, and then every setting was "
-    "served once, by servers started anew and with other arrivals; a pass is predicted from its "
-    "own timing, and figures below are means over passes. Requests are those of a setting. Rates "
-    "are in requests per second; the plain capacity is what the first timing predicts of plain "
-    "decoding. The hash of the file of step times was taken when the pass began; `same_file` tells "
-    "whether the file is the same today.",
+    "served once, by servers started anew, with requests and arrivals of the pass's own; it is "
+    "predicted from its own timing, and figures below are means over passes. Requests are those of "
+    "a setting. Rates are in requests per second; the plain capacity is what the first timing "
+    "predicts of plain decoding. The hash of the file of step times was taken when the pass began; "
+    "`same_file` tells whether the file is the same today.",
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
     "measured, less one. With own steps: simulated with steps as long as the load itself had them, "
     "which is no prediction, and shows what the model of the scheduler leaves.",

@@ -152,7 +152,7 @@ def measured(folder: Path, slower: float = 1.0) -> Measured:
     files.run(SETTINGS[0], 0).parent.mkdir(parents=True)
     outputs = np.random.default_rng(1).integers(*settings.OUTPUTS, 200).tolist()
     rows = [json.dumps({"prompt": "x", "output_tokens": n}) for n in outputs]
-    files.requests.write_text("\n".join(rows))
+    files.requests(0).write_text("\n".join(rows))
     files.load.write_text(measure._load(files))
     rates = json.loads(files.load.read_text())["rates"]
     for setting in settings.SETTINGS:
