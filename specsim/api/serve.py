@@ -15,7 +15,7 @@ from specsim.batching.source import Source
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, significant
 from specsim.deployment.deployment import Deployment
 from specsim.profiles import Mode
-from specsim.serving.acceptance import RECORDED, RoundAcceptance
+from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.engines.settings import ServingEngine
 from specsim.serving.levels import ServiceLevel, levels_of
 from specsim.serving.metrics import LONGEST_TAIL, Measured, measure, tail_share
@@ -161,7 +161,7 @@ class _Replication:
 def _is_certain(workload: ServingWorkload, setup: SetUp, one: Requests, two: Requests) -> bool:
     """Whether another replication would be the same to the last bit."""
     acceptance = setup.acceptance
-    if acceptance is not None and acceptance.kind != RECORDED:
+    if acceptance is not None and not acceptance.certain:
         return False
     names = ("arrival_s", "prompt_tokens", "output_tokens")
     return len(one) == len(two) and all(

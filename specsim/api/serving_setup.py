@@ -19,7 +19,7 @@ from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, refus
 from specsim.counts.file import is_acceptance
 from specsim.deployment.cost import DeployedCost
 from specsim.deployment.deployment import Deployment
-from specsim.deployment.drafters import Drafter, Ngram, Parallel
+from specsim.deployment.drafters import Drafter, DraftModel, Ngram, Parallel
 from specsim.deployment.memory import BLOCK_TOKENS, card_memory
 from specsim.engines.schedule import Schedule
 from specsim.serving.acceptance import RoundAcceptance
@@ -124,12 +124,22 @@ def _beyond_timed(cost: LoadCost, context: int) -> list[str]:
 def _policy(asked: Schedule | AdaptiveSteps, drafter: Drafter | None) -> DraftPolicy:
     """With what the engine does for this kind of drafter."""
     adaptive = asked if isinstance(asked, AdaptiveSteps) else None
+    schedule = tuple(asked.schedule if isinstance(asked, AdaptiveSteps) else asked)
     return DraftPolicy(
-        tuple(asked.schedule if isinstance(asked, AdaptiveSteps) else asked),
+        schedule,
         drops_last_cached_block=drafter is not None and drafter.method in _HEADS,
         looks_one_further=isinstance(drafter, Parallel) and drafter.kind == "dflash",
+        slots_for_drafting=_slots_for_drafting(drafter, DraftPolicy(schedule).gamma_max),
         adaptive=adaptive,
     )
+
+
+def _slots_for_drafting(drafter: Drafter | None, longest: int) -> int:
+    """vllm/config/speculative.py, max_num_new_slots_for_drafting."""
+    if isinstance(drafter, Parallel):
+        # The other kinds draft from the last token's own slot.
+        return longest if drafter.kind in ("pard", "dflash") else max(longest - 1, 0)
+    return int(isinstance(drafter, DraftModel))
 
 
 def mean_context(requests: Requests) -> int:

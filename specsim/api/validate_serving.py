@@ -18,7 +18,7 @@ from specsim.checks import Ints, InvalidArgumentError, integer, number
 from specsim.deployment.deployment import Deployment
 from specsim.intervals import Interval
 from specsim.profiles import Mode
-from specsim.serving.acceptance import RECORDED, RoundAcceptance
+from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.comparison import (
     COMPARED,
     LatencySample,
@@ -103,7 +103,7 @@ def validate_serving(
             f"log {path}: intervals need 40 requests or more, and {counted.size} are counted; say "
             "what passes with tolerance, such as mean=0.05,p99=0.15"
         )
-    certain = setup.acceptance is None or setup.acceptance.kind == RECORDED
+    certain = setup.acceptance is None or setup.acceptance.certain
     runs = integer("replications", replications or (1 if certain else _REPLICATIONS), low=1)
     if certain and runs > 1:
         raise InvalidArgumentError(

@@ -3,12 +3,14 @@ were recorded.
 
 Random numbers belong to a seed, a request and its round (of a law) or its token (of a trace), and
 not to the order in which a scheduler asks: the same seed gives the same acceptance under every
-schedule, and runs that differ in the draft length share what is random.
+schedule, and runs that differ in the draft length share what is random.  Which text a request has
+is random, too, unless that is said: some texts are easier to draft than others, and nobody knows
+which of them come together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor
 from typing import NamedTuple
 
@@ -27,6 +29,8 @@ from specsim.checks import (
 )
 
 LAW, TRACE, RECORDED = 0, 1, 2
+# Beside a seed, so that texts are not drawn with the numbers of something else.
+_TEXTS = 0x7E87
 
 
 class CompiledAcceptance(NamedTuple):
@@ -47,7 +51,7 @@ class RoundAcceptance:
     values : of a law P(first j drafts stand) by gamma (rows 1..gamma_max) and j (columns); of
         traces and recorded lengths one number a token, one trace after another
     starts : where traces begin and the last ends
-    sources : the trace of every request; None: in turn
+    sources : the trace of every request; None: drawn for each
     label : what it is, for results
     """
 
@@ -97,8 +101,8 @@ class RoundAcceptance:
 
         acceptance : one number a token, one text after another
         starts : (texts + 1,) where they begin, and where the last ends
-        sources : (N,) the text of every request; None: in turn.  A request that is longer than
-            its text begins that again.
+        sources : (N,) the text of every request; None: drawn for each.  A request that is longer
+            than its text begins that again.
 
         Every token is guessed once at most, so that its draw is the same at every draft length and
         under every schedule.
@@ -134,20 +138,35 @@ class RoundAcceptance:
         """The longest draft that this says anything about."""
         return self.values.shape[0] if self.kind == LAW else np.inf
 
-    def compiled(self, requests: int) -> CompiledAcceptance:
-        """For so many requests."""
-        sources = self.sources
+    @property
+    def certain(self) -> bool:
+        """Whether every seed says the same."""
+        return self.kind == RECORDED and self.sources is not None
+
+    def of_requests(self, requests: int, seed: int) -> RoundAcceptance:
+        """With a text for each of so many requests; where none is named, one drawn by the seed."""
         if self.kind == LAW:
-            sources = np.zeros(1, dtype=np.int64)
-        elif sources is None:
-            sources = np.arange(requests) % (self.starts.size - 1)
-        elif sources.size < requests:
+            return self
+        if self.sources is None:
+            texts = self.starts.size - 1
+            drawn = np.random.default_rng([seed, _TEXTS]).integers(texts, size=requests)
+            return replace(self, sources=drawn)
+        if self.sources.size < requests:
             raise InvalidArgumentError(
-                f"sources must name a text for each of {requests} requests, got {sources.size}"
+                f"sources must name a text for each of {requests} requests, got {self.sources.size}"
             )
+        return self
+
+    def compiled(self, requests: int, seed: int) -> CompiledAcceptance:
+        """For so many requests."""
+        sources = self.of_requests(requests, seed).sources
         columns = self.values.shape[1] if self.kind == LAW else 0
         return CompiledAcceptance(
-            self.kind, np.ravel(self.values), self.starts, sources.astype(np.int64), columns
+            self.kind,
+            np.ravel(self.values),
+            self.starts,
+            np.zeros(1, np.int64) if sources is None else sources.astype(np.int64),
+            columns,
         )
 
 

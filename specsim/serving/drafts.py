@@ -21,12 +21,15 @@ class DraftPolicy:
     drops_last_cached_block : an EAGLE or MTP head lacks the features at the end of a cached
         prefix, so that vLLM computes its last block again
     looks_one_further : DFlash has blocks kept ready in vLLM for one token more than it drafts
+    slots_for_drafting : that each request takes in a step of vLLM beside its tokens: one with a
+        draft model (vllm/config/speculative.py, max_num_new_slots_for_drafting)
     adaptive : how the lengths of ``schedule`` change with what is accepted; None: they do not
     """
 
     schedule: tuple[tuple[int, int, int], ...] = ()
     drops_last_cached_block: bool = False
     looks_one_further: bool = False
+    slots_for_drafting: int = 0
     adaptive: AdaptiveSteps | None = None
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from specsim.checks import Floats, Ints, InvalidArgumentError, check_choice, integer
-from specsim.serving.acceptance import LAW, RoundAcceptance
+from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.settings import ServingEngine
 from specsim.serving.metrics import Figures, RequestTimes
@@ -153,6 +153,8 @@ def serve_requests(
                 f"concurrency must be >= replicas = {setup.replicas}, got {concurrency}"
             )
 
+    if setup.acceptance is not None:
+        setup = replace(setup, acceptance=setup.acceptance.of_requests(len(requests), seed))
     seeds = [(seed + each * _BETWEEN_REPLICAS) % _SEEDS for each in range(setup.replicas)]
     split = _split(setup, requests, seeds)
     chosen = parts(split, setup.replicas)
@@ -179,9 +181,8 @@ def _split(setup: SetUp, requests: Requests, seeds: list[int]) -> Ints:
         return round_robin(len(requests), setup.replicas)
     from specsim.serving.replica import Replica  # with numba
 
-    acceptance = _acceptance_of(setup.acceptance, np.arange(len(requests)))
     servers = [
-        Replica(requests, setup.engine, setup.step_model, setup.drafts, acceptance, each)
+        Replica(requests, setup.engine, setup.step_model, setup.drafts, setup.acceptance, each)
         for each in seeds
     ]
     aware = setup.prefix_aware if setup.routing == "prefix-aware" else None
@@ -231,17 +232,9 @@ def _weighted_percentile(values: Ints, weights: Floats, share: float) -> float:
 
 def _acceptance_of(acceptance: RoundAcceptance | None, chosen: Ints) -> RoundAcceptance | None:
     """With every request's own text, whatever replica it is at."""
-    if acceptance is None or acceptance.kind == LAW:
+    if acceptance is None or acceptance.sources is None:
         return acceptance
-    sources = acceptance.sources
-    if sources is None:
-        return replace(acceptance, sources=chosen % (acceptance.starts.size - 1))
-    if int(chosen[-1]) >= sources.size:
-        raise InvalidArgumentError(
-            f"sources must name a text for each of {int(chosen[-1]) + 1} requests or more, got "
-            f"{sources.size}"
-        )
-    return replace(acceptance, sources=sources[chosen])
+    return replace(acceptance, sources=acceptance.sources[chosen])
 
 
 def _share(concurrency: int | None, replica: int, replicas: int) -> int | None:

@@ -139,7 +139,7 @@ def prepared(
         gammas=drafts.gammas(most),
         steps=_steps_of(drafts, engine, settings, most),
         drafter=bool(drafts.schedule),
-        acceptance=acceptance.compiled(len(requests)),
+        acceptance=acceptance.compiled(len(requests), seed),
         padded=_padding(engine.capture_sizes(drafts)),
         seed=seed,
         concurrency=concurrency or 0,
@@ -176,10 +176,16 @@ def _check_fit(requests: Requests, settings: EngineSettings) -> None:
                 f"prompt_tokens and output_tokens must take <= {limit:,} tokens together, "
                 f"{remedy}, got {found[at]:,} at index {at}"
             )
-    if not settings.chunked and (total > settings.budget).any():
-        at = int(np.flatnonzero(total > settings.budget)[0])
+    room = settings.budget - settings.draft_slots
+    if room < 1:
         raise InvalidArgumentError(
-            f"prompt_tokens and output_tokens must be <= {settings.budget:,} together without "
+            f"max_num_batched_tokens must be > {settings.draft_slots}, the slots that drafting "
+            f"takes for each request, got {settings.budget}"
+        )
+    if not settings.chunked and (total > room).any():
+        at = int(np.flatnonzero(total > room)[0])
+        raise InvalidArgumentError(
+            f"prompt_tokens and output_tokens must be <= {room:,} together without "
             f"chunked prefill, got {total[at]:,} at index {at}"
         )
     prefix = requests.prefix

@@ -59,13 +59,13 @@ def workloads(draw: st.DrawFn, block_size: int) -> Requests:
 
 
 @st.composite
-def vllm_engines(draw: st.DrawFn, blocks: int, block_size: int) -> VllmEngine:
+def vllm_engines(draw: st.DrawFn, blocks: int, block_size: int, slots: int) -> VllmEngine:
     seqs = draw(st.sampled_from([1, 3, 8]))
     chunked = draw(st.sampled_from([True, True, False]))
     return VllmEngine(
         draw(st.sampled_from(["0.19.0", "0.33.0"])),
         num_gpu_blocks=blocks + 1 + draw(st.sampled_from([0, 1, 3, 10, 500])),
-        max_num_batched_tokens=draw(st.integers(seqs, 40)) if chunked else 200,
+        max_num_batched_tokens=draw(st.integers(seqs + slots, 40)) if chunked else 200,
         max_num_seqs=seqs,
         block_size=block_size,
         max_model_len=draw(st.sampled_from([None, 150])),
@@ -132,7 +132,9 @@ def policies(draw: st.DrawFn, engine: str) -> DraftPolicy:
         return DraftPolicy.fixed(draw(st.integers(0, 5)), drops_last_cached_block=dropped)
     gammas = draw(st.tuples(*[st.integers(0, 5)] * 3))
     ranges = list(zip((1, 2, 5), (1, 4, 9), gammas, strict=True))
-    return DraftPolicy(tuple(ranges), dropped, looks_one_further=draw(st.booleans()))
+    slots = draw(st.integers(0, 2)) if engine == "vllm" else 0
+    further = draw(st.booleans())
+    return DraftPolicy(tuple(ranges), dropped, further, slots_for_drafting=slots)
 
 
 @st.composite
@@ -160,10 +162,12 @@ def configurations(draw: st.DrawFn, engine: str) -> dict[str, Any]:
     drafts = draw(policies(engine))
     longest = int((requests.prompt_tokens + requests.output_tokens).max())
     blocks = -(-(longest + 3 * drafts.lookahead + 2) // block_size)
-    engines = vllm_engines if engine == "vllm" else sglang_engines
+    engines = sglang_engines(blocks, block_size)
+    if engine == "vllm":
+        engines = vllm_engines(blocks, block_size, drafts.slots_for_drafting)
     return {
         "requests": requests,
-        "engine": draw(engines(blocks, block_size)),
+        "engine": draw(engines),
         "step_model": MODEL,
         "drafts": drafts,
         "acceptance": draw(acceptances()),
@@ -186,7 +190,8 @@ def assert_conserved(found: ServingRun) -> None:
     assert steps.emitted_tokens.sum() == requests.output_tokens.sum()
     # Never above the budget, the sequences or the blocks.
     if settings.kind == VLLM:
-        assert (steps.prefill_tokens + steps.verified_tokens <= settings.budget).all()
+        slots = settings.draft_slots * steps.sequences
+        assert (steps.prefill_tokens + steps.verified_tokens + slots <= settings.budget).all()
     assert (steps.sequences <= settings.max_seqs).all()
     assert (steps.used_blocks >= 0).all()
     assert (steps.used_blocks <= settings.blocks).all()

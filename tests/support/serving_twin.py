@@ -42,7 +42,8 @@ def round_tokens(
     if law.kind == LAW:
         draw = uniform(seed, request, index)
         return 1 + sum(draw < stands for stands in law.values[drafts - 1][:drafts])
-    source = request % (law.starts.size - 1) if law.sources is None else law.sources[request]
+    assert law.sources is not None
+    source = law.sources[request]
     text = law.values[law.starts[source] : law.starts[source + 1]]
     if law.kind == TRACE:
         accepted = 0
@@ -205,7 +206,8 @@ class Twin:
     ) -> None:
         self.settings = engine.settings(drafts)
         self.sizes = engine.capture_sizes(drafts)
-        self.model, self.policy, self.acceptance = model, drafts, acceptance
+        self.model, self.policy = model, drafts
+        self.acceptance = acceptance and acceptance.of_requests(len(requests), seed)
         self.seed, self.concurrency = seed, concurrency
         self.requests = []
         for i in range(len(requests)):
@@ -296,10 +298,11 @@ class Twin:
         return begun[-1] if begun else self.slots[0]
 
     def schedule_vllm(self) -> tuple[list[Any], int]:
-        s, plan, budget, preempted = self.settings, [], self.settings.budget, 0
+        s, plan, preempted = self.settings, [], 0
+        budget = s.budget - s.draft_slots  # what the next request may take
         unscheduled = list(self.running)
         at = 0
-        while at < len(self.running) and budget:
+        while at < len(self.running) and budget > 0:
             r = self.running[at]
             tokens = r.known + r.drafts + r.placeholders - r.computed
             if s.chunk:
@@ -329,12 +332,12 @@ class Twin:
             plan.append([r, tokens, spec, r.computed])
             r.drafts = 0
             unscheduled.remove(r)
-            budget -= tokens
+            budget -= tokens + s.draft_slots
             at += 1
         if s.asynchronous:
             for r in unscheduled:
                 r.drafts = 0
-        while self.waiting and not preempted and budget and len(self.running) < s.max_seqs:
+        while self.waiting and not preempted and budget > 0 and len(self.running) < s.max_seqs:
             r = self.waiting[0]
             hits = self.pool.hits(r)
             cached = len(hits) * s.block_size
@@ -358,7 +361,7 @@ class Twin:
             self.pool.take(r, hits, slots)
             self.pool.remember(r, cached + tokens)
             plan.append([r, tokens, 0, cached])
-            budget -= tokens
+            budget -= tokens + s.draft_slots
         return plan, preempted
 
     def prefill_sglang(self) -> list[Any]:

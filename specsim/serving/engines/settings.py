@@ -15,6 +15,7 @@ class EngineSettings(NamedTuple):
 
     kind : VLLM or SGLANG
     budget : tokens of a step, or of its prefills
+    draft_slots : of the budget, that each request takes beside its tokens
     chunk : the most tokens of one chunk of a prompt; 0: no such limit
     lookahead, admission_lookahead : tokens behind those of a step that get blocks, too, of a
         request that runs and of one that is admitted
@@ -22,6 +23,7 @@ class EngineSettings(NamedTuple):
 
     kind: int
     budget: int
+    draft_slots: int
     chunk: int
     max_seqs: int
     block_size: int

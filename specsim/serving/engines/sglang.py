@@ -126,6 +126,7 @@ class SglangEngine:
         return EngineSettings(
             kind=SGLANG,
             budget=self.max_prefill_tokens,
+            draft_slots=0,
             chunk=max(self.chunked_prefill_size, 0),
             max_seqs=self._most_requests(drafts),
             block_size=self.page_size,

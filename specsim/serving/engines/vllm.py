@@ -27,6 +27,7 @@ class _Version:
     tells_largest_cards : has limits of its own for cards of 160 GiB and more
     admits_with_lookahead : admits a request only where blocks for its drafts are free, too
         (v1/core/sched/scheduler.py, effective_lookahead_tokens)
+    counts_slots_for_drafting : in what a step may hold (v1/core/sched/scheduler.py, draft_slots)
     """
 
     full_isl: bool
@@ -34,13 +35,14 @@ class _Version:
     appends_decode_sizes: bool
     tells_largest_cards: bool
     admits_with_lookahead: bool
+    counts_slots_for_drafting: bool
 
 
 VLLM_VERSIONS = {
-    "0.19.0": _Version(True, True, False, False, False),
-    "0.28.0": _Version(True, True, False, True, True),
-    "0.32.0": _Version(True, True, True, True, True),
-    "0.33.0": _Version(True, True, True, True, True),
+    "0.19.0": _Version(True, True, False, False, False, False),
+    "0.28.0": _Version(True, True, False, True, True, False),
+    "0.32.0": _Version(True, True, True, True, True, True),
+    "0.33.0": _Version(True, True, True, True, True, True),
 }
 _GIB = 2.0**30
 _LEAST_LIMITS = {"max_num_batched_tokens": 2048, "max_num_seqs": 256}
@@ -139,6 +141,7 @@ class VllmEngine:
         return EngineSettings(
             kind=VLLM,
             budget=self.max_num_batched_tokens,
+            draft_slots=drafts.slots_for_drafting if usual.counts_slots_for_drafting else 0,
             chunk=self.long_prefill_token_threshold,
             max_seqs=self.max_num_seqs,
             block_size=self.block_size,

@@ -45,7 +45,8 @@ def vllm_schedule(state: State, settings: EngineSettings, gammas: Ints) -> int:
 def _schedule_running(state: State, settings: EngineSettings) -> tuple[int, int]:
     """The tokens left, and how many were preempted."""
     replica, requests, running = state.replica[0], state.requests, state.running
-    budget, at, preempted = settings.budget, 0, 0
+    # What the next request may take.
+    budget, at, preempted = settings.budget - settings.draft_slots, 0, 0
     while at < replica.runners and budget > 0:
         request = running[at]
         own = requests[request]
@@ -78,7 +79,7 @@ def _schedule_running(state: State, settings: EngineSettings) -> tuple[int, int]
         drafts = max(tokens + computed - known - placeholders, 0)
         add_to_plan(state, request, tokens, drafts)
         own.drafts = 0
-        budget -= tokens
+        budget -= tokens + settings.draft_slots
         at += 1
     if settings.asynchronous:
         for left in range(at, replica.runners):
@@ -130,4 +131,4 @@ def _schedule_waiting(state: State, settings: EngineSettings, budget: int) -> No
         take_blocks(state, settings, request, hits, slots)
         remember_blocks(state, settings, request, cached + tokens)
         add_to_plan(state, request, tokens, 0)
-        budget -= tokens
+        budget -= tokens + settings.draft_slots

@@ -181,16 +181,25 @@ def test_a_step_of_equal_requests_is_the_round_that_optimize_prices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("drafter", "drops", "further"),
-    [("eagle3", True, False), ("parallel:kind=dflash", False, True), ("medusa", False, False)],
+    ("drafter", "drops", "further", "slots"),
+    [
+        ("eagle3", True, False, 0),
+        ("parallel:kind=dflash", False, True, 3),
+        ("parallel:kind=p_eagle", False, False, 2),
+        ("llama-3.2-1b", False, False, 1),
+        ("medusa", False, False, 0),
+    ],
 )
-def test_engines_do_something_for_some_drafters(drafter: str, drops: bool, further: bool) -> None:
+def test_engines_do_something_for_some_drafters(
+    drafter: str, drops: bool, further: bool, slots: int
+) -> None:
     work = specsim.workload(rate=8, prompt=100, output=10, requests=5)
     found = specsim.serve(
         work, deployment=deploy("llama-3.1-8b", "H100-SXM", drafter), gamma=3, alpha=0.7
     )
     drafts = found.setup.drafts
     assert (drafts.drops_last_cached_block, drafts.looks_one_further) == (drops, further)
+    assert drafts.slots_for_drafting == slots
 
 
 def test_engines_by_their_own_words() -> None:

@@ -31,6 +31,7 @@ def test_vllm_goes_by_its_own_defaults() -> None:
     assert vllm().settings(OFF) == EngineSettings(
         kind=VLLM,
         budget=2048,
+        draft_slots=0,
         chunk=0,
         max_seqs=256,
         block_size=16,
@@ -63,9 +64,17 @@ def test_vllm_does_what_it_is_told() -> None:
         scheduler_reserve_full_isl=False,
         watermark=0.055,
         async_scheduling=False,
-    ).settings(DraftPolicy(((1, 1, 3),), drops_last_cached_block=True, looks_one_further=True))
+    ).settings(
+        DraftPolicy(
+            ((1, 1, 3),),
+            drops_last_cached_block=True,
+            looks_one_further=True,
+            slots_for_drafting=2,
+        )
+    )
     assert found == vllm().settings(OFF)._replace(
         budget=64,
+        draft_slots=2,
         max_seqs=8,
         block_size=4,
         max_model_len=50,
@@ -184,6 +193,7 @@ def test_sglang_goes_by_its_own_defaults() -> None:
     assert found._replace(new_token_ratio_decay=0.0) == EngineSettings(
         kind=SGLANG,
         budget=16384,
+        draft_slots=0,
         chunk=8192,
         max_seqs=48,
         block_size=1,

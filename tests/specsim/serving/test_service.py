@@ -135,12 +135,31 @@ def test_a_request_keeps_its_text_at_every_replica() -> None:
     """Texts whose drafts all stand, or none: rounds of a request tell which it had."""
     texts = RoundAcceptance.trace(np.repeat([1.0, 0.0, 1.0], 100), [0, 100, 200, 300])
     some = Requests(np.arange(12.0), np.full(12, 50), np.full(12, 41))
-    for replicas in (1, 2, 5):
-        served = serve_requests(
-            SetUp(ENGINE, STEPS, DraftPolicy.fixed(3), texts, replicas), some, seed=1
-        )
-        # One round a token where none stands; behind the prompt's first token 4 a round.
-        assert served.each("rounds").tolist() == [11, 41, 11] * 4
+    # One round a token where none stands; behind the prompt's first token 4 a round.
+    for sources in (None, np.arange(12) % 3):
+        named = replace(texts, sources=sources)
+        drawn = named.of_requests(12, seed=1).sources
+        assert drawn is not None
+        for replicas in (1, 2, 5):
+            setup = SetUp(ENGINE, STEPS, DraftPolicy.fixed(3), named, replicas)
+            rounds = serve_requests(setup, some, seed=1).each("rounds")
+            assert rounds.tolist() == np.array([11, 41, 11])[drawn].tolist()
+
+
+def test_which_text_a_request_has_is_drawn() -> None:
+    texts = RoundAcceptance.recorded([1, 2, 3], [0, 1, 2, 3])
+    assert not texts.certain
+    one, same, other = (texts.of_requests(30_000, seed).sources for seed in (7, 7, 8))
+    assert one is not None
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+    # Each text 10,000 times, give or take five standard deviations of 82: fails once in 600,000.
+    assert np.abs(np.bincount(one) - 10_000).max() < 410
+    named = replace(texts, sources=np.arange(5) % 3)
+    assert named.certain
+    assert named.of_requests(5, 9) is named
+    with pytest.raises(InvalidArgumentError, match="a text for each of 6 requests, got 5"):
+        named.of_requests(6, 9)
 
 
 def test_more_replicas_than_requests() -> None:

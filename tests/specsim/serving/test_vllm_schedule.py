@@ -69,6 +69,18 @@ def test_running_first_then_chunks_of_those_that_wait_in_one_budget() -> None:
     assert found.scheduled_s.tolist() == [0, 0, 2]
 
 
+def test_drafting_takes_slots_of_the_budget() -> None:
+    # One slot for each request of a step: the second prompt gets 1, 7 and 4 tokens, and the third
+    # the 2 that are left then.  Earlier versions, and drafters without slots, as above.
+    drafts = DraftPolicy(((1, 1, 0),), slots_for_drafting=1)
+    found = served([7, 12, 5], [3, 2, 1], drafts=drafts)
+    assert tokens(found) == [(8, 0), (7, 1), (6, 1), (3, 1)]
+    before = served([7, 12, 5], [3, 2, 1], drafts=drafts, version="0.28.0")
+    assert tokens(before) == [(10, 0), (9, 1), (5, 2)]
+    with pytest.raises(InvalidArgumentError, match="max_num_batched_tokens must be > 10, the slo"):
+        served([1], [1], drafts=DraftPolicy(((1, 1, 0),), slots_for_drafting=10))
+
+
 def test_long_prompts_are_cut_at_the_threshold() -> None:
     # A last single token is read like that of a decode.
     found = served([9], [1], long_prefill_token_threshold=4)

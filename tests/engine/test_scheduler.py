@@ -1,0 +1,121 @@
+"""The simulated schedule beside vLLM's own: the same steps, tokens and preemptions, one by one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibrate.models.load import resolve
+from specsim.serving import (
+    DraftPolicy,
+    Requests,
+    RoundAcceptance,
+    ServingRun,
+    StepModel,
+    StepTerm,
+    VllmEngine,
+    run,
+)
+
+pytestmark = pytest.mark.engine
+
+SECOND = StepModel((StepTerm("target", 1.0),))
+REQUESTS = 60
+SETTINGS = {
+    "block_size": 32,
+    "max_num_seqs": 16,
+    "max_num_batched_tokens": 2048,
+    "max_model_len": 512,
+}
+
+
+# Draft length, blocks, whether a step is planned while another runs, and what else is set.
+CASES: list[tuple[int, int, bool, dict[str, int]]] = [
+    (gamma, blocks, asynchronous, other)
+    for asynchronous in (False, True)
+    for gamma, blocks, other in (
+        (0, 400, {}),
+        (0, 18, {}),
+        (1, 18, {}),
+        (2, 18, {}),
+        (4, 25, {}),
+        (2, 400, {"max_num_batched_tokens": 512}),
+        (2, 40, {"max_num_seqs": 6}),
+    )
+]
+
+
+def _asked(gamma: int, blocks: int, asynchronous: bool, other: dict[str, int]) -> dict[str, Any]:
+    rng = np.random.default_rng([gamma, blocks])
+    outputs = rng.integers(8, 97, REQUESTS)
+    return {
+        "model": str(resolve("embedded/target")),
+        "speculative": {
+            "method": "draft_model",
+            "model": str(resolve("embedded/small")),
+            "num_speculative_tokens": gamma,
+        }
+        if gamma
+        else None,
+        "engine": SETTINGS | {"num_gpu_blocks": blocks} | other,
+        "gamma": gamma,
+        "asynchronous": asynchronous,
+        "prompt_tokens": rng.integers(16, 129, REQUESTS).tolist(),
+        "output_tokens": outputs.tolist(),
+        "arrival_s": np.sort(rng.uniform(-20, 40, REQUESTS).clip(0.0)).tolist(),
+        "lengths": [rng.integers(1, gamma + 2, tokens).tolist() for tokens in outputs],
+    }
+
+
+@pytest.fixture(scope="module")
+def schedules(program: Path) -> list[list[dict[str, Any]]]:
+    """Of vLLM, by case: rows of every step."""
+    words = [str(program.parent / "python"), str(Path(__file__).with_name("vllm_scheduler.py"))]
+    asked = json.dumps([_asked(*case) for case in CASES])
+    found = subprocess.run(words, input=asked, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr[-2000:]
+    # Before them it says what it has found of devices.
+    rows: list[list[dict[str, Any]]] = json.loads(found.stdout.splitlines()[-1])
+    return rows
+
+
+def _simulated(asked: dict[str, Any]) -> ServingRun:
+    gamma, words = asked["gamma"], asked["engine"]
+    lengths = ("arrival_s", "prompt_tokens", "output_tokens")
+    starts = np.concatenate([[0], np.cumsum(asked["output_tokens"])])
+    return run(
+        Requests(*(np.array(asked[name]) for name in lengths)),
+        VllmEngine(
+            "0.32.0",
+            enable_prefix_caching=False,
+            async_scheduling=asked["asynchronous"],
+            enforce_eager=True,
+            **words,
+        ),
+        SECOND,
+        DraftPolicy(((1, 1, gamma),), slots_for_drafting=1) if gamma else DraftPolicy.off(),
+        RoundAcceptance.recorded(np.concatenate(asked["lengths"]), starts, np.arange(REQUESTS)),
+        keep=("steps", "rounds"),
+    )
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_every_step_is_that_of_vllm(case: int, schedules: list[list[dict[str, Any]]]) -> None:
+    asked = _asked(*CASES[case])
+    steps = _simulated(asked).steps
+    assert steps is not None
+    names = ("preempted", "running", "waiting")
+    expected = [
+        [len(each["tokens"]), sum(each["tokens"].values()), *(each[name] for name in names)]
+        for each in schedules[case]
+    ]
+    tokens = steps.prefill_tokens + steps.verified_tokens
+    found = (steps.sequences, tokens, steps.preempted, steps.running, steps.waiting)
+    assert np.array(found).T.tolist() == expected
+    if asked["engine"]["num_gpu_blocks"] < 30:
+        assert steps.preempted.sum() > 5
