@@ -225,6 +225,42 @@ def print_drift(folder: Path) -> None:
         print(f"at temperature {temperature:g} intervals hold {part['inside'].mean():.1%}")
 
 
+def states(folder: Path) -> pd.DataFrame:
+    """Of every calibration at temperature 0: the logarithm of its plain step, and of how far its
+    predictions are off in the mean, both less their mean over the calibrations of that draft.
+    """
+    rows = []
+    for table in sorted(folder.glob("quiet*/cells.csv")):
+        cells = pd.read_csv(table).query("temperature == 0")
+        off = np.log(cells["predicted_speedup"] / cells["measured_speedup"])
+        for (draft, number), part in off.groupby([cells["draft"], cells["calibration"]]):
+            profile = read_profile(profile_of(table.parent, draft, number))
+            plain_s = median(each for row in profile.run_times for each in row.plain)
+            place = {"battery": table.parent.name, "draft": draft, "calibration": number}
+            rows.append(place | {"plain_ms": 1e3 * plain_s, "off": part.mean()})
+    found = pd.DataFrame(rows)
+    found["log_plain"] = np.log(found["plain_ms"])
+    groups = found.groupby(["battery", "draft"])
+    for name in ("log_plain", "off"):
+        found[f"{name}_apart"] = found[name] - groups[name].transform("mean")
+    return found
+
+
+def print_states(folder: Path) -> None:
+    found = states(folder)
+    for (battery, draft), part in found.groupby(["battery", "draft"]):
+        pairs = zip(part["plain_ms"], part["off"], strict=True)
+        said = ", ".join(f"{off:+.1%} at {plain:.2f} ms" for plain, off in pairs)
+        print(f"{battery}, {draft}: off by {said} a plain step of the calibration")
+    x, y = found["log_plain_apart"], found["off_apart"]
+    slope = float(x @ y / (x @ x))
+    print(
+        f"calibrations of a draft differ by {np.sqrt((y**2).mean()):.2%}; a plain step that is 1 % "
+        f"longer goes with {slope:.2f} % more speedup, which leaves "
+        f"{np.sqrt(((y - slope * x) ** 2).mean()):.2%}"
+    )
+
+
 def _root(squares: pd.Series) -> float:
     return float(np.sqrt(max(squares.mean(), 0.0)))
 
@@ -397,6 +433,7 @@ def main() -> None:
     drafts = asked.drafts.split(",")
     if asked.stage == "drift":
         print_drift(asked.folder)
+        print_states(asked.folder)
     elif asked.stage == "report":
         report(asked.folder, asked.timed_tokens)
     elif asked.stage == "calibrate":

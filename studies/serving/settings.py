@@ -32,7 +32,7 @@ RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturat
 # Each setting is served so often, by servers started anew, with other requests and arrivals, and
 # each time predicted from steps that were timed just before: a shared machine is another one from
 # minute to minute, by some 5 %, and a timing is off as much as a load.
-PASSES = 3
+PASSES = 5
 # Of the timing before a pass, which is of servers under load most of all: sets that are sent at
 # once are of the largest batch alone.
 REPEATS = 2

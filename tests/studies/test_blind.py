@@ -18,7 +18,8 @@ DRAFTS = ("small", "middle", "prompt-lookup")
 
 
 @pytest.mark.parametrize(
-    ("folder", "drafts"), [("quiet", 3), ("quiet-16", 3), ("quiet-64", 3), ("busy", 1)]
+    ("folder", "drafts"),
+    [("quiet", 3), ("quiet-16", 3), ("quiet-64", 3), ("quiet-spread", 3), ("busy", 1)],
 )
 def test_errors_and_intervals_of_the_embedded_pairs(folder: str, drafts: int) -> None:
     cells = pd.read_csv(BLIND / folder / "cells.csv")
@@ -49,6 +50,7 @@ def test_the_first_battery_was_as_predicted() -> None:
         *(("quiet", draft, 8) for draft in DRAFTS),
         *(("quiet-16", draft, 16) for draft in DRAFTS),
         *(("quiet-64", draft, 16) for draft in DRAFTS),
+        *(("quiet-spread", draft, 16) for draft in DRAFTS),
         ("busy", "small", 8),
     ],
 )

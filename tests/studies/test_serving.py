@@ -141,7 +141,7 @@ def serve(
 
 
 # How long everything takes from pass to pass, on a machine that drifts.
-_DRIFTS = (1.0, 1.2, 0.9)
+_DRIFTS = (1.0, 1.2, 0.9, 1.1, 0.95)
 
 
 def measured(folder: Path, slower: float = 1.0) -> Measured:
@@ -199,7 +199,7 @@ def test_an_engine_that_does_as_predicted_is_met(
             assert abs(row["longer"]) < 0.01
             assert row["steps"] > 500
     for small in where(tables["totals"], cache="small"):
-        # Three runs, against the mean over runs with other luck.
+        # Five runs, against the mean over runs with other luck.
         seen = small["measured_preemptions"]
         assert seen > 40
         assert small["predicted_preemptions"] == pytest.approx(seen, rel=0.3)

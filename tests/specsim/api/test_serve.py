@@ -186,7 +186,7 @@ def test_a_step_of_equal_requests_is_the_round_that_optimize_prices() -> None:
         ("eagle3", True, False, 0),
         ("parallel:kind=dflash", False, True, 3),
         ("parallel:kind=p_eagle", False, False, 2),
-        ("llama-3.2-1b", False, False, 1),
+        ("draft_model:llama-3.2-1b", False, False, 1),
         ("medusa", False, False, 0),
     ],
 )
