@@ -38,12 +38,12 @@ PROMPT_LOOKUP = "prompt-lookup"
 # What a note about a machine that other programs used begins with.
 BUSY = "busy machine: "
 # Standard deviations of the logarithm of a speedup beyond what repeats tell.  DRIFT: where
-# calibrations and their check are ten minutes to an hour apart, with nothing beside them, all
+# calibrations and their check are ten minutes to two hours apart, with nothing beside them, all
 # predictions of a draft are so far off together in the root mean square (``python
 # benchmarks/blind_accuracy.py drift studies/measured/blind`` prints it): draft, target and host
 # slow down unlike.
 # _DISTURBED: programs beside a measurement share caches and memory with it, and may slow draft and
-# target unlike.  Of 48 predicted and measured beside others, the intervals hold 41 without it and
+# target unlike.  Of 48 predicted and measured beside others, the intervals hold 46 without it and
 # all with it (studies/measured/blind/busy/estimators.csv).
 DRIFT = 0.035
 _DISTURBED = 0.05

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.blind_accuracy import together
+from benchmarks.blind_accuracy import states, together
 from specsim.optimizers.workload import Workload
 from specsim.predict.prediction_file import predicted_speedups
 from specsim.profiles import DRIFT, read_profile
@@ -34,7 +34,7 @@ def test_errors_and_intervals_of_the_embedded_pairs(folder: str, drafts: int) ->
 
 
 def test_the_first_battery_was_as_predicted() -> None:
-    """Later ones, of other hours, are 1.2 and 2.5 % off in the mean."""
+    """Later ones, of other hours and machines, are 1.1, 2.5 and 5.9 % off in the mean."""
     cells = pd.read_csv(BLIND / "quiet" / "cells.csv")
     assert cells["relative_error"].abs().median() < 0.03
     assert cells["relative_error"].abs().max() < 0.08
@@ -79,8 +79,17 @@ def test_intervals_allow_for_what_predictions_were_off_together() -> None:
     assert square == pytest.approx(np.log(1.03) ** 2)
 
 
+def test_speedups_rise_with_the_plain_step() -> None:
+    """What calibrations of a draft differ by goes with how long a plain step took meanwhile."""
+    found = states(BLIND)
+    x, y = found["log_plain_apart"], found["off_apart"]
+    slope = float(x @ y / (x @ x))
+    assert 0.2 < slope < 0.4
+    assert ((y - slope * x) ** 2).mean() < 0.5 * (y**2).mean()
+
+
 def test_what_other_programs_do_to_a_prediction() -> None:
-    """Intervals that do not know of them hold 41 of 48, and those that do all."""
+    """Intervals that do not know of them hold 46 of 48, and those that do all."""
     estimators = pd.read_csv(BLIND / "busy" / "estimators.csv").set_index("estimator")
-    assert estimators.loc["smoothed, as if alone", "inside"] == 41 / 48
+    assert estimators.loc["smoothed, as if alone", "inside"] == 46 / 48
     assert estimators.loc["smoothed", "inside"] == 1.0
