@@ -145,12 +145,11 @@ def compare(
     plain, fast : by pass and request, what was decoded
 
     ``inside``: the two differ by no more than the prediction's interval and the measurement's own
-    together explain, as logarithms.
+    together explain, as logarithms.  ``profile_plain_ms``, ``measured_plain_ms``: of a token of
+    plain decoding, when the profile was written and now.
     """
-    speedups = np.array(
-        [_per_token(before) / _per_token(after) for before, after in zip(plain, fast, strict=True)]
-    )
-    measured = mean_of_passes(speedups)
+    plain_s = np.array([_per_token(each) for each in plain])
+    measured = mean_of_passes(plain_s / np.array([_per_token(each) for each in fast]))
     calls = np.array([[each["calls"] for each in turn[r]] for turn in fast for r in sorted(turn)])
     tokens = sum(each["tokens"] for turn in fast for found in turn.values() for each in found)
     exact = None
@@ -187,11 +186,19 @@ def compare(
         "predicted_low": predicted.low,
         "predicted_high": predicted.high,
         "formula_speedup": predicted.formula_speedup,
+        "profile_plain_ms": 1e3 * _plain_s(check),
+        "measured_plain_ms": 1e3 * float(plain_s.mean()),
         **measured,
         "relative_error": predicted.speedup / measured["measured_speedup"] - 1,
         "inside": off <= 1,
         "chosen": predicted.chosen,
     }
+
+
+def _plain_s(check: CheckedPrompts) -> float:
+    """Seconds a token of plain decoding, as the profile has them."""
+    workload = check.workload
+    return float(workload.cost.plain_seconds(workload.trace).sum() / workload.trace.tokens)
 
 
 def mean_of_passes(speedups: Floats) -> Row:

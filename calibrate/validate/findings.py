@@ -16,6 +16,7 @@ from scipy.stats import norm, t
 
 from calibrate.validate.schemes import SHARE
 from specsim.api.validation import Tolerance
+from specsim.checks import significant
 from specsim.intervals import FALSE_ALARM, Interval, apart, chance_limit
 from specsim.laws import TARGET
 
@@ -24,6 +25,10 @@ Row = Mapping[str, Any]
 # Speed that following the prediction may cost in a cell, against the best that was measured: less
 # is no reason to choose again.
 _MOST_LOSS = 0.02
+# Plain decoding that takes so much more or less than in the calibration is of another machine, or
+# of another state of it.
+_MOVED = 0.05
+_PLAIN = ("measured", "profile")
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ def blind_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings
         f"{worst['gamma']}), mean {fmean(errors):+.1%}; the measurement's own standard error: "
         f"median {median(row['measured_error'] / row['measured_speedup'] for row in rows):.1%}",
         f"95 % intervals hold {inside} of {len(rows)} speedups",
+        _since_calibration(rows),
     ]
     for temperature in sorted({row["temperature"] for row in rows}):
         found = [row for row in rows if row["temperature"] == temperature]
@@ -84,6 +90,19 @@ def blind_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings
         if row["exact"] is False
     ]
     return Findings(tuple(sentences), (*exact, *beyond(rows, tolerance)))
+
+
+def _since_calibration(rows: Sequence[Row]) -> str:
+    """What plain decoding takes now; where that is another time, so are speedups."""
+    now, before = (fmean(row[f"{when}_plain_ms"] for row in rows) for when in _PLAIN)
+    change = now / before - 1
+    said = (
+        f"plain decoding takes {significant(now, 3)} ms a token, {change:+.0%} since the profile "
+        "was written"
+    )
+    if abs(change) < _MOVED:
+        return said
+    return f"{said}: the machine is in another state, and speedups may be; calibrate in this one"
 
 
 def _of_fewer(rows: Sequence[Row], chosen: Row | None) -> str:

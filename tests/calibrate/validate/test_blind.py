@@ -56,6 +56,8 @@ def row(gamma: int, predicted: float, measured: float, **more: Any) -> dict[str,
         "predicted_low": predicted - 0.1,
         "predicted_high": predicted + 0.1,
         "measured_speedup": measured,
+        "profile_plain_ms": 4.0,
+        "measured_plain_ms": 4.1,
         "measured_error": 0.02,
         "measured_low": measured - 0.05,
         "measured_high": measured + 0.05,
@@ -65,6 +67,14 @@ def row(gamma: int, predicted: float, measured: float, **more: Any) -> dict[str,
         "chosen": gamma == 2,
         **more,
     }
+
+
+def test_what_the_machine_did_since_calibration_is_said() -> None:
+    said = blind_findings([row(2, 1.2, 1.19)], None).errors[2]
+    assert said == "plain decoding takes 4.1 ms a token, +2% since the profile was written"
+    said = blind_findings([row(2, 1.2, 1.19, measured_plain_ms=3.0)], None).errors[2]
+    assert said.startswith("plain decoding takes 3 ms a token, -25% since the profile was written:")
+    assert said.endswith("calibrate in this one")
 
 
 FEWER = (
