@@ -171,6 +171,7 @@ class Format:
     remedy : what to do with one of another version
     error : raised where a file cannot be used; the message says which and why
     upgrades : by an older version, its content as that of this version
+    made_by : the command that writes one; empty: nothing is said of it
     """
 
     role: str
@@ -180,6 +181,7 @@ class Format:
     remedy: str
     error: type[SpecsimError]
     upgrades: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
+    made_by: str = ""
 
     def is_meant(self, path: Path) -> bool:
         """Whether a file names this schema, whatever else is in it; never raises."""
@@ -192,6 +194,8 @@ class Format:
     def read(self, path: Path, kind: type[Document]) -> Document:
         """Load a file and check it against its ``kind``."""
         name = f"{self.role} {path}"
+        if self.made_by and _is_missing(path):
+            raise self.error(f"{name}: no such file; {self.made_by} writes one")
         content = read_regular(path, self.role, self.error)
         try:
             header = msgspec.json.decode(content)
@@ -225,6 +229,16 @@ class Format:
 
     def _named(self, header: Any) -> bool:
         return isinstance(header, dict) and header.get("schema") == self.schema
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        pass
+    return False
 
 
 def make_folder(path: Path) -> None:

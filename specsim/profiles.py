@@ -360,6 +360,7 @@ _FORMAT = Format(
     "calibrate again",
     error=ProfileError,
     upgrades={2: _from_version_2},
+    made_by="specsim calibrate",
 )
 
 

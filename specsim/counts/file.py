@@ -273,6 +273,7 @@ _FORMAT = Format(
     VERSION,
     "read the engine's files again",
     error=AcceptanceFileError,
+    made_by="specsim read",
 )
 
 

@@ -186,7 +186,7 @@ def test_allocate(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         ("replay none.csv", "no such file"),
         ("replay none.csv --gamma 4:2", "--gamma must be a range"),
-        ("optimize --profile none.json", "no such file"),
+        ("optimize --profile none.json", "none.json: no such file; specsim calibrate writes one"),
         ("optimize --profile none.json --alpha 0.5", "exclude each other"),
         ("nonsense", "No such command 'nonsense'"),
         ("optimise", "No such command 'optimise', did you mean optimize?"),
