@@ -27,7 +27,8 @@ class _Version:
     tells_largest_cards : has limits of its own for cards of 160 GiB and more
     admits_with_lookahead : admits a request only where blocks for its drafts are free, too
         (v1/core/sched/scheduler.py, effective_lookahead_tokens)
-    counts_slots_for_drafting : in what a step may hold (v1/core/sched/scheduler.py, draft_slots)
+    counts_slots_for_drafting : in what a step may hold (v1/core/sched/scheduler.py, draft_slots);
+        of versions before 0.32.0 this was not read
     """
 
     full_isl: bool
