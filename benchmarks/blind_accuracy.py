@@ -14,8 +14,8 @@ again later is spread over more of what the machine does.  ``report`` judges the
 calibrations by the one check of their draft, and writes ``cells.csv``, ``estimators.csv`` (how
 costs are estimated, on the same data) and ``knee.csv`` (fewer requests and repeats) into FOLDER.
 ``drift`` says how far all predictions of a draft are off together, which no repeat of a calibration
-shows: ``specsim.profiles.DRIFT``.  Takes an hour and a quarter; a check of the drafts FIRST,SECOND
-alone is ``check FOLDER FIRST,SECOND``.
+shows, and how far calibrations differ at one plain step: both are in ``specsim.profiles``.  Takes
+an hour and a quarter; a check of the drafts FIRST,SECOND alone is ``check FOLDER FIRST,SECOND``.
 
 At temperature 0 a pass decodes all requests of a profile, so that the recommended length is judged
 by what it is recommended for; ``--requests 48,96 --checked 8`` is what studies/measured/blind/quiet
@@ -44,10 +44,10 @@ import pandas as pd
 from calibrate.measure.timing import TOKENS
 from specsim.hardware import run_time_fit
 from specsim.hardware.repeats import Repeats
-from specsim.intervals import Interval, apart, normal_quantile
+from specsim.intervals import Interval, apart
 from specsim.optimizers.workload import Workload
 from specsim.predict.prediction_file import predicted_speedups
-from specsim.profiles import DRIFT, Profile, RunTime, read_profile
+from specsim.profiles import Profile, RunTime, read_profile
 
 DRAFTS = ("small", "middle", "prompt-lookup")
 CALIBRATIONS = (1, 2, 3)
@@ -147,21 +147,32 @@ def cells(
                 workloads = [fewer(workload, requests) for workload in workloads]
             for said in predicted_speedups(path, workloads, checked).predictions:
                 row = measured[said.temperature, said.gamma]
+                # Older checks do not tell how long plain decoding took.
+                plain_ms = row.get("measured_plain_ms")
+                expected = (
+                    Interval(said.low, said.speedup, said.high)
+                    if plain_ms is None
+                    else said.at(plain_ms)
+                )
                 yield {
                     "draft": draft,
                     "calibration": number,
                     "temperature": said.temperature,
                     "gamma": said.gamma,
-                    "predicted_speedup": said.speedup,
-                    "low": said.low,
-                    "high": said.high,
+                    "predicted_speedup": expected.best,
+                    "low": expected.low,
+                    "high": expected.high,
                     "measured_speedup": row["measured_speedup"],
                     "measured_error": row["measured_error"],
                     "measured_low": row["measured_low"],
                     "measured_high": row["measured_high"],
-                    "relative_error": said.speedup / row["measured_speedup"] - 1,
-                    "inside": within(said.low, said.speedup, said.high, row),
+                    "relative_error": expected.best / row["measured_speedup"] - 1,
+                    "inside": within(expected, row),
                     "chosen": said.chosen,
+                    "speedup_at_profile_plain": said.speedup,
+                    "profile_plain_ms": said.plain_ms,
+                    "measured_plain_ms": plain_ms,
+                    "elasticity": said.elasticity,
                 }
 
 
@@ -175,32 +186,20 @@ def fewer(workload: Workload, requests: int) -> Workload:
     return replace(workload, trace=workload.trace.take(np.arange(kept)))
 
 
-def within(low: float, predicted: float, high: float, row: dict[str, Any]) -> bool:
+def within(expected: Interval[float], row: dict[str, Any]) -> bool:
     """Whether the two intervals, of prediction and measurement, explain the error together."""
     measured = (row[f"measured_{name}"] for name in ("low", "speedup", "high"))
-    return apart(Interval(low, predicted, high), Interval(*measured)) <= 1
-
-
-def between_calibrations(rows: Sequence[dict[str, Any]]) -> float:
-    """Standard deviation of the logarithm by which calibrations of one draft differ more than their
-    repeats tell, at temperature 0, where costs alone are open; 0 where they do not.  The check has
-    no part in it.
-    """
-    frame = pd.DataFrame(rows).query("temperature == 0")
-    half = np.log(frame["high"] / frame["low"]) / 2
-    said = (half / normal_quantile(0.95)) ** 2 - DRIFT**2
-    logarithms = np.log(frame["predicted_speedup"])
-    between = logarithms.groupby([frame["draft"], frame["gamma"]]).var(ddof=1)
-    return float(np.sqrt(max(between.mean() - said.mean(), 0.0)))
+    return apart(expected, Interval(*measured)) <= 1
 
 
 def together(cells: pd.DataFrame) -> pd.Series:
     """By draft the square of how far its predictions are off in the mean over calibrations and
-    draft lengths, as a logarithm, less the check's own error; at temperature 0, where calls are
-    known exactly.  The error is taken as common to all draft lengths, as plain decoding is.
+    draft lengths, as a logarithm, less the check's own error; predicted as if plain decoding took
+    as long as in the calibration, at temperature 0, where calls are known exactly.  The error is
+    taken as common to all draft lengths, as plain decoding is.
     """
     greedy = cells[cells["temperature"] == 0]
-    off = np.log(greedy["predicted_speedup"] / greedy["measured_speedup"])
+    off = np.log(greedy["speedup_at_profile_plain"] / greedy["measured_speedup"])
     known = greedy["measured_error"] / greedy["measured_speedup"]
     return off.groupby(greedy["draft"]).mean() ** 2 - known.groupby(greedy["draft"]).mean() ** 2
 
@@ -226,39 +225,57 @@ def print_drift(folder: Path) -> None:
 
 
 def states(folder: Path) -> pd.DataFrame:
-    """Of every calibration at temperature 0: the logarithm of its plain step, and of how far its
-    predictions are off in the mean, both less their mean over the calibrations of that draft.
+    """Of every calibration at temperature 0: how long a token of plain decoding took, and how far
+    its speedups are, as logarithms, from the mean of the calibrations of that draft: as they are,
+    ``apart``, and all moved to one plain step, ``apart_at_plain``.
     """
     rows = []
     for table in sorted(folder.glob("quiet*/cells.csv")):
         cells = pd.read_csv(table).query("temperature == 0")
-        off = np.log(cells["predicted_speedup"] / cells["measured_speedup"])
-        for (draft, number), part in off.groupby([cells["draft"], cells["calibration"]]):
-            profile = read_profile(profile_of(table.parent, draft, number))
-            plain_s = median(each for row in profile.run_times for each in row.plain)
-            place = {"battery": table.parent.name, "draft": draft, "calibration": number}
-            rows.append(place | {"plain_ms": 1e3 * plain_s, "off": part.mean()})
+        for (draft, number), part in cells.groupby(["draft", "calibration"]):
+            rows.append(
+                {
+                    "battery": table.parent.name,
+                    "draft": draft,
+                    "calibration": number,
+                    "plain_ms": part["profile_plain_ms"].mean(),
+                    "speedup": np.log(part["speedup_at_profile_plain"]).mean(),
+                    "elasticity": part["elasticity"].mean(),
+                }
+            )
     found = pd.DataFrame(rows)
-    found["log_plain"] = np.log(found["plain_ms"])
-    groups = found.groupby(["battery", "draft"])
-    for name in ("log_plain", "off"):
-        found[f"{name}_apart"] = found[name] - groups[name].transform("mean")
+    groups = [found["battery"], found["draft"]]
+
+    def apart(values: pd.Series) -> pd.Series:
+        return values - values.groupby(groups).transform("mean")
+
+    far = apart(np.log(found["plain_ms"]))
+    found["apart"] = apart(found["speedup"])
+    found["apart_at_plain"] = apart(found["speedup"] - found["elasticity"] * far)
     return found
 
 
-def print_states(folder: Path) -> None:
-    found = states(folder)
+def left_at_plain(found: pd.DataFrame) -> float:
+    """How far one calibration is from another at one plain step, as a standard deviation."""
+    return float(np.sqrt(2) * _scatter(found, "apart_at_plain"))
+
+
+def print_states(found: pd.DataFrame) -> None:
     for (battery, draft), part in found.groupby(["battery", "draft"]):
-        pairs = zip(part["plain_ms"], part["off"], strict=True)
-        said = ", ".join(f"{off:+.1%} at {plain:.2f} ms" for plain, off in pairs)
-        print(f"{battery}, {draft}: off by {said} a plain step of the calibration")
-    x, y = found["log_plain_apart"], found["off_apart"]
-    slope = float(x @ y / (x @ x))
+        columns = zip(part["plain_ms"], part["apart"], part["apart_at_plain"], strict=True)
+        said = ", ".join(f"{off:+.1%} ({left:+.1%}) at {ms:.2f} ms" for ms, off, left in columns)
+        print(f"{battery}, {draft}: {said} a token of plain decoding")
     print(
-        f"calibrations of a draft differ by {np.sqrt((y**2).mean()):.2%}; a plain step that is 1 % "
-        f"longer goes with {slope:.2f} % more speedup, which leaves "
-        f"{np.sqrt(((y - slope * x) ** 2).mean()):.2%}"
+        f"calibrations of a draft scatter by {_scatter(found, 'apart'):.2%}, and by "
+        f"{_scatter(found, 'apart_at_plain'):.2%} at one plain step, in brackets: from one to "
+        f"another {left_at_plain(found):.1%}"
     )
+
+
+def _scatter(found: pd.DataFrame, name: str) -> float:
+    """Within drafts; every mean of a draft's calibrations takes a degree of freedom."""
+    freedom = len(found) - found.groupby(["battery", "draft"]).ngroups
+    return float(np.sqrt((found[name] ** 2).sum() / freedom))
 
 
 def _root(squares: pd.Series) -> float:
@@ -378,8 +395,13 @@ def report(folder: Path, timed_tokens: int) -> None:
         f"own prediction off by {said['chosen_mean']:+.2%} in the mean "
         f"(standard error {said['chosen_mean_error']:.2%})"
     )
-    print(f"calibrations differ by {between_calibrations(found):.2%} more than their repeats tell")
     frame = pd.DataFrame(found)
+    if frame["measured_plain_ms"].notna().all():
+        still = frame["speedup_at_profile_plain"] / frame["measured_speedup"] - 1
+        print(
+            "as if plain decoding took what it did in the calibrations: "
+            + _errors(frame.assign(relative_error=still, inside=np.nan))
+        )
     # The check wrote the prediction of the first calibration before it measured.
     for draft, part in frame[frame["calibration"] == CALIBRATIONS[0]].groupby("draft"):
         print(f"{draft}, as written before its check: {_errors(part)}")
@@ -433,7 +455,7 @@ def main() -> None:
     drafts = asked.drafts.split(",")
     if asked.stage == "drift":
         print_drift(asked.folder)
-        print_states(asked.folder)
+        print_states(states(asked.folder))
     elif asked.stage == "report":
         report(asked.folder, asked.timed_tokens)
     elif asked.stage == "calibrate":

@@ -42,10 +42,13 @@ BUSY = "busy machine: "
 # predictions of a draft are so far off together in the root mean square (``python
 # benchmarks/blind_accuracy.py drift studies/measured/blind`` prints it): draft, target and host
 # slow down unlike.
+# DRIFT_AT_PLAIN: what of it is left where one knows how long plain decoding takes meanwhile, and
+# moves the prediction there (``specsim.predict.elasticity``; the same command).
 # _DISTURBED: programs beside a measurement share caches and memory with it, and may slow draft and
 # target unlike.  Of 48 predicted and measured beside others, the intervals hold 46 without it and
 # all with it (studies/measured/blind/busy/estimators.csv).
 DRIFT = 0.035
+DRIFT_AT_PLAIN = 0.015
 _DISTURBED = 0.05
 
 
@@ -265,7 +268,15 @@ class Profile(_Part, frozen=True):
         """Standard deviation that the machine's drift, and other programs where there were some,
         add to the logarithm of a speedup.
         """
-        return hypot(DRIFT, _DISTURBED) if self._busy else DRIFT
+        return self._disturbed(DRIFT)
+
+    @property
+    def drift_at_plain(self) -> float:
+        """The same where it is known how long plain decoding takes meanwhile."""
+        return self._disturbed(DRIFT_AT_PLAIN)
+
+    def _disturbed(self, drift: float) -> float:
+        return hypot(drift, _DISTURBED) if self._busy else drift
 
     @property
     def by_lookup(self) -> bool:

@@ -146,7 +146,8 @@ def compare(
 
     ``inside``: the two differ by no more than the prediction's interval and the measurement's own
     together explain, as logarithms.  ``profile_plain_ms``, ``measured_plain_ms``: of a token of
-    plain decoding, when the profile was written and now.
+    plain decoding, when the profile was written and now; the prediction is the one at what plain
+    decoding takes now, ``speedup_at_profile_plain`` the one at what it took then.
     """
     plain_s = np.array([_per_token(each) for each in plain])
     measured = mean_of_passes(plain_s / np.array([_per_token(each) for each in fast]))
@@ -158,19 +159,18 @@ def compare(
         same = all(
             each["text"] == texts[r] for turn in fast for r, found in turn.items() for each in found
         )
-        expected = replay(check.trace, [gamma])[0].calls
+        replayed = replay(check.trace, [gamma])[0].calls
         as_replayed = not check.paired or all(
-            each["calls"] == round(expected[r])
+            each["calls"] == round(replayed[r])
             for turn in fast
             for r, found in turn.items()
             for each in found
         )
         exact = same and as_replayed
+    plain_ms = 1e3 * float(plain_s.mean())
+    expected = predicted.at(plain_ms)
     low, high = measured["measured_low"], measured["measured_high"]
-    off = apart(
-        Interval(predicted.low, predicted.speedup, predicted.high),
-        Interval(low, measured["measured_speedup"], high),
-    )
+    off = apart(expected, Interval(low, measured["measured_speedup"], high))
     return {
         "temperature": check.sampling.temperature,
         "acceptance_law": check.workload.measured.acceptance_law,
@@ -182,23 +182,18 @@ def compare(
         "predicted_tokens_per_call": predicted.tokens_per_call,
         "measured_tokens_per_call": tokens / float(calls.sum()),
         "exact": exact,
-        "predicted_speedup": predicted.speedup,
-        "predicted_low": predicted.low,
-        "predicted_high": predicted.high,
+        "predicted_speedup": expected.best,
+        "predicted_low": expected.low,
+        "predicted_high": expected.high,
         "formula_speedup": predicted.formula_speedup,
-        "profile_plain_ms": 1e3 * _plain_s(check),
-        "measured_plain_ms": 1e3 * float(plain_s.mean()),
+        "speedup_at_profile_plain": predicted.speedup,
+        "profile_plain_ms": predicted.plain_ms,
+        "measured_plain_ms": plain_ms,
         **measured,
-        "relative_error": predicted.speedup / measured["measured_speedup"] - 1,
+        "relative_error": expected.best / measured["measured_speedup"] - 1,
         "inside": off <= 1,
         "chosen": predicted.chosen,
     }
-
-
-def _plain_s(check: CheckedPrompts) -> float:
-    """Seconds a token of plain decoding, as the profile has them."""
-    workload = check.workload
-    return float(workload.cost.plain_seconds(workload.trace).sum() / workload.trace.tokens)
 
 
 def mean_of_passes(speedups: Floats) -> Row:

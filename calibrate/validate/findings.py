@@ -25,9 +25,6 @@ Row = Mapping[str, Any]
 # Speed that following the prediction may cost in a cell, against the best that was measured: less
 # is no reason to choose again.
 _MOST_LOSS = 0.02
-# Plain decoding that takes so much more or less than in the calibration is of another machine, or
-# of another state of it.
-_MOVED = 0.05
 _PLAIN = ("measured", "profile")
 
 
@@ -93,16 +90,14 @@ def blind_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings
 
 
 def _since_calibration(rows: Sequence[Row]) -> str:
-    """What plain decoding takes now; where that is another time, so are speedups."""
+    """What plain decoding takes now, and what predictions would be off without knowing."""
     now, before = (fmean(row[f"{when}_plain_ms"] for row in rows) for when in _PLAIN)
-    change = now / before - 1
-    said = (
-        f"plain decoding takes {significant(now, 3)} ms a token, {change:+.0%} since the profile "
-        "was written"
+    still = [row["speedup_at_profile_plain"] / row["measured_speedup"] - 1 for row in rows]
+    return (
+        f"plain decoding takes {significant(now, 3)} ms a token, {now / before - 1:+.0%} since the "
+        "profile was written: predicted is the speedup there; as if it took what it did then, "
+        f"errors are {median(map(abs, still)):.1%} in the median, {fmean(still):+.1%} in the mean"
     )
-    if abs(change) < _MOVED:
-        return said
-    return f"{said}: the machine is in another state, and speedups may be; calibrate in this one"
 
 
 def _of_fewer(rows: Sequence[Row], chosen: Row | None) -> str:

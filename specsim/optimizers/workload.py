@@ -14,6 +14,7 @@ from specsim.cost import Prices
 from specsim.formulas import speedup
 from specsim.optimizers.evaluation import Evaluation
 from specsim.optimizers.gamma import optimize_numbers
+from specsim.predict.elasticity import Elasticities, Elasticity
 from specsim.predict.measured import MeasuredCost, MeasuredPrediction, choose, predict
 from specsim.predict.replay.fixed_gamma import drafted_tokens, replay
 from specsim.predict.trace_rates import measured_under
@@ -64,8 +65,29 @@ class Workload:
         """The papers' c; 0 of prompt lookup, which has no draft runs."""
         return self.cost.draft_cost(self.context)
 
-    def predict(self, gammas: Sequence[int]) -> list[MeasuredPrediction]:
-        """By replay of the trace and the measured run times."""
+    @property
+    def plain_s(self) -> float:
+        """Seconds a token of plain decoding."""
+        return float(self.cost.plain_seconds(self.trace).sum()) / self.trace.tokens
+
+    def elasticity(self, gamma: int) -> Elasticity:
+        """By how many per cent the speedup is higher where plain decoding takes 1 % longer."""
+        cost = self.cost
+        (replayed,) = replay(self.trace, [gamma])
+        plain = cost.price(cost.plain_spent(self.trace))
+        parts = cost.parts(self.trace, replayed, self.measured.max_new_tokens)
+        moves = Elasticities.of(
+            self.profile.run_times, self.profile.overhead, self.measured.sampling.temperature
+        )
+        return moves.speedup(plain.sum(axis=1), parts.sum(axis=1))
+
+    def predict(
+        self, gammas: Sequence[int], drift: float | None = None
+    ) -> list[MeasuredPrediction]:
+        """By replay of the trace and the measured run times.
+
+        drift : as of ``specsim.predict.measured.predict``; None is the profile's
+        """
         limit = self.profile.gamma_max
         if max(gammas) > limit:
             raise InvalidArgumentError(
@@ -77,7 +99,7 @@ class Workload:
             self.cost,
             gammas,
             self.measured.max_new_tokens,
-            drift=self.profile.drift,
+            drift=self.profile.drift if drift is None else drift,
         )
 
     def best(self) -> MeasuredPrediction:

@@ -14,14 +14,15 @@ from msgspec import Meta
 
 from specsim.checks import InvalidArgumentError, SpecsimError
 from specsim.files import Format, file_digest
-from specsim.intervals import around
+from specsim.intervals import Interval, around
 from specsim.optimizers.workload import Workload
+from specsim.predict.elasticity import Elasticity
 from specsim.profiles import read_profile
 
 Above = Annotated[float, Meta(gt=0)]
 
 SCHEMA = "specsim-prediction"
-VERSION = 1
+VERSION = 2
 
 
 class PredictionError(SpecsimError):
@@ -34,8 +35,13 @@ class PredictedSpeedup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     At temperature 0 of the first of its requests, whose texts are known; above, where texts are
     drawn anew, of requests like all of them.
 
-    low, high : 95 % interval of the speedup, from what the repeats of the run times leave open;
-        above temperature 0 from how requests differ too
+    low, high : 95 % interval of the speedup, from what the repeats of the run times and the drift
+        of the machine leave open; above temperature 0 from how requests differ too
+    plain_ms : of a token of plain decoding, as the profile has it
+    known_low, known_high : the same interval where plain decoding takes that long, which leaves
+        less of the drift open
+    elasticity, elasticity_error : by how many per cent the speedup is higher where plain decoding
+        takes 1 % longer, and its standard error (``specsim.predict.elasticity``)
     formula_speedup : by the papers' formula, from the profile's alpha and c
     chosen : whether this is the draft length that ``specsim.optimize`` recommends; then what being
         chosen flatters it by is taken off the speedup, as there
@@ -47,12 +53,27 @@ class PredictedSpeedup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     speedup: Above
     low: Above
     high: Above
+    plain_ms: Above
+    known_low: Above
+    known_high: Above
+    elasticity: float
+    elasticity_error: Annotated[float, Meta(ge=0)]
     formula_speedup: Above
     chosen: bool
 
     def __post_init__(self) -> None:
-        if self.low > self.high:
-            raise InvalidArgumentError(f"low must be <= high = {self.high:g}, got {self.low:g}")
+        for name in ("", "known_"):
+            low, high = (getattr(self, f"{name}{end}") for end in ("low", "high"))
+            if low > high:
+                raise InvalidArgumentError(
+                    f"{name}low must be <= {name}high = {high:g}, got {low:g}"
+                )
+
+    def at(self, plain_ms: float) -> Interval[float]:
+        """The speedup where a token of plain decoding takes so long."""
+        known = Interval(self.known_low, self.speedup, self.known_high)
+        moves = Elasticity(self.elasticity, self.elasticity_error)
+        return moves.moved(known, plain_ms / self.plain_ms)
 
 
 class Predictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,20 +128,31 @@ def predicted_speedups(profile: Path, workloads: Sequence[Workload], requests: i
         greedy = workload.measured.sampling.temperature == 0
         count = min(requests, workload.trace.requests) if greedy else workload.trace.requests
         taken = workload.trace.take(np.arange(count))
-        for each in replace(workload, trace=taken).predict(gammas):
+        asked = replace(workload, trace=taken)
+        drifts = workload.profile.drift, workload.profile.drift_at_plain
+        for each, at_plain in zip(*(asked.predict(gammas, drift) for drift in drifts), strict=True):
             chosen = each.gamma == best.gamma
-            sure = around(each.speedup, each.drawn_costs if greedy else each.drawn)
+            open_, known_ = (
+                around(found.speedup, found.drawn_costs if greedy else found.drawn)
+                for found in (each, at_plain)
+            )
             left = best.speedup / known[best.gamma] if chosen else 1.0
+            moves = asked.elasticity(each.gamma)
             predictions.append(
                 PredictedSpeedup(
-                    workload.measured.sampling.temperature,
-                    each.gamma,
-                    each.tokens_per_call,
-                    left * each.speedup,
-                    left * sure.low,
-                    left * sure.high,
-                    workload.formula(each.gamma),
-                    chosen,
+                    temperature=workload.measured.sampling.temperature,
+                    gamma=each.gamma,
+                    tokens_per_call=each.tokens_per_call,
+                    speedup=left * each.speedup,
+                    low=left * open_.low,
+                    high=left * open_.high,
+                    plain_ms=1e3 * asked.plain_s,
+                    known_low=left * known_.low,
+                    known_high=left * known_.high,
+                    elasticity=moves.best,
+                    elasticity_error=moves.error,
+                    formula_speedup=workload.formula(each.gamma),
+                    chosen=chosen,
                 )
             )
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

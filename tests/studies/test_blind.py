@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.blind_accuracy import states, together
+from benchmarks.blind_accuracy import left_at_plain, states, together
 from specsim.optimizers.workload import Workload
 from specsim.predict.prediction_file import predicted_speedups
-from specsim.profiles import DRIFT, read_profile
+from specsim.profiles import DRIFT, DRIFT_AT_PLAIN, read_profile
 
 BLIND = Path(__file__).parents[2] / "studies" / "measured" / "blind"
 DRAFTS = ("small", "middle", "prompt-lookup")
@@ -73,19 +73,46 @@ def test_intervals_allow_for_what_predictions_were_off_together() -> None:
     assert np.sqrt(pd.concat(squares).mean()) == pytest.approx(DRIFT, abs=0.001)
     # The same for a draft whose nine predictions are 3 % off, with a check that is known exactly.
     cells = pd.DataFrame(
-        {"draft": "x", "temperature": 0.0, "predicted_speedup": 1.03, "measured_speedup": [1.0] * 9}
+        {
+            "draft": "x",
+            "temperature": 0.0,
+            "speedup_at_profile_plain": 1.03,
+            "measured_speedup": [1.0] * 9,
+        }
     )
     (square,) = together(cells.assign(measured_error=0.0))
     assert square == pytest.approx(np.log(1.03) ** 2)
 
 
-def test_speedups_rise_with_the_plain_step() -> None:
+def test_intervals_allow_for_what_is_left_where_plain_decoding_is_known() -> None:
     """What calibrations of a draft differ by goes with how long a plain step took meanwhile."""
     found = states(BLIND)
-    x, y = found["log_plain_apart"], found["off_apart"]
-    slope = float(x @ y / (x @ x))
-    assert 0.2 < slope < 0.4
-    assert ((y - slope * x) ** 2).mean() < 0.5 * (y**2).mean()
+    assert left_at_plain(found) == pytest.approx(DRIFT_AT_PLAIN, abs=0.001)
+    assert (found["apart_at_plain"] ** 2).mean() < 0.3 * (found["apart"] ** 2).mean()
+
+
+def test_calibrations_are_compared_at_one_plain_step(tmp_path: Path) -> None:
+    """Of a draft that gains 0.5 % where plain decoding takes 1 % longer, and one that does not."""
+    plain_ms = np.array([3.0, 4.0, 5.0])
+    (tmp_path / "quiet").mkdir()
+    rows = [
+        pd.DataFrame(
+            {
+                "draft": draft,
+                "calibration": [1, 2, 3],
+                "temperature": 0.0,
+                "profile_plain_ms": plain_ms,
+                "speedup_at_profile_plain": plain_ms**elasticity,
+                "elasticity": elasticity,
+            }
+        )
+        for draft, elasticity in (("x", 0.5), ("y", 0.0))
+    ]
+    pd.concat(rows).to_csv(tmp_path / "quiet" / "cells.csv")
+    found = states(tmp_path)
+    np.testing.assert_allclose(found["apart_at_plain"], 0.0, atol=1e-12)
+    np.testing.assert_allclose(np.ptp(found.query("draft == 'x'")["apart"]), 0.5 * np.log(5 / 3))
+    np.testing.assert_allclose(found.query("draft == 'y'")["apart"], 0.0, atol=1e-12)
 
 
 def test_what_other_programs_do_to_a_prediction() -> None:

@@ -26,6 +26,14 @@ def test_the_recommended_length_is_predicted_as_recommended(tmp_path: Path) -> N
     assert chosen.speedup == pytest.approx(best.speedup)
     assert (chosen.low, chosen.high) == pytest.approx((best.low, best.high))
     assert path.name == "p.prediction.json"
+    # Knowing how long plain decoding takes leaves less open, and at the profile's moves nothing.
+    at = chosen.at(chosen.plain_ms)
+    assert (at.low, at.best, at.high) == pytest.approx(
+        (chosen.known_low, chosen.speedup, chosen.known_high)
+    )
+    assert chosen.low < chosen.known_low < chosen.speedup < chosen.known_high < chosen.high
+    assert chosen.plain_ms == pytest.approx(1e3 * workload.plain_s)
+    assert chosen.elasticity == workload.elasticity(chosen.gamma).best
 
 
 def test_what_was_predicted_stays(tmp_path: Path) -> None:
@@ -77,8 +85,11 @@ def test_known_texts_are_predicted_and_drawn_ones_as_all(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"low": 3.0, "high": 2.0}, r"low must be <= high = 2, got 3 - at `\$.predictions\[0\]`"),
+        ({"low": 3.0, "high": 2.0}, r": low must be <= high = 2, got 3 - at `\$.predictions\[0\]`"),
+        ({"known_low": 3.0, "known_high": 2.0}, "known_low must be <= known_high = 2, got 3"),
         ({"speedup": 0}, "> 0"),
+        ({"plain_ms": 0}, "> 0"),
+        ({"elasticity_error": -1}, ">= 0"),
         ({"low": -0.1}, "> 0"),
         ({"temperature": -1}, ">= 0"),
         ({"gamma": 2}, r"predictions\[1\] is of temperature 1 and gamma 2, as one before"),

@@ -1,0 +1,137 @@
+"""A speedup where plain decoding takes another time than in the calibration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp, log
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specsim.checks import InvalidArgumentError
+from specsim.intervals import Interval
+from specsim.predict.elasticity import UNKNOWN, Elasticities, Elasticity
+from specsim.predict.measured import MeasuredCost
+from specsim.predict.replay.fixed_gamma import replay
+from specsim.profiles import Overhead, RunTime
+from tests.support.traces import trace_of
+
+PASSES, RUNS = 16, 4
+# By kind of run: how many per cent longer where a plain step takes 1 % longer.
+TRUE = {"target": 0.5, "draft": 0.9, "host": 0.2}
+
+
+def rows(
+    spread: float, noise: float = 0.0, seed: int = 0
+) -> tuple[list[RunTime], list[Overhead], np.ndarray]:
+    """Passes whose plain steps differ by ``spread``, and what else runs in them."""
+    random = np.random.default_rng(seed)
+    state = random.normal(0.0, spread, PASSES)
+    passes = np.repeat(np.arange(PASSES), RUNS)
+
+    def seconds(level: float, elasticity: float) -> list[float]:
+        drawn = random.normal(0.0, noise, passes.size)
+        return (level * np.exp(elasticity * state[passes] + drawn)).tolist()
+
+    plain = (1e-3 * np.exp(state[passes])).tolist()
+    beside = {"batch": 1, "context": 64, "mode": "eager", "plain": plain}
+    beside["passes"] = passes.tolist()
+    found = [RunTime("target", "target", 1, seconds=seconds(1e-3, 1.0), **beside)]
+    for tokens in (2, 3, 4, 5):
+        wide = seconds(1e-3 * (1 + 0.1 * tokens), TRUE["target"])
+        found.append(RunTime("target", "draft", tokens, seconds=wide, **beside))
+    for follows, level in (("target", 2e-4), ("draft", 1e-4)):
+        found.append(RunTime("draft", follows, 1, seconds=seconds(level, TRUE["draft"]), **beside))
+    found.append(RunTime("draft", "target", 2, seconds=seconds(2e-4, TRUE["draft"]), **beside))
+    host = [
+        Overhead(0.0, gamma, seconds=seconds(1e-5 * (1 + gamma), TRUE["host"]), **beside)
+        for gamma in range(5)
+    ]
+    return found, host, state
+
+
+def test_passes_that_differ_much_tell_the_elasticities() -> None:
+    run_times, overhead, _ = rows(spread=0.5)
+    found = Elasticities.of(run_times, overhead, 0.0)
+    for name, true in TRUE.items():
+        told: Elasticity = getattr(found, name)
+        # Drawn to 1 by less than a hundredth, and held means are off where runs differ by half.
+        assert told.best == pytest.approx(true, abs=0.1)
+        assert told.error < 0.05
+
+
+def test_passes_that_are_alike_tell_nothing() -> None:
+    run_times, overhead, _ = rows(spread=0.002, noise=0.02)
+    found = Elasticities.of(run_times, overhead, 0.0)
+    for told in (found.target, found.draft, found.host):
+        assert told.best == pytest.approx(1.0, abs=0.05)
+        assert told.error == pytest.approx(UNKNOWN.error, abs=0.02)
+    assert Elasticities.of(run_times, overhead, 1.0).host == UNKNOWN
+    alone = [msgspec.structs.replace(row, passes=[]) for row in run_times]
+    assert Elasticities.of(alone, overhead, 0.0) == Elasticities(UNKNOWN, UNKNOWN, UNKNOWN)
+
+
+@pytest.mark.parametrize("factor", [0.8, 1.001, 1.25])
+def test_a_moved_speedup_is_that_of_moved_costs(factor: float) -> None:
+    """Where every run is as long as its elasticity says, to first order in the change."""
+    run_times, overhead, _ = rows(spread=0.5)
+    found = Elasticities.of(run_times, overhead, 0.0)
+    drawn = trace_of(*np.random.default_rng(0).uniform(0.3, 1.0, (20, 50)).tolist())
+    trace = replace(drawn, columns={"context": np.full(drawn.tokens, 64)})
+
+    def moved(row: RunTime | Overhead) -> RunTime | Overhead:
+        if isinstance(row, Overhead):
+            kind = found.host
+        elif row.model == "draft":
+            kind = found.draft
+        else:
+            kind = found.target if row.tokens > 1 else Elasticity(1.0, 0.0)
+        seconds = [each * factor**kind.best for each in row.seconds]
+        plain = [each * factor for each in row.plain]
+        return msgspec.structs.replace(row, seconds=seconds, plain=plain)
+
+    def speedups(run_times: list[RunTime], overhead: list[Overhead]) -> tuple[float, float, float]:
+        cost = MeasuredCost.of(run_times, overhead, 0.0)
+        plain = cost.price(cost.plain_spent(trace)).sum(axis=1)
+        (replayed,) = replay(trace, [3])
+        parts = cost.parts(trace, replayed, 64).sum(axis=1)
+        moves = found.speedup(plain, parts)
+        return plain.sum(), plain.sum() / parts.sum(), moves.best
+
+    before_s, before, slope = speedups(run_times, overhead)
+    after_s, after, _ = speedups(list(map(moved, run_times)), list(map(moved, overhead)))
+    assert 0.2 < slope < 0.5
+    told = slope * log(after_s / before_s)
+    assert log(after / before) == pytest.approx(told, rel=0.15)
+
+
+@given(
+    speedup=st.floats(0.2, 5.0),
+    best=st.floats(-1.0, 1.0),
+    error=st.floats(0.0, 1.0),
+    plain=st.floats(0.2, 5.0),
+)
+def test_intervals_of_moved_speedups(
+    speedup: float, best: float, error: float, plain: float
+) -> None:
+    """They hold the speedup, are wider the further it is moved, and go back as they came."""
+    figure = Interval(0.9 * speedup, speedup, 1.2 * speedup)
+    moved = Elasticity(best, error).moved(figure, plain)
+    assert moved.best == pytest.approx(speedup * plain**best)
+    assert moved.low <= moved.best <= moved.high
+    assert moved.best / moved.low >= figure.best / figure.low * (1 - 1e-12)
+    assert moved.high / moved.best >= figure.high / figure.best * (1 - 1e-12)
+    still = Elasticity(best, error).moved(figure, 1.0)
+    ends = (figure.low, figure.best, figure.high)
+    assert (still.low, still.best, still.high) == pytest.approx(ends)
+
+
+def test_a_plain_step_must_last() -> None:
+    figure = Interval(1.0, 1.1, 1.2)
+    with pytest.raises(InvalidArgumentError, match="plain must be > 0, got 0"):
+        Elasticity(0.3, 0.1).moved(figure, 0.0)
+    wide = Elasticity(0.0, 0.1).moved(figure, exp(1))
+    assert log(wide.best / wide.low) == pytest.approx(np.hypot(log(1.1), 1.959964 * 0.1), rel=1e-6)
