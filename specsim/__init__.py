@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from specsim.api.engine_blind import EngineBlindCheck as EngineBlindCheck
     from specsim.api.engine_blind import EngineVerdict as EngineVerdict
     from specsim.api.engine_blind import validate_engine as validate_engine
+    from specsim.api.engine_servers import engine_servers as engine_servers
     from specsim.api.engine_timing import EngineCalibration as EngineCalibration
     from specsim.api.engine_timing import EngineTiming as EngineTiming
     from specsim.api.engine_timing import calibrate_engine as calibrate_engine
@@ -110,6 +111,7 @@ _HOMES = {
     "specsim.api.deploy": ["deploy"],
     "specsim.api.doctor": ["Installation", "doctor"],
     "specsim.api.engine_blind": ["EngineBlindCheck", "EngineVerdict", "validate_engine"],
+    "specsim.api.engine_servers": ["engine_servers"],
     "specsim.api.engine_timing": ["EngineCalibration", "EngineTiming", "calibrate_engine"],
     "specsim.api.explain": ["Explanation", "explain"],
     "specsim.api.export": ["EngineConfiguration", "export"],

@@ -128,7 +128,7 @@ def busy_warning(others: float | None, threads: int, cores: int | None = None) -
         return None
     return (
         f"{BUSY}other programs use {others:.1f} of {cores or os.cpu_count()} cores: stop them and "
-        "start again, or run times come out too long and scatter; the result will say so"
+        "start again, or run times come out too long and scatter; if it lasts, the result says so"
     )
 
 

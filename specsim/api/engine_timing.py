@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import PathLike
@@ -12,6 +13,7 @@ import numpy as np
 
 from specsim import __version__
 from specsim.api.engine_question import asked_of, engine_check, engine_file
+from specsim.api.engine_servers import EngineServers, engine_servers
 from specsim.api.models import need_torch
 from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import Result, Row, plain
@@ -204,6 +206,7 @@ def calibrate_engine(
     out: str | PathLike[str] | None = None,
     timing: EngineTiming = EngineTiming(),
     *,
+    servers: EngineServers | None = None,
     progress: Progress = quiet,
 ) -> EngineCalibration:
     """Time an engine with the models of a profile, and write an acceptance file.
@@ -222,6 +225,8 @@ def calibrate_engine(
     profile : of ``specsim.calibrate``, with a trace at this temperature
     out : the acceptance file; None is PROFILE.vllm.json for PROFILE.json (PROFILE.vllm-generate-t1
         of ``LLM.generate`` at temperature 1)
+    servers : of ``specsim.engine_servers`` with this profile and timing; None starts them, and
+        stops them again
     """
     path = Path(profile)
     out = engine_file(path, timing) if out is None else Path(out)
@@ -234,7 +239,6 @@ def calibrate_engine(
     from calibrate.engine.prompts import time_prompts
     from calibrate.engine.rates import LAWS
     from calibrate.engine.rounds import known_rounds, read_rounds, replayed_rounds
-    from calibrate.engine.servers import Servers
     from calibrate.engine.sets import begun_seed, count_drafts, request_sets, timed_repeats
     from calibrate.engine.steps import step_times
     from calibrate.engine.streams import time_streams
@@ -244,14 +248,15 @@ def calibrate_engine(
     context = min(content.target.context, content.draft.context)
     lengths = timing.prompt_lengths(context)
     seed = begun_seed(timing.seed, timing.repeats, checkpoint)
-    servers = Servers.of(content, timing.check, (0, *gammas), max(timing.batch), seed)
     sets = {batch: request_sets(batch, len(asked.requests), 0) for batch in timing.batch}
     greedy = asked.check.sampling.greedy
-    rounds = {gamma: replayed_rounds(asked, gamma) for gamma in servers.gammas if greedy}
+    rounds = {gamma: replayed_rounds(asked, gamma) for gamma in (0, *gammas) if greedy}
     watch = Watch(checkpoint, progress, threads=1)
-    watch.progress("starting engines", 0, len(servers.gammas))
-    with servers.clients() as clients:
-        watch.progress("counting drafts", 0, len(servers.gammas))
+    if servers is None:
+        watch.progress("starting engines", 0, len(gammas) + 1)
+    running = engine_servers(path, timing, seed=seed) if servers is None else nullcontext(servers)
+    with running as clients:
+        watch.progress("counting drafts", 0, len(gammas) + 1)
         counts = count_drafts(clients, asked, max(timing.batch), checkpoint)
         advance = steps(watch.progress, "timing", timing.repeats)
         prompts: list[PromptTime] = []

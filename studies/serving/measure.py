@@ -16,8 +16,9 @@ and then, in each pass,
     profile.vllm-N.json     steps and prompts of vLLM's servers (specsim calibrate --engine vllm)
     profile.serving/runs/   SETTING-N.json, what ``vllm bench serve --save-detailed`` saw
 
-Rates follow from the first timing.  What is there is kept, so that a run that was killed goes on
-where it was.
+Rates follow from the first timing.  Servers that are timed and servers that are under load are
+others, and run all the time: what is idle rests.  What is there is kept, so that a run that was
+killed goes on where it was.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ import os
 import random
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,6 +43,7 @@ from calibrate.engine.server import Launch, all_started, engine_folder, find_pro
 from calibrate.models.busy import Watch
 from calibrate.models.load import resolve
 from calibrate.models.prompts import held_out_prompts
+from specsim.api.engine_servers import EngineServers
 from specsim.api.progress import Progress, quiet
 from specsim.checkpoint import Checkpoint
 from specsim.files import file_digest, make_folder, write_atomically
@@ -48,7 +51,7 @@ from specsim.profiles import Profile, read_profile
 from studies.serving import settings
 from studies.serving.capacity import plain_capacity
 from studies.serving.files import LoadFiles
-from studies.serving.settings import Drafting
+from studies.serving.settings import Drafting, Setting
 
 # Requests of the profile.  Drafts stand in some texts more often than in others, which moves the
 # mean of 32 texts by 3 %.
@@ -66,7 +69,7 @@ MEASUREMENT = specsim.Measurement(
     repeats=2,
 )
 _SEED = 7
-_TOTAL = settings.PASSES * len(settings.SETTINGS)
+_TOTAL = settings.ROUNDS * len(settings.SETTINGS)
 # What of a result of ``vllm bench serve`` is kept: what it says of every request, and its sums.
 _LISTS = ("input_lens", "output_lens", "start_times", "ttfts", "itls")
 _KEPT = (
@@ -93,13 +96,11 @@ def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path
         for number in range(settings.PASSES):
             write_atomically(files.requests(number), _requests(texts, number).encode())
     checkpoint = Checkpoint.beside(files.folder, "serving")
-    for number in range(settings.PASSES):
-        timed = files.timed(number)
-        if not timed.is_file():
-            specsim.calibrate_engine(files.profile, timed, files.timing, progress=progress)
-        if not files.load.is_file():
-            write_atomically(files.load, _load(files).encode())
-        _serve_pass(files, number, checkpoint, progress)
+    numbers = [number for number in range(settings.PASSES) if _waiting(files, number)]
+    if numbers:
+        with specsim.engine_servers(files.profile, files.timing) as timed, _loaded(files) as loaded:
+            for number in numbers:
+                _pass(files, number, timed, loaded, checkpoint, progress)
     progress("serving", _TOTAL, _TOTAL)
     checkpoint.done()
     return files.profile
@@ -146,43 +147,68 @@ def _load(files: LoadFiles) -> str:
     return json.dumps(found, indent=1) + "\n"
 
 
-def _serve_pass(files: LoadFiles, number: int, checkpoint: Checkpoint, progress: Progress) -> None:
-    """Settings that are not there yet, in random order over servers that all run side by side: a
-    machine that is slower for some minutes then slows no draft length more than another.
+def _waiting(files: LoadFiles, number: int) -> list[Setting]:
+    """What is not there yet of a pass, in random order: a machine that is slower for some seconds
+    then slows no draft length more than another.
+
+    Raises EngineError where the rest was served behind another timing than is there.
     """
-    every = random.Random(_SEED + number).sample(settings.SETTINGS, len(settings.SETTINGS))
-    waiting = [each for each in every if not files.run(each, number).is_file()]
-    if not waiting:
-        return
-    timed = file_digest(files.timed(number))
-    for setting in [each for each in every if each not in waiting]:
+    every = settings.settings_of(number)
+    found = [each for each in every if not files.run(each, number).is_file()]
+    timed = files.timed(number)
+    known = file_digest(timed) if timed.is_file() else None
+    for setting in every if found else ():
+        if setting in found:
+            continue
         said = json.loads(files.run(setting, number).read_text())
-        if said["specsim"]["timed_sha256"] != timed:
+        if said["specsim"]["timed_sha256"] != known:
             raise EngineError(
-                f"{files.timed(number)} is another file than when {setting.name} was served; "
-                f"remove {files.folder} to measure again"
+                f"{timed} is another file than when {setting.name} was served; remove "
+                f"{files.folder} to measure again"
             )
+    return random.Random(_SEED + number).sample(found, len(found))
+
+
+@contextmanager
+def _loaded(files: LoadFiles) -> Iterator[Mapping[Drafting, EngineClient]]:
+    """The servers of all draft lengths and caches, warm."""
     program, profile = find_program(None), read_profile(files.profile)
-    rates: dict[str, float] = json.loads(files.load.read_text())["rates"]
-    draftings = list(dict.fromkeys(each.drafting for each in waiting))
-    done = number * len(every) + len(every) - len(waiting)
-    watch = Watch(checkpoint, progress, threads=1)
-    watch.progress("serving", done, _TOTAL)
-    # What processes use belongs to nobody once they have ended, so all are looked at while they
-    # are there.
-    with all_started([_launch(program, profile, each) for each in draftings]) as clients:
+    launches = [_launch(program, profile, each) for each in settings.DRAFTINGS]
+    with all_started(launches) as clients:
         servers: dict[Drafting, EngineClient] = {}
-        for drafting, client in zip(draftings, clients, strict=True):
+        for drafting, client in zip(settings.DRAFTINGS, clients, strict=True):
             assert isinstance(client, EngineClient), "of a server"
             servers[drafting] = client
-            _warm(client, files, program, number)
-        for setting in waiting:
-            client, rate = servers[setting.drafting], rates[setting.rate]
-            found = _bench(client, files, program, rate, number)
-            found["specsim"] |= {"timed_sha256": timed, "notes": watch.warnings()}
-            write_atomically(files.run(setting, number), (json.dumps(found) + "\n").encode())
-            done += 1
-            watch.progress("serving", done, _TOTAL)
+            _warm(client, files, program)
+        yield servers
+
+
+def _pass(
+    files: LoadFiles,
+    number: int,
+    timed: EngineServers,
+    loaded: Mapping[Drafting, EngineClient],
+    checkpoint: Checkpoint,
+    progress: Progress,
+) -> None:
+    """Steps are timed, unless they were, and then settings are served that are not there yet."""
+    waiting, path, program = _waiting(files, number), files.timed(number), find_program(None)
+    if not path.is_file():
+        specsim.calibrate_engine(
+            files.profile, path, files.timing, servers=timed, progress=progress
+        )
+    if not files.load.is_file():
+        write_atomically(files.load, _load(files).encode())
+    rates: dict[str, float] = json.loads(files.load.read_text())["rates"]
+    done = sum(len(files.passes(each)) for each in settings.SETTINGS)
+    watch = Watch(checkpoint, progress, threads=1)
+    for setting in waiting:
+        watch.progress("serving", done, _TOTAL)
+        client, rate = loaded[setting.drafting], rates[setting.rate]
+        found = _bench(client, files, program, rate, number)
+        found["specsim"] |= {"timed_sha256": file_digest(path), "notes": watch.warnings()}
+        write_atomically(files.run(setting, number), (json.dumps(found) + "\n").encode())
+        done += 1
 
 
 def _launch(program: Path, profile: Profile, drafting: Drafting) -> Launch:
@@ -198,10 +224,10 @@ def _launch(program: Path, profile: Profile, drafting: Drafting) -> Launch:
     )
 
 
-def _warm(client: EngineClient, files: LoadFiles, program: Path, number: int) -> None:
+def _warm(client: EngineClient, files: LoadFiles, program: Path) -> None:
     """The first steps of a server are slow, each width anew: as many requests as run together."""
     result = files.folder / "warm.json"
-    _run(client, files, program, "inf", 2 * settings.MAX_NUM_SEQS, number, result)
+    _run(client, files, program, "inf", 2 * settings.MAX_NUM_SEQS, 0, result)
     result.unlink()
 
 

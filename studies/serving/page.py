@@ -19,9 +19,10 @@ from studies.serving.files import LoadFiles
 SHIPPED = Path(__file__).parents[1] / "measured" / "serving" / "profile.json"
 
 _CAPTIONS: Mapping[str, str] = {
-    "setup": "What was asked. In each pass steps were timed first, and then every setting was "
-    "served once, by servers started anew, with requests and arrivals of the pass's own; it is "
-    "predicted from its own timing, and figures below are means over passes. Requests are those of "
+    "setup": "What was asked. In each pass steps were timed first, and then the settings of some "
+    "rates were served once, with requests and arrivals of the pass's own; they are predicted from "
+    "that timing, and figures below are means over the passes of a setting. Servers that were "
+    "timed and servers under load are others, which ran all the time. Requests are those of "
     "a setting. Rates are in requests per second; the plain capacity is what the first timing "
     "predicts of plain decoding. The hash of the file of step times was taken when the pass began; "
     "`same_file` tells whether the file is the same today.",

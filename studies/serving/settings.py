@@ -29,10 +29,12 @@ ENGINE_ARGS = (
 PROMPTS, OUTPUTS = (16, 128), (8, 96)
 # By name, rates as shares of what plain decoding is predicted to serve at most.
 RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturated": 1.5}
-# Each setting is served so often, by servers started anew, with other requests and arrivals, and
-# each time predicted from steps that were timed just before: a shared machine is another one from
-# minute to minute, by some 5 %, and a timing is off as much as a load.
-PASSES = 5
+# Every setting is served once in each round, with other requests and arrivals.  A shared machine is
+# another one from minute to minute, by some 5 %, and a timing is off as much as a load: a round has
+# two passes, each of some rates, and steps are timed anew just before each.
+ROUNDS = 5
+RATES_OF_PASSES = (("light", "heavy"), ("half", "saturated"))
+PASSES = len(RATES_OF_PASSES) * ROUNDS
 # Of the timing before a pass, which is of servers under load most of all: sets that are sent at
 # once are of the largest batch alone.
 REPEATS = 2
@@ -116,6 +118,22 @@ SETTINGS = (
     *(Setting(each, rate) for each in DRAFTINGS[:-1] for rate in RATES),
     *(Setting(SMALL_CACHE, rate) for rate in ("half", "heavy", "saturated")),
 )
+
+
+def rates_of(number: int) -> tuple[str, ...]:
+    """Names of the rates at which the pass of this number serves."""
+    return RATES_OF_PASSES[number % len(RATES_OF_PASSES)]
+
+
+def settings_of(number: int) -> list[Setting]:
+    """What it serves."""
+    return [each for each in SETTINGS if each.rate in rates_of(number)]
+
+
+def round_of(number: int) -> range:
+    """The passes of the round that a pass is of."""
+    size = len(RATES_OF_PASSES)
+    return range(number - number % size, number - number % size + size)
 
 
 def engine(num_gpu_blocks: int) -> VllmEngine:

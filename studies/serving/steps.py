@@ -40,20 +40,34 @@ def loaded_steps(said: dict[str, Any], drafting: Drafting, repeat: int = 0) -> S
 
 def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
     """The file of steps that were timed before a pass, with those of the pass in their place, and
-    what requests spent outside of them at the lightest rate; None where some draft length was not
-    served, or steps were not timed under load.
+    what requests spent outside of them at the lightest rate of the round, where they do not wait;
+    None where some draft length was not served, or steps were not timed under load.
     """
     lightest = min(settings.RATES, key=settings.RATES.__getitem__)
     found = []
     for drafting in map(fixed, (0, *settings.GAMMAS)):
-        for repeat, rate in enumerate(settings.RATES):
-            run = files.run(Setting(drafting, rate), number)
-            if not run.is_file():
+        alone = [_seen(files, drafting, lightest, each) for each in settings.round_of(number)]
+        outside = next((each for each in alone if each is not None), None)
+        for repeat, rate in enumerate(settings.rates_of(number)):
+            steps = _seen(files, drafting, rate, number, repeat)
+            if steps is None or outside is None:
                 return None
-            steps = loaded_steps(json.loads(run.read_text()), drafting, repeat)
-            if rate != lightest:
-                # Where others wait, a request is not outside of steps only.
-                steps = replace(steps, frontend_s=0.0, requests=0)
-            found.append(timed_streams(steps))
+            first = repeat == 0
+            found.append(
+                timed_streams(
+                    replace(
+                        steps,
+                        frontend_s=outside.frontend_s if first else 0.0,
+                        requests=outside.requests if first else 0,
+                    )
+                )
+            )
     timed = read_acceptance(files.timed(number))
     return msgspec.structs.replace(timed, streamed=found) if timed.streamed else None
+
+
+def _seen(
+    files: LoadFiles, drafting: Drafting, rate: str, number: int, repeat: int = 0
+) -> StreamedSteps | None:
+    run = files.run(Setting(drafting, rate), number)
+    return loaded_steps(json.loads(run.read_text()), drafting, repeat) if run.is_file() else None

@@ -13,10 +13,8 @@ import pytest
 
 from calibrate.engine.client import EngineError
 from calibrate.engine.servers import Servers
-from specsim.api.progress import quiet
 from specsim.api.serving_setup import SetUpWords, set_up
 from specsim.batching.source import Source
-from specsim.checkpoint import Checkpoint
 from specsim.counts.file import (
     SCHEMA,
     VERSION,
@@ -141,7 +139,7 @@ def serve(
 
 
 # How long everything takes from pass to pass, on a machine that drifts.
-_DRIFTS = (1.0, 1.2, 0.9, 1.1, 0.95)
+_DRIFTS = (1.0, 1.2, 0.9, 1.1, 0.95, 1.05, 1.15, 0.92, 1.02, 1.08)
 
 
 def measured(folder: Path, slower: float = 1.0) -> Measured:
@@ -155,8 +153,8 @@ def measured(folder: Path, slower: float = 1.0) -> Measured:
     files.requests(0).write_text("\n".join(rows))
     files.load.write_text(measure._load(files))
     rates = json.loads(files.load.read_text())["rates"]
-    for setting in settings.SETTINGS:
-        for number, drift in enumerate(_DRIFTS):
+    for number, drift in enumerate(_DRIFTS):
+        for setting in settings.settings_of(number):
             found = serve(files, setting, rates[setting.rate], drift * slower, number)
             files.run(setting, number).write_text(json.dumps(found))
     return Measured.at(files.profile)
@@ -292,14 +290,26 @@ def test_what_the_server_says_of_its_cache() -> None:
 def test_another_file_of_step_times_is_no_prediction_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "SETTINGS", SETTINGS[:2])
+    monkeypatch.setattr(settings, "SETTINGS", SETTINGS[:4])
     files = LoadFiles(measured(tmp_path).path)
     found = made.served(files)
     write_timed(files.timed(1), 1.3)
     same = [row["same_file"] for row in made.setup(files, found)]
     assert same == [number != 1 for number in range(settings.PASSES)]
-    # Something is left to be served in that pass.
-    files.run(SETTINGS[1], 1).unlink()
-    checkpoint = Checkpoint.beside(files.folder, "serving")
-    with pytest.raises(EngineError, match=r"vllm-1\.json is another file than when k0-light was"):
-        measure._serve_pass(files, 1, checkpoint, quiet)
+    # Nothing is left to be served in that pass, and then something is.
+    assert measure._waiting(files, 1) == []
+    half, full = settings.settings_of(1)
+    files.run(full, 1).unlink()
+    with pytest.raises(EngineError, match=r"vllm-1\.json is another file than when k0-half was"):
+        measure._waiting(files, 1)
+    write_timed(files.timed(1), _DRIFTS[1])
+    assert measure._waiting(files, 1) == [full]
+    assert half.name == "k0-half"
+
+
+def test_a_round_serves_every_setting_once() -> None:
+    for number in range(settings.PASSES):
+        served = [each for of in settings.round_of(number) for each in settings.settings_of(of)]
+        assert len(served) == len(SETTINGS)
+        assert set(served) == set(SETTINGS)
+    assert list(settings.round_of(5)) == [4, 5]

@@ -115,6 +115,31 @@ def loads_are_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EngineClient, "stream", stream)
 
 
+def test_servers_that_run_are_timed_again_and_again(
+    profile: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started: list[tuple[int, ...]] = []
+
+    def clients(servers: Servers) -> Any:
+        started.append(servers.gammas)
+        return all_serving(profile, prompts, servers.gammas)
+
+    monkeypatch.setattr(Servers, "clients", clients)
+    program = Path(sys.executable)
+    timing = specsim.EngineTiming(
+        gamma=(1, 3), batch=(1, 4), repeats=2, prompts=prompts, engine_bin=program
+    )
+    files = [tmp_path / f"timed-{number}.json" for number in range(2)]
+    with specsim.engine_servers(profile, timing) as servers:
+        for file in files:
+            specsim.calibrate_engine(profile, file, timing, servers=servers)
+    assert started == [(0, 1, 3)]
+    first, second = (read_acceptance(file) for file in files)
+    assert [each.repeat for each in first.steps] == [each.repeat for each in second.steps]
+    assert first.counts == second.counts
+    assert first.steps != second.steps
+
+
 def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured(
     profile: Path,
     prompts: Path,
