@@ -204,8 +204,9 @@ def command(
     is taken from just then, since machines drift.  Exits 1 when speedups are further off than the
     intervals explain, or counted calls contradict the replay (z).
 
-    With --blind, what the profile predicts is written beside it first; then every decoder runs
-    alone, whole requests in random order, in several passes.
+    With --blind, what the profile predicts is written beside it first, and how that moves where
+    plain decoding takes longer; then every decoder runs alone, whole requests in random order, in
+    several passes.  The prediction is judged at what plain decoding takes then.
 
     With --scheme, the decoders of all papers go side by side on the calibration's prompts, each
     predicted from the profile's text: runs of every model, speedup, and quality where it is not

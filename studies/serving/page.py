@@ -19,13 +19,12 @@ from studies.serving.files import LoadFiles
 SHIPPED = Path(__file__).parents[1] / "measured" / "serving" / "profile.json"
 
 _CAPTIONS: Mapping[str, str] = {
-    "setup": "What was asked. In each pass steps were timed first, and then the settings of some "
-    "rates were served once, with requests and arrivals of the pass's own; they are predicted from "
-    "that timing, and figures below are means over the passes of a setting. Servers that were "
-    "timed and servers under load are others, which ran all the time. Requests are those of "
-    "a setting. Rates are in requests per second; the plain capacity is what the first timing "
-    "predicts of plain decoding. The hash of the file of step times was taken when the pass began; "
-    "`same_file` tells whether the file is the same today.",
+    "setup": "What was asked. In each pass steps were timed first, and then settings were served "
+    "once, with requests and arrivals of the pass's own, by other servers than those that were "
+    "timed; they are predicted from that timing, and figures below are means over the passes of a "
+    "setting. Requests are those of a setting. Rates are in requests per second; the plain "
+    "capacity is what the first timing predicts of plain decoding. The hash of the file of step "
+    "times was taken when the pass began; `same_file` tells whether the file is the same today.",
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
     "measured, less one. With own steps: simulated with steps as long as the load itself had them, "
     "which is no prediction, and shows what the model of the scheduler leaves.",
@@ -52,8 +51,8 @@ _NOT_SERVED = (
     "prediction is held against a measurement."
 )
 _NEEDED = (
-    "It takes vLLM's CPU build (`make engine`), two cores that nothing else uses, and an hour at "
-    "most; a run that was killed goes on where it was."
+    "It takes vLLM's CPU build (`make engine`), two cores that nothing else uses, 24 GiB of memory "
+    "for ten servers, and an hour at most; a run that was killed goes on where it was."
 )
 
 

@@ -24,7 +24,7 @@ def tells_steps(drafting: Drafting) -> bool:
     return len(drafting.schedule) <= 1 and drafting.blocks is None
 
 
-def loaded_steps(said: dict[str, Any], drafting: Drafting, repeat: int = 0) -> StreamedSteps:
+def loaded_steps(said: dict[str, Any], drafting: Drafting) -> StreamedSteps:
     """Those of a run of ``vllm bench serve`` whose requests were all seen.
 
     The benchmark does not say how many tokens a chunk has, so that chunks which a server joined
@@ -35,39 +35,37 @@ def loaded_steps(said: dict[str, Any], drafting: Drafting, repeat: int = 0) -> S
     for prompt, sent_s, ttft_s, itl_s in zip(*(said[name] for name in names), strict=True):
         chunks = tuple(accumulate(itl_s, initial=sent_s + ttft_s))
         streams.append(Stream(prompt, sent_s, chunks, (1,) * len(chunks)))
-    return replace(streamed_steps(streams, drafting.policy.gamma_max, repeat), context=0.0)
+    return replace(streamed_steps(streams, drafting.policy.gamma_max, 0), context=0.0)
 
 
 def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
     """The file of steps that were timed before a pass, with those of the pass in their place, and
-    what requests spent outside of them at the lightest rate of the round, where they do not wait;
+    what requests spent outside of them at the lightest rate of its round, where they do not wait;
     None where some draft length was not served, or steps were not timed under load.
     """
     lightest = min(settings.RATES, key=settings.RATES.__getitem__)
     found = []
     for drafting in map(fixed, (0, *settings.GAMMAS)):
-        alone = [_seen(files, drafting, lightest, each) for each in settings.round_of(number)]
+        seen = [_seen(files, drafting, rate, number) for rate in settings.RATES]
+        served = [each for each in seen if each is not None]
+        alone = [
+            _seen(files, drafting, lightest, each)
+            for each in (number, *settings.round_of(number))
+        ]
         outside = next((each for each in alone if each is not None), None)
-        for repeat, rate in enumerate(settings.rates_of(number)):
-            steps = _seen(files, drafting, rate, number, repeat)
-            if steps is None or outside is None:
-                return None
-            first = repeat == 0
-            found.append(
-                timed_streams(
-                    replace(
-                        steps,
-                        frontend_s=outside.frontend_s if first else 0.0,
-                        requests=outside.requests if first else 0,
-                    )
-                )
+        if not served or outside is None:
+            return None
+        for repeat, steps in enumerate(served):
+            # Where others wait, a request is not outside of steps only.
+            known = outside if repeat == 0 else replace(outside, frontend_s=0.0, requests=0)
+            own = replace(
+                steps, repeat=repeat, frontend_s=known.frontend_s, requests=known.requests
             )
+            found.append(timed_streams(own))
     timed = read_acceptance(files.timed(number))
     return msgspec.structs.replace(timed, streamed=found) if timed.streamed else None
 
 
-def _seen(
-    files: LoadFiles, drafting: Drafting, rate: str, number: int, repeat: int = 0
-) -> StreamedSteps | None:
+def _seen(files: LoadFiles, drafting: Drafting, rate: str, number: int) -> StreamedSteps | None:
     run = files.run(Setting(drafting, rate), number)
-    return loaded_steps(json.loads(run.read_text()), drafting, repeat) if run.is_file() else None
+    return loaded_steps(json.loads(run.read_text()), drafting) if run.is_file() else None
