@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from specsim.acceptance import AcceptanceLaw
 from specsim.api.result import Result, Row
+from specsim.checks import significant
 from specsim.optimizers.workload import Forecast, Workload
 from specsim.profiles import read_profile
 
@@ -16,6 +17,8 @@ _LOOKUP = (
     "prompt lookup has no draft runs, so the papers' c is 0 and their formula takes every round to "
     "draft gamma tokens for nothing; the replay drafts what is found and pays for the search"
 )
+
+_LONGER = 1.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +53,22 @@ class ProfileForecast(Result):
         )
         return [
             *([] if self.given else [chosen]),
+            *(_moved(each) for each in self.forecasts if each.gamma),
             "alpha is the mean over the tokens of the trace, at which the papers' formula promises "
             "too much where acceptance differs from place to place; the replay does not use it",
             *([_LOOKUP] if self.by_lookup else []),
         ]
+
+
+def _moved(forecast: Forecast) -> str:
+    """What the speedup is of: on a machine that others use too it does not stay what it was."""
+    change = _LONGER**forecast.elasticity - 1
+    return (
+        f"temperature {forecast.temperature:g}: plain decoding took "
+        f"{significant(forecast.plain_ms_per_token, 3)} ms a token in the calibration; where it "
+        f"takes {_LONGER - 1:.0%} longer, the speedup is {abs(change):.1%} "
+        f"{'higher' if change >= 0 else 'lower'}"
+    )
 
 
 def optimize_profile(

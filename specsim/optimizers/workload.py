@@ -72,6 +72,8 @@ class Workload:
 
     def elasticity(self, gamma: int) -> Elasticity:
         """By how many per cent the speedup is higher where plain decoding takes 1 % longer."""
+        if gamma == 0:
+            return Elasticity(0.0, 0.0)
         cost = self.cost
         (replayed,) = replay(self.trace, [gamma])
         plain = cost.price(cost.plain_spent(self.trace))
@@ -159,6 +161,8 @@ class Workload:
             formula_speedup=self.formula(gamma),
             formula_gamma=formula.gamma,
             formula_best_speedup=formula.speedup,
+            plain_ms_per_token=1e3 * self.plain_s,
+            elasticity=self.elasticity(gamma).best,
         )
 
     def _drafted(self, prediction: MeasuredPrediction) -> float:
@@ -186,6 +190,8 @@ class Forecast:
         formula takes them
     formula_speedup : what that formula says of this gamma
     formula_gamma, formula_best_speedup : what it would choose, and what it promises
+    plain_ms_per_token : of plain decoding, in the calibration
+    elasticity : by how many per cent the speedup is higher where that takes 1 % longer
     """
 
     temperature: float
@@ -204,3 +210,5 @@ class Forecast:
     formula_speedup: float
     formula_gamma: int
     formula_best_speedup: float
+    plain_ms_per_token: float
+    elasticity: float

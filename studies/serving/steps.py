@@ -49,8 +49,7 @@ def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
         seen = [_seen(files, drafting, rate, number) for rate in settings.RATES]
         served = [each for each in seen if each is not None]
         alone = [
-            _seen(files, drafting, lightest, each)
-            for each in (number, *settings.round_of(number))
+            _seen(files, drafting, lightest, each) for each in (number, *settings.round_of(number))
         ]
         outside = next((each for each in alone if each is not None), None)
         if not served or outside is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import exp, log
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -11,12 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import specsim
 from specsim.checks import InvalidArgumentError
 from specsim.intervals import Interval
+from specsim.optimizers.workload import Workload
 from specsim.predict.elasticity import UNKNOWN, Elasticities, Elasticity
 from specsim.predict.measured import MeasuredCost
 from specsim.predict.replay.fixed_gamma import replay
-from specsim.profiles import Overhead, RunTime
+from specsim.profiles import Overhead, RunTime, read_profile
+from tests.support.profiles import write
 from tests.support.traces import trace_of
 
 PASSES, RUNS = 16, 4
@@ -135,3 +139,23 @@ def test_a_plain_step_must_last() -> None:
         Elasticity(0.3, 0.1).moved(figure, 0.0)
     wide = Elasticity(0.0, 0.1).moved(figure, exp(1))
     assert log(wide.best / wide.low) == pytest.approx(np.hypot(log(1.1), 1.959964 * 0.1), rel=1e-6)
+
+
+def test_a_forecast_says_how_it_moves(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    found = specsim.optimize(profile=path)
+    (workload,) = Workload.all_of(read_profile(path), path, None)
+    (forecast,) = found.rows()
+    assert forecast["plain_ms_per_token"] == pytest.approx(1e3 * workload.plain_s)
+    assert forecast["elasticity"] == workload.elasticity(forecast["gamma"]).best
+    moved = replace(
+        found, forecasts=(replace(found.forecasts[0], plain_ms_per_token=3.2, elasticity=0.5),)
+    )
+    assert (
+        "temperature 1: plain decoding took 3.2 ms a token in the calibration; where it takes 10% "
+        "longer, the speedup is 4.9% higher"
+    ) in moved.sentences()
+    # Plain decoding is 1 everywhere.
+    assert workload.elasticity(0) == Elasticity(0.0, 0.0)
+    plain = replace(found, forecasts=(replace(found.forecasts[0], gamma=0),))
+    assert not any("10% longer" in each for each in plain.sentences())
