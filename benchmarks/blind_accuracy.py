@@ -14,8 +14,10 @@ again later is spread over more of what the machine does.  ``report`` judges the
 calibrations by the one check of their draft, and writes ``cells.csv``, ``estimators.csv`` (how
 costs are estimated, on the same data) and ``knee.csv`` (fewer requests and repeats) into FOLDER.
 ``drift`` says how far all predictions of a draft are off together, which no repeat of a calibration
-shows, and how far calibrations differ at one plain step: both are in ``specsim.profiles``.  Takes
-an hour and a quarter; a check of the drafts FIRST,SECOND alone is ``check FOLDER FIRST,SECOND``.
+shows, and how far calibrations differ at one plain step: both are in ``specsim.profiles``, as
+``drift studies/measured/blind --without quiet-plain`` says them, so that this battery judges them.
+Takes an hour and a quarter; a check of the drafts FIRST,SECOND alone is ``check FOLDER
+FIRST,SECOND``.
 
 At temperature 0 a pass decodes all requests of a profile, so that the recommended length is judged
 by what it is recommended for; ``--requests 48,96 --checked 8`` is what studies/measured/blind/quiet
@@ -204,8 +206,9 @@ def together(cells: pd.DataFrame) -> pd.Series:
     return off.groupby(greedy["draft"]).mean() ** 2 - known.groupby(greedy["draft"]).mean() ** 2
 
 
-def print_drift(folder: Path) -> None:
+def print_drift(folder: Path, without: str) -> None:
     batteries = {each.parent.name: pd.read_csv(each) for each in folder.glob("quiet*/cells.csv")}
+    batteries.pop(without, None)
     squares = {name: together(cells) for name, cells in sorted(batteries.items())}
     for name, found in squares.items():
         print(f"{name}: predictions of a draft are off together by {_root(found):.1%}")
@@ -450,12 +453,14 @@ def main() -> None:
     parser.add_argument(
         "--timed-tokens", type=int, default=TOKENS, help="of a decoding that run times are of"
     )
+    parser.add_argument("--without", default="", help="battery that drift leaves out")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     drafts = asked.drafts.split(",")
     if asked.stage == "drift":
-        print_drift(asked.folder)
-        print_states(states(asked.folder))
+        print_drift(asked.folder, asked.without)
+        found = states(asked.folder)
+        print_states(found[found["battery"] != asked.without])
     elif asked.stage == "report":
         report(asked.folder, asked.timed_tokens)
     elif asked.stage == "calibrate":

@@ -56,10 +56,8 @@ def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
             return None
         for repeat, steps in enumerate(served):
             # Where others wait, a request is not outside of steps only.
-            known = outside if repeat == 0 else replace(outside, frontend_s=0.0, requests=0)
-            own = replace(
-                steps, repeat=repeat, frontend_s=known.frontend_s, requests=known.requests
-            )
+            spent = (outside.frontend_s, outside.requests) if repeat == 0 else (0.0, 0)
+            own = replace(steps, repeat=repeat, frontend_s=spent[0], requests=spent[1])
             found.append(timed_streams(own))
     timed = read_acceptance(files.timed(number))
     return msgspec.structs.replace(timed, streamed=found) if timed.streamed else None
