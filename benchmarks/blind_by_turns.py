@@ -10,7 +10,6 @@ predicted, so that costs alone are judged.  The standard error is a bootstrap ov
 
 from __future__ import annotations
 
-import gc
 import sys
 import tempfile
 import time
@@ -25,6 +24,7 @@ import torch
 from calibrate.measure.grid import joined
 from calibrate.measure.timing import TOKENS, TimedText, time_decoding
 from calibrate.measure.trace import generator
+from calibrate.models.collector import models_not_walked
 from calibrate.models.load import load_measured_pair
 from calibrate.models.prompts import find_prompts
 from calibrate.validate.speedups import CheckedPrompts, decoder
@@ -73,20 +73,20 @@ def main(path: Path, minutes: float) -> None:
             for row in each:
                 row["passes"] = [len(checks) * turn + number for number in row["passes"]]
             rows[name] += each
-        gc.collect()
         every = [
             (at, gamma, int(request))
             for at, check in enumerate(checks)
             for request in random.integers(len(check.prompts), size=REQUESTS)
             for gamma in (*[0] * PLAIN_TURNS, *gammas)
         ]
-        for place in random.permutation(len(every)):
-            at, gamma, request = every[place]
-            check = checks[at]
-            start = decoder(free, gamma, check.sampling, check.max_new_tokens, pair)
-            draws = generator(free[0].device, turn, int(place))
-            said = start(check.prompts[request], draws).finish()
-            decoded.append((turn, at, gamma, said.seconds, said.calls))
+        with models_not_walked():
+            for place in random.permutation(len(every)):
+                at, gamma, request = every[place]
+                check = checks[at]
+                start = decoder(free, gamma, check.sampling, check.max_new_tokens, pair)
+                draws = generator(free[0].device, turn, int(place))
+                said = start(check.prompts[request], draws).finish()
+                decoded.append((turn, at, gamma, said.seconds, said.calls))
         turn += 1
         print(f"{turn} turns", file=sys.stderr, flush=True)
     run_times = [msgspec.convert(row, RunTime) for row in joined(rows["run_times"])]

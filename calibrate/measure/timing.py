@@ -24,6 +24,7 @@ from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.measure.grid import joined
 from calibrate.measure.trace import OVERHEAD, generator
+from calibrate.models.collector import models_not_walked
 from calibrate.models.sampling import Sampling
 from specsim.acceptance import AcceptanceLaw
 from specsim.checkpoint import Checkpoint
@@ -111,11 +112,12 @@ def time_decoding(
         return rows.found
 
     parts = []
-    for number in range(passes):
-        for index in range(len(samplings)):
-            name = f"times-{number}-{index}.json"
-            parts.append(checkpoint.keep_json(name, partial(measured, number, index)))
-        advance()
+    with models_not_walked():
+        for number in range(passes):
+            for index in range(len(samplings)):
+                name = f"times-{number}-{index}.json"
+                parts.append(checkpoint.keep_json(name, partial(measured, number, index)))
+            advance()
     return {
         name: joined([row for part in parts for row in part[name]])
         for name in ("run_times", "overhead")

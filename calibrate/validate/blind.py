@@ -1,16 +1,16 @@
 """Predictions made before, against real decoding in which every decoder runs alone.
 
 What a profile predicts is fixed first (``specsim.predict.prediction_file``).  Then whole requests
-are decoded, one decoder at a time, in random order over requests, temperatures and draft lengths,
-and all of that again in every pass: a machine drifts over minutes, so a pass is one observation
-and the figure is the mean over them.  Greedy passes decode the same requests; above temperature 0,
-where texts differ by chance, each takes the next requests of the profile, from the first again
-when they run out.  A decoded request is kept as soon as it is there.
+are decoded, one decoder at a time, requests of all temperatures in random order and the draft
+lengths of each in random order too, and all of that again in every pass: a machine drifts over
+minutes, so a pass is one observation and the figure is the mean over them.  Greedy passes decode
+the same requests; above temperature 0, where texts differ by chance, each takes the next requests
+of the profile, from the first again when they run out.  A decoded request is kept as soon as it is
+there.
 """
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +21,7 @@ import numpy as np
 from scipy.stats import t
 
 from calibrate.measure.trace import DECODING, generator
+from calibrate.models.collector import models_not_walked
 from calibrate.models.load import Pair
 from calibrate.validate.interleave import PLAIN
 from calibrate.validate.speedups import CheckedPrompts, decoder
@@ -29,9 +30,6 @@ from specsim.checks import Floats
 from specsim.intervals import Interval, apart
 from specsim.predict.prediction_file import PredictedSpeedup
 from specsim.predict.replay.fixed_gamma import replay
-
-# Plain decodings of a request in a pass: every speedup is compared with them.
-_PLAIN_TURNS = 2
 
 Row = dict[str, Any]
 
@@ -53,16 +51,24 @@ def turns(
     number: int,
     seed: int,
 ) -> list[Turn]:
-    """Those of the pass with this number, in random order; of each check so many requests."""
-    found = [
-        Turn(index, request, gamma, time)
+    """Those of the pass with this number, of each check so many requests.
+
+    Requests are in random order, and so are the decoders of each, which follow one another: a
+    machine that drifts within a pass is then the same one for all that are compared.
+    """
+    random = np.random.default_rng([DECODING, seed + number])
+    asked = [
+        (index, request)
         for index, check in enumerate(checks)
         for request in decoded_requests(check, requests, number)
-        for gamma in (PLAIN, *gammas)
-        for time in range(1 if gamma else _PLAIN_TURNS)
     ]
-    order = np.random.default_rng([DECODING, seed + number]).permutation(len(found))
-    return [found[at] for at in order]
+    # Twice plainly: every speedup is compared with that.
+    decoders = [(PLAIN, 0), (PLAIN, 1), *((gamma, 0) for gamma in gammas)]
+    return [
+        Turn(*asked[at], *decoders[place])
+        for at in random.permutation(len(asked))
+        for place in random.permutation(len(decoders))
+    ]
 
 
 def decoded_requests(check: CheckedPrompts, requests: int, number: int) -> list[int]:
@@ -112,17 +118,15 @@ def validate_blind(
             "text": decoded.tokens,
         }
 
-    gc.collect()
-    gc.freeze()  # long-lived models and modules: a collection in mid-request need not walk them
     found: dict[tuple[int, int], list[dict[int, list[Row]]]] = {}
-    for number in range(passes):
-        for turn in turns(checks, gammas, requests, number, seed):
-            name = f"{number}-{turn.check}-{turn.request}-{turn.gamma}-{turn.time}.json"
-            decoded = checkpoint.keep_json(name, partial(decode, number, turn))
-            cell = found.setdefault((turn.check, turn.gamma), [{} for _ in range(passes)])
-            cell[number].setdefault(turn.request, []).append(decoded)
-            advance()
-    gc.unfreeze()
+    with models_not_walked():
+        for number in range(passes):
+            for turn in turns(checks, gammas, requests, number, seed):
+                name = f"{number}-{turn.check}-{turn.request}-{turn.gamma}-{turn.time}.json"
+                decoded = checkpoint.keep_json(name, partial(decode, number, turn))
+                cell = found.setdefault((turn.check, turn.gamma), [{} for _ in range(passes)])
+                cell[number].setdefault(turn.request, []).append(decoded)
+                advance()
     rows = []
     for index, check in enumerate(checks):
         temperature = check.sampling.temperature

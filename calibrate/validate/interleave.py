@@ -9,7 +9,6 @@ alike and leaves ratios alone.  Each request is written down as soon as all have
 
 from __future__ import annotations
 
-import gc
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import torch
 from calibrate.decode.engine import Decoded, Decoding
 from calibrate.measure.model_set_timing import Samples
 from calibrate.measure.trace import DECODING, generator
+from calibrate.models.collector import models_not_walked
 from specsim.checkpoint import Checkpoint
 from specsim.checks import Floats
 from specsim.intervals import Bootstrap, Interval, around
@@ -133,27 +133,26 @@ def decode_interleaved(
     """
     interleaved = [Interleaved({name: [] for name in each.decoders}) for each in sets]
     samples: list[Samples] = []
-    gc.collect()
-    gc.freeze()  # long-lived models and modules: a collection in mid-request need not walk them
-    for number, (index, request) in enumerate(_round_robin([len(each.prompts) for each in sets])):
-        starts = [
-            partial(
-                start,
-                sets[index].prompts[request],
-                generator(device, DECODING, seed, index, request, place),
-            )
-            for place, start in enumerate(sets[index].decoders.values())
-        ]
-        first = number % max(len(measurements), 1)
-        rotated = [*measurements[first:], *measurements[:first]]
-        order = np.random.default_rng([DECODING, seed, number])
-        decode = partial(_decode_side_by_side, starts, rotated, every, order)
-        done = checkpoint.keep_json(f"{index}-{request}.json", decode, _Done, _counter)
-        for name, decoded in zip(sets[index].decoders, done.decoded, strict=True):
-            interleaved[index].decoded[name].append(decoded)
-        samples.append(defaultdict(list, done.samples))
-        advance()
-    gc.unfreeze()
+    turns = _round_robin([len(each.prompts) for each in sets])
+    with models_not_walked():
+        for number, (index, request) in enumerate(turns):
+            starts = [
+                partial(
+                    start,
+                    sets[index].prompts[request],
+                    generator(device, DECODING, seed, index, request, place),
+                )
+                for place, start in enumerate(sets[index].decoders.values())
+            ]
+            first = number % max(len(measurements), 1)
+            rotated = [*measurements[first:], *measurements[:first]]
+            order = np.random.default_rng([DECODING, seed, number])
+            decode = partial(_decode_side_by_side, starts, rotated, every, order)
+            done = checkpoint.keep_json(f"{index}-{request}.json", decode, _Done, _counter)
+            for name, decoded in zip(sets[index].decoders, done.decoded, strict=True):
+                interleaved[index].decoded[name].append(decoded)
+            samples.append(defaultdict(list, done.samples))
+            advance()
     return interleaved, samples
 
 

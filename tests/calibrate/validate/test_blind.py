@@ -43,6 +43,9 @@ def test_a_pass_decodes_every_length_once_and_plainly_twice() -> None:
         for gamma in (0, 1, 3)
     }
     assert found != turns([check_of(5, 0.0), check_of(4, 1.0)], (1, 3), 2, 1, seed=1)
+    # All of a request before the next one.
+    requests = [(each.check, each.request) for each in found]
+    assert [requests[at] for at in range(0, 16, 4)] == list(dict.fromkeys(requests))
 
 
 def row(gamma: int, predicted: float, measured: float, **more: Any) -> dict[str, Any]:
