@@ -45,7 +45,6 @@ import pandas as pd
 
 from calibrate.measure.timing import TOKENS
 from specsim.hardware import run_time_fit
-from specsim.hardware.repeats import Repeats
 from specsim.intervals import Interval, apart
 from specsim.optimizers.workload import Workload
 from specsim.predict.prediction_file import predicted_speedups
@@ -315,7 +314,9 @@ def medians(profile: Profile) -> Profile:
     def one(row: RunTime) -> RunTime:
         ratio = median(run_time_fit.ratios(row))
         usual = median(row.plain)
-        return msgspec.structs.replace(row, seconds=[ratio * usual], plain=[usual], passes=[])
+        return msgspec.structs.replace(
+            row, seconds=[ratio * usual], plain=[usual], passes=[], runs=[]
+        )
 
     host = [
         msgspec.structs.replace(
@@ -341,8 +342,10 @@ def means(profile: Profile) -> Profile:
 
     def one(row: RunTime) -> RunTime:
         usual = median(row.plain)
-        ratio = Repeats.of(run_time_fit.ratios(row)).mean
-        return msgspec.structs.replace(row, seconds=[ratio * usual], plain=[usual], passes=[])
+        ratio = run_time_fit.repeats_of(row).mean
+        return msgspec.structs.replace(
+            row, seconds=[ratio * usual], plain=[usual], passes=[], runs=[]
+        )
 
     return msgspec.structs.replace(profile, run_times=[one(row) for row in profile.run_times])
 

@@ -173,6 +173,8 @@ class RunTime(_Part, frozen=True):
     the processor's caches in between.  ``plain`` is what a target run of plain decoding took in
     the same moments: machines drift, and of two runs close together the ratio drifts least.
     ``passes`` says which pass through all measurements each belongs to; empty is one pass.
+    ``runs`` says how many runs each is the mean of, and so how much it counts: a width that a
+    decoding has seldom takes longer there than where it is the usual one.  Empty is as many each.
     """
 
     model: Role
@@ -184,9 +186,10 @@ class RunTime(_Part, frozen=True):
     seconds: Annotated[list[PositiveSeconds], Meta(min_length=1)]
     plain: Annotated[list[PositiveSeconds], Meta(min_length=1)]
     passes: list[Pass] = []
+    runs: list[Positive] = []
 
     def __post_init__(self) -> None:
-        _check_lengths(self)
+        _check_lengths(self, "plain", "passes", "runs")
 
 
 class Overhead(_Part, frozen=True):
@@ -207,11 +210,11 @@ class Overhead(_Part, frozen=True):
     passes: list[Pass] = []
 
     def __post_init__(self) -> None:
-        _check_lengths(self)
+        _check_lengths(self, "plain", "passes")
 
 
-def _check_lengths(row: RunTime | Overhead) -> None:
-    for name in ("plain", "passes"):
+def _check_lengths(row: RunTime | Overhead, *names: str) -> None:
+    for name in names:
         if getattr(row, name) and len(getattr(row, name)) != len(row.seconds):
             raise ValueError(f"{name} must be as long as seconds")
 

@@ -32,7 +32,7 @@ Kind = tuple[str, str, int]
 # What ran, its seconds, and those of the plain steps beside it.
 Timed = tuple[Kind, float, float]
 # Gives what a repeat of so high a number found, and measures it with the function if need be.
-Repeats = Callable[[int, Callable[[], list[Timed]]], list[Timed]]
+KeepRepeat = Callable[[int, Callable[[], list[Timed]]], list[Timed]]
 
 # Blocks of one draft length, or plain steps, that are timed in a row; the first is the warm block,
 # which follows another rhythm and is not counted.
@@ -143,8 +143,8 @@ def measure_grid(
                 repeats=math.ceil(settings.repeats / passes),
                 seed=settings.seed + number,
             )
-            repeats = partial(_kept_repeat, checkpoint, f"grid-{cell.name}-{number}")
-            measure = partial(_attempt, target, draft, cell, part, repeats)
+            keep = partial(_kept_repeat, checkpoint, f"grid-{cell.name}-{number}")
+            measure = partial(_attempt, target, draft, cell, part, keep)
             try:
                 found[cell].append(_of_pass(number, checkpoint.keep_json(name, measure)))
             except _NotMeasuredError as error:
@@ -221,13 +221,13 @@ class _NotMeasuredError(Exception):
 
 
 def _attempt(
-    target: Any, draft: Any, cell: Cell, settings: GridSettings, repeats: Repeats
+    target: Any, draft: Any, cell: Cell, settings: GridSettings, keep: KeepRepeat
 ) -> dict[str, Any]:
     """The cell; whatever fails becomes the reason why there is none."""
     device = next(target.parameters()).device
     try:
         release_unused(device)
-        return _measure_cell(target, draft, cell, settings, repeats)
+        return _measure_cell(target, draft, cell, settings, keep)
     except UnsupportedError as error:
         raise _NotMeasuredError(str(error)) from None
     except CompileError as error:
@@ -250,7 +250,7 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def _measure_cell(
-    target: Any, draft: Any, cell: Cell, settings: GridSettings, repeats: Repeats
+    target: Any, draft: Any, cell: Cell, settings: GridSettings, keep: KeepRepeat
 ) -> dict[str, Any]:
     device = next(target.parameters()).device
     slots = cell.context + room(settings.gamma_max)
@@ -279,7 +279,7 @@ def _measure_cell(
         return once(repeat)
 
     for repeat in range(1, settings.repeats + 1):
-        for kind, seconds, plain in repeats(repeat, partial(measured, repeat)):
+        for kind, seconds, plain in keep(repeat, partial(measured, repeat)):
             samples[kind].append((seconds, plain))
     where = {"batch": cell.batch, "context": cell.context, "mode": cell.mode}
     times = [

@@ -158,18 +158,19 @@ class TimedRows:
         alone = {"batch": 1, "mode": "eager"}
         for (model, follows, tokens, context), took in found.items():
             where = {"model": model, "follows": follows, "tokens": tokens, "context": context}
-            self._keep(number, "run_times", where | alone, fmean(took), usual(context))
+            counted = {"passes": number, "runs": len(took)}
+            self._keep("run_times", where | alone, fmean(took), usual(context), **counted)
         longer_s = sum(took - usual(context) for context, took in undrafted(decoded, prompt_tokens))
         host_s = max(decoded.overhead_s + longer_s, 0.0) / decoded.calls
         where = {"temperature": self.temperature, "gamma": gamma, "context": 0}
-        self._keep(number, "overhead", where | alone, host_s, everywhere)
+        self._keep("overhead", where | alone, host_s, everywhere, passes=number)
 
     def _keep(
-        self, number: int, name: str, where: dict[str, Any], seconds: float, plain: float
+        self, name: str, where: dict[str, Any], seconds: float, plain: float, **counted: int
     ) -> None:
         # Clocks give nanoseconds; more digits are noise that profiles would have to carry.
         lists = {"seconds": [round(seconds, 9)], "plain": [round(plain, 9)]}
-        self.found[name].append({**where, **lists, "passes": [number]})
+        self.found[name].append({**where, **lists, **{each: [n] for each, n in counted.items()}})
 
 
 def runs(decoded: Decoded, gamma: int, prompt_tokens: int) -> Iterator[tuple[Kind, float]]:

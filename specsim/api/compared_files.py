@@ -144,7 +144,9 @@ def _run_time_rows(profile: Profile) -> Iterator[Row]:
     for cells in (profile.run_times, profile.grid):
         # A plain step is its own measure.
         beside = [[] if cell.seconds == cell.plain else ratios(cell) for cell in cells]
-        measured = in_plain_steps(beside, [cell.passes for cell in cells])
+        measured = in_plain_steps(
+            beside, [cell.passes for cell in cells], [cell.runs for cell in cells]
+        )
         for cell, columns in zip(cells, measured, strict=True):
             yield {
                 "run": kind_of(cell),
@@ -178,19 +180,25 @@ def _host_time_rows(profile: Profile) -> Iterator[Row]:
 
 
 def in_plain_steps(
-    beside: Sequence[Sequence[float]], passes: Sequence[Sequence[int]]
+    beside: Sequence[Sequence[float]],
+    passes: Sequence[Sequence[int]],
+    runs: Sequence[Sequence[int]] | None = None,
 ) -> Iterator[Row]:
     """The mean of each cell with its 95 % interval, as columns; none of a cell without repeats.
 
     beside : of each cell, every repeat over the plain step beside it; empty: there was none
     passes : of each cell, the pass that each repeat belongs to; empty: all are of one
+    runs : of each cell, how many runs each repeat is the mean of; empty: all of as many
 
     How far repeats and passes of a cell lie apart is taken as the same share of all of them
     (``spread_of_means``): a single cell has too few passes to say it, and of many cells the one
     with the smallest spread would be news each time.
     """
     known = [number for number, values in enumerate(beside) if values and min(values) > 0]
-    repeats = {number: Repeats.of(beside[number], passes[number]) for number in known}
+    counted = runs or [()] * len(beside)
+    repeats = {
+        number: Repeats.of(beside[number], passes[number], counted[number]) for number in known
+    }
     spread = spread_of_means([each.over_mean for each in repeats.values()])
     errors = dict(zip(known, spread.tolist(), strict=True))
     reach = normal_quantile(0.95)

@@ -22,16 +22,27 @@ _FARTHEST = 3.0
 _NORMAL = 0.6745
 
 
-def held(values: Floats) -> Floats:
+def held(values: Floats, weights: Floats | None = None) -> Floats:
     """The values, those far away from the median drawn to where it is far; shape (R,).
 
     An interruption lengthens a single run as it likes.  The mean of what is left is that of all
     runs, which decoding takes, where the median would be that of the undisturbed ones alone.
+
+    weights : of each value, shape (R,); None is the same of all
     """
-    middle = np.median(values)
-    far = _FARTHEST * np.median(np.abs(values - middle)) / _NORMAL
+    known = np.ones(values.size) if weights is None else weights
+    middle = _median(values, known)
+    far = _FARTHEST * _median(np.abs(values - middle), known) / _NORMAL
     found: Floats = np.clip(values, middle - far, middle + far)
     return found
+
+
+def _median(values: Floats, weights: Floats) -> float:
+    """Half of the weight lies on either side."""
+    order = np.argsort(values, kind="stable")
+    share = 2 * np.cumsum(weights[order]) / weights.sum()
+    low, high = np.searchsorted(share, 1), np.searchsorted(share, 1, side="right")
+    return float(values[order[low]] + values[order[high]]) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,38 +51,54 @@ class Repeats:
 
     values : shape (R,), outliers held
     passes : which pass each belongs to, shape (R,)
+    weights : how much each counts, shape (R,)
     """
 
     values: Floats
     passes: np.ndarray
+    weights: Floats
 
     @staticmethod
-    def of(values: Sequence[float], passes: Sequence[int] = ()) -> Repeats:
-        """Without ``passes`` all are of one pass."""
-        known = np.array(passes or [0] * len(values))
-        return Repeats(held(np.array(values, dtype=float)), known)
+    def of(
+        values: Sequence[float], passes: Sequence[int] = (), weights: Sequence[int] = ()
+    ) -> Repeats:
+        """Without ``passes`` all are of one pass, without ``weights`` all count alike."""
+        found = np.array(values, dtype=float)
+        counted = np.array(weights or [1] * len(values), dtype=float)
+        return Repeats(held(found, counted), np.array(passes or [0] * len(values)), counted)
 
     @property
     def mean(self) -> float:
-        return float(self.values.mean())
+        return float(np.average(self.values, weights=self.weights))
 
     @property
     def over_mean(self) -> Repeats:
         """The same in units of their mean, which must be > 0."""
-        return Repeats(self.values / self.mean, self.passes)
+        return Repeats(self.values / self.mean, self.passes, self.weights)
 
     @cached_property
     def by_pass(self) -> tuple[np.ndarray, Floats, Floats]:
-        """Passes, how many repeats each has, and the sum of them; each of shape (P,)."""
+        """Passes, what the repeats of each weigh, and their weighted sum; each of shape (P,)."""
         passes, where = np.unique(self.passes, return_inverse=True)
-        total = np.asarray(np.bincount(where, weights=self.values), dtype=float)
-        return np.asarray(passes), np.bincount(where).astype(float), total
+        total = np.bincount(where, weights=self.weights * self.values)
+        weight = np.bincount(where, weights=self.weights)
+        return np.asarray(passes), np.asarray(weight, float), np.asarray(total, float)
+
+    @cached_property
+    def shares(self) -> tuple[Floats, Floats]:
+        """How far one repeat decides the mean of its pass, and of all: the sum of the squares of
+        their shares, which is one over their number if they weigh alike; shapes (P,) and ().
+        """
+        _, where = np.unique(self.passes, return_inverse=True)
+        squares = np.bincount(where, weights=self.weights**2)
+        weight = self.by_pass[1]
+        return squares / weight**2, np.asarray(squares.sum() / weight.sum() ** 2)
 
     def drawn(self, draws: PassDraws) -> Floats:
         """Deviations of the mean over passes drawn with replacement, shape (D,)."""
-        passes, count, total = self.by_pass
+        passes, weight, total = self.by_pass
         chosen = draws.times[:, np.searchsorted(draws.passes, passes)]
-        found = chosen @ count
+        found = chosen @ weight
         mean = np.divide(
             chosen @ total, found, out=np.full(found.shape, self.mean), where=found > 0
         )
@@ -87,24 +114,30 @@ def spread_of_means(repeats: Sequence[Repeats]) -> Floats:
     """
     within = freedom = 0.0
     for each in repeats:
-        _, count, total = each.by_pass
+        _, weight, total = each.by_pass
         _, where = np.unique(each.passes, return_inverse=True)
-        within += float(((each.values - (total / count)[where]) ** 2).sum())
-        freedom += each.values.size - count.size
+        within += float((each.weights * (each.values - (total / weight)[where]) ** 2).sum())
+        freedom += float((weight * (1 - each.shares[0])).sum())
     within = within / freedom if freedom else 0.0
     between, passes = 0.0, 0
     for each in repeats:
-        _, count, total = each.by_pass
-        if count.size > 1:
+        _, weight, total = each.by_pass
+        if weight.size > 1:
             # What passes differ by beyond what their repeats do.
-            between += float(((total / count - each.mean) ** 2).sum()) - within * float(
-                (1 / count).sum()
-            ) * (1 - 1 / count.size)
-            passes += count.size - 1
+            between += float(((total / weight - each.mean) ** 2).sum()) - within * float(
+                each.shares[0].sum()
+            ) * (1 - 1 / weight.size)
+            passes += weight.size - 1
     between = max(between / passes, 0.0) if passes else 0.0
     return np.array(
-        [np.sqrt(within / each.values.size + between / each.by_pass[0].size) for each in repeats]
+        [np.sqrt(within * each.shares[1] + between * _share_of_passes(each)) for each in repeats]
     )
+
+
+def _share_of_passes(repeats: Repeats) -> float:
+    """How far one pass decides the mean, as ``shares`` says it of repeats."""
+    weight = repeats.by_pass[1]
+    return float((weight**2).sum() / weight.sum() ** 2)
 
 
 @dataclass(frozen=True)

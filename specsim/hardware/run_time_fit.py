@@ -218,7 +218,7 @@ def fits(rows: Iterable[RunTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:
         plain.setdefault((row.mode, row.batch, row.context), []).extend(row.plain)
     points: dict[tuple[Mode, Kind], list[GridPoint]] = {}
     for row in rows:
-        repeats = Repeats.of(ratios(row), row.passes)
+        repeats = repeats_of(row)
         seconds = median(plain[row.mode, row.batch, row.context]) * repeats.mean
         point = GridPoint(row.tokens, row.batch, row.context, seconds, repeats.over_mean)
         points.setdefault((row.mode, kind_of(row)), []).append(point)
@@ -265,6 +265,11 @@ def fit_rows(rows: Sequence[RunTime]) -> list[dict[str, Any]]:
 def ratios(row: RunTime) -> list[float]:
     """Every run of a cell over the plain steps beside it."""
     return [run / plain for run, plain in zip(row.seconds, row.plain, strict=True)]
+
+
+def repeats_of(row: RunTime) -> Repeats:
+    """The same as repeats, each counted as often as there were runs."""
+    return Repeats.of(ratios(row), row.passes, row.runs)
 
 
 def kind_of(row: RunTime) -> Kind:

@@ -78,6 +78,17 @@ def test_runs_are_kept_beside_plain_ones_of_the_same_context() -> None:
     assert (overhead["gamma"], overhead["temperature"], overhead["passes"]) == (2, 1.0, [4])
 
 
+def test_a_repeat_says_how_many_runs_it_is_the_mean_of() -> None:
+    rows = TimedRows(0.0)
+    rows.add(0, 10, 2, DECODED, [plainly(2.0, 8)])
+    found = {
+        (row["model"], row["follows"], row["tokens"]): (row["seconds"], row["runs"])
+        for row in rows.found["run_times"]
+    }
+    assert found["target", "draft", 3] == ([4.5], [2])
+    assert found["draft", "target", 2] == ([1.2], [1])
+
+
 def test_decoding_begins_at_the_start_and_at_the_end_of_a_text_by_turns() -> None:
     text = TimedText([1, 2], [3, 4, 5, 6])
     assert [text.begun(number, 3) for number in (0, 1, 2)] == [[], [3], []]
