@@ -17,8 +17,8 @@ and then, in each pass,
     profile.serving/runs/   SETTING-N.json, what ``vllm bench serve --save-detailed`` saw
 
 Rates follow from the first timing.  Servers that are timed and servers that are under load are
-others, and run all the time: what is idle rests.  What is there is kept, so that a run that was
-killed goes on where it was.
+others, and run side by side: what is idle rests.  They need 22 GB of memory.  What is there is
+kept, so that a run that was killed goes on where it was.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path
             write_atomically(files.requests(number), _requests(texts, number).encode())
     checkpoint = Checkpoint.beside(files.folder, "serving")
     numbers = [number for number in range(settings.PASSES) if _waiting(files, number)]
-    if numbers:
+    for first in range(0, len(numbers), settings.PASSES_OF_SERVERS):
         with specsim.engine_servers(files.profile, files.timing) as timed, _loaded(files) as loaded:
-            for number in numbers:
+            for number in numbers[first : first + settings.PASSES_OF_SERVERS]:
                 _pass(files, number, timed, loaded, checkpoint, progress)
     progress("serving", _TOTAL, _TOTAL)
     checkpoint.done()

@@ -32,9 +32,12 @@ RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturat
 # Every setting is served once in each round, with other requests and arrivals.  A shared machine is
 # another one from minute to minute, by some 5 %, and a timing is off as much as a load: a round has
 # two passes, each of some rates, and steps are timed anew just before each.
-ROUNDS = 5
+ROUNDS = 4
 RATES_OF_PASSES = (("light", "heavy"), ("half", "saturated"))
 PASSES = len(RATES_OF_PASSES) * ROUNDS
+# Passes that servers stay up for: each of them grows while it serves, and ten of them fill 24 GB in
+# six passes.
+PASSES_OF_SERVERS = 4
 # Of the timing before a pass, which is of servers under load most of all: sets that are sent at
 # once are of the largest batch alone.
 REPEATS = 2

@@ -139,7 +139,7 @@ def serve(
 
 
 # How long everything takes from pass to pass, on a machine that drifts.
-_DRIFTS = (1.0, 1.2, 0.9, 1.1, 0.95, 1.05, 1.15, 0.92, 1.02, 1.08)
+_DRIFTS = (1.0, 1.2, 0.9, 1.1, 0.95, 1.05, 1.15, 0.92)
 
 
 def measured(folder: Path, slower: float = 1.0) -> Measured:
