@@ -20,12 +20,13 @@ points beyond follow the roofline with the nearest points' residual.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import numpy as np
 from scipy.interpolate import RBFInterpolator
 from scipy.linalg import null_space
@@ -223,6 +224,19 @@ def fits(rows: Iterable[RunTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:
         point = GridPoint(row.tokens, row.batch, row.context, seconds, repeats.over_mean)
         points.setdefault((row.mode, kind_of(row)), []).append(point)
     return {key: FittedRunTimes.of(found) for key, found in points.items()}
+
+
+def in_passes(rows: Iterable[RunTime], passes: Collection[int]) -> list[RunTime]:
+    """What was measured in these passes; rows that tell no passes stay whole."""
+    found = []
+    for row in rows:
+        if not row.passes:
+            found.append(row)
+        elif kept := [at for at, each in enumerate(row.passes) if each in passes]:
+            lists = {name: getattr(row, name) for name in ("seconds", "plain", "passes", "runs")}
+            taken = {name: [each[at] for at in kept] for name, each in lists.items() if each}
+            found.append(msgspec.structs.replace(row, **taken))
+    return found
 
 
 def pass_draws(rows: Iterable[RunTime | Overhead], seed: int = 0) -> PassDraws:

@@ -16,7 +16,7 @@ import numpy as np
 from specsim.checks import Floats, UnsupportedError
 from specsim.hardware.host_times import HostTimes
 from specsim.hardware.repeats import PassDraws
-from specsim.hardware.run_time_fit import Kind, fits, pass_draws
+from specsim.hardware.run_time_fit import Kind, fits, in_passes, pass_draws
 from specsim.intervals import Bootstrap, around
 from specsim.predict.replay.fixed_gamma import Replay, replay
 from specsim.predict.replay.run_counts import RunCounts, RunKind
@@ -150,11 +150,15 @@ class MeasuredCost:
 
         by_lookup : prompt lookup drafts.  Its target runs are as wide as it happened to find
             tokens, so the widths up to the longest draft that decoding never showed are the fit's:
-            between the measured ones as their neighbours, beyond them as its roofline goes on
+            between the measured ones as their neighbours, beyond them as its roofline goes on.
+            How often which width follows which, and so what runs take, is another thing at each
+            temperature: only passes of this one are taken
         """
+        host = HostTimes.of(overhead, temperature)
+        if by_lookup:
+            run_times = in_passes(run_times, {each for row in host.rows for each in row.passes})
         found = fits(run_times)
         contexts = np.array(sorted({row.context for row in run_times}), dtype=float)
-        host = HostTimes.of(overhead, temperature)
         gammas = np.array(sorted(host.by_gamma), dtype=float)
         draws = pass_draws([*run_times, *host.rows])
 

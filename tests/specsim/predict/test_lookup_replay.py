@@ -18,7 +18,7 @@ from specsim.hardware.run_time_fit import fits
 from specsim.optimizers.workload import Workload
 from specsim.predict.measured import MeasuredCost
 from specsim.predict.replay.fixed_gamma import drafted_tokens, replay
-from specsim.profiles import file_digest, read_profile
+from specsim.profiles import Overhead, RunTime, file_digest, read_profile
 from specsim.traces import Trace, TraceError, read_trace
 from tests.support.profiles import rate, write
 
@@ -191,6 +191,40 @@ def test_widths_that_were_never_timed_are_those_of_the_fit(profile: Path) -> Non
         assert cost.target(tokens, where)[0] == pytest.approx(0.01 * (0.9 + 0.1 * tokens), rel=0.02)
     assert cost.draft_cost(30.0) == 0.0
     assert cost.block(2, 10.0) == pytest.approx(0.0122, rel=0.01)
+
+
+def test_runs_of_a_lookup_are_those_of_their_temperature() -> None:
+    """Passes 0 and 2 are of temperature 0, where width 2 is the usual one, and 1 and 3 of 1."""
+
+    def run(tokens: int, seconds: list[float], runs: list[int]) -> RunTime:
+        passes = list(range(4))
+        return RunTime(
+            "target", "target", tokens, 1, 64, "eager", seconds, [0.01] * 4, passes, runs
+        )
+
+    def host(temperature: float, passes: list[int]) -> list[Overhead]:
+        rest = {"batch": 1, "context": 0, "mode": "eager", "plain": [0.01] * 2, "passes": passes}
+        return [Overhead(temperature, gamma, seconds=[0.0] * 2, **rest) for gamma in (0, 1)]
+
+    run_times = [
+        run(1, [0.01] * 4, [60] * 4),
+        run(2, [0.011, 0.013, 0.011, 0.013], [20, 2, 20, 2]),
+    ]
+    overhead = host(0.0, [0, 2]) + host(1.0, [1, 3])
+    where = np.array([64.0])
+
+    def width_2(temperature: float, by_lookup: bool) -> float:
+        cost = MeasuredCost.of(run_times, overhead, temperature, by_lookup)
+        return float(cost.target(2, where)[0])
+
+    assert width_2(0.0, True) == pytest.approx(0.011)
+    assert width_2(1.0, True) == pytest.approx(0.013)
+    # A model drafts as many at every temperature: all count, and the usual ones most.
+    run_times += [
+        RunTime("draft", follows, 1, 1, 64, "eager", [0.001] * 4, [0.01] * 4, list(range(4)))
+        for follows in ("target", "draft")
+    ]
+    assert width_2(0.0, False) == width_2(1.0, False) == pytest.approx(0.011, rel=0.02)
 
 
 def test_a_profile_of_a_lookup_is_optimised(profile: Path) -> None:
