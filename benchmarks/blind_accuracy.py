@@ -360,10 +360,10 @@ def shorter(profile: Profile, repeats: int) -> Profile:
 
     def cut(row: Any) -> Any:
         kept = [at for at, number in enumerate(row.passes) if number < 2 * repeats]
-        lists = {
-            name: [getattr(row, name)[at] for at in kept] for name in ("seconds", "plain", "passes")
-        }
-        return msgspec.structs.replace(row, **lists) if kept else None
+        names = ("seconds", "plain", "passes", "runs")
+        lists = {name: getattr(row, name, []) for name in names}
+        taken = {name: [each[at] for at in kept] for name, each in lists.items() if each}
+        return msgspec.structs.replace(row, **taken) if kept else None
 
     return msgspec.structs.replace(
         profile,

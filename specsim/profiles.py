@@ -166,7 +166,7 @@ class MeasuredAcceptance(_Part, frozen=True):
 
 
 class RunTime(_Part, frozen=True):
-    """Every run that was timed of one cell, in seconds, outliers included.
+    """Every repeat of one cell, in seconds, outliers included: a run, or the mean of some.
 
     A run over ``tokens`` new tokens of each of ``batch`` sequences with ``context`` tokens in
     their caches, right after a run of ``follows``: a run is slower when the other model has used

@@ -76,7 +76,7 @@ def time_decoding(
 ) -> dict[str, list[dict[str, Any]]]:
     """The rows ``run_times`` and ``overhead`` of a profile.
 
-    texts : of each sampling; every pass takes the next one of each
+    texts : of each sampling; every two passes take the next one of each, at its start and its end
     tokens : decoded each time, at most
     advance : called after every pass
     """

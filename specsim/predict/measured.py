@@ -155,8 +155,9 @@ class MeasuredCost:
             temperature: only passes of this one are taken
         """
         host = HostTimes.of(overhead, temperature)
-        if by_lookup:
-            run_times = in_passes(run_times, {each for row in host.rows for each in row.passes})
+        passes = {each for row in host.rows for each in row.passes}
+        if by_lookup and passes:
+            run_times = in_passes(run_times, passes)
         found = fits(run_times)
         contexts = np.array(sorted({row.context for row in run_times}), dtype=float)
         gammas = np.array(sorted(host.by_gamma), dtype=float)

@@ -164,7 +164,8 @@ def _waiting(files: LoadFiles, number: int) -> list[Setting]:
         if said["specsim"]["timed_sha256"] != known:
             raise EngineError(
                 f"{timed} is another file than when {setting.name} was served; remove "
-                f"{files.folder} to measure again"
+                f"{files.run(setting, number)} and what else was served in pass {number} to "
+                "measure that pass again"
             )
     return random.Random(_SEED + number).sample(found, len(found))
 
@@ -191,9 +192,10 @@ def _pass(
     checkpoint: Checkpoint,
     progress: Progress,
 ) -> None:
-    """Steps are timed, unless they were, and then settings are served that are not there yet."""
+    """Steps are timed, and then settings are served that are not there yet."""
     waiting, path, program = _waiting(files, number), files.timed(number), find_program(None)
-    if not path.is_file():
+    # A timing that nothing was served behind may be of long ago.
+    if len(waiting) == len(settings.settings_of(number)):
         specsim.calibrate_engine(
             files.profile, path, files.timing, servers=timed, progress=progress
         )
@@ -292,7 +294,7 @@ def _run(
 
 
 def _rounded(values: Sequence[Any]) -> list[Any]:
-    """Seconds to a hundredth of a millisecond; clocks and lengths as they are."""
+    """Seconds, clocks too, to a hundredth of a millisecond; whole numbers as they are."""
     if values and isinstance(values[0], list):
         return [_rounded(each) for each in values]
     return [round(each, _DECIMALS) if isinstance(each, float) else each for each in values]

@@ -24,10 +24,12 @@ _CAPTIONS: Mapping[str, str] = {
     "timed; they are predicted from that timing, and figures below are means over the passes of a "
     "setting. Requests are those of a setting. Rates are in requests per second; the plain "
     "capacity is what the first timing predicts of plain decoding. The hash of the file of step "
-    "times was taken when the pass began; `same_file` tells whether the file is the same today.",
+    "times was taken when each setting had been served; `same_file` tells whether the file is the "
+    "same today.",
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
     "measured, less one. With own steps: simulated with steps as long as the load itself had them, "
-    "which is no prediction, and shows what the model of the scheduler leaves.",
+    "which is no prediction, and shows what the model of the scheduler leaves; what requests spend "
+    "outside of steps is that of the pass of the round that has the lightest rate.",
     "totals": "Throughput, and preemptions of all passes. `explained` counts the figures (TTFT, "
     "TPOT, ITL, end to end; mean, 50th, 90th, 99th percentile) whose error both 95 % intervals "
     "explain.",
@@ -90,14 +92,19 @@ def _found(found: Tables) -> str:
         for name in tables.LATENCIES
     )
     tails = max(said[f"{name} p99"]["median_absolute_error"] for name in tables.LATENCIES)
-    full = said["tokens per second, saturated"]
+    full = said.get("tokens per second, saturated")
+    throughput = (
+        f"The throughput of a saturated server is off by {full['median_absolute_error']:.1%} in "
+        f"the median and {full['worst_absolute_error']:.1%} at worst. "
+        if full
+        else ""
+    )
     judged = where(found["orders"], apart=True)
     right = sum(row["same_order"] for row in judged)
     return (
         f"Over {len(found['totals'])} settings mean latencies are off in the median by: {means}. "
-        f"No 99th percentile is more than {tails:.0%} off in the median. The throughput of a "
-        f"saturated server is off by {full['median_absolute_error']:.1%} in the median and "
-        f"{full['worst_absolute_error']:.1%} at worst. Of {len(judged)} pairs of draft lengths "
+        f"No 99th percentile is more than {tails:.0%} off in the median. {throughput}"
+        f"Of {len(judged)} pairs of draft lengths "
         f"that the measurement tells apart, {right} are in the predicted order."
     )
 

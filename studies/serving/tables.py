@@ -181,8 +181,8 @@ def setup(files: LoadFiles, found: Sequence[ServedSetting]) -> Iterator[Row]:
             "engine": load["engine"],
             "cores": load["cores"],
             "timed": read_acceptance(timed).created,
-            "served_from": created[0],
-            "served_to": created[-1],
+            "first_served": created[0],
+            "last_served": created[-1],
             "settings": len(alike),
             "requests": alike[0].verdict.requests,
             "plain_capacity": load["plain_capacity"],
@@ -262,7 +262,7 @@ def steps(found: Sequence[ServedSetting]) -> Iterator[Row]:
         predicted, measured = (tokens / rounds).tolist()
         yield {
             **each.names,
-            **(_beside(seen) if seen else dict.fromkeys(_BESIDE)),
+            **_beside(seen),
             "predicted_tokens_per_round": predicted,
             "measured_tokens_per_round": measured,
             "relative_error": predicted / measured - 1,
@@ -276,12 +276,14 @@ def _costs(timed: Iterable[Path]) -> dict[Path, StreamedCosts]:
 
 
 def _beside(seen: Sequence[tuple[StreamedSteps, StreamedCosts]]) -> Row:
-    """Steps that were seen, each with what was timed before its pass."""
+    """Steps that were seen, each with what was timed before its pass; None where there are none."""
     every = [
         (each, costs.laws[served.gamma].seconds(each))
         for served, costs in seen
         for each in served.steps
     ]
+    if not every:
+        return dict.fromkeys(_BESIDE)
     counts = np.array([each.steps for each, _ in every])
     seconds = np.array([each.seconds for each, _ in every])
     expected_s = np.array([expected for _, expected in every])
