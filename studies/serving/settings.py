@@ -35,9 +35,9 @@ RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturat
 ROUNDS = 4
 RATES_OF_PASSES = (("light", "heavy"), ("half", "saturated"))
 PASSES = len(RATES_OF_PASSES) * ROUNDS
-# Passes that servers stay up for: each of them grows while it serves, and ten of them fill 24 GB in
-# six passes.
-PASSES_OF_SERVERS = 4
+# Passes that servers stay up for, those of a round: each of them grows while it serves, ten of them
+# fill 24 GB in six passes, and in the fifth requests already waited for memory.
+PASSES_OF_SERVERS = len(RATES_OF_PASSES)
 # Of the timing before a pass, which is of servers under load most of all: sets that are sent at
 # once are of the largest batch alone.
 REPEATS = 2
