@@ -15,7 +15,8 @@ calibrations by the one check of their draft, and writes ``cells.csv``, ``estima
 costs are estimated, on the same data) and ``knee.csv`` (fewer requests and repeats) into FOLDER.
 ``drift`` says how far all predictions of a draft are off together, which no repeat of a calibration
 shows, and how far calibrations differ at one plain step: both are in ``specsim.profiles``, as
-``drift studies/measured/blind --without quiet-plain`` says them, so that this battery judges them.
+``drift studies/measured/blind --without quiet-plain,quiet-runs`` says them, so that these two judge
+them.
 Takes an hour and a quarter; a check of the drafts FIRST,SECOND alone is ``check FOLDER
 FIRST,SECOND``.
 
@@ -207,7 +208,8 @@ def together(cells: pd.DataFrame) -> pd.Series:
 
 def print_drift(folder: Path, without: str) -> None:
     batteries = {each.parent.name: pd.read_csv(each) for each in folder.glob("quiet*/cells.csv")}
-    batteries.pop(without, None)
+    for each in without.split(","):
+        batteries.pop(each, None)
     squares = {name: together(cells) for name, cells in sorted(batteries.items())}
     for name, found in squares.items():
         print(f"{name}: predictions of a draft are off together by {_root(found):.1%}")
@@ -456,14 +458,14 @@ def main() -> None:
     parser.add_argument(
         "--timed-tokens", type=int, default=TOKENS, help="of a decoding that run times are of"
     )
-    parser.add_argument("--without", default="", help="battery that drift leaves out")
+    parser.add_argument("--without", default="", help="batteries that drift leaves out")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     drafts = asked.drafts.split(",")
     if asked.stage == "drift":
         print_drift(asked.folder, asked.without)
         found = states(asked.folder)
-        print_states(found[found["battery"] != asked.without])
+        print_states(found[~found["battery"].isin(asked.without.split(","))])
     elif asked.stage == "report":
         report(asked.folder, asked.timed_tokens)
     elif asked.stage == "calibrate":

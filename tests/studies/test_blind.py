@@ -22,7 +22,7 @@ BEFORE = ("quiet", "quiet-16", "quiet-64", "quiet-spread")
 
 @pytest.mark.parametrize(
     ("folder", "drafts"),
-    [*((folder, 3) for folder in (*BEFORE, "quiet-plain")), ("busy", 1)],
+    [*((folder, 3) for folder in (*BEFORE, "quiet-plain", "quiet-runs")), ("busy", 1)],
 )
 def test_errors_and_intervals_of_the_embedded_pairs(folder: str, drafts: int) -> None:
     cells = pd.read_csv(BLIND / folder / "cells.csv")
@@ -48,14 +48,23 @@ def test_the_first_battery_was_as_predicted() -> None:
 
 
 def test_the_battery_whose_plain_decoding_is_known() -> None:
-    """Nearer than without knowing, and within what was to be reached but for two cells of 144."""
+    """Nearer than without knowing, and within what was to be reached."""
     cells = pd.read_csv(BLIND / "quiet-plain" / "cells.csv")
     off = cells["relative_error"]
     still = cells["speedup_at_profile_plain"] / cells["measured_speedup"] - 1
     assert off.abs().median() < 0.03
     assert off.abs().median() < 0.8 * still.abs().median()
     assert off.abs().max() < still.abs().max()
-    assert (off.abs() > 0.08).sum() == 2
+    assert off.abs().max() < 0.08
+    assert abs(off.mean()) < 0.01
+    assert 0.9 < cells["inside"].mean() < 0.99
+
+
+def test_the_battery_whose_repeats_count_as_often_as_they_ran() -> None:
+    cells = pd.read_csv(BLIND / "quiet-runs" / "cells.csv")
+    off = cells["relative_error"]
+    assert off.abs().median() < 0.03
+    assert off.abs().max() < 0.08
     assert abs(off.mean()) < 0.01
     assert 0.9 < cells["inside"].mean() < 0.99
 
@@ -68,6 +77,7 @@ def test_the_battery_whose_plain_decoding_is_known() -> None:
         *(("quiet-64", draft, 16) for draft in DRAFTS),
         *(("quiet-spread", draft, 16) for draft in DRAFTS),
         *(("quiet-plain", draft, 16) for draft in DRAFTS),
+        *(("quiet-runs", draft, 16) for draft in DRAFTS),
         ("busy", "small", 8),
     ],
 )
