@@ -194,7 +194,7 @@ def _of_steps(
 ) -> BatchWorkload:
     """From the step times of an engine; the longest draft is the longest that was timed."""
     steps = [step for step in file.step_times() if step.gamma is not None]
-    if not steps:
+    if not steps and not file.streamed:
         raise UnsupportedError(
             f"{path} has no step times{' of a known draft length' if file.steps else ''}: give "
             "a deployment (target, drafter, accelerator), or c (a draft run over a target run), or "

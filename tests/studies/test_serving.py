@@ -218,6 +218,18 @@ def test_an_engine_that_does_as_predicted_is_met(
 _SLOWER = 1.1
 
 
+def _left(row: dict[str, Any]) -> float:
+    """The error with a pass's own steps, without what it is known to leave: the time outside of
+    steps is that of the pass of the lightest rate, and drifts from one pass to the next.
+    """
+    left: float = row["error_with_own_steps"]
+    if row["load"] in settings.rates_of(0) or row["latency"] == "tpot":
+        return left
+    drifts = np.reshape(_DRIFTS, (settings.ROUNDS, -1))
+    other_ms = 4 * _SLOWER * float((drifts[:, 0] - drifts[:, 1]).mean())
+    return left - other_ms / row["measured_ms"]
+
+
 @pytest.mark.long
 def test_a_slower_engine_is_seen(tmp_path: Path) -> None:
     tables = load("serving").tables(measured(tmp_path, slower=_SLOWER))
@@ -226,9 +238,10 @@ def test_a_slower_engine_is_seen(tmp_path: Path) -> None:
     assert not errors["tpot mean"]["reached"]
     # Steps took as much longer, and nothing else is wrong.
     assert errors["tpot mean"]["median_with_own_steps"] < 0.02
-    # Elsewhere the time outside of steps is that of another pass, and the machine drifts.
-    plain = [row for row in where(tables["latencies"], drafts="0") if row["load"] == "light"]
-    assert max(abs(row["error_with_own_steps"]) for row in plain) < 0.01
+    plain = where(tables["latencies"], drafts="0")
+    assert max(abs(_left(row)) for row in plain) < 0.01
+    tpot = where(plain, latency="tpot")
+    assert max(abs(row["error_with_own_steps"]) for row in tpot) < 1e-3
     longer = [row["longer"] for row in tables["steps"] if row["longer"] is not None]
     assert longer == pytest.approx([0.1] * 16, abs=0.01)
     # Rates are shares of what plain decoding serves, so that is surely saturated.
