@@ -34,7 +34,7 @@ Kind = tuple[int, str]
 
 
 def sums(found: list[tuple[int, Decoded]], prompt: list[int]) -> dict[Kind, tuple[float, int]]:
-    """Of one request the plain runs that a kind of run took, and how many there were."""
+    """Of one request: in how many plain runs' time its runs of each kind were, and how many."""
     plainly = [seconds for gamma, each in found if not gamma for _, seconds in each.target.each]
     each_kind: dict[Kind, list[float]] = defaultdict(list)
     for gamma, decoded in found:
@@ -69,13 +69,14 @@ def main(minutes: float, temperature: float) -> None:
     bootstrap = Bootstrap(len(requests))
     rows = []
     for width in range(2, GAMMAS.stop + 1):
-        row: dict[str, object] = {"width": width}
+        row = {"width": str(width)}
         for kind in ("usual", "rare"):
             both = np.array([each.get((width, kind), (0.0, 0)) for each in requests])
-            if both[:, 1].sum():
+            count = int(both[:, 1].sum())
+            if count:
                 ratio = bootstrap.ratio(both[:, 0], both[:, 1])
                 row[kind] = f"{ratio.best:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
-                row[f"{kind} runs"] = int(both[:, 1].sum())
+                row[f"{kind} runs"] = str(count)
         rows.append(row)
     print(f"{len(requests)} requests at temperature {temperature:g}")
     print(pd.DataFrame(rows).fillna("").to_string(index=False))
