@@ -16,8 +16,7 @@ costs are estimated, on the same data) and ``knee.csv`` (fewer requests and repe
 ``drift`` says how far all predictions of a draft are off together, which no repeat of a calibration
 shows, and how far calibrations differ at one plain step: both are in ``specsim.profiles``, as
 ``drift studies/measured/blind --without quiet-plain,quiet-runs`` says them, so that these two judge
-them.
-Takes an hour and a quarter; a check of the drafts FIRST,SECOND alone is ``check FOLDER
+them.  Takes an hour and a quarter; a check of the drafts FIRST,SECOND alone is ``check FOLDER
 FIRST,SECOND``.
 
 At temperature 0 a pass decodes all requests of a profile, so that the recommended length is judged
@@ -359,18 +358,11 @@ def alone(profile: Profile) -> Profile:
 
 def shorter(profile: Profile, repeats: int) -> Profile:
     """As if only the first passes had been made, each at both temperatures."""
-
-    def cut(row: Any) -> Any:
-        kept = [at for at, number in enumerate(row.passes) if number < 2 * repeats]
-        names = ("seconds", "plain", "passes", "runs")
-        lists = {name: getattr(row, name, []) for name in names}
-        taken = {name: [each[at] for at in kept] for name, each in lists.items() if each}
-        return msgspec.structs.replace(row, **taken) if kept else None
-
+    passes = range(2 * repeats)
     return msgspec.structs.replace(
         profile,
-        run_times=[row for each in profile.run_times if (row := cut(each))],
-        overhead=[row for each in profile.overhead if (row := cut(each))],
+        run_times=run_time_fit.in_passes(profile.run_times, passes),
+        overhead=run_time_fit.in_passes(profile.overhead, passes),
     )
 
 

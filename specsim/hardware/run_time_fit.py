@@ -20,11 +20,11 @@ points beyond follow the roofline with the nearest points' residual.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -39,6 +39,7 @@ from specsim.hardware.repeats import PassDraws, Repeats, spread_of_means
 if TYPE_CHECKING:
     from specsim.profiles import Mode, Overhead, RunTime
 
+Row = TypeVar("Row", "RunTime", "Overhead")
 # A draft's run is slower right after the target has used the caches of the processor.
 Kind = Literal["target", "first draft", "next draft"]
 
@@ -226,14 +227,15 @@ def fits(rows: Iterable[RunTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:
     return {key: FittedRunTimes.of(found) for key, found in points.items()}
 
 
-def in_passes(rows: Iterable[RunTime], passes: Collection[int]) -> list[RunTime]:
+def in_passes(rows: Iterable[Row], passes: Container[int]) -> list[Row]:
     """What was measured in these passes; rows that tell no passes stay whole."""
     found = []
     for row in rows:
         if not row.passes:
             found.append(row)
         elif kept := [at for at, each in enumerate(row.passes) if each in passes]:
-            lists = {name: getattr(row, name) for name in ("seconds", "plain", "passes", "runs")}
+            names = ("seconds", "plain", "passes", "runs")  # no runs of host time
+            lists = {name: getattr(row, name, []) for name in names}
             taken = {name: [each[at] for at in kept] for name, each in lists.items() if each}
             found.append(msgspec.structs.replace(row, **taken))
     return found
