@@ -25,7 +25,6 @@ import torch
 from calibrate.decode.engine import Decoded, DecodeRequest
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
-from calibrate.measure.timing import undrafted
 from calibrate.models.load import load_pair
 from calibrate.models.prompts import held_out_prompts
 from calibrate.models.sampling import Sampling
@@ -40,7 +39,7 @@ Sums = dict[str, tuple[float, int]]
 
 def sums_of(decoded: Decoded) -> Sums:
     runs = [seconds for _, seconds in decoded.target.each]
-    without = [seconds for _, seconds in undrafted(decoded, 1)]
+    without = [s for s, drafted in zip(runs, decoded.drafted, strict=True) if not drafted]
     return {
         "tokens": (decoded.seconds, len(decoded.tokens)),
         "first": (runs[0], 1),

@@ -176,6 +176,8 @@ class RunTime(_Part, frozen=True):
     ``passes`` says which pass through all measurements each belongs to; empty is one pass.
     ``runs`` says how many runs each is the mean of, and so how much it counts: a width that a
     decoding has seldom takes longer there than where it is the usual one.  Empty is as many each.
+    ``gammas``, of draft runs that follow another, is the draft length of the blocks that each is
+    of: the first ones are the slowest.  Empty is not told.
     """
 
     model: Role
@@ -188,9 +190,10 @@ class RunTime(_Part, frozen=True):
     plain: Annotated[list[PositiveSeconds], Meta(min_length=1)]
     passes: list[Pass] = []
     runs: list[Positive] = []
+    gammas: list[Positive] = []
 
     def __post_init__(self) -> None:
-        _check_lengths(self, "plain", "passes", "runs")
+        _check_lengths(self, "plain", "passes", "runs", "gammas")
 
 
 class Overhead(_Part, frozen=True):

@@ -181,7 +181,7 @@ class Decoded:
     drafted : draft tokens proposed in each block
     target : decoding runs of the target
     drafts : those of everything that drafts, by name
-    seconds : wall-clock of all blocks, prefill excluded
+    block_s : wall-clock seconds of each block; the reading of the prompt is in none
     """
 
     tokens: list[int]
@@ -189,12 +189,17 @@ class Decoded:
     drafted: list[int]
     target: Runs
     drafts: Mapping[str, Runs]
-    seconds: float
+    block_s: list[float]
 
     @property
     def draft(self) -> Runs:
         """Decoding runs of all drafters together."""
         return sum(self.drafts.values(), Runs())
+
+    @property
+    def seconds(self) -> float:
+        """Of all blocks."""
+        return sum(self.block_s)
 
     @property
     def calls(self) -> int:
@@ -283,9 +288,9 @@ class RequestState:
         self.drafted.append(drafted)
         self.done = self.done or self.to_go == 0
 
-    def result(self, seconds: float) -> Decoded:
+    def result(self, block_s: list[float]) -> Decoded:
         return Decoded(
-            self.tokens, self.accepted, self.drafted, self._target, self._drafts, seconds
+            self.tokens, self.accepted, self.drafted, self._target, self._drafts, block_s
         )
 
 
@@ -298,20 +303,20 @@ class Decoding:
     def __init__(self, state: RequestState, blocks: Iterator[None]) -> None:
         self.state = state
         self._blocks = blocks
-        self._seconds = 0.0
+        self._block_s: list[float] = []
 
     def advance(self, tokens: int) -> bool:
         """Decode until so many tokens are emitted in all; whether there is more to decode."""
-        start = time.perf_counter()
         while len(self.state.tokens) < tokens and not self.state.done:
+            start = time.perf_counter()
             next(self._blocks)
-        self._seconds += time.perf_counter() - start
+            self._block_s.append(time.perf_counter() - start)
         return not self.state.done
 
     def finish(self) -> Decoded:
         """Decode to the end."""
         self.advance(self.state.request.limit)
-        return self.state.result(self._seconds)
+        return self.state.result(self._block_s)
 
 
 def _check(request: DecodeRequest, models: Sequence[Counted]) -> None:

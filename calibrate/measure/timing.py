@@ -159,9 +159,10 @@ class TimedRows:
         for (model, follows, tokens, context), took in found.items():
             where = {"model": model, "follows": follows, "tokens": tokens, "context": context}
             counted = {"passes": number, "runs": len(took)}
+            if model == follows == "draft":
+                counted["gammas"] = gamma
             self._keep("run_times", where | alone, fmean(took), usual(context), **counted)
-        longer_s = sum(took - usual(context) for context, took in undrafted(decoded, prompt_tokens))
-        host_s = max(decoded.overhead_s + longer_s, 0.0) / decoded.calls
+        host_s = max(fmean(host_seconds(decoded, gamma, prompt_tokens, usual)), 0.0)
         where = {"temperature": self.temperature, "gamma": gamma, "context": 0}
         self._keep("overhead", where | alone, host_s, everywhere, passes=number)
 
@@ -178,34 +179,61 @@ def runs(decoded: Decoded, gamma: int, prompt_tokens: int) -> Iterator[tuple[Kin
 
     Where a lookup drafts, without runs of its own, every block that drafts something is whole: the
     target reads what was found, right after itself.  One that drafts nothing is priced as a run of
-    plain decoding; what it takes longer is host time (``undrafted``).
+    plain decoding; what it takes longer is host time (``host_seconds``).
     """
+    for block in _blocks(decoded, prompt_tokens):
+        if block.drafted == gamma or (block.drafted and not decoded.drafts):
+            for number, (tokens, draft_s) in enumerate(block.draft_runs):
+                yield ("draft", "draft" if number else "target", tokens, block.context), draft_s
+            verified, seconds = block.target_run
+            follows = "draft" if block.draft_runs else "target"
+            yield ("target", follows, verified, block.context), seconds
+
+
+def host_seconds(
+    decoded: Decoded, gamma: int, prompt_tokens: int, usual: Callable[[int], float]
+) -> Iterator[float]:
+    """Seconds outside the model runs of every block that has room for ``gamma`` drafts; of all
+    where none has.
+
+    Short blocks at the end of a request draw fewer tokens, and requests have few of them.  Where a
+    block drafts nothing, the target's run takes longer between wider ones than in plain decoding
+    (benchmarks/runs_in_requests.py), and most blocks of a lookup at temperature 1 are such ones.
+
+    usual : seconds of a plain run at a context
+    """
+    blocks = list(_blocks(decoded, prompt_tokens))
+    for block in [each for each in blocks if each.room >= gamma] or blocks:
+        host_s = block.seconds - block.target_run[1] - sum(took for _, took in block.draft_runs)
+        if not block.drafted:
+            host_s += block.target_run[1] - usual(block.context)
+        yield host_s
+
+
+@dataclass(frozen=True)
+class _Block:
+    """One block of a request, runs as new tokens and seconds.
+
+    context : in the cache, to the middle of its bin
+    room : tokens that could be drafted before the end of the request
+    """
+
+    context: int
+    room: int
+    drafted: int
+    draft_runs: list[tuple[int, float]]
+    target_run: tuple[int, float]
+    seconds: float
+
+
+def _blocks(decoded: Decoded, prompt_tokens: int) -> Iterator[_Block]:
     draft, target = iter(decoded.draft.each), iter(decoded.target.each)
-    for middle, drafted in _blocks(decoded, prompt_tokens):
+    context, to_go = prompt_tokens - 1, len(decoded.tokens)
+    for drafted, accepted, seconds in zip(
+        decoded.drafted, decoded.accepted, decoded.block_s, strict=True
+    ):
         drafts = [next(draft) for _ in range(drafted if decoded.drafts else 0)]
-        verified, seconds = next(target)
-        if drafted == gamma or (drafted and not decoded.drafts):
-            for number, (tokens, draft_s) in enumerate(drafts):
-                yield ("draft", "draft" if number else "target", tokens, middle), draft_s
-            yield ("target", "draft" if drafts else "target", verified, middle), seconds
-
-
-def undrafted(decoded: Decoded, prompt_tokens: int) -> Iterator[tuple[int, float]]:
-    """Context and seconds of the target's run in every block that drafted nothing.
-
-    Between wider runs it takes longer than in plain decoding (benchmarks/runs_in_requests.py), and
-    most blocks of a lookup at temperature 1 are such ones.
-    """
-    target = iter(decoded.target.each)
-    for middle, drafted in _blocks(decoded, prompt_tokens):
-        _, seconds = next(target)
-        if not drafted:
-            yield middle, seconds
-
-
-def _blocks(decoded: Decoded, prompt_tokens: int) -> Iterator[tuple[int, int]]:
-    """Of every block its context, to the middle of its bin, and how many tokens were drafted."""
-    context = prompt_tokens - 1
-    for drafted, accepted in zip(decoded.drafted, decoded.accepted, strict=True):
-        yield context // _BIN * _BIN + _BIN // 2, drafted
+        middle = context // _BIN * _BIN + _BIN // 2
+        yield _Block(middle, to_go - 1, drafted, drafts, next(target), seconds)
         context += accepted + 1
+        to_go -= accepted + 1

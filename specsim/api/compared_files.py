@@ -18,6 +18,7 @@ from specsim.api.compared import INPUT, Side, figures, flat
 from specsim.api.result import Row, plain
 from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
 from specsim.counts.file import read_acceptance
+from specsim.counts.steps import StreamedStep
 from specsim.counts.streamed_costs import StreamedCosts
 from specsim.hardware.repeats import Repeats, spread_of_means
 from specsim.hardware.run_time_fit import kind_of, ratios
@@ -250,6 +251,9 @@ def _loaded_rows(streamed: tuple[StreamedSteps, ...]) -> Iterator[Row]:
     for step in costs.step_times():
         yield {"gamma": step.gamma, "batch": step.batch, "step_ms": 1e3 * step.seconds}
     for gamma, law in costs.laws.items():
+        for batch in law.batches[1:]:
+            read = StreamedStep(batch - 1, 1, 1, 1.0)
+            yield {"gamma": gamma, "batch": batch, "with_prompt_ms": 1e3 * law.seconds(read)}
         yield {
             "gamma": gamma,
             "per_prompt_ms": 1e3 * law.per_prompt_s,

@@ -41,7 +41,7 @@ from specsim.counts.file import (
     write_acceptance,
 )
 from specsim.counts.prompt_costs import PromptCosts
-from specsim.counts.steps import PromptTime, StepTime, StreamedSteps
+from specsim.counts.steps import PromptTime, StepTime, StreamedStep, StreamedSteps
 from specsim.counts.streamed_costs import StreamedCosts
 from specsim.files import check_replaceable, file_digest
 from specsim.intervals import t_quantile
@@ -179,10 +179,15 @@ class EngineCalibration(Result):
             return [*found, f"{outside} of a request are spent outside of the engine"]
         loaded = StreamedCosts(self.streamed)
         law = loaded.laws[0]
+        short, long = (
+            f"{significant(1e3 * law.seconds(StreamedStep(1, 1, tokens, 1.0)), 3)} ms with one of "
+            f"{tokens}"
+            for tokens in (lengths[0], lengths[-1])
+        )
         return [
             *found,
-            f"beside other requests: {significant(1e3 * law.per_prompt_s, 3)} ms for a prompt and "
-            f"{significant(1e6 * law.per_token_s, 3)} us for each of its tokens",
+            f"beside one request that decodes: {short} and {long}, and without a prompt "
+            f"{significant(1e3 * law.seconds(StreamedStep(1, 0, 0, 1.0)), 3)} ms",
             f"{1e3 * loaded.frontend_s:.2g} ms of a request are spent outside of steps",
         ]
 

@@ -5,10 +5,11 @@ same moment, so that what lies between two such moments is a step, whoever decod
 read in it.  A step counts only where all of its requests are seen in it and in the one before, and
 none of their chunks has more tokens than a step gives: servers that lag join chunks.
 
-A request that arrives while a step runs waits for its end.  With d seconds of it outside of all
-steps, it becomes part of the first step that begins d after it was sent, or later; where requests
-are sent at any moment of a step alike, the moment at which it could have begun is, in the mean, the
-middle of the step that it waited for.
+A request that arrives while a step runs waits for its end.  With d seconds of it before all steps,
+it becomes part of the first step that begins d after it was sent, or later; where requests are sent
+at any moment of a step alike, the moment at which it could have begun is, in the mean, the middle
+of the step that it waited for.  Its first chunk, with which an answer is begun, comes later than
+others of its step; that is outside of steps, too.
 
 All of this holds for a server that serves nobody else, reads every prompt in one step, admits every
 request at once and streams every step.
@@ -102,7 +103,10 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
             and moment.chunks.keys() & before.chunks.keys() & earlier.chunks.keys()
         ):
             middle = (earlier.at_s + before.at_s) / 2
-            delays += [middle - streams[number].sent_s for number in new]
+            delays += [
+                middle - streams[number].sent_s + moment.chunks[number].at_s - moment.at_s
+                for number in new
+            ]
     pooled = [
         StreamedStep(decodes, 0, 0, float(np.mean(seconds)), len(seconds))
         for decodes, seconds in sorted(plain.items())

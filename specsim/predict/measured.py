@@ -15,6 +15,7 @@ import numpy as np
 
 from specsim.checks import Floats, UnsupportedError
 from specsim.hardware.host_times import HostTimes
+from specsim.hardware.later_drafts import fading_of, slower, without_fading
 from specsim.hardware.repeats import PassDraws
 from specsim.hardware.run_time_fit import Kind, fits, in_passes, pass_draws
 from specsim.intervals import Bootstrap, around
@@ -94,7 +95,8 @@ class RunPrices:
 class Spent:
     """What requests run: by kind of run and new tokens how many, and their contexts added up.
 
-    runs : shapes (R,) each
+    runs : shapes (R,) each; draft runs behind the first, on one token each, by the drafts of their
+        block
     blocks : by how many tokens a block asks its drafter for, shape (R,)
     """
 
@@ -134,9 +136,10 @@ class MeasuredCost:
 
     target: RunTimes
     first_draft: RunTimes  # the first draft run of a block, on one or two tokens
-    next_draft: RunTimes  # the others
+    next_draft: RunTimes  # the others, late in a long block
     overhead_gammas: Floats
     overhead_s: Floats  # (G,), or (G, D) of draws
+    fading: float = 0.0  # of the others (``specsim.hardware.later_drafts``)
     drawn: MeasuredCost | None = field(default=None, repr=False)
 
     @staticmethod
@@ -158,7 +161,8 @@ class MeasuredCost:
         passes = {each for row in host.rows for each in row.passes}
         if by_lookup and passes:
             run_times = in_passes(run_times, passes)
-        found = fits(run_times)
+        fading = fading_of(run_times)
+        found = fits(without_fading(run_times, fading))
         contexts = np.array(sorted({row.context for row in run_times}), dtype=float)
         gammas = np.array(sorted(host.by_gamma), dtype=float)
         draws = pass_draws([*run_times, *host.rows])
@@ -191,10 +195,10 @@ class MeasuredCost:
         if len(draws.passes) > 1:
             host_s = np.array([host.drawn(int(gamma), draws) for gamma in gammas])
             target, first, later = (table(kind, draws) for kind in kinds)
-            drawn = MeasuredCost(target, first, later, gammas, host_s)
+            drawn = MeasuredCost(target, first, later, gammas, host_s, fading)
         best = np.array([host(int(gamma)) for gamma in gammas])
         target, first, later = map(table, kinds)
-        return MeasuredCost(target, first, later, gammas, best, drawn)
+        return MeasuredCost(target, first, later, gammas, best, fading, drawn)
 
     def overhead(self, gamma: int) -> Floats:
         """Host seconds of a block; linear between the measured gammas.  () or (D,)."""
@@ -227,7 +231,7 @@ class MeasuredCost:
                 runs["first draft", 2].append(_by_request(trace, bonus))
                 # Run i has i more tokens in the cache, and run times are linear in those.
                 later = _by_request(trace, (length - 1) * starts, length / 2)
-                runs["next draft", 1].append(later)
+                runs["next draft", length].append(later)
         for length in map(int, np.unique(asked)):
             starts = np.where(asked == length, replayed.starts, 0.0)
             blocks[length] = _by_request(trace, starts)[0]
@@ -238,19 +242,19 @@ class MeasuredCost:
     def price(self, spent: Spent) -> Floats:
         """Seconds in draft runs, target runs and overhead, shape (3, R) or (3, D)."""
         draft = target = np.zeros(())
-        for (kind, tokens), (count, context) in spent.runs.items():
-            level, slope = self._table(kind).line(tokens)
-            if kind == "target":
-                target = target + count * level + context * slope
-            else:
+        for (kind, size), (count, context) in spent.runs.items():
+            if kind == "next draft":
+                level, slope = self.next_draft.line(1)
+                longer = slower(size, self.fading)
+                draft = draft + longer * (count * level + context * slope)
+            elif kind == "first draft":
+                level, slope = self.first_draft.line(size)
                 draft = draft + count * level + context * slope
+            else:
+                level, slope = self.target.line(size)
+                target = target + count * level + context * slope
         overhead = sum(count * self.overhead(length) for length, count in spent.blocks.items())
         return np.array(np.broadcast_arrays(draft, target, overhead))
-
-    def _table(self, kind: Kind) -> RunTimes:
-        if kind == "target":
-            return self.target
-        return self.first_draft if kind == "first draft" else self.next_draft
 
     def plain_seconds(self, trace: Trace) -> Floats:
         """Plain decoding; seconds of each request, shape (R,)."""
@@ -267,7 +271,7 @@ class MeasuredCost:
         return self.price(self.spent(trace, replayed, max_new_tokens))
 
     def draft_cost(self, context: float) -> float:
-        """The papers' c at one context: a draft run after a draft run, as if timed on its own."""
+        """The papers' c at one context: a draft run after draft runs, as if timed on its own."""
         where = np.array([context])
         return float(self.next_draft(1, where)[0] / self.target(1, where)[0])
 
@@ -276,7 +280,8 @@ class MeasuredCost:
         where = np.array([context])
         seconds = self.target(gamma + 1, where)[0] + self.overhead(gamma)
         if gamma:
-            seconds += self.first_draft(1, where)[0] + (gamma - 1) * self.next_draft(1, where)[0]
+            later_s = slower(gamma, self.fading) * self.next_draft(1, where)[0]
+            seconds += self.first_draft(1, where)[0] + (gamma - 1) * later_s
         return float(seconds)
 
 

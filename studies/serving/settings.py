@@ -30,18 +30,19 @@ PROMPTS, OUTPUTS = (16, 128), (8, 96)
 # By name, rates as shares of what plain decoding is predicted to serve at most.
 RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturated": 1.5}
 # Every setting is served once in each round, with other requests and arrivals.  A shared machine is
-# another one from minute to minute, by some 5 %, and a timing is off as much as a load: a round has
-# two passes, each of some rates, and steps are timed anew just before each.
-ROUNDS = 4
-RATES_OF_PASSES = (("light", "heavy"), ("half", "saturated"))
+# another one from minute to minute, by 15 % now and then, and a timing is off as much as a load: a
+# round has a pass for each rate, and steps are timed anew just before each.
+ROUNDS = 3
+RATES_OF_PASSES = tuple((name,) for name in RATES)
 PASSES = len(RATES_OF_PASSES) * ROUNDS
 # Passes that servers stay up for, those of a round: each of them grows while it serves, ten of them
-# fill 24 GB in six passes, and in the fifth requests already waited for memory.
+# fill 24 GB in three rounds, and in the third requests already waited for memory.
 PASSES_OF_SERVERS = len(RATES_OF_PASSES)
 # Of the timing before a pass, which is of servers under load most of all: sets that are sent at
-# once are of the largest batch alone.
+# once are of the largest batch alone, and of few requests.
 REPEATS = 2
 TIMED_BATCHES = (MAX_NUM_SEQS,)
+TIMED_REQUESTS = MAX_NUM_SEQS
 # Requests of a setting in a pass.
 REQUESTS = 200
 # Draft lengths that are timed before; the schedule takes each of them at its own batches.

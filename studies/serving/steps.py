@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 
 from specsim.counts.file import AcceptanceFile, read_acceptance, timed_streams
-from specsim.counts.steps import StreamedSteps
+from specsim.counts.steps import StreamedStep, StreamedSteps
 from specsim.counts.streams import Stream, streamed_steps
 from studies.serving import settings
 from studies.serving.files import LoadFiles
@@ -39,29 +40,44 @@ def loaded_steps(said: dict[str, Any], drafting: Drafting) -> StreamedSteps:
 
 
 def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
-    """The file of steps that were timed before a pass, with those of the pass in their place, and
-    what requests spent outside of them at the lightest rate of its round, where they do not wait;
+    """The file of steps that were timed before a pass, with those of the pass in their place.  Of
+    batches that the pass never had, and of what requests spend outside of steps, which is seen
+    where they do not wait, at the lightest rate, the other passes of its round tell.
+
     None where some draft length was not served, or steps were not timed under load.
     """
     lightest = min(settings.RATES, key=settings.RATES.__getitem__)
+    round_of = settings.round_of(number)
     found = []
     for drafting in map(fixed, (0, *settings.GAMMAS)):
-        seen = [_seen(files, drafting, rate, number) for rate in settings.RATES]
-        served = [each for each in seen if each is not None]
-        alone = [
-            _seen(files, drafting, lightest, each) for each in (number, *settings.round_of(number))
-        ]
-        outside = next((each for each in alone if each is not None), None)
-        if not served or outside is None:
+        of_round = {
+            (at, rate): seen
+            for at in round_of
+            for rate in settings.rates_of(at)
+            if (seen := _seen(files, drafting, rate, at)) is not None
+        }
+        own = [seen for (at, _), seen in of_round.items() if at == number]
+        outside = next((seen for (_, rate), seen in of_round.items() if rate == lightest), None)
+        if not own or outside is None:
             return None
-        for repeat, steps in enumerate(served):
-            # Where others wait, a request is not outside of steps only.
-            spent = (outside.frontend_s, outside.requests) if repeat == 0 else (0.0, 0)
-            own = replace(steps, repeat=repeat, frontend_s=spent[0], requests=spent[1])
-            found.append(timed_streams(own))
+        known = {step.requests for seen in own for step in seen.steps if not step.prompts}
+        for (at, _), seen in of_round.items():
+            steps = seen.steps if at == number else _beside(seen, known)
+            if steps:
+                found.append(replace(seen, steps=steps, frontend_s=0.0, requests=0))
+        # Where others wait, a request is not outside of steps only.
+        found[-1] = replace(found[-1], frontend_s=outside.frontend_s, requests=outside.requests)
     timed = read_acceptance(files.timed(number))
+    if not timed.streamed:
+        return None
+    streamed = [timed_streams(replace(each, repeat=at)) for at, each in enumerate(found)]
     # Sets that were timed are of a larger batch than the pass may have, and not the pass's own.
-    return msgspec.structs.replace(timed, streamed=found, steps=[]) if timed.streamed else None
+    return msgspec.structs.replace(timed, streamed=streamed, steps=[])
+
+
+def _beside(seen: StreamedSteps, known: Collection[int]) -> tuple[StreamedStep, ...]:
+    """Steps without prompts of other batches than are known."""
+    return tuple(each for each in seen.steps if not each.prompts and each.requests not in known)
 
 
 def _seen(files: LoadFiles, drafting: Drafting, rate: str, number: int) -> StreamedSteps | None:

@@ -13,7 +13,8 @@ a whole is within a CUDA graph or waits for the host.
 An engine's own times (``StepLoadCost``) are of whole steps.  Where they were timed under load, they
 are a fit of just this (``specsim.counts.streamed_costs``):
 
-    step(gamma, requests) + a(gamma) prompts + b(gamma) prefill tokens
+    step(gamma, requests) [ + P(gamma) + Q(gamma) requests where a prompt is read]
+    + a(gamma) prompts + b(gamma) prefill tokens
 
 Where sets of requests and prompts were timed apart, steps are put together from less,
 
@@ -120,7 +121,8 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
     steps = np.array([[cost.verify_s(int(k), int(b), 0) for b in batches] for k in gammas])
     table = _table("step", steps, ("gamma", "sequences"), (gammas, batches))
     if isinstance(cost.prompts, StreamedCosts):
-        return StepModel((table, *_streamed_prompts(cost.prompts, gammas)), cost.frontend_s)
+        terms = _streamed_prompts(cost.prompts, gammas, batches, steps)
+        return StepModel((table, *terms), cost.frontend_s)
     lengths = sorted({each.tokens for each in cost.prompts.times})
     tokens = np.array([0, 1, *(each for each in lengths if each > 1)])
     prompts = np.zeros((gammas.size, tokens.size))
@@ -137,18 +139,31 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
     )
 
 
-def _streamed_prompts(costs: StreamedCosts, gammas: Ints) -> tuple[StepTerm, ...]:
-    """What a prompt and each of its tokens add to a step, linear between the draft lengths >= 1
-    that were timed.
+def _streamed_prompts(
+    costs: StreamedCosts, gammas: Ints, batches: Ints, steps: Floats
+) -> tuple[StepTerm, ...]:
+    """What prompts make a step longer, linear between the draft lengths >= 1 that were timed.
+
+    steps : without prompts, (G, B) of so many draft lengths and batches
     """
     timed = [each for each in costs.gammas if each]
-    laws = [costs.laws[each] for each in timed]
-    terms = []
-    for per, name in (("prefill_chunks", "per_prompt_s"), ("prefill_tokens", "per_token_s")):
-        values = np.interp(gammas, timed, [getattr(law, name) for law in laws])
-        values[gammas == 0] = getattr(costs.laws[0], name)
-        terms.append(replace(_table("prompts", values, ("gamma",), (gammas,)), per=per))
-    return tuple(terms)
+
+    def by_gamma(name: str) -> Floats:
+        values = [getattr(costs.laws[each], name) for each in timed]
+        found: Floats = np.interp(gammas, timed, values)
+        found[gammas == 0] = getattr(costs.laws[0], name)
+        return found
+
+    reading = by_gamma("reading_s")[:, None] + by_gamma("per_request_s")[:, None] * batches
+    reading = np.maximum(reading, -steps)
+    # Once, however many prompts are read.
+    beyond = np.stack([np.zeros_like(steps), reading, reading], axis=-1)
+    axes, knots = ("gamma", "sequences", "prefill_chunks"), (gammas, batches, np.arange(3))
+    each = [
+        replace(_table("prompts", by_gamma(name), ("gamma",), (gammas,)), per=per)
+        for name, per in (("per_prompt_s", "prefill_chunks"), ("per_token_s", "prefill_tokens"))
+    ]
+    return _table("prompts", beyond, axes, knots), *each
 
 
 def _drafts(cost: LoadCost, gamma_max: int, bonus: Floats, batches: Any, contexts: Any) -> StepTerm:

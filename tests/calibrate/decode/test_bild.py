@@ -252,7 +252,7 @@ def test_runs_are_those_of_the_joint_law(models: dict[str, CachedModel], rescore
         policy = big_little(0.25, 1.5, window=window, rescore=rescore)
         decoding = bild(models["target"], models["draft"], greedy(prompt, 40), policy)
         decoding.advance(30)  # not so far that a block lacks room for a window
-        result = decoding.state.result(0.0)
+        result = decoding.state.result([])
         for m, j in zip(result.accepted, result.drafted, strict=True):
             table[j][m] += 1
         small_runs += result.draft.count

@@ -10,7 +10,7 @@ import pytest
 
 from calibrate.decode.engine import Decoded, Runs
 from calibrate.measure import timing
-from calibrate.measure.timing import TimedRows, TimedText, runs, time_decoding
+from calibrate.measure.timing import TimedRows, TimedText, host_seconds, runs, time_decoding
 from calibrate.models.sampling import Sampling
 from specsim.checkpoint import Checkpoint
 
@@ -21,17 +21,17 @@ def ran(*each: tuple[int, float]) -> Runs:
 
 def plainly(step_s: float, tokens: int) -> Decoded:
     target = ran(*[(1, step_s)] * tokens)
-    return Decoded(list(range(tokens)), [0] * tokens, [0] * tokens, target, {}, 1.5 * tokens)
+    return Decoded(list(range(tokens)), [0] * tokens, [0] * tokens, target, {}, [1.5] * tokens)
 
 
 # Two blocks of two drafts, the first accepted whole, and one that the limit made shorter.
 DECODED = Decoded(
-    tokens=[5, 6, 7, 8, 9],
-    accepted=[2, 0, 0],
+    tokens=[5, 6, 7, 8, 9, 10],
+    accepted=[2, 1, 0],
     drafted=[2, 2, 0],
     target=ran((3, 4.0), (3, 5.0), (1, 3.0)),
     drafts={"draft": ran((1, 1.0), (1, 0.5), (2, 1.2), (1, 0.6))},
-    seconds=20.0,
+    block_s=[7.5, 8.0, 4.5],
 )
 
 
@@ -50,12 +50,12 @@ def test_every_run_of_a_whole_block_is_told_by_what_ran_before() -> None:
 def test_a_lookup_has_target_runs_of_every_width() -> None:
     """Nothing was found at first, then two tokens of three asked for, then three."""
     decoded = Decoded(
-        tokens=[5, 6, 7, 8, 9, 10],
-        accepted=[0, 1, 2],
+        tokens=[5, 6, 7, 8, 9, 10, 11],
+        accepted=[0, 1, 3],
         drafted=[0, 2, 3],
         target=ran((1, 3.0), (3, 4.0), (4, 5.0)),
         drafts={},
-        seconds=20.0,
+        block_s=[5.0, 7.0, 8.0],
     )
     assert list(runs(decoded, 3, prompt_tokens=10)) == [
         (("target", "target", 3, 32), 4.0),
@@ -72,10 +72,26 @@ def test_runs_are_kept_beside_plain_ones_of_the_same_context() -> None:
     }
     assert found["target", 3, 96] == ([5.0], [2.0], [4])
     (overhead,) = rows.found["overhead"]
-    # 20 seconds less 12 of the target and 3.3 of the draft, in three calls; the run without a draft
-    # took a second longer than plain ones.
-    assert overhead["seconds"] == [pytest.approx(5.7 / 3)]
+    # 15.5 seconds less 9 of the target and 3.3 of the draft, in two calls; the third has no room.
+    assert overhead["seconds"] == [pytest.approx(3.2 / 2)]
     assert (overhead["gamma"], overhead["temperature"], overhead["passes"]) == (2, 1.0, [4])
+
+
+def test_what_a_run_without_a_draft_takes_longer_is_host_time() -> None:
+    """Of a lookup that finds nothing where there is room for a draft, and then one token."""
+    decoded = Decoded(
+        tokens=[5, 6, 7],
+        accepted=[0, 1],
+        drafted=[0, 1],
+        target=ran((1, 3.0), (2, 4.0)),
+        drafts={},
+        block_s=[3.5, 4.25],
+    )
+    assert list(host_seconds(decoded, 1, 10, lambda _: 2.0)) == [pytest.approx(1.5), 0.25]
+
+
+def test_where_no_block_has_room_all_are_of_the_host() -> None:
+    assert len(list(host_seconds(DECODED, 8, 63, lambda _: 2.0))) == 3
 
 
 def test_a_repeat_says_how_many_runs_it_is_the_mean_of() -> None:

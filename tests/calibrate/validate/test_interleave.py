@@ -145,7 +145,7 @@ def test_every_set_is_spread_over_the_whole_time() -> None:
 def decoded(tokens: int, calls: int, seconds: float) -> Decoded:
     runs = Runs()
     runs.widths[1] = calls
-    return Decoded(list(range(tokens)), [0] * calls, [0] * calls, runs, Runs(), seconds)
+    return Decoded(list(range(tokens)), [0] * calls, [0] * calls, runs, Runs(), [seconds])
 
 
 def test_speedup_is_of_time_per_token() -> None:

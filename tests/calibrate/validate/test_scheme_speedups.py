@@ -56,7 +56,7 @@ def predicted(calls: Any) -> Predicted:
 
 
 def decoded(tokens: int, seconds: float) -> Decoded:
-    return Decoded([0] * tokens, [], [], Runs(Counter(), 0.0), {}, seconds)
+    return Decoded([0] * tokens, [], [], Runs(Counter(), 0.0), {}, [seconds])
 
 
 def test_prices_of_two_passes_are_those_of_the_machine() -> None:
