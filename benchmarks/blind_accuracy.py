@@ -15,9 +15,9 @@ calibrations by the one check of their draft, and writes ``cells.csv``, ``estima
 costs are estimated, on the same data) and ``knee.csv`` (fewer requests and repeats) into FOLDER.
 ``drift`` says how far all predictions of a draft are off together, which no repeat of a calibration
 shows, and how far calibrations differ at one plain step: both are in ``specsim.profiles``, as
-``drift studies/measured/blind --without quiet-plain,quiet-runs`` says them, so that these two judge
-them.  Takes an hour and a quarter; a check of the drafts FIRST,SECOND alone is ``check FOLDER
-FIRST,SECOND``.
+``drift studies/measured/blind --without quiet-plain,quiet-runs,quiet-blocks`` says them, so that
+these three judge them.  Takes an hour and a quarter; a check of the drafts FIRST,SECOND alone is
+``check FOLDER FIRST,SECOND``.
 
 At temperature 0 a pass decodes all requests of a profile, so that the recommended length is judged
 by what it is recommended for; ``--requests 48,96 --checked 8`` is what studies/measured/blind/quiet
@@ -45,6 +45,7 @@ import pandas as pd
 
 from calibrate.measure.timing import TOKENS
 from specsim.hardware import run_time_fit
+from specsim.hardware.later_drafts import of_length
 from specsim.intervals import Interval, apart
 from specsim.optimizers.workload import Workload
 from specsim.predict.prediction_file import predicted_speedups
@@ -313,11 +314,7 @@ def medians(profile: Profile) -> Profile:
     """A price of its own for every width: the median of its repeats."""
 
     def one(row: RunTime) -> RunTime:
-        ratio = median(run_time_fit.ratios(row))
-        usual = median(row.plain)
-        return msgspec.structs.replace(
-            row, seconds=[ratio * usual], plain=[usual], passes=[], runs=[]
-        )
+        return _priced(row, lambda repeats: median(run_time_fit.ratios(repeats)))
 
     host = [
         msgspec.structs.replace(
@@ -342,13 +339,24 @@ def means(profile: Profile) -> Profile:
     """A price of its own for every width: the mean of its repeats, outliers held."""
 
     def one(row: RunTime) -> RunTime:
-        usual = median(row.plain)
-        ratio = run_time_fit.repeats_of(row).mean
-        return msgspec.structs.replace(
-            row, seconds=[ratio * usual], plain=[usual], passes=[], runs=[]
-        )
+        return _priced(row, lambda repeats: run_time_fit.repeats_of(repeats).mean)
 
     return msgspec.structs.replace(profile, run_times=[one(row) for row in profile.run_times])
+
+
+def _priced(row: RunTime, price: Callable[[RunTime], float]) -> RunTime:
+    """One price in the place of all repeats, or of all of a draft length where that is told."""
+    usual = median(row.plain)
+    lengths = sorted(set(row.gammas))
+    found = [price(of_length(row, gamma)) for gamma in lengths] or [price(row)]
+    return msgspec.structs.replace(
+        row,
+        seconds=[usual * ratio for ratio in found],
+        plain=[usual] * len(found),
+        passes=[],
+        runs=[],
+        gammas=lengths,
+    )
 
 
 def alone(profile: Profile) -> Profile:

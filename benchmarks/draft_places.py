@@ -52,7 +52,7 @@ def main(draft: str, minutes: float) -> None:
     columns = np.column_stack([np.ones(len(later)), 1 / later["place"]])
     (level, slope), *_ = np.linalg.lstsq(columns, later["seconds"], rcond=None)
     table = frame.groupby(["place", "K"])["seconds"].mean().unstack() / level
-    table["law"] = 1 + slope / level / table.index
+    table["law"] = (1 + slope / level / table.index).where(table.index > 1)
     print(f"{draft}: A = {1e3 * level:.4g} ms, fading {slope / level:.3g}")
     print(table.round(3).to_string(na_rep=""))
 

@@ -40,9 +40,9 @@ BUSY = "busy machine: "
 # Standard deviations of the logarithm of a speedup beyond what repeats tell.  DRIFT: where
 # calibrations and their check are ten minutes to two hours apart, with nothing beside them, all
 # predictions of a draft are so far off together in the root mean square (``python
-# benchmarks/blind_accuracy.py drift studies/measured/blind --without quiet-plain,quiet-runs``
-# prints 3.4 %, and printed 3.5 % before lookups were priced by temperature): draft, target and host
-# slow down unlike.
+# benchmarks/blind_accuracy.py drift studies/measured/blind --without
+# quiet-plain,quiet-runs,quiet-blocks`` prints 3.4 %, and printed 3.5 % before lookups were priced
+# by temperature): draft, target and host slow down unlike.
 # DRIFT_AT_PLAIN: what of it is left where one knows how long plain decoding takes meanwhile, and
 # moves the prediction there (``specsim.predict.elasticity``; the same command).
 # _DISTURBED: programs beside a measurement share caches and memory with it, and may slow draft and
@@ -199,7 +199,8 @@ class RunTime(_Part, frozen=True):
 class Overhead(_Part, frozen=True):
     """Host seconds of a block of ``batch`` requests outside the model runs.
 
-    Of one request also what the target's runs without a draft took longer than in plain decoding.
+    Of one request they are of blocks with room for all their drafts, and also what the target's
+    runs without a draft took longer than in plain decoding.
     Every stretch of blocks that was decoded gives its mean; gamma 0 is a step of plain decoding.
     ``plain`` and ``passes`` as of run times; an empty ``plain`` says that nothing was beside it.
     """

@@ -196,9 +196,10 @@ def host_seconds(
     """Seconds outside the model runs of every block that has room for ``gamma`` drafts; of all
     where none has.
 
-    Short blocks at the end of a request draw fewer tokens, and requests have few of them.  Where a
-    block drafts nothing, the target's run takes longer between wider ones than in plain decoding
-    (benchmarks/runs_in_requests.py), and most blocks of a lookup at temperature 1 are such ones.
+    Short blocks at the end draw fewer tokens, and are more of a timed text than of a whole request.
+    Where a block drafts nothing, the target's run takes longer between wider ones than in plain
+    decoding (benchmarks/runs_in_requests.py), and most blocks of a lookup at temperature 1 are such
+    ones.
 
     usual : seconds of a plain run at a context
     """

@@ -18,7 +18,6 @@ from specsim.api.compared import INPUT, Side, figures, flat
 from specsim.api.result import Row, plain
 from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
 from specsim.counts.file import read_acceptance
-from specsim.counts.steps import StreamedStep
 from specsim.counts.streamed_costs import StreamedCosts
 from specsim.hardware.repeats import Repeats, spread_of_means
 from specsim.hardware.run_time_fit import kind_of, ratios
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     from specsim.counts.drafts import DraftCounts
     from specsim.counts.steps import PromptTime, StepTime, StreamedSteps
 
+# Tokens of the prompt beside which steps under load are compared.
+_PROMPT_TOKENS = 64
 _RUN = frozenset(("run", "tokens", "batch", "context", "mode"))
 _HOST_TIME = frozenset(("temperature", "gamma", "batch", "context", "mode"))
 # Columns of a sweep that are none of an answer.
@@ -252,13 +253,9 @@ def _loaded_rows(streamed: tuple[StreamedSteps, ...]) -> Iterator[Row]:
         yield {"gamma": step.gamma, "batch": step.batch, "step_ms": 1e3 * step.seconds}
     for gamma, law in costs.laws.items():
         for batch in law.batches[1:]:
-            read = StreamedStep(batch - 1, 1, 1, 1.0)
-            yield {"gamma": gamma, "batch": batch, "with_prompt_ms": 1e3 * law.seconds(read)}
-        yield {
-            "gamma": gamma,
-            "per_prompt_ms": 1e3 * law.per_prompt_s,
-            "per_prompt_token_us": 1e6 * law.per_token_s,
-        }
+            with_prompt_s = law.seconds(batch, 1, _PROMPT_TOKENS)
+            yield {"gamma": gamma, "batch": batch, "with_prompt_ms": 1e3 * with_prompt_s}
+        yield {"gamma": gamma, "per_prompt_token_us": 1e6 * law.per_token_s}
     yield {"frontend_ms": 1e3 * costs.frontend_s}
 
 

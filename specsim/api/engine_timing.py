@@ -41,7 +41,7 @@ from specsim.counts.file import (
     write_acceptance,
 )
 from specsim.counts.prompt_costs import PromptCosts
-from specsim.counts.steps import PromptTime, StepTime, StreamedStep, StreamedSteps
+from specsim.counts.steps import PromptTime, StepTime, StreamedSteps
 from specsim.counts.streamed_costs import StreamedCosts
 from specsim.files import check_replaceable, file_digest
 from specsim.intervals import t_quantile
@@ -179,15 +179,13 @@ class EngineCalibration(Result):
             return [*found, f"{outside} of a request are spent outside of the engine"]
         loaded = StreamedCosts(self.streamed)
         law = loaded.laws[0]
-        short, long = (
-            f"{significant(1e3 * law.seconds(StreamedStep(1, 1, tokens, 1.0)), 3)} ms with one of "
-            f"{tokens}"
-            for tokens in (lengths[0], lengths[-1])
+        alone = significant(1e3 * law.seconds(1), 3)
+        beside = ", ".join(
+            f"{significant(1e3 * law.seconds(2, 1, n), 3)} ms with one of {n}" for n in lengths
         )
         return [
             *found,
-            f"beside one request that decodes: {short} and {long}, and without a prompt "
-            f"{significant(1e3 * law.seconds(StreamedStep(1, 0, 0, 1.0)), 3)} ms",
+            f"a step of one request: {alone} ms alone; beside a prompt, {beside} tokens",
             f"{1e3 * loaded.frontend_s:.2g} ms of a request are spent outside of steps",
         ]
 

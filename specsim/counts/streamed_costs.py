@@ -1,14 +1,13 @@
 """What steps and prompts cost an engine under load, from the steps that its clients saw.
 
-With K draft tokens a step of n requests takes
+With K draft tokens a step of n requests, those whose prompts it reads among them, takes
 
     S(K, n)                                                  where no prompt is read
     S(K, n) + P(K) + Q(K) n + a(K) prompts + b(K) tokens     where some are
 
-with S linear between a few n.  Beside a prompt a request that decodes costs less than among others
-that do (vLLM's CPU build: 0.4 ms for 0.5 with two drafts), so that without P + Q n prompts are too
-cheap for a server with few requests and too dear for one with many.  Both lines are least-squares
-fits; S, a and b are not below zero.
+with S linear between a few n.  One request more makes a step with a prompt less longer than one
+without, so that without P + Q n prompts were 0.5 ms too cheap beside one request and 0.4 ms too
+dear beside twelve (vLLM's CPU build).  Both are least-squares fits; S, a and b are not below zero.
 """
 
 from __future__ import annotations
@@ -57,15 +56,14 @@ class StreamedLaw:
     per_prompt_s: float
     per_token_s: float
 
-    def seconds(self, step: StreamedStep) -> float:
-        """What a step like this one takes."""
-        plain = float(np.interp(step.requests, self.batches, self.step_s))
-        if not step.prompts:
+    def seconds(self, requests: int, prompts: int = 0, prompt_tokens: int = 0) -> float:
+        """What a step of so many requests takes, some of which have their prompts read."""
+        plain = float(np.interp(requests, self.batches, self.step_s))
+        if not prompts:
             return plain
         # A step never takes less than nothing.
-        longer = max(self.reading_s + self.per_request_s * step.requests, -plain)
-        longer += self.per_prompt_s * step.prompts + self.per_token_s * step.prompt_tokens
-        return plain + longer
+        longer = max(self.reading_s + self.per_request_s * requests, -plain)
+        return plain + longer + self.per_prompt_s * prompts + self.per_token_s * prompt_tokens
 
 
 @dataclass(frozen=True)
@@ -84,9 +82,16 @@ class StreamedCosts:
                     f"no step without a prompt was seen with {gamma} draft tokens, so that nobody "
                     "knows what one costs"
                 )
-            lengths = {
-                step.prompt_tokens / step.prompts for step in self._of(gamma) if step.prompts
-            }
+        for gamma in self.gammas:
+            known = self._known(gamma)
+            if all(step.prompts for step in known):
+                raise UnsupportedError(
+                    f"no step without a prompt was seen with {gamma} draft tokens and at most "
+                    f"{self.most} requests, as it was with other draft lengths"
+                )
+        for gamma in self.gammas:
+            known = self._known(gamma)
+            lengths = {step.prompt_tokens / step.prompts for step in known if step.prompts}
             if len(lengths) < _LENGTHS:
                 raise UnsupportedError(
                     "what a token of a prompt costs needs prompts of two lengths that were read "
@@ -128,16 +133,20 @@ class StreamedCosts:
     @cached_property
     def laws(self) -> dict[int, StreamedLaw]:
         """By draft length."""
-        return {gamma: _fitted(self._of(gamma), self.most) for gamma in self.gammas}
+        return {gamma: _fitted(self._known(gamma), self.most) for gamma in self.gammas}
 
     def step_times(self) -> list[StepTime]:
-        """Steps without prompts at those batches of the fit that were seen."""
+        """Steps without prompts at the batches of the fit."""
         return [
             StepTime(gamma, batch, float(seconds), float(steps), context=self.context)
             for gamma, law in self.laws.items()
             for batch, seconds, steps in zip(law.batches, law.step_s, law.steps, strict=True)
-            if seconds > 0 and steps > 0
+            if seconds > 0
         ]
+
+    def _known(self, gamma: int) -> list[StreamedStep]:
+        """Those of batches that every draft length has."""
+        return [step for step in self._of(gamma) if step.requests <= self.most]
 
     def _of(self, gamma: int) -> list[StreamedStep]:
         return [step for each in self.streamed if each.gamma == gamma for step in each.steps]
@@ -146,7 +155,6 @@ class StreamedCosts:
 def _fitted(steps: Sequence[StreamedStep], most: int) -> StreamedLaw:
     from scipy.optimize import lsq_linear, nnls
 
-    steps = [each for each in steps if each.requests <= most]
     plain = [each for each in steps if not each.prompts]
     requests, seconds, weights = _columns(plain)
     batches = batch_levels(most)

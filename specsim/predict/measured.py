@@ -15,7 +15,7 @@ import numpy as np
 
 from specsim.checks import Floats, UnsupportedError
 from specsim.hardware.host_times import HostTimes
-from specsim.hardware.later_drafts import fading_of, slower, without_fading
+from specsim.hardware.later_drafts import fading_of, times_late, without_fading
 from specsim.hardware.repeats import PassDraws
 from specsim.hardware.run_time_fit import Kind, fits, in_passes, pass_draws
 from specsim.intervals import Bootstrap, around
@@ -93,10 +93,10 @@ class RunPrices:
 
 @dataclass(frozen=True)
 class Spent:
-    """What requests run: by kind of run and new tokens how many, and their contexts added up.
+    """What requests run: by kind of run and size how many, and their contexts added up.
 
-    runs : shapes (R,) each; draft runs behind the first, on one token each, by the drafts of their
-        block
+    runs : shapes (R,) each; the size is the number of new tokens, and of draft runs behind the
+        first, which read one each, the drafts of their block
     blocks : by how many tokens a block asks its drafter for, shape (R,)
     """
 
@@ -136,7 +136,8 @@ class MeasuredCost:
 
     target: RunTimes
     first_draft: RunTimes  # the first draft run of a block, on one or two tokens
-    next_draft: RunTimes  # the others, late in a long block
+    # The others, late in a long block (A), or in the mean where ``fading`` is not known.
+    next_draft: RunTimes
     overhead_gammas: Floats
     overhead_s: Floats  # (G,), or (G, D) of draws
     fading: float = 0.0  # of the others (``specsim.hardware.later_drafts``)
@@ -245,8 +246,7 @@ class MeasuredCost:
         for (kind, size), (count, context) in spent.runs.items():
             if kind == "next draft":
                 level, slope = self.next_draft.line(1)
-                longer = slower(size, self.fading)
-                draft = draft + longer * (count * level + context * slope)
+                draft = draft + times_late(size, self.fading) * (count * level + context * slope)
             elif kind == "first draft":
                 level, slope = self.first_draft.line(size)
                 draft = draft + count * level + context * slope
@@ -271,17 +271,25 @@ class MeasuredCost:
         return self.price(self.spent(trace, replayed, max_new_tokens))
 
     def draft_cost(self, context: float) -> float:
-        """The papers' c at one context: a draft run after draft runs, as if timed on its own."""
+        """The papers' c at one context: a draft run after a draft run over a plain one, as in the
+        longest blocks that were timed.
+        """
         where = np.array([context])
-        return float(self.next_draft(1, where)[0] / self.target(1, where)[0])
+        late = times_late(int(self.overhead_gammas[-1]), self.fading)
+        return float(late * self.next_draft(1, where)[0] / self.target(1, where)[0])
+
+    def draft_run(self, place: int, context: float) -> float:
+        """Seconds of the draft run at a place in its block, from 1, on one token."""
+        where = np.array([context])
+        if place == 1:
+            return float(self.first_draft(1, where)[0])
+        return float((1 + self.fading / place) * self.next_draft(1, where)[0])
 
     def block(self, gamma: int, context: float) -> float:
         """Seconds of one block at one context, its draft with one token to read first."""
         where = np.array([context])
         seconds = self.target(gamma + 1, where)[0] + self.overhead(gamma)
-        if gamma:
-            later_s = slower(gamma, self.fading) * self.next_draft(1, where)[0]
-            seconds += self.first_draft(1, where)[0] + (gamma - 1) * later_s
+        seconds += sum(self.draft_run(place, context) for place in range(1, gamma + 1))
         return float(seconds)
 
 

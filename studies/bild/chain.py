@@ -78,11 +78,8 @@ class Chain:
         """
         window = len(self.table) - 1
         drafted = self.table.sum(axis=1)
-        where = np.array([context])
-        dropped = float(cost.next_draft(1, where)[0])
-        first = float(cost.first_draft(1, where)[0])
         seconds = sum(
-            count * (cost.block(j, context) + (j < window) * (dropped if j else first))
+            count * (cost.block(j, context) + (j < window) * cost.draft_run(j + 1, context))
             for j, count in enumerate(drafted.tolist())
         )
         return float(self.tokens * cost.block(0, context) / seconds)

@@ -268,8 +268,6 @@ def _token_cascade(
         return
     cost, context = workload.cost, workload.context
     cap = min(CAP, workload.profile.gamma_max)
-    where = np.array([context])
-    first, following = (float(runs(1, where)[0]) for runs in (cost.first_draft, cost.next_draft))
     blocks = np.array([cost.block(length, context) for length in range(cap + 1)])
     deferred = chow.sweep.deferred / comparison.positions.positions
     curve = chow.curve()
@@ -278,7 +276,7 @@ def _token_cascade(
         drafted = law.tokens - 1
         # The run at which the draft defers proposes nothing.
         unused = law.runs[Run("draft", 1)] - drafted
-        price = np.where(drafted == 0, first, following)
+        price = [cost.draft_run(int(each) + 1, context) for each in drafted]
         seconds = float(law.probability @ (blocks[drafted] + unused * price))
         latency = seconds / float(law.probability @ law.tokens) / blocks[0]
         yield {

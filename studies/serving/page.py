@@ -28,8 +28,9 @@ _CAPTIONS: Mapping[str, str] = {
     "same today.",
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
     "measured, less one. With own steps: simulated with steps as long as the load itself had them, "
-    "which is no prediction, and shows what the model of the scheduler leaves; what requests spend "
-    "outside of steps is that of the pass of the round that has the lightest rate.",
+    "which is no prediction, and shows what the model of the scheduler leaves; steps of batches "
+    "that a pass never had are those of other passes of its round, and what requests spend outside "
+    "of steps is that of the lightest rate of the round.",
     "totals": "Throughput, and preemptions of all passes. `explained` counts the figures (TTFT, "
     "TPOT, ITL, end to end; mean, 50th, 90th, 99th percentile) whose error both 95 % intervals "
     "explain.",

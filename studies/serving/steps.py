@@ -40,11 +40,12 @@ def loaded_steps(said: dict[str, Any], drafting: Drafting) -> StreamedSteps:
 
 
 def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
-    """The file of steps that were timed before a pass, with those of the pass in their place.  Of
-    batches that the pass never had, and of what requests spend outside of steps, which is seen
-    where they do not wait, at the lightest rate, the other passes of its round tell.
+    """The file of steps that were timed before a pass, with those of the pass in their place.
 
-    None where some draft length was not served, or steps were not timed under load.
+    Steps without prompts of batches that the pass never had are those of the other passes of its
+    round; what requests spend outside of steps is that of the lightest rate, where they do not
+    wait.  None where some draft length was not served in the pass, or at the lightest rate of its
+    round, or steps were not timed under load.
     """
     lightest = min(settings.RATES, key=settings.RATES.__getitem__)
     round_of = settings.round_of(number)
@@ -58,7 +59,7 @@ def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
         }
         own = [seen for (at, _), seen in of_round.items() if at == number]
         outside = next((seen for (_, rate), seen in of_round.items() if rate == lightest), None)
-        if not own or outside is None:
+        if not any(each.steps for each in own) or outside is None:
             return None
         known = {step.requests for seen in own for step in seen.steps if not step.prompts}
         for (at, _), seen in of_round.items():

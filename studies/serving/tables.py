@@ -278,7 +278,10 @@ def _costs(timed: Iterable[Path]) -> dict[Path, StreamedCosts]:
 def _beside(seen: Sequence[tuple[StreamedSteps, StreamedCosts]]) -> Row:
     """Steps that were seen, each with what was timed before its pass; None where there are none."""
     every = [
-        (each, costs.laws[served.gamma].seconds(each))
+        (
+            each,
+            costs.laws[served.gamma].seconds(each.requests, each.prompts, each.prompt_tokens),
+        )
         for served, costs in seen
         for each in served.steps
     ]

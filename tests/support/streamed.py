@@ -19,9 +19,12 @@ def served(
     jitter_s: float = 0.0,
     extra_s: float = 0.0,
     seed: int = 0,
+    reading_s: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[list[Stream], list[tuple[int, int, int, float]]]:
     """A server that does one step after another, of all requests that have arrived by then; its
     clients' streams, and of every step decodes, prompts, their tokens and seconds.
+
+    reading_s : what a step with a prompt takes longer, and again for each of its requests
     """
     random = np.random.default_rng(seed)
     waiting = [(at + frontend_s, number) for number, at in enumerate(sent_s)]
@@ -39,6 +42,8 @@ def served(
         tokens = sum(prompts[number] for number in new)
         both = len(running) + len(new)
         seconds = STEP_S + extra_s + REQUEST_S * both + PROMPT_S * len(new) + TOKEN_S * tokens
+        if new:
+            seconds += reading_s[0] + reading_s[1] * both
         now += seconds
         steps.append((len(running), len(new), tokens, seconds))
         for number in (*running, *new):

@@ -13,8 +13,10 @@ a whole is within a CUDA graph or waits for the host.
 An engine's own times (``StepLoadCost``) are of whole steps.  Where they were timed under load, they
 are a fit of just this (``specsim.counts.streamed_costs``):
 
-    step(gamma, requests) [ + P(gamma) + Q(gamma) requests where a prompt is read]
+    step(gamma, requests) [ + P(gamma) + Q(gamma) requests, where a prompt is read]
     + a(gamma) prompts + b(gamma) prefill tokens
+
+where requests are all of the step, those whose prompts are read among them.
 
 Where sets of requests and prompts were timed apart, steps are put together from less,
 

@@ -10,14 +10,19 @@ from hypothesis import strategies as st
 from specsim.batching.step_cost import StepLoadCost
 from specsim.checks import UnsupportedError
 from specsim.counts.steps import StepTime, StreamedStep, StreamedSteps
-from specsim.counts.streamed_costs import StreamedCosts, batch_levels
+from specsim.counts.streamed_costs import StreamedCosts, StreamedLaw, batch_levels
 from specsim.counts.streams import streamed_steps
 from specsim.serving.costs.load_cost import step_model_of
 from tests.support.step_models import seconds
 from tests.support.streamed import PROMPT_S, REQUEST_S, STEP_S, TOKEN_S, a_load, served
 
 
-def loaded(seed: int, gammas: tuple[int, ...] = (0, 2), longer_s: float = 0.001) -> StreamedCosts:
+def loaded(
+    seed: int,
+    gammas: tuple[int, ...] = (0, 2),
+    longer_s: float = 0.001,
+    reading_s: tuple[float, float] = (0.0, 0.0),
+) -> StreamedCosts:
     """Steps of a server whose round takes ``longer_s`` more for every draft, which is in the mean
     of all its steps.
     """
@@ -25,7 +30,9 @@ def loaded(seed: int, gammas: tuple[int, ...] = (0, 2), longer_s: float = 0.001)
     for gamma in gammas:
         for repeat in range(2):
             sent, prompts, chunks = a_load(seed + repeat, 100)
-            streams, _ = served(sent, prompts, chunks, 0.004, extra_s=gamma * longer_s)
+            streams, _ = served(
+                *(sent, prompts, chunks, 0.004), extra_s=gamma * longer_s, reading_s=reading_s
+            )
             found.append(streamed_steps(streams, gamma, repeat))
     return StreamedCosts(tuple(found))
 
@@ -65,6 +72,57 @@ def test_a_step_under_load_is_put_together_as_it_was_fitted() -> None:
         assert sum(found.values()) == pytest.approx(expected)
 
 
+def test_prompts_beside_many_requests_cost_less() -> None:
+    reading_s = 0.002, -0.0005
+    costs = loaded(3, reading_s=reading_s)
+    cost = StepLoadCost.of([StepTime(g, 1, 1.0, context=100.0) for g in (0, 2)], (), costs.streamed)
+    model = step_model_of(cost, 2, np.ones(3), costs.most, 512)
+    for requests, prompts, tokens in ((2, 1, 50), (costs.most, 1, 100), (3, 2, 200)):
+        expected = STEP_S + 0.002 + REQUEST_S * requests + reading_s[0] + reading_s[1] * requests
+        expected += PROMPT_S * prompts + TOKEN_S * tokens
+        assert costs.laws[2].seconds(requests, prompts, tokens) == pytest.approx(expected, rel=1e-4)
+        found = seconds(
+            model,
+            gamma=2,
+            sequences=requests,
+            prefill_chunks=prompts,
+            prefill_tokens=tokens,
+        )
+        assert sum(found.values()) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_step_never_takes_less_than_nothing() -> None:
+    law = StreamedLaw((1, 4), np.array([0.01, 0.02]), np.ones(2), 0.01, -0.1, 0.002, 1e-5)
+    assert law.seconds(4) == 0.02
+    assert law.seconds(4, 1, 100) == pytest.approx(0.003)
+
+
+def test_batches_that_nobody_had_are_no_part_of_the_law() -> None:
+    prompts = StreamedStep(1, 1, 20, 0.01), StreamedStep(1, 1, 40, 0.02)
+    plain = [StreamedStep(n, 0, 0, 0.01 + 0.001 * n, 9) for n in (1, 8)]
+    costs = StreamedCosts(tuple(StreamedSteps(k, (*plain, *prompts), 0.0, 0) for k in (0, 2)))
+    assert costs.laws[0].batches == (1, 8)
+    assert costs.laws[0].seconds(4) == pytest.approx(0.014)
+
+
+@pytest.mark.parametrize(
+    ("drafted", "words"),
+    [
+        ([StreamedStep(1, 1, 20, 0.01)], "no step without a prompt was seen with 2 draft tokens, "),
+        ([StreamedStep(4, 0, 0, 0.01)], "with 2 draft tokens and at most 1 requests"),
+        (
+            [StreamedStep(1, 0, 0, 0.01), StreamedStep(4, 1, 20, 0.1), StreamedStep(4, 1, 9, 0.1)],
+            "got 0 with 0 draft tokens",
+        ),
+    ],
+)
+def test_draft_lengths_need_batches_in_common(drafted: list[StreamedStep], words: str) -> None:
+    prompts = StreamedStep(1, 1, 20, 0.01), StreamedStep(1, 1, 40, 0.02)
+    plain = StreamedSteps(0, (StreamedStep(1, 0, 0, 0.01), *prompts), 0.0, 0)
+    with pytest.raises(UnsupportedError, match=words):
+        StreamedCosts((plain, StreamedSteps(2, tuple(drafted), 0.0, 0)))
+
+
 def test_batches_between_which_steps_are_on_a_line() -> None:
     assert batch_levels(1) == [1]
     assert batch_levels(2) == [1, 2]
@@ -78,7 +136,7 @@ def test_a_load_is_of_plain_decoding_and_drafts() -> None:
 
 
 def test_prompts_of_one_length_do_not_tell_what_a_token_costs() -> None:
-    steps = (StreamedStep(1, 1, 20, 0.01), StreamedStep(2, 2, 40, 0.02), StreamedStep(1, 0, 0, 0.1))
+    steps = (StreamedStep(1, 1, 20, 0.01), StreamedStep(2, 2, 40, 0.02), StreamedStep(4, 0, 0, 0.1))
     with pytest.raises(
         UnsupportedError, match="two lengths that were read beside other requests, got 1 with"
     ):
