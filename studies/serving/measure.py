@@ -17,7 +17,7 @@ and then, in each pass,
     profile.serving/runs/   SETTING-N.json, what ``vllm bench serve --save-detailed`` saw
 
 Rates follow from the first timing.  Servers that are timed and servers that are under load are
-others, and run side by side: what is idle rests.  They need 22 GB of memory.  What is there is
+others, and run side by side: what is idle rests.  They need 16 GB of memory.  What is there is
 kept, so that a run that was killed goes on where it was.
 """
 

@@ -54,7 +54,7 @@ _NOT_SERVED = (
     "prediction is held against a measurement."
 )
 _NEEDED = (
-    "It takes vLLM's CPU build (`make engine`), two cores that nothing else uses, 24 GiB of memory "
+    "It takes vLLM's CPU build (`make engine`), two cores that nothing else uses, 20 GiB of memory "
     "for ten servers, and an hour at most; a run that was killed goes on where it was."
 )
 

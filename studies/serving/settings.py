@@ -17,12 +17,16 @@ CONTEXT = 512
 MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = 16, 2048
 # The CPU build wants multiples of 32.
 BLOCK_TOKENS = 32
+# Twice as many as the requests that run together can fill.
+CACHE_BLOCKS = 512
 # Of every server, whether its steps are timed or it is under load.  A worker of its own, as the CPU
 # build has it, makes the engine's process look out for it in a busy loop, on the core that clients
-# and the API need; on one GPU, too, both are one process.
+# and the API need; on one GPU, too, both are one process.  A cache of a GiB, as it comes, is filled
+# with zeros: ten of those leave no memory for the files that programs are read from.
 ENGINE_ARGS = (
     *("--block-size", str(BLOCK_TOKENS)),
     *("--max-num-batched-tokens", str(MAX_NUM_BATCHED_TOKENS)),
+    *("--num-gpu-blocks-override", str(CACHE_BLOCKS)),
     *("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor"),
 )
 # Tokens of prompts and of outputs, from and up to, evenly.
@@ -35,8 +39,7 @@ RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturat
 ROUNDS = 3
 RATES_OF_PASSES = tuple((name,) for name in RATES)
 PASSES = len(RATES_OF_PASSES) * ROUNDS
-# Passes that servers stay up for, those of a round: each of them grows while it serves, ten of them
-# fill 24 GB in three rounds, and in the third requests already waited for memory.
+# Passes that servers stay up for, those of a round: each of them grows while it serves.
 PASSES_OF_SERVERS = len(RATES_OF_PASSES)
 # Of the timing before a pass, which is of servers under load most of all: sets that are sent at
 # once are of the largest batch alone, and of few requests.
@@ -59,7 +62,7 @@ class Drafting:
 
     name : in file names and tables
     schedule : by batch, as of ``DraftPolicy``; empty without a drafter
-    blocks : of the KV cache; None is what a GiB holds
+    blocks : of the KV cache; None is as many as never run out
     """
 
     name: str
