@@ -6,18 +6,14 @@
                                                              # alone, eight passes, all drafts
                                                              # by turns
     python benchmarks/blind_accuracy.py report FOLDER        # of studies/measured/blind, say
-    python benchmarks/blind_accuracy.py drift FOLDER         # over all reports in quiet* below
 
 Every command is a process of its own, and goes on where it was killed: ``calibrate FOLDER
 --calibrations 1`` ends behind the first of each draft, and a check that is stopped and started
 again later is spread over more of what the machine does.  ``report`` judges the predictions of all
 calibrations by the one check of their draft, and writes ``cells.csv``, ``estimators.csv`` (how
 costs are estimated, on the same data) and ``knee.csv`` (fewer requests and repeats) into FOLDER.
-``drift`` says how far all predictions of a draft are off together, which no repeat of a calibration
-shows, and how far calibrations differ at one plain step: both are in ``specsim.profiles``, as
-``drift studies/measured/blind --without quiet-plain,quiet-runs,quiet-blocks`` says them, so that
-these three judge them.  Takes an hour and a quarter; a check of the drafts FIRST,SECOND alone is
-``check FOLDER FIRST,SECOND``.
+Takes an hour and a quarter; a check of the drafts FIRST,SECOND alone is ``check FOLDER
+FIRST,SECOND``.
 
 At temperature 0 a pass decodes all requests of a profile, so that the recommended length is judged
 by what it is recommended for; ``--requests 48,96 --checked 8`` is what studies/measured/blind/quiet
@@ -194,98 +190,6 @@ def within(expected: Interval[float], row: dict[str, Any]) -> bool:
     return apart(expected, Interval(*measured)) <= 1
 
 
-def together(cells: pd.DataFrame) -> pd.Series:
-    """By draft the square of how far its predictions are off in the mean over calibrations and
-    draft lengths, as a logarithm, less the check's own error; predicted as if plain decoding took
-    as long as in the calibration, at temperature 0, where calls are known exactly.  The error is
-    taken as common to all draft lengths, as plain decoding is.
-    """
-    greedy = cells[cells["temperature"] == 0]
-    off = np.log(greedy["speedup_at_profile_plain"] / greedy["measured_speedup"])
-    known = greedy["measured_error"] / greedy["measured_speedup"]
-    return off.groupby(greedy["draft"]).mean() ** 2 - known.groupby(greedy["draft"]).mean() ** 2
-
-
-def print_drift(folder: Path, without: str) -> None:
-    batteries = {each.parent.name: pd.read_csv(each) for each in folder.glob("quiet*/cells.csv")}
-    for each in without.split(","):
-        batteries.pop(each, None)
-    squares = {name: together(cells) for name, cells in sorted(batteries.items())}
-    for name, found in squares.items():
-        print(f"{name}: predictions of a draft are off together by {_root(found):.1%}")
-    print(f"in the root mean square of all: {_root(pd.concat(squares.values())):.1%}")
-    # Each battery has a check of its own.
-    every = [cells.assign(draft=cells["draft"] + name) for name, cells in batteries.items()]
-    said = summary(pd.concat(every).to_dict("records"))
-    print(
-        f"all {sum(map(len, every))} cells: median {said['median']:.1%}, worst "
-        f"{said['worst']:.1%}, mean {said['mean']:+.2%}; 95 % intervals hold {said['inside']:.1%}; "
-        f"recommended length within 2 % of the best in {said['within_2_percent_of_best']:.0%}, its "
-        f"own prediction {said['chosen_mean']:+.2%} (standard error "
-        f"{said['chosen_mean_error']:.2%})"
-    )
-    for temperature, part in pd.concat(every).groupby("temperature"):
-        print(f"at temperature {temperature:g} intervals hold {part['inside'].mean():.1%}")
-
-
-def states(folder: Path) -> pd.DataFrame:
-    """Of every calibration at temperature 0: how long a token of plain decoding took, and how far
-    its speedups are, as logarithms, from the mean of the calibrations of that draft: as they are,
-    ``apart``, and all moved to one plain step, ``apart_at_plain``.
-    """
-    rows = []
-    for table in sorted(folder.glob("quiet*/cells.csv")):
-        cells = pd.read_csv(table).query("temperature == 0")
-        for (draft, number), part in cells.groupby(["draft", "calibration"]):
-            rows.append(
-                {
-                    "battery": table.parent.name,
-                    "draft": draft,
-                    "calibration": number,
-                    "plain_ms": part["profile_plain_ms"].mean(),
-                    "speedup": np.log(part["speedup_at_profile_plain"]).mean(),
-                    "elasticity": part["elasticity"].mean(),
-                }
-            )
-    found = pd.DataFrame(rows)
-    groups = [found["battery"], found["draft"]]
-
-    def apart(values: pd.Series) -> pd.Series:
-        return values - values.groupby(groups).transform("mean")
-
-    far = apart(np.log(found["plain_ms"]))
-    found["apart"] = apart(found["speedup"])
-    found["apart_at_plain"] = apart(found["speedup"] - found["elasticity"] * far)
-    return found
-
-
-def left_at_plain(found: pd.DataFrame) -> float:
-    """How far one calibration is from another at one plain step, as a standard deviation."""
-    return float(np.sqrt(2) * _scatter(found, "apart_at_plain"))
-
-
-def print_states(found: pd.DataFrame) -> None:
-    for (battery, draft), part in found.groupby(["battery", "draft"]):
-        columns = zip(part["plain_ms"], part["apart"], part["apart_at_plain"], strict=True)
-        said = ", ".join(f"{off:+.1%} ({left:+.1%}) at {ms:.2f} ms" for ms, off, left in columns)
-        print(f"{battery}, {draft}: {said} a token of plain decoding")
-    print(
-        f"calibrations of a draft scatter by {_scatter(found, 'apart'):.2%}, and by "
-        f"{_scatter(found, 'apart_at_plain'):.2%} at one plain step, in brackets: from one to "
-        f"another {left_at_plain(found):.1%}"
-    )
-
-
-def _scatter(found: pd.DataFrame, name: str) -> float:
-    """Within drafts; every mean of a draft's calibrations takes a degree of freedom."""
-    freedom = len(found) - found.groupby(["battery", "draft"]).ngroups
-    return float(np.sqrt((found[name] ** 2).sum() / freedom))
-
-
-def _root(squares: pd.Series) -> float:
-    return float(np.sqrt(max(squares.mean(), 0.0)))
-
-
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     """What a table of cells says."""
     frame = pd.DataFrame(rows)
@@ -299,10 +203,13 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     # All calibrations are judged by one check, so that they are not independent.
     by_check = frame[frame["chosen"]].groupby(["draft", "temperature"])
     chosen = by_check["relative_error"].mean()
+    apart = off - groups["relative_error"].transform("mean")
     return {
         "median": float(off.abs().median()),
         "worst": float(off.abs().max()),
         "mean": float(off.mean()),
+        # About the mean over draft lengths, which is what choosing one of them rests on.
+        "over_lengths": float(np.sqrt((apart**2).mean())),
         "inside": float(frame["inside"].mean()),
         "within_2_percent_of_best": float(np.mean([loss <= 0.02 for loss in losses])),
         "chosen_mean": float(chosen.mean()),
@@ -364,6 +271,12 @@ def alone(profile: Profile) -> Profile:
     return msgspec.structs.replace(profile, notes=[])
 
 
+def alike(profile: Profile) -> Profile:
+    """As if nobody told the draft lengths of later draft runs."""
+    rows = [msgspec.structs.replace(row, gammas=[]) for row in profile.run_times]
+    return msgspec.structs.replace(profile, run_times=rows)
+
+
 def shorter(profile: Profile, repeats: int) -> Profile:
     """As if only the first passes had been made, each at both temperatures."""
     passes = range(2 * repeats)
@@ -421,12 +334,14 @@ def report(folder: Path, timed_tokens: int) -> None:
         "means by width": means,
         "medians by width": medians,
     }
+    first = read_profile(profile_of(folder, checked_drafts(folder)[0], CALIBRATIONS[0]))
+    if any(row.gammas for row in first.run_times):
+        kinds["later draft runs alike"] = alike
     table = [
         {"estimator": name, **summary(list(cells(folder, each)))} for name, each in kinds.items()
     ]
     pd.DataFrame(table).to_csv(folder / "estimators.csv", index=False)
     print(pd.DataFrame(table).to_string(index=False))
-    first = read_profile(profile_of(folder, checked_drafts(folder)[0], CALIBRATIONS[0]))
     most = max(each.requests for each in first.acceptance)
     table = []
     for requests, repeats in KNEE:
@@ -449,7 +364,7 @@ def _errors(part: pd.DataFrame) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("stage", choices=("calibrate", "check", "report", "drift"))
+    parser.add_argument("stage", choices=("calibrate", "check", "report"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("drafts", nargs="?", default=",".join(DRAFTS))
     parser.add_argument("--requests", default=REQUESTS, help="of the calibrations, by temperature")
@@ -458,15 +373,10 @@ def main() -> None:
     parser.add_argument(
         "--timed-tokens", type=int, default=TOKENS, help="of a decoding that run times are of"
     )
-    parser.add_argument("--without", default="", help="batteries that drift leaves out")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     drafts = asked.drafts.split(",")
-    if asked.stage == "drift":
-        print_drift(asked.folder, asked.without)
-        found = states(asked.folder)
-        print_states(found[~found["battery"].isin(asked.without.split(","))])
-    elif asked.stage == "report":
+    if asked.stage == "report":
         report(asked.folder, asked.timed_tokens)
     elif asked.stage == "calibrate":
         calibrate(asked.folder, drafts, asked.requests, asked.calibrations)

@@ -181,11 +181,11 @@ class EngineCalibration(Result):
         law = loaded.laws[0]
         alone = significant(1e3 * law.seconds(1), 3)
         beside = ", ".join(
-            f"{significant(1e3 * law.seconds(2, 1, n), 3)} ms with one of {n}" for n in lengths
+            f"{significant(1e3 * law.seconds(2, 1, n), 3)} ms for {n}" for n in lengths
         )
         return [
             *found,
-            f"a step of one request: {alone} ms alone; beside a prompt, {beside} tokens",
+            f"a step of one request: {alone} ms; with a prompt beside it, {beside} tokens",
             f"{1e3 * loaded.frontend_s:.2g} ms of a request are spent outside of steps",
         ]
 

@@ -5,9 +5,9 @@ With K draft tokens a step of n requests, those whose prompts it reads among the
     S(K, n)                                                  where no prompt is read
     S(K, n) + P(K) + Q(K) n + a(K) prompts + b(K) tokens     where some are
 
-with S linear between a few n.  One request more makes a step with a prompt less longer than one
-without, so that without P + Q n prompts were 0.5 ms too cheap beside one request and 0.4 ms too
-dear beside twelve (vLLM's CPU build).  Both are least-squares fits; S, a and b are not below zero.
+with S linear between a few n.  A request more makes a step with a prompt less longer than one
+without, so that without P + Q n prompts are too cheap beside few requests and too dear beside many.
+Both are least-squares fits; S, a and b are not below zero.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from specsim.counts.steps import StepTime, StreamedStep, StreamedSteps
 # Prompts of this many lengths tell a token from a prompt.
 _LENGTHS = 2
 # Weight, as a share of all steps', of P and Q being none.
-_SHRUNK = 1e-6
+_SHRUNK = 1e-9
 
 
 def batch_levels(most: int) -> list[int]:

@@ -8,8 +8,8 @@ none of their chunks has more tokens than a step gives: servers that lag join ch
 A request that arrives while a step runs waits for its end.  One that spends d seconds before all
 steps becomes part of the first step that begins d after it was sent, or later; where requests are
 sent at any moment of a step alike, the moment at which it could have begun is, in the mean, the
-middle of the step that it waited for.  Its first chunk, with which an answer is begun, comes some
-0.3 to 1 ms later than the first of its step; that is outside of steps, too.
+middle of the step that it waited for.  Its first chunk, with which an answer is begun, comes a
+little later than the first of its step; that is outside of steps, too.
 
 All of this holds for a server that serves nobody else, reads every prompt in one step, admits every
 request at once and streams every step.

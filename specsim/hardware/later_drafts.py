@@ -6,8 +6,7 @@ the drafter brings some of it back, so that run i of a block takes
     t(i) = A (1 + fading / i),    i = 2, 3, ...
 
 and those of a block of K drafts take A (1 + fading x(K)) each in the mean, with x(K) the mean of
-1 / i.  On a CPU run 2 takes a fifth longer than run 8 of a small draft, and two fifths of a larger
-one (benchmarks/draft_places.py).
+1 / i.  On a CPU run 2 takes a third longer than run 8 (benchmarks/draft_places.py).
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ def in_passes(rows: Iterable[Row], passes: Container[int]) -> list[Row]:
         if not row.passes:
             found.append(row)
         elif kept := [at for at, each in enumerate(row.passes) if each in passes]:
-            # No runs of host time.
+            # Host time has neither runs nor draft lengths of their own.
             names = ("seconds", "plain", "passes", "runs", "gammas")
             lists = {name: getattr(row, name, []) for name in names}
             taken = {name: [each[at] for at in kept] for name, each in lists.items() if each}

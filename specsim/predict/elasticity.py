@@ -30,7 +30,7 @@ _PRIOR = 0.5
 # Standard deviation of the logarithm of a pass's plain steps that does not last: what interrupts a
 # machine for seconds is no state of it.  Of 0, 2, 3, 5 and 8 %, tried once and by no command kept,
 # 3 and 5 % left calibrations of one draft nearest to each other at one plain step; how near is what
-# ``benchmarks/blind_accuracy.py drift`` prints.
+# ``python -m benchmarks.blind_drift`` prints.
 _PASSING = 0.04
 # A slope of fewer passes says nothing of its own error.
 _FEWEST = 4

@@ -29,16 +29,17 @@ _CAPTIONS: Mapping[str, str] = {
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
     "measured, less one. With own steps: simulated with steps as long as the load itself had them, "
     "which is no prediction, and shows what the model of the scheduler leaves; steps of batches "
-    "that a pass never had are those of other passes of its round, and what requests spend outside "
-    "of steps is that of the lightest rate of the round.",
+    "that a pass never had are those of other passes of its round, by as much longer as those of "
+    "batches that both had, and what requests spend outside of steps is that of the lightest rate "
+    "of the round.",
     "totals": "Throughput, and preemptions of all passes. `explained` counts the figures (TTFT, "
     "TPOT, ITL, end to end; mean, 50th, 90th, 99th percentile) whose error both 95 % intervals "
     "explain.",
     "steps": "How far the load's steps and rounds are off what was known before. `longer` is how "
     "much longer steps took than those that were timed before their pass, of the same batch and "
-    "prompts, by the moments at which clients got their chunks; `steps` and `requests` are how "
-    "many were seen whole, and their mean batch. Tokens per round leave out the first token, which "
-    "comes with the prompt.",
+    "prompts, by the moments at which clients got their chunks, over all passes and in each; "
+    "`steps` and `requests` are how many were seen whole, and their mean batch. Tokens per round "
+    "leave out the first token, which comes with the prompt.",
     "orders": "Which draft length is faster. Mean end-to-end latency of one over that of the "
     "other at the same rate; judged where the measured intervals tell them apart.",
     "latencies": "Every latency, predicted and measured. In milliseconds, with 95 % intervals.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -43,9 +43,11 @@ def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
     """The file of steps that were timed before a pass, with those of the pass in their place.
 
     Steps without prompts of batches that the pass never had are those of the other passes of its
-    round; what requests spend outside of steps is that of the lightest rate, where they do not
-    wait.  None where some draft length was not served in the pass, or at the lightest rate of its
-    round, or steps were not timed under load.
+    round, by as much longer as its own are at batches that both had: machines drift.  What
+    requests spend outside of steps is that of the lightest rate, where they do not wait.
+
+    None where some draft length was not served in the pass, or at the lightest rate of its round,
+    or steps were not timed under load.
     """
     lightest = min(settings.RATES, key=settings.RATES.__getitem__)
     round_of = settings.round_of(number)
@@ -61,7 +63,7 @@ def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
         outside = next((seen for (_, rate), seen in of_round.items() if rate == lightest), None)
         if not any(each.steps for each in own) or outside is None:
             return None
-        known = {step.requests for seen in own for step in seen.steps if not step.prompts}
+        known = [step for seen in own for step in seen.steps if not step.prompts]
         for (at, _), seen in of_round.items():
             steps = seen.steps if at == number else _beside(seen, known)
             if steps:
@@ -76,9 +78,19 @@ def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
     return msgspec.structs.replace(timed, streamed=streamed, steps=[])
 
 
-def _beside(seen: StreamedSteps, known: Collection[int]) -> tuple[StreamedStep, ...]:
-    """Steps without prompts of other batches than are known."""
-    return tuple(each for each in seen.steps if not each.prompts and each.requests not in known)
+def _beside(seen: StreamedSteps, known: Sequence[StreamedStep]) -> tuple[StreamedStep, ...]:
+    """Steps without prompts of other batches than are known, on the machine of those."""
+    seconds = {each.requests: each.seconds for each in known}
+    plain = [each for each in seen.steps if not each.prompts]
+    both = [each for each in plain if each.requests in seconds]
+    here_s = sum(each.steps * seconds[each.requests] for each in both)
+    there_s = sum(each.steps * each.seconds for each in both)
+    longer = here_s / there_s if both else 1.0
+    return tuple(
+        replace(each, seconds=longer * each.seconds)
+        for each in plain
+        if each.requests not in seconds
+    )
 
 
 def _seen(files: LoadFiles, drafting: Drafting, rate: str, number: int) -> StreamedSteps | None:

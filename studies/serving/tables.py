@@ -260,9 +260,11 @@ def steps(found: Sequence[ServedSetting]) -> Iterator[Row]:
         tokens = sum(one.tokens for one in each.passes)
         rounds = np.sum([one.rounds for one in each.passes], axis=0)
         predicted, measured = (tokens / rounds).tolist()
+        by_pass = [_beside([one])["longer"] for one in seen]
         yield {
             **each.names,
             **_beside(seen),
+            "longer_by_pass": ", ".join(f"{one:+.3f}" for one in by_pass if one is not None),
             "predicted_tokens_per_round": predicted,
             "measured_tokens_per_round": measured,
             "relative_error": predicted / measured - 1,

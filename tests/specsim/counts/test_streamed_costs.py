@@ -80,7 +80,7 @@ def test_prompts_beside_many_requests_cost_less() -> None:
     for requests, prompts, tokens in ((2, 1, 50), (costs.most, 1, 100), (3, 2, 200)):
         expected = STEP_S + 0.002 + REQUEST_S * requests + reading_s[0] + reading_s[1] * requests
         expected += PROMPT_S * prompts + TOKEN_S * tokens
-        assert costs.laws[2].seconds(requests, prompts, tokens) == pytest.approx(expected, rel=1e-4)
+        assert costs.laws[2].seconds(requests, prompts, tokens) == pytest.approx(expected, rel=1e-6)
         found = seconds(
             model,
             gamma=2,
@@ -88,7 +88,7 @@ def test_prompts_beside_many_requests_cost_less() -> None:
             prefill_chunks=prompts,
             prefill_tokens=tokens,
         )
-        assert sum(found.values()) == pytest.approx(expected, rel=1e-4)
+        assert sum(found.values()) == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_step_never_takes_less_than_nothing() -> None:
