@@ -17,8 +17,8 @@ and then, in each pass,
     profile.serving/runs/   SETTING-N.json, what ``vllm bench serve --save-detailed`` saw
 
 Rates follow from the first timing.  Servers that are timed and servers that are under load are
-others, and run side by side: what is idle rests.  They need 16 GB of memory.  What is there is
-kept, so that a run that was killed goes on where it was.
+others, and run side by side: what is idle rests.  They change places from round to round, and need
+16 GB of memory.  What is there is kept, so that a run that was killed goes on where it was.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path
     for first in range(0, len(numbers), settings.PASSES_OF_SERVERS):
         with specsim.engine_servers(files.profile, files.timing) as timed, _loaded(files) as loaded:
             for number in numbers[first : first + settings.PASSES_OF_SERVERS]:
-                _pass(files, number, timed, loaded, checkpoint, progress)
+                servers = _exchanged(timed, loaded) if settings.swapped(number) else (timed, loaded)
+                _pass(files, number, *servers, checkpoint, progress)
     progress("serving", _TOTAL, _TOTAL)
     checkpoint.done()
     return files.profile
@@ -182,6 +183,17 @@ def _loaded(files: LoadFiles) -> Iterator[Mapping[Drafting, EngineClient]]:
             servers[drafting] = client
             _warm(client, files, program)
         yield servers
+
+
+def _exchanged(
+    timed: EngineServers, loaded: Mapping[Drafting, EngineClient]
+) -> tuple[EngineServers, Mapping[Drafting, EngineClient]]:
+    """The servers of one draft length in each other's places."""
+    under_load = dict(loaded)
+    for gamma, client in timed.items():
+        assert isinstance(client, EngineClient), "of a server"
+        under_load[settings.fixed(gamma)] = client
+    return {gamma: loaded[settings.fixed(gamma)] for gamma in timed}, under_load
 
 
 def _pass(

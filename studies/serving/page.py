@@ -21,11 +21,11 @@ SHIPPED = Path(__file__).parents[1] / "measured" / "serving" / "profile.json"
 _CAPTIONS: Mapping[str, str] = {
     "setup": "What was asked. In each pass steps were timed first, and then settings were served "
     "once, with requests and arrivals of the pass's own, by other servers than those that were "
-    "timed; they are predicted from that timing, and figures below are means over the passes of a "
-    "setting. Requests are those of a setting. Rates are in requests per second; the plain "
-    "capacity is what the first timing predicts of plain decoding. The hash of the file of step "
-    "times was taken when each setting had been served; `same_file` tells whether the file is the "
-    "same today.",
+    "timed, which change places from round to round; they are predicted from that timing, and "
+    "figures below are means over the passes of a setting. Requests are those of a setting. Rates "
+    "are in requests per second; the plain capacity is what the first timing predicts of plain "
+    "decoding. The hash of the file of step times was taken when each setting had been served; "
+    "`same_file` tells whether the file is the same today.",
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
     "measured, less one. With own steps: simulated with steps as long as the load itself had them, "
     "which is no prediction, and shows what the model of the scheduler leaves; steps of batches "

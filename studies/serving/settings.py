@@ -35,12 +35,14 @@ PROMPTS, OUTPUTS = (16, 128), (8, 96)
 RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturated": 1.5}
 # Every setting is served once in each round, with other requests and arrivals.  A shared machine is
 # another one from minute to minute, by 15 % now and then, and a timing is off as much as a load: a
-# round has a pass for each rate, and steps are timed anew just before each.
-ROUNDS = 3
-RATES_OF_PASSES = tuple((name,) for name in RATES)
-PASSES = len(RATES_OF_PASSES) * ROUNDS
-# Passes that servers stay up for, those of a round: each of them grows while it serves.
-PASSES_OF_SERVERS = len(RATES_OF_PASSES)
+# round has a pass for each rate, and steps are timed anew just before each.  Over the rounds each
+# rate is at each place of a round once, and servers that are timed in one round are under load in
+# the next: what a place or a server has of its own is in half of all errors with the other sign, or
+# in no rate more than in others.
+ROUNDS = len(RATES)
+PASSES = len(RATES) * ROUNDS
+# Passes that servers stay up for, those of two rounds: each of them grows while it serves.
+PASSES_OF_SERVERS = 2 * len(RATES)
 # Of the timing before a pass, which is of servers under load most of all: sets that are sent at
 # once are of the largest batch alone, and of few requests.
 REPEATS = 2
@@ -127,20 +129,32 @@ SETTINGS = (
 )
 
 
-def rates_of(number: int) -> tuple[str, ...]:
-    """Names of the rates at which the pass of this number serves."""
-    return RATES_OF_PASSES[number % len(RATES_OF_PASSES)]
+def rate_of(number: int) -> str:
+    """Name of the rate at which the pass of this number serves."""
+    in_round = number - round_of(number).start
+    return list(RATES)[(in_round + _round(number)) % len(RATES)]
 
 
 def settings_of(number: int) -> list[Setting]:
     """What it serves."""
-    return [each for each in SETTINGS if each.rate in rates_of(number)]
+    return [each for each in SETTINGS if each.rate == rate_of(number)]
 
 
 def round_of(number: int) -> range:
     """The passes of the round that a pass is of."""
-    size = len(RATES_OF_PASSES)
-    return range(number - number % size, number - number % size + size)
+    first = _round(number) * len(RATES)
+    return range(first, first + len(RATES))
+
+
+def swapped(number: int) -> bool:
+    """Whether the servers of one draft length change places in this pass: those that are timed in
+    others are under load, and the other way round.
+    """
+    return _round(number) % 2 == 1
+
+
+def _round(number: int) -> int:
+    return number // len(RATES)
 
 
 def engine(num_gpu_blocks: int) -> VllmEngine:

@@ -53,18 +53,15 @@ def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
     round_of = settings.round_of(number)
     found = []
     for drafting in map(fixed, (0, *settings.GAMMAS)):
-        of_round = {
-            (at, rate): seen
-            for at in round_of
-            for rate in settings.rates_of(at)
-            if (seen := _seen(files, drafting, rate, at)) is not None
-        }
-        own = [seen for (at, _), seen in of_round.items() if at == number]
-        outside = next((seen for (_, rate), seen in of_round.items() if rate == lightest), None)
-        if not any(each.steps for each in own) or outside is None:
+        of_round = {at: seen for at in round_of if (seen := _seen(files, drafting, at)) is not None}
+        own = of_round.get(number)
+        outside = next(
+            (seen for at, seen in of_round.items() if settings.rate_of(at) == lightest), None
+        )
+        if own is None or not own.steps or outside is None:
             return None
-        known = [step for seen in own for step in seen.steps if not step.prompts]
-        for (at, _), seen in of_round.items():
+        known = [step for step in own.steps if not step.prompts]
+        for at, seen in of_round.items():
             steps = seen.steps if at == number else _beside(seen, known)
             if steps:
                 found.append(replace(seen, steps=steps, frontend_s=0.0, requests=0))
@@ -93,6 +90,6 @@ def _beside(seen: StreamedSteps, known: Sequence[StreamedStep]) -> tuple[Streame
     )
 
 
-def _seen(files: LoadFiles, drafting: Drafting, rate: str, number: int) -> StreamedSteps | None:
-    run = files.run(Setting(drafting, rate), number)
+def _seen(files: LoadFiles, drafting: Drafting, number: int) -> StreamedSteps | None:
+    run = files.run(Setting(drafting, settings.rate_of(number)), number)
     return loaded_steps(json.loads(run.read_text()), drafting) if run.is_file() else None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrate.engine.client import EngineError
+from calibrate.engine.client import EngineClient, EngineError
 from calibrate.engine.servers import Servers
 from specsim.api.serving_setup import SetUpWords, set_up
 from specsim.batching.source import Source
@@ -44,6 +44,7 @@ from tests.support.pages import sentences
 from tests.support.profiles import write as write_profile
 
 ALPHA, ROUNDS = 0.6, 100_000.0
+PASSES = range(settings.PASSES)
 # Batches of steps under load.
 _LOADED = (1, 2, 3, 4, 6, 8, 12, 16)
 
@@ -139,7 +140,7 @@ def serve(
 
 
 # How long everything takes from pass to pass, on a machine that drifts.
-_DRIFTS = tuple(share * each for share in (1.0, 1.02, 0.97) for each in (1.0, 1.2, 0.9, 1.1))
+_DRIFTS = tuple(share * each for share in (1.0, 1.02, 0.97, 0.99) for each in (1.0, 1.2, 0.9, 1.1))
 
 
 def measured(folder: Path, slower: float = 1.0) -> Measured:
@@ -184,7 +185,7 @@ def test_an_engine_that_does_as_predicted_is_met(
     for figure in ("ttft mean", "tpot mean", "e2e mean", "tokens per second, saturated"):
         assert errors[figure]["reached"], errors[figure]
     assert errors["preemptions"]["settings"] == 3
-    assert [row["pass"] for row in tables["setup"]] == list(range(settings.PASSES))
+    assert [row["pass"] for row in tables["setup"]] == list(PASSES)
     assert all(row["same_file"] for row in tables["setup"])
     assert len({row["timed_sha256"] for row in tables["setup"]}) == settings.PASSES
     for row in tables["steps"]:
@@ -225,11 +226,14 @@ def _left(row: dict[str, Any]) -> float:
     steps is that of the pass of the lightest rate, and drifts from one pass to the next.
     """
     left: float = row["error_with_own_steps"]
-    place = list(settings.RATES).index(row["load"])
-    if place == 0 or row["latency"] == "tpot":
+    if row["load"] == "light" or row["latency"] == "tpot":
         return left
-    drifts = np.reshape(_DRIFTS, (settings.ROUNDS, -1))
-    other_ms = 4 * _SLOWER * float((drifts[:, 0] - drifts[:, place]).mean())
+
+    def drift(rate: str) -> float:
+        of_rate = [_DRIFTS[at] for at in PASSES if settings.rate_of(at) == rate]
+        return sum(of_rate) / len(of_rate)
+
+    other_ms = 4 * _SLOWER * (drift("light") - drift(row["load"]))
     return left - other_ms / row["measured_ms"]
 
 
@@ -316,7 +320,7 @@ def test_another_file_of_step_times_is_no_prediction_before(
     found = made.served(files)
     write_timed(files.timed(1), 1.3)
     same = [row["same_file"] for row in made.setup(files, found)]
-    assert same == [number != 1 for number in range(settings.PASSES)]
+    assert same == [number != 1 for number in PASSES]
     # Nothing is left to be served in that pass, and then something is.
     assert measure._waiting(files, 1) == []
     half, full = settings.settings_of(1)
@@ -329,8 +333,26 @@ def test_another_file_of_step_times_is_no_prediction_before(
 
 
 def test_a_round_serves_every_setting_once() -> None:
-    for number in range(settings.PASSES):
+    for number in PASSES:
         served = [each for of in settings.round_of(number) for each in settings.settings_of(of)]
         assert len(served) == len(SETTINGS)
         assert set(served) == set(SETTINGS)
     assert list(settings.round_of(5)) == [4, 5, 6, 7]
+
+
+def test_places_and_servers_are_no_rates_own() -> None:
+    for rate in settings.RATES:
+        passes = [number for number in PASSES if settings.rate_of(number) == rate]
+        places = [number - settings.round_of(number).start for number in passes]
+        assert sorted(places) == list(range(len(settings.RATES)))
+        assert sum(map(settings.swapped, passes)) == len(passes) / 2
+
+
+def test_servers_change_places() -> None:
+    timed = {gamma: EngineClient(f"http://timed:{gamma}") for gamma in (0, *settings.GAMMAS)}
+    loaded = {each: EngineClient(f"http://{each.name}:1") for each in settings.DRAFTINGS}
+    others, under_load = measure._exchanged(timed, loaded)
+    assert all(others[gamma] is loaded[settings.fixed(gamma)] for gamma in timed)
+    assert all(under_load[settings.fixed(gamma)] is timed[gamma] for gamma in timed)
+    assert under_load.keys() == loaded.keys()
+    assert under_load[SMALL_CACHE] is loaded[SMALL_CACHE]
