@@ -143,6 +143,7 @@ def cells(
             workloads = Workload.all_of(change(read_profile(path)), path, None)
             if requests:
                 workloads = [fewer(workload, requests) for workload in workloads]
+            known = {each.measured.sampling.temperature: repeats_error(each) for each in workloads}
             for said in predicted_speedups(path, workloads, checked).predictions:
                 row = measured[said.temperature, said.gamma]
                 # Older checks do not tell how long plain decoding took.
@@ -171,7 +172,17 @@ def cells(
                     "profile_plain_ms": said.plain_ms,
                     "measured_plain_ms": plain_ms,
                     "elasticity": said.elasticity,
+                    "repeats_error": known[said.temperature],
                 }
+
+
+def repeats_error(workload: Workload) -> float:
+    """Standard error of the mean logarithm of the speedups of all draft lengths, from what repeats
+    of run times leave open and nothing else.
+    """
+    gammas = range(1, workload.profile.gamma_max + 1)
+    drawn = [np.log(each.drawn_costs) for each in workload.predict(gammas, 0.0)]
+    return float(np.mean(drawn, axis=0).std())
 
 
 def checked_drafts(folder: Path) -> list[str]:

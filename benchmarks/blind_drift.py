@@ -69,7 +69,8 @@ def print_drift(folder: Path, without: Collection[str]) -> None:
 def states(folder: Path) -> pd.DataFrame:
     """Of every calibration at temperature 0: how long a token of plain decoding took, and how far
     its speedups are, as logarithms, from the mean of the calibrations of that draft: as they are,
-    ``apart``, and all moved to one plain step, ``apart_at_plain``.
+    ``apart``, and all moved to one plain step, ``apart_at_plain``; of which repeats of run times
+    explain ``repeats_error``.
     """
     rows = []
     for table in sorted(folder.glob("quiet*/cells.csv")):
@@ -83,6 +84,7 @@ def states(folder: Path) -> pd.DataFrame:
                     "plain_ms": part["profile_plain_ms"].mean(),
                     "speedup": np.log(part["speedup_at_profile_plain"]).mean(),
                     "elasticity": part["elasticity"].mean(),
+                    "repeats_error": part["repeats_error"].mean(),
                 }
             )
     found = pd.DataFrame(rows)
@@ -98,8 +100,11 @@ def states(folder: Path) -> pd.DataFrame:
 
 
 def left_at_plain(found: pd.DataFrame) -> float:
-    """How far one calibration is from another at one plain step, as a standard deviation."""
-    return float(np.sqrt(2) * _scatter(found, "apart_at_plain"))
+    """How far one calibration is from another at one plain step, as a standard deviation, beyond
+    what their repeats explain.
+    """
+    explained = (found["repeats_error"] ** 2).mean()
+    return float(np.sqrt(2 * max(_scatter(found, "apart_at_plain") ** 2 - explained, 0.0)))
 
 
 def print_states(found: pd.DataFrame) -> None:
@@ -109,8 +114,9 @@ def print_states(found: pd.DataFrame) -> None:
         print(f"{battery}, {draft}: {said} a token of plain decoding")
     print(
         f"calibrations of a draft scatter by {_scatter(found, 'apart'):.2%}, and by "
-        f"{_scatter(found, 'apart_at_plain'):.2%} at one plain step, in brackets: from one to "
-        f"another {left_at_plain(found):.1%}"
+        f"{_scatter(found, 'apart_at_plain'):.2%} at one plain step, in brackets; repeats explain "
+        f"{_root(found['repeats_error'] ** 2):.2%} of that, and from one to another "
+        f"{left_at_plain(found):.1%} is left"
     )
 
 
