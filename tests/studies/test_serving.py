@@ -348,6 +348,15 @@ def test_places_and_servers_are_no_rates_own() -> None:
         assert sum(map(settings.swapped, passes)) == len(passes) / 2
 
 
+def test_texts_of_the_profile_are_spread_over_all() -> None:
+    chosen = measure._evenly(256, 656)
+    assert sum(chosen) == 256
+    for first in range(0, 640, 41):
+        assert sum(chosen[first : first + 41]) == 16
+    assert measure._evenly(0, 3) == [False] * 3
+    assert measure._evenly(3, 3) == [True] * 3
+
+
 def test_servers_change_places() -> None:
     timed = {gamma: EngineClient(f"http://timed:{gamma}") for gamma in (0, *settings.GAMMAS)}
     loaded = {each: EngineClient(f"http://{each.name}:1") for each in settings.DRAFTINGS}
