@@ -36,9 +36,9 @@ RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturat
 # Every setting is served once in each round, with other requests and arrivals.  A shared machine is
 # another one from minute to minute, by 15 % now and then, and a timing is off as much as a load: a
 # round has a pass for each rate, and steps are timed anew just before each.  Over the rounds each
-# rate is at each place of a round once, and servers that are timed in one round are under load in
-# the next: what a place or a server has of its own is in half of all errors with the other sign, or
-# in no rate more than in others.
+# rate is at each place of a round once, so that no rate has more of what a place does than another.
+# Servers that are timed in one round are under load in the next, so that what one of them has of
+# its own is in half of the errors with the other sign.
 ROUNDS = len(RATES)
 PASSES = len(RATES) * ROUNDS
 # Passes that servers stay up for, those of two rounds: each of them grows while it serves.
