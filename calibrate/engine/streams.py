@@ -93,7 +93,8 @@ def _load(
     ramp_s: float,
     order: random.Random,
 ) -> list[Stream]:
-    """So many clients at once, who wait up to ``wait_s``.
+    """So many clients at once, who wait up to ``wait_s``; before them one request that does not
+    count.
 
     They begin one after another over ``ramp_s``, as they go on later.  While a server takes in
     requests that come all at once, it is late with its chunks, and steps with a prompt, which are
@@ -108,6 +109,8 @@ def _load(
         room = context - tokens[-1]
         prompts.append(piece(text, order.randint(2, max(min(longest, room), 2)), order))
     sampling = asked.check.workload.measured.sampling
+    # Steps just after a rest take longer than those of a server under load.
+    client.stream(prompts[:1], tokens[:1], sampling, 1, [0.0])
     waits_s = [wait_s * order.random() for _ in prompts]
     for number in range(together):
         waits_s[number] += ramp_s * number / together
