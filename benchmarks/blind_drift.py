@@ -48,6 +48,8 @@ def print_drift(folder: Path, without: Collection[str]) -> None:
     batteries = {each.parent.name: pd.read_csv(each) for each in folder.glob("quiet*/cells.csv")}
     for each in without:
         batteries.pop(each, None)
+    if not batteries:
+        raise SystemExit(f"{folder} has no quiet*/cells.csv that is not left out")
     squares = {name: together(cells) for name, cells in sorted(batteries.items())}
     for name, found in squares.items():
         print(f"{name}: predictions of a draft are off together by {_root(found):.1%}")

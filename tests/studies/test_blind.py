@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.blind_accuracy import summary
 from benchmarks.blind_drift import left_at_plain, states, together
 from specsim.intervals import Interval
 from specsim.optimizers.workload import Workload
@@ -70,6 +71,21 @@ def test_the_batteries_whose_repeats_count_as_often_as_they_ran(folder: str, ins
     assert off.abs().max() < 0.08
     assert abs(off.mean()) < 0.01
     assert cells["inside"].sum() == inside
+
+
+def test_all_batteries_that_judge_are_within_what_was_to_be_reached() -> None:
+    """Together, each draft of each battery with a check of its own."""
+    cells = [pd.read_csv(BLIND / each / "cells.csv") for each in JUDGES]
+    every = [
+        each.assign(draft=each["draft"] + name) for each, name in zip(cells, JUDGES, strict=True)
+    ]
+    said = summary(pd.concat(every).to_dict("records"))
+    assert said["median"] < 0.03
+    assert said["worst"] < 0.08
+    assert abs(said["mean"]) < 0.01
+    assert 0.9 <= said["inside"] <= 0.99
+    assert said["within_2_percent_of_best"] >= 0.9
+    assert abs(said["chosen_mean"]) < 2 * said["chosen_mean_error"]
 
 
 def test_draft_runs_by_their_place_do_not_flatter_the_recommended_length() -> None:
