@@ -23,6 +23,7 @@ from specsim.api.plan_ranking import (
     analytic_answer,
     by_rate,
     cheapest,
+    fitting,
     longest_stay,
     order,
     plain_beside,
@@ -35,11 +36,19 @@ from specsim.api.plan_result import CapacityPlan
 from specsim.api.plan_setups import planned_setups
 from specsim.api.plan_words import other_cards
 from specsim.api.progress import Progress, quiet, steps
+from specsim.api.result import LeftOut
 from specsim.api.serving_setup import mean_context
 from specsim.api.workload import workload as workload_of
 from specsim.batching.point import DEFAULT_MARGIN
 from specsim.batching.source import Source
-from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, integers, number
+from specsim.checks import (
+    Floats,
+    InvalidArgumentError,
+    UnsupportedError,
+    integers,
+    number,
+    refuse,
+)
 from specsim.deployment.deployment import Deployment
 from specsim.intervals import Interval
 from specsim.profiles import Mode
@@ -126,6 +135,12 @@ def plan(
     rate, cv = _rate_and_cv(workload, summary)
     offered = Offered.of(requests, cv)
     deployments = _deployments(deployment)
+    if deployments:
+        refuse(
+            {"step_model": step_model}, "and deployment exclude each other: each prices every step"
+        )
+    else:
+        refuse({"degrees": degrees}, "needs a deployment, whose cards it puts together")
     source = Source(alpha, None, profile, temperature, mode, acceptance_law)
     setups, left_out = planned_setups(
         deployments,
@@ -139,10 +154,7 @@ def plan(
         step_model,
         progress,
     )
-    if not setups:
-        raise UnsupportedError(
-            "nothing can be planned: " + "; ".join(f"{each.what}: {each.why}" for each in left_out)
-        )
+    _check_any(setups, left_out)
     prices = prices_of(price, setups)
     answers, advance = [], steps(progress, "ranking", len(setups))
     for each in setups:
@@ -154,7 +166,11 @@ def plan(
         more = requests_wanted(rate, longest_stay(answers))
         if drawn is not None and more > LEAST:
             workload = replace(drawn, requests=min(more, MOST))
-            summary = WorkloadSummary.of(workload.draw(seed))
+            longer = workload.draw(seed)
+            summary = WorkloadSummary.of(longer)
+            answers, beyond = fitting(answers, longer)
+            left_out += beyond
+            _check_any(answers, left_out)
         settled = settling(workload, summary, levels, routing, rate, seed)
         answers = with_simulated(answers, levels, prices, settled, progress)
     met = [each for each in answers if each.met(levels)]
@@ -220,6 +236,13 @@ def plan(
         ),
         left_out=tuple(left_out),
     )
+
+
+def _check_any(found: Sequence[object], left_out: Sequence[LeftOut]) -> None:
+    if not found:
+        raise UnsupportedError(
+            "nothing can be planned: " + "; ".join(f"{each.what}: {each.why}" for each in left_out)
+        )
 
 
 def _rate_and_cv(workload: ServingWorkload, summary: WorkloadSummary) -> tuple[float, float]:

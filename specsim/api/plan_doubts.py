@@ -13,6 +13,7 @@ from specsim.batching.cost import CellUnavailableError
 from specsim.batching.decision import decide
 from specsim.batching.losses import diagnose
 from specsim.batching.parts import step_of
+from specsim.batching.step_cost import StepLoadCost
 from specsim.checks import SpecsimError, significant
 from specsim.intervals import Interval
 from specsim.serving.analytic.replica import Replica
@@ -121,7 +122,9 @@ def reason_at(
             step_of(workload.cost, each, batch, context, float(workload.gains.bonus[gamma]))
             for each in (gamma, 0)
         )
-    except CellUnavailableError:
+    except CellUnavailableError as why:
+        if isinstance(workload.cost, StepLoadCost):
+            return None, str(why)  # so many were not timed, whatever the cache holds
         return "cache", _WHY["cache"]
     said = diagnose(point, here, alone, float(workload.gains.tokens[1]) - 1.0, graphs)
     return said.reason, said.words

@@ -8,14 +8,16 @@ from dataclasses import replace
 from specsim.api.plan_result import Answer
 from specsim.api.plan_setups import PlannedSetUp
 from specsim.api.progress import Progress, quiet
-from specsim.api.result import Row
-from specsim.checks import InvalidArgumentError, number
+from specsim.api.result import LeftOut, Row
+from specsim.checks import InvalidArgumentError, SpecsimError, number
 from specsim.serving.analytic.replica import Replica
 from specsim.serving.levels import ServiceLevel
 from specsim.serving.planning.settling import Settled, settle, simulate
 from specsim.serving.planning.sizing import replicas_needed, slack, sustained
 from specsim.serving.planning.span import lasts
+from specsim.serving.requests import Requests
 from specsim.serving.routing import Routing
+from specsim.serving.simulation import check_fit
 from specsim.serving.workload import ServingWorkload
 from specsim.serving.workload_summary import WorkloadSummary
 
@@ -89,6 +91,21 @@ def order(answer: Answer) -> tuple[bool, float, float]:
         return True, 0.0, -answer.per_card
     cost = float(answer.cards) if answer.hourly is None else answer.hourly
     return False, cost, -answer.per_card * (cost and answer.cards / cost)
+
+
+def fitting(answers: Sequence[Answer], requests: Requests) -> tuple[list[Answer], list[LeftOut]]:
+    """Those whose engines can serve every one of the requests, and why the others cannot."""
+    found: list[Answer] = []
+    left_out: list[LeftOut] = []
+    for each in answers:
+        setup = each.planned.setup
+        try:
+            check_fit(requests, setup.engine.settings(setup.drafts))
+        except SpecsimError as error:
+            left_out.append(LeftOut(each.planned.name, str(error)))
+        else:
+            found.append(each)
+    return found, left_out
 
 
 def longest_stay(answers: Sequence[Answer]) -> float:

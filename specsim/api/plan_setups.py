@@ -23,6 +23,7 @@ from specsim.serving.engines.settings import ServingEngine
 from specsim.serving.planning.sizing import best_schedule
 from specsim.serving.requests import Requests
 from specsim.serving.service import SetUp
+from specsim.serving.simulation import check_fit
 from specsim.serving.step_model import StepModel
 
 
@@ -188,6 +189,7 @@ def _of_drafter(
 
     def planned(found: FoundSetUp, drafts: DraftPolicy) -> PlannedSetUp:
         setup = replace(found.setup, drafts=drafts)
+        check_fit(requests, setup.engine.settings(drafts))
         replica = replica_of(
             offered, setup.engine, setup.step_model, drafts, found.setup.acceptance
         )
@@ -200,17 +202,16 @@ def _of_drafter(
     lengths = [gamma for gamma in gammas if gamma and (longest is None or gamma <= longest)]
     if not lengths:
         return []
-    found = set_up(replace(words, gamma=max(lengths)), requests)
+    # An engine's largest graph, and what it keeps for drafts, go by the longest that it may make.
+    by_length = {gamma: set_up(replace(words, gamma=gamma), requests) for gamma in lengths}
+    found = by_length[max(lengths)]
 
     def drafting(schedule: Schedule) -> PlannedSetUp:
         # With all that the engine does for this kind of drafter.
         return planned(found, replace(found.setup.drafts, schedule=tuple(schedule)))
 
-    def fixed(gamma: int) -> PlannedSetUp:
-        return drafting([(1, 1, gamma)])
-
-    several = {gamma: fixed(gamma) for gamma in lengths}
-    idle = fixed(0)
+    several = {gamma: planned(each, each.setup.drafts) for gamma, each in by_length.items()}
+    idle = drafting([(1, 1, 0)])
     schedule = best_schedule(
         {0: idle.replica, **{gamma: each.replica for gamma, each in several.items()}}, margin
     )

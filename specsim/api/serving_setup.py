@@ -63,6 +63,7 @@ class FoundSetUp:
 class _Costs:
     """What steps cost at any load, what is accepted, and the words for both.
 
+    method : where drafts come from, as engines call it; None: not known
     longest : tokens of one request that the models take; None: not known
     """
 
@@ -72,6 +73,7 @@ class _Costs:
     trace: RoundAcceptance | None = None
     workload: BatchWorkload | None = None
     drafter: Drafter | None = None
+    method: str | None = None
     longest: int | None = None
     warnings: tuple[str, ...] = ()
 
@@ -92,9 +94,9 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     limits = DraftPolicy.fixed(_longest(gamma) or 1) if drafting else DraftPolicy.off()
     most = engine.settings(limits).max_seqs
     drafts, acceptance = DraftPolicy.off(), None
-    warnings = [*costs.warnings, *_beyond_timed(costs.cost, context)]
+    warnings = [*costs.warnings, *_beyond_timed(costs.cost, context, most)]
     if drafting:
-        drafts = _policy(_schedule(gamma, source, most, context), costs.drafter)
+        drafts = _policy(_schedule(gamma, source, most, context), costs.drafter, costs.method)
     if drafts.schedule:
         acceptance = words.acceptance or costs.trace
         if acceptance is None and costs.survival is not None:
@@ -110,36 +112,51 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     return FoundSetUp(SetUp(engine, model, drafts, acceptance), costs.basis, tuple(warnings))
 
 
-def _beyond_timed(cost: LoadCost, context: int) -> list[str]:
-    """Whether steps that an engine timed are taken for requests much longer, or shorter."""
-    if not isinstance(cost, StepLoadCost) or cost.contexts == (0,) or cost.covers(1, context):
+def _beyond_timed(cost: LoadCost, context: int, most: int) -> list[str]:
+    """Whether steps that an engine timed are taken for requests much longer, or shorter, or for
+    more of them.
+    """
+    if not isinstance(cost, StepLoadCost):
         return []
-    return [
-        f"steps were timed at contexts of about {cost.contexts[0]:,} tokens and up to "
-        f"{cost.batches[-1]:,} requests, and are taken to cost the same here, at {context:,} "
-        "tokens in the mean"
-    ]
+    found = []
+    largest = cost.batches[-1]
+    if cost.contexts != (0,) and not cost.covers(1, context):
+        found.append(
+            f"steps were timed at contexts of about {cost.contexts[0]:,} tokens and up to "
+            f"{largest:,} requests, and are taken to cost the same here, at {context:,} tokens in "
+            "the mean"
+        )
+    if most > largest:
+        grows = "they cost the same"
+        if cost.half < largest:
+            grows = f"each adds what it adds from {cost.half:,} to {largest:,}"
+        found.append(
+            f"steps were timed up to {largest:,} requests; with more, up to {most:,}, {grows}"
+        )
+    return found
 
 
-def _policy(asked: Schedule | AdaptiveSteps, drafter: Drafter | None) -> DraftPolicy:
+def _policy(
+    asked: Schedule | AdaptiveSteps, drafter: Drafter | None = None, method: str | None = None
+) -> DraftPolicy:
     """With what the engine does for this kind of drafter."""
     adaptive = asked if isinstance(asked, AdaptiveSteps) else None
     schedule = tuple(asked.schedule if isinstance(asked, AdaptiveSteps) else asked)
     return DraftPolicy(
         schedule,
-        drops_last_cached_block=drafter is not None and drafter.method in _HEADS,
+        drops_last_cached_block=method in _HEADS,
         looks_one_further=isinstance(drafter, Parallel) and drafter.kind == "dflash",
-        slots_for_drafting=_slots_for_drafting(drafter, DraftPolicy(schedule).gamma_max),
+        slots_for_drafting=_slots_for_drafting(drafter, method, DraftPolicy(schedule).gamma_max),
         adaptive=adaptive,
     )
 
 
-def _slots_for_drafting(drafter: Drafter | None, longest: int) -> int:
+def _slots_for_drafting(drafter: Drafter | None, method: str | None, longest: int) -> int:
     """vllm/config/speculative.py, max_num_new_slots_for_drafting."""
     if isinstance(drafter, Parallel):
         # The other kinds draft from the last token's own slot.
         return longest if drafter.kind in ("pard", "dflash") else max(longest - 1, 0)
-    return int(isinstance(drafter, DraftModel))
+    return int(method == DraftModel.method)
 
 
 def mean_context(requests: Requests) -> int:
@@ -182,7 +199,7 @@ def _of_step_model(words: SetUpWords) -> FoundSetUp:
             "drafts are free here: nothing that a step costs is of the drafter (draft_run_ms, "
             "draft_token_us), so that what they gain is a bound",
         )
-    drafts, acceptance = _policy(asked, None), words.acceptance
+    drafts, acceptance = _policy(asked), words.acceptance
     if acceptance is None:
         if source.alpha is None:
             raise InvalidArgumentError("alpha is missing: how often drafts are accepted")
@@ -235,6 +252,9 @@ def _with_drafts(source: Source, gamma_max: int | None) -> _Costs:
             trace = profile_trace(path, workload.temperature, source.acceptance_law)
     if isinstance(drafter, Ngram) and survival is not None:
         survival = _found(drafter, survival)
+    method: str | None = workload.method if drafter is None else drafter.method
+    if method is None and source.profile is not None and not is_acceptance(Path(source.profile)):
+        method = DraftModel.method  # a profile is of two models
     return _Costs(
         workload.cost,
         workload.basis.of_times,
@@ -242,6 +262,7 @@ def _with_drafts(source: Source, gamma_max: int | None) -> _Costs:
         trace,
         workload,
         drafter,
+        method,
         workload.context,
         (*workload.doubts, *doubts),
     )
@@ -293,7 +314,7 @@ def _longest(gamma: Gamma) -> int | None:
     if isinstance(gamma, AdaptiveSteps):
         return gamma.gamma_max
     schedule = [] if gamma == "table" else _as_schedule(gamma)
-    return _policy(schedule, None).gamma_max if schedule else None
+    return _policy(schedule).gamma_max if schedule else None
 
 
 def _basis_of(deployment: Deployment) -> str:

@@ -78,6 +78,13 @@ class StepLoadCost:
         return tuple(int(batch) for batch in self.steps.batches)
 
     @property
+    def half(self) -> int:
+        """The largest batch that was timed up to half of the largest, or the smallest: from there
+        on a request adds to a step what it adds beyond.
+        """
+        return max((b for b in self.batches if 2 * b <= self.batches[-1]), default=self.batches[0])
+
+    @property
     def contexts(self) -> tuple[int, ...]:
         """One, the mean of the steps; 0 where the engine does not tell."""
         known = [row.context for row in self.steps.times if row.context is not None]

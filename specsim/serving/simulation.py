@@ -123,7 +123,7 @@ def prepared(
     """What the loop needs to begin, and what the acceptance is called; arguments as of ``run``."""
     integer("seed", seed, high=2**53)
     settings = engine.settings(drafts)
-    _check_fit(requests, settings)
+    check_fit(requests, settings)
     acceptance = _checked_acceptance(acceptance, drafts)
     # Importing numba takes a third of a second.
     from specsim.serving.loop import COLUMNS, Log, Rules
@@ -156,8 +156,8 @@ def prepared(
     return state, rules, log, acceptance.label
 
 
-def _check_fit(requests: Requests, settings: EngineSettings) -> None:
-    """Refuse what could never be served."""
+def check_fit(requests: Requests, settings: EngineSettings) -> None:
+    """Refuse what could never be served; raises InvalidArgumentError."""
     from specsim.serving.state import most_beyond
 
     total = requests.prompt_tokens + requests.output_tokens

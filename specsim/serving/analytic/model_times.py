@@ -42,7 +42,8 @@ def model_times(
     counts = counts.astype(np.int64) if cap > 1 else np.array([0, 1])
     left = np.full(counts.size, settings.budget, dtype=np.float64)
     if not alone:
-        left -= counts * (1.0 + gammas[counts])
+        slots = settings.draft_slots
+        left -= slots + counts * (1.0 + gammas[counts] + slots)
     budget = np.maximum(left, 1.0)
     tokens = np.unique(
         np.concatenate([[0.0], np.geomspace(1, max(settings.budget, 2), _TOKENS).round()])
@@ -87,7 +88,8 @@ def _seconds(
     eager = np.ones(tokens.shape, dtype=bool)
     padded = tokens
     if sizes.size:
-        eager = tokens > sizes[-1]
+        # SGLang's graphs are of decodes.
+        eager = (tokens > sizes[-1]) | (reads & (settings.kind == SGLANG))
         at = np.searchsorted(sizes, np.minimum(tokens, sizes[-1]))
         padded = np.where(eager, tokens, sizes[at])
     context = np.where(decodes > 0, offered.mean_context + width, 0.0)

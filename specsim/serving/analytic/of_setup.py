@@ -14,7 +14,7 @@ from specsim.serving.analytic.offered import Offered
 from specsim.serving.analytic.replica import MOST, Replica
 from specsim.serving.analytic.rounds import RoundCounts
 from specsim.serving.drafts import DraftPolicy
-from specsim.serving.engines.settings import ServingEngine
+from specsim.serving.engines.settings import VLLM, ServingEngine
 from specsim.serving.requests import Requests
 from specsim.serving.step_model import StepModel
 
@@ -42,11 +42,9 @@ def replica_of(
     settings = engine.settings(drafts)
     # Blocks of a request at its mean context: the last one is half full in the mean.
     held = (offered.mean_context + 1.0 + settings.lookahead) / settings.block_size + 0.5
-    limits = {
-        "sequences": float(settings.max_seqs),
-        "cache": settings.blocks / held,
-        "budget": settings.budget / (1.0 + drafts.gamma_max),
-    }
+    limits = {"sequences": float(settings.max_seqs), "cache": settings.blocks / held}
+    if settings.kind == VLLM:  # SGLang's budget is of prompts
+        limits["budget"] = settings.budget / (1.0 + drafts.gamma_max + settings.draft_slots)
     binds = min(limits, key=lambda name: limits[name])
     cap = min(int(limits[binds]), MOST)
     if cap < 1:
@@ -93,9 +91,9 @@ def _replayed(acceptance: RoundAcceptance, gamma: int) -> Floats:
             chance = begins[token]
             if acceptance.kind == TRACE:
                 stands = np.ones(gamma + 1)
-                known = values[token : token + gamma]
-                stands[1 : known.size + 1] = np.cumprod(known)
-                stands[known.size + 1 :] = stands[known.size]
+                # Behind its end a text begins again.
+                places = np.arange(token, token + gamma)
+                stands[1:] = np.cumprod(np.take(values, places, mode="wrap"))
                 law = stands - np.append(stands[1:], 0.0)
             else:
                 law = np.zeros(gamma + 1)

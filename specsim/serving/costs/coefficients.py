@@ -26,11 +26,13 @@ _DRAFTS: dict[str, tuple[float, str | None]] = {
     "draft_token_us": (_US, "drafting"),
 }
 _FRONTEND = "frontend_ms"
+# What every step has some of.
+_EVERY_STEP = ("step_ms", "token_us", "sequence_us", "host_ms", "host_sequence_us")
 COEFFICIENTS = (*_TERMS, *_DRAFTS, _FRONTEND)
 
 
 def coefficients(**values: float) -> StepModel:
-    """A step by its coefficients, each >= 0.
+    """A step by its coefficients, each >= 0, and one > 0 that every step has some of.
 
     step_ms : every step
     token_us : a token that the target reads, of prompts and of decodes with their drafts
@@ -63,6 +65,11 @@ def coefficients(**values: float) -> StepModel:
         else:
             part, unit, per = _TERMS[name]
             terms.append(StepTerm(part, value * unit, per=per))
+    if not any(values.get(name) for name in _EVERY_STEP):
+        raise InvalidArgumentError(
+            f"one of {', '.join(_EVERY_STEP)} must be > 0, got {', '.join(values)}: every step "
+            "takes time"
+        )
     return StepModel(tuple(terms), frontend_s)
 
 
@@ -78,5 +85,8 @@ def coefficients_of(words: str | Mapping[str, float]) -> StepModel:
                 f"coefficients of a step must be NAME=VALUE,... of {', '.join(COEFFICIENTS)}, got "
                 f"{part!r}"
             )
-        found[name.strip()] = number(name.strip(), value.strip(), low=0.0)
+        name = name.strip()
+        if name in found:
+            raise InvalidArgumentError(f"coefficients of a step have {name} twice, got {words!r}")
+        found[name] = number(name, value.strip(), low=0.0)
     return coefficients(**found)

@@ -74,7 +74,7 @@ def step_model_of(
     UnsupportedError where the cost says nothing of prompts.
     """
     if isinstance(cost, StepLoadCost):
-        return _of_steps(cost, gamma_max, min(batch_max, cost.batches[-1]))
+        return _of_steps(cost, gamma_max, batch_max)
     cost = _without_memory(cost)
     work, eager_s = _without_host(cost)
     batches = _batches(batch_max, gamma_max + 1, graph_tokens)
@@ -111,7 +111,9 @@ def step_model_of(
 
 
 def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
-    """Of an engine that was timed; beyond its largest batch steps grow as they did before it."""
+    """Of an engine that was timed; beyond its largest batch each request adds as much as from about
+    half of it on, and never less than nothing.
+    """
     if cost.prompts is None:
         raise UnsupportedError(
             "step times of an engine do not tell what prompts cost: time them with specsim "
@@ -119,11 +121,18 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
             "with a grid, or coefficients of a step"
         )
     gammas = np.arange(gamma_max + 1)
-    batches = np.array(sorted({1, batch_max, *(each for each in cost.batches if each < batch_max)}))
+    timed = min(batch_max, cost.batches[-1])
+    batches = np.array(sorted({1, timed, *(each for each in cost.batches if each < timed)}))
     steps = np.array([[cost.verify_s(int(k), int(b), 0) for b in batches] for k in gammas])
+    if batch_max > timed:
+        half = int(np.flatnonzero(batches == cost.half)[0])
+        added = steps[:, -1] - steps[:, half]
+        each_s = np.maximum(added, 0.0) / max(timed - cost.half, 1)
+        beyond = steps[:, -1] + each_s * (batch_max - timed)
+        batches, steps = np.append(batches, batch_max), np.column_stack([steps, beyond])
     table = _table("step", steps, ("gamma", "sequences"), (gammas, batches))
     if isinstance(cost.prompts, StreamedCosts):
-        terms = _streamed_prompts(cost.prompts, gammas, batches, steps)
+        terms = _streamed_prompts(cost.prompts, gammas, batches, np.minimum(batches, timed), steps)
         return StepModel((table, *terms), cost.frontend_s)
     lengths = sorted({each.tokens for each in cost.prompts.times})
     tokens = np.array([0, 1, *(each for each in lengths if each > 1)])
@@ -142,10 +151,12 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
 
 
 def _streamed_prompts(
-    costs: StreamedCosts, gammas: Ints, batches: Ints, steps: Floats
+    costs: StreamedCosts, gammas: Ints, batches: Ints, alike: Ints, steps: Floats
 ) -> tuple[StepTerm, ...]:
     """What prompts make a step longer, linear between the draft lengths >= 1 that were timed.
 
+    alike : beside how many requests a prompt makes a step as much longer as beside each of
+        ``batches``: the largest that was timed stands for larger ones
     steps : without prompts, (G, B) of so many draft lengths and batches
     """
     timed = [each for each in costs.gammas if each]
@@ -156,7 +167,7 @@ def _streamed_prompts(
         found[gammas == 0] = getattr(costs.laws[0], name)
         return found
 
-    reading = by_gamma("reading_s")[:, None] + by_gamma("per_request_s")[:, None] * batches
+    reading = by_gamma("reading_s")[:, None] + by_gamma("per_request_s")[:, None] * alike
     reading = np.maximum(reading, -steps)
     # Once, however many prompts are read.
     beyond = np.stack([np.zeros_like(steps), reading, reading], axis=-1)

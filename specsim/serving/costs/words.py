@@ -29,6 +29,8 @@ def step_model_of_words(words: str | Mapping[str, float]) -> StepModel:
             raise InvalidArgumentError(
                 f"kernels take {', '.join(_SETTINGS)}, got {part!r}{did_you_mean(name, _SETTINGS)}"
             )
+        if name.strip() in given:
+            raise InvalidArgumentError(f"kernels have {name.strip()} twice, got {words!r}")
         given[name.strip()] = value.strip()
     if "layers" not in given:
         raise InvalidArgumentError("layers is missing: kernels:FOLDER,layers=N, those of the model")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +19,7 @@ from specsim.serving.planning.span import LEAST, STAYS, lasts, requests_wanted
 from specsim.serving.workload_summary import WorkloadSummary
 from tests.support.command_line import run
 
+SERVING = Path(__file__).parents[3] / "studies" / "measured" / "serving"
 STEPS = "step_ms=5,token_us=30,draft_run_ms=0.5"
 ENGINE = "vllm:num_gpu_blocks=6000"
 
@@ -147,3 +150,99 @@ def test_how_sure_the_simulated_answer_is_is_said() -> None:
     assert line.endswith("which do not all keep ttft_p99: simulate more requests")
     analytic = plan(more={"simulated": False})
     assert not any(each.startswith("simulated: ") for each in analytic.sentences())
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_cards_that_the_longest_request_does_not_fit_on_are_left_out(simulated: bool) -> None:
+    """One L4 keeps 27,000 tokens, and one prompt in fifty is longer."""
+    found = specsim.plan(
+        specsim.workload(rate=0.1, prompt="lognormal:6000,1,60000", output=200),
+        slo="ttft_p99=60,tpot_p99=0.5",
+        deployment=deploy("llama-3.1-8b", "L4"),
+        degrees=(1, 2),
+        simulated=simulated,
+    )
+    assert {each.planned.cards for each in found.answers} == {2}
+    (left_out,) = found.left_out
+    assert left_out.what == "L4, tensor parallel 1, no drafts"
+    assert "all that the KV cache holds" in left_out.why
+
+
+def test_requests_that_are_drawn_later_must_fit_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first 50 requests fit on one L4, and one of the 4,000 that show what lasts does not."""
+    module = import_module("specsim.api.plan")
+    monkeypatch.setattr(module, "LEAST", 50)
+    monkeypatch.setattr(module, "requests_wanted", lambda rate, stay_s: 4000)
+    found = specsim.plan(
+        specsim.workload(rate=5, prompt="lognormal:400,1.13,60000", output=30),
+        slo="ttft_p99=600,tpot_p99=5",
+        deployment=deploy("llama-3.1-8b", "L4"),
+        degrees=(1, 2),
+    )
+    (left_out,) = found.left_out
+    assert left_out.what == "1 L4, no drafts"
+    assert {each.planned.cards for each in found.answers} == {2}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"deployment": deploy("llama-3.1-8b", "H100"), "step_model": "step_ms=500"},
+            "step_model and deployment exclude each other",
+        ),
+        (
+            {"alpha": 0.8, "step_model": STEPS, "engine": ENGINE, "degrees": (2, 4)},
+            "degrees needs a deployment",
+        ),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(given: Any, said: str) -> None:
+    work = specsim.workload(rate=4, prompt=500, output=150)
+    with pytest.raises(InvalidArgumentError, match=said):
+        specsim.plan(work, slo="tpot_p99=0.05", simulated=False, **given)
+
+
+def test_engines_are_made_for_the_draft_length_that_they_have() -> None:
+    """Graphs of 64 tokens hold 64 / (1 + K) requests; PARD keeps K slots of every request."""
+    given: Any = {"graph_tokens": 64, "eager_layer_us": 1000}
+    work = specsim.workload(rate=8, prompt=100, output=50, requests=50)
+
+    def planned(drafter: str, engine: str) -> list[Any]:
+        deployment = deploy("llama-3.1-8b", "H100-SXM", drafter, **given)
+        found = specsim.plan(
+            work,
+            slo="tpot_p99=0.5",
+            deployment=deployment,
+            alpha=0.7,
+            gammas=[1, 3],
+            degrees=[1],
+            engine=engine,
+            simulated=False,
+        )
+        return [each.planned for each in found.answers]
+
+    sglang = planned("draft_model:llama-3.2-1b", "sglang")
+    graphs = {each.drafts.gamma_max: each.setup.engine.cuda_graph_max_bs_decode for each in sglang}
+    assert graphs == {0: 64, 1: 32, 3: 16}
+    vllm = planned("parallel:kind=pard", "vllm")
+    slots = {each.drafts.gamma_max: each.drafts.slots_for_drafting for each in vllm}
+    assert slots == {0: 0, 1: 1, 3: 3}
+
+
+def test_a_batch_that_was_not_timed_is_no_full_cache() -> None:
+    found = specsim.plan(
+        specsim.workload(rate=20, prompt=60, output=40),
+        slo="tpot_p99=0.2",
+        profile=SERVING / "profile.vllm-0.json",
+        gammas=[4],
+        engine="vllm:num_gpu_blocks=4000,block_size=32",
+        margin=0.0,
+        simulated=False,
+    )
+    assert found.stops is not None
+    crossing = found.stops[1]
+    assert crossing is not None
+    assert crossing.batch > 16
+    assert found.reason is None
+    assert "were timed at batch 1, 2, 3, 4, 6, 8, 12, 16" in found.why

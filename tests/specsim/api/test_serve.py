@@ -28,6 +28,7 @@ from tests.support.profiles import write_grid
 from tests.support.refusals import refuses
 
 LLAMAS = deploy("llama-3.1-8b", "H100-SXM", "draft_model:llama-3.2-1b", overhead_us=1500)
+SERVING = Path(__file__).parents[3] / "studies" / "measured" / "serving"
 STEPS = "step_ms=5,token_us=20"
 ENGINE = "vllm:num_gpu_blocks=600,max_num_seqs=32"
 WORK = specsim.workload(rate=10, prompt="uniform:50,400", output="uniform:1,60", requests=300)
@@ -200,6 +201,24 @@ def test_engines_do_something_for_some_drafters(
     drafts = found.setup.drafts
     assert (drafts.drops_last_cached_block, drafts.looks_one_further) == (drops, further)
     assert drafts.slots_for_drafting == slots
+
+
+def test_a_draft_model_takes_its_slot_with_a_profile_too(tmp_path: Path) -> None:
+    work = specsim.workload(rate=8, prompt=60, output=10, requests=5)
+    for profile in (write_grid(tmp_path), SERVING / "profile.vllm-0.json"):
+        given: Any = {"profile": profile, "engine": "vllm:num_gpu_blocks=512,block_size=32"}
+        assert specsim.serve(work, gamma=2, **given).setup.drafts.slots_for_drafting == 1
+        assert specsim.serve(work, **given).setup.drafts.slots_for_drafting == 0
+
+
+def test_more_requests_than_an_engine_was_timed_with_are_told() -> None:
+    given: Any = {"profile": SERVING / "profile.vllm-0.json", "gamma": 2}
+    engine = "vllm:num_gpu_blocks=512,block_size=32"
+    work = specsim.workload(rate=8, prompt=60, output=10, requests=5)
+    beyond = "steps were timed up to 16 requests; with more, up to 256, each adds what it adds from"
+    for seqs, told in ((256, True), (16, False)):
+        found = specsim.serve(work, engine=f"{engine},max_num_seqs={seqs}", **given)
+        assert any(each.startswith(beyond) for each in found.warnings) is told
 
 
 def test_engines_by_their_own_words() -> None:

@@ -13,7 +13,7 @@ from specsim.batching.step_cost import StepLoadCost
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.prompt_costs import PromptCosts
 from specsim.counts.step_costs import StepCosts
-from specsim.counts.steps import PromptTime, StepTime
+from specsim.counts.steps import PromptTime, StepTime, StreamedStep, StreamedSteps
 from specsim.hardware.roofline import PEAK
 from specsim.profiles import read_profile
 from specsim.serving.costs.coefficients import coefficients, coefficients_of
@@ -58,6 +58,9 @@ def test_coefficients_by_hand() -> None:
         ("stepms=4", "must be one of step_ms, token_us"),
         ("step_ms=-4", "step_ms must be >= 0, got -4"),
         ("", "coefficients must be some of"),
+        ("step_ms=5,step_ms=50", "have step_ms twice, got 'step_ms=5,step_ms=50'"),
+        ("step_ms=0", "one of step_ms, token_us, sequence_us, host_ms, host_sequence_us must be >"),
+        ("draft_run_ms=5,frontend_ms=1", "got draft_run_ms, frontend_ms: every step takes time"),
     ],
 )
 def test_coefficients_that_are_refused(words: str, said: str) -> None:
@@ -98,6 +101,8 @@ def test_tables_of_kernels_by_words(tmp_path: Path) -> None:
         (tmp_path / f"{name}.csv").write_text(whole)
     with pytest.raises(InvalidArgumentError, match="layers is missing: kernels:FOLDER,layers=N"):
         step_model_of_words(f"kernels:{tmp_path}")
+    with pytest.raises(InvalidArgumentError, match="kernels have layers twice"):
+        step_model_of_words(f"kernels:{tmp_path},layers=2,layers=3")
     with pytest.raises(InvalidArgumentError, match="kernels take layers, between_ms, host_ms, got"):
         step_model_of_words(f"kernels:{tmp_path},layer=2")
 
@@ -221,6 +226,51 @@ def test_a_prompt_alone_takes_what_it_took_alone() -> None:
     mixed = seconds(model, gamma=2, sequences=4, decodes=3, prefill_tokens=100)
     beyond = cost.prompts.seconds(2, 100) - cost.verify_s(2, 1, 0)
     assert sum(mixed.values()) == pytest.approx(0.0124 + beyond)
+
+
+def timed(*batches: tuple[int, float]) -> StepLoadCost:
+    """An engine whose steps take so many ms at each batch, with two drafts twice as long."""
+    steps = [StepTime(k, batch, (1 + k / 2) * ms / 1e3) for k in (0, 2) for batch, ms in batches]
+    prompts = [PromptTime(k, n, 0.02 + 2e-5 * n, 0.1) for k in (0, 2) for n in (16, 256)]
+    return StepLoadCost.of(steps, prompts)
+
+
+@pytest.mark.parametrize(
+    ("cost", "expected"),
+    [
+        # As from 8 to 16, whatever the last of many batches says.
+        (timed((1, 10.0), (8, 12.0), (12, 17.0), (16, 16.0)), 16.0 + 240 * 4.0 / 8),
+        (timed((1, 10.0), (8, 12.0), (16, 11.5)), 11.5),
+        (timed((1, 10.0)), 10.0),
+    ],
+)
+def test_steps_of_larger_batches_than_were_timed(cost: StepLoadCost, expected: float) -> None:
+    model = step_model_of(cost, 2, np.ones(3), 256, 512)
+    for gamma in (0, 2):
+        found = seconds(model, gamma=gamma, sequences=256)["step"]
+        assert found == pytest.approx((1 + gamma / 2) * expected / 1e3)
+        last = seconds(model, gamma=gamma, sequences=cost.batches[-1])["step"]
+        assert last == pytest.approx(cost.verify_s(gamma, cost.batches[-1], 0))
+
+
+def test_prompts_beside_more_requests_than_were_timed_cost_what_they_did() -> None:
+    """Beside each request a prompt made the step shorter by 0.2 ms."""
+    rows = [
+        *(StreamedStep(n, 0, 0, 0.01 + 1e-3 * n, 50) for n in (1, 2, 4, 8)),
+        *(
+            StreamedStep(n, 1, tokens, 0.013 + 0.8e-3 * (n + 1) + 1e-3 + 2e-5 * tokens)
+            for n in (1, 3, 5, 7)
+            for tokens in (20, 80)
+        ),
+    ]
+    streamed = tuple(StreamedSteps(gamma, tuple(rows), 0.001, 10) for gamma in (0, 2))
+    cost = StepLoadCost.of([], streamed=streamed)
+    model = step_model_of(cost, 2, np.ones(3), 64, 512)
+    beside = {"gamma": 0, "prefill_chunks": 1, "prefill_tokens": 50}
+    at_most, beyond = (seconds(model, sequences=n, **beside) for n in (8, 64))
+    assert at_most["prompts"] == pytest.approx(0.003 - 0.2e-3 * 8 + 1e-3 + 2e-5 * 50, rel=1e-3)
+    assert beyond["prompts"] == pytest.approx(at_most["prompts"])
+    assert beyond["step"] == pytest.approx(0.01 + 1e-3 * 64)
 
 
 def test_prompt_costs_are_lines_through_means() -> None:

@@ -14,6 +14,7 @@ from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.analytic.model_times import term_s
 from specsim.serving.analytic.of_setup import replica_of, round_laws
 from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.sglang import SglangEngine
 from specsim.serving.engines.vllm import VllmEngine
 from specsim.serving.requests import Requests
 from specsim.serving.simulation import run
@@ -136,6 +137,35 @@ def test_rounds_of_a_text_are_where_rounds_begin() -> None:
     assert law.token_law == pytest.approx([0.0, 0.0, 1.0])
     lengths = np.tile([3.0, 2.0, 1.0], 30)
     assert round_laws(RoundAcceptance.recorded(lengths, [0, 90]))(2).tokens_per_call == 3.0
+
+
+def test_behind_its_end_a_text_begins_again() -> None:
+    """As in the simulator: every token stands by chance 1/2, wherever a round begins."""
+    law = round_laws(RoundAcceptance.trace([0.5] * 8, [0, 8]))(7)
+    assert law.tokens_per_call == pytest.approx((1 - 0.5**8) / 0.5)
+
+
+def test_no_graph_of_sglang_reads_prompts() -> None:
+    """Kernels of a step without a graph wait for the host, 20 ms; the graphs hold 100 tokens."""
+    model = StepModel((StepTerm("target", 1e-3),), eager_s=0.02)
+    engine = SglangEngine("0.5.23", max_total_num_tokens=100_000)
+    one = Requests(np.zeros(1), np.array([100]), np.array([5]))
+    (prompt, *decodes) = run(one, engine, model).steps.seconds
+    found = replica_of(one, engine, model)
+    assert found.read_s(1) == pytest.approx(prompt) == pytest.approx(0.02)
+    assert found.times.decode_s[0] == pytest.approx(decodes[0]) == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize("slots", [0, 1, 7])
+def test_what_drafting_takes_of_the_budget_limits_the_batch(slots: int) -> None:
+    """Within two: the last request of a step gets what is left, and prompts come between."""
+    drafts = DraftPolicy(((1, 1, 7),), slots_for_drafting=slots)
+    engine = VllmEngine("0.33.0", 50_000, max_num_seqs=512)
+    acceptance = RoundAcceptance.law([0.7**place for place in range(1, 8)])
+    many = Requests(np.zeros(600), np.full(600, 50), np.full(600, 100))
+    most = run(many, engine, _STEPS, drafts, acceptance, concurrency=512).steps.sequences.max()
+    cap = replica_of(many, engine, _STEPS, drafts, acceptance).times.cap
+    assert abs(int(most) - cap) <= 2
 
 
 def test_what_does_not_fit_is_refused() -> None:
