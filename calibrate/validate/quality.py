@@ -35,9 +35,11 @@ def quality(
 ) -> Quality | None:
     """None for schemes without a law of one position: SpecDec++ and the sequence cascade.
 
-    None for encoder-decoder models, too: their prompts are sources, which no decoder writes.
+    None for encoder-decoder models, too: their prompts are sources, which no decoder writes.  And
+    none where every text is of one token, behind which nothing is told.
     """
-    if isinstance(model_set.target, EncoderDecoder):
+    texts = [text for text in texts if len(text) > 1]
+    if isinstance(model_set.target, EncoderDecoder) or not texts:
         return None
     losses: list[torch.Tensor] = []
     right: list[torch.Tensor] = []

@@ -11,7 +11,7 @@ from specsim.api.progress import Progress
 from specsim.api.result import LeftOut, Row, plain
 from specsim.api.validation import AnyCheck, Tolerance, Validation
 from specsim.checkpoint import Checkpoint
-from specsim.checks import InvalidArgumentError
+from specsim.checks import InvalidArgumentError, integer
 from specsim.files import file_digest
 from specsim.profiles import Profile
 
@@ -93,9 +93,11 @@ def resumed_warnings(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 def draft_lengths(asked: tuple[int, ...] | None, longest: int) -> tuple[int, ...]:
     """Those that are asked for, or all up to the longest of the profile."""
-    gammas = asked or tuple(range(1, longest + 1))
-    if max(gammas) > longest:
-        raise InvalidArgumentError(
-            f"gamma must be in [1, {longest}] with this profile, got {max(gammas)}"
-        )
-    return gammas
+    if not asked:
+        return tuple(range(1, longest + 1))
+    for gamma in asked:
+        if not 1 <= integer("gamma", gamma) <= longest:
+            raise InvalidArgumentError(
+                f"gamma must be in [1, {longest}] with this profile, got {gamma}"
+            )
+    return tuple(dict.fromkeys(asked))

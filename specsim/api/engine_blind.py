@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from specsim.api.checked_profile import draft_lengths
 from specsim.api.engine_question import asked_of, engine_check, engine_file
 from specsim.api.models import need_torch
 from specsim.api.progress import Progress, quiet, steps
@@ -19,6 +20,7 @@ from specsim.api.validation import Tolerance
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, integer
 from specsim.counts.file import read_acceptance
+from specsim.extrapolation.from_file import check_temperature
 from specsim.files import file_digest, write_atomically
 from specsim.profiles import read_profile
 
@@ -157,18 +159,15 @@ def validate_engine(
         )
     need_torch()
     content, of_engine = read_profile(path), read_acceptance(timed)
-    if of_engine.temperature != check.temperature:
+    if of_engine.temperature is None:
         raise InvalidArgumentError(
-            f"temperature must be that of {timed}, {of_engine.temperature:g}, got "
-            f"{check.temperature:g}"
+            f"timed {timed} does not say its temperature: time the engine with specsim calibrate "
+            "--engine"
         )
+    check_temperature(timed, of_engine, check.temperature)
     steps_of = of_engine.step_times()
     batches = check.batch or tuple(sorted({round(each.batch) for each in steps_of}))
-    gammas = check.gamma or tuple(range(1, content.gamma_max + 1))
-    if max(gammas) > content.gamma_max:
-        raise InvalidArgumentError(
-            f"gamma must be in [1, {content.gamma_max}] with this profile, got {max(gammas)}"
-        )
+    gammas = draft_lengths(check.gamma, content.gamma_max)
     asked, _ = asked_of(content, path, check)
     from calibrate.engine.rounds import drawn_rounds
     from calibrate.engine.servers import Servers

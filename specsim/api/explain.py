@@ -206,7 +206,8 @@ def explain(
         _check_length(gamma, found[0], deployment)
         if gamma > found[0].gamma_max:
             first = replace(deployment, drafters=deployment.drafters[:1])
-            found = of_deployment(first, alpha, gamma)
+            own = deployment.drafters[0].alpha
+            found = of_deployment(first, alpha if own is None else None, gamma)
     else:
         from specsim.batching.source import Source  # loads what measurements need
 

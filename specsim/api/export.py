@@ -41,6 +41,7 @@ from specsim.engines import (
     Tree,
     engine_named,
     gamma_at,
+    largest,
     merged,
     method_named,
 )
@@ -154,6 +155,11 @@ def export(
     where = workload.contexts(None if context is None else [integer("context", context)])[0]
     served = _served(workload, deployment, drafting)
     under_load = [] if capacity_plan is None else planned_schedule(capacity_plan)
+    if under_load and largest(under_load) > workload.gamma_max:
+        raise InvalidArgumentError(
+            f"gamma_max must be >= {largest(under_load)}, which the plan drafts, got "
+            f"{workload.gamma_max}"
+        )
     most = under_load[-1][1] if under_load else integer("most", most, low=1, high=_LARGEST_BATCH)
     planned = plan(served, range(1, most + 1), where, margin=margin)
     if under_load:

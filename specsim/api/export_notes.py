@@ -80,6 +80,8 @@ def one_length_notes(planned: Plan, schedule: Schedule, batch: int) -> list[str]
         return []
     points = planned.decisions[-1].points
     where = f"at batch {planned.largest:,}"
+    if best >= len(points):
+        return []
     if length < len(points):
         gives = f"{where} draft length {length} gives {points[length].speedup:.2f}x"
     else:

@@ -39,8 +39,10 @@ from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import LeftOut
 from specsim.api.serving_setup import mean_context
 from specsim.api.workload import workload as workload_of
+from specsim.batching.deployed import check_alpha
 from specsim.batching.point import DEFAULT_MARGIN
 from specsim.batching.source import Source
+from specsim.batching.workload import draft_length
 from specsim.checks import (
     Floats,
     InvalidArgumentError,
@@ -119,6 +121,7 @@ def plan(
         )
     margin = DEFAULT_MARGIN if margin is None else number("margin", margin, low=0.0)
     lengths = sorted({int(each) for each in np.atleast_1d(integers("gammas", gammas, low=0))})
+    draft_length("gammas", lengths[-1])
     if isinstance(workload, (str, PathLike)):
         workload = workload_of(workload)
     if workload.concurrency is not None:
@@ -142,6 +145,9 @@ def plan(
     else:
         refuse({"degrees": degrees}, "needs a deployment, whose cards it puts together")
     source = Source(alpha, None, profile, temperature, mode, acceptance_law)
+    for deployed in deployments:
+        replace(source, deployment=deployed).check()
+        check_alpha(deployed, alpha)
     setups, left_out = planned_setups(
         deployments,
         source,

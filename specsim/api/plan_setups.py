@@ -11,7 +11,7 @@ from specsim.api.result import LeftOut
 from specsim.api.serving_setup import FoundSetUp, SetUpWords, set_up
 from specsim.batching.source import Source
 from specsim.batching.workload import BatchWorkload
-from specsim.checks import SpecsimError
+from specsim.checks import SpecsimError, UnsupportedError
 from specsim.deployment.deployment import Deployment
 from specsim.deployment.drafters import Drafter
 from specsim.engines.schedule import Schedule
@@ -199,7 +199,13 @@ def _of_drafter(
         found = set_up(words, requests)
         return [planned(found, DraftPolicy.off())]
     longest = _longest(deployment, words)
-    lengths = [gamma for gamma in gammas if gamma and (longest is None or gamma <= longest)]
+    asked = [gamma for gamma in gammas if gamma]
+    lengths = [gamma for gamma in asked if longest is None or gamma <= longest]
+    if asked and not lengths:
+        raise UnsupportedError(
+            f"gamma must be <= {longest}, the longest that it drafts, got "
+            f"{', '.join(map(str, asked))}"
+        )
     if not lengths:
         return []
     # An engine's largest graph, and what it keeps for drafts, go by the longest that it may make.

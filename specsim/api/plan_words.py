@@ -25,7 +25,8 @@ def sentences(found: CapacityPlan) -> list[str]:
     if other is not None and other is not found.best:
         lines.append(f"{kind}: {_words(found, other)}")
     elif found.met:
-        lines.append(f"{kind}: no set-up meets the levels")
+        tried = any(each.planned.speculates != drafts for each in found.answers)
+        lines.append(f"{kind}: {'no set-up meets the levels' if tried else 'none was tried'}")
     lines += _other_cards(found)
     if found.gain is not None:
         lines.append(

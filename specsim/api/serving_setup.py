@@ -85,6 +85,8 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     source = words.source
     gamma = draft_length("gamma", words.gamma) if isinstance(words.gamma, int) else words.gamma
     drafting = gamma not in (None, 0)
+    if (longest := _longest(gamma)) is not None:
+        draft_length("gamma", longest)
     context = mean_context(requests)
     if drafting:
         costs = _with_drafts(source, None if gamma == "table" else _longest(gamma))
@@ -210,6 +212,7 @@ def _of_step_model(words: SetUpWords) -> FoundSetUp:
 
 def _plain(source: Source) -> _Costs:
     """Costs of plain decoding, whatever is known of drafts."""
+    source.check()
     if source.deployment is not None:
         deployment = replace(source.deployment, drafters=())
         return _Costs(

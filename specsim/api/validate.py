@@ -60,7 +60,9 @@ def validate(
     """
     path = Path(profile)
     if is_acceptance(path):
-        return _counts(path, check or CountsCheck(), tolerance, device=device, threads=threads)
+        place = {"device": device, "threads": threads}
+        trusted = trust_remote_code or None
+        return _counts(path, check or CountsCheck(), tolerance, **place, trust_remote_code=trusted)
     check = check or SpeedupCheck()
     if isinstance(check, CountsCheck):
         raise InvalidArgumentError(f"{path} is no acceptance file, which a CountsCheck is of")
@@ -75,6 +77,7 @@ def validate(
     if isinstance(check, BlindCheck):
         return _blind(asked, check)
     if isinstance(check, EngineCheck):
+        refuse({"tolerance": tolerance}, "is of speedups, and an engine's counts have none")
         return _engine(asked, check)
     if isinstance(check, SchemeCheck):
         from specsim.api.validate_schemes import validate_schemes

@@ -110,7 +110,8 @@ def of_deployment_here(
         other = replace(alone, **changed)
         longest = other.drafters[0].longest
         gamma = here.gamma if longest is None else min(here.gamma, longest)
-        (workload,) = of_deployment(other, acceptance, gamma)
+        own = other.drafters[0].alpha
+        (workload,) = of_deployment(other, acceptance if own is None else None, gamma)
         return batch_point(workload.gains, workload.cost, gamma, here.batch, here.context)
 
     for other in others:

@@ -40,10 +40,7 @@ def of_deployment(
             "drafter is missing: what drafts for the target, as in --draft llama-3.2-1b or "
             "--drafter eagle3"
         )
-    if alpha is not None and all(each.alpha is not None for each in deployment.drafters):
-        raise InvalidArgumentError(
-            "alpha has no meaning where every drafter has rates of its own; leave out one of them"
-        )
+    check_alpha(deployment, alpha)
     shared = None if alpha is None else acceptance_of(alpha)  # one for all, as it may be fitted
     basis = Basis(deployment.words, deployment.is_bound, lambda batch, context: deployment.error)
     found = []
@@ -58,6 +55,15 @@ def of_deployment(
             )
         found.append(_of_drafter(deployment, drafter, given, acceptance, gamma_max, basis))
     return found
+
+
+def check_alpha(deployment: Deployment, alpha: AlphaLike | None) -> None:
+    """Refuse an acceptance that no drafter would take."""
+    drafters = deployment.drafters
+    if alpha is not None and drafters and all(each.alpha is not None for each in drafters):
+        raise InvalidArgumentError(
+            "alpha has no meaning where every drafter has rates of its own; leave out one of them"
+        )
 
 
 def gamma_limit(asked: int | None, acceptance: Acceptance, usual: int = GAMMA_MAX) -> int:

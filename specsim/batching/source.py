@@ -33,7 +33,7 @@ from specsim.batching.workload import Basis, BatchWorkload, no_notes
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse
 from specsim.counts.file import AcceptanceFile, is_acceptance, read_acceptance
 from specsim.deployment.deployment import Deployment
-from specsim.extrapolation.from_file import counted_acceptance
+from specsim.extrapolation.from_file import check_temperature, counted_acceptance
 from specsim.predict.trace_rates import measured_under
 from specsim.profiles import MeasuredAcceptance, Mode, Profile, read_profile
 
@@ -62,19 +62,29 @@ class Source:
     mode: Mode | None = None
     acceptance_law: AcceptanceLaw | None = None
 
+    def check(self) -> None:
+        """Refuse what would have no effect, whether drafts are made or not."""
+        if self.profile is None:
+            for name in ("temperature", "mode", "acceptance_law"):
+                if getattr(self, name) is not None:
+                    raise InvalidArgumentError(f"{name} needs a profile")
+        elif is_acceptance(Path(self.profile)):
+            refuse(
+                {"mode": self.mode, "acceptance_law": self.acceptance_law},
+                f"has no meaning with {self.profile}, which an engine counted",
+            )
+        elif self.deployment is not None:
+            raise InvalidArgumentError(
+                "deployment (target, drafter, accelerator) and profile exclude each other"
+            )
+
     def workloads(self, gamma_max: int | None = None) -> list[BatchWorkload]:
         """The settings to plan for: one for each drafter, or for each temperature of a profile."""
+        self.check()
         if self.profile is not None:
             if is_acceptance(Path(self.profile)):
                 return self._counted(Path(self.profile), gamma_max)
-            if self.deployment is not None:
-                raise InvalidArgumentError(
-                    "deployment (target, drafter, accelerator) and profile exclude each other"
-                )
             return _of_profile(self, Path(self.profile), gamma_max)
-        for name in ("temperature", "mode", "acceptance_law"):
-            if getattr(self, name) is not None:
-                raise InvalidArgumentError(f"{name} needs a profile")
         if self.deployment is None:
             raise InvalidArgumentError(
                 "profile is missing, or a deployment (target, drafter and accelerator): what runs "
@@ -84,11 +94,8 @@ class Source:
 
     def _counted(self, path: Path, gamma_max: int | None) -> list[BatchWorkload]:
         """What an engine counted, priced by a deployment or by its own step times."""
-        refuse(
-            {"mode": self.mode, "acceptance_law": self.acceptance_law},
-            f"has no meaning with {path}, which an engine counted",
-        )
         file = read_acceptance(path)
+        check_temperature(path, file, self.temperature)
         alpha = self.alpha
         if alpha is None:
             alpha = counted_acceptance(path, self.temperature)

@@ -124,6 +124,8 @@ def command(
 
 def _deployments(given: dict[str, Any]) -> Any:
     """One for each kind of cards; None where no deployment is named."""
+    if given["degrees"] is None and given["tensor_parallel"] is not None:
+        given["degrees"] = [given["tensor_parallel"]]
     first, *others = (given["accelerator"] or "").split(",")
     given["accelerator"] = first or None
     deployment = read_deployment(given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from specsim.counts.file import read_acceptance
+from specsim.counts.file import AcceptanceFile, read_acceptance
 from specsim.extrapolation.over_gamma import AcceptanceOverGamma, acceptance_from_counts
 
 # Drafts that depend on the text alone; those of heads lose hold with depth.
@@ -20,12 +20,7 @@ def counted_acceptance(path: Path, temperature: float | None = None) -> Acceptan
     Raises UnsupportedError where the file has no counts of one draft length.
     """
     file = read_acceptance(path)
-    if temperature is not None and temperature != file.temperature:
-        known = "not said" if file.temperature is None else f"{file.temperature:g}"
-        raise InvalidArgumentError(
-            f"temperature must be that of {path}, which is {known}, got {temperature:g}; "
-            "specsim read --temperature records it"
-        )
+    check_temperature(path, file, temperature)
     counts = [each for each in file.draft_counts() if each.gamma is not None]
     if not counts:
         raise UnsupportedError(
@@ -33,3 +28,13 @@ def counted_acceptance(path: Path, temperature: float | None = None) -> Acceptan
             "rounds (a scrape of /metrics, benchmark results, request statistics)"
         )
     return acceptance_from_counts(counts, heads=file.method not in _READS_TEXT_ALONE)
+
+
+def check_temperature(path: Path, file: AcceptanceFile, temperature: float | None) -> None:
+    """Refuse another temperature than that of the file; None is the file's."""
+    if temperature is not None and temperature != file.temperature:
+        known = "not said" if file.temperature is None else f"{file.temperature:g}"
+        raise InvalidArgumentError(
+            f"temperature must be that of {path}, which is {known}, got {temperature:g}; "
+            "specsim read --temperature records it"
+        )

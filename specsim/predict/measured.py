@@ -395,7 +395,8 @@ def choose(predictions: Sequence[MeasuredPrediction]) -> MeasuredPrediction:
     of another is how much slower it is there.  That is least where the mean over the draws is
     largest.  The best of several estimates is mostly one whose costs chance favours: how much, the
     draws of costs say as well (the best of each draw, there and as estimated), and that is taken
-    off the speedup and its interval.  Plain decoding is 1 by definition.
+    off the speedup and its interval.  Plain decoding is 1 by definition, and what is slower than it
+    when that is taken off is not chosen.
     """
     drawn = np.array([each.drawn for each in predictions])
     chosen = predictions[int(drawn.mean(axis=1).argmax())]
@@ -405,6 +406,9 @@ def choose(predictions: Sequence[MeasuredPrediction]) -> MeasuredPrediction:
     estimated = np.array([each.speedup for each in predictions])
     flattered = max(float((of_costs.max(axis=0) - estimated[of_costs.argmax(axis=0)]).mean()), 0.0)
     left = 1 - min(flattered / chosen.speedup, 0.9)
+    plain = [each for each in predictions if each.gamma == 0]
+    if plain and left * chosen.speedup < plain[0].speedup:
+        return plain[0]
     return replace(
         chosen, speedup=left * chosen.speedup, low=left * chosen.low, high=left * chosen.high
     )

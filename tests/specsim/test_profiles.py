@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from specsim import profiles
-from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
 from specsim.files import FileError
 from specsim.optimizers.workload import Workload
 from specsim.predict.measured import MeasuredCost, MeasuredPrediction, choose, predict
@@ -191,6 +191,32 @@ def test_the_best_of_several_is_not_flattered() -> None:
     assert np.mean(fastest) > 1.235
     # What is left is a third of it: draws around estimates that differ already flatter less.
     assert 1.195 < np.mean(chosen) < 1.215
+
+
+def test_what_is_slower_than_plain_decoding_is_not_chosen() -> None:
+    """Drafts that gain nothing, whose speedup is known to 4 %: it is above 1 in the mean, by the
+    mean of a ratio, and below when what flatters it is taken off.
+    """
+    off = 0.04 * np.random.default_rng(0).standard_normal(500)
+    ratio = np.exp(np.concatenate([off, -off]))
+
+    def predicted(gamma: int, low: float, drawn: Floats) -> MeasuredPrediction:
+        return MeasuredPrediction(
+            gamma=gamma,
+            tokens=1,
+            calls=1.0,
+            tokens_per_call=1.0,
+            speedup=1.0,
+            low=low,
+            high=2 - low,
+            drawn=drawn,
+            drawn_costs=drawn,
+        )
+
+    plain, drafts = predicted(0, 1.0, np.ones(1000)), predicted(1, 0.92, ratio)
+    assert ratio.mean() > 1
+    assert choose([plain, drafts]) is plain
+    assert choose([drafts]).gamma == 1
 
 
 def test_version_2_is_read_as_it_was(tmp_path: Path) -> None:

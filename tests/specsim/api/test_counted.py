@@ -196,6 +196,7 @@ def test_the_commands_take_an_acceptance_file(
         (["optimize"], "has no step times"),
         (["optimize", "--c", "0.05", "--alpha", "0.7"], "alpha and profile exclude each other"),
         (["optimize", "--c", "0.05", "--temperature", "1"], "temperature must be that of"),
+        (["optimize", "--alpha", "0.6", "--temperature", "1"], "temperature must be that of"),
         (["optimize", "--mode", "eager"], "mode has no meaning"),
         (["optimize", "--c", "0.05", "--acceptance-law", "exact-match"], "acceptance_law has no"),
         (["evaluate", "--c", "0.05", "--gamma", "2000"], "1,000 drafts at most"),
@@ -219,6 +220,8 @@ def test_beside_prices_a_file_that_is_cut_or_missing_is_named(
 
 
 def test_validate_refuses_what_decodes(counted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InvalidArgumentError, match="trust_remote_code has no meaning"):
+        specsim.validate(counted, trust_remote_code=True)
     assert "no model is run" in fail(capsys, "validate", str(counted), "--gamma", "2")
     assert "--counted goes with" in fail(
         capsys, "validate", str(SAMPLES / "vllm-log-current.txt"), "--counted", str(counted)

@@ -209,6 +209,23 @@ def test_a_named_drafter_without_room_is_left_out() -> None:
     assert "room for" in found.left_out[0].why
 
 
+@pytest.mark.parametrize("gamma", [4, 20])
+def test_drafters_of_mixed_rates_are_changed_like_those_of_their_own(gamma: int) -> None:
+    """One rate for those without their own is the same as that rate for each of these."""
+    drafters = ["eagle3:alpha=0.7", "draft_model:llama-3.2-1b"]
+    host: dict[str, Any] = {"graph_tokens": 4, "eager_layer_us": 300}
+
+    def changes(alpha: float | None, *several: str) -> list[tuple[str, float]]:
+        deployment = deploy("llama-3.1-8b", "H100", list(several), **host)
+        found = specsim.explain(alpha, gamma=gamma, deployment=deployment)
+        assert not found.left_out
+        return [(each.what, each.point.speedup) for each in found.changes]
+
+    for first, other in (drafters, drafters[::-1]):
+        own = [each if "alpha" in each else f"{each},alpha=0.8" for each in (first, other)]
+        assert changes(0.8, first, other) == changes(None, *own)
+
+
 def test_a_profile_knows_seconds_only(tmp_path: Path) -> None:
     path = write_grid(tmp_path)
     found = specsim.explain(0.8, gamma=2, batch=4, context=64, profile=path, temperature=1.0)

@@ -195,6 +195,18 @@ def test_requests_that_are_drawn_later_must_fit_too(monkeypatch: pytest.MonkeyPa
             {"alpha": 0.8, "step_model": STEPS, "engine": ENGINE, "degrees": (2, 4)},
             "degrees needs a deployment",
         ),
+        (
+            {"deployment": deploy("llama-3.1-8b", "H100", "eagle3:alpha=0.7"), "alpha": 0.1},
+            "alpha has no meaning where every drafter has rates of its own",
+        ),
+        (
+            {"deployment": deploy("llama-3.1-8b", "H100"), "temperature": 0.5},
+            "temperature needs a profile",
+        ),
+        (
+            {"deployment": deploy("llama-3.1-8b", "H100"), "gammas": [1, 300]},
+            r"gammas must be a whole number in \[0, 256\], got 300",
+        ),
     ],
 )
 def test_what_would_have_no_effect_is_refused(given: Any, said: str) -> None:
@@ -246,3 +258,19 @@ def test_a_batch_that_was_not_timed_is_no_full_cache() -> None:
     assert crossing.batch > 16
     assert found.reason is None
     assert "were timed at batch 1, 2, 3, 4, 6, 8, 12, 16" in found.why
+
+
+def test_a_drafter_that_makes_no_such_drafts_is_left_out_and_said() -> None:
+    found = specsim.plan(
+        specsim.workload(rate=1, prompt=100, output=50),
+        slo="ttft_p99=1",
+        deployment=deploy("llama-3.1-8b", "H100", "medusa:heads=2,alpha=0.7"),
+        gammas=[3, 4],
+        degrees=[1],
+        simulated=False,
+    )
+    assert not any(each.planned.speculates for each in found.answers)
+    assert "with drafts: none was tried" in found.sentences()
+    (left_out,) = found.left_out
+    assert left_out.what == "H100-SXM, tensor parallel 1, medusa:heads=2"
+    assert left_out.why == "gamma must be <= 2, the longest that it drafts, got 3, 4"

@@ -211,6 +211,19 @@ def test_a_draft_model_takes_its_slot_with_a_profile_too(tmp_path: Path) -> None
         assert specsim.serve(work, **given).setup.drafts.slots_for_drafting == 0
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"temperature": 0.5}, "temperature needs a profile"),
+        ({"profile": SERVING / "profile.json"}, "and profile exclude each other"),
+        ({"gamma": [(1, 16, 300)], "alpha": 0.7}, "gamma must be a whole number in"),
+    ],
+)
+def test_what_has_no_effect_without_drafts_is_refused_too(given: Any, said: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        specsim.serve(WORK, deployment=LLAMAS, **given)
+
+
 def test_more_requests_than_an_engine_was_timed_with_are_told() -> None:
     given: Any = {"profile": SERVING / "profile.vllm-0.json", "gamma": 2}
     engine = "vllm:num_gpu_blocks=512,block_size=32"

@@ -133,6 +133,32 @@ def test_a_closed_loop_has_no_rate(capsys: pytest.CaptureFixture[str]) -> None:
     assert "closed loop has no rate" in said
 
 
+@pytest.mark.parametrize("degree", [1, 2])
+def test_cards_that_share_every_layer_are_the_only_degree(
+    degree: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "plan --rate 1 --prompt 100 --output 50 --target llama-3.1-8b --accelerator H100"
+    more = f"--tensor-parallel {degree} --slo ttft_p99=1 --analytic --format json"
+    code, out, err = run(capsys, *shlex.split(words), *shlex.split(more))
+    assert code == 0, err
+    assert [row["cards"] for row in json.loads(out)["answer"]["rows"]] == [degree]
+
+
+def test_a_plan_with_longer_drafts_than_are_priced_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "plan.json"
+    plan = {"met": True, "schedule": [[1, 8, 5], [9, 64, 4]]}
+    path.write_text(json.dumps({"schema": "specsim.serving", "answer": {"plan": plan}}))
+    models = "--target llama-3.1-8b --accelerator H100 --draft llama-3.2-1b --alpha 0.8 --model M"
+    for engine in ("llama.cpp", "vllm"):
+        words = ["export", engine, *shlex.split(models), "--capacity-plan", str(path)]
+        said = fail(capsys, *words, "--gamma-max", "2")
+        assert "gamma_max must be >= 5, which the plan drafts, got 2" in said
+        code, _, err = run(capsys, *words)
+        assert code == 0, err
+
+
 def test_its_schedule_is_exported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     models = shlex.split(
         "--target llama-3.1-8b --accelerator H100 --drafter eagle3:alpha=0.7 --overhead-us 1500"
