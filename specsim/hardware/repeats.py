@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -102,7 +102,7 @@ class Repeats:
         mean = np.divide(
             chosen @ total, found, out=np.full(found.shape, self.mean), where=found > 0
         )
-        deviation: Floats = draws.scale * (mean - self.mean)
+        deviation: Floats = _scale(passes.size, draws.seed, draws.draws) * (mean - self.mean)
         return deviation
 
 
@@ -158,15 +158,18 @@ class PassDraws:
         size = len(self.passes)
         return random.multinomial(size, np.full(size, 1 / size), size=self.draws).astype(float)
 
-    @cached_property
-    def scale(self) -> Floats:
-        """What deviations are multiplied by, shape (D,): so few passes drawn again differ too
-        little, and how much they differ is known from themselves alone (Student's t).
-        """
-        freedom = len(self.passes) - 1
-        if not freedom:
-            return np.zeros(self.draws)
-        random = np.random.default_rng([self.seed, len(self.passes), 1])
-        chi = np.maximum(random.chisquare(freedom, self.draws), 1e-3)
-        found: Floats = np.sqrt((freedom + 1) / freedom * freedom / chi)
-        return found
+
+@cache
+def _scale(passes: int, seed: int, draws: int) -> Floats:
+    """What deviations of a mean over so many passes are multiplied by, shape (D,): so few drawn
+    again differ too little, and how much they differ is known from themselves alone (Student's t).
+
+    passes : that the mean has, which may be fewer than are drawn: host times are of one temperature
+    """
+    freedom = passes - 1
+    if not freedom:
+        return np.zeros(draws)
+    random = np.random.default_rng([seed, passes, 1])
+    chi = np.maximum(random.chisquare(freedom, draws), 1e-3)
+    found: Floats = np.sqrt((freedom + 1) / freedom * freedom / chi)
+    return found
