@@ -3,12 +3,15 @@
 A cost by load prices rounds of equal requests.  A step is put together from what it says:
 
     verify(width, decodes, context) + [run(prefill tokens) - run(1)]
+    + [W(tokens) - W(verified tokens)] - [W(prefill tokens) - W(1)]
     + draft(gamma, requests, context) + [draft run(prefill tokens) - draft run(1)]
     + overhead(gamma, requests)
 
 The target reads prompts and decodes in one run, so a chunk of a prompt adds what its tokens take
-beyond what a run takes anyway, and the same of the drafter that reads the prompt, too.  That run as
-a whole is within a CUDA graph or waits for the host.
+beyond what a run takes anyway, and the same of the drafter that reads the prompt, too.  W is such a
+run without attention: tokens that are free beside nothing, since the weights are read anyway, are
+not where decodes keep the arithmetic busy.  That run as a whole is within a CUDA graph or waits for
+the host.
 
 An engine's own times (``StepLoadCost``) are of whole steps.  Where they were timed under load, they
 are a fit of just this (``specsim.counts.streamed_costs``):
@@ -101,6 +104,7 @@ def step_model_of(
             (widths, batches, contexts),
         ),
         chunks,
+        *_together(work, int(batches[-1]) * (gamma_max + 1)),
         _overhead(cost, gamma_max, batches),
     ]
     if gamma_max:
@@ -223,6 +227,41 @@ def _chunks(model: Role, cost: LoadCost, contexts: Any) -> StepTerm:
     if before.size == 1:
         return _table(model, table[:, 0], ("prefill_tokens",), (chunks,))
     return _table(model, table, ("prefill_tokens", "prefill_context"), (chunks, before))
+
+
+def _together(cost: LoadCost, verified: int) -> tuple[StepTerm, ...]:
+    """W of all tokens of the target, less W of the two kinds alone; none where there is one kind.
+
+    verified : tokens of decodes, at most
+    """
+    tokens = np.array([0, 1, *_geometric(2, verified + _LONGEST_CHUNK)])
+    # A run over no token stands for one over a single one.
+    seconds = np.array([_weights_s(cost, max(count, 1)) for count in tokens.tolist()])
+    return (
+        _table("target", seconds, ("tokens",), (tokens,)),
+        _table("target", seconds[0] - seconds, ("verified_tokens",), (tokens,)),
+        _table("target", -seconds, ("prefill_tokens",), (tokens,)),
+    )
+
+
+def _weights_s(cost: LoadCost, tokens: int) -> float:
+    """A run of the target over so many tokens that attend to nothing."""
+    if isinstance(cost, DeployedCost):
+        deployment = cost.deployment
+        return roofline(
+            deployment.shape,
+            deployment.card,
+            1,
+            tokens,
+            0,
+            logits=0,
+            efficiency=deployment.efficiency,
+            parallel=deployment.parallel,
+            interconnect=deployment.link,
+            imbalance=deployment.imbalance,
+            routing_exponent=deployment.routing_exponent,
+        ).seconds
+    return _chunk_s("target", cost, tokens, 0)
 
 
 def _chunk_s(model: Role, cost: LoadCost, tokens: int, context: int) -> float:

@@ -28,7 +28,10 @@ BONUS = np.array([1.0, 0.8, 0.6, 0.5])
 
 def decodes(gamma: int, batch: int, context: int) -> dict[str, float]:
     """A step of equal requests that decode and draft as many tokens again."""
+    tokens = batch * (gamma + 1)
     return {
+        "tokens": tokens,
+        "verified_tokens": tokens,
         "decode_width": gamma + 1,
         "decodes": batch,
         "mean_decode_context": context + gamma + 1,
@@ -36,6 +39,11 @@ def decodes(gamma: int, batch: int, context: int) -> dict[str, float]:
         "drafting": batch,
         "gamma": gamma,
     }
+
+
+def chunk(tokens: int) -> dict[str, float]:
+    """A step that reads so many tokens of a prompt and nothing else."""
+    return {"tokens": tokens, "prefill_tokens": tokens, "prefill_chunks": 1, "sequences": 1}
 
 
 def test_coefficients_by_hand() -> None:
@@ -143,15 +151,40 @@ def test_between_knots_little_is_lost(cost: LoadCost) -> None:
 def test_a_prompt_alone_costs_a_run_over_it() -> None:
     model = step_model_of(roofline(1), 0, BONUS, 64, 8192)
     for tokens in (1, 16384):
-        found = seconds(model, prefill_tokens=tokens, sequences=1)
+        found = seconds(model, **chunk(tokens))
         run, _ = roofline(1).prefill_s(tokens)
         assert found["target"] == pytest.approx(run, rel=1e-6)
+
+
+def test_a_prompt_is_not_free_beside_decodes_that_keep_the_arithmetic_busy() -> None:
+    """1,024 verified tokens are many times what the weights' reading hides: a token of a prompt
+    takes as long as one of theirs.  Beside a few decodes it is hidden like them.
+    """
+    cost = roofline(1)
+    model = step_model_of(cost, 3, BONUS, 256, 512)
+
+    def added(batch: int, tokens: int) -> float:
+        alone = decodes(3, batch, 500)
+        mixed = {**alone, "tokens": alone["tokens"] + tokens, "prefill_tokens": tokens}
+        both, only = (seconds(model, **each)["target"] for each in (mixed, alone))
+        return both - only
+
+    each_s = (cost.verify_s(3, 256, 0) - cost.verify_s(3, 128, 0)) / 512
+    assert added(256, 100) == pytest.approx(100 * each_s, rel=0.1)
+    alone = seconds(model, **chunk(100))["target"] - seconds(model, **chunk(1))["target"]
+    assert added(2, 100) == pytest.approx(alone, abs=0.02 * 100 * each_s)
+    assert alone < 0.1 * 100 * each_s
+    # Attention apart, it does not matter whose the tokens are.
+    wide = seconds(model, **decodes(3, 256, 0))["target"]
+    assert added(128, 512) == pytest.approx(
+        wide - seconds(model, **decodes(3, 128, 0))["target"], rel=0.1
+    )
 
 
 def test_a_drafter_reads_prompts_too() -> None:
     model = step_model_of(roofline(4), 3, BONUS, 64, 8192)
     plain, both = roofline(4).prefill_s(16384)
-    found = seconds(model, prefill_tokens=16384, sequences=1)
+    found = seconds(model, **chunk(16384))
     one_plain, one_both = roofline(4).prefill_s(1)
     assert found["draft"] == pytest.approx((both - plain) - (one_both - one_plain), rel=1e-6)
 
@@ -162,21 +195,20 @@ def test_the_host_starts_the_kernels_of_a_step_once() -> None:
     slow = replace(PEAK, graph_tokens=64, eager_layer_s=1e-3)
     cost = replace(plain, deployment=replace(plain.deployment, efficiency=slow))
     model, free = (step_model_of(each, 3, BONUS, 64, 8192) for each in (cost, plain))
-    mixed = {**decodes(3, 32, 512), "prefill_tokens": 128}
+    mixed = {**decodes(3, 32, 512), "tokens": 256, "prefill_tokens": 128}
     least = 1e-3 * len(cost.deployment.shape.layers)
     assert seconds(free, **mixed)["target"] < least
-    for step in (decodes(3, 32, 512), {"prefill_tokens": 128}, mixed):
+    for step in (decodes(3, 32, 512), chunk(128), mixed):
         assert seconds(model, eager=True, **step)["target"] == least
         assert seconds(model, **step)["target"] == seconds(free, **step)["target"]
-    long = {"prefill_tokens": 16384}
+    long = chunk(16384)
     assert seconds(model, eager=True, **long) == seconds(free, **long)
 
 
 def test_a_chunk_behind_a_context_costs_more() -> None:
     model = step_model_of(roofline(1), 0, BONUS, 64, 40_000)
     far, near = (
-        seconds(model, prefill_tokens=2048, prefill_context=each, sequences=1)["target"]
-        for each in (32768, 0)
+        seconds(model, **chunk(2048), prefill_context=each)["target"] for each in (32768, 0)
     )
     assert far > 1.1 * near
 
@@ -185,7 +217,7 @@ def test_chunks_of_a_grid_are_priced_as_many_requests(tmp_path: Path) -> None:
     """The grid's law is seconds (1 + n B / 32): 160 tokens are 5 of 32 requests."""
     cost = MeasuredLoadCost.of(read_profile(write_grid(tmp_path)), 1.0)
     model = step_model_of(cost, 0, BONUS, 64, 256)
-    found = seconds(model, prefill_tokens=320, sequences=1)["target"]
+    found = seconds(model, **chunk(320))["target"]
     assert found == pytest.approx(0.01 * (1 + 320 / 32), rel=0.05)
 
 
