@@ -33,8 +33,11 @@ def counted_acceptance(path: Path, temperature: float | None = None) -> Acceptan
 def check_temperature(path: Path, file: AcceptanceFile, temperature: float | None) -> None:
     """Refuse another temperature than that of the file; None is the file's."""
     if temperature is not None and temperature != file.temperature:
-        known = "not said" if file.temperature is None else f"{file.temperature:g}"
+        known = (
+            "not said (specsim read --temperature records it)"
+            if file.temperature is None
+            else f"{file.temperature:g}"
+        )
         raise InvalidArgumentError(
-            f"temperature must be that of {path}, which is {known}, got {temperature:g}; "
-            "specsim read --temperature records it"
+            f"temperature must be that of {path}, which is {known}, got {temperature:g}"
         )

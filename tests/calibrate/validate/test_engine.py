@@ -274,7 +274,9 @@ def test_above_temperature_0_an_engine_is_timed_by_the_texts_that_it_wrote(
     # Rounds of a thousandth of a second each, as many as both models say of the texts.
     seconds = [each.seconds for each in kept.step_times() if each.gamma and each.batch == 1]
     assert 0.8e-3 < np.median(seconds) < 3e-3
-    with pytest.raises(InvalidArgumentError, match=r"temperature must be that of .*, 1, got 0"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"temperature must be that of .*, which is 1, got 0"
+    ):
         specsim.validate_engine(own, specsim.EngineBlindCheck(timed=found.path))
     verdict = specsim.validate_engine(own, specsim.EngineBlindCheck(gamma=(2, 3), **asked))
     assert verdict.prediction == tmp_path / "tiny.vllm-generate-t1.predicted.json"
