@@ -159,11 +159,6 @@ def validate_engine(
         )
     need_torch()
     content, of_engine = read_profile(path), read_acceptance(timed)
-    if of_engine.temperature is None:
-        raise InvalidArgumentError(
-            f"timed {timed} does not say its temperature: time the engine with specsim calibrate "
-            "--engine"
-        )
     check_temperature(timed, of_engine, check.temperature)
     steps_of = of_engine.step_times()
     batches = check.batch or tuple(sorted({round(each.batch) for each in steps_of}))

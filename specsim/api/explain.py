@@ -12,7 +12,7 @@ from specsim.acceptance import AcceptanceLaw, AlphaLike
 from specsim.api.result import LeftOut, Result, Row
 from specsim.batching.changes import Change, of_deployment_here, of_load, try_all
 from specsim.batching.decision import Decision, decide
-from specsim.batching.deployed import of_deployment
+from specsim.batching.deployed import alpha_of_others, of_deployment
 from specsim.batching.losses import Diagnosis, diagnose
 from specsim.batching.parts import Part, Step, step_of
 from specsim.batching.point import DEFAULT_MARGIN, BatchPoint
@@ -206,8 +206,7 @@ def explain(
         _check_length(gamma, found[0], deployment)
         if gamma > found[0].gamma_max:
             first = replace(deployment, drafters=deployment.drafters[:1])
-            own = deployment.drafters[0].alpha
-            found = of_deployment(first, alpha if own is None else None, gamma)
+            found = of_deployment(first, alpha_of_others(first.drafters[0], alpha), gamma)
     else:
         from specsim.batching.source import Source  # loads what measurements need
 

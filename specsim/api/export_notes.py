@@ -80,13 +80,15 @@ def one_length_notes(planned: Plan, schedule: Schedule, batch: int) -> list[str]
         return []
     points = planned.decisions[-1].points
     where = f"at batch {planned.largest:,}"
-    if best >= len(points):
-        return []
     if length < len(points):
         gives = f"{where} draft length {length} gives {points[length].speedup:.2f}x"
     else:
         gives = f"{where} there is no room for draft length {length}"
-    other = f"{best} would give {points[best].speedup:.2f}x" if best else "none is better"
+    # A plan under load may draft where no request of this context has room for it.
+    if best >= len(points):
+        other = f"{best} is planned"
+    else:
+        other = f"{best} would give {points[best].speedup:.2f}x" if best else "none is better"
     return [f"{gives}, where {other}; --batch says for which batch"]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from specsim.acceptance import AlphaLike
 from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import LeftOut
 from specsim.api.serving_setup import FoundSetUp, SetUpWords, set_up
+from specsim.batching.deployed import alpha_of_others
 from specsim.batching.source import Source
 from specsim.batching.workload import BatchWorkload
 from specsim.checks import SpecsimError, UnsupportedError
@@ -161,9 +161,7 @@ def _words(
                     if drafter is None:
                         break  # the degree divides nothing, which every drafter would say again
                     continue
-                alpha: AlphaLike | None = source.alpha
-                if drafter is None or drafter.alpha is not None:
-                    alpha = None
+                alpha = None if drafter is None else alpha_of_others(drafter, source.alpha)
                 own = replace(source, alpha=alpha, deployment=one)
                 yield what, one, SetUpWords(1 if drafter else None, own, None, None, engine)
 

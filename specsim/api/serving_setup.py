@@ -85,15 +85,11 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     source = words.source
     gamma = draft_length("gamma", words.gamma) if isinstance(words.gamma, int) else words.gamma
     drafting = gamma not in (None, 0)
-    if (longest := _longest(gamma)) is not None:
-        draft_length("gamma", longest)
+    longest = draft_length("gamma", _longest(gamma))
     context = mean_context(requests)
-    if drafting:
-        costs = _with_drafts(source, None if gamma == "table" else _longest(gamma))
-    else:
-        costs = _plain(source)
-    engine = _engine(words.engine, source.deployment, costs, _longest(gamma), context)
-    limits = DraftPolicy.fixed(_longest(gamma) or 1) if drafting else DraftPolicy.off()
+    costs = _with_drafts(source, longest) if drafting else _plain(source)
+    engine = _engine(words.engine, source.deployment, costs, longest, context)
+    limits = DraftPolicy.fixed(longest or 1) if drafting else DraftPolicy.off()
     most = engine.settings(limits).max_seqs
     drafts, acceptance = DraftPolicy.off(), None
     warnings = [*costs.warnings, *_beyond_timed(costs.cost, context, most)]
@@ -108,9 +104,9 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     bonus = np.ones(1)
     if drafts.gamma_max and costs.workload is not None:
         bonus = costs.workload.gains.bonus
-    longest = int((requests.prompt_tokens + requests.output_tokens).max())
+    context_max = int((requests.prompt_tokens + requests.output_tokens).max())
     graphs = source.deployment and source.deployment.efficiency.graph_tokens
-    model = step_model_of(costs.cost, drafts.gamma_max, bonus, most, longest, graphs or None)
+    model = step_model_of(costs.cost, drafts.gamma_max, bonus, most, context_max, graphs or None)
     return FoundSetUp(SetUp(engine, model, drafts, acceptance), costs.basis, tuple(warnings))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from specsim.acceptance import AlphaLike
 from specsim.batching.cost import TimedLoadCost
-from specsim.batching.deployed import of_deployment
+from specsim.batching.deployed import alpha_of_others, of_deployment
 from specsim.batching.parts import Step
 from specsim.batching.point import DEFAULT_MARGIN, BatchPoint, batch_point, best_of_cell
 from specsim.batching.workload import BatchWorkload
@@ -110,8 +110,8 @@ def of_deployment_here(
         other = replace(alone, **changed)
         longest = other.drafters[0].longest
         gamma = here.gamma if longest is None else min(here.gamma, longest)
-        own = other.drafters[0].alpha
-        (workload,) = of_deployment(other, acceptance if own is None else None, gamma)
+        given = alpha_of_others(other.drafters[0], acceptance)
+        (workload,) = of_deployment(other, given, gamma)
         return batch_point(workload.gains, workload.cost, gamma, here.batch, here.context)
 
     for other in others:

@@ -66,6 +66,11 @@ def check_alpha(deployment: Deployment, alpha: AlphaLike | None) -> None:
         )
 
 
+def alpha_of_others(drafter: Drafter, alpha: AlphaLike | None) -> AlphaLike | None:
+    """What is given for those without rates of their own; None for one that has them."""
+    return alpha if drafter.alpha is None else None
+
+
 def gamma_limit(asked: int | None, acceptance: Acceptance, usual: int = GAMMA_MAX) -> int:
     """The one asked for; else the usual one, or as far as a curve goes."""
     if asked is not None:

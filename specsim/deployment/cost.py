@@ -16,6 +16,7 @@ from specsim.deployment.memory import CardMemory, card_memory
 from specsim.hardware.parallel import Parallelism
 from specsim.hardware.roofline import Roofline, roofline
 from specsim.hardware.shapes import Shape
+from specsim.profiles import Role
 
 
 @dataclass(frozen=True)
@@ -149,14 +150,30 @@ class DeployedCost:
         """Seconds of reading a prompt of one request in one run of the target, and with a run of
         the drafter over it, where that has a cache to fill; both give one distribution.
         """
-        deployment, drafter = self.deployment, self.drafter
-        target = self._run(deployment.shape, prompt, 1, 0, deployment.parallel, 1)
-        plain = target.seconds + deployment.host.step_s
-        shapes = self._shapes(1) if drafter and drafter.first_positions(1) > 1 else None
-        if drafter is None or shapes is None:
+        plain = self.run_s("target", prompt, 1, 0, 1) + self.deployment.host.step_s
+        if not self.drafter_reads_prompts:
             return plain, plain
-        parallel = draft_parallelism(deployment, drafter)
-        return plain, plain + self._run(shapes.first, prompt, 1, 0, parallel, 1).seconds
+        return plain, plain + self.run_s("draft", prompt, 1, 0, 1)
+
+    @property
+    def drafter_reads_prompts(self) -> bool:
+        """Whether it has a cache that prompts fill."""
+        drafter = self.drafter
+        return (
+            drafter is not None and drafter.first_positions(1) > 1 and self._shapes(1) is not None
+        )
+
+    def run_s(self, model: Role, tokens: int, batch: int, context: float, logits: int) -> float:
+        """A run of the target, or of a drafter that reads prompts, over so many tokens of each of
+        ``batch`` sequences, the last ``logits`` of which get a distribution.
+        """
+        if model == "target":
+            shape, parallel = self.deployment.shape, self.deployment.parallel
+        else:
+            shapes = self._shapes(1)
+            assert shapes is not None, "asked for where a drafter reads prompts"
+            shape, parallel = shapes.first, self._draft_parallel
+        return self._run(shape, tokens, batch, context, parallel, logits).seconds
 
     def gains(self, gains: TokensPerBlock) -> TokensPerBlock:
         """What a round gains of drafts that must be found: those that are there, as far as they

@@ -42,9 +42,6 @@ from specsim.batching.step_cost import StepLoadCost
 from specsim.checks import Floats, Ints, UnsupportedError
 from specsim.counts.streamed_costs import StreamedCosts
 from specsim.deployment.cost import DeployedCost
-from specsim.deployment.deployment import draft_parallelism
-from specsim.deployment.heads import draft_shapes
-from specsim.hardware.roofline import roofline
 from specsim.profiles import Role
 from specsim.serving.step_model import StepModel, StepTerm
 
@@ -236,7 +233,7 @@ def _together(cost: LoadCost, verified: int) -> tuple[StepTerm, ...]:
     """
     tokens = np.array([0, 1, *_geometric(2, verified + _LONGEST_CHUNK)])
     # A run over no token stands for one over a single one.
-    seconds = np.array([_weights_s(cost, max(count, 1)) for count in tokens.tolist()])
+    seconds = np.array([_without_attention_s(cost, max(count, 1)) for count in tokens.tolist()])
     return (
         _table("target", seconds, ("tokens",), (tokens,)),
         _table("target", seconds[0] - seconds, ("verified_tokens",), (tokens,)),
@@ -244,23 +241,10 @@ def _together(cost: LoadCost, verified: int) -> tuple[StepTerm, ...]:
     )
 
 
-def _weights_s(cost: LoadCost, tokens: int) -> float:
+def _without_attention_s(cost: LoadCost, tokens: int) -> float:
     """A run of the target over so many tokens that attend to nothing."""
     if isinstance(cost, DeployedCost):
-        deployment = cost.deployment
-        return roofline(
-            deployment.shape,
-            deployment.card,
-            1,
-            tokens,
-            0,
-            logits=0,
-            efficiency=deployment.efficiency,
-            parallel=deployment.parallel,
-            interconnect=deployment.link,
-            imbalance=deployment.imbalance,
-            routing_exponent=deployment.routing_exponent,
-        ).seconds
+        return cost.run_s("target", 1, tokens, 0, 0)
     return _chunk_s("target", cost, tokens, 0)
 
 
@@ -280,36 +264,14 @@ def _chunk_s(model: Role, cost: LoadCost, tokens: int, context: int) -> float:
         )
         return below + share * (above - below)
     if isinstance(cost, DeployedCost):
-        deployment = cost.deployment
-        shape, parallel = deployment.shape, deployment.parallel
-        if model == "draft":
-            assert cost.drafter is not None, "a drafter that reads prompts"
-            shapes = draft_shapes(cost.drafter, shape, 1)
-            assert shapes is not None, "a drafter that reads prompts"
-            shape, parallel = shapes.first, draft_parallelism(deployment, cost.drafter)
-        return roofline(
-            shape,
-            deployment.card,
-            tokens,
-            1,
-            context,
-            logits=1,
-            efficiency=deployment.efficiency,
-            parallel=parallel,
-            interconnect=deployment.link,
-            imbalance=deployment.imbalance,
-            routing_exponent=deployment.routing_exponent,
-        ).seconds
+        return cost.run_s(model, tokens, 1, context, 1)
     raise UnsupportedError(f"{type(cost).__name__} does not tell what prompts cost")
 
 
 def _reads_prompts(cost: LoadCost) -> bool:
     """Whether the drafter has a cache that prompts fill."""
     if isinstance(cost, DeployedCost):
-        drafter = cost.drafter
-        if drafter is None or drafter.first_positions(1) <= 1:
-            return False
-        return draft_shapes(drafter, cost.deployment.shape, 1) is not None
+        return cost.drafter_reads_prompts
     return isinstance(cost, MeasuredLoadCost)
 
 

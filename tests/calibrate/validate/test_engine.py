@@ -25,7 +25,7 @@ from calibrate.validate.findings import engine_findings
 from specsim.api.engine_timing import awaits_timing
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from specsim.counts.file import read_acceptance
+from specsim.counts.file import read_acceptance, write_acceptance
 from specsim.counts.prompt_costs import PromptCosts
 from specsim.counts.streamed_costs import StreamedCosts
 from specsim.counts.streams import Stream
@@ -278,6 +278,12 @@ def test_above_temperature_0_an_engine_is_timed_by_the_texts_that_it_wrote(
         InvalidArgumentError, match=r"temperature must be that of .*, which is 1, got 0"
     ):
         specsim.validate_engine(own, specsim.EngineBlindCheck(timed=found.path))
+    unsaid = tmp_path / "unsaid.json"
+    write_acceptance(msgspec.structs.replace(kept, temperature=None), unsaid)
+    with pytest.raises(InvalidArgumentError, match=r"is not said .specsim read --temperature"):
+        specsim.validate_engine(own, specsim.EngineBlindCheck(timed=unsaid))
+    with pytest.raises(InvalidArgumentError, match=r"gamma must be in \[1, 4\] .*, got 0"):
+        specsim.validate_engine(own, specsim.EngineBlindCheck(gamma=(0, 1), **asked))
     verdict = specsim.validate_engine(own, specsim.EngineBlindCheck(gamma=(2, 3), **asked))
     assert verdict.prediction == tmp_path / "tiny.vllm-generate-t1.predicted.json"
     assert {each.launches[0].api for each in started} == {"generate"}
@@ -456,6 +462,11 @@ def test_nobody_at_the_url(
 ) -> None:
     said = fail(capsys, *words(profile, prompts, "http://127.0.0.1:1"))
     assert "http://127.0.0.1:1/metrics cannot be asked" in said
+
+
+def test_counts_have_no_tolerance_of_speedups(profile: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="tolerance is of speedups"):
+        specsim.validate(profile, specsim.EngineCheck(), specsim.Tolerance(0.02, 0.1))
 
 
 def test_a_text_too_short_for_the_drafts(profile: Path, prompts: Path) -> None:
