@@ -185,17 +185,16 @@ def _of_drafter(
 ) -> list[PlannedSetUp]:
     """One drafter with every draft length, or plain decoding."""
 
-    def planned(found: FoundSetUp, drafts: DraftPolicy) -> PlannedSetUp:
-        setup = replace(found.setup, drafts=drafts)
-        check_fit(requests, setup.engine.settings(drafts))
+    def planned(found: FoundSetUp, setup: SetUp) -> PlannedSetUp:
+        check_fit(requests, setup.engine.settings(setup.drafts))
         replica = replica_of(
-            offered, setup.engine, setup.step_model, drafts, found.setup.acceptance
+            offered, setup.engine, setup.step_model, setup.drafts, setup.acceptance
         )
         return PlannedSetUp(deployment, words.source, setup, replica, found.basis, found.warnings)
 
     if words.gamma is None:
         found = set_up(words, requests)
-        return [planned(found, DraftPolicy.off())]
+        return [planned(found, found.setup)]
     longest = _longest(deployment, words)
     asked = [gamma for gamma in gammas if gamma]
     lengths = [gamma for gamma in asked if longest is None or gamma <= longest]
@@ -206,15 +205,14 @@ def _of_drafter(
         )
     if not lengths:
         return []
-    # An engine's largest graph, and what it keeps for drafts, go by the longest that it may make.
-    by_length = {gamma: set_up(replace(words, gamma=gamma), requests) for gamma in lengths}
-    found = by_length[max(lengths)]
+    found = set_up(replace(words, gamma=max(lengths)), requests)
 
     def drafting(schedule: Schedule) -> PlannedSetUp:
         # With all that the engine does for this kind of drafter.
-        return planned(found, replace(found.setup.drafts, schedule=tuple(schedule)))
+        drafts = replace(found.setup.drafts, schedule=tuple(schedule))
+        return planned(found, replace(found.setup, drafts=drafts))
 
-    several = {gamma: planned(each, each.setup.drafts) for gamma, each in by_length.items()}
+    several = {gamma: planned(found, found.of_length(gamma)) for gamma in lengths}
     idle = drafting([(1, 1, 0)])
     schedule = best_schedule(
         {0: idle.replica, **{gamma: each.replica for gamma, each in several.items()}}, margin

@@ -52,10 +52,15 @@ class SetUpWords:
 
 @dataclass(frozen=True, eq=False)
 class FoundSetUp:
-    """A set-up, what its seconds rest on, and what is taken for granted."""
+    """A set-up, what its seconds rest on, and what is taken for granted.
+
+    of_length : the same with always so many drafts, up to its longest: an engine's largest graph,
+        and what it keeps for drafts, go by those; steps are priced once
+    """
 
     setup: SetUp
     basis: str
+    of_length: Callable[[int], SetUp]
     warnings: tuple[str, ...] = ()
 
 
@@ -107,7 +112,14 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     context_max = int((requests.prompt_tokens + requests.output_tokens).max())
     graphs = source.deployment and source.deployment.efficiency.graph_tokens
     model = step_model_of(costs.cost, drafts.gamma_max, bonus, most, context_max, graphs or None)
-    return FoundSetUp(SetUp(engine, model, drafts, acceptance), costs.basis, tuple(warnings))
+
+    def of_length(gamma: int) -> SetUp:
+        own = _engine(words.engine, source.deployment, costs, gamma, context)
+        policy = _policy(_as_schedule(gamma), costs.drafter, costs.method)
+        return SetUp(own, model, policy, acceptance)
+
+    setup = SetUp(engine, model, drafts, acceptance)
+    return FoundSetUp(setup, costs.basis, of_length, tuple(warnings))
 
 
 def _beyond_timed(cost: LoadCost, context: int, most: int) -> list[str]:
@@ -190,7 +202,8 @@ def _of_step_model(words: SetUpWords) -> FoundSetUp:
         engine = engine_of(engine)
     asked = _as_schedule(words.gamma)
     if not asked:
-        return FoundSetUp(SetUp(engine, model), "steps as given")
+        plain = SetUp(engine, model)
+        return FoundSetUp(plain, "steps as given", lambda gamma: plain)
     warnings: tuple[str, ...] = ()
     if not model.prices_drafts:
         warnings = (
@@ -203,7 +216,12 @@ def _of_step_model(words: SetUpWords) -> FoundSetUp:
             raise InvalidArgumentError("alpha is missing: how often drafts are accepted")
         curve = acceptance_of(source.alpha).survival
         acceptance = RoundAcceptance.law(law_rows(curve, max(drafts.gamma_max, 1)))
-    return FoundSetUp(SetUp(engine, model, drafts, acceptance), "steps as given", warnings)
+    setup = SetUp(engine, model, drafts, acceptance)
+
+    def of_length(gamma: int) -> SetUp:
+        return replace(setup, drafts=_policy(_as_schedule(gamma)))
+
+    return FoundSetUp(setup, "steps as given", of_length, warnings)
 
 
 def _plain(source: Source) -> _Costs:
