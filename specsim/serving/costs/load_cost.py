@@ -32,6 +32,7 @@ the contexts that were timed.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil, log
 from typing import Any
 
 import numpy as np
@@ -231,7 +232,9 @@ def _together(cost: LoadCost, verified: int) -> tuple[StepTerm, ...]:
 
     verified : tokens of decodes, at most
     """
-    tokens = np.array([0, 1, *_geometric(2, verified + _LONGEST_CHUNK)])
+    # Knots of the same places whatever the longest draft is, so that it changes nothing else.
+    count = ceil(log((verified + _LONGEST_CHUNK) / 2, _RATIO)) + 1
+    tokens = np.array([0, 1, *sorted({round(2 * _RATIO**place) for place in range(count)})])
     # A run over no token stands for one over a single one.
     seconds = np.array([_without_attention_s(cost, max(count, 1)) for count in tokens.tolist()])
     return (
