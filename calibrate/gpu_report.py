@@ -22,7 +22,8 @@ from specsim.report.tables import render
 # What a person reads of the rows of a validation.
 _SHOWN = (
     *("temperature", "batch", "context", "gamma", "exact", "predicted_speedup"),
-    *("measured_speedup", "measured_low", "measured_high", "relative_error"),
+    *("predicted_low", "predicted_high", "measured_speedup", "measured_low", "measured_high"),
+    *("relative_error", "inside", "chosen"),
     *("predicted_best", "measured_best"),
 )
 

@@ -40,7 +40,7 @@ from calibrate.train.pair import PairRecipe, train_pair
 from specsim.api.calibrate import calibrate
 from specsim.api.models import Batches, Measurement, Models
 from specsim.api.validate import validate
-from specsim.api.validation import AnyCheck, SpeedupCheck, SyntheticCheck
+from specsim.api.validation import AnyCheck, BlindCheck, SyntheticCheck
 from specsim.checks import SpecsimError
 from specsim.files import write_atomically
 from specsim.hardware import read_config
@@ -71,6 +71,8 @@ class OutOfTimeError(Exception):
 class Pair:
     """The stage that trains a pair, and what is measured of it at batch 1, in float32.
 
+    decoded, passes : requests of a pass of its blind check, and passes
+    rounds : of its synthetic check
     minutes : its share of a whole visit
     """
 
@@ -78,9 +80,10 @@ class Pair:
     measurement: Measurement
     # Both contexts, and what a segment of blocks adds, lie in one bucket of the caches each.
     contexts: tuple[int, ...] = (132, 384)
-    decoded: int = 6
+    decoded: int = 2
+    passes: int = 3
     rounds: int = 8
-    minutes: float = 9.0
+    minutes: float = 8.0
     name: str = "pair"
 
 
@@ -117,16 +120,16 @@ _EXPERTS = ("qwen3-30b-a3b", "qwen3-0.6b")
 FULL: tuple[Plan, ...] = (
     Pair(PairRecipe(), Measurement(requests=(24,), prompt_tokens=48, repeats=8)),
     _shapes(
-        *("8b-1b", *_LLAMA, "compiled", 4.0, 3),
+        *("8b-1b", *_LLAMA, "compiled", 5.0, 3),
         synthetic=SyntheticCheck(batch=(1, 2, 4, 8, 16, 32, 64), alpha=0.8, rounds=4),
     ),
     _shapes(
-        *("8b-1b", *_LLAMA, "eager", 2.0, 2),
+        *("8b-1b", *_LLAMA, "eager", 1.0, 2),
         batches=(1, 8, 64),
         synthetic=SyntheticCheck(batch=(1,), alpha=0.8, rounds=2),
     ),
-    _shapes("32b-0.6b", *_QWEN, "compiled", 1.7, 2),
-    _shapes("30b-a3b-0.6b", *_EXPERTS, "compiled", 1.3, 2),
+    _shapes("32b-0.6b", *_QWEN, "compiled", 2.0, 2),
+    _shapes("30b-a3b-0.6b", *_EXPERTS, "compiled", 2.0, 2),
 )
 
 # Sizes of a shape that a CPU core runs at once.
@@ -162,7 +165,7 @@ def _tiny(plan: Plan) -> Plan:
             draft=MemberShape(layers=1, width=32, heads=2, feed_forward=64, tied=False),
         )
         few = replace(measurement, requests=(3,), prompt_tokens=12, max_new_tokens=16)
-        return Pair(recipe, few, contexts=(20, 40), decoded=2, rounds=2)
+        return Pair(recipe, few, contexts=(20, 40), decoded=2, passes=2, rounds=2)
     return replace(
         plan,
         measurement=measurement,
@@ -258,9 +261,8 @@ def measure_pair(job: Job, plan: Pair) -> None:
             command=job.command,
             progress=job.progress,
         )
-    for temperature in plan.measurement.temperature:
-        check = SpeedupCheck(temperature=temperature, requests=plan.decoded, only="calibration")
-        job.validate(profile, f"speedups at temperature {temperature:g}", check)
+    blind = BlindCheck(requests=plan.decoded, passes=plan.passes)
+    job.validate(profile, "predicted before", blind)
     for mode in sorted({row.mode for row in read_profile(profile).grid}):
         synthetic = SyntheticCheck(mode=mode, rounds=plan.rounds)
         job.validate(profile, f"its own acceptance, {mode}", synthetic)
