@@ -13,7 +13,14 @@ from tests.support.console import Example, examples, printed
 from tests.support.typed_commands import PAGES
 
 DOCS = Path(__file__).parents[1] / "docs"
-DOCTESTS = ("acceptance-over-gamma", "deployments", "law-of-a-block", "python", "sweep")
+DOCTESTS = (
+    "acceptance-over-gamma",
+    "deployments",
+    "gpu-suite",
+    "law-of-a-block",
+    "python",
+    "sweep",
+)
 _PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Behind a value that is not kept, what it is.
 _VALUE = re.compile(r"  # (.+)$")

@@ -21,12 +21,14 @@ from specsim.counts.steps import StepTime
 from specsim.deployment.deployment import Deployment, HostTime
 from specsim.deployment.drafters import Drafter, DraftModel
 from specsim.deployment.heads import draft_shapes
-from specsim.hardware import Shape, lookup, roofline
+from specsim.hardware import Shape, lookup, roofline, shape_from_config
 from specsim.hardware.roofline import Efficiency, Roofline
-from specsim.profiles import Profile, is_profile, read_profile
+from specsim.profiles import MeasuredModel, Profile, is_profile, read_profile
 
 # What ``vllm bench forward`` is recognised as, which times runs without the host's work.
 _FORWARDS = "vllm bench forward"
+# Parameters of a checkpoint and of its shape differ by norms and ties at most.
+_SAME = 0.05
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,11 @@ def fit_steps(
 
 
 def fit_profile(deployment: Deployment, profile: Profile) -> Fit:
-    """To the batch grid of a profile: run times of the target, of the draft too where the
-    deployment names a draft model, and the host time of its blocks.
+    """To the batch grid of a profile: run times of its target, of its draft where its shape is
+    known, and the host time of its blocks.
+
+    The profile may be of other models than the deployment's if it holds their config.json, as one
+    of shapes does.  Raises UnsupportedError where it does not.
     """
     from specsim.hardware.roofline_fit import fit_efficiency
 
@@ -197,14 +202,22 @@ def _grid(deployment: Deployment, profile: Profile) -> tuple[list[Roofline], np.
             "specsim calibrate --batch"
         )
     mode = min(row.mode for row in profile.grid)  # "compiled" sorts before "eager"
-    shapes: dict[str, Shape] = {"target": deployment.shape}
     draft = next((each for each in deployment.drafters if isinstance(each, DraftModel)), None)
-    found = None if draft is None else draft_shapes(draft, deployment.shape, 1)
-    if found is not None:
-        shapes["draft"] = found.first
+    drafts = None if draft is None else draft_shapes(draft, deployment.shape, 1)
+    shapes = {
+        "target": _timed_shape(profile.target, deployment.shape),
+        "draft": _timed_shape(profile.draft, None if drafts is None else drafts.first),
+    }
+    if shapes["target"] is None:
+        raise UnsupportedError(
+            f"fit: the profile has run times of {profile.target.name} "
+            f"({profile.target.parameters:,} parameters), and the deployment's target has "
+            f"{deployment.shape.parameters:,}: a profile that does not hold the config.json of its "
+            "models is a fit of those alone"
+        )
     runs, seconds, layers = [], [], []
     for (_, kind), times in fits(row for row in profile.grid if row.mode == mode).items():
-        shape = shapes.get("target" if kind == "target" else "draft")
+        shape = shapes["target" if kind == "target" else "draft"]
         if shape is None:
             continue
         for point in times.points:
@@ -212,6 +225,18 @@ def _grid(deployment: Deployment, profile: Profile) -> tuple[list[Roofline], np.
             seconds.append(point.seconds)
             layers.append(len(shape.layers))
     return runs, np.array(seconds), layers
+
+
+def _timed_shape(timed: MeasuredModel, deployed: Shape | None) -> Shape | None:
+    """The shape of a model that was timed: its own, or the deployed one where that is the same.
+
+    A profile of a checkpoint holds no config.json, and tells its model by the parameters.
+    """
+    if timed.config is not None:
+        return shape_from_config(timed.config)
+    if deployed is None or abs(deployed.parameters / timed.parameters - 1) > _SAME:
+        return None
+    return deployed
 
 
 def _grid_error(

@@ -23,9 +23,11 @@ from specsim.deployment.drafters import Drafter
 from specsim.deployment.fits import SHIPPED, fit_profile, fit_steps, fitted, shipped_fit
 from specsim.deployment.step_fit import _SPREAD, _TYPICAL, TimedSteps, _cases, _Priced
 from specsim.hardware.roofline import Efficiency, roofline
-from specsim.profiles import read_profile
+from specsim.profiles import read_profile, write_profile
 from tests.support.command_line import run
 from tests.support.profiles import write_grid
+
+ON_H100 = Path(__file__).parents[3] / "studies/measured/h100/costs-8b-1b-compiled.json"
 
 REFERENCE = Path(__file__).parents[3] / "studies" / "reference"
 EAGLE = drafter("eagle3")
@@ -275,6 +277,9 @@ def test_a_profile_is_a_fit(tmp_path: Path) -> None:
     known = Efficiency(0.5, 0.7, 6e-6)
     path = write_grid(tmp_path)
     profile = read_profile(path)
+    timed = structs.replace(profile.target, parameters=BARE.shape.parameters)
+    profile = structs.replace(profile, target=timed)
+    write_profile(profile, path)
     shape, card = BARE.shape, BARE.card
     rows = [
         structs.replace(row, seconds=[seconds], plain=[seconds])
@@ -295,3 +300,20 @@ def test_a_profile_is_a_fit(tmp_path: Path) -> None:
     assert deployed.fit == str(path)
     with pytest.raises(UnsupportedError, match="calibrate --batch"):
         fit_profile(BARE, structs.replace(profile, grid=[]))
+
+
+def test_a_profile_of_shapes_is_a_fit_of_other_models_too() -> None:
+    """The same efficiency, whichever target is priced with it."""
+    found = [
+        fit_profile(
+            deploy(target, "H100", f"draft_model:{draft}"), read_profile(ON_H100)
+        ).efficiency
+        for target, draft in (("llama-3.1-8b", "llama-3.2-1b"), ("qwen3-32b", "qwen3-0.6b"))
+    ]
+    assert found[0] == found[1]
+
+
+def test_a_profile_of_other_checkpoints_is_no_fit(tmp_path: Path) -> None:
+    path = write_grid(tmp_path)
+    with pytest.raises(UnsupportedError, match=r"t \(1,000 parameters\).*has 8,030,261,248"):
+        deploy("llama-3.1-8b", "H100", fit=path)
