@@ -136,15 +136,17 @@ def test_the_published_cliff_lies_behind_1024_tokens() -> None:
 
 
 def test_shipped_fits_have_sources_and_plausible_figures() -> None:
-    assert {"sglang-h200", "vllm-h100", "vllm-rtx-pro-6000"} <= SHIPPED.keys()
+    engines = {"sglang-h200", "vllm-h100", "vllm-rtx-pro-6000"}
+    assert {*engines, "transformers-h100"} == SHIPPED.keys()
     for name, fit in SHIPPED.items():
         assert fit.source
         assert fit.note
         assert fit.error is not None
         assert 0 < fit.error < 0.6, name
-        assert 0.3 < fit.efficiency.compute <= 1
+        # A layer costs the library's own code ten times what it costs an engine.
+        assert (0.3 if name in engines else 0.2) < fit.efficiency.compute <= 1
         assert 0.5 < fit.efficiency.memory < 0.95
-        assert 5e-7 < fit.efficiency.layer_s < 1e-4
+        assert 5e-7 < fit.efficiency.layer_s < (1e-4 if name in engines else 2e-4)
         assert 1e-4 < fit.host.step_s < 1e-2
         assert deploy("llama-3.1-8b", fit.accelerator).card.name == fit.accelerator
 
