@@ -74,6 +74,8 @@ class Source:
                 f"has no meaning with {self.profile}, which an engine counted",
             )
         elif self.deployment is not None:
+            # A file that is not there, or is nothing of specsim's, is said to be that.
+            read_profile(Path(self.profile))
             raise InvalidArgumentError(
                 "deployment (target, drafter, accelerator) and profile exclude each other"
             )

@@ -2,15 +2,16 @@
 
 A roofline with a soft bend carries the trend over new tokens n, batch B and context L,
 
-    t = (m^s + c^s)^(1/s),   m = w + k B (L + n),   c = f B n + a B n (L + n / 2)
+    t = (m^s + c^s)^(1/s),   m = w + (d + k B) (L + n),   c = f B n + a B n (L + n / 2)
 
-(m is what does not grow with the tokens but by the caches of all sequences: memory traffic, or the
-starting of kernels; c the arithmetic, products with weights and attention), and what is left of
-the measured run times, as a logarithm, is a Gaussian process over the points: neighbours differ by
-a variance that grows with their distance, as far as the points say so (restricted likelihood)
-beyond what the repeats of a point scatter.  So a point whose repeats scatter is drawn to what its
-neighbours say, a jump that the repeats agree on stays, points without repeats are met exactly, and
-points beyond follow the roofline with the nearest points' residual.
+(m is what does not grow with the tokens but by the caches: memory traffic, or the starting of
+kernels, and by d the length of one cache, where sequences are read beside each other and each from
+its first token to its last; c the arithmetic, products with weights and attention), and what is
+left of the measured run times, as a logarithm, is a Gaussian process over the points: neighbours
+differ by a variance that grows with their distance, as far as the points say so (restricted
+likelihood) beyond what the repeats of a point scatter.  So a point whose repeats scatter is drawn
+to what its neighbours say, a jump that the repeats agree on stays, points without repeats are met
+exactly, and points beyond follow the roofline with the nearest points' residual.
 
     >>> rows = [GridPoint(n, b, 64, 1e-3 + 1e-4 * n * b) for n in (1, 2, 4) for b in (1, 2, 4, 8)]
     >>> times = FittedRunTimes.of(rows)
@@ -85,7 +86,7 @@ class FittedRunTimes:
     """Seconds of a run of one model, anywhere; see ``covers`` for what was measured."""
 
     points: tuple[GridPoint, ...]
-    trend: Floats  # w, k, f, a, s
+    trend: Floats  # w, k, d, f, a, s
 
     @staticmethod
     def of(points: Iterable[GridPoint]) -> FittedRunTimes:
@@ -300,6 +301,7 @@ def _fit(points: Sequence[GridPoint]) -> Floats:
     """The trend that fits the logarithms of the run times best (least squares).
 
     All parameters but s are searched as logarithms, from shares of the shortest and longest run.
+    Of one batch nobody can tell k from d, and all is taken for k, which grows with the batch.
     """
     where, seconds = _where(points), _seconds(points)
     tokens, batch, context = where.T
@@ -308,30 +310,35 @@ def _fit(points: Sequence[GridPoint]) -> Floats:
         [
             0.8 * shortest,
             0.1 * shortest / (batch * (context + tokens)).max(),
+            0.1 * shortest / (context + tokens).max(),
             seconds.max() / (batch * tokens).max() / 2,
             0.1 * seconds.max() / (batch * tokens * (context + tokens)).max(),
         ]
     )
+    searched = np.array([True, True, np.ptp(batch) > 0, True, True, True])
+    scale = scale[searched[:-1]]
+
+    def whole(parameters: Floats) -> Floats:
+        """The trend, with nothing for what is not searched."""
+        found = np.full(len(searched), -np.inf)
+        found[searched] = parameters
+        return np.append(np.exp(found[:-1]), found[-1])
 
     def misses(parameters: Floats) -> Floats:
-        return np.log(_trend(_unpack(parameters), where) / seconds)
+        return np.log(_trend(whole(parameters), where) / seconds)
 
     softer, harder = (
         least_squares(
             misses,
             [*scale, bend],
-            jac=lambda parameters: _slopes(_unpack(parameters), where),
+            jac=lambda parameters: _slopes(whole(parameters), where)[:, searched],
             bounds=([*(scale - 30), _BENDS[0]], [*(scale + 15), _BENDS[1]]),
         )
         for bend in (1.5, 4.0)
     )
     # Few points are met by both, and which of them by less is rounding.
     better = harder.cost < softer.cost - _SAME_COST * len(points)
-    return _unpack((harder if better else softer).x)
-
-
-def _unpack(parameters: Floats) -> Floats:
-    return np.append(np.exp(parameters[:-1]), parameters[-1])
+    return whole((harder if better else softer).x)
 
 
 def _trend(trend: Floats, where: Floats) -> Floats:
@@ -345,7 +352,7 @@ def _trend(trend: Floats, where: Floats) -> Floats:
 
 
 def _slopes(trend: Floats, where: Floats) -> Floats:
-    """Of the logarithm of the roofline, by the logarithms of w, k, f, a and by s; shape (P, 5)."""
+    """Of the logarithm of the roofline, by those of w, k, d, f, a and by s; shape (P, 6)."""
     parts = _parts(trend, where)
     memory, arithmetic = (each.sum(axis=1) for each in parts)
     bend = trend[-1]
@@ -364,10 +371,14 @@ def _slopes(trend: Floats, where: Floats) -> Floats:
 
 
 def _parts(trend: Floats, where: Floats) -> tuple[Floats, Floats]:
-    """Seconds of weights and cache, and of products and attention; shape (P, 2) each."""
-    weights, cache, products, attention, _ = trend
+    """Seconds of weights and caches (P, 3), and of products and attention (P, 2)."""
+    weights, cache, longest, products, attention, _ = trend
     tokens, batch, context = where.T
-    memory = [np.full(len(where), weights), cache * batch * (context + tokens)]
+    memory = [
+        np.full(len(where), weights),
+        cache * batch * (context + tokens),
+        longest * (context + tokens),
+    ]
     attended = batch * tokens * (context + tokens / 2)
     return np.column_stack(memory), np.column_stack(
         [products * batch * tokens, attention * attended]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -63,9 +64,13 @@ DOCUMENTS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the files that the commands read."""
+    """With the files that the commands read, those among them that ``specsim read`` writes."""
     found = tmp_path_factory.mktemp("typed")
     lay_out(found)
+    with chdir(found):
+        for words in AS_TYPED:
+            if words[0] == "read":
+                run_on_terminal(as_a_shell(words, found))
     return found
 
 

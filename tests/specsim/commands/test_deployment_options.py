@@ -36,6 +36,10 @@ LLAMA, MIXTURE = ["--target", "llama-3.1-8b"], ["--target", "qwen3-30b-a3b"]
         ([*LLAMA, "--drafter", "eagle3:nothing"], "neither shipped nor a config.json"),
         ([*LLAMA, "--drafter", "draft_model:llama-3.2-1b,tensor=2"], "must divide the target's"),
         ([*LLAMA, "--drafter", "medusa:heads=4", "--gamma-max", "9"], "gamma_max must be <= 4"),
+        (
+            [*LLAMA, "--drafter", "eagle3", "--profile", "nothing.json"],
+            "nothing.json: no such file",
+        ),
         (["--target", "llama-3.1-405b", "--drafter", "eagle3"], "it may fit on more cards"),
         (["--target", "llama-3.1-9b", "--drafter", "eagle3"], "did you mean llama-3.1-70b"),
     ],
