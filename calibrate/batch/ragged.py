@@ -214,6 +214,9 @@ class RaggedModel:
         def step(ids: torch.Tensor) -> torch.Tensor:
             return self._step(ids, bucket)
 
+        if self.device.type == "cuda":
+            # An ordinary run, which fails as one does: nothing is broken where memory is short.
+            _warm_up(step, ids)
         try:
             if self.device.type == "cuda":
                 self._pool = self._pool or torch.cuda.graph_pool_handle()
@@ -242,6 +245,17 @@ def release_unused(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
+def _warm_up(step: Callable[[torch.Tensor], torch.Tensor], ids: torch.Tensor) -> None:
+    """Runs beside the stream of the others, as a recording is."""
+    with torch.cuda.device(ids.device):
+        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(_WARM_UP):
+                step(ids)
+        torch.cuda.current_stream().wait_stream(aside)
+
+
 class _Recorded:
     """A run as a CUDA graph: its kernels are started by one call, not one by one from Python.
 
@@ -254,12 +268,6 @@ class _Recorded:
     ) -> None:
         with torch.cuda.device(ids.device):
             self._ids = ids.clone()
-            aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):
-                for _ in range(_WARM_UP):
-                    step(self._ids)
-            torch.cuda.current_stream().wait_stream(aside)
             self._graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._graph, pool=pool):
                 self._logits = step(self._ids)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -211,13 +211,16 @@ def _threads(model: Any) -> int:
 
 
 def _decisive(
-    models: tuple[profiles.MeasuredModel, profiles.MeasuredModel],
+    models: Sequence[profiles.MeasuredModel],
     target: Any,
     *settings: Settings | GridSettings | None,
 ) -> list[Any]:
     """Everything that decides the profile."""
     weights = next(target.parameters())
-    where = [str(weights.dtype), str(weights.device)]
+    # Threads may still be found by a trial, and the checkpoint keeps them.
+    here = hardware(weights.device)
+    machine = [here.device_name, here.processor, here.cores]
+    where = [str(weights.dtype), str(weights.device), *machine]
     asked = [asdict(each) if each else None for each in settings]
     return [*(model.sha256 for model in models), *where, *asked]
 

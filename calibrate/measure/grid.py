@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -24,6 +25,7 @@ import torch
 from calibrate.batch.clock import Clock
 from calibrate.batch.ragged import CompileError, RaggedModel, release_unused
 from calibrate.batch.synthetic import decode_synthetic
+from calibrate.decode.engine import wait
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer
 
@@ -41,8 +43,9 @@ _TIMED_BLOCKS = 3
 BLOCKS = 6
 # Passes through the grid on a CPU, where nothing needs to be compiled anew for each.
 _PASSES = 4
-# Overhead is a small part of a block, so it is measured with so many times fewer repeats.
-_FEWER = 4
+# Overhead is a small part of a block, so it is measured with so many times fewer repeats, and with
+# so many at least.
+_FEWER, _LEAST = 4, 3
 # Contexts where none are asked for, as far as the models can read them.
 _USUAL_CONTEXTS = (512, 4096)
 # Why a cell is missing that another run with the same settings would measure.
@@ -343,6 +346,11 @@ def _time_once(
             if gamma:
                 draft.rewind(gamma - 1 + first)
             target.rewind(gamma + 1)
+            # Decoding waits here for what was accepted.  A host that ran ahead instead would hide
+            # what it takes to start the next runs.
+            wait(target.device)
+            clock.mark()
+            kinds.append(None)
     found = [
         (*what, took) for what, took in zip(kinds, clock.intervals(), strict=True) if what
     ]  # fmt: skip
@@ -369,20 +377,30 @@ def _overhead(
     random: np.random.Generator,
     where: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """Seconds of a block outside the runs, from segments of decoding with nothing accepted."""
-    rows = []
+    """Seconds of a block outside the runs, from segments of decoding with nothing accepted.
+
+    A host is slow for a while, so every repeat has all segments, in random order.
+    """
+    asked = list(product(settings.temperatures, overhead_gammas(settings.gamma_max)))
+    seconds: dict[tuple[float, int], list[float]] = {each: [] for each in asked}
     survival = [0.0] * settings.gamma_max
-    for temperature in settings.temperatures:
-        for gamma in overhead_gammas(settings.gamma_max):
-            seconds = []
-            for repeat in range(1 + max(2, settings.repeats // _FEWER)):
-                for model in models.values():
-                    model.rewind(model.longest - cell.context)
-                found = decode_synthetic(
-                    models["target"], models["draft"], gamma, survival, BLOCKS, temperature, random
-                )
-                if repeat:
-                    # Where nothing lies between the runs, two clocks may differ by less than that.
-                    seconds.append(round(max(found.overhead_s, 0.0) / found.blocks, 9))
-            rows.append({"temperature": temperature, "gamma": gamma, **where, "seconds": seconds})
-    return rows
+    for repeat in range(1 + max(_LEAST, settings.repeats // _FEWER)):
+        for place in random.permutation(len(asked)):
+            temperature, gamma = asked[place]
+            for model in models.values():
+                model.rewind(model.longest - cell.context)
+            found = decode_synthetic(
+                models["target"], models["draft"], gamma, survival, BLOCKS, temperature, random
+            )
+            if repeat:
+                # Where nothing lies between the runs, two clocks may differ by less than that.
+                seconds[asked[place]].append(round(max(found.overhead_s, 0.0) / found.blocks, 9))
+    return [
+        {
+            "temperature": temperature,
+            "gamma": gamma,
+            **where,
+            "seconds": seconds[temperature, gamma],
+        }
+        for temperature, gamma in asked
+    ]

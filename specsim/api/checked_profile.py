@@ -38,9 +38,13 @@ class CheckedProfile:
     def begin(self, check: AnyCheck, *more: object) -> WatchedRun:
         """A run of the same whose run times count, so that the machine is watched meanwhile."""
         from calibrate.models.busy import Watch
+        from calibrate.models.machine import hardware
 
-        checkpoint = self.checkpoint(check, *more)
-        resumed = resumed_warnings(checkpoint)
+        here = hardware(self.models.place()[0]).device_name
+        checkpoint = self.checkpoint(check, here, *more)
+        there = self.profile.hardware.device_name
+        elsewhere = f"the profile was measured on {there}, and this is {here}: two machines differ"
+        resumed = (*resumed_warnings(checkpoint), *([elsewhere] if here != there else []))
         # An accelerator's models keep one core of the host at work.
         threads = self.models.threads if self.models.device == "cpu" else None
         return WatchedRun(checkpoint, Watch(checkpoint, self.progress, threads or 1), resumed)

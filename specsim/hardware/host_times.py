@@ -34,14 +34,18 @@ class HostTimes:
             raise UnsupportedError(
                 f"the profile has no overhead of plain decoding at temperature {temperature:g}"
             )
-        usual = float(np.median([each for row in chosen for each in row.plain] or [1.0]))
+        beside: dict[int, list[float]] = {}
+        for row in chosen:
+            beside.setdefault(row.context, []).extend(row.plain)
+        # A plain step over a longer context takes longer by nature, and not by drift.
+        usual = {context: float(np.median(plain or [1.0])) for context, plain in beside.items()}
         found: dict[int, list[tuple[float, int]]] = {}
         for row in sorted(chosen, key=lambda row: row.gamma):
-            plain = row.plain or [usual] * len(row.seconds)
+            plain = row.plain or [usual[row.context]] * len(row.seconds)
             passes = row.passes or [0] * len(row.seconds)
             found.setdefault(row.gamma, []).extend(
-                (usual * seconds / beside, number)
-                for seconds, beside, number in zip(row.seconds, plain, passes, strict=True)
+                (usual[row.context] * seconds / step, number)
+                for seconds, step, number in zip(row.seconds, plain, passes, strict=True)
             )
         return HostTimes(
             {gamma: Repeats.of(*zip(*each, strict=True)) for gamma, each in found.items()}, chosen

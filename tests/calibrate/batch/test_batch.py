@@ -189,9 +189,24 @@ def test_a_run_that_cannot_be_compiled_says_why(monkeypatch: pytest.MonkeyPatch)
         raise RuntimeError("no compiler found\nand much more")
 
     monkeypatch.setattr(torch, "compile", fail)
-    ragged = RaggedModel(build("Llama"), 2, 8, compiled=True)
+    model = RaggedModel(build("Llama"), 2, 8, compiled=True)
     with pytest.raises(CompileError, match=r"2 x 1 tokens cannot be compiled: no compiler found$"):
-        ragged.read(tokens(2, 1, 0))
+        model.read(tokens(2, 1, 0))
+
+
+def test_memory_that_is_short_before_a_recording_breaks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It fails as an ordinary run does, so that a grid goes on."""
+
+    def short(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("calibrate.batch.ragged._warm_up", short)
+    model = ready(build("Llama"), 2, 20)
+    model.compiled, model.device = True, torch.device("cuda")
+    with pytest.raises(torch.OutOfMemoryError):
+        model.read(tokens(2, 1, seed=0))
 
 
 def pair(batch: int, slots: int = 200) -> tuple[RaggedModel, RaggedModel]:

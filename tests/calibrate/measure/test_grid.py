@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec import structs
 
 from calibrate.batch.ragged import CompileError
-from calibrate.measure import grid
+from calibrate.measure import calibration, grid
+from calibrate.measure.calibration import _decisive
 from calibrate.measure.grid import Grid, GridSettings, measure_grid
+from calibrate.models.machine import hardware
 from specsim.api.calibrate import Calibration, calibrate
 from specsim.api.models import Batches, Measurement, Models
 from specsim.checkpoint import Checkpoint
@@ -69,6 +72,7 @@ def test_every_kind_of_run_is_timed_in_every_cell(pair: tuple[Any, Any], tmp_pat
         assert min(row["seconds"]) > 0
         assert (row["seconds"] == row["plain"]) == (streaks == 3)
     assert len(found.overhead) == len(cells) * 2 * 3
+    assert {len(row["seconds"]) % 3 for row in found.overhead} == {0}
 
 
 def test_runs_are_kept_with_the_plain_steps_around_them(
@@ -92,14 +96,27 @@ def test_runs_are_kept_with_the_plain_steps_around_them(
         (row["model"], row["follows"], row["tokens"]): row
         for row in measure(pair, tmp_path, settings).times
     }
-    # Two intervals a run: three plain steps, three blocks of a draft run and a target run, and
-    # three plain steps again.  The first of three does not count.
-    assert rows["target", "target", 1]["seconds"] == [3, 5, 21, 23]
-    assert rows["draft", "target", 2]["seconds"] == [11]
-    assert rows["draft", "target", 1]["seconds"] == [15]
-    assert rows["target", "draft", 2]["seconds"] == [13, 17]
-    assert rows["target", "draft", 2]["plain"] == [13, 13]
-    assert rows["draft", "target", 1]["plain"] == [13]
+    # Two intervals a run and one behind each block, where it is waited for: three plain steps,
+    # three blocks of a draft run and a target run, and three plain steps again.  The first of three
+    # does not count.
+    assert rows["target", "target", 1]["seconds"] == [4, 7, 28, 31]
+    assert rows["draft", "target", 2]["seconds"] == [15]
+    assert rows["draft", "target", 1]["seconds"] == [20]
+    assert rows["target", "draft", 2]["seconds"] == [17, 22]
+    assert rows["target", "draft", 2]["plain"] == [17.5, 17.5]
+    assert rows["draft", "target", 1]["plain"] == [17.5]
+
+
+def test_every_block_is_waited_for_as_in_decoding(
+    pair: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a host that runs ahead of its device hides what it takes to start the runs."""
+    waits = []
+    monkeypatch.setattr(grid, "wait", waits.append)
+    settings = GridSettings((1,), (8,), gamma_max=2, repeats=1, temperatures=())
+    measure(pair, tmp_path, settings)
+    # Plain steps around two draft lengths, three blocks each, once to warm and once to count.
+    assert len(waits) == 2 * 5 * 3
 
 
 def test_a_grid_goes_on_where_it_was(pair: tuple[Any, Any], tmp_path: Path) -> None:
@@ -317,3 +334,15 @@ def test_wrong_words_are_refused(
     pair = ["--target", str(tiny_family["target"]), "--draft", str(tiny_family["draft"])]
     out = ["--device", "cpu", "--out", str(tmp_path / "c.json")]
     assert message in fail(capsys, "calibrate", "--cost-only", *pair, *out, *words)
+
+
+def test_what_another_machine_measured_is_not_gone_on_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a grid would hold small batches of one card and large ones of another."""
+    weights, here = torch.nn.Linear(1, 1), hardware(torch.device("cpu"))
+    before = _decisive((), weights)
+    monkeypatch.setattr(calibration, "hardware", lambda _: structs.replace(here, device_name="H9"))
+    assert _decisive((), weights) != before
+    monkeypatch.setattr(calibration, "hardware", lambda _: structs.replace(here, threads=64))
+    assert _decisive((), weights) == before

@@ -22,6 +22,8 @@ from tests.support.command_line import SHAPES, fail, rows, run
 from tests.support.loads import Priced, best_points, roofline
 from tests.support.profiles import grid, overhead, write, write_grid
 
+ON_H100 = str(Path(__file__).parents[3] / "studies/measured/h100/costs-8b-1b-compiled.json")
+
 
 @given(st.sets(st.integers(1, 40)), st.integers(1, 40))
 @settings(max_examples=60, deadline=None)
@@ -202,7 +204,7 @@ def test_it_is_said_where_it_does_not_pay(
         ([*SHAPES[:4], "--alpha", "1"], "--accelerator is missing"),
         (["--target", "none", *SHAPES[2:], "--alpha", "1"], "neither a known shape (deepseek-v3,"),
         ([*SHAPES[:4], "--accelerator", "X1", "--alpha", "1"], "'X1' is not known (known:"),
-        ([*SHAPES, "--alpha", "1", "--profile", "p.json"], "accelerator) and profile exclude"),
+        ([*SHAPES, "--alpha", "1", "--profile", ON_H100], "accelerator) and profile exclude"),
         ([*SHAPES, "--alpha", "1", "--temperature", "1"], "temperature needs a profile"),
         ([*SHAPES, "--alpha", "1", "--mode", "eager"], "mode needs a profile"),
         ([*SHAPES, "--alpha", "1", "--figure", "x.gif"], "must be a .png"),

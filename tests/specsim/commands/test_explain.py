@@ -79,7 +79,7 @@ def test_what_a_drafter_of_several_is_compared_with(capsys: pytest.CaptureFixtur
         (["--batch", "1,2"], "--batch must be"),
         (["--figure", "x.svg"], "--figure x.svg must be a .png"),
         (["--drafter", "eagel"], "did you mean eagle"),
-        (["--profile", "p.json"], "exclude each other"),
+        (["--profile", "p.json"], "p.json: no such file"),
         (["--temperature", "1"], "temperature needs a profile"),
         (["--batch", "100000"], "room for"),
         (["--tensor-parallel", "3"], "must divide the 32 attention heads"),

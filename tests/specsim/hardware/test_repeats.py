@@ -162,3 +162,13 @@ def test_host_time_is_a_ratio_to_plain_runs_too() -> None:
     host = HostTimes.of(rows, 1.0)
     assert [host(0), host(3)] == pytest.approx([0.15, 0.45])
     assert host.drawn(3, PassDraws((0, 1))) == pytest.approx(np.full(1000, 0.45))
+
+
+def test_host_times_of_a_longer_context_are_no_slower_machine() -> None:
+    """Plain steps tell of drift among those of one context."""
+    rows = [
+        Overhead(1.0, gamma, 4, context, "eager", [1e-3], [plain], [0])
+        for gamma in (0, 2)
+        for context, plain in ((128, 0.01), (2048, 0.05))
+    ]
+    assert HostTimes.of(rows, 1.0)(2) == pytest.approx(1e-3)
