@@ -1,4 +1,4 @@
-"""Writes ``specsim/configs/fits.csv``: shipped fits, from data in ``studies/reference``.
+"""Writes ``specsim/configs/fits.csv``: shipped fits, from data in ``studies``.
 
     python benchmarks/shipped_fits.py
 

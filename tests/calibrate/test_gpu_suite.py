@@ -150,6 +150,14 @@ def test_what_fails_is_tried_again_but_not_for_ever(
     job(tmp_path).validate(tmp_path, "batch 2", SyntheticCheck())
 
 
+def test_a_check_that_failed_too_often_is_a_failure(tmp_path: Path) -> None:
+    """The process that finds it given up ends as done."""
+    for why, failed in (("out of time", []), ("RuntimeError: x", ["RuntimeError: x"])):
+        answers = {"batch 1": {"answer": {}}, "batch 2": {"why": why, "tries": 2}}
+        (tmp_path / "checks-a.json").write_text(json.dumps(answers))
+        assert set(gpu_suite._failed_checks(tmp_path)) - {"out of time"} == set(failed)
+
+
 def test_a_pair_without_time_is_left_for_another_visit(tmp_path: Path) -> None:
     with pytest.raises(OutOfTimeError):
         gpu_suite.measure_pair(job(tmp_path, time.time() + 0.1, PAIR), PAIR)
