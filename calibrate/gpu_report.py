@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import specsim
-from specsim.checks import UnsupportedError
-from specsim.hardware import accelerator, shape_from_config
+from specsim.hardware import accelerator_of, shape_from_config
 from specsim.hardware.roofline_fit import roofline_rows
 from specsim.hardware.run_time_fit import fit_rows
 from specsim.profiles import Profile, read_profile
@@ -75,11 +74,8 @@ def _roofline(profile: Profile) -> list[Row]:
     """The data sheet's roofline against the grid; nothing where there is no sheet or no shape."""
     if profile.target.config is None or profile.draft.config is None:
         return []
-    # Drivers say "NVIDIA H200" where the data sheet says H200.
-    name = profile.hardware.device_name.removeprefix("NVIDIA ").replace(" ", "-")
-    try:
-        sheet = accelerator(name)
-    except UnsupportedError:
+    sheet = accelerator_of(profile.hardware.device_name)
+    if sheet is None:
         return []
     return roofline_rows(
         profile,

@@ -21,7 +21,7 @@ from specsim.counts.steps import StepTime
 from specsim.deployment.deployment import Deployment, HostTime
 from specsim.deployment.drafters import Drafter, DraftModel
 from specsim.deployment.heads import draft_shapes
-from specsim.hardware import Shape, lookup, roofline, shape_from_config
+from specsim.hardware import Shape, accelerator_of, lookup, roofline, shape_from_config
 from specsim.hardware.roofline import Efficiency, Roofline
 from specsim.profiles import MeasuredModel, Profile, is_profile, read_profile
 
@@ -133,6 +133,12 @@ def fit_profile(deployment: Deployment, profile: Profile) -> Fit:
     step_s = median(plain) if plain else 0.0
     round_s = max(median(drafted) - step_s, 0.0) if drafted else 0.0
     device = profile.hardware.device_name
+    timed_on = accelerator_of(device)
+    notes = [] if timed else ["the profile has no host time of batches"]
+    if timed_on is None:
+        notes.append(
+            f"no data sheet is known of {device}, which is taken for {deployment.card.name}"
+        )
     return Fit(
         name="profile",
         efficiency=efficiency,
@@ -140,7 +146,8 @@ def fit_profile(deployment: Deployment, profile: Profile) -> Fit:
         routing_exponent=None,
         error=_grid_error(runs, measured, layers),
         source=f"fitted to {len(runs)} runs of {profile.target.name} on {device}, {mode}",
-        note="" if timed else "the profile has no host time of batches",
+        note="; ".join(notes),
+        accelerator="" if timed_on is None else timed_on.name,
     )
 
 
@@ -205,8 +212,8 @@ def _grid(deployment: Deployment, profile: Profile) -> tuple[list[Roofline], np.
     draft = next((each for each in deployment.drafters if isinstance(each, DraftModel)), None)
     drafts = None if draft is None else draft_shapes(draft, deployment.shape, 1)
     shapes = {
-        "target": _timed_shape(profile.target, deployment.shape),
-        "draft": _timed_shape(profile.draft, None if drafts is None else drafts.first),
+        "target": _timed_shape(profile, profile.target, deployment.shape),
+        "draft": _timed_shape(profile, profile.draft, None if drafts is None else drafts.first),
     }
     if shapes["target"] is None:
         raise UnsupportedError(
@@ -215,25 +222,27 @@ def _grid(deployment: Deployment, profile: Profile) -> tuple[list[Roofline], np.
             f"{deployment.shape.parameters:,}: a profile that does not hold the config.json of its "
             "models is a fit of those alone"
         )
+    card = accelerator_of(profile.hardware.device_name) or deployment.card
     runs, seconds, layers = [], [], []
     for (_, kind), times in fits(row for row in profile.grid if row.mode == mode).items():
         shape = shapes["target" if kind == "target" else "draft"]
         if shape is None:
             continue
         for point in times.points:
-            runs.append(roofline(shape, deployment.card, point.tokens, point.batch, point.context))
+            runs.append(roofline(shape, card, point.tokens, point.batch, point.context))
             seconds.append(point.seconds)
             layers.append(len(shape.layers))
     return runs, np.array(seconds), layers
 
 
-def _timed_shape(timed: MeasuredModel, deployed: Shape | None) -> Shape | None:
+def _timed_shape(profile: Profile, timed: MeasuredModel, deployed: Shape | None) -> Shape | None:
     """The shape of a model that was timed: its own, or the deployed one where that is the same.
 
     A profile of a checkpoint holds no config.json, and tells its model by the parameters.
     """
     if timed.config is not None:
-        return shape_from_config(timed.config)
+        shape = shape_from_config(timed.config)
+        return shape.at(replace(shape.precision, dtype=profile.software.dtype))
     if deployed is None or abs(deployed.parameters / timed.parameters - 1) > _SAME:
         return None
     return deployed

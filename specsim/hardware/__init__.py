@@ -12,7 +12,12 @@ machine gets (``roofline.Efficiency``, measured or left at one)::
     (4.52, 1.0)
 """
 
-from specsim.hardware.accelerators import ACCELERATORS, Accelerator, accelerator
+from specsim.hardware.accelerators import (
+    ACCELERATORS,
+    Accelerator,
+    accelerator,
+    accelerator_of,
+)
 from specsim.hardware.config import (
     known_model_types,
     known_shapes,

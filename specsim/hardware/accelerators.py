@@ -155,3 +155,14 @@ def accelerator(name: str) -> Accelerator:
         ACCELERATOR_ALIASES,
         "describe another one in a .json file or with specsim.hardware.Accelerator",
     )
+
+
+def accelerator_of(device_name: str) -> Accelerator | None:
+    """The row of a device by the name that its driver gives; None where there is none.
+
+    Drivers say "NVIDIA H200" where the data sheet says H200.
+    """
+    try:
+        return accelerator(device_name.removeprefix("NVIDIA ").replace(" ", "-"))
+    except UnsupportedError:
+        return None

@@ -301,7 +301,8 @@ def _fit(points: Sequence[GridPoint]) -> Floats:
     """The trend that fits the logarithms of the run times best (least squares).
 
     All parameters but s are searched as logarithms, from shares of the shortest and longest run.
-    Of one batch nobody can tell k from d, and all is taken for k, which grows with the batch.
+    Of one batch nobody can tell k from d, and all is taken for k, which grows with the batch; of
+    one context nobody can tell w from d, and all is taken for w.
     """
     where, seconds = _where(points), _seconds(points)
     tokens, batch, context = where.T
@@ -315,7 +316,8 @@ def _fit(points: Sequence[GridPoint]) -> Floats:
             0.1 * seconds.max() / (batch * tokens * (context + tokens)).max(),
         ]
     )
-    searched = np.array([True, True, np.ptp(batch) > 0, True, True, True])
+    several = np.ptp(batch) > 0 and np.ptp(context) > 0
+    searched = np.array([True, True, several, True, True, True])
     scale = scale[searched[:-1]]
 
     def whole(parameters: Floats) -> Floats:

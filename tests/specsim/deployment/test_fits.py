@@ -315,6 +315,24 @@ def test_a_profile_of_shapes_is_a_fit_of_other_models_too() -> None:
     assert found[0] == found[1]
 
 
+def test_a_profile_is_a_fit_of_the_card_that_it_was_timed_on() -> None:
+    """On another one it says what the shipped fit of the same runs says."""
+    words = "llama-3.1-8b", "B200", "draft_model:llama-3.2-1b"
+    own, shipped = (deploy(*words, fit=fit) for fit in (ON_H100, "transformers-h100"))
+    assert (own.error, own.fitted_on) == (None, "H100-SXM")
+    assert own.efficiency.memory == pytest.approx(shipped.efficiency.memory, abs=1e-3)
+    assert any("was made on H100-SXM" in doubt for doubt in own.doubts)
+
+
+def test_a_fit_is_of_the_numbers_that_were_timed() -> None:
+    """Twice the bytes in the same time: twice as near to the bandwidth, layers apart."""
+    profile = read_profile(ON_H100)
+    wide = structs.replace(profile.software, dtype="float32")
+    deployed = deploy("llama-3.1-8b", "H100", "draft_model:llama-3.2-1b")
+    found = fit_profile(deployed, structs.replace(profile, software=wide))
+    assert found.efficiency.memory > 1.3 * fit_profile(deployed, profile).efficiency.memory
+
+
 def test_a_profile_of_other_checkpoints_is_no_fit(tmp_path: Path) -> None:
     path = write_grid(tmp_path)
     with pytest.raises(UnsupportedError, match=r"t \(1,000 parameters\).*has 8,030,261,248"):

@@ -169,6 +169,14 @@ def test_of_one_batch_caches_grow_with_it() -> None:
     assert times(1, 8, 4096) == pytest.approx(2e-3 + 8 * 3e-7 * 4097, rel=0.01)
 
 
+def test_of_one_context_runs_do_not_wait_for_it() -> None:
+    """What a run takes without any tokens would be taken for the reading of those."""
+    points = [GridPoint(n, b, 512, machine(n, b, 512)) for n, b in product(TOKENS, BATCHES)]
+    times = FittedRunTimes.of(points)
+    assert times(1, 1, 4096) == pytest.approx(machine(1, 1, 4096), rel=0.25)
+    assert times(1, 1, 64) == pytest.approx(machine(1, 1, 64), rel=0.1)
+
+
 def test_runs_of_an_h100_beyond_those_that_were_fitted() -> None:
     """studies/measured/h100: the largest batch, twice the others; 17 to 31 % at worst without d."""
     profile = read_profile(Path(__file__).parents[3] / ON_H100)
