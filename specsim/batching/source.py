@@ -279,13 +279,17 @@ def _grid_error(
     """Half of the 95 % interval that run times of a grid leave a speedup, as a share of it.
 
     Timed cells are met exactly, so that the drift is left; others err as the target's fit does at
-    points that it has not seen.  None where there are too few points to tell.
+    points that it has not seen.  None where there are too few points to tell, and at another
+    context than the only one that was timed.
 
     drift : half of what the machine's drift leaves open, everywhere
     """
     points = cost.target.points
     if any((point.batch, point.context) == (batch, context) for point in points):
         return drift
+    contexts = {point.context for point in points}
+    if len(contexts) == 1 and context not in contexts:
+        return None
     if points not in known:
         known[points] = cost.target.error
     error = known[points]

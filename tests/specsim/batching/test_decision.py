@@ -309,6 +309,13 @@ def test_a_grid_errs_away_from_the_cells_that_were_timed(tmp_path: Path) -> None
     assert error(65, 64) == pytest.approx(hypot(beyond, drift), rel=1e-3)
 
 
+def test_of_one_context_nobody_knows_how_far_off_others_are(tmp_path: Path) -> None:
+    rows = [row for row in grid() if row["context"] == 64]
+    (asked,) = Source(profile=write_grid(tmp_path, grid=rows)).workloads()
+    assert asked.basis.error(20, 64) is not None
+    assert asked.basis.error(16, 512) is None
+
+
 def test_batches_below_those_that_were_timed_do_not_pay() -> None:
     steps = StepCosts.of(
         StepTime(gamma, batch, 0.01 + gamma / 500) for gamma in (0, 2) for batch in (4, 8)
