@@ -11,6 +11,9 @@ import pandas as pd
 
 from specsim import profiles
 
+# Run times of shapes on an H100, batches 1 to 16 at two contexts.
+ON_H100 = Path(__file__).parents[2] / "studies" / "measured" / "h100" / "costs-8b-1b-compiled.json"
+
 
 def rate(best: float) -> dict[str, float]:
     return {"low": best, "best": best, "high": best}

@@ -20,9 +20,7 @@ from specsim.batching.workload import BatchWorkload
 from specsim.profiles import read_profile
 from tests.support.command_line import SHAPES, fail, rows, run
 from tests.support.loads import Priced, best_points, roofline
-from tests.support.profiles import grid, overhead, write, write_grid
-
-ON_H100 = str(Path(__file__).parents[3] / "studies/measured/h100/costs-8b-1b-compiled.json")
+from tests.support.profiles import ON_H100, grid, overhead, write, write_grid
 
 
 @given(st.sets(st.integers(1, 40)), st.integers(1, 40))
@@ -204,7 +202,7 @@ def test_it_is_said_where_it_does_not_pay(
         ([*SHAPES[:4], "--alpha", "1"], "--accelerator is missing"),
         (["--target", "none", *SHAPES[2:], "--alpha", "1"], "neither a known shape (deepseek-v3,"),
         ([*SHAPES[:4], "--accelerator", "X1", "--alpha", "1"], "'X1' is not known (known:"),
-        ([*SHAPES, "--alpha", "1", "--profile", ON_H100], "accelerator) and profile exclude"),
+        ([*SHAPES, "--alpha", "1", "--profile", str(ON_H100)], "accelerator) and profile exclude"),
         ([*SHAPES, "--alpha", "1", "--temperature", "1"], "temperature needs a profile"),
         ([*SHAPES, "--alpha", "1", "--mode", "eager"], "mode needs a profile"),
         ([*SHAPES, "--alpha", "1", "--figure", "x.gif"], "must be a .png"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import fail, run
+from tests.support.profiles import ON_H100
 
 HERE = ["explain", "--target", "qwen3-30b-a3b", "--drafter", "eagle3", "--accelerator", "H100"]
 HERE += ["--gamma", "5", "--batch", "4", "--context", "2048", "--alpha", "0.7"]
@@ -80,6 +81,7 @@ def test_what_a_drafter_of_several_is_compared_with(capsys: pytest.CaptureFixtur
         (["--figure", "x.svg"], "--figure x.svg must be a .png"),
         (["--drafter", "eagel"], "did you mean eagle"),
         (["--profile", "p.json"], "p.json: no such file"),
+        (["--profile", str(ON_H100)], "exclude each other"),
         (["--temperature", "1"], "temperature needs a profile"),
         (["--batch", "100000"], "room for"),
         (["--tensor-parallel", "3"], "must divide the 32 attention heads"),

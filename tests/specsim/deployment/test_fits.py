@@ -25,9 +25,7 @@ from specsim.deployment.step_fit import _SPREAD, _TYPICAL, TimedSteps, _cases, _
 from specsim.hardware.roofline import Efficiency, roofline
 from specsim.profiles import read_profile, write_profile
 from tests.support.command_line import run
-from tests.support.profiles import write_grid
-
-ON_H100 = Path(__file__).parents[3] / "studies/measured/h100/costs-8b-1b-compiled.json"
+from tests.support.profiles import ON_H100, write_grid
 
 REFERENCE = Path(__file__).parents[3] / "studies" / "reference"
 EAGLE = drafter("eagle3")

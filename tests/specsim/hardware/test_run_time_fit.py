@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +18,7 @@ from specsim.hardware.run_time_fit import (
     fits,
 )
 from specsim.profiles import RunTime, read_profile
-
-ON_H100 = "studies/measured/h100/costs-8b-1b-compiled.json"
+from tests.support.profiles import ON_H100
 
 TOKENS, BATCHES, CONTEXTS = (1, 2, 3, 5, 9), (1, 2, 4, 8, 16, 32, 64), (512, 4096)
 
@@ -179,7 +177,7 @@ def test_of_one_context_runs_do_not_wait_for_it() -> None:
 
 def test_runs_of_an_h100_beyond_those_that_were_fitted() -> None:
     """studies/measured/h100: the largest batch, twice the others; 17 to 31 % at worst without d."""
-    profile = read_profile(Path(__file__).parents[3] / ON_H100)
+    profile = read_profile(ON_H100)
     for (_, kind), times in fits(profile.grid).items():
         median, worst = times.error.beyond
         assert median < 0.07, kind
