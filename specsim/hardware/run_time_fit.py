@@ -2,14 +2,15 @@
 
 A roofline with a soft bend carries the trend over new tokens n, batch B and context L,
 
-    t = (m^s + c^s)^(1/s),   m = w + (d + k B) (L + n),   c = f B n + a B n (L + n / 2)
+    t = (m^s + c^s)^(1/s),   m = w + max(d, k B) (L + n),   c = f B n + a B n (L + n / 2)
 
 (m is what does not grow with the tokens but by the caches: memory traffic, or the starting of
-kernels, and by d the length of one cache, where sequences are read beside each other and each from
-its first token to its last; c the arithmetic, products with weights and attention), and what is
-left of the measured run times, as a logarithm, is a Gaussian process over the points: neighbours
-differ by a variance that grows with their distance, as far as the points say so (restricted
-likelihood) beyond what the repeats of a point scatter.  So a point whose repeats scatter is drawn
+kernels; d is the length of one cache, as caches are read beside each other, each from its first
+token to its last, until they are so many that k B, the traffic of all, takes longer; the maximum is
+a soft one; c the arithmetic, products with weights and attention), and what is left of the measured
+run times, as a logarithm, is a Gaussian process over the points: neighbours differ by a variance
+that grows with their distance, as far as the points say so (restricted likelihood) beyond what the
+repeats of a point scatter.  So a point whose repeats scatter is drawn
 to what its neighbours say, a jump that the repeats agree on stays, points without repeats are met
 exactly, and points beyond follow the roofline with the nearest points' residual.
 
@@ -46,6 +47,8 @@ Kind = Literal["target", "first draft", "next draft"]
 
 # Powers s of the bend: 1 adds traffic and arithmetic, the largest is nearly their maximum.
 _BENDS = (1.0, 8.0)
+# Of d and k B: so hard that batches where one decides do not tell of the other.
+_BESIDE = 8.0
 # Shares in which points are held out, to see how far off the fit is.
 _FOLDS = 10
 # Of two fits that miss a point by a hundred-thousandth more or less, neither is the better.
@@ -373,14 +376,15 @@ def _slopes(trend: Floats, where: Floats) -> Floats:
 
 
 def _parts(trend: Floats, where: Floats) -> tuple[Floats, Floats]:
-    """Seconds of weights and caches (P, 3), and of products and attention (P, 2)."""
+    """Seconds of weights and caches (P, 3), and of products and attention (P, 2).
+
+    Those of the caches, k's and d's, are as much of the soft maximum as it grows with each.
+    """
     weights, cache, longest, products, attention, _ = trend
     tokens, batch, context = where.T
-    memory = [
-        np.full(len(where), weights),
-        cache * batch * (context + tokens),
-        longest * (context + tokens),
-    ]
+    over = (longest / (cache * batch)) ** _BESIDE
+    caches = cache * batch * (1 + over) ** (1 / _BESIDE) * (context + tokens)
+    memory = [np.full(len(where), weights), caches / (1 + over), caches * over / (1 + over)]
     attended = batch * tokens * (context + tokens / 2)
     return np.column_stack(memory), np.column_stack(
         [products * batch * tokens, attention * attended]

@@ -11,8 +11,10 @@ import pandas as pd
 
 from specsim import profiles
 
-# Run times of shapes on an H100, batches 1 to 16 at two contexts.
-ON_H100 = Path(__file__).parents[2] / "studies" / "measured" / "h100" / "costs-8b-1b-compiled.json"
+# Run times of shapes at two contexts: batches 1 to 16, and 1 to 64 four times apart.
+_MEASURED = Path(__file__).parents[2] / "studies" / "measured"
+ON_H100 = _MEASURED / "h100" / "costs-8b-1b-compiled.json"
+ON_H200 = _MEASURED / "h200" / "costs-8b-1b-compiled.json"
 
 
 def rate(best: float) -> dict[str, float]:

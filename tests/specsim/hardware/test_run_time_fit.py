@@ -18,7 +18,7 @@ from specsim.hardware.run_time_fit import (
     fits,
 )
 from specsim.profiles import RunTime, read_profile
-from tests.support.profiles import ON_H100
+from tests.support.profiles import ON_H100, ON_H200
 
 TOKENS, BATCHES, CONTEXTS = (1, 2, 3, 5, 9), (1, 2, 4, 8, 16, 32, 64), (512, 4096)
 
@@ -160,6 +160,19 @@ def test_sequences_that_are_read_beside_each_other() -> None:
     assert times.error.beyond[1] < 0.01
 
 
+def test_until_all_units_are_busy() -> None:
+    """From 16 sequences on the traffic of all takes longer than the reading of one cache."""
+
+    def seconds(n: int, b: int, c: int) -> float:
+        return 2e-3 + 3e-7 * max(1.0, b / 16) * (c + n) + 1e-6 * b * n
+
+    points = [GridPoint(n, b, c, seconds(n, b, c)) for n, b, c in product(TOKENS, BATCHES, CONTEXTS)]
+    times = FittedRunTimes.of([point for point in points if point.batch not in (8, 32)])
+    held = [point for point in points if point.batch in (8, 32)]
+    off = [times(p.tokens, p.batch, p.context) / p.seconds - 1 for p in held]
+    assert max(map(abs, off)) < 0.03
+
+
 def test_of_one_batch_caches_grow_with_it() -> None:
     """Nobody knows better there, and a batch that is priced too high surprises less."""
     points = [GridPoint(n, 1, c, 2e-3 + 3e-7 * (c + n)) for n, c in product(TOKENS, CONTEXTS)]
@@ -182,3 +195,16 @@ def test_runs_of_an_h100_beyond_those_that_were_fitted() -> None:
         median, worst = times.error.beyond
         assert median < 0.07, kind
         assert worst < 0.12, kind
+
+
+def test_runs_of_an_h200_between_batches_four_times_apart() -> None:
+    """studies/measured/h200: 7.1 % and 20 % off if one cache and all of them add up."""
+    profile = read_profile(ON_H200)
+    for (_, kind), times in fits(profile.grid).items():
+        off = []
+        for batch in (4, 16):
+            rest = FittedRunTimes.of(p for p in times.points if p.batch != batch)
+            held = [p for p in times.points if p.batch == batch]
+            off += [rest(p.tokens, p.batch, p.context) / p.seconds - 1 for p in held]
+        assert np.median(np.abs(off)) < 0.05, kind
+        assert np.max(np.abs(off)) < 0.15, kind
