@@ -166,7 +166,8 @@ def test_until_all_units_are_busy() -> None:
     def seconds(n: int, b: int, c: int) -> float:
         return 2e-3 + 3e-7 * max(1.0, b / 16) * (c + n) + 1e-6 * b * n
 
-    points = [GridPoint(n, b, c, seconds(n, b, c)) for n, b, c in product(TOKENS, BATCHES, CONTEXTS)]
+    cells = product(TOKENS, BATCHES, CONTEXTS)
+    points = [GridPoint(*cell, seconds(*cell)) for cell in cells]
     times = FittedRunTimes.of([point for point in points if point.batch not in (8, 32)])
     held = [point for point in points if point.batch in (8, 32)]
     off = [times(p.tokens, p.batch, p.context) / p.seconds - 1 for p in held]
