@@ -21,7 +21,15 @@ from specsim.counts.steps import StepTime
 from specsim.deployment.deployment import Deployment, HostTime
 from specsim.deployment.drafters import Drafter, DraftModel
 from specsim.deployment.heads import draft_shapes
-from specsim.hardware import Shape, accelerator_of, lookup, roofline, shape_from_config
+from specsim.hardware import (
+    ACCELERATORS,
+    Accelerator,
+    Shape,
+    accelerator_of,
+    lookup,
+    roofline,
+    shape_from_config,
+)
 from specsim.hardware.roofline import Efficiency, Roofline
 from specsim.profiles import MeasuredModel, Profile, is_profile, read_profile
 
@@ -120,7 +128,8 @@ def fit_profile(deployment: Deployment, profile: Profile) -> Fit:
     known, and the host time of its blocks.
 
     The profile may be of other models than the deployment's if it holds their config.json, as one
-    of shapes does.  Raises UnsupportedError where it does not.
+    of shapes does.  Raises UnsupportedError where it does not, and for one that was measured on a
+    CPU where the deployment is not on that one.
     """
     from specsim.hardware.roofline_fit import fit_efficiency
 
@@ -209,10 +218,12 @@ def _grid(deployment: Deployment, profile: Profile) -> tuple[list[Roofline], np.
             "specsim calibrate --batch"
         )
     mode = min(row.mode for row in profile.grid)  # "compiled" sorts before "eager"
+    # As published: what a checkpoint was timed in is not what it is deployed in.
+    published = replace(deployment, dtype=None, kv_dtype=None).shape
     draft = next((each for each in deployment.drafters if isinstance(each, DraftModel)), None)
-    drafts = None if draft is None else draft_shapes(draft, deployment.shape, 1)
+    drafts = None if draft is None else draft_shapes(draft, published, 1)
     shapes = {
-        "target": _timed_shape(profile, profile.target, deployment.shape),
+        "target": _timed_shape(profile, profile.target, published),
         "draft": _timed_shape(profile, profile.draft, None if drafts is None else drafts.first),
     }
     if shapes["target"] is None:
@@ -222,7 +233,7 @@ def _grid(deployment: Deployment, profile: Profile) -> tuple[list[Roofline], np.
             f"{deployment.shape.parameters:,}: a profile that does not hold the config.json of its "
             "models is a fit of those alone"
         )
-    card = accelerator_of(profile.hardware.device_name) or deployment.card
+    card = _timed_card(deployment, profile)
     runs, seconds, layers = [], [], []
     for (_, kind), times in fits(row for row in profile.grid if row.mode == mode).items():
         shape = shapes["target" if kind == "target" else "draft"]
@@ -235,17 +246,32 @@ def _grid(deployment: Deployment, profile: Profile) -> tuple[list[Roofline], np.
     return runs, np.array(seconds), layers
 
 
-def _timed_shape(profile: Profile, timed: MeasuredModel, deployed: Shape | None) -> Shape | None:
+def _timed_card(deployment: Deployment, profile: Profile) -> Accelerator:
+    """What the profile was timed on; one whose data sheet nobody knows is taken for the deployed
+    card, unless it is no accelerator at all.
+    """
+    timed = profile.hardware
+    card = accelerator_of(timed.device_name)
+    if card is None and timed.device == "cpu" and deployment.card.name in ACCELERATORS:
+        raise UnsupportedError(
+            f"fit: the profile was measured on a CPU ({timed.device_name}), which says nothing of "
+            f"{deployment.card.name}; measure on that, or describe the CPU in a file of its own "
+            "(--accelerator FILE)"
+        )
+    return card or deployment.card
+
+
+def _timed_shape(profile: Profile, timed: MeasuredModel, published: Shape | None) -> Shape | None:
     """The shape of a model that was timed: its own, or the deployed one where that is the same.
 
     A profile of a checkpoint holds no config.json, and tells its model by the parameters.
     """
-    if timed.config is not None:
-        shape = shape_from_config(timed.config)
-        return shape.at(replace(shape.precision, dtype=profile.software.dtype))
-    if deployed is None or abs(deployed.parameters / timed.parameters - 1) > _SAME:
+    shape = published if timed.config is None else shape_from_config(timed.config)
+    if shape is None:
         return None
-    return deployed
+    if timed.config is None and abs(shape.parameters / timed.parameters - 1) > _SAME:
+        return None
+    return shape.at(replace(shape.precision, dtype=profile.software.dtype))
 
 
 def _grid_error(

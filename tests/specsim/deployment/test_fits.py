@@ -278,7 +278,12 @@ def test_a_profile_is_a_fit(tmp_path: Path) -> None:
     path = write_grid(tmp_path)
     profile = read_profile(path)
     timed = structs.replace(profile.target, parameters=BARE.shape.parameters)
-    profile = structs.replace(profile, target=timed)
+    profile = structs.replace(
+        profile,
+        target=timed,
+        hardware=structs.replace(profile.hardware, device="cuda", device_name="NVIDIA X1"),
+        software=structs.replace(profile.software, dtype="bfloat16"),
+    )
     write_profile(profile, path)
     shape, card = BARE.shape, BARE.card
     rows = [
@@ -329,6 +334,33 @@ def test_a_fit_is_of_the_numbers_that_were_timed() -> None:
     deployed = deploy("llama-3.1-8b", "H100", "draft_model:llama-3.2-1b")
     found = fit_profile(deployed, structs.replace(profile, software=wide))
     assert found.efficiency.memory > 1.3 * fit_profile(deployed, profile).efficiency.memory
+
+
+def test_a_fit_of_a_checkpoint_is_of_the_numbers_that_were_timed() -> None:
+    """Whatever it is deployed in, also where its profile does not hold its config.json."""
+    shapes = read_profile(ON_H100)
+    checkpoints = structs.replace(
+        shapes,
+        target=structs.replace(shapes.target, config=None),
+        draft=structs.replace(shapes.draft, config=None),
+    )
+    words = "llama-3.1-8b", "H100", "draft_model:llama-3.2-1b"
+    plain, quantised = deploy(*words), deploy(*words, dtype="fp8", kv_dtype="fp8")
+    found = fit_profile(plain, shapes).efficiency
+    assert fit_profile(plain, checkpoints).efficiency == found
+    assert fit_profile(quantised, checkpoints).efficiency == found
+
+
+def test_a_profile_of_a_cpu_is_no_fit_of_an_accelerator(tmp_path: Path) -> None:
+    timed = read_profile(ON_H100)
+    cpu = structs.replace(timed.hardware, device="cpu", device_name="AMD EPYC")
+    on_cpu = structs.replace(timed, hardware=cpu)
+    with pytest.raises(UnsupportedError, match=r"on a CPU \(AMD EPYC\).*nothing of H100-SXM"):
+        fit_profile(deploy("llama-3.1-8b", "H100"), on_cpu)
+    path = tmp_path / "cpu.json"
+    sheet = {"name": "EPYC", "memory_gb": 1e3, "bandwidth_gb_s": 4e3, "tflops": {"bfloat16": 1e3}}
+    path.write_text(json.dumps(sheet))
+    assert fit_profile(deploy("llama-3.1-8b", str(path)), on_cpu).efficiency.memory < 1
 
 
 def test_a_profile_of_other_checkpoints_is_no_fit(tmp_path: Path) -> None:
