@@ -14,7 +14,7 @@ from typing import Any
 import specsim
 from specsim.hardware import accelerator_of, shape_from_config
 from specsim.hardware.roofline_fit import roofline_rows
-from specsim.hardware.run_time_fit import fit_rows
+from specsim.hardware.run_time_error import fit_rows
 from specsim.profiles import Profile, read_profile
 from specsim.report.tables import render
 

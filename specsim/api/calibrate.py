@@ -14,7 +14,7 @@ from specsim.api.progress import Progress, quiet
 from specsim.api.result import LeftOut, Result, Row
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.files import check_replaceable
-from specsim.hardware.run_time_fit import fit_rows
+from specsim.hardware.run_time_error import fit_rows
 from specsim.profiles import Profile
 
 if TYPE_CHECKING:

@@ -38,7 +38,8 @@ from specsim.predict.trace_rates import measured_under
 from specsim.profiles import MeasuredAcceptance, Mode, Profile, read_profile
 
 if TYPE_CHECKING:
-    from specsim.hardware.run_time_fit import FitError, GridPoint
+    from specsim.hardware.run_time_error import FitError
+    from specsim.hardware.run_time_fit import GridPoint
     from specsim.predict.replay.fixed_gamma import Replay
 
 
@@ -279,22 +280,28 @@ def _grid_error(
     """Half of the 95 % interval that run times of a grid leave a speedup, as a share of it.
 
     Timed cells are met exactly, so that the drift is left; others err as the target's fit does at
-    points that it has not seen.  None where there are too few points to tell, and at another
-    context than the only one that was timed.
+    batches and contexts that it has not seen, and by no more than what was timed on either side
+    allows.  None where a single batch or context was timed, and another one is asked for.
 
     drift : half of what the machine's drift leaves open, everywhere
     """
+    from specsim.hardware.run_time_error import FitError  # loads scipy
+
     points = cost.target.points
     if any((point.batch, point.context) == (batch, context) for point in points):
         return drift
-    contexts = {point.context for point in points}
-    if len(contexts) == 1 and context not in contexts:
-        return None
+    for asked, timed in (
+        (batch, {point.batch for point in points}),
+        (context, {point.context for point in points}),
+    ):
+        if len(timed) == 1 and asked not in timed:
+            return None
     if points not in known:
-        known[points] = cost.target.error
+        known[points] = FitError(cost.target)
     error = known[points]
     median, _ = error.between if cost.covers(batch, context) else error.beyond
-    return None if isnan(median) else hypot(_MEDIANS * median, drift)
+    most = error.most(batch, context)
+    return hypot(most if isnan(median) else min(_MEDIANS * median, most), drift)
 
 
 def _check_reach(longest: int, cost: LoadCost, remedy: str) -> None:

@@ -1,4 +1,4 @@
-"""Run times between and beyond the points of a measured grid, with a stated error.
+"""Run times between and beyond the points of a measured grid, and what repeats leave open of them.
 
 A roofline with a soft bend carries the trend over new tokens n, batch B and context L,
 
@@ -10,9 +10,9 @@ token to its last, until they are so many that k B, the traffic of all, takes lo
 a soft one; c the arithmetic, products with weights and attention), and what is left of the measured
 run times, as a logarithm, is a Gaussian process over the points: neighbours differ by a variance
 that grows with their distance, as far as the points say so (restricted likelihood) beyond what the
-repeats of a point scatter.  So a point whose repeats scatter is drawn
-to what its neighbours say, a jump that the repeats agree on stays, points without repeats are met
-exactly, and points beyond follow the roofline with the nearest points' residual.
+repeats of a point scatter.  So a point whose repeats scatter is drawn to what its neighbours say, a
+jump that the repeats agree on stays, points without repeats are met exactly, and points beyond
+follow the roofline with the nearest points' residual.
 
     >>> rows = [GridPoint(n, b, 64, 1e-3 + 1e-4 * n * b) for n in (1, 2, 4) for b in (1, 2, 4, 8)]
     >>> times = FittedRunTimes.of(rows)
@@ -26,7 +26,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -49,8 +49,6 @@ Kind = Literal["target", "first draft", "next draft"]
 _BENDS = (1.0, 8.0)
 # Of d and k B: so hard that batches where one decides do not tell of the other.
 _BESIDE = 8.0
-# Shares in which points are held out, to see how far off the fit is.
-_FOLDS = 10
 # Of two fits that miss a point by a hundred-thousandth more or less, neither is the better.
 _SAME_COST = 1e-10
 # Spreads between points one token apart that are tried, as logarithms of run times.
@@ -69,19 +67,6 @@ class GridPoint:
     context: int
     seconds: float
     repeats: Repeats | None = None
-
-
-@dataclass(frozen=True)
-class FitError:
-    """Relative errors |predicted / measured - 1| at points that the fit had not seen.
-
-    between : each point predicted by a fit to nine tenths of the others
-    beyond : the largest batch of each context predicted from the smaller ones
-    Both are (median, worst); nan where there are too few points.
-    """
-
-    between: tuple[float, float]
-    beyond: tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,23 +117,6 @@ class FittedRunTimes:
             self._residuals[draws] = self._interpolated(self._left[:, None] + off)
         seconds: Floats = _trend(self.trend, asked)[0] * np.exp(self._residuals[draws](where)[0])
         return seconds
-
-    @cached_property
-    def error(self) -> FitError:
-        """How far off the fit is where it has not seen the point."""
-        between: list[Floats] = []
-        for fold in range(_FOLDS):
-            held = self.points[fold::_FOLDS]
-            rest = tuple(p for i, p in enumerate(self.points) if i % _FOLDS != fold)
-            if held and len(rest) > len(self.trend):
-                between.append(_miss(rest, held))
-        largest: dict[int, int] = {}
-        for point in self.points:
-            largest[point.context] = max(point.batch, largest.get(point.context, 0))
-        held = tuple(p for p in self.points if p.batch == largest[p.context] > 1)
-        rest = tuple(p for p in self.points if p not in held)
-        beyond = [_miss(rest, held)] if len(rest) > len(self.trend) and held else []
-        return FitError(_summary(between), _summary(beyond))
 
     @cached_property
     def _box(self) -> tuple[Floats, Floats]:
@@ -249,38 +217,6 @@ def in_passes(rows: Iterable[Row], passes: Container[int]) -> list[Row]:
 def pass_draws(rows: Iterable[RunTime | Overhead], seed: int = 0) -> PassDraws:
     """Draws of the passes that these were measured in."""
     return PassDraws(tuple(sorted({each for row in rows for each in row.passes or (0,)})), seed)
-
-
-def fit_rows(rows: Sequence[RunTime]) -> list[dict[str, Any]]:
-    """By kind of run and mode: a run on one token, how much runs scatter, and the fit.
-
-    ``spread`` is the quartiles' distance over the median, of the median cell, in plain steps, which
-    is what the fit rests on; ``slowest`` is the largest outlier in seconds, over the median of its
-    cell.
-    """
-    found = []
-    for (mode, kind), times in fits(rows).items():
-        cells = [row for row in rows if (row.mode, kind_of(row)) == (mode, kind)]
-        # A plain step is its own measure.
-        beside = [ratios(row) for row in cells if row.seconds != row.plain]
-        quartiles = [np.quantile(each, [0.25, 0.5, 0.75]) for each in beside]
-        first, last = times.points[0], max(times.points, key=lambda p: (p.batch, p.context))
-        found.append(
-            {
-                "run": kind,
-                "mode": mode,
-                "points": len(times.points),
-                "smallest_load_ms": 1e3 * times(1, first.batch, first.context),
-                "largest_load_ms": 1e3 * times(1, last.batch, last.context),
-                "spread": float(np.median([(high - low) / mid for low, mid, high in quartiles])),
-                "slowest": max(max(row.seconds) / median(row.seconds) for row in cells),
-                "error_between_median": times.error.between[0],
-                "error_between_worst": times.error.between[1],
-                "error_beyond_median": times.error.beyond[0],
-                "error_beyond_worst": times.error.beyond[1],
-            }
-        )
-    return found
 
 
 def ratios(row: RunTime) -> list[float]:
@@ -389,20 +325,6 @@ def _parts(trend: Floats, where: Floats) -> tuple[Floats, Floats]:
     return np.column_stack(memory), np.column_stack(
         [products * batch * tokens, attention * attended]
     )
-
-
-def _miss(seen: Sequence[GridPoint], held: Sequence[GridPoint]) -> Floats:
-    """Relative errors at ``held`` of a fit to ``seen``."""
-    times = FittedRunTimes.of(seen)
-    predicted = [times(point.tokens, point.batch, point.context) for point in held]
-    return np.abs(np.array(predicted) / _seconds(held) - 1)
-
-
-def _summary(errors: Sequence[Floats]) -> tuple[float, float]:
-    if not errors:
-        return float("nan"), float("nan")
-    together = np.concatenate(errors)
-    return float(np.median(together)), float(together.max())
 
 
 def _where(points: Sequence[GridPoint]) -> Floats:

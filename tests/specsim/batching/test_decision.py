@@ -32,6 +32,7 @@ from specsim.checks import Floats
 from specsim.conversions import alpha_from_acceptance_length
 from specsim.counts.step_costs import StepCosts
 from specsim.counts.steps import StepTime
+from specsim.hardware.run_time_error import FitError
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.profiles import DRIFT
 from tests.support.loads import Priced
@@ -304,9 +305,30 @@ def test_a_grid_errs_away_from_the_cells_that_were_timed(tmp_path: Path) -> None
     assert error(16, 64) == pytest.approx(drift)
     # The 97.5 % quantile of a normal law is 1.959964, its 75 % quantile 0.6744898.
     reach = 1.959964 * 2**0.5 / 0.6744898
-    between, beyond = reach * cost.target.error.between[0], reach * cost.target.error.beyond[0]
-    assert error(20, 64) == pytest.approx(hypot(between, drift), rel=1e-3)
-    assert error(65, 64) == pytest.approx(hypot(beyond, drift), rel=1e-3)
+    held_out = FitError(cost.target)
+    between, beyond = reach * held_out.between[0], reach * held_out.beyond[0]
+    for batch, left_out in ((8, between), (20, between), (72, beyond), (256, beyond)):
+        off = min(left_out, held_out.most(batch, 64))
+        assert error(batch, 64) == pytest.approx(hypot(off, drift), rel=1e-3)
+    assert held_out.most(8, 64) > between
+    assert held_out.most(256, 64) > beyond
+    assert held_out.most(72, 64) < beyond / 2
+
+
+def test_of_two_batches_runs_err_within_what_both_allow(tmp_path: Path) -> None:
+    """Nobody can hold one of them out, but twice as many take at most twice as long."""
+    rows = [row for row in grid() if row["batch"] in (1, 16)]
+    (asked,) = Source(profile=write_grid(tmp_path, grid=rows)).workloads()
+    assert isinstance(asked.cost, MeasuredLoadCost)
+    times, off = asked.cost.target, 0.0
+    for tokens in {point.tokens for point in times.points}:
+        one, all_16, there = (times(tokens, batch, 64) for batch in (1, 16, 4))
+        low, high = max(one, all_16 / 4), min(all_16, 4 * one)
+        off = max(off, high / there - 1, there / low - 1)
+    drift = 1.96 * DRIFT
+    assert asked.basis.error(4, 64) == pytest.approx(hypot(off, drift), rel=1e-3)
+    assert 0 < asked.basis.error(32, 64) <= hypot(1, drift)
+    assert asked.basis.error(32, 64) < asked.basis.error(64, 64) <= hypot(3, drift)
 
 
 def test_of_one_context_nobody_knows_how_far_off_others_are(tmp_path: Path) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import product
+from operator import attrgetter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.hardware.run_time_error import FitError
 from specsim.hardware.run_time_fit import (
     FittedRunTimes,
     GridPoint,
@@ -65,12 +68,26 @@ def test_points_between_follow_their_neighbours() -> None:
 
 
 def test_the_stated_error_is_that_of_points_left_out() -> None:
-    noisy = FittedRunTimes.of(grid(0.05)).error
+    noisy = FitError(FittedRunTimes.of(grid(0.05)))
     # Without noise and without the step the trend is the machine itself.
     smooth = [replace(p, seconds=p.seconds / step(p.tokens, p.batch)) for p in grid()]
-    assert FittedRunTimes.of(smooth).error.between[0] < 0.01
+    assert FitError(FittedRunTimes.of(smooth)).between[0] < 0.01
     assert 0.02 < noisy.between[0] < 0.1
     assert noisy.between[0] < noisy.between[1]
+
+
+@pytest.mark.parametrize("path", [ON_H100, ON_H200])
+def test_runs_err_by_no_more_than_what_was_timed_on_either_side_allows(path: Path) -> None:
+    """Each batch, context and cell left out in turn, at an edge or between others."""
+    for times in fits(read_profile(path).grid).values():
+        for names in (["batch"], ["context"], ["batch", "context"]):
+            place = attrgetter(*names)
+            for at in {place(point) for point in times.points}:
+                held = [point for point in times.points if place(point) == at]
+                rest = FittedRunTimes.of(p for p in times.points if place(p) != at)
+                for p in held:
+                    off = abs(math.log(rest(p.tokens, p.batch, p.context) / p.seconds))
+                    assert off <= math.log1p(FitError(rest).most(p.batch, p.context))
 
 
 def test_beyond_the_grid_the_roofline_goes_on() -> None:
@@ -85,7 +102,7 @@ def test_beyond_the_grid_the_roofline_goes_on() -> None:
 def test_few_points_say_that_their_error_is_unknown() -> None:
     times = FittedRunTimes.of([GridPoint(1, 1, 64, 0.01)])
     assert times(1, 1, 64) == pytest.approx(0.01)
-    assert math.isnan(times.error.between[0])
+    assert math.isnan(FitError(times).between[0])
     assert times.widest == 1
 
 
@@ -157,7 +174,7 @@ def test_sequences_that_are_read_beside_each_other() -> None:
     ]
     times = FittedRunTimes.of(points)
     assert times(1, 32, 4096) == pytest.approx((2e-3 + 3e-7 * 4097) * 1.032, rel=0.02)
-    assert times.error.beyond[1] < 0.01
+    assert FitError(times).beyond[1] < 0.01
 
 
 def test_until_all_units_are_busy() -> None:
@@ -193,7 +210,7 @@ def test_runs_of_an_h100_beyond_those_that_were_fitted() -> None:
     """studies/measured/h100: the largest batch, twice the others; 17 to 31 % at worst without d."""
     profile = read_profile(ON_H100)
     for (_, kind), times in fits(profile.grid).items():
-        median, worst = times.error.beyond
+        median, worst = FitError(times).beyond
         assert median < 0.07, kind
         assert worst < 0.12, kind
 
