@@ -44,7 +44,7 @@ def report(out: Path) -> str:
             parts.append(f"Trained {name}: " + ", ".join(f"{k} {v:g}" for k, v in facts))
     for file in sorted([*out.glob("pair.json"), *out.glob("costs-*.json")]):
         profile = read_profile(file)
-        rows = fit_rows(profile.grid)
+        rows = fit_rows(profile)
         if profile.acceptance:
             rows = specsim.optimize(profile=file).rows()
         parts.append(f"## {file.stem}")

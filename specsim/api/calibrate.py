@@ -49,7 +49,7 @@ class Calibration(Result):
 
     @cached_property
     def _fits(self) -> list[Row]:
-        return fit_rows(self.profile.grid)
+        return fit_rows(self.profile)
 
     @property
     def essential(self) -> tuple[str, ...]:

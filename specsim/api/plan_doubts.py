@@ -9,11 +9,10 @@ from math import exp, log
 from specsim.api.plan_ranking import rate_of_each
 from specsim.api.plan_result import Answer
 from specsim.api.plan_setups import PlannedSetUp
-from specsim.batching.cost import CellUnavailableError
+from specsim.batching.cost import CellUnavailableError, NoRoomError
 from specsim.batching.decision import decide
 from specsim.batching.losses import diagnose
 from specsim.batching.parts import step_of
-from specsim.batching.step_cost import StepLoadCost
 from specsim.checks import SpecsimError, significant
 from specsim.intervals import Interval
 from specsim.serving.analytic.replica import Replica
@@ -122,10 +121,10 @@ def reason_at(
             step_of(workload.cost, each, batch, context, float(workload.gains.bonus[gamma]))
             for each in (gamma, 0)
         )
-    except CellUnavailableError as why:
-        if isinstance(workload.cost, StepLoadCost):
-            return None, str(why)  # so many were not timed, whatever the cache holds
+    except NoRoomError:
         return "cache", _WHY["cache"]
+    except CellUnavailableError as why:
+        return None, str(why)  # so many were not timed, whatever the cache holds
     said = diagnose(point, here, alone, float(workload.gains.tokens[1]) - 1.0, graphs)
     return said.reason, said.words
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from specsim.acceptance import Acceptance, acceptance_of
 from specsim.api.serving_acceptance import profile_trace, trace_behind
+from specsim.api.serving_doubts import beyond_timed
 from specsim.batching.cost import LoadCost
+from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.source import Source
-from specsim.batching.step_cost import StepLoadCost
 from specsim.batching.workload import BatchWorkload, Load, draft_length
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, refuse
 from specsim.counts.file import is_acceptance
@@ -93,11 +94,12 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     longest = draft_length("gamma", _longest(gamma))
     context = mean_context(requests)
     costs = _with_drafts(source, longest) if drafting else _plain(source)
-    engine = _engine(words.engine, source.deployment, costs, longest, context)
+    place = _place(source, costs.cost)
+    engine = _engine(words.engine, place, costs, longest, context)
     limits = DraftPolicy.fixed(longest or 1) if drafting else DraftPolicy.off()
     most = engine.settings(limits).max_seqs
     drafts, acceptance = DraftPolicy.off(), None
-    warnings = [*costs.warnings, *_beyond_timed(costs.cost, context, most)]
+    warnings = [*costs.warnings, *beyond_timed(costs.cost, context, most)]
     if drafting:
         drafts = _policy(_schedule(gamma, source, most, context), costs.drafter, costs.method)
     if drafts.schedule:
@@ -114,7 +116,7 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     model = step_model_of(costs.cost, drafts.gamma_max, bonus, most, context_max, graphs or None)
 
     def of_length(gamma: int) -> SetUp:
-        own = _engine(words.engine, source.deployment, costs, gamma, context)
+        own = _engine(words.engine, place, costs, gamma, context)
         policy = _policy(_as_schedule(gamma), costs.drafter, costs.method)
         return SetUp(own, model, policy, acceptance)
 
@@ -122,28 +124,11 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     return FoundSetUp(setup, costs.basis, of_length, tuple(warnings))
 
 
-def _beyond_timed(cost: LoadCost, context: int, most: int) -> list[str]:
-    """Whether steps that an engine timed are taken for requests much longer, or shorter, or for
-    more of them.
-    """
-    if not isinstance(cost, StepLoadCost):
-        return []
-    found = []
-    largest = cost.batches[-1]
-    if cost.contexts != (0,) and not cost.covers(1, context):
-        found.append(
-            f"steps were timed at contexts of about {cost.contexts[0]:,} tokens and up to "
-            f"{largest:,} requests, and are taken to cost the same here, at {context:,} tokens in "
-            "the mean"
-        )
-    if most > largest:
-        grows = "they cost the same"
-        if cost.half < largest:
-            grows = f"each adds what it adds from {cost.half:,} to {largest:,}"
-        found.append(
-            f"steps were timed up to {largest:,} requests; with more, up to {most:,}, {grows}"
-        )
-    return found
+def _place(source: Source, cost: LoadCost) -> Deployment | None:
+    """What serves: as named, or as a profile was timed on, where that is known."""
+    if isinstance(cost, MeasuredLoadCost) and cost.deployed is not None:
+        return cost.deployed.deployment
+    return source.deployment
 
 
 def _policy(
@@ -272,6 +257,8 @@ def _with_drafts(source: Source, gamma_max: int | None) -> _Costs:
     method: str | None = workload.method if drafter is None else drafter.method
     if method is None and source.profile is not None and not is_acceptance(Path(source.profile)):
         method = DraftModel.method  # a profile is of two models
+    if isinstance(workload.cost, MeasuredLoadCost) and workload.cost.deployed is not None:
+        drafter = workload.cost.deployed.drafter
     return _Costs(
         workload.cost,
         workload.basis.of_times,

@@ -8,8 +8,8 @@ from specsim.api.checked_profile import CheckedProfile, draft_lengths
 from specsim.api.progress import steps
 from specsim.api.result import Row
 from specsim.api.validation import SyntheticCheck, Validation
-from specsim.batching.cost import MeasuredLoadCost
 from specsim.batching.drawn_cost import DrawnLoadCost
+from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.source import Source
 from specsim.batching.workload import BatchWorkload
 from specsim.checks import InvalidArgumentError

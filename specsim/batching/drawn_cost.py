@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import numpy as np
 
-from specsim.batching.cost import MeasuredLoadCost, RunByRun
+from specsim.batching.cost import RunByRun
+from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.checks import Floats
 from specsim.hardware.repeats import PassDraws
 from specsim.hardware.run_time_fit import pass_draws

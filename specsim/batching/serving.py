@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from specsim.batching.cost import LoadCost, MeasuredLoadCost
+from specsim.batching.cost import LoadCost
+from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.point import batch_point
 from specsim.batching.workload import BatchWorkload
 from specsim.checks import InvalidArgumentError, UnsupportedError

@@ -25,8 +25,9 @@ from specsim.acceptance import (
     notes_on,
 )
 from specsim.batching.acceptance_error import Ends, ends_of, ends_of_replays
-from specsim.batching.cost import LoadCost, MeasuredLoadCost
+from specsim.batching.cost import LoadCost
 from specsim.batching.deployed import GAMMA_MAX, gamma_limit, of_deployment
+from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.step_cost import StepLoadCost
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.batching.workload import Basis, BatchWorkload, no_notes

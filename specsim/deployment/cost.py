@@ -61,7 +61,7 @@ class DeployedCost:
         if drafter is None:
             return []
         if gamma:
-            self._check_memory(gamma, batch, context)
+            self.check_room(gamma, batch, context)
         positions = drafter.first_positions(gamma)
         shapes = self._shapes(gamma) if positions else None
         if shapes is None:
@@ -90,7 +90,7 @@ class DeployedCost:
         the others are as wide as the mean of their requests: those without a draft verify nothing.
         """
         drafter = self.drafter
-        self._check_memory(gamma, batch, context)
+        self.check_room(gamma, batch, context)
         if not gamma or drafter is None:
             return [Runs(1.0, self._target(1, batch, context))]
         if not isinstance(drafter, Ngram):
@@ -119,6 +119,25 @@ class DeployedCost:
         if key not in self._memories:
             self._memories[key] = card_memory(self.deployment, loaded, context, room)
         return self._memories[key]
+
+    def check_room(self, gamma: int, batch: int, context: float) -> None:
+        """Raises NoRoomError where rounds with ``gamma`` drafts have none; plain decoding has no
+        drafter loaded.
+        """
+        loaded = self.drafter if gamma else None
+        memory = self.memory(loaded, ceil(context), gamma)
+        if batch <= memory.largest_batch:
+            return
+        card, room = self.deployment.card, memory.largest_batch
+        beside = f" with {loaded.label} beside it" if loaded else ""
+        needed = memory.target + memory.draft + memory.request * self._of_group(batch)
+        remedy = f"room for {room:,}" if room else "it may fit on more cards, or in another dtype"
+        raise NoRoomError(
+            f"{self.deployment.name}{beside}, batch {batch:,} and {ceil(context):,} tokens a "
+            f"request need {needed / 2**30:,.1f} GiB a card; {card.name} has "
+            f"{card.memory / 2**30:g} GiB, of which {memory.usable / 2**30:.1f} GiB are for them "
+            f"(utilisation, reserve): {remedy}"
+        )
 
     def lookup_s(self, batch: int) -> float:
         """Host time of looking drafts up for every request; groups have hosts of their own."""
@@ -254,20 +273,3 @@ class DeployedCost:
                 routing_exponent=deployment.routing_exponent,
             )
         return found
-
-    def _check_memory(self, gamma: int, batch: int, context: float) -> None:
-        """Whether rounds with ``gamma`` drafts have room; plain decoding has no drafter loaded."""
-        loaded = self.drafter if gamma else None
-        memory = self.memory(loaded, ceil(context), gamma)
-        if batch <= memory.largest_batch:
-            return
-        card, room = self.deployment.card, memory.largest_batch
-        beside = f" with {loaded.label} beside it" if loaded else ""
-        needed = memory.target + memory.draft + memory.request * self._of_group(batch)
-        remedy = f"room for {room:,}" if room else "it may fit on more cards, or in another dtype"
-        raise NoRoomError(
-            f"{self.deployment.name}{beside}, batch {batch:,} and {ceil(context):,} tokens a "
-            f"request need {needed / 2**30:,.1f} GiB a card; {card.name} has "
-            f"{card.memory / 2**30:g} GiB, of which {memory.usable / 2**30:.1f} GiB are for them "
-            f"(utilisation, reserve): {remedy}"
-        )

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from specsim.checks import Floats
-from specsim.hardware.run_time_fit import FittedRunTimes, GridPoint, fits, kind_of, ratios
-from specsim.profiles import RunTime
+from specsim.hardware.run_time_fit import FittedRunTimes, GridPoint, kind_of, ratios
+from specsim.hardware.timed_models import grid_fits
+from specsim.profiles import Profile
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,22 +70,23 @@ class FitError:
         rest = [point for point in self.times.points if point not in held]
         if len(rest) <= len(self.times.trend):
             return np.empty(0)
-        fit = FittedRunTimes.of(rest)
+        fit = FittedRunTimes.of(rest, self.times.known)
         off = [fit(p.tokens, p.batch, p.context) / p.seconds - 1 for p in held]
         missed: Floats = np.abs(np.array(off))
         return missed
 
 
-def fit_rows(rows: Sequence[RunTime]) -> list[dict[str, Any]]:
-    """By kind of run and mode: a run on one token, how much runs scatter, and the fit's error.
+def fit_rows(profile: Profile) -> list[dict[str, Any]]:
+    """Of a grid, by kind of run and mode: a run on one token, how much runs scatter, and how far
+    off the fit is.
 
     ``spread`` is the quartiles' distance over the median, of the median cell, in plain steps, which
     is what the fit rests on; ``slowest`` is the largest outlier in seconds, over the median of its
     cell.
     """
     found = []
-    for (mode, kind), times in fits(rows).items():
-        cells = [row for row in rows if (row.mode, kind_of(row)) == (mode, kind)]
+    for (mode, kind), times in grid_fits(profile).items():
+        cells = [row for row in profile.grid if (row.mode, kind_of(row)) == (mode, kind)]
         # A plain step is its own measure.
         beside = [ratios(row) for row in cells if row.seconds != row.plain]
         quartiles = [np.quantile(each, [0.25, 0.5, 0.75]) for each in beside]

@@ -14,6 +14,9 @@ repeats of a point scatter.  So a point whose repeats scatter is drawn to what i
 jump that the repeats agree on stays, points without repeats are met exactly, and points beyond
 follow the roofline with the nearest points' residual.
 
+Where few points were timed they do not decide all of k, f and a.  What is known of a run without
+having timed it (``Growth``) is then nearly the answer, and next to nothing where they do.
+
     >>> rows = [GridPoint(n, b, 64, 1e-3 + 1e-4 * n * b) for n in (1, 2, 4) for b in (1, 2, 4, 8)]
     >>> times = FittedRunTimes.of(rows)
     >>> round(times(3, 4, 64) * 1e3, 1)
@@ -23,7 +26,7 @@ follow the roofline with the nearest points' residual.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -49,6 +52,12 @@ Kind = Literal["target", "first draft", "next draft"]
 _BENDS = (1.0, 8.0)
 # Of d and k B: so hard that batches where one decides do not tell of the other.
 _BESIDE = 8.0
+# Of k, f and a among the parameters.
+_GROWTH = [1, 3, 4]
+# Of a run, what a part of the law must be for the fit to know it.
+_LEAST_PART = 0.01
+# Runs miss the law by 4 %, over log 2: growth is known to a factor of two.
+_DOUBT = 0.06
 # Of two fits that miss a point by a hundred-thousandth more or less, neither is the better.
 _SAME_COST = 1e-10
 # Spreads between points one token apart that are tried, as logarithms of run times.
@@ -69,21 +78,49 @@ class GridPoint:
     repeats: Repeats | None = None
 
 
+@dataclass(frozen=True)
+class Growth:
+    """What a run takes longer: seconds for each token in a cache (k), for each new token (f), and
+    for each pair of a new token with one in its cache (a); nan where that is not known.
+    """
+
+    cache_s: float
+    token_s: float
+    attention_s: float
+
+    def times(self, share: float) -> Growth:
+        """That of a model so many times as large."""
+        return Growth(share * self.cache_s, share * self.token_s, share * self.attention_s)
+
+
 @dataclass(frozen=True, eq=False)
 class FittedRunTimes:
-    """Seconds of a run of one model, anywhere; see ``covers`` for what was measured."""
+    """Seconds of a run of one model, anywhere; see ``covers`` for what was measured.
+
+    known : what was known of the growth before; None: nothing
+    """
 
     points: tuple[GridPoint, ...]
     trend: Floats  # w, k, d, f, a, s
+    known: Growth | None = None
 
     @staticmethod
-    def of(points: Iterable[GridPoint]) -> FittedRunTimes:
+    def of(points: Iterable[GridPoint], known: Growth | None = None) -> FittedRunTimes:
         found = tuple(sorted(points, key=lambda p: (p.batch, p.context, p.tokens)))
         if not found:
             raise UnsupportedError("no run times were measured for this model")
         if min(point.seconds for point in found) <= 0:
             raise InvalidArgumentError("run times must be > 0")
-        return FittedRunTimes(found, _fit(found))
+        return FittedRunTimes(found, _fit(found, known), known)
+
+    @property
+    def growth(self) -> Growth:
+        """As fitted; nan where it is next to nothing of every run, which then says little of it."""
+        where = _where(self.points)
+        memory, arithmetic = _parts(self.trend, where)
+        parts = np.column_stack([memory[:, 1], arithmetic]) / _trend(self.trend, where)[:, None]
+        found = np.where(parts.max(axis=0) < _LEAST_PART, np.nan, self.trend[_GROWTH])
+        return Growth(*found.tolist())
 
     @property
     def widest(self) -> int:
@@ -180,7 +217,12 @@ class FittedRunTimes:
 
 
 def fits(rows: Iterable[RunTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:
-    """Run times of a profile, by mode and kind of run.
+    """Run times by mode and kind of run, where nothing else is known of the models."""
+    return {key: FittedRunTimes.of(found) for key, found in grid_points(rows).items()}
+
+
+def grid_points(rows: Iterable[RunTime]) -> dict[tuple[Mode, Kind], list[GridPoint]]:
+    """Points of a profile, by mode and kind of run.
 
     Seconds are the median of the plain steps beside a cell's runs times the mean ratio of a run to
     those beside it, so that runs of one cell stand in the ratio that they have at any speed of the
@@ -196,7 +238,7 @@ def fits(rows: Iterable[RunTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:
         seconds = median(plain[row.mode, row.batch, row.context]) * repeats.mean
         point = GridPoint(row.tokens, row.batch, row.context, seconds, repeats.over_mean)
         points.setdefault((row.mode, kind_of(row)), []).append(point)
-    return {key: FittedRunTimes.of(found) for key, found in points.items()}
+    return points
 
 
 def in_passes(rows: Iterable[Row], passes: Container[int]) -> list[Row]:
@@ -236,8 +278,9 @@ def kind_of(row: RunTime) -> Kind:
     return "first draft" if row.follows == "target" else "next draft"
 
 
-def _fit(points: Sequence[GridPoint]) -> Floats:
-    """The trend that fits the logarithms of the run times best (least squares).
+def _fit(points: Sequence[GridPoint], known: Growth | None) -> Floats:
+    """The trend that fits the logarithms of the run times, and of what is known, best (least
+    squares).
 
     All parameters but s are searched as logarithms, from shares of the shortest and longest run.
     Of one batch nobody can tell k from d, and all is taken for k, which grows with the batch; of
@@ -255,9 +298,18 @@ def _fit(points: Sequence[GridPoint]) -> Floats:
             0.1 * seconds.max() / (batch * tokens * (context + tokens)).max(),
         ]
     )
+    start, doubt = scale.copy(), np.zeros((0, scale.size + 1))
+    if known is not None:
+        growth = np.array(astuple(known))
+        told = np.flatnonzero(growth > 0)
+        places = np.array(_GROWTH)[told]
+        start[places] = np.clip(np.log(growth[told]), scale[places] - 29, scale[places] + 14)
+        doubt = np.zeros((told.size, scale.size + 1))
+        doubt[np.arange(told.size), places] = _DOUBT
+    expected = doubt[:, :-1] @ start
     several = np.ptp(batch) > 0 and np.ptp(context) > 0
     searched = np.array([True, True, several, True, True, True])
-    scale = scale[searched[:-1]]
+    scale, start, doubt = scale[searched[:-1]], start[searched[:-1]], doubt[:, searched]
 
     def whole(parameters: Floats) -> Floats:
         """The trend, with nothing for what is not searched."""
@@ -266,13 +318,17 @@ def _fit(points: Sequence[GridPoint]) -> Floats:
         return np.append(np.exp(found[:-1]), found[-1])
 
     def misses(parameters: Floats) -> Floats:
-        return np.log(_trend(whole(parameters), where) / seconds)
+        off = np.log(_trend(whole(parameters), where) / seconds)
+        return np.concatenate([off, doubt @ parameters - expected])
+
+    def slopes(parameters: Floats) -> Floats:
+        return np.vstack([_slopes(whole(parameters), where)[:, searched], doubt])
 
     softer, harder = (
         least_squares(
             misses,
-            [*scale, bend],
-            jac=lambda parameters: _slopes(whole(parameters), where)[:, searched],
+            [*start, bend],
+            jac=slopes,
             bounds=([*(scale - 30), _BENDS[0]], [*(scale + 15), _BENDS[1]]),
         )
         for bend in (1.5, 4.0)

@@ -38,7 +38,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specsim.batching.cost import LoadCost, MeasuredLoadCost
+from specsim.batching.cost import LoadCost
+from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.step_cost import StepLoadCost
 from specsim.checks import Floats, Ints, UnsupportedError
 from specsim.counts.streamed_costs import StreamedCosts
@@ -255,7 +256,7 @@ def _chunk_s(model: Role, cost: LoadCost, tokens: int, context: int) -> float:
     """A run over so many tokens of a prompt, with so many in the cache before."""
     if isinstance(cost, MeasuredLoadCost):
         # Runs were timed over few tokens of many requests: wide chunks are priced as such runs.
-        width = min(tokens, cost.target.widest)
+        width = min(tokens, (cost.target if model == "target" else cost.first_draft).widest)
         requests, rest = divmod(tokens, width)
         follows: Role = "target" if model == "draft" else "draft"
         if not rest:
@@ -281,7 +282,7 @@ def _reads_prompts(cost: LoadCost) -> bool:
 def _without_memory(cost: LoadCost) -> LoadCost:
     """The same cost where everything fits."""
     if isinstance(cost, MeasuredLoadCost):
-        return replace(cost, missing=())
+        return replace(cost, missing=(), deployed=None)
     if isinstance(cost, DeployedCost):
         card = replace(cost.deployment.card, memory=_ENDLESS_MEMORY)
         return replace(cost, deployment=replace(cost.deployment, accelerator=card))

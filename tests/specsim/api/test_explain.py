@@ -12,7 +12,8 @@ import pytest
 
 import specsim
 from specsim import deploy, hardware
-from specsim.batching.cost import CellUnavailableError, MeasuredLoadCost
+from specsim.batching.cost import CellUnavailableError
+from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.point import BatchPoint
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.hardware.roofline import expected_experts

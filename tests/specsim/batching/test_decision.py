@@ -20,8 +20,8 @@ from specsim.batching.acceptance_error import (
     equal_rates,
     tokens_at_rates_off,
 )
-from specsim.batching.cost import MeasuredLoadCost
 from specsim.batching.decision import decide
+from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.point import best_of_cell
 from specsim.batching.schedule import in_words, plan
 from specsim.batching.source import Source

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from calibrate.validate.batching import Segments, compare_cell
-from specsim.batching.cost import MeasuredLoadCost
 from specsim.batching.drawn_cost import DrawnLoadCost
+from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.point import batch_point
 from specsim.profiles import read_profile
 from tests.support.profiles import grid, overhead, write_grid

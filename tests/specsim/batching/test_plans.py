@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import specsim
-from specsim.batching.cost import MeasuredLoadCost
+from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.point import BatchPoint, best_of_cell
 from specsim.batching.schedule import looked_at, plan, stops_paying
 from specsim.batching.source import Source

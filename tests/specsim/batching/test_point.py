@@ -12,7 +12,8 @@ import pytest
 
 from specsim import evaluate
 from specsim.acceptance import SurvivalAcceptance
-from specsim.batching.cost import CellUnavailableError, MeasuredLoadCost, RunByRun
+from specsim.batching.cost import CellUnavailableError, RunByRun
+from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.point import batch_point, best_of_cell
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.profiles import read_profile
@@ -110,10 +111,11 @@ def test_what_is_not_known_is_refused() -> None:
 def test_measured_cost_reads_the_grid(tmp_path: Path) -> None:
     cost = MeasuredLoadCost.of(read_profile(write_grid(tmp_path)), 1.0)
     assert cost.longest == 5
-    # Medians; a draft run right behind the target is slower.
+    # Means; a draft run right behind the target is slower.  A draft's repeats scatter, and leave
+    # a little to what is known of its growth.
     assert cost.run_s("target", 3, 16, 64) == pytest.approx(0.01 * 2.5)
-    assert cost.run_s("draft", 2, 64, 256, "target") == pytest.approx(0.0011 * 5)
-    assert cost.run_s("draft", 1, 64, 256, "draft") == pytest.approx(0.0009 * 3)
+    assert cost.run_s("draft", 2, 64, 256, "target") == pytest.approx(0.0011 * 5, rel=1e-4)
+    assert cost.run_s("draft", 1, 64, 256, "draft") == pytest.approx(0.0009 * 3, rel=1e-4)
     # Linear between the measured ones, and held beyond them.
     assert cost.overhead_s(0, 1) == pytest.approx(1e-4)
     assert cost.overhead_s(3, 64) == pytest.approx(4e-4 * 64)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import specsim
 from specsim import deploy
 from specsim.acceptance import AcceptanceLaw
-from specsim.batching.cost import MeasuredLoadCost
+from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.point import batch_point, best_of_cell
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import InvalidArgumentError, UnsupportedError

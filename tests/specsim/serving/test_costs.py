@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from specsim import deploy
-from specsim.batching.cost import LoadCost, MeasuredLoadCost
+from specsim.batching.cost import LoadCost
+from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.step_cost import StepLoadCost
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.prompt_costs import PromptCosts

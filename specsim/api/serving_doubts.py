@@ -1,0 +1,58 @@
+"""What of a simulated server lies beyond what was timed."""
+
+from __future__ import annotations
+
+from specsim.batching.cost import LoadCost
+from specsim.batching.measured_cost import MeasuredLoadCost
+from specsim.batching.step_cost import StepLoadCost
+
+
+def beyond_timed(cost: LoadCost, context: int, most: int) -> list[str]:
+    """Whether steps that were timed are taken for requests much longer, or shorter, or for more of
+    them.
+    """
+    if isinstance(cost, MeasuredLoadCost):
+        return _beyond_grid(cost, context, most)
+    if isinstance(cost, StepLoadCost):
+        return _beyond_steps(cost, context, most)
+    return []
+
+
+def _beyond_grid(cost: MeasuredLoadCost, context: int, most: int) -> list[str]:
+    widest, largest = cost.target.widest, cost.batches[-1]
+    found = [
+        "no run over a prompt was timed: prompts are priced by the law that was fitted to runs of "
+        f"{widest:,} tokens a request at most, {widest * largest:,} in all"
+    ]
+    if most > largest:
+        found.append(
+            f"runs were timed up to {largest:,} requests; with more, up to {most:,}, they are "
+            "priced by the law that was fitted"
+        )
+    shortest, longest = cost.contexts[0], cost.contexts[-1]
+    if not shortest <= context <= longest:
+        timed = f"{shortest:,}" if shortest == longest else f"{shortest:,} to {longest:,}"
+        found.append(
+            f"runs were timed at contexts of {timed} tokens, and are priced by the law that was "
+            f"fitted here, at {context:,} in the mean"
+        )
+    return found
+
+
+def _beyond_steps(cost: StepLoadCost, context: int, most: int) -> list[str]:
+    found = []
+    largest = cost.batches[-1]
+    if cost.contexts != (0,) and not cost.covers(1, context):
+        found.append(
+            f"steps were timed at contexts of about {cost.contexts[0]:,} tokens and up to "
+            f"{largest:,} requests, and are taken to cost the same here, at {context:,} tokens in "
+            "the mean"
+        )
+    if most > largest:
+        grows = "they cost the same"
+        if cost.half < largest:
+            grows = f"each adds what it adds from {cost.half:,} to {largest:,}"
+        found.append(
+            f"steps were timed up to {largest:,} requests; with more, up to {most:,}, {grows}"
+        )
+    return found
