@@ -22,8 +22,9 @@ from specsim.api.export_notes import (
     method_notes,
     one_length_notes,
     plan_notes,
+    serving_notes,
 )
-from specsim.api.plan_file import planned_schedule
+from specsim.api.plan_file import planned_serving
 from specsim.api.result import Result, Row
 from specsim.batching.loaded import WithDrafterLoaded
 from specsim.batching.point import DEFAULT_MARGIN, batch_point
@@ -127,7 +128,8 @@ def export(
     lookup_max, lookup_min : with ngram, the longest and the shortest run of tokens to look up;
         by default as in a profile of prompt lookup, else the engine's
     capacity_plan : of ``specsim.plan``, or its JSON: its schedule is written, up to its largest
-        number of sequences, in place of the best one at one context
+        number of sequences, in place of the best one at one context; the deployment or profile that
+        was planned for stands beside it
 
     An engine is started with one drafter and keeps it, so in a deployment a batch that drafts
     nothing costs what the engine makes of that, and what has no room beside the drafter is not
@@ -136,6 +138,14 @@ def export(
     Raises UnsupportedError where the engine does not have the method.
     """
     chosen = engine_named(engine)
+    serving = None if capacity_plan is None else planned_serving(capacity_plan)
+    if serving is not None and deployment is None and profile is None:
+        raise InvalidArgumentError(
+            "capacity_plan needs beside it what was planned for: target, drafter and accelerator, "
+            "or a profile"
+        )
+    if serving is not None and deployment is not None:
+        serving.check_same(deployment)
     margin = DEFAULT_MARGIN if margin is None else number("margin", margin, low=0.0)
     source = Source(alpha, deployment, profile, temperature, mode, acceptance_law)
     said = None if method is None else method_named(method)
@@ -154,7 +164,7 @@ def export(
     draft = _draft_name(chosen, method, model, workload)
     where = workload.contexts(None if context is None else [integer("context", context)])[0]
     served = _served(workload, deployment, drafting)
-    under_load = [] if capacity_plan is None else planned_schedule(capacity_plan)
+    under_load = [] if serving is None else serving.schedule
     if under_load and largest(under_load) > workload.gamma_max:
         raise InvalidArgumentError(
             f"gamma_max must be >= {largest(under_load)}, which the plan drafts, got "
@@ -198,6 +208,7 @@ def export(
             ),
             *loaded_notes(served, planned, schedule),
             *card_notes(chosen, order.deployed),
+            *serving_notes(chosen, serving),
             f"written as {chosen.read_at} reads it",
         ]
     return EngineConfiguration(

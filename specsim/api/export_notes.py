@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specsim.api.by_load import extrapolated
+from specsim.api.plan_file import PlannedServing
 from specsim.batching.loaded import WithDrafterLoaded
 from specsim.batching.schedule import Plan, ranges
 from specsim.batching.serving import CardCost
@@ -179,3 +180,11 @@ def card_notes(chosen: Engine, deployed: Deployed | None) -> list[str]:
     return [
         f"planned for {parallel.cards} cards ({degrees}), degrees that {chosen.title} does not take"
     ]
+
+
+def serving_notes(chosen: Engine, serving: PlannedServing | None) -> list[str]:
+    """How many requests the engine should serve at a time, which it is told beside all this."""
+    if serving is None or serving.max_num_seqs is None or chosen.most_requests is None:
+        return []
+    most = serving.max_num_seqs
+    return [f"planned for up to {most:,} requests at a time: {chosen.most_requests} {most}"]

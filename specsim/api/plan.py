@@ -57,7 +57,7 @@ from specsim.profiles import Mode
 from specsim.serving.analytic.offered import Offered
 from specsim.serving.arrivals import ConstantArrivals, GammaArrivals, PoissonArrivals
 from specsim.serving.engines.settings import ServingEngine
-from specsim.serving.levels import ServiceLevel, levels_of
+from specsim.serving.levels import ServiceLevel, doubts_of, levels_of
 from specsim.serving.planning.span import LEAST, MOST, requests_wanted
 from specsim.serving.routing import Routing
 from specsim.serving.step_model import StepModel
@@ -237,6 +237,7 @@ def plan(
             "seed": seed,
         },
         warnings=(
+            *doubts_of(levels),
             *warnings_of(workload, told, rate),
             *(too_short(summary, rate, stay_s) if simulated else ()),
         ),

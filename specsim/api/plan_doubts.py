@@ -125,6 +125,12 @@ def reason_at(
         return "cache", _WHY["cache"]
     except CellUnavailableError as why:
         return None, str(why)  # so many were not timed, whatever the cache holds
+    reading = planned.replica.read_s(1) / plain.planned.replica.read_s(1)
+    if point.speedup > 1.0 and reading > 1.0:
+        return "prompts", (
+            f"prompts, whose reading takes {reading:.3g} times as long, as the drafter reads them "
+            f"too: the rounds alone still gain {point.speedup:.3g} times"
+        )
     said = diagnose(point, here, alone, float(workload.gains.tokens[1]) - 1.0, graphs)
     return said.reason, said.words
 

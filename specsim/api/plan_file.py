@@ -1,7 +1,8 @@
-"""The schedule of a plan, or of one that was written as JSON."""
+"""What a plan says is to be served, or one that was written as JSON."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,41 @@ from specsim.files import read_regular
 
 if TYPE_CHECKING:
     from specsim.api.plan_result import CapacityPlan
+    from specsim.deployment.deployment import Deployment
 
 
-def planned_schedule(plan: CapacityPlan | str | PathLike[str]) -> Schedule:
-    """(first, last, gamma) by batch of the answer of ``specsim.plan``, or of its JSON.
+@dataclass(frozen=True)
+class PlannedServing:
+    """The answer of a plan.
+
+    schedule : (first, last, gamma) by batch
+    max_num_seqs : most requests that are served at a time; None: not told
+    accelerator, tensor_parallel, drafter : of one replica, as far as the plan tells
+    """
+
+    name: str
+    schedule: Schedule
+    max_num_seqs: int | None
+    accelerator: str | None
+    tensor_parallel: int | None
+    drafter: str | None
+
+    def check_same(self, deployment: Deployment) -> None:
+        """Refuse a deployment that the plan's answer is not of."""
+        drafter = deployment.drafters[0].label if deployment.drafters else None
+        for what, planned, given in (
+            ("accelerator", self.accelerator, deployment.card.name),
+            ("tensor_parallel", self.tensor_parallel, deployment.parallel.tensor),
+            ("drafter", self.drafter, drafter),
+        ):
+            if planned and planned != given:
+                raise InvalidArgumentError(
+                    f"{what} must be {planned}, which {self.name} plans for, got {given}"
+                )
+
+
+def planned_serving(plan: CapacityPlan | str | PathLike[str]) -> PlannedServing:
+    """The answer of ``specsim.plan``, or of its JSON.
 
     Raises InvalidArgumentError where the file is another one, or its plan meets no level.
     """
@@ -29,7 +61,16 @@ def planned_schedule(plan: CapacityPlan | str | PathLike[str]) -> Schedule:
         raise InvalidArgumentError(f"{name} is no plan: write one with specsim plan --format json")
     if not found.get("met"):
         raise InvalidArgumentError(f"{name} meets no level, so that it has no schedule to serve")
-    return _checked(name, found.get("schedule"))
+    known = {
+        key: found[key] if isinstance(found.get(key), kind) else None
+        for key, kind in (
+            ("max_num_seqs", int),
+            ("accelerator", str),
+            ("tensor_parallel", int),
+            ("drafter", str),
+        )
+    }
+    return PlannedServing(name, _checked(name, found.get("schedule")), **known)
 
 
 def _read(path: Path) -> dict[str, Any]:

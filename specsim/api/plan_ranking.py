@@ -41,6 +41,11 @@ def prices_of(
         return None
     names = dict.fromkeys(each.accelerator for each in setups)
     if not isinstance(price, Mapping):
+        if len(names) > 1:
+            raise InvalidArgumentError(
+                f"price must name each accelerator where several are compared, such as "
+                f"{','.join(f'{name}=2.5' for name in names)}, got {price}"
+            )
         return dict.fromkeys(names, number("price", price, low=0.0))
     named = {
         name.casefold(): number(f"price {name}", each, low=0.0) for name, each in price.items()

@@ -17,7 +17,7 @@ from specsim.deployment.deployment import Deployment
 from specsim.profiles import Mode
 from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.engines.settings import ServingEngine
-from specsim.serving.levels import ServiceLevel, levels_of
+from specsim.serving.levels import ServiceLevel, doubts_of, levels_of
 from specsim.serving.metrics import LONGEST_TAIL, Measured, measure, tail_share
 from specsim.serving.requests import Requests
 from specsim.serving.routing import PrefixAware, Routing
@@ -128,7 +128,7 @@ def serve(
         basis=found.basis,
         served=served,
         inputs=_inputs(workload, source, setup, gamma, levels, seed),
-        warnings=(*workload.notes, *found.warnings, *_warnings(served)),
+        warnings=(*doubts_of(levels), *workload.notes, *found.warnings, *_warnings(served)),
         left_out=left_out,
     )
 

@@ -8,8 +8,9 @@ costs alone leave the speedup, as a share,
     log low  = log speedup - sqrt(log(T / T_low)^2 + log(1 + e)^2)
     log high = log speedup + sqrt(log(T_high / T)^2 + log(1 + e)^2)
 
-Where only one of the two is known, it alone counts.  What a round costs is taken at the acceptance
-itself, also at its ends, where a little more or less of the first draft run is to be read.
+Where only one of the two is known, it alone counts.  A round takes no less than a plain step, so
+the high end is at most T_high.  What a round costs is taken at the acceptance itself, also at its
+ends, where a little more or less of the first draft run is to be read.
 """
 
 from __future__ import annotations
@@ -148,10 +149,12 @@ class Decision:
         drafts = np.array(self._gammas) > 0
         of_cost = np.where(drafts, np.log1p(self._error or 0.0), 0.0)
         reach = [of_cost, of_cost]
+        most = tokens = self.workload.gains.tokens[self._gammas]
         if (ends := self.workload.gains_interval) is not None:
-            tokens = self.workload.gains.tokens[self._gammas]
             reach = [np.hypot(of_cost, np.log(end.tokens[self._gammas] / tokens)) for end in ends]
-        return best * np.exp(-reach[0]), best, best * np.exp(reach[1])
+            most = ends[1].tokens[self._gammas]
+        high = np.minimum(best * np.exp(reach[1]), most)
+        return best * np.exp(-reach[0]), best, np.maximum(high, best)
 
     def _with(self, tokens: Floats) -> Floats:
         """Speedup by draft length with other tokens per call, shape (K + 1,), at the same costs."""

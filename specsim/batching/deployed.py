@@ -197,6 +197,9 @@ def _of_drafts(deployment: Deployment, drafter: Drafter) -> list[str]:
             "drafters without rates of their own are compared at one acceptance: give each its own "
             "(alpha)"
         )
-        if isinstance(drafter, Ngram) and drafter.match == 1:
-            found.append("every round is taken to have a match: say how many do (match)")
+    if isinstance(drafter, Ngram) and drafter.match == 1:
+        found.append(
+            "every round is taken to have a match: say what share of them does, such as "
+            f"{drafter.method}:match=0.3"
+        )
     return found

@@ -171,7 +171,8 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
             gamma_max=longest,
             temperature=temperature,
             context=context,
-            draft_name=profile.draft.name,
+            # Of a shape no engine can load anything.
+            draft_name=None if profile.draft.config is not None else profile.draft.name,
             doubts=tuple(profile.warnings),
             acceptance_law=None if measured is None else measured.acceptance_law,
             notes=notes,

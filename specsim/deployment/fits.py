@@ -8,7 +8,7 @@ and how far off a speedup is that was priced with it.  Shipped ones are rows of
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -143,7 +143,14 @@ def fit_profile(deployment: Deployment, profile: Profile) -> Fit:
     round_s = max(median(drafted) - step_s, 0.0) if drafted else 0.0
     device = profile.hardware.device_name
     timed_on = accelerator_of(device)
-    notes = [] if timed else ["the profile has no host time of batches"]
+    rows = [row for row in profile.grid if row.mode == mode]
+    cells = {
+        "batch": sorted({row.batch for row in rows}),
+        "context": sorted({row.context for row in rows}),
+    }
+    notes = [_within("runs", cells)]
+    if not timed:
+        notes.append("the profile has no host time of batches")
     if timed_on is None:
         notes.append(
             f"no data sheet is known of {device}, which is taken for {deployment.card.name}"
@@ -198,14 +205,16 @@ def _timed(steps: Sequence[StepTime]) -> str:
     gammas = sorted({each.gamma or 0 for each in steps})
     if not batches:
         return "no steps"
+    return _within("steps", {"batch": batches, "draft length": gammas})
+
+
+def _within(what: str, sizes: Mapping[str, Sequence[float]]) -> str:
+    """Between which sizes something was timed; those rise."""
     said = [
-        f"{name} {low:g}" if low == high else f"{name} {low:g} to {high:g}"
-        for name, low, high in (
-            ("batch", batches[0], batches[-1]),
-            ("draft length", gammas[0], gammas[-1]),
-        )
+        f"{name} {each[0]:g}" if each[0] == each[-1] else f"{name} {each[0]:g} to {each[-1]:g}"
+        for name, each in sizes.items()
     ]
-    return f"steps were timed at {' and '.join(said)}, beyond which it extrapolates"
+    return f"{what} were timed at {' and '.join(said)}, beyond which it extrapolates"
 
 
 def _grid(deployment: Deployment, profile: Profile) -> tuple[list[Roofline], np.ndarray, list[int]]:

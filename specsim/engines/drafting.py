@@ -153,6 +153,7 @@ class Engine:
     draft_alone : whether a drafter may run on one card beside a target on several; else it is
         spread as the target is
     one_request : whether it drafts for a single request only
+    most_requests : its option for how many requests are served at a time; None: it has none
     """
 
     title: str
@@ -164,6 +165,7 @@ class Engine:
     by_batch: Callable[[Parallelism], bool] = lambda parallel: True
     draft_alone: bool = False
     one_request: bool = False
+    most_requests: str | None = None
 
     def drafting(self, method: str) -> Drafting:
         """How it does ``method``; raises UnsupportedError where it does not."""

@@ -38,9 +38,16 @@ def _write(order: Order) -> Configuration:
     ]
     if not looked_up:
         notes.append("drafts end early only where --spec-draft-p-min is above 0, its default")
+    if order.draft and not order.draft.endswith(".gguf"):
+        notes.append(f"-md takes a file: convert {order.draft} to GGUF, and name that")
     return Configuration(shlex.join(flags), tuple(notes))
 
 
 ENGINE = Engine(
-    "llama.cpp", "llama.cpp 0c1e57098 of 2026-10-01", _METHODS, _write, lookups=("lookup_max",)
+    "llama.cpp",
+    "llama.cpp 0c1e57098 of 2026-10-01",
+    _METHODS,
+    _write,
+    lookups=("lookup_max",),
+    most_requests="--parallel",
 )

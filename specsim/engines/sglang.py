@@ -155,4 +155,5 @@ ENGINE = Engine(
     _write,
     degrees=_degrees,
     by_batch=lambda parallel: not _attention_alone(parallel),
+    most_requests="--max-running-requests",
 )

@@ -148,4 +148,5 @@ ENGINE = Engine(
     _write,
     lookups=("lookup_max",),
     degrees=_degrees,
+    most_requests="--max_batch_size",
 )

@@ -193,4 +193,5 @@ ENGINE = Engine(
     degrees=_degrees,
     by_batch=lambda parallel: parallel.data == 1,
     draft_alone=True,
+    most_requests="--max-num-seqs",
 )

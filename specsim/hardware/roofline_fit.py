@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import exp
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,12 @@ from scipy.optimize import least_squares
 
 from specsim.checks import Floats, UnsupportedError
 from specsim.hardware import Accelerator, Efficiency, Roofline, Shape, roofline
+from specsim.hardware.roofline import USUAL
 from specsim.hardware.run_time_fit import fits
 from specsim.profiles import Profile, Role
+
+# Of twice the logarithm of a ratio of likelihoods of one parameter, 95 % (chi-squared).
+_CONTRADICTED = 3.841
 
 
 def roofline_rows(
@@ -89,6 +94,9 @@ def fit_efficiency(
     runs : priced at the peaks
     measured : their seconds
     layers : of the model of each run, or of the one model
+
+    The share of the arithmetic is the usual one (``USUAL``) unless the runs contradict that, by the
+    ratio of likelihoods at 95 %: where all wait for memory, the search ends at any other as well.
     """
 
     def efficiency(x: Floats) -> Efficiency:
@@ -102,8 +110,14 @@ def fit_efficiency(
     most = int(np.max(layers))
     low, high = np.log([1e-7, 1e-7, 1e-9]), np.log([1.0, 1.0, measured.max() / most])
     starts = [np.log([share, share, measured.min() / most / 2]) for share in (0.7, 0.2, 1e-3)]
-    found = [
-        least_squares(misses, np.clip(start, low + 1e-6, high - 1e-6), bounds=(low, high))
+    starts = [np.clip(start, low + 1e-6, high - 1e-6) for start in starts]
+    usual = np.log(USUAL.compute)
+    free = [least_squares(misses, start, bounds=(low, high)) for start in starts]
+    held = [
+        least_squares(lambda x: misses(np.append(usual, x)), start[1:], bounds=(low[1:], high[1:]))
         for start in starts
     ]
-    return efficiency(min(found, key=lambda fit: fit.cost).x)
+    best, known = (min(found, key=lambda fit: fit.cost) for found in (free, held))
+    if known.cost <= best.cost * exp(_CONTRADICTED / len(runs)):
+        return efficiency(np.append(usual, known.x))
+    return efficiency(best.x)

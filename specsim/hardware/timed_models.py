@@ -13,13 +13,11 @@ from typing import get_args
 
 from specsim.hardware.accelerators import Accelerator, accelerator_of
 from specsim.hardware.config import shape_from_config
-from specsim.hardware.roofline import Efficiency, Roofline, roofline
+from specsim.hardware.roofline import USUAL, Roofline, roofline
 from specsim.hardware.run_time_fit import FittedRunTimes, Growth, Kind, grid_points
 from specsim.hardware.shapes import Shape
 from specsim.profiles import Mode, Profile, Role
 
-# Engines reach 0.5 to 0.75 of both peaks (``configs/fits.csv``).
-_USUAL = Efficiency(compute=0.6, memory=0.6)
 # Room for every request: only the growth of a run is asked for.
 _ENDLESS_MEMORY = 1e18
 
@@ -68,7 +66,7 @@ def _growth(profile: Profile, role: Role) -> Growth | None:
 
     def run(batch: int, context: int) -> Roofline:
         roomy = replace(card, memory=_ENDLESS_MEMORY)
-        return roofline(shape, roomy, 1, batch, context, efficiency=_USUAL)
+        return roofline(shape, roomy, 1, batch, context, efficiency=USUAL)
 
     one, more, longer = run(1, 0), run(2, 0), run(1, context)
     return Growth(

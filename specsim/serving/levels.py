@@ -11,6 +11,11 @@ from specsim.checks import InvalidArgumentError, check_choice, number
 # Latencies of a request, in the words of vllm bench serve (whose e2el is e2e here).
 LATENCIES = ("ttft", "tpot", "itl", "e2e")
 
+# A percentile below is a typing error: p9 for p99.
+_LEAST_PERCENTILE = 50.0
+# Seconds that a user would not wait, whatever is served: a limit above was typed in milliseconds.
+_LONG_S = {"ttft": 120.0, "tpot": 5.0, "itl": 30.0, "e2e": 7200.0}
+
 _NAME = re.compile(r"(?P<latency>[a-z0-9]+?)(_(?P<statistic>mean|p\d{1,2}(\.\d+)?))?")
 
 
@@ -32,6 +37,11 @@ class ServiceLevel:
         check_choice("the latency of a level", self.latency, LATENCIES)
         if self.limit_s <= 0 or number(self.name, self.limit_s) <= 0:
             raise InvalidArgumentError(f"{self.name} must be > 0 seconds, got {self.limit_s:g}")
+        percentile = (self.statistic or "").removeprefix("p")
+        if percentile not in ("", "mean") and float(percentile) < _LEAST_PERCENTILE:
+            raise InvalidArgumentError(
+                f"{self.name}: a level is a mean or a percentile from p50 on, such as p90 or p99"
+            )
         if self.latency == "itl" and self.statistic is None:
             raise InvalidArgumentError(
                 "itl is a latency of tokens, not of requests: give a statistic of it, itl_p99 or "
@@ -81,6 +91,15 @@ def _level(name: str, limit: str) -> ServiceLevel:
             f"as _p99, got {name!r}"
         )
     return ServiceLevel(match["latency"], match["statistic"], number(f"slo {name}", limit))
+
+
+def doubts_of(levels: Sequence[ServiceLevel]) -> tuple[str, ...]:
+    """Limits that were hardly meant, one line each."""
+    return tuple(
+        f"{each.name} <= {each.limit_s:,.10g} s is no limit: levels are in seconds"
+        for each in levels
+        if each.limit_s > _LONG_S[each.latency]
+    )
 
 
 def request_limits(levels: Sequence[ServiceLevel]) -> dict[str, float]:

@@ -51,6 +51,13 @@ def test_a_price_of_nothing_known_is_refused() -> None:
         prices_of({"L40S": 0.9}, setups)
 
 
+def test_one_price_is_of_one_kind_of_cards() -> None:
+    setups: Any = [SimpleNamespace(accelerator=name) for name in ("L4", "L40S", "L4")]
+    with pytest.raises(InvalidArgumentError, match=r"such as L4=2\.5,L40S=2\.5, got 1"):
+        prices_of(1.0, setups)
+    assert prices_of(1.0, setups[:1]) == {"L4": 1.0}
+
+
 def test_requests_come_for_some_stays() -> None:
     assert requests_wanted(600.0, 6.0) == 40_000
     assert requests_wanted(1.0, 6.0) == LEAST

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from specsim.api.plan_file import planned_schedule
+import specsim
+from specsim.api.plan_file import planned_serving
 from specsim.checks import InvalidArgumentError
 
 
@@ -21,7 +22,7 @@ def written(folder: Path, schedule: Any, **plan: Any) -> Path:
 
 def test_a_schedule_is_read(tmp_path: Path) -> None:
     path = written(tmp_path, [[1, 4, 5], [5, 64, 0]])
-    assert planned_schedule(path) == [(1, 4, 5), (5, 64, 0)]
+    assert planned_serving(path).schedule == [(1, 4, 5), (5, 64, 0)]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_a_schedule_is_read(tmp_path: Path) -> None:
 )
 def test_a_schedule_that_cannot_be_is_refused(tmp_path: Path, schedule: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message) as refused:
-        planned_schedule(written(tmp_path, schedule))
+        planned_serving(written(tmp_path, schedule))
     assert "\n" not in str(refused.value)
 
 
@@ -52,11 +53,39 @@ def test_what_is_no_plan_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "plan.json"
     path.write_bytes(content)
     with pytest.raises(InvalidArgumentError, match=r"is no plan|cannot be read"):
-        planned_schedule(path)
+        planned_serving(path)
     with pytest.raises(InvalidArgumentError, match="no such file"):
-        planned_schedule(tmp_path / "none.json")
+        planned_serving(tmp_path / "none.json")
 
 
 def test_a_plan_that_meets_nothing_has_no_schedule(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="meets no level"):
-        planned_schedule(written(tmp_path, [[1, 4, 5]], met=False))
+        planned_serving(written(tmp_path, [[1, 4, 5]], met=False))
+
+
+def test_a_plan_is_of_its_own_deployment(tmp_path: Path) -> None:
+    plan = {"accelerator": "H100-SXM", "tensor_parallel": 2, "drafter": "draft_model:llama-3.2-1b"}
+    found = planned_serving(written(tmp_path, [[1, 24, 3]], max_num_seqs=24, **plan))
+    assert found.max_num_seqs == 24
+    draft = "draft_model:llama-3.2-1b"
+    found.check_same(specsim.deploy("llama-3.1-8b", "H100", draft, tensor_parallel=2))
+    for deployed, message in (
+        (("H200", draft, 2), "accelerator must be H100-SXM, which .* plans for, got H200"),
+        (("H100", draft, 1), "tensor_parallel must be 2, which .* plans for, got 1"),
+        (("H100", "eagle3", 2), f"drafter must be {draft}, which .* plans for, got eagle3"),
+    ):
+        card, drafter, tensor = deployed
+        with pytest.raises(InvalidArgumentError, match=message):
+            found.check_same(specsim.deploy("llama-3.1-8b", card, drafter, tensor_parallel=tensor))
+
+
+def test_export_takes_a_plan_beside_what_it_is_of(tmp_path: Path) -> None:
+    path = written(tmp_path, [[1, 8, 5], [9, 24, 3]], max_num_seqs=24, accelerator="H100-SXM")
+    with pytest.raises(InvalidArgumentError, match="capacity_plan needs beside it what was"):
+        specsim.export("vllm", capacity_plan=path)
+    deployed = specsim.deploy("llama-3.1-8b", "H100", "eagle3")
+    found = specsim.export(
+        "vllm", capacity_plan=path, deployment=deployed, alpha=0.7, model="head", gamma_max=5
+    )
+    assert found.schedule == ((1, 8, 5), (9, 24, 3))
+    assert any("--max-num-seqs 24" in note for note in found.warnings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from math import exp, hypot, log
+from math import exp, hypot, inf, log
 from pathlib import Path
 
 import numpy as np
@@ -86,9 +86,16 @@ def test_errors_add_up_in_quadrature_as_logarithms(
     assert interval.low == pytest.approx(
         interval.best * exp(-hypot(log(tokens / low[gamma]), cost)), rel=1e-12
     )
-    assert interval.high == pytest.approx(
-        interval.best * exp(hypot(log(high[gamma] / tokens), cost)), rel=1e-12
-    )
+    unbounded = interval.best * exp(hypot(log(high[gamma] / tokens), cost))
+    assert interval.high == pytest.approx(min(unbounded, high[gamma]), rel=1e-12)
+
+
+def test_a_round_gains_no_more_than_its_tokens() -> None:
+    """It takes no less than a plain step, however little is known of what it costs."""
+    found = decide(workload(iid(0.8), error=9.0), 4, 0, 0.05)
+    assert found.speedup is not None
+    assert found.speedup.high == found.point.tokens_per_call
+    assert found.speedup.low == pytest.approx(found.speedup.best / 10)
 
 
 def test_one_known_error_counts_alone_and_none_is_no_interval() -> None:
@@ -155,7 +162,8 @@ def test_pays_up_to_the_same_batches_as_one_by_one(
             for point in decide(asked, batch, 0, margin).points[1:]:
                 off_by = abs(log(tokens[point.gamma] / point.tokens_per_call))
                 reach = exp((-1 if end == "low" else 1) * hypot(off_by, log(1 + error)))
-                if point.speedup * reach >= 1 + margin:
+                most = tokens[point.gamma] if end == "high" else inf
+                if min(point.speedup * reach, most) >= 1 + margin:
                     paying.append(batch)
         last = max(paying, default=0)
         assert found == (None if last == 64 else last + 1)

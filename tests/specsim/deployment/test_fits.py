@@ -22,8 +22,9 @@ from specsim.deployment.drafter_words import drafter
 from specsim.deployment.drafters import Drafter
 from specsim.deployment.fits import SHIPPED, fit_profile, fit_steps, fitted, shipped_fit
 from specsim.deployment.step_fit import _SPREAD, _TYPICAL, TimedSteps, _cases, _Priced
+from specsim.deployment.timed import timed_deployment
 from specsim.hardware.roofline import Efficiency, roofline
-from specsim.profiles import read_profile, write_profile
+from specsim.profiles import RunTime, read_profile, write_profile
 from tests.support.command_line import run
 from tests.support.profiles import ON_H100, write_grid
 
@@ -285,16 +286,18 @@ def test_a_profile_is_a_fit(tmp_path: Path) -> None:
         software=structs.replace(profile.software, dtype="bfloat16"),
     )
     write_profile(profile, path)
-    shape, card = BARE.shape, BARE.card
+
+    def seconds(row: RunTime, tokens: int) -> float:
+        cell = tokens, row.batch, row.context
+        return roofline(BARE.shape, BARE.card, *cell, efficiency=known).seconds
+
     rows = [
-        structs.replace(row, seconds=[seconds], plain=[seconds])
+        structs.replace(row, seconds=[seconds(row, row.tokens)], plain=[seconds(row, 1)])
         for row in profile.grid
         if row.model == "target"
-        for seconds in [
-            roofline(shape, card, row.tokens, row.batch, row.context, efficiency=known).seconds
-        ]
     ]
     found = fit_profile(BARE, structs.replace(profile, grid=rows))
+    assert found.efficiency.compute == pytest.approx(0.5, rel=0.01)
     assert found.efficiency.memory == pytest.approx(0.7, rel=0.01)
     assert found.efficiency.layer_s == pytest.approx(6e-6, rel=0.1)
     assert found.error is not None
@@ -316,6 +319,17 @@ def test_a_profile_of_shapes_is_a_fit_of_other_models_too() -> None:
         for target, draft in (("llama-3.1-8b", "llama-3.2-1b"), ("qwen3-32b", "qwen3-0.6b"))
     ]
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["32b-0.6b", "30b-a3b-0.6b"])
+def test_a_share_that_decides_no_run_is_the_usual_one(name: str) -> None:
+    """Batch 1 alone was timed; the search used to end at 0.02 and 0.005 of the arithmetic."""
+    profile = read_profile(ON_H100.with_name(f"costs-{name}-compiled.json"))
+    deployment = timed_deployment(profile)
+    assert deployment is not None
+    found = fit_profile(deployment, profile)
+    assert found.efficiency.compute == pytest.approx(0.6, rel=1e-3)
+    assert "runs were timed at batch 1 and context 512 to 4096, beyond which" in found.note
 
 
 def test_a_profile_is_a_fit_of_the_card_that_it_was_timed_on() -> None:
