@@ -50,7 +50,7 @@ def numbers(
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgumentError(f"{name} must be a number, got {shown(value)}") from None
+        raise InvalidArgumentError(f"{name} must be a number, got {_no_number(value)}") from None
     if array.size == 0:
         raise InvalidArgumentError(f"{name} is empty, expected at least one number")
     # Two passes and no temporaries where all is well: sweeps check 10^7 numbers. A nan fails both.
@@ -61,6 +61,17 @@ def numbers(
         allowed = "finite" if np.isinf(found) and low <= found <= high else _range(low, high)
         raise InvalidArgumentError(f"{name} must be {allowed}, got {_shown(found, low, high)}")
     return array
+
+
+def _no_number(value: Any) -> str:
+    """The first of several words that is none, or all of it."""
+    for each in value if isinstance(value, (list, tuple)) else ():
+        if isinstance(each, str):
+            try:
+                float(each)
+            except ValueError:
+                return shown(each)
+    return shown(value)
 
 
 def number(name: str, value: Any, *, low: float = -np.inf, high: float = np.inf) -> float:

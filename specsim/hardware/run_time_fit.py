@@ -1,21 +1,11 @@
 """Run times between and beyond the points of a measured grid, and what repeats leave open of them.
 
-A roofline with a soft bend carries the trend over new tokens n, batch B and context L,
-
-    t = (m^s + c^s)^(1/s),   m = w + max(d, k B) (L + n),   c = f B n + a B n (L + n / 2)
-
-(m is what does not grow with the tokens but by the caches: memory traffic, or the starting of
-kernels; d is the length of one cache, as caches are read beside each other, each from its first
-token to its last, until they are so many that k B, the traffic of all, takes longer; the maximum is
-a soft one; c the arithmetic, products with weights and attention), and what is left of the measured
-run times, as a logarithm, is a Gaussian process over the points: neighbours differ by a variance
-that grows with their distance, as far as the points say so (restricted likelihood) beyond what the
-repeats of a point scatter.  So a point whose repeats scatter is drawn to what its neighbours say, a
-jump that the repeats agree on stays, points without repeats are met exactly, and points beyond
-follow the roofline with the nearest points' residual.
-
-Where few points were timed they do not decide all of k, f and a.  What is known of a run without
-having timed it (``Growth``) is then nearly the answer, and next to nothing where they do.
+The law of run times (``run_time_law``) carries the trend over new tokens, batch and context, and
+what is left of the measured run times, as a logarithm, is a Gaussian process over the points:
+neighbours differ by a variance that grows with their distance, as far as the points say so
+(restricted likelihood) beyond what the repeats of a point scatter.  So a point whose repeats
+scatter is drawn to what its neighbours say, a jump that the repeats agree on stays, points without
+repeats are met exactly, and points beyond follow the law with the nearest points' residual.
 
     >>> rows = [GridPoint(n, b, 64, 1e-3 + 1e-4 * n * b) for n in (1, 2, 4) for b in (1, 2, 4, 8)]
     >>> times = FittedRunTimes.of(rows)
@@ -26,7 +16,7 @@ having timed it (``Growth``) is then nearly the answer, and next to nothing wher
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -35,11 +25,10 @@ import msgspec
 import numpy as np
 from scipy.interpolate import RBFInterpolator
 from scipy.linalg import null_space
-from scipy.optimize import least_squares
-from scipy.special import xlogy
 
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
 from specsim.hardware.repeats import PassDraws, Repeats, spread_of_means
+from specsim.hardware.run_time_law import Growth, fit_trend, growth_of, trend_s
 
 if TYPE_CHECKING:
     from specsim.profiles import Mode, Overhead, RunTime
@@ -48,18 +37,6 @@ Row = TypeVar("Row", "RunTime", "Overhead")
 # A draft's run is slower right after the target has used the caches of the processor.
 Kind = Literal["target", "first draft", "next draft"]
 
-# Powers s of the bend: 1 adds traffic and arithmetic, the largest is nearly their maximum.
-_BENDS = (1.0, 8.0)
-# Of d and k B: so hard that batches where one decides do not tell of the other.
-_BESIDE = 8.0
-# Of k, f and a among the parameters.
-_GROWTH = [1, 3, 4]
-# Of a run, what a part of the law must be for the fit to know it.
-_LEAST_PART = 0.01
-# Runs miss the law by 4 %, over log 2: growth is known to a factor of two.
-_DOUBT = 0.06
-# Of two fits that miss a point by a hundred-thousandth more or less, neither is the better.
-_SAME_COST = 1e-10
 # Spreads between points one token apart that are tried, as logarithms of run times.
 _SPREADS = np.geomspace(1e-3, 0.3, 16)
 
@@ -76,21 +53,6 @@ class GridPoint:
     context: int
     seconds: float
     repeats: Repeats | None = None
-
-
-@dataclass(frozen=True)
-class Growth:
-    """What a run takes longer: seconds for each token in a cache (k), for each new token (f), and
-    for each pair of a new token with one in its cache (a); nan where that is not known.
-    """
-
-    cache_s: float
-    token_s: float
-    attention_s: float
-
-    def times(self, share: float) -> Growth:
-        """That of a model so many times as large."""
-        return Growth(share * self.cache_s, share * self.token_s, share * self.attention_s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,16 +73,12 @@ class FittedRunTimes:
             raise UnsupportedError("no run times were measured for this model")
         if min(point.seconds for point in found) <= 0:
             raise InvalidArgumentError("run times must be > 0")
-        return FittedRunTimes(found, _fit(found, known), known)
+        return FittedRunTimes(found, fit_trend(_where(found), _seconds(found), known), known)
 
     @property
     def growth(self) -> Growth:
-        """As fitted; nan where it is next to nothing of every run, which then says little of it."""
-        where = _where(self.points)
-        memory, arithmetic = _parts(self.trend, where)
-        parts = np.column_stack([memory[:, 1], arithmetic]) / _trend(self.trend, where)[:, None]
-        found = np.where(parts.max(axis=0) < _LEAST_PART, np.nan, self.trend[_GROWTH])
-        return Growth(*found.tolist())
+        """As fitted; nan where the runs say little of it."""
+        return growth_of(self.trend, _where(self.points))
 
     @property
     def widest(self) -> int:
@@ -136,14 +94,14 @@ class FittedRunTimes:
         """Seconds of one run."""
         # Neighbouring draft lengths share runs, and an interpolation takes its time.
         key = tokens, batch, context
-        if key not in self._known:
+        if key not in self._priced:
             asked, where = self._asked(tokens, batch, context)
-            seconds = _trend(self.trend, asked)[0] * np.exp(self._residual(where)[0])
-            self._known[key] = float(seconds)
-        return self._known[key]
+            seconds = trend_s(self.trend, asked)[0] * np.exp(self._residual(where)[0])
+            self._priced[key] = float(seconds)
+        return self._priced[key]
 
     @cached_property
-    def _known(self) -> dict[tuple[float, int, float], float]:
+    def _priced(self) -> dict[tuple[float, int, float], float]:
         return {}
 
     def drawn(self, tokens: float, batch: int, context: float, draws: PassDraws) -> Floats:
@@ -152,7 +110,7 @@ class FittedRunTimes:
         if draws not in self._residuals:
             off = np.array([_drawn(point, draws) for point in self.points])
             self._residuals[draws] = self._interpolated(self._left[:, None] + off)
-        seconds: Floats = _trend(self.trend, asked)[0] * np.exp(self._residuals[draws](where)[0])
+        seconds: Floats = trend_s(self.trend, asked)[0] * np.exp(self._residuals[draws](where)[0])
         return seconds
 
     @cached_property
@@ -169,7 +127,7 @@ class FittedRunTimes:
     @cached_property
     def _left(self) -> Floats:
         """What the trend leaves of the logarithms, shape (P,)."""
-        left: Floats = np.log(_seconds(self.points) / _trend(self.trend, _where(self.points)))
+        left: Floats = np.log(_seconds(self.points) / trend_s(self.trend, _where(self.points)))
         return left
 
     @cached_property
@@ -276,111 +234,6 @@ def kind_of(row: RunTime) -> Kind:
     if row.model == "target":
         return "target"
     return "first draft" if row.follows == "target" else "next draft"
-
-
-def _fit(points: Sequence[GridPoint], known: Growth | None) -> Floats:
-    """The trend that fits the logarithms of the run times, and of what is known, best (least
-    squares).
-
-    All parameters but s are searched as logarithms, from shares of the shortest and longest run.
-    Of one batch nobody can tell k from d, and all is taken for k, which grows with the batch; of
-    one context nobody can tell w from d, and all is taken for w.
-    """
-    where, seconds = _where(points), _seconds(points)
-    tokens, batch, context = where.T
-    shortest = seconds.min()
-    scale = np.log(
-        [
-            0.8 * shortest,
-            0.1 * shortest / (batch * (context + tokens)).max(),
-            0.1 * shortest / (context + tokens).max(),
-            seconds.max() / (batch * tokens).max() / 2,
-            0.1 * seconds.max() / (batch * tokens * (context + tokens)).max(),
-        ]
-    )
-    start, doubt = scale.copy(), np.zeros((0, scale.size + 1))
-    if known is not None:
-        growth = np.array(astuple(known))
-        told = np.flatnonzero(growth > 0)
-        places = np.array(_GROWTH)[told]
-        start[places] = np.clip(np.log(growth[told]), scale[places] - 29, scale[places] + 14)
-        doubt = np.zeros((told.size, scale.size + 1))
-        doubt[np.arange(told.size), places] = _DOUBT
-    expected = doubt[:, :-1] @ start
-    several = np.ptp(batch) > 0 and np.ptp(context) > 0
-    searched = np.array([True, True, several, True, True, True])
-    scale, start, doubt = scale[searched[:-1]], start[searched[:-1]], doubt[:, searched]
-
-    def whole(parameters: Floats) -> Floats:
-        """The trend, with nothing for what is not searched."""
-        found = np.full(len(searched), -np.inf)
-        found[searched] = parameters
-        return np.append(np.exp(found[:-1]), found[-1])
-
-    def misses(parameters: Floats) -> Floats:
-        off = np.log(_trend(whole(parameters), where) / seconds)
-        return np.concatenate([off, doubt @ parameters - expected])
-
-    def slopes(parameters: Floats) -> Floats:
-        return np.vstack([_slopes(whole(parameters), where)[:, searched], doubt])
-
-    softer, harder = (
-        least_squares(
-            misses,
-            [*start, bend],
-            jac=slopes,
-            bounds=([*(scale - 30), _BENDS[0]], [*(scale + 15), _BENDS[1]]),
-        )
-        for bend in (1.5, 4.0)
-    )
-    # Few points are met by both, and which of them by less is rounding.
-    better = harder.cost < softer.cost - _SAME_COST * len(points)
-    return whole((harder if better else softer).x)
-
-
-def _trend(trend: Floats, where: Floats) -> Floats:
-    """The roofline at points (P, 3); shape (P,)."""
-    memory, arithmetic = (parts.sum(axis=1) for parts in _parts(trend, where))
-    bend = trend[-1]
-    # In terms of the larger, so that no power overflows.
-    larger, smaller = np.maximum(memory, arithmetic), np.minimum(memory, arithmetic)
-    seconds: Floats = larger * (1 + (smaller / larger) ** bend) ** (1 / bend)
-    return seconds
-
-
-def _slopes(trend: Floats, where: Floats) -> Floats:
-    """Of the logarithm of the roofline, by those of w, k, d, f, a and by s; shape (P, 6)."""
-    parts = _parts(trend, where)
-    memory, arithmetic = (each.sum(axis=1) for each in parts)
-    bend = trend[-1]
-    larger, smaller = np.maximum(memory, arithmetic), np.minimum(memory, arithmetic)
-    ratio = smaller / larger
-    power = ratio**bend
-    of_memory = np.where(memory >= arithmetic, 1, power) / (1 + power)
-    by_bend = (xlogy(power, ratio) / (1 + power) - np.log1p(power) / bend) / bend
-    return np.column_stack(
-        [
-            parts[0] * (of_memory / memory)[:, None],
-            parts[1] * ((1 - of_memory) / arithmetic)[:, None],
-            by_bend,
-        ]
-    )
-
-
-def _parts(trend: Floats, where: Floats) -> tuple[Floats, Floats]:
-    """Seconds of weights and caches (P, 3), and of products and attention (P, 2).
-
-    Those of the caches, k's and d's, are as much of the soft maximum as it grows with each.
-    """
-    weights, cache, longest, products, attention, _ = trend
-    tokens, batch, context = where.T
-    over = (longest / (cache * batch)) ** _BESIDE
-    caches = cache * batch * (1 + over) ** (1 / _BESIDE) * (context + tokens)
-    memory = [np.full(len(where), weights), caches / (1 + over), caches * over / (1 + over)]
-    attended = batch * tokens * (context + tokens / 2)
-    return np.column_stack(memory), np.column_stack(
-        [products * batch * tokens, attention * attended]
-    )
 
 
 def _where(points: Sequence[GridPoint]) -> Floats:

@@ -14,7 +14,8 @@ from typing import get_args
 from specsim.hardware.accelerators import Accelerator, accelerator_of
 from specsim.hardware.config import shape_from_config
 from specsim.hardware.roofline import USUAL, Roofline, roofline
-from specsim.hardware.run_time_fit import FittedRunTimes, Growth, Kind, grid_points
+from specsim.hardware.run_time_fit import FittedRunTimes, Kind, grid_points
+from specsim.hardware.run_time_law import Growth
 from specsim.hardware.shapes import Shape
 from specsim.profiles import Mode, Profile, Role
 

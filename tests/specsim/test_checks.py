@@ -91,6 +91,8 @@ def test_of_what_is_long_eighty_characters_are_shown(value: object) -> None:
 
 
 def test_a_number_of_more_digits_than_are_written_is_refused_in_a_short_line() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"alpha must be a number, got '0\.8/0\.6'$"):
+        numbers("alpha", ["0.9", "0.8/0.6"])
     with pytest.raises(InvalidArgumentError, match="must be a number, got int that is too long"):
         number("alpha", 1 << 40_000)
 

@@ -16,10 +16,9 @@ from specsim.hardware.run_time_error import FitError
 from specsim.hardware.run_time_fit import (
     FittedRunTimes,
     GridPoint,
-    _slopes,
-    _trend,
     fits,
 )
+from specsim.hardware.run_time_law import slopes, trend_s
 from specsim.profiles import RunTime, read_profile
 from tests.support.profiles import ON_H100, ON_H200
 
@@ -158,12 +157,12 @@ def test_the_slopes_of_the_trend_are_its_differences(bend: float) -> None:
             return np.append(np.exp(parameters[:-1]), parameters[-1])
 
         def logarithms(parameters: np.ndarray) -> np.ndarray:
-            return np.log(_trend(trend(parameters), where))
+            return np.log(trend_s(trend(parameters), where))
 
         steps = 1e-5 * np.eye(len(at))
         differences = [(logarithms(at + one) - logarithms(at - one)) / 2e-5 for one in steps]
-        slopes = _slopes(trend(at), where)
-        np.testing.assert_allclose(slopes, np.column_stack(differences), atol=1e-8)
+        found = slopes(trend(at), where)
+        np.testing.assert_allclose(found, np.column_stack(differences), atol=1e-8)
 
 
 def test_sequences_that_are_read_beside_each_other() -> None:

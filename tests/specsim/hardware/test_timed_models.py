@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from specsim.hardware.run_time_fit import FittedRunTimes, GridPoint, Growth, fits
+from specsim.hardware.run_time_fit import FittedRunTimes, GridPoint, fits
+from specsim.hardware.run_time_law import Growth
 from specsim.hardware.timed_models import grid_fits, timed_card, timed_shape
 from specsim.profiles import Profile, read_profile
 from tests.support.profiles import EMBEDDED, ON_H200
