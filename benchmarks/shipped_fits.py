@@ -213,7 +213,8 @@ def graphs_h100() -> dict[str, Any]:
         model="Llama-3.1-8B with Llama-3.2-1B (bfloat16)",
         source=f"studies/measured/h100: {found.source.removeprefix('fitted to ')}",
         note=f"batches {batches[0]} to {batches[-1]} at contexts {contexts[0]} and {contexts[-1]}; "
-        "nearly all of them wait for memory, so that the share of the arithmetic is hardly known; "
+        "all of them wait for memory, so that the share of the arithmetic is typical and not "
+        "measured; "
         "a layer costs ten times what it costs in the fits of engines",
     )
 

@@ -144,7 +144,7 @@ def export(
             "capacity_plan needs beside it what was planned for: target, drafter and accelerator, "
             "or a profile"
         )
-    if serving is not None and deployment is not None:
+    if serving is not None:
         serving.check_same(deployment)
     margin = DEFAULT_MARGIN if margin is None else number("margin", margin, low=0.0)
     source = Source(alpha, deployment, profile, temperature, mode, acceptance_law)

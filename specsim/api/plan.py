@@ -198,7 +198,7 @@ def plan(
                 low, high = ends or (1.0, 1.0)
                 gain = Interval(ratio * low, ratio, ratio * high)
             stops = stops_paying(drafting.planned.replica, plain.planned.replica, ends, margin)
-            reason, why = reason_at(drafting, plain, stops[1], context)
+            reason, why = reason_at(drafting, plain, stops[1], context, margin)
     estimate = None
     if best.replicas:
         estimate = best.planned.replica.shared(

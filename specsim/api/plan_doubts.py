@@ -97,9 +97,9 @@ def stops_paying(
 
 
 def reason_at(
-    drafting: Answer, plain: Answer, found: Crossing | None, context: int
+    drafting: Answer, plain: Answer, found: Crossing | None, context: int, margin: float
 ) -> tuple[str | None, str]:
-    """What keeps drafts from paying there."""
+    """What keeps drafts from gaining the margin there."""
     if found is None:
         return None, ""
     planned = drafting.planned
@@ -126,7 +126,7 @@ def reason_at(
     except CellUnavailableError as why:
         return None, str(why)  # so many were not timed, whatever the cache holds
     reading = planned.replica.read_s(1) / plain.planned.replica.read_s(1)
-    if point.speedup > 1.0 and reading > 1.0:
+    if point.pays(margin) and reading > 1.0:
         return "prompts", (
             f"prompts, whose reading takes {reading:.3g} times as long, as the drafter reads them "
             f"too: the rounds alone still gain {point.speedup:.3g} times"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from specsim.checks import InvalidArgumentError, reason_of
 from specsim.engines.schedule import Schedule
@@ -15,27 +16,39 @@ if TYPE_CHECKING:
     from specsim.api.plan_result import CapacityPlan
     from specsim.deployment.deployment import Deployment
 
+Told = TypeVar("Told", int, str)
+
 
 @dataclass(frozen=True)
 class PlannedServing:
     """The answer of a plan.
 
+    name : of the file, or of the argument
     schedule : (first, last, gamma) by batch
     max_num_seqs : most requests that are served at a time; None: not told
-    accelerator, tensor_parallel, drafter : of one replica, as far as the plan tells
+    target, accelerator, tensor_parallel, drafter : of one replica; None: not told, or none
     """
 
     name: str
     schedule: Schedule
-    max_num_seqs: int | None
-    accelerator: str | None
-    tensor_parallel: int | None
-    drafter: str | None
+    max_num_seqs: int | None = None
+    target: str | None = None
+    accelerator: str | None = None
+    tensor_parallel: int | None = None
+    drafter: str | None = None
 
-    def check_same(self, deployment: Deployment) -> None:
-        """Refuse a deployment that the plan's answer is not of."""
+    def check_same(self, deployment: Deployment | None) -> None:
+        """Refuse a deployment that the plan's answer is not of; None: a profile."""
+        if deployment is None:
+            if self.accelerator is not None:
+                raise InvalidArgumentError(
+                    f"{self.name} plans for {self.accelerator}: give target, drafter and "
+                    "accelerator beside it, and no profile"
+                )
+            return
         drafter = deployment.drafters[0].label if deployment.drafters else None
         for what, planned, given in (
+            ("target", self.target, deployment.name),
             ("accelerator", self.accelerator, deployment.card.name),
             ("tensor_parallel", self.tensor_parallel, deployment.parallel.tensor),
             ("drafter", self.drafter, drafter),
@@ -61,16 +74,15 @@ def planned_serving(plan: CapacityPlan | str | PathLike[str]) -> PlannedServing:
         raise InvalidArgumentError(f"{name} is no plan: write one with specsim plan --format json")
     if not found.get("met"):
         raise InvalidArgumentError(f"{name} meets no level, so that it has no schedule to serve")
-    known = {
-        key: found[key] if isinstance(found.get(key), kind) else None
-        for key, kind in (
-            ("max_num_seqs", int),
-            ("accelerator", str),
-            ("tensor_parallel", int),
-            ("drafter", str),
-        )
-    }
-    return PlannedServing(name, _checked(name, found.get("schedule")), **known)
+    most, tensor = (_told(found, key, int) for key in ("max_num_seqs", "tensor_parallel"))
+    target, card, drafter = (_told(found, key, str) for key in ("target", "accelerator", "drafter"))
+    schedule = _checked(name, found.get("schedule"))
+    return PlannedServing(name, schedule, most, target, card, tensor, drafter)
+
+
+def _told(plan: Mapping[str, Any], key: str, kind: type[Told]) -> Told | None:
+    value = plan.get(key)
+    return value if type(value) is kind else None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -162,6 +162,7 @@ class CapacityPlan(Result):
         answer: Row = {
             "met": self.met,
             "pays": self.pays,
+            "target": best.planned.deployment and best.planned.deployment.name,
             "accelerator": best.planned.accelerator or None,
             "tensor_parallel": best.planned.deployment and best.planned.deployment.parallel.tensor,
             "drafter": best.planned.drafter or None,

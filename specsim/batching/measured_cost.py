@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from specsim.batching.cost import CellUnavailableError, RunByRun
@@ -63,10 +62,9 @@ class MeasuredLoadCost(RunByRun):
             raise UnsupportedError(
                 f"run times in mode {mode} are not in the profile (measured: {', '.join(modes)})"
             )
-        from specsim.hardware.timed_models import grid_fits  # loads scipy
+        from specsim.hardware.grid_fit import grid_fits  # loads scipy
 
-        grid = [row for row in profile.grid if row.mode == mode]
-        found = grid_fits(msgspec.structs.replace(profile, grid=grid))
+        found = grid_fits(profile, mode)
         for model, kind in (("target", "target"), ("draft", "first draft")):
             if (mode, kind) not in found:
                 raise UnsupportedError(f"no run times were measured of the {model} in mode {mode}")
@@ -109,12 +107,15 @@ class MeasuredLoadCost(RunByRun):
         return self.target.widest
 
     def verify_s(self, gamma: int, batch: int, context: float) -> float:
-        fitted = any(
-            point.batch >= batch and point.context >= context for point in self.target.points
-        )
-        if self.deployed is not None and not fitted:
+        if self.deployed is not None and not self._had_room(batch, context):
             self.deployed.check_room(gamma, batch, context)
         return super().verify_s(gamma, batch, context)
+
+    def _had_room(self, batch: int, context: float) -> bool:
+        """Whether it is part of a cell that was timed."""
+        return any(
+            point.batch >= batch and point.context >= context for point in self.target.points
+        )
 
     def run_s(
         self, model: Role, tokens: int, batch: int, context: float, follows: Role = "draft"

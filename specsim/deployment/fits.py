@@ -28,10 +28,10 @@ from specsim.hardware import (
     accelerator_of,
     lookup,
     roofline,
-    shape_from_config,
 )
 from specsim.hardware.roofline import Efficiency, Roofline
-from specsim.profiles import MeasuredModel, Profile, is_profile, read_profile
+from specsim.hardware.timed_models import timed_shape
+from specsim.profiles import Profile, Role, is_profile, read_profile
 
 # What ``vllm bench forward`` is recognised as, which times runs without the host's work.
 _FORWARDS = "vllm bench forward"
@@ -232,8 +232,8 @@ def _grid(deployment: Deployment, profile: Profile) -> tuple[list[Roofline], np.
     draft = next((each for each in deployment.drafters if isinstance(each, DraftModel)), None)
     drafts = None if draft is None else draft_shapes(draft, published, 1)
     shapes = {
-        "target": _timed_shape(profile, profile.target, published),
-        "draft": _timed_shape(profile, profile.draft, None if drafts is None else drafts.first),
+        "target": _timed_shape(profile, "target", published),
+        "draft": _timed_shape(profile, "draft", None if drafts is None else drafts.first),
     }
     if shapes["target"] is None:
         raise UnsupportedError(
@@ -270,17 +270,17 @@ def _timed_card(deployment: Deployment, profile: Profile) -> Accelerator:
     return card or deployment.card
 
 
-def _timed_shape(profile: Profile, timed: MeasuredModel, published: Shape | None) -> Shape | None:
+def _timed_shape(profile: Profile, role: Role, published: Shape | None) -> Shape | None:
     """The shape of a model that was timed: its own, or the deployed one where that is the same.
 
     A profile of a checkpoint holds no config.json, and tells its model by the parameters.
     """
-    shape = published if timed.config is None else shape_from_config(timed.config)
-    if shape is None:
+    timed = profile.target if role == "target" else profile.draft
+    if timed.config is not None:
+        return timed_shape(profile, role)
+    if published is None or abs(published.parameters / timed.parameters - 1) > _SAME:
         return None
-    if timed.config is None and abs(shape.parameters / timed.parameters - 1) > _SAME:
-        return None
-    return shape.at(replace(shape.precision, dtype=profile.software.dtype))
+    return published.at(replace(published.precision, dtype=profile.software.dtype))
 
 
 def _grid_error(

@@ -27,14 +27,13 @@ from specsim.deployment.cliff import JUMP, Mask, find_cliff
 from specsim.deployment.cost import DeployedCost, Runs
 from specsim.deployment.deployment import Deployment, HostTime
 from specsim.deployment.drafters import Drafter
-from specsim.hardware.roofline import PEAK, Efficiency
+from specsim.hardware.roofline import PEAK, USUAL, Efficiency
 from specsim.hardware.roofline_fit import parts_s
 
-# Typical values and the standard deviations of their logarithms, about what three public data sets
-# give (``configs/fits.csv``, ``benchmarks/shipped_fits.py``): 0.7 of the bandwidth, 0.5 of the
-# arithmetic in verifications of 256 tokens and more in long prompts; 2 to 12 us a layer, 0.3 to
-# 2.8 ms a step and 0.8 to 3.8 ms a round.  Such times vary between engines by factors.
-_TYPICAL = np.log([0.6, 0.75, 5e-6, 1e-3, 1e-3])
+# Typical values and the standard deviations of their logarithms, about what the data sets behind
+# ``USUAL`` give: 2 to 12 us a layer, 0.3 to 2.8 ms a step and 0.8 to 3.8 ms a round.  Such times
+# vary between engines by factors.
+_TYPICAL = np.log([USUAL.compute, USUAL.memory, 5e-6, 1e-3, 1e-3])
 _ELSEWHERE = _TYPICAL + np.array([-1.0, -1.0, 1.0, 1.0, 1.0])
 _SPREAD = np.array([0.4, 0.25, 1.0, 1.0, 1.0])
 _LOWEST = np.log([1e-5, 1e-5, 1e-9, 1e-9, 1e-9])

@@ -17,6 +17,8 @@ from specsim.profiles import Profile, Role
 
 # Of twice the logarithm of a ratio of likelihoods of one parameter, 95 % (chi-squared).
 _CONTRADICTED = 3.841
+# Of two fits that miss a run by a ten-thousandth more or less, neither is the better.
+_SAME = 1e-8
 
 
 def roofline_rows(
@@ -46,7 +48,7 @@ def roofline_rows(
                 run.memory_s / efficiency.memory >= run.compute_s / efficiency.compute
                 for run in runs
             ]
-            # A share that decides no run is any number that the search began with.
+            # A share that decides no run was not measured.
             row = {
                 "model": model.name,
                 "mode": mode,
@@ -118,6 +120,6 @@ def fit_efficiency(
         for start in starts
     ]
     best, known = (min(found, key=lambda fit: fit.cost) for found in (free, held))
-    if known.cost <= best.cost * exp(_CONTRADICTED / len(runs)):
+    if known.cost <= best.cost * exp(_CONTRADICTED / len(runs)) + _SAME * len(runs):
         return efficiency(np.append(usual, known.x))
     return efficiency(best.x)

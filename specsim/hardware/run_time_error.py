@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 
 from specsim.checks import Floats
+from specsim.hardware.grid_fit import grid_fits
 from specsim.hardware.run_time_fit import FittedRunTimes, GridPoint, kind_of, ratios
-from specsim.hardware.timed_models import grid_fits
 from specsim.profiles import Profile
 
 
 @dataclass(frozen=True, eq=False)
 class FitError:
     """Relative errors |predicted / measured - 1| at points that the fit had not seen, as (median,
-    worst), nan where too little was timed to tell; and a bound.
+    worst), nan where too little was timed to tell; and a bound.  What was known of the growth
+    before stays known: that of a draft without a shape is the target's at all points.
     """
 
     times: FittedRunTimes

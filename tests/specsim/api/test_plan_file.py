@@ -64,11 +64,20 @@ def test_a_plan_that_meets_nothing_has_no_schedule(tmp_path: Path) -> None:
 
 
 def test_a_plan_is_of_its_own_deployment(tmp_path: Path) -> None:
-    plan = {"accelerator": "H100-SXM", "tensor_parallel": 2, "drafter": "draft_model:llama-3.2-1b"}
+    plan = {
+        "target": "llama-3.1-8b",
+        "accelerator": "H100-SXM",
+        "tensor_parallel": 2,
+        "drafter": "draft_model:llama-3.2-1b",
+    }
     found = planned_serving(written(tmp_path, [[1, 24, 3]], max_num_seqs=24, **plan))
     assert found.max_num_seqs == 24
     draft = "draft_model:llama-3.2-1b"
     found.check_same(specsim.deploy("llama-3.1-8b", "H100", draft, tensor_parallel=2))
+    with pytest.raises(InvalidArgumentError, match=r"target must be llama-3\.1-8b, .* qwen3-8b"):
+        found.check_same(specsim.deploy("qwen3-8b", "H100", draft, tensor_parallel=2))
+    with pytest.raises(InvalidArgumentError, match="plans for H100-SXM: give target, drafter and"):
+        found.check_same(None)
     for deployed, message in (
         (("H200", draft, 2), "accelerator must be H100-SXM, which .* plans for, got H200"),
         (("H100", draft, 1), "tensor_parallel must be 2, which .* plans for, got 1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from specsim.batching.cost import CellUnavailableError, NoRoomError
 from specsim.batching.measured_cost import MeasuredLoadCost
@@ -48,10 +49,17 @@ def test_requests_without_room_have_no_price() -> None:
 
 
 def test_cells_that_were_timed_had_room() -> None:
+    """Whatever the share of the memory is that an engine takes: an L40S has 48 GB."""
     profile = read_profile(ON_H200)
-    cost = MeasuredLoadCost.of(profile, 0.0)
-    for row in profile.grid:
-        assert cost.verify_s(profile.gamma_max, row.batch, row.context) > 0
+    small = replace(profile.hardware, device_name="NVIDIA L40S")
+    cost = MeasuredLoadCost.of(replace(profile, hardware=small), 0.0)
+    assert cost.deployed is not None
+    with pytest.raises(NoRoomError):
+        cost.deployed.check_room(3, 64, 4096)
+    assert cost.verify_s(3, 64, 4096) > 0
+    assert cost.verify_s(3, 60, 4000) > 0
+    with pytest.raises(NoRoomError):
+        cost.verify_s(3, 65, 4096)
 
 
 def test_nobody_knows_the_memory_without_a_shape_or_a_data_sheet(tmp_path: Path) -> None:

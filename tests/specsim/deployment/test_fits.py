@@ -24,6 +24,7 @@ from specsim.deployment.fits import SHIPPED, fit_profile, fit_steps, fitted, shi
 from specsim.deployment.step_fit import _SPREAD, _TYPICAL, TimedSteps, _cases, _Priced
 from specsim.deployment.timed import timed_deployment
 from specsim.hardware.roofline import Efficiency, roofline
+from specsim.hardware.roofline_fit import fit_efficiency
 from specsim.profiles import RunTime, read_profile, write_profile
 from tests.support.command_line import run
 from tests.support.profiles import ON_H100, write_grid
@@ -330,6 +331,18 @@ def test_a_share_that_decides_no_run_is_the_usual_one(name: str) -> None:
     found = fit_profile(deployment, profile)
     assert found.efficiency.compute == pytest.approx(0.6, rel=1e-3)
     assert "runs were timed at batch 1 and context 512 to 4096, beyond which" in found.note
+
+
+def test_runs_that_are_met_exactly_contradict_no_share() -> None:
+    """All wait for memory: the search ends at rounding, and the share is the usual one."""
+    cells = ((1, 1, 512), (1, 4, 512), (2, 4, 4096), (5, 1, 512))
+    shape, card = BARE.shape, BARE.card
+    known = Efficiency(0.6, 0.7)
+    measured = [roofline(shape, card, *cell, efficiency=known).seconds for cell in cells]
+    runs = [roofline(shape, card, *cell) for cell in cells]
+    found = fit_efficiency(runs, np.array(measured), len(shape.layers))
+    assert found.compute == pytest.approx(0.6)
+    assert found.memory == pytest.approx(0.7, rel=1e-3)
 
 
 def test_a_profile_is_a_fit_of_the_card_that_it_was_timed_on() -> None:

@@ -8,9 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from specsim.hardware.grid_fit import grid_fits
 from specsim.hardware.run_time_fit import FittedRunTimes, GridPoint, fits
 from specsim.hardware.run_time_law import Growth
-from specsim.hardware.timed_models import grid_fits, timed_card, timed_shape
+from specsim.hardware.timed_models import timed_card, timed_shape
 from specsim.profiles import Profile, read_profile
 from tests.support.profiles import EMBEDDED, ON_H200
 
@@ -106,4 +107,53 @@ def test_a_data_sheet_says_what_a_token_takes() -> None:
     shape = timed_shape(profile, "target")
     assert shape is not None
     assert known.token_s == pytest.approx(2 * (8.03e9 - 128256 * 4096) / 989e12 / 0.6, rel=0.01)
-    assert known.cache_s == pytest.approx(131_072 / 4.8e12 / 0.6)
+    assert known.cache_s == pytest.approx(131_072 / 4.8e12 / 0.75)
+
+
+def test_a_token_of_experts_takes_the_reading_of_those_that_it_chooses() -> None:
+    """Qwen3-30B-A3B: 8 of 128 experts of 48 layers, each of 3 x 2,048 x 768 numbers of 2 bytes; of
+    9 tokens some choose the same.  Its arithmetic alone would be a hundredth of that.
+    """
+    name = "costs-30b-a3b-0.6b-compiled.json"
+    times = grid_fits(read_profile(ON_H200.with_name(name)))["compiled", "target"]
+    assert times.known is not None
+    chosen = 128 * (1 - (1 - 8 / 128) ** 9) - 8
+    read = chosen * 48 * 3 * 2048 * 768 * 2 / 4.8e12 / 0.75
+    assert times.known.token_s == pytest.approx(read / 8, rel=0.01)
+    assert times.growth.token_s == pytest.approx(times.known.token_s, rel=0.5)
+
+
+def replaced(profile: Profile, card: str = "", model_type: str = "") -> Profile:
+    config = dict(profile.target.config or {})
+    return msgspec.structs.replace(
+        profile,
+        hardware=msgspec.structs.replace(
+            profile.hardware, device_name=card or profile.hardware.device_name
+        ),
+        target=msgspec.structs.replace(
+            profile.target, config={**config, "model_type": model_type or config["model_type"]}
+        ),
+    )
+
+
+def test_what_a_run_takes_needs_no_data_sheet() -> None:
+    """A T4 has no units for bfloat16, and no shape is counted of a type that is not known."""
+    profile = read_profile(ON_H200)
+    for other in (replaced(profile, card="Tesla T4"), replaced(profile, model_type="qwen2_vl")):
+        found = grid_fits(other)["compiled", "target"]
+        assert found.known is None
+        assert found(3, 16, 512) == pytest.approx(
+            grid_fits(profile)["compiled", "target"](3, 16, 512), rel=0.01
+        )
+    assert timed_shape(replaced(profile, model_type="qwen2_vl"), "target") is None
+    assert grid_fits(msgspec.structs.replace(profile, grid=[])) == {}
+
+
+def test_a_model_ran_in_the_type_that_it_was_timed_in() -> None:
+    """Whatever numbers its checkpoint has: weights are made up."""
+    profile = read_profile(ON_H200)
+    quantised = {**(profile.target.config or {}), "quantization_config": {"quant_method": "fp8"}}
+    target = msgspec.structs.replace(profile.target, config=quantised)
+    assert timed_shape(msgspec.structs.replace(profile, target=target), "target") == timed_shape(
+        profile, "target"
+    )
