@@ -23,6 +23,7 @@ from specsim.deployment.deployment import Deployment
 from specsim.deployment.drafters import Drafter, DraftModel, Ngram, Parallel
 from specsim.deployment.memory import BLOCK_TOKENS, card_memory
 from specsim.engines.schedule import Schedule
+from specsim.profiles import read_profile
 from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.adaptive_steps import AdaptiveSteps
 from specsim.serving.costs.load_cost import step_model_of
@@ -221,6 +222,8 @@ def _plain(source: Source) -> _Costs:
             longest=deployment.shape.longest_context or None,
             warnings=deployment.doubts,
         )
+    if source.alpha is None and source.profile and _is_of_costs_alone(Path(source.profile)):
+        source = replace(source, alpha=0.0)  # nothing is drafted, whatever would be accepted
     workload = _one(source, None)
     return _Costs(
         workload.cost,
@@ -229,6 +232,10 @@ def _plain(source: Source) -> _Costs:
         longest=workload.context,
         warnings=workload.doubts,
     )
+
+
+def _is_of_costs_alone(path: Path) -> bool:
+    return not is_acceptance(path) and not read_profile(path).acceptance
 
 
 def _with_drafts(source: Source, gamma_max: int | None) -> _Costs:

@@ -36,8 +36,17 @@ def test_other_contexts_than_were_timed_are_told() -> None:
 
 @pytest.mark.parametrize("gamma", [None, 2])
 def test_of_one_batch_nothing_is_served(gamma: int | None) -> None:
+    alpha = None if gamma is None else 0.8
     with pytest.raises(SpecsimError, match="timed at batch 1 alone"):
-        specsim.serve(WORK, alpha=0.8, gamma=gamma, profile=EAGER)
+        specsim.serve(WORK, alpha=alpha, gamma=gamma, profile=EAGER)
+
+
+def test_plain_decoding_asks_for_no_acceptance() -> None:
+    """The profile is of costs alone."""
+    plain, told = (specsim.serve(WORK, alpha=alpha, profile=ON_H200) for alpha in (None, 0.8))
+    assert plain.figures["e2e_mean"].best == told.figures["e2e_mean"].best
+    with pytest.raises(SpecsimError, match="alpha is missing"):
+        specsim.serve(WORK, gamma=2, profile=ON_H200)
 
 
 def test_blocks_are_those_of_the_card_that_was_timed() -> None:
