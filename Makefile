@@ -99,6 +99,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	  $(BIN)/pip install --quiet -c constraints.txt torch==$(TORCH); \
 	fi
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[calibrate,dask,ray,browser,dev]'
+	# Of an installation from before, pip leaves what numba compiled, which would hide the sources.
+	rm -rf $(VENV)/lib/python*/site-packages/specsim
 	touch $@
 
 gpu-wheels:
