@@ -87,7 +87,8 @@ test-engine: install engine
 install: $(VENV)/installed
 
 # On a machine with a GPU the default build of torch comes with what it needs; elsewhere a CPU
-# build is tried first, since the default one brings gigabytes that cannot be used.
+# build is tried first, since the default one brings gigabytes that cannot be used. Of a plain
+# installation from before pip leaves what numba compiled, which would hide the sources.
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "specsim needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
@@ -99,7 +100,6 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	  $(BIN)/pip install --quiet -c constraints.txt torch==$(TORCH); \
 	fi
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[calibrate,dask,ray,browser,dev]'
-	# Of an installation from before, pip leaves what numba compiled, which would hide the sources.
 	rm -rf $(VENV)/lib/python*/site-packages/specsim
 	touch $@
 
