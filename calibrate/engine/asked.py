@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calibrate.validate.speedups import CheckedPrompts
 from specsim.api.result import LeftOut
@@ -42,6 +42,20 @@ class Asked:
                 f"{longest} needs; calibrate with a larger --max-new-tokens"
             )
         return Asked(check, tuple(kept), tuple(lengths[number] for number in kept))
+
+    def first(self, requests: int) -> Asked:
+        """Those among the first so many requests of the workload.
+
+        Raises UnsupportedError where none is.
+        """
+        check = replace(self.check, prompts=self.check.prompts[:requests])
+        count = sum(number < requests for number in self.requests)
+        if not count:
+            raise UnsupportedError(
+                f"requests must be > {self.requests[0]}, the first that is long enough to be "
+                f"asked for, got {requests}"
+            )
+        return Asked(check, self.requests[:count], self.tokens[:count])
 
     @property
     def prompts(self) -> list[Sequence[int]]:

@@ -108,9 +108,13 @@ def _of_fewer(rows: Sequence[Row], chosen: Row | None) -> str:
     decoded, known = foreseen["requests"], foreseen["profile_requests"]
     if foreseen["temperature"] > 0 or decoded == known or foreseen is chosen:
         return ""
+    pays = foreseen["predicted_speedup"] > 1
+    if not pays and chosen is None:
+        return ""
+    fastest = f"gamma {foreseen['gamma']}" if pays else "plain decoding"
     return (
         f"; it is recommended for all {known} requests of the profile, and of the {decoded} "
-        f"decoded here gamma {foreseen['gamma']} was predicted the fastest"
+        f"decoded here {fastest} was predicted the fastest"
     )
 
 

@@ -6,18 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from specsim.api.by_profile import optimize_profile
 from specsim.api.calibrate import calibrate
 from specsim.api.models import Measurement, Models
 from specsim.api.progress import Progress, quiet
-from specsim.api.result import Result, Row
+from specsim.api.result import Result, Row, plain
 from specsim.api.validate import validate
 from specsim.api.validation import BlindCheck, Validation
-from specsim.files import make_folder
+from specsim.checkpoint import Checkpoint
+from specsim.files import file_digest, make_folder
 
 # Greedy text replays exactly, so few requests settle it; sampled text needs more.
 _REQUESTS = {0.0: 4, 1.0: 10}
 # Decoded alone, beside the recommended ones: enough to see where the best one lies.
 _GAMMAS, _PASSES, _REPEATS = (1, 2, 3, 4, 6, 8), 3, 10
+# Of the checkpoint: the digest of the profile that is checked.
+_CALIBRATED = "profile"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +85,7 @@ def demonstrate(
     """Measure the embedded pair, predict the best draft length, and let every decoder run alone.
 
     Takes five to ten minutes on two cores.  The profile and its traces go to the folder ``out``.
+    A demonstration that was killed goes on where it was when it is started again.
     """
     make_folder(out)
     path = out / "profile.json"
@@ -93,19 +98,36 @@ def demonstrate(
         repeats=_REPEATS,
         seed=seed,
     )
-    calibration = calibrate(path, models, measurement, command=command, progress=progress)
-    names = ("temperature", "gamma", "speedup", "speedup_low", "speedup_high")
-    gammas = {row["gamma"] for row in calibration.rows()} - {0}
+    checkpoint = Checkpoint.beside(out / "demo", plain(models), plain(measurement))
+    warnings: tuple[str, ...] = ()
+    if _is_calibrated(path, checkpoint):
+        warnings = (f"went on with the profile that was measured before, {path}",)
+    else:
+        calibrate(path, models, measurement, command=command, progress=progress)
+        checkpoint.replace_json(_CALIBRATED, file_digest(path))
+    best = optimize_profile(path).rows()
+    gammas = {row["gamma"] for row in best} - {0}
     check = BlindCheck(
         tuple(sorted(gammas.union(_GAMMAS))),
         requests=max(_REQUESTS.values()),
         passes=_PASSES,
         seed=seed,
     )
+    validation = validate(path, check, progress=progress)
+    checkpoint.done()
+    names = ("temperature", "gamma", "speedup", "speedup_low", "speedup_high")
     return Demonstration(
         draft=draft,
         profile=path,
-        chosen=tuple({name: row[name] for name in names} for row in calibration.rows()),
-        validation=validate(path, check, progress=progress),
+        chosen=tuple({name: row[name] for name in names} for row in best),
+        validation=validation,
         inputs={"out": str(out), "draft": draft, "seed": seed},
+        warnings=(*warnings, *validation.warnings),
     )
+
+
+def _is_calibrated(path: Path, checkpoint: Checkpoint) -> bool:
+    """Whether the profile is the one whose check was begun, and not a later one."""
+    if _CALIBRATED not in checkpoint or not path.is_file():
+        return False
+    return bool(file_digest(path) == checkpoint.keep_json(_CALIBRATED, str, str))

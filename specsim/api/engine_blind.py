@@ -19,7 +19,7 @@ from specsim.api.result import Result, Row, plain
 from specsim.api.validation import Tolerance
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, integer
-from specsim.counts.file import read_acceptance
+from specsim.counts.file import AcceptanceFile, read_acceptance
 from specsim.extrapolation.from_file import check_temperature
 from specsim.files import file_digest, write_atomically
 from specsim.profiles import read_profile
@@ -132,6 +132,25 @@ class EngineVerdict(Result):
         ]
 
 
+def _check_timed(
+    timed: Path, of_engine: AcceptanceFile, profile: Path, check: EngineBlindCheck
+) -> None:
+    """Refuse step times of other models, or of drafts that were chosen otherwise."""
+    from calibrate.engine.rates import LAWS
+
+    if file_digest(profile) not in {each.sha256 for each in of_engine.sources}:
+        raise InvalidArgumentError(
+            f"timed {timed} is of another profile than {profile} as it is now; time the engine "
+            "again (specsim calibrate --engine)"
+        )
+    # At temperature 0 all of them accept alike.
+    if check.temperature and of_engine.acceptance_law != LAWS[check.drafts]:
+        raise InvalidArgumentError(
+            f"drafts must be as in {timed}, whose acceptance law is {of_engine.acceptance_law}, "
+            f"got {check.drafts}"
+        )
+
+
 def validate_engine(
     profile: str | PathLike[str],
     check: EngineBlindCheck = EngineBlindCheck(),
@@ -160,10 +179,11 @@ def validate_engine(
     need_torch()
     content, of_engine = read_profile(path), read_acceptance(timed)
     check_temperature(timed, of_engine, check.temperature)
+    _check_timed(timed, of_engine, path, check)
     steps_of = of_engine.step_times()
     batches = check.batch or tuple(sorted({round(each.batch) for each in steps_of}))
     gammas = draft_lengths(check.gamma, content.gamma_max)
-    asked, _ = asked_of(content, path, check)
+    asked = asked_of(content, path, check)[0].first(check.requests)
     from calibrate.engine.rounds import drawn_rounds
     from calibrate.engine.servers import Servers
     from calibrate.engine.sets import begun_seed, timed_repeats

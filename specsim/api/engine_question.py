@@ -58,7 +58,7 @@ def engine_file(profile: Path, question: EngineQuestion, what: str = "") -> Path
 
 
 def asked_of(profile: Profile, path: Path, question: EngineQuestion) -> tuple[Asked, Pair]:
-    """The requests of a profile, shorter by its longest draft, under the engine's law of
+    """All requests of a profile, shorter by its longest draft, under the engine's law of
     acceptance; and the models.
     """
     from calibrate.engine.asked import Asked
@@ -72,5 +72,6 @@ def asked_of(profile: Profile, path: Path, question: EngineQuestion) -> tuple[As
     pair = load_measured_pair(profile, device, dtype)
     pair.target.require_causal("an engine")
     tokenizer = pair.target.tokenizer
-    checked = CheckedPrompts.find(workload, True, question.prompts, tokenizer, question.requests)
+    every = workload.measured.requests
+    checked = CheckedPrompts.find(workload, True, question.prompts, tokenizer, every)
     return Asked.of(checked, profile.gamma_max), pair

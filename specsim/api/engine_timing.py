@@ -62,7 +62,7 @@ class EngineTiming:
     prompt_tokens : lengths of prompts that are timed alone, two at least; None is a 32nd, an 8th
         and half of what the models read
     repeats : of all draft lengths and batches; an interval comes of what they differ
-    requests : of the profile, at most
+    requests : of the profile, at most, in sets; those under load are like all of them
     prompts : the file that was calibrated with; None is the held-out modules
     engine_bin : the program to start; None is as in ``EngineCheck``
     drafts : how the draft model's tokens are chosen; at temperature 0 both draft alike
@@ -237,7 +237,8 @@ def calibrate_engine(
     need_torch()
     content = read_profile(path)
     content.require_draft_model("the timing of an engine")
-    asked, pair = asked_of(content, path, timing)
+    every, pair = asked_of(content, path, timing)
+    asked = every.first(timing.requests)
     checkpoint = Checkpoint.beside(out, "calibrate_engine", plain(timing), file_digest(path))
     from calibrate.engine.prompts import time_prompts
     from calibrate.engine.rates import LAWS
@@ -268,8 +269,9 @@ def calibrate_engine(
         def with_load(repeat: int) -> None:
             prompts.extend(time_prompts(clients, asked, lengths, repeat, timing.seed, checkpoint))
             most, room = max(timing.batch), context - content.gamma_max
+            # Steps depend on the lengths of requests, which those of a few texts are not.
             streamed.extend(
-                time_streams(clients, asked, most, room, repeat, timing.seed, checkpoint)
+                time_streams(clients, every, most, room, repeat, timing.seed, checkpoint)
             )
             advance()
 

@@ -178,7 +178,7 @@ def plan(
             left_out += beyond
             _check_any(answers, left_out)
         settled = settling(workload, summary, levels, routing, rate, seed)
-        answers = with_simulated(answers, levels, prices, settled, progress)
+        answers = with_simulated(answers, levels, settled, progress)
     met = [each for each in answers if each.met(levels)]
     without = next((each for each in met if not each.planned.speculates), None)
     drafting = next((each for each in met if each.planned.speculates), None)
@@ -276,7 +276,7 @@ def _degrees(
     asked: Sequence[int] | None, deployments: Sequence[Deployment]
 ) -> Sequence[int] | None:
     if asked is not None:
-        return [int(each) for each in np.atleast_1d(integers("degrees", asked, low=1))]
+        return sorted({int(each) for each in np.atleast_1d(integers("degrees", asked, low=1))})
     return None if any(each.parallel.tensor > 1 for each in deployments) else DEGREES
 
 

@@ -76,18 +76,13 @@ def analytic_answer(
     for name in ("output_tokens_per_s", "requests_per_s", "goodput"):
         if name in figures and count:
             figures[name] *= count
-    return _priced(Answer(planned, count, each, figures), prices)
+    price = None if prices is None else prices[planned.accelerator]
+    return Answer(planned, count, each, figures, price=price)
 
 
 def rate_of_each(rate: float, count: int, replica: Replica) -> float:
     """Requests per second of a replica; almost none where no number of them is enough."""
     return rate / count if count else 1e-6 * replica.capacity
-
-
-def _priced(answer: Answer, prices: Mapping[str, float] | None) -> Answer:
-    if prices is None:
-        return answer
-    return replace(answer, hourly=answer.cards * prices[answer.planned.accelerator])
 
 
 def order(answer: Answer) -> tuple[bool, float, float]:
@@ -149,7 +144,6 @@ def settling(
 def with_simulated(
     answers: Sequence[Answer],
     levels: Sequence[ServiceLevel],
-    prices: Mapping[str, float] | None,
     settled: Settling,
     progress: Progress = quiet,
 ) -> list[Answer]:
@@ -166,8 +160,7 @@ def with_simulated(
         each = wanted[0]
         left.remove(each)
         for one in settled(each):
-            known = replace(each, replicas=one.replicas, figures=one.best(), settled=one)
-            tried.append(_priced(known, prices))
+            tried.append(replace(each, replicas=one.replicas, figures=one.best(), settled=one))
         done += 1
     if done:
         progress("simulating", done, done)
@@ -222,8 +215,7 @@ def plain_beside(drafting: Answer, answers: Sequence[Answer]) -> Answer | None:
 
 def _cost(count: int, answer: Answer) -> float:
     """Of so many replicas, in the unit of ``order``."""
-    each = 1.0 if answer.hourly is None else answer.hourly / max(answer.cards, 1)
-    return count * answer.planned.cards * each
+    return count * answer.planned.cards * (1.0 if answer.price is None else answer.price)
 
 
 def _of_kind(answers: Sequence[Answer], speculates: bool) -> list[Answer]:

@@ -32,7 +32,7 @@ class Answer:
     sustained : the highest rate of one replica within the levels, requests per second (analytic)
     figures : latencies and throughput of the workload; at no load where ``replicas`` is 0
     settled : the same simulated, with intervals; None: analytic
-    hourly : price of all its cards for an hour; None: no prices are known
+    price : of a card for an hour; None: no prices are known
     """
 
     planned: PlannedSetUp
@@ -40,12 +40,17 @@ class Answer:
     sustained: float
     figures: Mapping[str, float]
     settled: Settled | None = None
-    hourly: float | None = None
+    price: float | None = None
 
     @property
     def cards(self) -> int:
         """Of all replicas."""
         return self.replicas * self.planned.cards
+
+    @property
+    def hourly(self) -> float | None:
+        """Price of all its cards for an hour."""
+        return None if self.price is None else self.cards * self.price
 
     @property
     def per_card(self) -> float:

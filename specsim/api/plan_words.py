@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan
+from math import isinf, isnan
 from typing import TYPE_CHECKING
 
 from specsim.api.result import Row, milliseconds
@@ -48,12 +48,13 @@ def _first(found: CapacityPlan) -> str:
     if not found.met:
         return f"no set-up meets the levels; {_nearest(found, best)}"
     words = f"{_tie(found)}{_words(found, best)}"
-    if best.hourly is not None:
-        price = significant(best.hourly / best.cards)
+    if best.price is not None:
+        price = significant(best.price)
         words += f" in the unit of the price, {price} for an hour of a card"
     ends = found.replicas
     if ends is not None and ends.low < ends.high:
-        words += f"; {ends.low:.0f} to {ends.high:.0f} replicas at the ends of its speed"
+        most = "more than any number of" if isinf(ends.high) else f"{ends.high:.0f}"
+        words += f"; {ends.low:.0f} to {most} replicas at the ends of its speed"
     return words
 
 

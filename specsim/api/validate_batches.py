@@ -64,7 +64,7 @@ class _Grid:
         from calibrate.measure.grid import room
 
         assert isinstance(workload.cost, MeasuredLoadCost)
-        cost = DrawnLoadCost.of(profile, workload.temperature or 0.0, workload.cost.mode)
+        cost = DrawnLoadCost.of(profile, workload.temperature or 0.0, workload.cost)
         assert workload.context is not None, "a profile says what its models can read"
         gammas = draft_lengths(check.gamma, workload.gamma_max)
         most = workload.context - room(max(gammas))

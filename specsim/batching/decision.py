@@ -3,14 +3,19 @@
 A speedup is tokens per call over what a round costs, in plain steps, so its logarithm errs by the
 error of the one less that of the other.  The two know nothing of each other: with T the tokens per
 call, T_low and T_high the ends of its 95 % interval, and e the half-width of the interval that the
-costs alone leave the speedup, as a share,
+costs alone leave the speedup, as a logarithm,
 
-    log low  = log speedup - sqrt(log(T / T_low)^2 + log(1 + e)^2)
-    log high = log speedup + sqrt(log(T_high / T)^2 + log(1 + e)^2)
+    log low  = log speedup - sqrt(log(T / T_low)^2 + e^2)
+    log high = log speedup + sqrt(log(T_high / T)^2 + e^2)
 
-Where only one of the two is known, it alone counts.  A round takes no less than a plain step, so
-the high end is at most T_high.  What a round costs is taken at the acceptance itself, also at its
-ends, where a little more or less of the first draft run is to be read.
+Where only one of the two is known, it alone counts.  e is, in quadrature again, what the repeats of
+run times leave open, by draws of them, and what is not seen in repeats: how far a fit is off at
+batches that were not timed, and what machines do later.  The best of several lengths is mostly one
+whose costs chance favours: how much, the draws say too, and that is taken off its low end.
+
+A round takes no less than a plain step, so the high end is at most T_high.  What a round costs is
+taken at the acceptance itself, also at its ends, where a little more or less of the first draft run
+is to be read.
 """
 
 from __future__ import annotations
@@ -68,7 +73,7 @@ class Decision:
             return None
         at = self.points.index(self.point)
         low, best, high = (float(curve[at]) for curve in self._curves)
-        return Interval(low, best, high)
+        return Interval(low * (1.0 - self._flattered), best, high)
 
     @cached_property
     def gammas(self) -> tuple[int, int] | None:
@@ -136,6 +141,37 @@ class Decision:
         first = self.points[0]
         return self.workload.basis.error(first.batch, first.context)
 
+    @cached_property
+    def _drawn(self) -> Floats | None:
+        """Speedups by draft length in draws of what the costs' repeats leave open, (K + 1, D);
+        None where nobody knows what they do.
+        """
+        cost = self.workload.drawn_cost
+        if cost is None or self._error is None:
+            return None
+        at = self.points[0].batch, self.points[0].context
+        points = [batch_point(self.workload.gains, cost, gamma, *at) for gamma in self._gammas]
+        return np.array(np.broadcast_arrays(*(point.speedup for point in points)))
+
+    @cached_property
+    def _of_costs(self) -> tuple[Floats, Floats]:
+        """What the costs leave open of logarithms, downwards and upwards, shapes (K + 1,)."""
+        drafts = np.array(self._gammas) > 0
+        unseen = np.where(drafts, np.log1p(self._error or 0.0), 0.0)
+        if self._drawn is None:
+            return unseen, unseen
+        ends = np.log(np.quantile(self._drawn, [0.025, 0.975], axis=1) / self._speedups)
+        low, high = np.hypot(unseen, np.maximum(ends * [[-1.0], [1.0]], 0.0))
+        return low, high
+
+    @cached_property
+    def _flattered(self) -> float:
+        """How much being chosen flatters the speedup in the mean, as a share of it."""
+        if self._drawn is None or self.given or not self.point.gamma:
+            return 0.0
+        more = self._drawn.max(axis=0) - self._speedups[self._drawn.argmax(axis=0)]
+        return min(max(float(more.mean()), 0.0) / self.point.speedup, 0.9)
+
     @property
     def _known(self) -> bool:
         return self._error is not None or self.workload.gains_interval is not None
@@ -146,12 +182,13 @@ class Decision:
         best = self._speedups
         if not self._known:
             return best, best, best
-        drafts = np.array(self._gammas) > 0
-        of_cost = np.where(drafts, np.log1p(self._error or 0.0), 0.0)
-        reach = [of_cost, of_cost]
+        reach = list(self._of_costs)
         most = tokens = self.workload.gains.tokens[self._gammas]
         if (ends := self.workload.gains_interval) is not None:
-            reach = [np.hypot(of_cost, np.log(end.tokens[self._gammas] / tokens)) for end in ends]
+            reach = [
+                np.hypot(of_costs, np.log(end.tokens[self._gammas] / tokens))
+                for of_costs, end in zip(reach, ends, strict=True)
+            ]
             most = ends[1].tokens[self._gammas]
         high = np.minimum(best * np.exp(reach[1]), most)
         return best * np.exp(-reach[0]), best, np.maximum(high, best)

@@ -17,7 +17,7 @@ from specsim.hardware.repeats import PassDraws
 from specsim.hardware.run_time_fit import pass_draws
 
 if TYPE_CHECKING:
-    from specsim.profiles import Mode, Overhead, Profile, Role, RunTime
+    from specsim.profiles import Overhead, Profile, Role, RunTime
 
 Row = TypeVar("Row", "RunTime", "Overhead")
 
@@ -36,18 +36,18 @@ class DrawnLoadCost(RunByRun):
     draws: PassDraws
 
     @staticmethod
-    def of(profile: Profile, temperature: float, mode: Mode) -> DrawnLoadCost:
-        """Of the profile's grid in one mode.
+    def of(profile: Profile, temperature: float, cost: MeasuredLoadCost) -> DrawnLoadCost:
+        """Of the profile's grid that ``cost`` is of, at this temperature.
 
         A grid of a single pass, which that of an accelerator is, knows nothing of the drift
         between passes: its repeats are drawn instead, as if they were independent.
         """
-        grid = [row for row in profile.grid if row.mode == mode]
-        host = [row for row in profile.batch_overhead if row.mode == mode]
+        grid = [row for row in profile.grid if row.mode == cost.mode]
+        host = [row for row in profile.batch_overhead if row.mode == cost.mode]
         if len(pass_draws([*grid, *host]).passes) == 1:
             grid, host = _by_repeat(grid), _by_repeat(host)
-        numbered = msgspec.structs.replace(profile, grid=grid, batch_overhead=host)
-        cost = MeasuredLoadCost.of(numbered, temperature, mode)
+            numbered = msgspec.structs.replace(profile, grid=grid, batch_overhead=host)
+            cost = MeasuredLoadCost.of(numbered, temperature, cost.mode)
         return DrawnLoadCost(cost, pass_draws([*grid, *host]))
 
     @property

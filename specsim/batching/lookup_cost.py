@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,11 +33,12 @@ def of_lookup(
 def _workload(load: Workload, longest: int) -> BatchWorkload:
     replays = replay(load.trace, range(longest + 1))
     gains = TokensPerBlock.of_replays(replays)
-    draft = load.profile.draft
+    draft, drift = load.profile.draft, 1.96 * load.profile.drift
+    cost = LookupCost.of(load.cost, load.trace, replays)
     return BatchWorkload(
         survival=np.array([rate.best for rate in load.measured.survival]),
         replay=lambda: gains,
-        cost=LookupCost.of(load.cost, load.trace, replays),
+        cost=cost,
         gamma_max=longest,
         temperature=load.measured.sampling.temperature,
         context=draft.context,
@@ -47,7 +49,11 @@ def _workload(load: Workload, longest: int) -> BatchWorkload:
         method="ngram",
         longest_match=draft.longest_match,
         ends=partial(ends_of_replays, replays, gains),
-        basis=Basis("measured run times"),
+        basis=Basis(
+            "measured run times",
+            error=lambda batch, context: drift,
+            drawn=lambda: cost.drawn,
+        ),
     )
 
 
@@ -73,6 +79,12 @@ class LookupCost:
         return LookupCost(measured, np.array(counted) / calls)
 
     @property
+    def drawn(self) -> LookupCost | None:
+        """The same in draws of the repeats, every price of shape (D,); None without repeats."""
+        drawn = self.measured.drawn
+        return None if drawn is None else replace(self, measured=drawn)
+
+    @property
     def longest(self) -> int:
         return len(self.shares)
 
@@ -92,16 +104,15 @@ class LookupCost:
         """Nothing: searching is host time."""
         return 0.0
 
-    def verify_s(self, gamma: int, batch: int, context: float) -> float:
+    def verify_s(self, gamma: int, batch: int, context: float) -> Any:
         """The mean over the blocks of the trace, each as wide as its drafts."""
         _check_alone(batch)
-        where = np.array([context])
-        widths = [float(self.measured.target(n + 1, where)[0]) for n in range(gamma + 1)]
-        return float(self.shares[gamma, : gamma + 1] @ widths)
+        lines = [self.measured.target.line(n + 1) for n in range(gamma + 1)]
+        return self.shares[gamma, : gamma + 1] @ [level + context * slope for level, slope in lines]
 
-    def overhead_s(self, gamma: int, batch: int) -> float:
+    def overhead_s(self, gamma: int, batch: int) -> Any:
         _check_alone(batch)
-        return float(self.measured.overhead(gamma))
+        return self.measured.overhead(gamma)[()]
 
     def loaded_s(self, batch: int, context: float) -> float:
         return 0.0

@@ -180,6 +180,7 @@ def _of_profile(source: Source, path: Path, gamma_max: int | None) -> list[Batch
             basis=Basis(
                 "measured run times",
                 error=partial(_grid_error, cost, errors, 1.96 * profile.drift),
+                drawn=partial(_drawn, profile, temperature, cost),
             ),
         )
 
@@ -267,6 +268,12 @@ def _given_ends(
     return ends_of(alpha, acceptance, gains())
 
 
+def _drawn(profile: Profile, temperature: float, cost: MeasuredLoadCost) -> LoadCost:
+    from specsim.batching.drawn_cost import DrawnLoadCost  # loads scipy
+
+    return DrawnLoadCost.of(profile, temperature, cost)
+
+
 # A plain step and a round each err as runs do that the fit has not seen.  Of normal errors the
 # median is 0.6745 standard deviations, and 95 % of the differences of two lie within 1.96 sqrt(2).
 _MEDIANS = 1.96 * sqrt(2.0) / 0.6745
@@ -281,7 +288,8 @@ def _grid_error(
 ) -> float | None:
     """Half of the 95 % interval that run times of a grid leave a speedup, as a share of it.
 
-    Timed cells are met exactly, so that the drift is left; others err as the target's fit does at
+    What repeats leave open of timed cells is told by draws of them, and the drift is left; others
+    err as the target's fit does at
     batches and contexts that it has not seen, and by no more than what was timed on either side
     allows.  None where a single batch or context was timed, and another one is asked for.
 

@@ -80,6 +80,11 @@ def no_notes(gamma: int) -> tuple[str, ...]:
     return ()
 
 
+def no_draws() -> LoadCost | None:
+    """Nothing was repeated."""
+    return None
+
+
 def unknown_error(batch: int, context: float) -> float | None:
     """Nobody knows how far off the costs are."""
     return None
@@ -92,12 +97,15 @@ class Basis:
     words : for the title of a table
     is_bound : whether no engine is as fast
     error : half of the 95 % interval that they leave a speedup, as a share of it, at a batch and
-        context; None where it is not known
+        context, beside what repeats do; None where it is not known
+    drawn : makes the costs as far as repeats leave them open, with prices of shape (D,) in the
+        place of numbers; None where nothing was repeated
     """
 
     words: str = "costs as given"
     is_bound: bool = False
     error: Callable[[int, float], float | None] = unknown_error
+    drawn: Callable[[], LoadCost | None] = no_draws
 
     @property
     def of_times(self) -> str:
@@ -151,6 +159,11 @@ class BatchWorkload:
     def gains_interval(self) -> Ends | None:
         """What is gained at the ends of the acceptance's 95 % interval; None where it has none."""
         return self.ends()
+
+    @cached_property
+    def drawn_cost(self) -> LoadCost | None:
+        """The costs in draws of their repeats."""
+        return self.basis.drawn()
 
     @cached_property
     def rates_off(self) -> tuple[Floats, Floats]:

@@ -260,11 +260,16 @@ def check_figure(figure: Path | None) -> None:
     check_replaceable(figure, "--figure")
 
 
+def was_given(name: str) -> bool:
+    """Whether an option was typed."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
+
+
 def refuse_given(names: Iterable[str], reason: str) -> None:
     """Refuse options that were typed but have no meaning here, rather than ignore them."""
-    context = click.get_current_context()
     for name in names:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if was_given(name):
             option = "--" + name.replace("_", "-").replace("output-", "")
             raise InvalidArgumentError(f"{option} {reason}")
 

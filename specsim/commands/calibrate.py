@@ -101,6 +101,7 @@ def command(
 
     if cost_only:
         refuse_given((*_OF_ACCEPTANCE, "acceptance_law"), "and --cost-only exclude each other")
+    measurement = measurement.quick() if quick else measurement
     timing, batches = None, None
     if engine is None:
         refuse_given(("api", "engine_args"), "goes with --engine")
@@ -123,7 +124,6 @@ def command(
             batch or Batches.batch, context, ("eager", "compiled") if compiled else ("eager",)
         )
     with progress_bar() as bar:
-        measurement = measurement.quick() if quick else measurement
         if timing is not None and awaits_timing(out, timing, typed()):
             click.echo(f"went on with {out}, which this command wrote before", err=True)
             found: Result = calibrate_engine(out, timing=timing, progress=bar)

@@ -35,6 +35,7 @@ from specsim.commands._options import (
     refuse_given,
     report_option,
     seed_option,
+    was_given,
     write_report,
 )
 from specsim.counts.file import is_acceptance
@@ -107,7 +108,9 @@ class _WithServing(click.Command):
     "Largest relative error of the speedup that passes. [default: by intervals]",
 )
 @click.option("--blind", is_flag=True, help="Fix the prediction, then run each decoder alone.")
-@option("--passes", Integer(2), "Passes of --requests each with --blind. [default: 5]")
+@option(
+    "--passes", Integer(2), "Passes of --requests each with --blind. [default: 5, with --engine 6]"
+)
 @click.option(
     "--scheme",
     "schemes",
@@ -244,11 +247,13 @@ def command(
     elif counted is not None:
         raise InvalidArgumentError(f"--counted goes with an acceptance file, {profile} is none")
     elif engine is not None:
-        if synthetic or schemes is not None:
-            raise InvalidArgumentError("--engine goes with neither --scheme nor --synthetic")
+        if synthetic or schemes is not None or others:
+            raise InvalidArgumentError("--engine goes with none of --scheme, --with, --synthetic")
         if blind:
             others_of = (*_OF_ENGINE[4:], *_OF_SYNTHETIC[1:], "only", *place)
             refuse_given(others_of, "does not go with --blind --engine")
+            if not was_given("seed"):
+                del text["seed"]  # another one than that of the timing
             check = _asked(EngineBlindCheck, text, batch=batch, passes=passes, **of_engine)
         else:
             refuse_given((*_OF_SYNTHETIC, *_OF_SPEED), "does not go with --engine")

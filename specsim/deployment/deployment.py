@@ -133,7 +133,7 @@ class Deployment:
     @property
     def name(self) -> str:
         """Of the target."""
-        return self.target.model_type if isinstance(self.target, Shape) else str(self.target)
+        return self.target.label if isinstance(self.target, Shape) else str(self.target)
 
     @cached_property
     def card(self) -> Accelerator:

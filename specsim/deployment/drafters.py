@@ -320,7 +320,7 @@ DRAFTERS: Mapping[str, type[Drafter]] = {
 
 def _word(value: object) -> str:
     if isinstance(value, Shape):
-        return value.model_type
+        return value.label
     return f"{value:g}" if isinstance(value, float) else f"{value}"
 
 

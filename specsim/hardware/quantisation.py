@@ -114,7 +114,7 @@ def _quantised(shape: Shape, base: Precision, name: str) -> Precision:
         return replace(base, weight_bits=form.bits, expert_bits=None, compute=form.compute)
     if not any(layer.experts for layer in shape.layers):
         raise UnsupportedError(
-            f"dtype {name} is of routed experts, and {shape.model_type} has none; "
+            f"dtype {name} is of routed experts, and {shape.label} has none; "
             "nvfp4, int4 and fp8 quantise all layers"
         )
     return replace(base, weight_bits=None, expert_bits=form.bits, compute=form.compute)

@@ -159,7 +159,7 @@ def roofline(
     )
     if needed > accelerator.memory:
         raise UnsupportedError(
-            f"{shape.model_type} with batch {batch} and context {context + new_tokens} needs "
+            f"{shape.label} with batch {batch} and context {context + new_tokens} needs "
             f"{needed / 2**30:.1f} GiB, {accelerator.name} has {accelerator.memory / 2**30:g} GiB"
         )
     parts = min(parallel.pipeline, of_group)
@@ -332,7 +332,7 @@ def _cards_reached(cards: int, layer: Layer) -> float:
 def _encoder_context(shape: Shape, encoder_context: int) -> int:
     if encoder_context and not shape.has_encoder:
         raise InvalidArgumentError(
-            f"encoder_context must be 0 for {shape.model_type}, which has no encoder, "
+            f"encoder_context must be 0 for {shape.label}, which has no encoder, "
             f"got {encoder_context}"
         )
     return integer("encoder_context", encoder_context)

@@ -197,6 +197,7 @@ class Shape:
     vocabulary : tokens it tells apart; None: not known
     longest_context : tokens that it can read; None: not known
     mtp_modules : modules for multi-token prediction that its config.json names; 0: none
+    name : what the model is called; None: not known
     """
 
     model_type: str
@@ -208,6 +209,12 @@ class Shape:
     vocabulary: int | None = None
     longest_context: int | None = None
     mtp_modules: int = 0
+    name: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name, or its type where that is not known."""
+        return self.name or self.model_type
 
     @cached_property
     def distinct_layers(self) -> tuple[tuple[Layer, int], ...]:

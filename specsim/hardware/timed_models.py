@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from specsim.checks import SpecsimError
 from specsim.hardware.accelerators import Accelerator, accelerator_of
 from specsim.hardware.config import shape_from_config
@@ -22,6 +24,8 @@ def timed_shape(profile: Profile, role: Role) -> Shape | None:
     if model.config is None:
         return None
     try:
-        return shape_from_config(model.config).at(Precision(profile.software.dtype))
+        shape = shape_from_config(model.config)
+        precision = Precision(profile.software.dtype)
     except SpecsimError:  # what runs take is known all the same
         return None
+    return replace(shape.at(precision), name=model.name)

@@ -39,6 +39,10 @@ class LoadFiles:
         """What is timed of the engine."""
         return replace(_TIMING, prompts=self.prompts if self.prompts.is_file() else None)
 
+    def timing_before(self, number: int) -> specsim.EngineTiming:
+        """The same before the pass of this number, with requests of its own under load."""
+        return replace(self.timing, seed=number)
+
     def timed(self, number: int) -> Path:
         """Steps and prompts of the engine, as timed before the pass of this number."""
         return engine_file(self.profile, _TIMING, f"-{number}")

@@ -217,9 +217,8 @@ def _pass(
     waiting, path, program = _waiting(files, number), files.timed(number), find_program(None)
     # A timing that nothing was served behind may be of long ago.
     if len(waiting) == len(settings.settings_of(number)):
-        specsim.calibrate_engine(
-            files.profile, path, files.timing, servers=timed, progress=progress
-        )
+        timing = files.timing_before(number)
+        specsim.calibrate_engine(files.profile, path, timing, servers=timed, progress=progress)
     if not files.load.is_file():
         write_atomically(files.load, _load(files).encode())
     rates: dict[str, float] = json.loads(files.load.read_text())["rates"]

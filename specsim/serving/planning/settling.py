@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
 from specsim.intervals import Interval
 from specsim.serving.levels import ServiceLevel
@@ -15,8 +16,9 @@ from specsim.serving.workload import ServingWorkload, serving_seed
 
 # The engine starts empty, and requests that find it so see less than they would later.
 WARMUP = 0.1
-# Replicas beyond those that the analytic mode asks for that are tried.
-_MORE = 4
+# Replicas beyond those that the analytic mode asks for that are tried, or such a share of them: it
+# is off by less wherever it may be used.
+_MORE, _MORE_SHARE = 4, 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,9 @@ def settle(
     least : fewer have less capacity than is asked for
     simulated : what ``simulate`` finds of a set-up
 
-    Where none of them does up to four more than ``wanted``, the last one is first.
+    Where none of them does up to four more than ``wanted``, or a twentieth, the last one is first.
+    More replicas are taken to meet whatever fewer do: steps grow with the distance from ``wanted``,
+    and halves find the place between.
     """
     tried: dict[int, Settled] = {}
 
@@ -80,11 +84,27 @@ def settle(
             tried[replicas] = simulated(replace(setup, replicas=replicas))
         return tried[replicas]
 
-    count = wanted
-    if at(count).met:
-        while count > least and at(count - 1).met:
-            count -= 1
+    def step(count: int) -> int:
+        return max(1, abs(count - wanted) // 2)
+
+    few, enough = wanted, wanted
+    if at(wanted).met:
+        few = max(wanted - 1, least - 1)
+        while few >= least and at(few).met:
+            enough = few
+            few = max(few - step(few), least - 1)
     else:
-        while not at(count).met and count < wanted + _MORE:
-            count += 1
-    return [tried.pop(count), *(tried[each] for each in sorted(tried))]
+        most = wanted + max(_MORE, ceil(_MORE_SHARE * wanted))
+        enough = wanted + 1
+        while enough < most and not at(enough).met:
+            few = enough
+            enough = min(enough + step(enough), most)
+        if not at(enough).met:
+            few = enough
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        if at(middle).met:
+            enough = middle
+        else:
+            few = middle
+    return [tried.pop(enough), *(tried[each] for each in sorted(tried))]

@@ -25,7 +25,7 @@ from calibrate.validate.findings import engine_findings
 from specsim.api.engine_timing import awaits_timing
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from specsim.counts.file import read_acceptance, write_acceptance
+from specsim.counts.file import PROFILE_SOURCE, Source, read_acceptance, write_acceptance
 from specsim.counts.prompt_costs import PromptCosts
 from specsim.counts.streamed_costs import StreamedCosts
 from specsim.counts.streams import Stream
@@ -282,6 +282,12 @@ def test_above_temperature_0_an_engine_is_timed_by_the_texts_that_it_wrote(
     write_acceptance(msgspec.structs.replace(kept, temperature=None), unsaid)
     with pytest.raises(InvalidArgumentError, match=r"is not said .specsim read --temperature"):
         specsim.validate_engine(own, specsim.EngineBlindCheck(timed=unsaid))
+    others = [Source("other.json", "0" * 64, [PROFILE_SOURCE])]
+    write_acceptance(msgspec.structs.replace(kept, sources=others), unsaid)
+    with pytest.raises(InvalidArgumentError, match=r"is of another profile than .*tiny.json"):
+        specsim.validate_engine(own, specsim.EngineBlindCheck(**asked, timed=unsaid))
+    with pytest.raises(InvalidArgumentError, match=r"law is greedy-drafts, got probabilistic"):
+        specsim.validate_engine(own, specsim.EngineBlindCheck(**asked, drafts="probabilistic"))
     with pytest.raises(InvalidArgumentError, match=r"gamma must be in \[1, 4\] .*, got 0"):
         specsim.validate_engine(own, specsim.EngineBlindCheck(gamma=(0, 1), **asked))
     verdict = specsim.validate_engine(own, specsim.EngineBlindCheck(gamma=(2, 3), **asked))

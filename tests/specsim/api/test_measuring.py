@@ -11,7 +11,7 @@ import pytest
 
 import specsim
 from specsim.api.by_profile import optimize_profile
-from specsim.api.demo import Demonstration
+from specsim.api.demo import Demonstration, demonstrate
 from specsim.api.progress import quiet, steps
 from specsim.checks import InvalidArgumentError
 from specsim.frontier import read_positions
@@ -136,6 +136,47 @@ def test_a_demonstration_says_how_the_decision_turned_out(tmp_path: Path) -> Non
     first, second = answer["verdict"]
     assert "let small draft 3; predicted 1.55" in first
     assert "leave speculation off" in second
+
+
+def test_a_demonstration_that_was_killed_goes_on_with_its_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = specsim.Validation(
+        check=specsim.SpeedupCheck(), measured=(ROW,), errors=(), failures=(), warnings=("busy",)
+    )
+    calibrated: list[Path] = []
+    checks = iter((KeyboardInterrupt(), KeyboardInterrupt(), found, found))
+
+    def calibrate(path: Path, *_: Any, **__: Any) -> None:
+        calibrated.append(path)
+        write(tmp_path).replace(path)
+
+    def validate(*_: Any, **__: Any) -> specsim.Validation:
+        outcome = next(checks)
+        if isinstance(outcome, KeyboardInterrupt):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr("specsim.api.demo.calibrate", calibrate)
+    monkeypatch.setattr("specsim.api.demo.validate", validate)
+    path = tmp_path / "profile.json"
+    with pytest.raises(KeyboardInterrupt):
+        demonstrate(tmp_path)
+    # Written by somebody else meanwhile: not what was being checked.
+    path.write_text(path.read_text() + "\n")
+    with pytest.raises(KeyboardInterrupt):
+        demonstrate(tmp_path)
+    assert len(calibrated) == 2
+    gone_on = demonstrate(tmp_path)
+    assert len(calibrated) == 2
+    assert gone_on.warnings == (
+        f"went on with the profile that was measured before, {path}",
+        "busy",
+    )
+    # One that came to its end is no other's beginning.
+    assert demonstrate(tmp_path).warnings == ("busy",)
+    assert len(calibrated) == 3
+    assert not list(tmp_path.glob(".demo.*"))
 
 
 def test_steps_are_counted_from_nothing_to_all() -> None:

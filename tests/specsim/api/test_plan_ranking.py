@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -78,7 +78,7 @@ def test_the_answer_was_simulated(several: list[Answer]) -> None:
 
     heard: list[tuple[str, int, int]] = []
     found = with_simulated(
-        sorted(several, key=order), LEVELS, None, noted, lambda *each: heard.append(each)
+        sorted(several, key=order), LEVELS, noted, lambda *each: heard.append(each)
     )
     assert {each.planned for each in found} == {each.planned for each in several}
     assert len(asked) == len(set(asked))
@@ -106,10 +106,20 @@ def test_what_fails_in_simulation_gives_its_place_to_the_next() -> None:
     """Three ask for one card and need three; the fourth needs the two that it asks for."""
     several = [answer(True, each, 3) for each in (22.0, 21.5, 21.0)]
     several += [answer(True, 12.0, 2), answer(True, 11.0, 2)]
-    found = with_simulated(several, LEVELS, None, settled)
+    found = with_simulated(several, LEVELS, settled)
     assert [each.planned for each in found[:2]] == [each.planned for each in several[3:]]
     assert [each.settled is None for each in found[:2]] == [False, True]
     assert [each.replicas for each in found if each.met(LEVELS)] == [2, 2, 3, 3, 3]
+
+
+def test_what_no_number_of_replicas_is_enough_for_costs_what_its_cards_do() -> None:
+    """Beyond 10,000 replicas a set-up has none, and was the cheapest at every rate."""
+    dear, cheap = replace(answer(False, 0.001, 1), replicas=0), answer(False, 5.0, 1)
+    several = [replace(each, price=2.0) for each in (dear, cheap)]
+    for begins, cards, chosen in cards_by_rate(several, False, 1.0, 40.0):
+        assert chosen.planned is cheap.planned
+        assert cards == replicas_needed(begins, 5.0)
+        assert chosen.hourly == 2.0 * chosen.cards
 
 
 @given(ANSWERS, st.floats(0.3, 300.0))

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from calibrate.validate.batching import Segments, compare_cell
+from specsim.batching.decision import decide
 from specsim.batching.drawn_cost import DrawnLoadCost
 from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.point import batch_point
-from specsim.profiles import read_profile
+from specsim.batching.source import Source
+from specsim.profiles import DRIFT, read_profile
 from tests.support.profiles import grid, overhead, write_grid
 
 CURVE = [0.8, 0.6, 0.5, 0.4]
@@ -32,7 +34,8 @@ def spread(rows: list[dict[str, Any]], by: float, passes: int) -> list[dict[str,
 
 def drawn(folder: Path, by: float, passes: int) -> DrawnLoadCost:
     rows = {"grid": spread(grid(), by, passes), "batch_overhead": spread(overhead(), by, passes)}
-    return DrawnLoadCost.of(read_profile(write_grid(folder, **rows)), 1.0, "eager")
+    profile = read_profile(write_grid(folder, **rows))
+    return DrawnLoadCost.of(profile, 1.0, MeasuredLoadCost.of(profile, 1.0, "eager"))
 
 
 @pytest.mark.parametrize("passes", [1, 4])
@@ -62,9 +65,39 @@ def test_drafts_that_differ_by_pass_widen_what_rests_on_them(tmp_path: Path) -> 
 def test_one_pass_is_drawn_by_its_repeats(tmp_path: Path) -> None:
     rows = [{**row, "passes": [0] * len(row["seconds"])} for row in grid()]
     profile = read_profile(write_grid(tmp_path, grid=rows))
-    cost = DrawnLoadCost.of(profile, 1.0, "eager")
+    cost = DrawnLoadCost.of(profile, 1.0, MeasuredLoadCost.of(profile, 1.0, "eager"))
     assert len(cost.draws.passes) == 3
     assert np.ptp(cost.run_s("draft", 1, 1, 64)) > 0
+
+
+def test_decisions_have_what_repeats_leave_open(tmp_path: Path) -> None:
+    """Beside acceptance and drift, and at the low end what the best length is flattered by."""
+    random = np.random.default_rng(0)
+    rows, host = spread(grid(), 0.0, 8), spread(overhead(), 0.0, 8)
+    for row in (each for each in rows if each["model"] == "target" and each["tokens"] > 1):
+        row["seconds"] = (np.array(row["seconds"]) * np.exp(0.1 * random.normal(size=16))).tolist()
+    path = write_grid(tmp_path, grid=rows, batch_overhead=host)
+    (asked,) = Source(profile=path, alpha=0.5).workloads(4)
+    assert isinstance(asked.cost, MeasuredLoadCost)
+    cost = DrawnLoadCost.of(read_profile(path), 1.0, asked.cost)
+    wide = [np.asarray(batch_point(asked.gains, cost, g, 4, 64).speedup) for g in range(5)]
+    best = np.array([batch_point(asked.gains, asked.cost, g, 4, 64).speedup for g in range(5)])
+    gamma = int(best.argmax())
+    assert gamma > 0
+    low, high = np.log(np.quantile(wide[gamma], [0.025, 0.975]) / best[gamma])
+    drift = np.log1p(1.96 * DRIFT)
+    found = decide(asked, 4, 64, 0.0).speedup
+    assert found is not None
+    assert found.best == pytest.approx(best[gamma])
+    assert found.high == pytest.approx(best[gamma] * np.exp(np.hypot(high, drift)))
+    flattered = float(np.mean(np.max(wide, axis=0) - best[np.argmax(wide, axis=0)]))
+    assert flattered > 0
+    expected = (best[gamma] - flattered) * np.exp(-np.hypot(low, drift))
+    assert found.low == pytest.approx(expected)
+    # A length that was asked for flatters nobody.
+    given = decide(asked, 4, 64, 0.0, gamma=gamma).speedup
+    assert given is not None
+    assert given.low == pytest.approx(best[gamma] * np.exp(-np.hypot(low, drift)))
 
 
 def test_a_cell_has_the_intervals_of_its_costs(tmp_path: Path) -> None:

@@ -155,3 +155,17 @@ def test_simulation_settles_how_many(
     found = settle(setup, wanted, least, simulated)
     assert found[0].replicas == first
     assert [each.replicas for each in found[1:]] == tried
+
+
+@given(st.integers(1, 2000), st.integers(1, 2000), st.integers(1, 2400))
+def test_many_replicas_are_settled_by_few_simulations(wanted: int, least: int, enough: int) -> None:
+    def simulated(setup: Any) -> Settled:
+        return Settled(setup.replicas, {}, {}, setup.replicas >= enough)
+
+    setup: Any = Replicas()
+    least = min(least, wanted)
+    found = settle(setup, wanted, least, simulated)
+    most = wanted + max(4, -(-wanted // 20))
+    assert found[0].replicas == min(max(enough, least), most)
+    assert found[0].met == (enough <= most)
+    assert len(found) <= 40
