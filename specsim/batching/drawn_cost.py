@@ -70,11 +70,16 @@ class DrawnLoadCost(RunByRun):
         return {}
 
     def overhead_s(self, gamma: int, batch: int) -> Any:
-        by_batch = {
-            measured: _between(gamma, {g: host.drawn(g, self.draws) for g in host.by_gamma})
-            for measured, host in self.cost.host.items()
-        }
+        by_batch = {measured: _between(gamma, host) for measured, host in self._host.items()}
         return _between(batch, by_batch)
+
+    @cached_property
+    def _host(self) -> dict[int, dict[int, Floats]]:
+        """Host time by batch and draft length."""
+        return {
+            batch: {gamma: host.drawn(gamma, self.draws) for gamma in host.by_gamma}
+            for batch, host in self.cost.host.items()
+        }
 
 
 def _between(asked: float, drawn: Mapping[int, Floats]) -> Floats:
