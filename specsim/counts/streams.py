@@ -48,7 +48,7 @@ class Stream:
     chunk_tokens: tuple[int, ...]
 
 
-class _Chunk(NamedTuple):
+class Chunk(NamedTuple):
     """One of a request.
 
     context : tokens in the cache of its request in this step
@@ -63,14 +63,14 @@ class _Chunk(NamedTuple):
     joined: bool
 
 
-class _Moment(NamedTuple):
+class Moment(NamedTuple):
     """The end of a step: when its first chunk came, and the chunks by request.
 
     whole : whether all that had begun and were not done got a chunk of this step alone
     """
 
     at_s: float
-    chunks: dict[int, _Chunk]
+    chunks: dict[int, Chunk]
     whole: bool
 
 
@@ -80,7 +80,7 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
     Steps without a prompt are pooled by how many decoded, as plain means, since the long ones are
     part of what requests wait for; each other one is a row.
     """
-    moments = _moments(streams, gamma)
+    moments = moments_of(streams, gamma)
     plain: dict[int, list[float]] = {}
     rows, delays, contexts = [], [], []
     for place, (before, moment) in enumerate(pairwise(moments), start=1):
@@ -121,12 +121,12 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
     )
 
 
-def _moments(streams: Sequence[Stream], gamma: int) -> list[_Moment]:
+def moments_of(streams: Sequence[Stream], gamma: int) -> list[Moment]:
     """Chunks that came together, in order of time."""
     chunks = sorted(chunk for n, each in enumerate(streams) for chunk in _chunks(n, each, gamma))
     gaps: Floats = np.concatenate([np.diff(each.chunk_s) for each in streams])
     close = _CLOSE * float(np.quantile(gaps, _SHORT_STEP)) if gaps.size else 0.0
-    groups: list[dict[int, _Chunk]] = []
+    groups: list[dict[int, Chunk]] = []
     latest_s = -np.inf
     for chunk in chunks:
         if not groups or chunk.request in groups[-1] or chunk.at_s - latest_s > close:
@@ -138,17 +138,17 @@ def _moments(streams: Sequence[Stream], gamma: int) -> list[_Moment]:
     for group in groups:
         running |= {number for number, chunk in group.items() if chunk.first}
         whole = running == group.keys() and not any(chunk.joined for chunk in group.values())
-        found.append(_Moment(min(chunk.at_s for chunk in group.values()), group, whole))
+        found.append(Moment(min(chunk.at_s for chunk in group.values()), group, whole))
         running -= {number for number, chunk in group.items() if chunk.last}
     return found
 
 
-def _chunks(number: int, stream: Stream, gamma: int) -> list[_Chunk]:
+def _chunks(number: int, stream: Stream, gamma: int) -> list[Chunk]:
     """Of one request."""
     ends = len(stream.chunk_s) - 1
     emitted = accumulate(stream.chunk_tokens, initial=0)
     return [
-        _Chunk(
+        Chunk(
             at_s,
             number,
             place == 0,

@@ -34,8 +34,14 @@ SETTINGS = {
 }
 
 
-# Draft length, blocks, whether a step is planned while another runs, and what else is set.
-CASES: list[tuple[int, int, bool, dict[str, int]]] = [
+# By how many requests a step has, as the study has it; one that goes on without drafts.
+BY_BATCH = ((1, 2, 4), (3, 8, 2), (9, 16, 1))
+UP_TO_FIVE = ((1, 2, 3), (3, 5, 1), (6, 16, 0))
+Schedule = tuple[tuple[int, int, int], ...]
+
+# Draft length, or a schedule of them, blocks, whether a step is planned while another runs, and
+# what else is set.
+CASES: list[tuple[int | Schedule, int, bool, dict[str, int]]] = [
     (gamma, blocks, asynchronous, other)
     for asynchronous in (False, True)
     for gamma, blocks, other in (
@@ -46,11 +52,18 @@ CASES: list[tuple[int, int, bool, dict[str, int]]] = [
         (4, 25, {}),
         (2, 400, {"max_num_batched_tokens": 512}),
         (2, 40, {"max_num_seqs": 6}),
+        (BY_BATCH, 400, {}),
+        (BY_BATCH, 25, {}),
+        (UP_TO_FIVE, 400, {}),
     )
 ]
 
 
-def _asked(gamma: int, blocks: int, asynchronous: bool, other: dict[str, int]) -> dict[str, Any]:
+def _asked(
+    drafts: int | Schedule, blocks: int, asynchronous: bool, other: dict[str, int]
+) -> dict[str, Any]:
+    by_batch = drafts if isinstance(drafts, tuple) else ((1, SETTINGS["max_num_seqs"], drafts),)
+    gamma = max(each for _, _, each in by_batch)
     rng = np.random.default_rng([gamma, blocks])
     outputs = rng.integers(8, 97, REQUESTS)
     return {
@@ -60,10 +73,11 @@ def _asked(gamma: int, blocks: int, asynchronous: bool, other: dict[str, int]) -
             "model": str(resolve("embedded/small")),
             "num_speculative_tokens": gamma,
         }
+        | ({"num_speculative_tokens_per_batch_size": by_batch} if len(by_batch) > 1 else {})
         if gamma
         else None,
         "engine": SETTINGS | {"num_gpu_blocks": blocks} | other,
-        "gamma": gamma,
+        "by_batch": by_batch,
         "asynchronous": asynchronous,
         "prompt_tokens": rng.integers(16, 129, REQUESTS).tolist(),
         "output_tokens": outputs.tolist(),
@@ -85,7 +99,8 @@ def schedules(program: Path) -> list[list[dict[str, Any]]]:
 
 
 def _simulated(asked: dict[str, Any]) -> ServingRun:
-    gamma, words = asked["gamma"], asked["engine"]
+    by_batch, words = asked["by_batch"], asked["engine"]
+    drafts = any(gamma for _, _, gamma in by_batch)
     lengths = ("arrival_s", "prompt_tokens", "output_tokens")
     starts = np.concatenate([[0], np.cumsum(asked["output_tokens"])])
     return run(
@@ -98,7 +113,7 @@ def _simulated(asked: dict[str, Any]) -> ServingRun:
             **words,
         ),
         SECOND,
-        DraftPolicy(((1, 1, gamma),), slots_for_drafting=1) if gamma else DraftPolicy.off(),
+        DraftPolicy(by_batch, slots_for_drafting=1) if drafts else DraftPolicy.off(),
         RoundAcceptance.recorded(np.concatenate(asked["lengths"]), starts, np.arange(REQUESTS)),
         keep=("steps", "rounds"),
     )

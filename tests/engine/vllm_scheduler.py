@@ -146,8 +146,9 @@ def land(
         prompt_logprobs_dict={},
     )
     engine.update_from_output(planned.said, output)
-    if asked["gamma"] and not asked["asynchronous"]:
-        drafted = [[_TOKEN] * asked["gamma"] if each else [] for each in sampled]
+    if asked["speculative"] and not asked["asynchronous"]:
+        gamma = planned.said.num_spec_tokens_to_schedule
+        drafted = [[_TOKEN] * gamma if each else [] for each in sampled]
         engine.update_draft_token_ids(DraftTokenIds(names, drafted))
 
 
