@@ -247,8 +247,10 @@ def command(
     elif counted is not None:
         raise InvalidArgumentError(f"--counted goes with an acceptance file, {profile} is none")
     elif engine is not None:
-        if synthetic or schemes is not None or others:
-            raise InvalidArgumentError("--engine goes with none of --scheme, --with, --synthetic")
+        if synthetic or schemes is not None:
+            raise InvalidArgumentError("--engine goes with neither --scheme nor --synthetic")
+        if others:
+            raise InvalidArgumentError("--with goes with --scheme")
         if blind:
             others_of = (*_OF_ENGINE[4:], *_OF_SYNTHETIC[1:], "only", *place)
             refuse_given(others_of, "does not go with --blind --engine")

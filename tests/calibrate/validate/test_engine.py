@@ -422,6 +422,7 @@ def test_copies_are_replayed_by_the_engines_rule(
         (("--engine-args", "--block-size 32"), "engine_args are words of a server that is started"),
         (("--lookup-min", "6"), "lookup_min must be a whole number in [1, 5], got 6"),
         (("--scheme", "all"), "--engine goes with neither --scheme nor --synthetic"),
+        (("--with", "middle=x"), "--with goes with --scheme"),
         (("--only", "unseen"), "--only does not go with --engine"),
         (("--batch", "4"), "--batch does not go with --engine"),
     ],
