@@ -16,8 +16,8 @@ from specsim.serving.workload import ServingWorkload, serving_seed
 
 # The engine starts empty, and requests that find it so see less than they would later.
 WARMUP = 0.1
-# Replicas beyond those that the analytic mode asks for that are tried, or such a share of them: it
-# is off by less wherever it may be used.
+# Replicas beyond those that the analytic mode asks for that are tried, or such a share of them, the
+# larger: an error of its throughput grows with their number.
 _MORE, _MORE_SHARE = 4, 0.05
 
 
@@ -73,7 +73,8 @@ def settle(
     least : fewer have less capacity than is asked for
     simulated : what ``simulate`` finds of a set-up
 
-    Where none of them does up to four more than ``wanted``, or a twentieth, the last one is first.
+    Where none of them does up to four more than ``wanted``, or a twentieth where that is more, the
+    last one is first.
     More replicas are taken to meet whatever fewer do: steps grow with the distance from ``wanted``,
     and halves find the place between.
     """

@@ -97,6 +97,16 @@ def test_a_check_of_fewer_requests_says_what_was_predicted_of_them() -> None:
     )
 
 
+def test_where_no_draft_is_predicted_to_pay_plain_decoding_is_the_fastest() -> None:
+    said = blind_findings([row(2, 0.9, 0.91), row(4, 0.95, 0.96)], None).errors[-1]
+    assert said.endswith("of the 8 decoded here plain decoding was predicted the fastest")
+    rows = [row(gamma, 0.9, 0.91, chosen=False) for gamma in (2, 4)]
+    said = blind_findings(rows, None).errors[-1]
+    assert said.endswith(
+        "recommended plain decoding, +0.0% from the fastest measured (plain decoding)"
+    )
+
+
 @pytest.mark.parametrize(
     "more", [{"requests": 16}, {"temperature": 1.0, "exact": None}], ids=["all", "drawn"]
 )

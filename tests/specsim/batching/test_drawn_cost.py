@@ -11,12 +11,14 @@ import pytest
 from calibrate.validate.batching import Segments, compare_cell
 from specsim.batching.decision import decide
 from specsim.batching.drawn_cost import DrawnLoadCost
+from specsim.batching.lookup_cost import LookupCost
 from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.point import batch_point
 from specsim.batching.source import Source
 from specsim.profiles import DRIFT, read_profile
 from tests.support.profiles import grid, overhead, write_grid
 
+LOOKUP = Path(__file__).parents[3] / "studies/measured/blind/quiet-blocks/prompt-lookup-2.json"
 CURVE = [0.8, 0.6, 0.5, 0.4]
 
 
@@ -98,6 +100,24 @@ def test_decisions_have_what_repeats_leave_open(tmp_path: Path) -> None:
     given = decide(asked, 4, 64, 0.0, gamma=gamma).speedup
     assert given is not None
     assert given.low == pytest.approx(best[gamma] * np.exp(-np.hypot(low, drift)))
+
+
+def test_lookups_have_what_repeats_leave_open_too() -> None:
+    (asked,) = Source(profile=LOOKUP, temperature=0.0).workloads()
+    assert isinstance(asked.cost, LookupCost)
+    assert asked.drawn_cost is not None
+    context = asked.cost.contexts[0]
+    best = batch_point(asked.gains, asked.cost, 4, 1, context).speedup
+    wide = np.asarray(batch_point(asked.gains, asked.drawn_cost, 4, 1, context).speedup)
+    assert np.median(wide) == pytest.approx(best, rel=0.01)
+    found = decide(asked, 1, context, 0.0, gamma=4).speedup
+    assert found is not None
+    ends = asked.gains_interval
+    assert ends is not None
+    parts = [np.log(best / np.quantile(wide, 0.025)), np.log1p(1.96 * DRIFT)]
+    parts.append(np.log(asked.gains.tokens[4] / ends[0].tokens[4]))
+    assert parts[0] > 0
+    assert found.low == pytest.approx(best * np.exp(-np.linalg.norm(parts)))
 
 
 def test_a_cell_has_the_intervals_of_its_costs(tmp_path: Path) -> None:
