@@ -113,9 +113,12 @@ def planned_setups(
     advance = steps(progress, "set-ups", len(groups))
     for what, each, words in groups:
         try:
-            found += _of_drafter(each, words, gammas, requests, offered, margin)
+            several, unfit = _of_drafter(each, words, gammas, requests, offered, margin)
         except SpecsimError as error:
             left_out.append(LeftOut(what, str(error)))
+        else:
+            found += several
+            left_out += [LeftOut(f"{what}, gamma {gamma}", why) for gamma, why in unfit.items()]
         advance()
     for card in dict.fromkeys(each.card.name for each in deployments):
         if all(each.accelerator != card for each in found):
@@ -182,8 +185,8 @@ def _of_drafter(
     requests: Requests,
     offered: Offered,
     margin: float,
-) -> list[PlannedSetUp]:
-    """One drafter with every draft length, or plain decoding."""
+) -> tuple[list[PlannedSetUp], dict[int, str]]:
+    """One drafter with every draft length, or plain decoding; and why which lengths cannot be."""
 
     def planned(found: FoundSetUp, setup: SetUp) -> PlannedSetUp:
         check_fit(requests, setup.engine.settings(setup.drafts))
@@ -194,7 +197,7 @@ def _of_drafter(
 
     if words.gamma is None:
         found = set_up(words, requests)
-        return [planned(found, found.setup)]
+        return [planned(found, found.setup)], {}
     longest = _longest(deployment, words)
     asked = [gamma for gamma in gammas if gamma]
     lengths = [gamma for gamma in asked if longest is None or gamma <= longest]
@@ -204,7 +207,7 @@ def _of_drafter(
             f"{', '.join(map(str, asked))}"
         )
     if not lengths:
-        return []
+        return [], {}
     found = set_up(replace(words, gamma=max(lengths)), requests)
 
     def drafting(schedule: Schedule) -> PlannedSetUp:
@@ -212,7 +215,15 @@ def _of_drafter(
         drafts = replace(found.setup.drafts, schedule=tuple(schedule))
         return planned(found, replace(found.setup, drafts=drafts))
 
-    several = {gamma: planned(found, found.of_length(gamma)) for gamma in lengths}
+    several: dict[int, PlannedSetUp] = {}
+    unfit: dict[int, SpecsimError] = {}
+    for gamma in lengths:
+        try:
+            several[gamma] = planned(found, found.of_length(gamma))
+        except SpecsimError as error:
+            unfit[gamma] = error
+    if not several:
+        raise unfit[lengths[0]]
     idle = drafting([(1, 1, 0)])
     schedule = best_schedule(
         {0: idle.replica, **{gamma: each.replica for gamma, each in several.items()}}, margin
@@ -220,4 +231,4 @@ def _of_drafter(
     result = list(several.values())
     if len(schedule) > 1:
         result.append(drafting(schedule))
-    return result
+    return result, {gamma: str(error) for gamma, error in unfit.items()}

@@ -267,6 +267,16 @@ def test_a_batch_that_was_not_timed_is_no_full_cache() -> None:
     assert "were timed at batch 1, 2, 3, 4, 6, 8, 12, 16" in found.why
 
 
+def test_a_draft_length_that_does_not_fit_leaves_the_shorter_ones() -> None:
+    """160 tokens of cache, for requests of 150 and three times the drafts beside them."""
+    more = {"engine": "vllm:num_gpu_blocks=11", "gammas": [2, 8], "simulated": False}
+    found = plan(more=more, rate=1, prompt=100, output=50, requests=50)
+    assert {each.planned.drafts.gamma_max for each in found.answers} == {0, 2}
+    (left_out,) = found.left_out
+    assert left_out.what == "drafts, gamma 8"
+    assert "all that the KV cache holds" in left_out.why
+
+
 def test_a_drafter_that_makes_no_such_drafts_is_left_out_and_said() -> None:
     found = specsim.plan(
         specsim.workload(rate=1, prompt=100, output=50),
