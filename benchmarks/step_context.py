@@ -5,8 +5,8 @@
 The runs beside the profile (``specsim study serving --measure``) say when every request got its
 chunks, so that steps without prompts are known with the requests and the tokens in their caches.
 Least squares, with a level of its own for every batch and every run; the longest hundredth of the
-steps is left out.  Beside it stands how many tokens a request had in the cache when steps were
-timed before these runs, and when they were served.
+steps is left out.  Beside it stands what the steps that were timed before say of a token, and how
+many tokens a request had in the cache then and when it was served.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 
 from specsim.checks import Floats
 from specsim.counts.file import read_acceptance
+from specsim.counts.streamed_costs import StreamedCosts
 from specsim.counts.streams import Stream, moments_of
 from studies.serving import settings
 from studies.serving.files import LoadFiles
@@ -31,6 +32,12 @@ _BATCHES = (1, 4, 8, 14)
 
 def main() -> None:
     files = LoadFiles(Path(sys.argv[1]) if len(sys.argv) > 1 else SHIPPED)
+    every = [files.timed(number) for number in range(settings.PASSES)]
+    before = [
+        StreamedCosts(tuple(read_acceptance(path).streamed_steps()))
+        for path in every
+        if path.is_file()
+    ]
     for gamma in (0, *settings.GAMMAS):
         runs = [
             files.run(Setting(fixed(gamma), settings.rate_of(number)), number)
@@ -44,19 +51,14 @@ def main() -> None:
         columns = np.column_stack([*levels, context]).astype(float)
         token_s = np.linalg.lstsq(columns[kept], seconds[kept], rcond=None)[0][-1]
         timed = np.mean(
-            [
-                each.context
-                for number in range(settings.PASSES)
-                if files.timed(number).is_file()
-                for each in read_acceptance(files.timed(number)).streamed_steps()
-                if each.gamma == gamma
-            ]
+            [each.context for costs in before for each in costs.streamed if each.gamma == gamma]
         )
+        of_timed_s = np.mean([costs.laws[gamma].context_token_s for costs in before])
         served = float(context.sum() / batch.sum())
         print(
             f"K = {gamma}: {len(seconds)} steps; tokens in the cache of a request: timed "
-            f"{timed:.0f}, served {served:.0f}; a token takes {1e6 * token_s:.2f} us, so that "
-            "timed steps are longer by "
+            f"{timed:.0f}, served {served:.0f}; a token takes {1e6 * token_s:.2f} us "
+            f"({1e6 * of_timed_s:.2f} by the timed steps), so that timed steps are longer by "
             + ", ".join(
                 f"{(timed - served) * token_s * each / seconds[batch == each].mean():.1%} at batch "
                 f"{each}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from specsim.batching.cost import CellUnavailableError
 from specsim.checks import UnsupportedError
 from specsim.counts.prompt_costs import PromptCosts
@@ -87,13 +89,37 @@ class StepLoadCost:
     @property
     def contexts(self) -> tuple[int, ...]:
         """One, the mean of the steps; 0 where the engine does not tell."""
+        return (round(self._context or 0),)
+
+    @property
+    def _context(self) -> float | None:
+        """The mean of the steps; None where the engine does not tell."""
+        if isinstance(self.prompts, StreamedCosts):
+            return self.prompts.context
         known = [row.context for row in self.steps.times if row.context is not None]
-        return (round(sum(known) / len(known)) if known else 0,)
+        return sum(known) / len(known) if known else None
 
     def draft_s(self, gamma: int, batch: int, context: float, bonus: float) -> float:
         return 0.0  # in the step
 
     def verify_s(self, gamma: int, batch: int, context: float) -> float:
+        beyond = context - (self._context or context)
+        return self.timed_s(gamma, batch) + self.context_token_s(gamma) * batch * beyond
+
+    def context_token_s(self, gamma: int) -> float:
+        """What a token more in the cache of a request adds to a step, on a line between the draft
+        lengths that were timed; 0 where nobody knows.
+        """
+        if not isinstance(self.prompts, StreamedCosts):
+            return 0.0
+        laws = self.prompts.laws
+        if not gamma:
+            return laws[0].context_token_s
+        timed = [each for each in self.prompts.gammas if each]
+        return float(np.interp(gamma, timed, [laws[each].context_token_s for each in timed]))
+
+    def timed_s(self, gamma: int, batch: int) -> float:
+        """A step at the context that was timed."""
         shortest = self.drafted[0]
         try:
             if 0 < gamma < shortest and len(self.drafted) > 1:

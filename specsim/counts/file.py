@@ -141,6 +141,7 @@ class TimedStreamedStep(_Part, frozen=True):
     prompts: Annotated[int, Meta(ge=0, le=10**9)] = 0
     prompt_tokens: Annotated[int, Meta(ge=0, le=10**9)] = 0
     steps: Count = 1
+    decode_context: Number = 0.0
 
     def __post_init__(self) -> None:
         self.step()

@@ -79,6 +79,8 @@ class StreamedStep:
     prompts, prompt_tokens : requests whose prompt was read beside them, and its tokens
     seconds : of a step
     steps : how many
+    decode_context : tokens in the cache of those that went on, all together, in the mean; 0 where
+        nobody tells
     """
 
     decodes: int
@@ -86,6 +88,7 @@ class StreamedStep:
     prompt_tokens: int
     seconds: float
     steps: int = 1
+    decode_context: float = 0.0
 
     def __post_init__(self) -> None:
         if self.decodes < 1 or self.steps < 1:
@@ -104,6 +107,8 @@ class StreamedStep:
             raise InvalidArgumentError(
                 f"seconds of a streamed step must be a number > 0, got {self.seconds}"
             )
+        if not 0 <= self.decode_context < math.inf:
+            raise InvalidArgumentError(f"decode_context must be >= 0, got {self.decode_context}")
 
     @property
     def requests(self) -> int:

@@ -7,7 +7,13 @@ With K draft tokens a step of n requests, those whose prompts it reads among the
 
 with S linear between a few n.  A request more makes a step with a prompt less longer than one
 without, so that without P + Q n prompts are too cheap beside few requests and too dear beside many.
-Both are least-squares fits; S, a and b are not below zero.
+S is of requests with c tokens in the cache, the mean of all that decoded; where the caches of those
+that decode hold C tokens in all, and not c each,
+
+    e(K) (C - decodes c)
+
+comes to it.  All are least-squares fits; S, a, b and e are not below zero, nor is a step whose
+caches are empty.
 """
 
 from __future__ import annotations
@@ -46,6 +52,7 @@ class StreamedLaw:
     step_s : S there, seconds, (J,)
     steps : how many were timed of about each batch, (J,)
     reading_s, per_request_s, per_prompt_s, per_token_s : P, Q, a and b, seconds
+    context_token_s : e, seconds; 0 where nobody tells what is in the caches
     """
 
     batches: tuple[int, ...]
@@ -55,9 +62,12 @@ class StreamedLaw:
     per_request_s: float
     per_prompt_s: float
     per_token_s: float
+    context_token_s: float = 0.0
 
     def seconds(self, requests: int, prompts: int = 0, prompt_tokens: int = 0) -> float:
-        """What a step of so many requests takes, some of which have their prompts read."""
+        """What a step of so many requests takes, some of which have their prompts read, at the mean
+        context.
+        """
         plain = float(np.interp(requests, self.batches, self.step_s))
         if not prompts:
             return plain
@@ -133,7 +143,9 @@ class StreamedCosts:
     @cached_property
     def laws(self) -> dict[int, StreamedLaw]:
         """By draft length."""
-        return {gamma: _fitted(self._known(gamma), self.most) for gamma in self.gammas}
+        return {
+            gamma: _fitted(self._known(gamma), self.most, self.context) for gamma in self.gammas
+        }
 
     def step_times(self) -> list[StepTime]:
         """Steps without prompts at the batches of the fit."""
@@ -152,9 +164,15 @@ class StreamedCosts:
         return [step for each in self.streamed if each.gamma == gamma for step in each.steps]
 
 
-def _fitted(steps: Sequence[StreamedStep], most: int) -> StreamedLaw:
+def _fitted(steps: Sequence[StreamedStep], most: int, context: float | None) -> StreamedLaw:
+    """Of one draft length.
+
+    context : of a request, in the mean; None where nobody tells
+    """
     from scipy.optimize import lsq_linear, nnls
 
+    if not all(each.decode_context for each in steps):
+        context = None
     plain = [each for each in steps if not each.prompts]
     requests, seconds, weights = _columns(plain)
     batches = batch_levels(most)
@@ -163,11 +181,18 @@ def _fitted(steps: Sequence[StreamedStep], most: int) -> StreamedLaw:
     batches = [each for each, count in zip(batches, seen, strict=True) if count]
     shares, root = _shares(requests, batches), np.sqrt(weights)
     timed = weights @ shares
-    step_s, _ = nnls(shares * root[:, None], seconds * root)
+    beyond = _beyond(plain, context)
+    size = max(np.abs(beyond).max(), 1.0)
+    columns = np.column_stack([shares, beyond / size])
+    (*levels, longer), _ = nnls(columns * root[:, None], seconds * root)
+    step_s = np.array(levels)
+    token_s = longer / size
+    if context is not None:
+        token_s = min(token_s, float((step_s / (context * np.array(batches))).min()))
 
     mixed = [each for each in steps if each.prompts]
     requests, seconds, weights = _columns(mixed)
-    longer_s = seconds - np.interp(requests, batches, step_s)
+    longer_s = seconds - np.interp(requests, batches, step_s) - token_s * _beyond(mixed, context)
     prompts = np.array([[each.prompts, each.prompt_tokens] for each in mixed], dtype=float)
     columns = np.column_stack([np.ones(len(mixed)), requests, prompts])
     sizes = columns.max(axis=0)
@@ -180,7 +205,17 @@ def _fitted(steps: Sequence[StreamedStep], most: int) -> StreamedLaw:
         bounds=([-np.inf, -np.inf, 0.0, 0.0], np.inf),
         method="bvls",
     )
-    return StreamedLaw(tuple(batches), step_s, timed, *(fit.x / sizes).tolist())
+    reading_s, per_request_s, per_prompt_s, per_token_s = (fit.x / sizes).tolist()
+    return StreamedLaw(
+        tuple(batches), step_s, timed, reading_s, per_request_s, per_prompt_s, per_token_s, token_s
+    )
+
+
+def _beyond(steps: Sequence[StreamedStep], context: float | None) -> Floats:
+    """Tokens in the caches beyond those of as many requests of the mean context; (steps,)."""
+    if context is None:
+        return np.zeros(len(steps))
+    return np.array([each.decode_context - each.decodes * context for each in steps])
 
 
 def _columns(steps: Sequence[StreamedStep]) -> tuple[Floats, Floats, Floats]:

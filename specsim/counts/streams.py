@@ -17,9 +17,10 @@ request at once and streams every step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -39,19 +40,21 @@ class Stream:
 
     prompt_tokens : of its prompt
     sent_s : when it was sent
-    chunk_s, chunk_tokens : when each chunk came, rising, and how many tokens it had
+    chunk_s : when each chunk came, rising
+    chunk_tokens : how many tokens each had; None where the client does not tell: then each passes
+        for one of a single step, and nobody knows what is in the caches
     """
 
     prompt_tokens: int
     sent_s: float
     chunk_s: tuple[float, ...]
-    chunk_tokens: tuple[int, ...]
+    chunk_tokens: tuple[int, ...] | None = None
 
 
 class Chunk(NamedTuple):
     """One of a request.
 
-    context : tokens in the cache of its request in this step
+    context : tokens in the cache of its request in this step; 0 where nobody tells
     joined : whether it is of more than one step
     """
 
@@ -78,10 +81,11 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
     """The steps of a server with ``gamma`` draft tokens that served these requests and no others.
 
     Steps without a prompt are pooled by how many decoded, as plain means, since the long ones are
-    part of what requests wait for; each other one is a row.
+    part of what requests wait for: in one row those with few tokens in the caches, and those with
+    many in another.  Each other one is a row.
     """
     moments = moments_of(streams, gamma)
-    plain: dict[int, list[float]] = {}
+    plain: dict[int, list[tuple[int, float]]] = {}
     rows, delays, contexts = [], [], []
     for place, (before, moment) in enumerate(pairwise(moments), start=1):
         new = [number for number, chunk in moment.chunks.items() if chunk.first]
@@ -89,12 +93,15 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
         if not (before.whole and moment.whole and decodes):
             continue
         seconds = moment.at_s - before.at_s
-        contexts += [each.context for each in moment.chunks.values() if not each.first]
+        known = [each.context for each in moment.chunks.values() if not each.first]
+        contexts += known
         if not new:
-            plain.setdefault(decodes, []).append(seconds)
+            plain.setdefault(decodes, []).append((sum(known), seconds))
             continue
         tokens = sum(streams[number].prompt_tokens for number in new)
-        rows.append(StreamedStep(decodes, len(new), tokens, seconds))
+        rows.append(
+            StreamedStep(decodes, len(new), tokens, seconds, decode_context=float(sum(known)))
+        )
         # Somebody decoded in this step and in the two before, so that they follow each other.
         earlier = moments[place - 2] if place > 1 else None
         if (
@@ -107,10 +114,7 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
                 middle - streams[number].sent_s + moment.chunks[number].at_s - moment.at_s
                 for number in new
             ]
-    pooled = [
-        StreamedStep(decodes, 0, 0, float(np.mean(seconds)), len(seconds))
-        for decodes, seconds in sorted(plain.items())
-    ]
+    pooled = [row for decodes, alike in sorted(plain.items()) for row in _pooled(decodes, alike)]
     return StreamedSteps(
         gamma,
         (*pooled, *rows),
@@ -119,6 +123,16 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
         float(np.mean(contexts)) if contexts else 0.0,
         repeat,
     )
+
+
+def _pooled(decodes: int, steps: Sequence[tuple[int, float]]) -> Iterator[StreamedStep]:
+    """Two halves of steps, with tokens in the caches and seconds of each, where those differ."""
+    # Of as many tokens those are first that came first, however long they took.
+    ordered = sorted(steps, key=itemgetter(0))
+    middle = len(ordered) // 2 if ordered[0][0] < ordered[-1][0] else 0
+    for half in filter(None, (ordered[:middle], ordered[middle:])):
+        context, seconds = np.mean(half, axis=0).tolist()
+        yield StreamedStep(decodes, 0, 0, seconds, len(half), context)
 
 
 def moments_of(streams: Sequence[Stream], gamma: int) -> list[Moment]:
@@ -146,6 +160,11 @@ def moments_of(streams: Sequence[Stream], gamma: int) -> list[Moment]:
 def _chunks(number: int, stream: Stream, gamma: int) -> list[Chunk]:
     """Of one request."""
     ends = len(stream.chunk_s) - 1
+    if stream.chunk_tokens is None:
+        return [
+            Chunk(at_s, number, place == 0, place == ends, 0, False)
+            for place, at_s in enumerate(stream.chunk_s)
+        ]
     emitted = accumulate(stream.chunk_tokens, initial=0)
     return [
         Chunk(

@@ -38,7 +38,9 @@ _CAPTIONS: Mapping[str, str] = {
     "steps": "How far the load's steps and rounds are off what was known before. `longer` is how "
     "much longer steps took than those that were timed before their pass, of the same batch and "
     "prompts, by the moments at which clients got their chunks, over all passes and in each; "
-    "`steps` and `requests` are how many were seen whole, and their mean batch. Tokens per round "
+    "`steps` and `requests` are how many were seen whole, and their mean batch. `frontend_ms` is "
+    "what a request spent before all steps, by the same moments, beside what was timed; where "
+    "requests wait for a place in the batch, near saturation, that is in it, too. Tokens per round "
     "leave out the first token, which comes with the prompt.",
     "orders": "Which draft length is faster. Mean end-to-end latency of one over that of the "
     "other at the same rate; judged where the measured intervals tell them apart.",

@@ -26,17 +26,15 @@ def tells_steps(drafting: Drafting) -> bool:
 
 
 def loaded_steps(said: dict[str, Any], drafting: Drafting) -> StreamedSteps:
-    """Those of a run of ``vllm bench serve`` whose requests were all seen.
-
-    The benchmark does not say how many tokens a chunk has, so that chunks which a server joined
-    pass for one step's, and contexts are not known.
+    """Those of a run of ``vllm bench serve`` whose requests were all seen; it does not say how many
+    tokens a chunk has.
     """
     streams = []
     names = ("input_lens", "start_times", "ttfts", "itls")
     for prompt, sent_s, ttft_s, itl_s in zip(*(said[name] for name in names), strict=True):
         chunks = tuple(accumulate(itl_s, initial=sent_s + ttft_s))
-        streams.append(Stream(prompt, sent_s, chunks, (1,) * len(chunks)))
-    return replace(streamed_steps(streams, drafting.policy.gamma_max, 0), context=0.0)
+        streams.append(Stream(prompt, sent_s, chunks))
+    return streamed_steps(streams, drafting.policy.gamma_max, 0)
 
 
 def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:

@@ -38,6 +38,7 @@ LATENCIES, STATISTICS = ("ttft", "tpot", "e2e"), ("mean", "p50", "p90", "p99")
 _REPLICATIONS = 20
 # What is said of steps that were seen.
 _BESIDE = ("steps", "requests", "longer")
+_OUTSIDE = ("timed_frontend_ms", "frontend_ms")
 # What the comparison was to reach, as relative errors.
 WANTED = {"mean": 0.05, "p99": 0.15, "throughput": 0.03, "preemptions": 0.1}
 
@@ -265,6 +266,7 @@ def steps(found: Sequence[ServedSetting]) -> Iterator[Row]:
             **each.names,
             **_beside(seen),
             "longer_by_pass": ", ".join(f"{one:+.3f}" for one in by_pass if one is not None),
+            **_outside(seen),
             "predicted_tokens_per_round": predicted,
             "measured_tokens_per_round": measured,
             "relative_error": predicted / measured - 1,
@@ -295,6 +297,17 @@ def _beside(seen: Sequence[tuple[StreamedSteps, StreamedCosts]]) -> Row:
     batch = float(np.average([each.requests for each, _ in every], weights=counts))
     longer = float(counts @ seconds / (counts @ expected_s) - 1)
     return dict(zip(_BESIDE, (int(counts.sum()), batch, longer), strict=True))
+
+
+def _outside(seen: Sequence[tuple[StreamedSteps, StreamedCosts]]) -> Row:
+    """Milliseconds of a request before all steps, timed and seen; None where there are none."""
+    requests = [served.requests for served, _ in seen]
+    if not sum(requests):
+        return dict.fromkeys(_OUTSIDE)
+    timed_s = [costs.frontend_s for _, costs in seen]
+    seen_s = [served.frontend_s for served, _ in seen]
+    found = np.average([timed_s, seen_s], axis=1, weights=requests)
+    return dict(zip(_OUTSIDE, (1e3 * found).tolist(), strict=True))
 
 
 def _tokens_per_s(verdicts: Sequence[ServingVerdict]) -> tuple[float, float]:

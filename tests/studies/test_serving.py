@@ -193,9 +193,13 @@ def test_an_engine_that_does_as_predicted_is_met(
         if row["drafts"] == "0":
             assert row["predicted_tokens_per_round"] == row["measured_tokens_per_round"] == 1
         if row["cache"] == "small" or ":" in row["drafts"]:
-            assert row["longer"] is None
+            assert row["longer"] is row["frontend_ms"] is None
         else:
             assert abs(row["longer"]) < 0.01
+            if row["load"] == "light":
+                # A mean of 600, of whose waits for the end of a step 3.3 ms are by chance: one in
+                # 100,000 is further off.
+                assert row["frontend_ms"] == pytest.approx(row["timed_frontend_ms"], abs=0.6)
             by_pass = [float(each) for each in row["longer_by_pass"].split(",")]
             assert by_pass == pytest.approx([row["longer"]] * settings.ROUNDS, abs=0.01)
             assert row["steps"] > 500

@@ -20,11 +20,13 @@ def served(
     extra_s: float = 0.0,
     seed: int = 0,
     reading_s: tuple[float, float] = (0.0, 0.0),
+    context_s: float = 0.0,
 ) -> tuple[list[Stream], list[tuple[int, int, int, float]]]:
     """A server that does one step after another, of all requests that have arrived by then; its
     clients' streams, and of every step decodes, prompts, their tokens and seconds.
 
     reading_s : what a step with a prompt takes longer, and again for each of its requests
+    context_s : what a step takes longer for each token in the caches of its decodes
     """
     random = np.random.default_rng(seed)
     waiting = [(at + frontend_s, number) for number, at in enumerate(sent_s)]
@@ -44,6 +46,7 @@ def served(
         seconds = STEP_S + extra_s + REQUEST_S * both + PROMPT_S * len(new) + TOKEN_S * tokens
         if new:
             seconds += reading_s[0] + reading_s[1] * both
+        seconds += context_s * sum(prompts[number] + len(times[number]) for number in running)
         now += seconds
         steps.append((len(running), len(new), tokens, seconds))
         for number in (*running, *new):

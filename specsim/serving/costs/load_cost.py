@@ -18,15 +18,17 @@ are a fit of just this (``specsim.counts.streamed_costs``):
 
     step(gamma, requests) [ + P(gamma) + Q(gamma) requests, where a prompt is read]
     + a(gamma) prompts + b(gamma) prefill tokens
+    + e(gamma) (decode context - (c + gamma) decodes)
 
-where requests are all of the step, those whose prompts are read among them.
+where requests are all of the step, those whose prompts are read among them, and c is the mean
+context that was timed, to which a round adds its drafts.
 
 Where sets of requests and prompts were timed apart, steps are put together from less,
 
     step(gamma, requests) + [prompt(gamma, prefill tokens) - step(gamma, 1)]
 
-so that a prompt alone takes just what it took when it was timed alone.  Steps cost what they did at
-the contexts that were timed.
+so that a prompt alone takes just what it took when it was timed alone.  Steps then cost what they
+did at the contexts that were timed.
 """
 
 from __future__ import annotations
@@ -126,23 +128,27 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
     gammas = np.arange(gamma_max + 1)
     timed = min(batch_max, cost.batches[-1])
     batches = np.array(sorted({1, timed, *(each for each in cost.batches if each < timed)}))
-    steps = np.array([[cost.verify_s(int(k), int(b), 0) for b in batches] for k in gammas])
+    steps = np.array([[cost.timed_s(int(k), int(b)) for b in batches] for k in gammas])
     if batch_max > timed:
         half = int(np.flatnonzero(batches == cost.half)[0])
         added = steps[:, -1] - steps[:, half]
         each_s = np.maximum(added, 0.0) / max(timed - cost.half, 1)
+        if isinstance(cost.prompts, StreamedCosts):
+            # With an empty cache, too, it takes no less than nothing.
+            tokens_s = [cost.context_token_s(int(k)) for k in gammas]
+            each_s = np.maximum(each_s, (cost.prompts.context or 0.0) * np.array(tokens_s))
         beyond = steps[:, -1] + each_s * (batch_max - timed)
         batches, steps = np.append(batches, batch_max), np.column_stack([steps, beyond])
     table = _table("step", steps, ("gamma", "sequences"), (gammas, batches))
     if isinstance(cost.prompts, StreamedCosts):
         terms = _streamed_prompts(cost.prompts, gammas, batches, np.minimum(batches, timed), steps)
-        return StepModel((table, *terms), cost.frontend_s)
+        return StepModel((table, *_contexts(cost, gammas), *terms), cost.frontend_s)
     lengths = sorted({each.tokens for each in cost.prompts.times})
     tokens = np.array([0, 1, *(each for each in lengths if each > 1)])
     prompts = np.zeros((gammas.size, tokens.size))
     for row, gamma in enumerate(gammas.tolist()):
         for column, count in enumerate(tokens[1:].tolist(), start=1):
-            beyond = cost.prompts.seconds(gamma, count) - cost.verify_s(gamma, 1, 0)
+            beyond = cost.prompts.seconds(gamma, count) - cost.timed_s(gamma, 1)
             prompts[row, column] = max(beyond, 0.0)
     return StepModel(
         (
@@ -150,6 +156,18 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
             _table("prompts", prompts, ("gamma", "prefill_tokens"), (gammas, tokens)),
         ),
         cost.frontend_s,
+    )
+
+
+def _contexts(cost: StepLoadCost, gammas: Ints) -> tuple[StepTerm, ...]:
+    """What caches that hold more or less than those that were timed do to a step."""
+    context = cost.prompts.context if isinstance(cost.prompts, StreamedCosts) else None
+    token_s = np.array([cost.context_token_s(gamma) for gamma in gammas.tolist()])
+    if context is None or not token_s.any():
+        return ()
+    of_each = (token_s, "decode_context"), (-token_s * (context + gammas), "decodes")
+    return tuple(
+        replace(_table("step", values, ("gamma",), (gammas,)), per=per) for values, per in of_each
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,6 +24,7 @@ def loaded(
     gammas: tuple[int, ...] = (0, 2),
     longer_s: float = 0.001,
     reading_s: tuple[float, float] = (0.0, 0.0),
+    context_s: float = 0.0,
 ) -> StreamedCosts:
     """Steps of a server whose round takes ``longer_s`` more for every draft, which is in the mean
     of all its steps.
@@ -31,7 +34,10 @@ def loaded(
         for repeat in range(2):
             sent, prompts, chunks = a_load(seed + repeat, 100)
             streams, _ = served(
-                *(sent, prompts, chunks, 0.004), extra_s=gamma * longer_s, reading_s=reading_s
+                *(sent, prompts, chunks, 0.004),
+                extra_s=gamma * longer_s,
+                reading_s=reading_s,
+                context_s=context_s,
             )
             found.append(streamed_steps(streams, gamma, repeat))
     return StreamedCosts(tuple(found))
@@ -89,6 +95,63 @@ def test_prompts_beside_many_requests_cost_less() -> None:
             prefill_tokens=tokens,
         )
         assert sum(found.values()) == pytest.approx(expected, rel=1e-6)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_a_token_in_the_caches_costs_what_it_did(seed: int) -> None:
+    context_s = 5e-6
+    costs = loaded(seed, context_s=context_s)
+    context = costs.context
+    assert context is not None
+    for gamma, law in costs.laws.items():
+        assert law.context_token_s == pytest.approx(context_s, rel=1e-6)
+        batches, timed = np.array(law.batches), law.steps > 0
+        expected = STEP_S + gamma * 0.001 + (REQUEST_S + context_s * context) * batches
+        assert law.step_s[timed] == pytest.approx(expected[timed], rel=1e-6)
+        # S has a whole request for one whose prompt is still read.
+        assert law.per_prompt_s == pytest.approx(PROMPT_S - context_s * context, rel=1e-5)
+
+
+def test_a_step_at_another_context_costs_what_its_caches_hold() -> None:
+    context_s = 5e-6
+    costs = loaded(4, context_s=context_s)
+    cost = StepLoadCost.of([StepTime(g, 1, 1.0, context=100.0) for g in (0, 2)], (), costs.streamed)
+    assert cost.verify_s(2, 3, 400) == pytest.approx(
+        STEP_S + 0.002 + 3 * (REQUEST_S + context_s * 400), rel=1e-6
+    )
+    model = step_model_of(cost, 2, np.ones(3), costs.most, 512)
+    for gamma, decodes, prompts, tokens, caches in ((0, 3, 0, 0, 100), (2, 2, 1, 60, 900)):
+        found = seconds(
+            model,
+            gamma=gamma,
+            sequences=decodes + prompts,
+            decodes=decodes,
+            # With those of the round.
+            decode_context=caches + gamma * decodes,
+            prefill_chunks=prompts,
+            prefill_tokens=tokens,
+        )
+        expected = STEP_S + 0.001 * gamma + REQUEST_S * (decodes + prompts) + context_s * caches
+        expected += PROMPT_S * prompts + TOKEN_S * tokens
+        assert sum(found.values()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_step_with_empty_caches_takes_no_less_than_nothing() -> None:
+    """Where steps take twice as long with twice as many tokens, and thrice with thrice."""
+    rows = [
+        StreamedStep(requests, 0, 0, 1e-4 * tokens, decode_context=tokens)
+        for requests, tokens in ((1, 50.0), (1, 100.0), (1, 150.0), (2, 200.0))
+    ]
+    read = [StreamedStep(1, 1, n, 0.02, decode_context=100.0) for n in (20, 40)]
+    steps = [StreamedSteps(k, (*rows, *read), 0.0, 0, context=200.0) for k in (0, 2)]
+    law = StreamedCosts(tuple(steps)).laws[0]
+    assert law.step_s.tolist() == pytest.approx([0.02, 0.04])
+    assert 200 * law.context_token_s == pytest.approx(0.02)
+    # An exact line through 0, and one that would be below.
+    steeper = [replace(each, seconds=each.seconds - 0.004) for each in rows]
+    steps = [StreamedSteps(k, (*steeper, *read), 0.0, 0, context=200.0) for k in (0, 2)]
+    law = StreamedCosts(tuple(steps)).laws[0]
+    assert 200 * law.context_token_s == pytest.approx(law.step_s[0])
 
 
 def test_a_step_never_takes_less_than_nothing() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +28,10 @@ def test_steps_are_those_that_the_server_did(seed: int, every_s: float) -> None:
     for decodes, new, _, _ in steps:
         if not new:
             plain[decodes] = plain.get(decodes, 0) + 1
-    assert {s.decodes: s.steps for s in found.steps if not s.prompts} == plain
+    pooled = [step for step in found.steps if not step.prompts]
+    for decodes, count in plain.items():
+        assert sum(step.steps for step in pooled if step.decodes == decodes) == count
+    assert sum(step.steps for step in pooled) == sum(plain.values())
     for step in found.steps:
         expected = STEP_S + REQUEST_S * step.requests
         expected += PROMPT_S * step.prompts + TOKEN_S * step.prompt_tokens
@@ -58,10 +63,14 @@ def test_a_step_in_which_a_chunk_is_missing_does_not_count() -> None:
     """As where a request was preempted, or its chunk came with the next one."""
     whole = [Stream(10, 0.0, tuple(0.01 * k for k in range(1, 9)), (1,) * 8) for _ in range(2)]
     gap = Stream(10, 0.0, tuple(0.01 * k for k in range(1, 9) if k != 4), (1,) * 7)
-    assert [(s.decodes, s.steps) for s in streamed_steps(whole, 0).steps] == [(2, 7)]
+    few, many = streamed_steps(whole, 0).steps
+    assert (few.decodes, few.steps, many.decodes, many.steps) == (2, 3, 2, 4)
+    # One token of the first chunk, and those behind it.
+    assert few.decode_context == pytest.approx(2 * (10 + (1 + 2 + 3) / 3))
+    assert many.decode_context == pytest.approx(2 * (10 + (4 + 5 + 6 + 7) / 4))
     found = streamed_steps([*whole, gap], 0).steps
     # Of seven steps the one that lacks it, and the one behind it.
-    assert [(s.decodes, s.steps) for s in found] == [(3, 5)]
+    assert [(s.decodes, s.steps) for s in found] == [(3, 2), (3, 3)]
 
 
 def test_chunks_of_several_steps_do_not_count() -> None:
@@ -69,10 +78,25 @@ def test_chunks_of_several_steps_do_not_count() -> None:
     held = Stream(10, 0.0, tuple(0.1 * k for k in range(1, 9)), (10,) * 8)
     assert streamed_steps([held], 2).steps == ()
     joined = Stream(10, 0.0, (0.01, 0.02, 0.03, 0.05, 0.06), (1, 1, 1, 2, 1))
-    (step,) = streamed_steps([joined], 0).steps
-    assert (step.steps, step.seconds) == (2, pytest.approx(0.01))
+    one, other = streamed_steps([joined], 0).steps
+    assert (one.steps, other.steps) == (1, 1)
+    assert (one.seconds, other.seconds) == pytest.approx((0.01, 0.01))
     # The prompt's step gives one token, so that another one is of the next step.
     assert streamed_steps([Stream(10, 0.0, (0.01, 0.02), (2, 2))], 3).steps == ()
+
+
+def test_steps_of_as_many_tokens_are_apart_by_nothing_else() -> None:
+    """Else the slow ones of them would seem to be what more tokens take."""
+    chunk_s = (0.0, 0.01, 0.03, 0.04, 0.07)
+    alike = [Stream(10, 100.0 * n, tuple(100.0 * n + at for at in chunk_s), None) for n in range(9)]
+    (step,) = streamed_steps(alike, 2).steps
+    assert (step.steps, step.decode_context) == (36, 0.0)
+    told = [Stream(10, each.sent_s, each.chunk_s, (1,) * 5) for each in alike]
+    few, many = streamed_steps(told, 2).steps
+    # Of each request the first two steps, and the last two.
+    assert (few.decode_context, many.decode_context) == (11.5, 13.5)
+    assert few.seconds == pytest.approx((0.01 + 0.02) / 2)
+    assert many.seconds == pytest.approx((0.01 + 0.03) / 2)
 
 
 def test_nobody_tells_nothing() -> None:
@@ -87,8 +111,9 @@ def test_nobody_tells_nothing() -> None:
         ((1, 2, 1, 0.01), "prompt_tokens must be >= prompts = 2"),
         ((1, 0, 3, 0.01), "prompt_tokens must be >= prompts = 0, and 0 where that is, got 3"),
         ((1, 0, 0, 0.0), "seconds of a streamed step must be a number > 0"),
+        ((1, 0, 0, 0.01, 1, -1.0), "decode_context must be >= 0, got -1"),
     ],
 )
-def test_impossible_steps_are_refused(step: tuple[int, int, int, float], words: str) -> None:
+def test_impossible_steps_are_refused(step: tuple[Any, ...], words: str) -> None:
     with pytest.raises(InvalidArgumentError, match=words):
         StreamedStep(*step)
