@@ -1,12 +1,14 @@
 """How far speedups that were predicted before are off together, and calibrations from each other.
 
     python -m benchmarks.blind_drift studies/measured/blind --without \\
-        quiet-plain,quiet-runs,quiet-blocks
+        quiet-plain,quiet-runs,quiet-blocks,quiet-slow
 
 Over all reports of ``benchmarks/blind_accuracy.py`` in quiet* below the folder.  All predictions of
 a draft are off together, which no repeat of a calibration shows, and calibrations differ at one
-plain step: both are in ``specsim.profiles`` and ``specsim.predict.elasticity`` as the command above
-says them, so that the batteries it leaves out judge them.
+plain step: ``specsim.profiles`` has both of the batteries that the command above leaves in, so that
+the others judge them.  Where a check says how long plain decoding took, predictions are moved
+there, by elasticities that passes tell: ``specsim.predict.elasticity`` has how far those are off,
+of all such batteries.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.blind_accuracy import summary
+from specsim.profiles import DRIFT_AT_PLAIN
 
 
 def main() -> None:
@@ -30,6 +33,8 @@ def main() -> None:
     print_drift(asked.folder, without)
     found = states(asked.folder)
     print_states(found[~found["battery"].isin(without)])
+    known = moved(asked.folder)
+    print_moved(known[~known["battery"].isin(without)])
 
 
 def together(cells: pd.DataFrame) -> pd.Series:
@@ -120,6 +125,48 @@ def print_states(found: pd.DataFrame) -> None:
         f"{_root(found['repeats_error'] ** 2):.2%} of that, and from one to another "
         f"{left_at_plain(found):.1%} is left"
     )
+
+
+def moved(folder: Path) -> pd.DataFrame:
+    """Of every draft whose check says how long plain decoding took, at temperature 0, as logarithms
+    and means over calibrations and draft lengths: how much longer that was than in the calibration,
+    ``far``, how far the prediction for it is ``off``, and which square of that the check's own
+    error, the repeats of run times and the drift at one plain step explain, ``explained``.
+    """
+    rows = []
+    for table in sorted(folder.glob("quiet*/cells.csv")):
+        cells = pd.read_csv(table).query("temperature == 0 and measured_plain_ms > 0")
+        for draft, part in cells.groupby("draft"):
+            own = (part["measured_error"] / part["measured_speedup"]).mean()
+            repeats = part.groupby("calibration")["repeats_error"].mean()
+            explained = own**2 + (repeats**2).sum() / len(repeats) ** 2 + DRIFT_AT_PLAIN**2
+            rows.append(
+                {
+                    "battery": table.parent.name,
+                    "draft": draft,
+                    "far": np.log(part["measured_plain_ms"] / part["profile_plain_ms"]).mean(),
+                    "off": np.log(part["predicted_speedup"] / part["measured_speedup"]).mean(),
+                    "explained": explained,
+                }
+            )
+    return pd.DataFrame(rows, columns=["battery", "draft", "far", "off", "explained"])
+
+
+def between_states(found: pd.DataFrame) -> float:
+    """How far elasticities of passes are off those from a calibration to its check, as a standard
+    deviation: they are off by that for each unit of ``far``.
+    """
+    beyond = (found["off"] ** 2 - found["explained"]).sum()
+    return float(np.sqrt(max(beyond, 0.0) / (found["far"] ** 2).sum()))
+
+
+def print_moved(found: pd.DataFrame) -> None:
+    for battery, part in found.groupby("battery"):
+        columns = zip(part["draft"], part["far"], part["off"], strict=True)
+        said = ", ".join(f"{draft} {off:+.1%} at {far:+.1%}" for draft, far, off in columns)
+        print(f"{battery}, predicted for plain steps that much longer: {said}")
+    if len(found):
+        print(f"elasticities of passes are off by {between_states(found):.2f}")
 
 
 def _scatter(found: pd.DataFrame, name: str) -> float:

@@ -53,12 +53,13 @@ def main() -> None:
         timed = np.mean(
             [each.context for costs in before for each in costs.streamed if each.gamma == gamma]
         )
-        of_timed_s = np.mean([costs.laws[gamma].context_token_s for costs in before])
+        slopes = [costs.laws[gamma].context_token_s for costs in before if costs.knows_caches]
+        of_timed = f"{1e6 * np.mean(slopes):.2f}" if slopes else "not known"
         served = float(context.sum() / batch.sum())
         print(
             f"K = {gamma}: {len(seconds)} steps; tokens in the cache of a request: timed "
             f"{timed:.0f}, served {served:.0f}; a token takes {1e6 * token_s:.2f} us "
-            f"({1e6 * of_timed_s:.2f} by the timed steps), so that timed steps are longer by "
+            f"({of_timed} by the timed steps), so that timed steps are longer by "
             + ", ".join(
                 f"{(timed - served) * token_s * each / seconds[batch == each].mean():.1%} at batch "
                 f"{each}"

@@ -40,9 +40,9 @@ BUSY = "busy machine: "
 # Standard deviations of the logarithm of a speedup beyond what repeats tell.  DRIFT: where
 # calibrations and their check are ten minutes to two hours apart, with nothing beside them, all
 # predictions of a draft are so far off together in the root mean square (``python -m
-# benchmarks.blind_drift studies/measured/blind --without quiet-plain,quiet-runs,quiet-blocks``
-# prints 3.4 %, and printed 3.5 % before lookups were priced by temperature): draft, target and
-# host slow down unlike.
+# benchmarks.blind_drift studies/measured/blind --without
+# quiet-plain,quiet-runs,quiet-blocks,quiet-slow`` prints 3.4 %, and printed 3.5 % before lookups
+# were priced by temperature): draft, target and host slow down unlike.
 # DRIFT_AT_PLAIN: what of it is left where one knows how long plain decoding takes meanwhile, and
 # moves the prediction there (``specsim.predict.elasticity``; the same command), beyond what repeats
 # explain of how far calibrations are apart, since every draw has that already.

@@ -71,7 +71,8 @@ def held_out_prompts(tokenizer: Any, tokens: int, count: int, skip: int = 0) -> 
     Windows of one module start four times their length apart.
     """
     streams = [
-        _windows(tokenizer(text)["input_ids"], tokens) for text in corpus.held_out_texts().values()
+        _windows(tokenizer(text, verbose=False)["input_ids"], tokens)
+        for text in corpus.held_out_texts().values()
     ]
     found: list[list[int]] = []
     while streams and len(found) < skip + count:

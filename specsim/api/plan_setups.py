@@ -208,27 +208,32 @@ def _of_drafter(
         )
     if not lengths:
         return [], {}
-    found = set_up(replace(words, gamma=max(lengths)), requests)
-
-    def drafting(schedule: Schedule) -> PlannedSetUp:
-        # With all that the engine does for this kind of drafter.
-        drafts = replace(found.setup.drafts, schedule=tuple(schedule))
-        return planned(found, replace(found.setup, drafts=drafts))
-
     several: dict[int, PlannedSetUp] = {}
     unfit: dict[int, SpecsimError] = {}
-    for gamma in lengths:
+    fits: FoundSetUp | None = None
+    for gamma in sorted(lengths, reverse=True):
         try:
+            # The engine is that of the longest draft that fits.
+            found = fits or set_up(replace(words, gamma=gamma), requests)
             several[gamma] = planned(found, found.of_length(gamma))
         except SpecsimError as error:
             unfit[gamma] = error
-    if not several:
+        else:
+            fits = found
+    if fits is None:
         raise unfit[lengths[0]]
+    drafter = fits
+
+    def drafting(schedule: Schedule) -> PlannedSetUp:
+        # With all that the engine does for this kind of drafter.
+        drafts = replace(drafter.setup.drafts, schedule=tuple(schedule))
+        return planned(drafter, replace(drafter.setup, drafts=drafts))
+
     idle = drafting([(1, 1, 0)])
     schedule = best_schedule(
         {0: idle.replica, **{gamma: each.replica for gamma, each in several.items()}}, margin
     )
-    result = list(several.values())
+    result = [several[gamma] for gamma in lengths if gamma in several]
     if len(schedule) > 1:
         result.append(drafting(schedule))
     return result, {gamma: str(error) for gamma, error in unfit.items()}

@@ -39,14 +39,20 @@ def _beyond_grid(cost: MeasuredLoadCost, context: int, most: int) -> list[str]:
     return found
 
 
+def _moved(cost: StepLoadCost) -> str:
+    """What is made of another context."""
+    if any(cost.context_token_s(gamma) for gamma in cost.steps.gammas):
+        return "are priced by what a token in the caches added"
+    return "are taken to cost the same"
+
+
 def _beyond_steps(cost: StepLoadCost, context: int, most: int) -> list[str]:
     found = []
     largest = cost.batches[-1]
     if cost.contexts != (0,) and not cost.covers(1, context):
         found.append(
             f"steps were timed at contexts of about {cost.contexts[0]:,} tokens and up to "
-            f"{largest:,} requests, and are taken to cost the same here, at {context:,} tokens in "
-            "the mean"
+            f"{largest:,} requests, and {_moved(cost)} here, at {context:,} tokens in the mean"
         )
     if most > largest:
         grows = "they cost the same"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from specsim.checks import UnsupportedError
 from specsim.counts.prompt_costs import PromptCosts
 from specsim.counts.step_costs import CONTEXTS_APART, StepCosts
 from specsim.counts.steps import PromptTime, StepTime, StreamedSteps
-from specsim.counts.streamed_costs import StreamedCosts
+from specsim.counts.streamed_costs import EMPTY, StreamedCosts
 
 
 @dataclass(frozen=True)
@@ -89,22 +90,36 @@ class StepLoadCost:
     @property
     def contexts(self) -> tuple[int, ...]:
         """One, the mean of the steps; 0 where the engine does not tell."""
-        return (round(self._context or 0),)
-
-    @property
-    def _context(self) -> float | None:
-        """The mean of the steps; None where the engine does not tell."""
-        if isinstance(self.prompts, StreamedCosts):
-            return self.prompts.context
         known = [row.context for row in self.steps.times if row.context is not None]
+        return (round(sum(known) / len(known)) if known else 0,)
+
+    @cached_property
+    def loaded_context(self) -> float | None:
+        """The mean context of steps under load; None where there are none, or nobody tells."""
+        return self.prompts.context if isinstance(self.prompts, StreamedCosts) else None
+
+    @cached_property
+    def _most(self) -> int:
+        """Requests of the largest step under load."""
+        return self.prompts.most if isinstance(self.prompts, StreamedCosts) else 0
+
+    @cached_property
+    def _larger_context(self) -> float | None:
+        """The mean context of steps of more requests than that."""
+        rows = [row for row in self.steps.times if row.batch > self._most]
+        known = [row.context for row in rows if row.context is not None]
         return sum(known) / len(known) if known else None
 
     def draft_s(self, gamma: int, batch: int, context: float, bonus: float) -> float:
         return 0.0  # in the step
 
     def verify_s(self, gamma: int, batch: int, context: float) -> float:
-        beyond = context - (self._context or context)
-        return self.timed_s(gamma, batch) + self.context_token_s(gamma) * batch * beyond
+        timed_s = self.timed_s(gamma, batch)
+        timed = self.loaded_context if batch <= self._most else self._larger_context
+        if timed is None:
+            return timed_s
+        longer_s = self.context_token_s(gamma) * batch * (context - timed)
+        return max(timed_s + longer_s, EMPTY * timed_s)
 
     def context_token_s(self, gamma: int) -> float:
         """What a token more in the cache of a request adds to a step, on a line between the draft

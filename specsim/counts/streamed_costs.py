@@ -12,8 +12,8 @@ that decode hold C tokens in all, and not c each,
 
     e(K) (C - decodes c)
 
-comes to it.  All are least-squares fits; S, a, b and e are not below zero, nor is a step whose
-caches are empty.
+comes to it.  All are least-squares fits; S, a, b and e are not below zero, and e is no larger than
+leaves a step with empty caches a tenth of S.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from specsim.counts.steps import StepTime, StreamedStep, StreamedSteps
 
 # Prompts of this many lengths tell a token from a prompt.
 _LENGTHS = 2
+# Of a step, what empty caches leave at the least: weights are read anyway.
+EMPTY = 0.1
 # Weight, as a share of all steps', of P and Q being none.
 _SHRUNK = 1e-9
 
@@ -140,12 +142,16 @@ class StreamedCosts:
         known = [each.context for each in self.streamed if each.context]
         return sum(known) / len(known) if known else None
 
+    @property
+    def knows_caches(self) -> bool:
+        """Whether every step tells what is in the caches."""
+        return all(step.decode_context for each in self.streamed for step in each.steps)
+
     @cached_property
     def laws(self) -> dict[int, StreamedLaw]:
         """By draft length."""
-        return {
-            gamma: _fitted(self._known(gamma), self.most, self.context) for gamma in self.gammas
-        }
+        context = self.context if self.knows_caches else None
+        return {gamma: _fitted(self._known(gamma), self.most, context) for gamma in self.gammas}
 
     def step_times(self) -> list[StepTime]:
         """Steps without prompts at the batches of the fit."""
@@ -167,12 +173,10 @@ class StreamedCosts:
 def _fitted(steps: Sequence[StreamedStep], most: int, context: float | None) -> StreamedLaw:
     """Of one draft length.
 
-    context : of a request, in the mean; None where nobody tells
+    context : of a request, in the mean; None where nobody tells what is in the caches
     """
     from scipy.optimize import lsq_linear, nnls
 
-    if not all(each.decode_context for each in steps):
-        context = None
     plain = [each for each in steps if not each.prompts]
     requests, seconds, weights = _columns(plain)
     batches = batch_levels(most)
@@ -188,7 +192,9 @@ def _fitted(steps: Sequence[StreamedStep], most: int, context: float | None) -> 
     step_s = np.array(levels)
     token_s = longer / size
     if context is not None:
-        token_s = min(token_s, float((step_s / (context * np.array(batches))).min()))
+        # Levels of few steps may be none.
+        most_s = (step_s / (context * np.array(batches)))[step_s > 0]
+        token_s = min(token_s, (1.0 - EMPTY) * float(most_s.min(initial=np.inf)))
 
     mixed = [each for each in steps if each.prompts]
     requests, seconds, weights = _columns(mixed)

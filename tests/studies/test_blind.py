@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 from benchmarks.blind_accuracy import summary
-from benchmarks.blind_drift import left_at_plain, states, together
+from benchmarks.blind_drift import between_states, left_at_plain, moved, states, together
 from specsim.intervals import Interval
 from specsim.optimizers.workload import Workload
+from specsim.predict.elasticity import BETWEEN_STATES
 from specsim.predict.prediction_file import predicted_speedups
 from specsim.profiles import DRIFT, DRIFT_AT_PLAIN, read_profile
 
@@ -19,7 +20,8 @@ BLIND = Path(__file__).parents[2] / "studies" / "measured" / "blind"
 DRAFTS = ("small", "middle", "prompt-lookup")
 # What the drift is of; another battery judges it.
 BEFORE = ("quiet", "quiet-16", "quiet-64", "quiet-spread")
-JUDGES = ("quiet-plain", "quiet-runs", "quiet-blocks")
+QUICK = ("quiet-plain", "quiet-runs", "quiet-blocks")
+JUDGES = (*QUICK, "quiet-slow")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_the_battery_whose_plain_decoding_is_known() -> None:
     assert 0.9 < cells["inside"].mean() < 0.99
 
 
-@pytest.mark.parametrize(("folder", "inside"), [("quiet-runs", 138), ("quiet-blocks", 144)])
+@pytest.mark.parametrize(("folder", "inside"), [("quiet-runs", 141), ("quiet-blocks", 144)])
 def test_the_batteries_whose_repeats_count_as_often_as_they_ran(folder: str, inside: int) -> None:
     """Wanted were intervals that hold 90 to 99 %: those of the second are too wide."""
     cells = pd.read_csv(BLIND / folder / "cells.csv")
@@ -73,19 +75,46 @@ def test_the_batteries_whose_repeats_count_as_often_as_they_ran(folder: str, ins
     assert cells["inside"].sum() == inside
 
 
-def test_all_batteries_that_judge_are_within_what_was_to_be_reached() -> None:
-    """Together, each draft of each battery with a check of its own."""
-    cells = [pd.read_csv(BLIND / each / "cells.csv") for each in JUDGES]
-    every = [
-        each.assign(draft=each["draft"] + name) for each, name in zip(cells, JUDGES, strict=True)
-    ]
-    said = summary(pd.concat(every).to_dict("records"))
+def together_said(batteries: tuple[str, ...]) -> dict[str, float]:
+    """Each draft of each battery with a check of its own."""
+    every = []
+    for name in batteries:
+        cells = pd.read_csv(BLIND / name / "cells.csv")
+        every.append(cells.assign(draft=cells["draft"] + name))
+    said: dict[str, float] = summary(pd.concat(every).to_dict("records"))
+    return said
+
+
+def test_batteries_of_a_quick_machine_are_within_what_was_to_be_reached() -> None:
+    said = together_said(QUICK)
     assert said["median"] < 0.03
     assert said["worst"] < 0.08
     assert abs(said["mean"]) < 0.01
     assert 0.9 <= said["inside"] <= 0.99
     assert said["within_2_percent_of_best"] >= 0.9
     assert abs(said["chosen_mean"]) < 2 * said["chosen_mean_error"]
+
+
+def test_the_battery_of_a_slow_machine_is_not() -> None:
+    """Plain decoding was quicker by a fifth in the check, and speedups did not follow it."""
+    cells = pd.read_csv(BLIND / "quiet-slow" / "cells.csv")
+    off = cells["relative_error"]
+    still = cells["speedup_at_profile_plain"] / cells["measured_speedup"] - 1
+    assert off.abs().median() == pytest.approx(0.041, abs=5e-4)
+    assert off.abs().max() == pytest.approx(0.110, abs=5e-4)
+    assert off.mean() == pytest.approx(-0.038, abs=5e-4)
+    assert still.abs().median() == pytest.approx(0.023, abs=5e-4)
+    assert still.abs().max() < 0.08
+    assert abs(still.mean()) < 0.01
+    assert cells["inside"].mean() >= 0.9
+
+
+def test_intervals_allow_for_states_that_passes_do_not_show() -> None:
+    assert between_states(moved(BLIND)) == pytest.approx(BETWEEN_STATES, abs=0.005)
+    # Two drafts of which one is off by 3 % where plain decoding takes a tenth longer, and a check
+    # that is known to 1 %.
+    rows = pd.DataFrame({"far": [0.1, 0.0], "off": [0.03, 0.01], "explained": [1e-4, 1e-4]})
+    assert between_states(rows) == pytest.approx(np.sqrt(8e-4 / 0.01))
 
 
 def test_draft_runs_by_their_place_do_not_flatter_the_recommended_length() -> None:

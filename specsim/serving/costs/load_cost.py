@@ -18,10 +18,10 @@ are a fit of just this (``specsim.counts.streamed_costs``):
 
     step(gamma, requests) [ + P(gamma) + Q(gamma) requests, where a prompt is read]
     + a(gamma) prompts + b(gamma) prefill tokens
-    + e(gamma) (decode context - (c + gamma) decodes)
+    + e(gamma) (decode context - verified tokens - (c - 1) decodes)
 
 where requests are all of the step, those whose prompts are read among them, and c is the mean
-context that was timed, to which a round adds its drafts.
+context that was timed, behind which a round puts its drafts.
 
 Where sets of requests and prompts were timed apart, steps are put together from less,
 
@@ -44,7 +44,7 @@ from specsim.batching.cost import LoadCost
 from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.step_cost import StepLoadCost
 from specsim.checks import Floats, Ints, UnsupportedError
-from specsim.counts.streamed_costs import StreamedCosts
+from specsim.counts.streamed_costs import EMPTY, StreamedCosts
 from specsim.deployment.cost import DeployedCost
 from specsim.profiles import Role
 from specsim.serving.step_model import StepModel, StepTerm
@@ -128,21 +128,23 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
     gammas = np.arange(gamma_max + 1)
     timed = min(batch_max, cost.batches[-1])
     batches = np.array(sorted({1, timed, *(each for each in cost.batches if each < timed)}))
-    steps = np.array([[cost.timed_s(int(k), int(b)) for b in batches] for k in gammas])
+    context = cost.loaded_context or 0.0
+    steps = np.array([[cost.verify_s(int(k), int(b), context) for b in batches] for k in gammas])
     if batch_max > timed:
         half = int(np.flatnonzero(batches == cost.half)[0])
         added = steps[:, -1] - steps[:, half]
         each_s = np.maximum(added, 0.0) / max(timed - cost.half, 1)
-        if isinstance(cost.prompts, StreamedCosts):
-            # With an empty cache, too, it takes no less than nothing.
-            tokens_s = [cost.context_token_s(int(k)) for k in gammas]
-            each_s = np.maximum(each_s, (cost.prompts.context or 0.0) * np.array(tokens_s))
         beyond = steps[:, -1] + each_s * (batch_max - timed)
         batches, steps = np.append(batches, batch_max), np.column_stack([steps, beyond])
+    # Where caches are empty a step takes some of that nevertheless.
+    token_s = np.array([cost.context_token_s(int(k)) for k in gammas])
+    caches = context * token_s[:, None] * batches
+    steps = np.maximum(steps, caches / (1.0 - EMPTY))
     table = _table("step", steps, ("gamma", "sequences"), (gammas, batches))
     if isinstance(cost.prompts, StreamedCosts):
-        terms = _streamed_prompts(cost.prompts, gammas, batches, np.minimum(batches, timed), steps)
-        return StepModel((table, *_contexts(cost, gammas), *terms), cost.frontend_s)
+        alike = np.minimum(batches, timed)
+        terms = _streamed_prompts(cost.prompts, gammas, batches, alike, steps - caches)
+        return StepModel((table, *_contexts(token_s, gammas, context), *terms), cost.frontend_s)
     lengths = sorted({each.tokens for each in cost.prompts.times})
     tokens = np.array([0, 1, *(each for each in lengths if each > 1)])
     prompts = np.zeros((gammas.size, tokens.size))
@@ -159,26 +161,33 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
     )
 
 
-def _contexts(cost: StepLoadCost, gammas: Ints) -> tuple[StepTerm, ...]:
-    """What caches that hold more or less than those that were timed do to a step."""
-    context = cost.prompts.context if isinstance(cost.prompts, StreamedCosts) else None
-    token_s = np.array([cost.context_token_s(gamma) for gamma in gammas.tolist()])
-    if context is None or not token_s.any():
+def _contexts(token_s: Floats, gammas: Ints, context: float) -> tuple[StepTerm, ...]:
+    """What caches that hold more or less than those that were timed do to a step.
+
+    token_s : of a token more, by draft length
+    context : that was timed, of a request before the step, which its last token is not of
+    """
+    if not token_s.any():
         return ()
-    of_each = (token_s, "decode_context"), (-token_s * (context + gammas), "decodes")
+    of_each = {
+        "decode_context": token_s,
+        "verified_tokens": -token_s,
+        "decodes": -token_s * (context - 1.0),
+    }
     return tuple(
-        replace(_table("step", values, ("gamma",), (gammas,)), per=per) for values, per in of_each
+        replace(_table("step", values, ("gamma",), (gammas,)), per=per)
+        for per, values in of_each.items()
     )
 
 
 def _streamed_prompts(
-    costs: StreamedCosts, gammas: Ints, batches: Ints, alike: Ints, steps: Floats
+    costs: StreamedCosts, gammas: Ints, batches: Ints, alike: Ints, empty: Floats
 ) -> tuple[StepTerm, ...]:
     """What prompts make a step longer, linear between the draft lengths >= 1 that were timed.
 
     alike : beside how many requests a prompt makes a step as much longer as beside each of
         ``batches``: the largest that was timed stands for larger ones
-    steps : without prompts, (G, B) of so many draft lengths and batches
+    empty : steps without prompts and with empty caches, (G, B) of so many draft lengths and batches
     """
     timed = [each for each in costs.gammas if each]
 
@@ -189,9 +198,9 @@ def _streamed_prompts(
         return found
 
     reading = by_gamma("reading_s")[:, None] + by_gamma("per_request_s")[:, None] * alike
-    reading = np.maximum(reading, -steps)
+    reading = np.maximum(reading, -empty)
     # Once, however many prompts are read.
-    beyond = np.stack([np.zeros_like(steps), reading, reading], axis=-1)
+    beyond = np.stack([np.zeros_like(empty), reading, reading], axis=-1)
     axes, knots = ("gamma", "sequences", "prefill_chunks"), (gammas, batches, np.arange(3))
     each = [
         replace(_table("prompts", by_gamma(name), ("gamma",), (gammas,)), per=per)

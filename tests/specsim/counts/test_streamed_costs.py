@@ -27,7 +27,7 @@ def loaded(
     context_s: float = 0.0,
 ) -> StreamedCosts:
     """Steps of a server whose round takes ``longer_s`` more for every draft, which is in the mean
-    of all its steps.
+    of all its steps, and (1 + gamma) ``context_s`` for every token in the caches of its decodes.
     """
     found = []
     for gamma in gammas:
@@ -37,7 +37,7 @@ def loaded(
                 *(sent, prompts, chunks, 0.004),
                 extra_s=gamma * longer_s,
                 reading_s=reading_s,
-                context_s=context_s,
+                context_s=(1 + gamma) * context_s,
             )
             found.append(streamed_steps(streams, gamma, repeat))
     return StreamedCosts(tuple(found))
@@ -99,44 +99,70 @@ def test_prompts_beside_many_requests_cost_less() -> None:
 
 @given(seed=st.integers(0, 10**6))
 def test_a_token_in_the_caches_costs_what_it_did(seed: int) -> None:
-    context_s = 5e-6
-    costs = loaded(seed, context_s=context_s)
+    costs = loaded(seed, context_s=3e-6)
     context = costs.context
     assert context is not None
     for gamma, law in costs.laws.items():
-        assert law.context_token_s == pytest.approx(context_s, rel=1e-6)
+        token_s = (1 + gamma) * 3e-6
+        assert law.context_token_s == pytest.approx(token_s, rel=1e-6)
         batches, timed = np.array(law.batches), law.steps > 0
-        expected = STEP_S + gamma * 0.001 + (REQUEST_S + context_s * context) * batches
+        expected = STEP_S + gamma * 0.001 + (REQUEST_S + token_s * context) * batches
         assert law.step_s[timed] == pytest.approx(expected[timed], rel=1e-6)
         # S has a whole request for one whose prompt is still read.
-        assert law.per_prompt_s == pytest.approx(PROMPT_S - context_s * context, rel=1e-5)
+        assert law.per_prompt_s == pytest.approx(PROMPT_S - token_s * context, rel=1e-5)
 
 
 def test_a_step_at_another_context_costs_what_its_caches_hold() -> None:
-    context_s = 5e-6
-    costs = loaded(4, context_s=context_s)
-    cost = StepLoadCost.of([StepTime(g, 1, 1.0, context=100.0) for g in (0, 2)], (), costs.streamed)
+    costs = loaded(4, (0, 2, 4), context_s=3e-6)
+    alone = [StepTime(gamma, 1, 1.0, context=100.0) for gamma in costs.gammas]
+    cost = StepLoadCost.of(alone, (), costs.streamed)
     assert cost.verify_s(2, 3, 400) == pytest.approx(
-        STEP_S + 0.002 + 3 * (REQUEST_S + context_s * 400), rel=1e-6
+        STEP_S + 0.002 + 3 * (REQUEST_S + 9e-6 * 400), rel=1e-6
     )
-    model = step_model_of(cost, 2, np.ones(3), costs.most, 512)
-    for gamma, decodes, prompts, tokens, caches in ((0, 3, 0, 0, 100), (2, 2, 1, 60, 900)):
+    model = step_model_of(cost, 4, np.ones(5), costs.most, 512)
+    # Three drafts are between the lengths that were timed; none of them is verified by a step
+    # behind which a schedule goes over to another length.
+    for gamma, drafts, decodes, prompts, tokens, caches in (
+        (0, 0, 3, 0, 0, 100),
+        (2, 2, 2, 1, 60, 900),
+        (3, 1, 2, 0, 0, 500),
+    ):
         found = seconds(
             model,
             gamma=gamma,
             sequences=decodes + prompts,
             decodes=decodes,
+            verified_tokens=(1 + drafts) * decodes,
             # With those of the round.
-            decode_context=caches + gamma * decodes,
+            decode_context=caches + drafts * decodes,
             prefill_chunks=prompts,
             prefill_tokens=tokens,
         )
-        expected = STEP_S + 0.001 * gamma + REQUEST_S * (decodes + prompts) + context_s * caches
+        expected = STEP_S + 0.001 * gamma + REQUEST_S * (decodes + prompts)
+        expected += (1 + gamma) * 3e-6 * caches
         expected += PROMPT_S * prompts + TOKEN_S * tokens
         assert sum(found.values()) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_step_with_empty_caches_takes_no_less_than_nothing() -> None:
+def test_larger_sets_are_moved_from_their_own_context() -> None:
+    costs = loaded(4, context_s=3e-6)
+    context = costs.context
+    assert context is not None
+    larger = [StepTime(gamma, 64, 0.2, context=150.0) for gamma in (0, 2)]
+    cost = StepLoadCost.of(larger, (), costs.streamed)
+    assert cost.verify_s(0, 64, 150) == 0.2
+    assert cost.verify_s(0, 64, 350) == pytest.approx(0.2 + 64 * 3e-6 * 200, rel=1e-6)
+    model = step_model_of(cost, 0, np.ones(1), 64, 512)
+    found = seconds(model, sequences=64, decodes=64, verified_tokens=64, decode_context=64 * 150.0)
+    assert sum(found.values()) == pytest.approx(0.2, rel=1e-6)
+    # However short, a step with empty caches takes something.
+    assert cost.verify_s(2, 64, 0) == pytest.approx(0.2 - 64 * 9e-6 * 150, rel=1e-6)
+    short = [StepTime(gamma, 64, 0.05, context=150.0) for gamma in (0, 2)]
+    cost = StepLoadCost.of(short, (), costs.streamed)
+    assert cost.verify_s(2, 64, 0) == pytest.approx(0.005)
+
+
+def test_a_step_with_empty_caches_takes_something() -> None:
     """Where steps take twice as long with twice as many tokens, and thrice with thrice."""
     rows = [
         StreamedStep(requests, 0, 0, 1e-4 * tokens, decode_context=tokens)
@@ -146,12 +172,11 @@ def test_a_step_with_empty_caches_takes_no_less_than_nothing() -> None:
     steps = [StreamedSteps(k, (*rows, *read), 0.0, 0, context=200.0) for k in (0, 2)]
     law = StreamedCosts(tuple(steps)).laws[0]
     assert law.step_s.tolist() == pytest.approx([0.02, 0.04])
-    assert 200 * law.context_token_s == pytest.approx(0.02)
-    # An exact line through 0, and one that would be below.
-    steeper = [replace(each, seconds=each.seconds - 0.004) for each in rows]
-    steps = [StreamedSteps(k, (*steeper, *read), 0.0, 0, context=200.0) for k in (0, 2)]
-    law = StreamedCosts(tuple(steps)).laws[0]
-    assert 200 * law.context_token_s == pytest.approx(law.step_s[0])
+    assert 200 * law.context_token_s == pytest.approx(0.018)
+    # One step that does not tell is enough for nobody to know.
+    untold = replace(rows[0], decode_context=0.0)
+    steps[0] = StreamedSteps(0, (*steps[0].steps, untold), 0.0, 0, context=200.0)
+    assert [law.context_token_s for law in StreamedCosts(tuple(steps)).laws.values()] == [0, 0]
 
 
 def test_a_step_never_takes_less_than_nothing() -> None:

@@ -16,7 +16,7 @@ import specsim
 from specsim.checks import InvalidArgumentError
 from specsim.intervals import Interval
 from specsim.optimizers.workload import Workload
-from specsim.predict.elasticity import UNKNOWN, Elasticities, Elasticity
+from specsim.predict.elasticity import BETWEEN_STATES, UNKNOWN, Elasticities, Elasticity
 from specsim.predict.measured import MeasuredCost
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.profiles import Overhead, RunTime, read_profile
@@ -65,6 +65,15 @@ def test_passes_that_differ_much_tell_the_elasticities() -> None:
         # Drawn to 1 by less than a hundredth, and held means are off where runs differ by half.
         assert told.best == pytest.approx(true, abs=0.1)
         assert told.error < 0.05
+
+
+def test_a_state_that_lasts_may_be_another_than_passes_tell() -> None:
+    run_times, overhead, _ = rows(spread=0.5)
+    found = Elasticities.of(run_times, overhead, 0.0)
+    plain_s, seconds = np.array([0.0, 1.0, 0.1]), np.array([0.3, 1.0, 0.2])
+    assert found.speedup(plain_s, seconds).error == BETWEEN_STATES
+    nothing = Elasticities(UNKNOWN, UNKNOWN, UNKNOWN).speedup(plain_s, seconds)
+    assert nothing.error > BETWEEN_STATES
 
 
 def test_passes_that_are_alike_tell_nothing() -> None:
