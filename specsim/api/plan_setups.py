@@ -222,12 +222,12 @@ def _of_drafter(
             fits = found
     if fits is None:
         raise unfit[lengths[0]]
-    drafter = fits
+    of_longest = fits
 
     def drafting(schedule: Schedule) -> PlannedSetUp:
         # With all that the engine does for this kind of drafter.
-        drafts = replace(drafter.setup.drafts, schedule=tuple(schedule))
-        return planned(drafter, replace(drafter.setup, drafts=drafts))
+        drafts = replace(of_longest.setup.drafts, schedule=tuple(schedule))
+        return planned(of_longest, replace(of_longest.setup, drafts=drafts))
 
     idle = drafting([(1, 1, 0)])
     schedule = best_schedule(
