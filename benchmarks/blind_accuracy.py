@@ -172,6 +172,7 @@ def cells(
                     "profile_plain_ms": said.plain_ms,
                     "measured_plain_ms": plain_ms,
                     "elasticity": said.elasticity,
+                    "elasticity_error": said.elasticity_error,
                     "repeats_error": known[said.temperature],
                 }
 

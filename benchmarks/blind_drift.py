@@ -7,21 +7,26 @@ Over all reports of ``benchmarks/blind_accuracy.py`` in quiet* below the folder.
 a draft are off together, which no repeat of a calibration shows, and calibrations differ at one
 plain step: ``specsim.profiles`` has both of the batteries that the command above leaves in, so that
 the others judge them.  Where a check says how long plain decoding took, predictions are moved
-there, by elasticities that passes tell: ``specsim.predict.elasticity`` has how far those are off,
-of all such batteries.
+there, by elasticities that passes tell: how far those are off is printed of all such batteries, and
+how far elasticities lie from 1, which ``specsim.predict.elasticity`` takes for granted.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Collection
+from math import inf
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.blind_accuracy import summary
-from specsim.profiles import DRIFT_AT_PLAIN
+from specsim.predict.elasticity import Elasticities
+from specsim.profiles import DRIFT_AT_PLAIN, read_profile
+
+# Standard error of an elasticity that is told well.
+_KNOWN = 0.5
 
 
 def main() -> None:
@@ -35,6 +40,7 @@ def main() -> None:
     print_states(found[~found["battery"].isin(without)])
     known = moved(asked.folder)
     print_moved(known[~known["battery"].isin(without)])
+    print_told(told(asked.folder, without))
 
 
 def together(cells: pd.DataFrame) -> pd.Series:
@@ -77,7 +83,7 @@ def states(folder: Path) -> pd.DataFrame:
     """Of every calibration at temperature 0: how long a token of plain decoding took, and how far
     its speedups are, as logarithms, from the mean of the calibrations of that draft: as they are,
     ``apart``, and all moved to one plain step, ``apart_at_plain``; of which repeats of run times
-    explain ``repeats_error``.
+    explain ``repeats_error``, and what elasticities are not sure of ``elasticity_error``.
     """
     rows = []
     for table in sorted(folder.glob("quiet*/cells.csv")):
@@ -92,6 +98,7 @@ def states(folder: Path) -> pd.DataFrame:
                     "speedup": np.log(part["speedup_at_profile_plain"]).mean(),
                     "elasticity": part["elasticity"].mean(),
                     "repeats_error": part["repeats_error"].mean(),
+                    "elasticity_error": part["elasticity_error"].mean(),
                 }
             )
     found = pd.DataFrame(rows)
@@ -103,14 +110,16 @@ def states(folder: Path) -> pd.DataFrame:
     far = apart(np.log(found["plain_ms"]))
     found["apart"] = apart(found["speedup"])
     found["apart_at_plain"] = apart(found["speedup"] - found["elasticity"] * far)
+    found["elasticity_error"] *= far.abs()
     return found
 
 
 def left_at_plain(found: pd.DataFrame) -> float:
     """How far one calibration is from another at one plain step, as a standard deviation, beyond
-    what their repeats explain.
+    what their repeats and elasticities explain.
     """
-    explained = (found["repeats_error"] ** 2).mean()
+    moved = _scatter(found, "elasticity_error") ** 2
+    explained = (found["repeats_error"] ** 2).mean() + moved
     return float(np.sqrt(2 * max(_scatter(found, "apart_at_plain") ** 2 - explained, 0.0)))
 
 
@@ -122,7 +131,8 @@ def print_states(found: pd.DataFrame) -> None:
     print(
         f"calibrations of a draft scatter by {_scatter(found, 'apart'):.2%}, and by "
         f"{_scatter(found, 'apart_at_plain'):.2%} at one plain step, in brackets; repeats explain "
-        f"{_root(found['repeats_error'] ** 2):.2%} of that, and from one to another "
+        f"{_root(found['repeats_error'] ** 2):.2%} of that, elasticities "
+        f"{_scatter(found, 'elasticity_error'):.2%}, and from one to another "
         f"{left_at_plain(found):.1%} is left"
     )
 
@@ -167,6 +177,44 @@ def print_moved(found: pd.DataFrame) -> None:
         print(f"{battery}, predicted for plain steps that much longer: {said}")
     if len(found):
         print(f"elasticities of passes are off by {between_states(found):.2f}")
+
+
+def told(folder: Path, without: Collection[str] = ()) -> pd.DataFrame:
+    """What the passes of every calibration say of the elasticity of a kind of run, with its error;
+    the host's at each temperature.
+    """
+    rows = []
+    for path in sorted(folder.glob("quiet*/*-[0-9].json")):
+        if path.parent.name in without:
+            continue
+        profile = read_profile(path)
+        for number, measured in enumerate(profile.acceptance):
+            moves = Elasticities.of(
+                profile.run_times, profile.overhead, measured.sampling.temperature, prior=inf
+            )
+            rows.append({"kind": "host", **vars(moves.host)})
+            if not number:  # the same at every temperature
+                rows.append({"kind": "target", **vars(moves.target)})
+                if not profile.by_lookup:
+                    rows.append({"kind": "draft", **vars(moves.draft)})
+    return pd.DataFrame(rows)
+
+
+def around_one(found: pd.DataFrame) -> float:
+    """Standard deviation about 1 of what was told well, without its own error."""
+    known = found[found["error"] < _KNOWN]
+    return float(np.sqrt(((known["best"] - 1) ** 2 - known["error"] ** 2).mean()))
+
+
+def print_told(found: pd.DataFrame) -> None:
+    for kind, part in found.groupby("kind"):
+        known = part[part["error"] < _KNOWN]
+        print(
+            f"elasticity of {kind}: {len(known)} of {len(part)} calibrations and temperatures tell "
+            f"it to {_KNOWN:g}, {known['best'].mean():.2f} in the mean, {around_one(part):.2f} "
+            "about 1"
+        )
+    print(f"of all: {around_one(found):.2f} about 1")
 
 
 def _scatter(found: pd.DataFrame, name: str) -> float:

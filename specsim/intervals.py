@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import hypot, inf, log
+from math import hypot, inf, log, sqrt
 from statistics import NormalDist
 from typing import Generic, TypeVar
 
@@ -101,6 +101,20 @@ def t_quantile(level: float, freedom: float) -> float:
 
     normal_quantile(level)  # refuses the same levels
     return float(stdtrit(number("freedom", freedom, low=0.0), (1 + level) / 2))
+
+
+def sum_half_width(parts: Sequence[tuple[float, int]]) -> float:
+    """Half of the 95 % interval of a sum of independent normal errors: Student's t at Welch and
+    Satterthwaite's degrees of freedom.
+
+    parts : the variance of each, as estimated, and the degrees of freedom of that estimate; parts
+        of none tell nothing and count as they are
+    """
+    variance = sum(part for part, _ in parts)
+    below = sum(part**2 / freedom for part, freedom in parts if freedom)
+    if not below:
+        return normal_quantile(0.95) * sqrt(variance)
+    return t_quantile(0.95, variance**2 / below) * sqrt(variance)
 
 
 def joint_half_width(first: Interval[float], second: Interval[float]) -> float:

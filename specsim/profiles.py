@@ -50,7 +50,7 @@ BUSY = "busy machine: "
 # target unlike.  Of 48 predicted and measured beside others, the intervals hold 46 without it and
 # all with it (studies/measured/blind/busy/estimators.csv).
 DRIFT = 0.035
-DRIFT_AT_PLAIN = 0.007
+DRIFT_AT_PLAIN = 0.008
 _DISTURBED = 0.05
 
 

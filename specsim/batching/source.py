@@ -29,6 +29,7 @@ from specsim.batching.cost import LoadCost
 from specsim.batching.deployed import GAMMA_MAX, gamma_limit, of_deployment
 from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.step_cost import StepLoadCost
+from specsim.batching.step_error import step_error
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.batching.workload import Basis, BatchWorkload, no_notes
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse
@@ -214,7 +215,8 @@ def _of_steps(
             "read benchmarks of the engine with and without drafts"
         )
     whole = [replace(step, batch=max(1, round(step.batch))) for step in steps]
-    cost = StepLoadCost.of(whole, file.prompt_times(), file.streamed_steps())
+    prompts, streamed = file.prompt_times(), file.streamed_steps()
+    cost = StepLoadCost.of(whole, prompts, streamed)
     acceptance = acceptance_of(alpha)
     longest = gamma_limit(gamma_max, acceptance, cost.longest - 1)
     _check_reach(longest, cost, "read a benchmark with longer drafts")
@@ -244,7 +246,7 @@ def _of_steps(
         doubts=tuple(doubts),
         notes=partial(notes_on, alpha, acceptance),
         ends=partial(_given_ends, alpha, acceptance, replay),
-        basis=Basis("step times of the engine"),  # means, of which nobody knows the spread
+        basis=Basis("step times of the engine", error=step_error(cost, whole, prompts, streamed)),
     )
 
 

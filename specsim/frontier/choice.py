@@ -1,6 +1,7 @@
 """All rules of a workload side by side: the best setting for a wish, intervals, regret.
 
-Intervals are 95 %, by bootstrap over requests: positions of one request are not independent.
+Intervals are 95 %, by bootstrap over requests: positions of one request are not independent.  Those
+of speedups are of the rule's own draft length, and of draws of its price where that was measured.
 """
 
 from __future__ import annotations
@@ -200,8 +201,8 @@ class Comparison:
         speedup, gamma = None, None
         if self.prices is not None:
             mean_speed, gammas = self.prices.speedup(_rate(mean_rejection))
-            speedup = around(mean_speed, self.prices.speedup(_rate(rejection))[0])
             gamma = int(gammas)
+            speedup = around(mean_speed, self.prices.drawn_speedup(_rate(rejection), gamma))
         return Choice(
             rule=name,
             setting=setting,

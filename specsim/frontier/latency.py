@@ -24,9 +24,11 @@ from specsim.checks import (
 )
 from specsim.cost import Cost, MeasuredVerify
 from specsim.formulas import tokens_per_call
+from specsim.intervals import DRAWS
 
 if TYPE_CHECKING:
     from specsim.optimizers.workload import Workload
+    from specsim.predict.measured import MeasuredCost
 
 DRAFT = "draft"
 # Draft lengths that are priced, each on its own.
@@ -39,10 +41,13 @@ class BlockPrices:
 
     blocks : gamma = 0, 1, ..., shape (G + 1,); blocks[0] = 1 is plain decoding
     gamma : the only draft length that is allowed; None: the best of 1..G
+    drawn : as far as a measurement leaves them open, shape (G + 1, D); None where nothing was
+        measured
     """
 
     blocks: Floats
     gamma: int | None = None
+    drawn: Floats | None = None
 
     def __post_init__(self) -> None:
         blocks = np.atleast_1d(numbers("block prices", self.blocks, low=0.0))
@@ -74,12 +79,21 @@ class BlockPrices:
 
     @staticmethod
     def of_workload(workload: Workload, gamma: int | None = None) -> BlockPrices:
-        """The measured run times of a profile, at the mean context of its trace."""
-        longest = workload.profile.gamma_max
-        seconds = np.array(
-            [workload.cost.block(length, workload.context) for length in range(longest + 1)]
-        )
-        return BlockPrices(seconds / seconds[0], gamma)
+        """The measured run times of a profile, at the mean context of its trace; their draws are
+        of repeats, and of what the machine does later.
+        """
+        from specsim.predict.measured import drift_draws
+
+        lengths = range(workload.profile.gamma_max + 1)
+
+        def blocks(cost: MeasuredCost) -> Floats:
+            seconds = np.array([cost.block(length, workload.context) for length in lengths])
+            return np.asarray(seconds / seconds[0])
+
+        repeats = blocks(workload.cost.drawn or workload.cost).reshape(len(lengths), -1)
+        off = drift_draws(workload.profile.drift, DRAWS)
+        drawn = np.vstack([np.ones(DRAWS), repeats[1:] * off])
+        return BlockPrices(blocks(workload.cost), gamma, drawn)
 
     def speedup(self, rejection: npt.ArrayLike) -> tuple[Floats, Ints]:
         """Speedup over plain decoding at each rejection rate, and the gamma that gives it.
@@ -94,6 +108,15 @@ class BlockPrices:
             better = speed > best
             best, gammas = np.where(better, speed, best), np.where(better, gamma, gammas)
         return best, gammas
+
+    def drawn_speedup(self, rejection: Floats, gamma: int) -> Floats:
+        """What is left open of a speedup at this draft length, shape (D,).
+
+        rejection : rates as far as a measurement leaves them open, shape (D,)
+        """
+        blocks = self.blocks if self.drawn is None else self.drawn
+        alpha = 1.0 - probabilities("rejection", rejection)
+        return np.asarray(tokens_per_call(alpha, gamma) / blocks[gamma])
 
     def allowed_rejection(self, speedup: float) -> float | None:
         """The highest rejection rate with at least this speedup; None if even 0 is too slow."""

@@ -4,8 +4,13 @@ A machine that is shared has states that last for minutes or hours.  In another 
 takes longer, and other runs do too, but not by the same share: a target that reads one token waits
 for memory, one that reads nine computes as well, a small draft stays in the caches.  The
 *elasticity* of a kind of run is by how many per cent it takes longer where a plain step takes 1 %
-longer: d log seconds / d log plain seconds.  Passes of a calibration differ in how long plain steps
-take, and so show it.
+longer: d log seconds / d log plain seconds.
+
+Passes of a calibration differ in how long plain steps take, and so show it.  Some of what they
+differ by lasts for seconds only: it lengthens the plain steps of a pass and not the runs between
+them, and a slope by least squares would be too small.  What lasts is in the passes next to it too,
+whose own moments have nothing to do with this one's: they are the *instrument* of the slope.
+Where neighbours are not alike, nothing lasts, and passes say nothing.
 
     >>> moved = Elasticity(0.3, 0.1).moved(Interval(1.4, 1.5, 1.6), 1.2)
     >>> f"{moved.best:.3f}, {moved.low:.3f} to {moved.high:.3f}"
@@ -25,18 +30,10 @@ from specsim.hardware.repeats import held
 from specsim.intervals import Interval, normal_quantile
 from specsim.profiles import Overhead, RunTime
 
-# Before passes say anything, every run takes longer alike, give or take so much.
-_PRIOR = 0.5
-# Standard deviation of the logarithm of a pass's plain steps that does not last: what interrupts a
-# machine for seconds is no state of it.  Of 0, 2, 3, 5 and 8 %, tried once and by no command kept,
-# 3 and 5 % left calibrations of one draft nearest to each other at one plain step; how near is what
-# ``python -m benchmarks.blind_drift`` prints.
-_PASSING = 0.04
-# Standard deviation of how far the elasticity of a speedup that passes tell is off the one from a
-# calibration to a check, minutes to hours later, what passes leave open included: a machine that is
-# throttled slows everything down, and one whose memory others use does not.  ``python -m
-# benchmarks.blind_drift studies/measured/blind`` prints it of four batteries.
-BETWEEN_STATES = 0.18
+# Before passes say anything, every run takes longer alike, give or take so much: standard deviation
+# about 1 of the elasticities that calibrations told well, of all batteries (``python -m
+# benchmarks.blind_drift studies/measured/blind`` prints it).
+PRIOR = 0.35
 # A slope of fewer passes says nothing of its own error.
 _FEWEST = 4
 # Host seconds may be nothing, which has no logarithm.
@@ -63,9 +60,6 @@ class Elasticity:
         return Interval(best * exp(-hypot(below, reach)), best, best * exp(hypot(above, reach)))
 
 
-UNKNOWN = Elasticity(1.0, _PRIOR)
-
-
 @dataclass(frozen=True)
 class Elasticities:
     """Of the target's runs on more than one token, of draft runs, and of the host's time."""
@@ -76,14 +70,21 @@ class Elasticities:
 
     @staticmethod
     def of(
-        run_times: Sequence[RunTime], overhead: Sequence[Overhead], temperature: float
+        run_times: Sequence[RunTime],
+        overhead: Sequence[Overhead],
+        temperature: float,
+        prior: float = PRIOR,
     ) -> Elasticities:
-        """From the passes of a profile; the host's of one temperature."""
+        """From the passes of a profile; the host's of one temperature.
+
+        prior : how far they may be off 1 before passes say anything; inf takes passes at their word
+        """
         plain = _plain_by_pass(run_times)
+        wide = [row for row in run_times if row.model == "target" and row.tokens > 1]
+        drafts = [row for row in run_times if row.model == "draft"]
+        host = [row for row in overhead if row.temperature == temperature]
         return Elasticities(
-            _slope((row for row in run_times if row.model == "target" and row.tokens > 1), plain),
-            _slope((row for row in run_times if row.model == "draft"), plain),
-            _slope((row for row in overhead if row.temperature == temperature), plain),
+            _slope(wide, plain, prior), _slope(drafts, plain, prior), _slope(host, plain, prior)
         )
 
     def speedup(self, plain_s: Floats, seconds: Floats) -> Elasticity:
@@ -99,7 +100,7 @@ class Elasticities:
         kinds = self.draft, self.target, self.host
         block = sum(share * kind.best for share, kind in zip(shares, kinds, strict=True))
         error = hypot(*(share * kind.error for share, kind in zip(shares, kinds, strict=True)))
-        return Elasticity(float(1 - block / token), max(float(error / token), BETWEEN_STATES))
+        return Elasticity(float(1 - block / token), float(error / token))
 
 
 def _plain_by_pass(rows: Iterable[RunTime]) -> Mapping[int, float]:
@@ -111,9 +112,15 @@ def _plain_by_pass(rows: Iterable[RunTime]) -> Mapping[int, float]:
     return {each: log(held(np.array(seconds)).mean()) for each, seconds in found.items()}
 
 
-def _slope(rows: Iterable[RunTime | Overhead], plain: Mapping[int, float]) -> Elasticity:
-    """Of rows of one kind, by least squares through the means of passes, each row's own level
-    taken off, and drawn to 1 as far as passes say little.
+def _slope(
+    rows: Sequence[RunTime] | Sequence[Overhead], plain: Mapping[int, float], prior: float
+) -> Elasticity:
+    """Of rows of one kind, through the means of passes, each row's own level taken off, and drawn
+    to 1 as far as passes say little.
+
+    With x the plain steps of a pass, y its runs and z the plain steps of the passes next to it, all
+    as logarithms about their means: sum(z y) / sum(z x), and its error by the usual formula of
+    instrumental variables, left^2 sum(z^2) / sum(z x)^2.
     """
     found: dict[int, list[tuple[float, float]]] = {}
     for row in rows:
@@ -125,17 +132,25 @@ def _slope(rows: Iterable[RunTime | Overhead], plain: Mapping[int, float]) -> El
         beside = np.array([plain[each] for each in row.passes])
         pairs = zip(beside - beside.mean(), longer, strict=True)
         for number_of_pass, pair in zip(row.passes, pairs, strict=True):
-            found.setdefault(number_of_pass, []).append(pair)
+            if _neighbours(number_of_pass, plain):
+                found.setdefault(number_of_pass, []).append(pair)
     if len(found) < _FEWEST:
-        return UNKNOWN
+        return Elasticity(1.0, prior)
     weights = np.array([len(each) for each in found.values()], dtype=float)
     x, y = np.array([np.mean(each, axis=0) for each in found.values()]).T
-    x, y = x - np.average(x, weights=weights), y - np.average(y, weights=weights)
-    spread = float(np.average(x**2, weights=weights))
-    if not spread:
-        return UNKNOWN
-    slope = float(np.average(x * y, weights=weights)) / spread
-    left = float(np.average((y - slope * x) ** 2, weights=weights))
-    error2 = left / spread / (len(found) - 2)
-    known = _PRIOR**2 / (_PRIOR**2 + error2) * spread / (spread + _PASSING**2)
-    return Elasticity(1 + known * (slope - 1), hypot(known * error2**0.5, (1 - known) * _PRIOR))
+    usual = float(np.mean(list(plain.values())))
+    z = np.array([sum(one - usual for one in _neighbours(each, plain)) for each in found])
+    x, y, z = (each - np.average(each, weights=weights) for each in (x, y, z))
+    lasting = float(np.average(z * x, weights=weights))
+    if lasting <= 0:
+        return Elasticity(1.0, prior)
+    slope = float(np.average(z * y, weights=weights)) / lasting
+    left2 = float(np.average((y - slope * x) ** 2, weights=weights))
+    error2 = left2 * float(np.average(z**2, weights=weights)) / lasting**2 / (len(found) - 2)
+    known = 1 / (1 + error2 / prior**2)
+    return Elasticity(1 + known * (slope - 1), (known * error2) ** 0.5)
+
+
+def _neighbours(number_of_pass: int, plain: Mapping[int, float]) -> list[float]:
+    """The plain steps of the passes before and after, as far as there are."""
+    return [plain[each] for each in (number_of_pass - 1, number_of_pass + 1) if each in plain]

@@ -27,7 +27,7 @@ import numpy as np
 
 from specsim.checks import Floats, Ints, UnsupportedError
 from specsim.counts.steps import StepTime
-from specsim.intervals import Interval, t_quantile
+from specsim.intervals import Interval, sum_half_width
 
 
 def rounds_while_running(rounds: Ints | Floats) -> Floats:
@@ -169,18 +169,16 @@ class StepRepeats:
         """
         logs = self._logs(asked, gamma)
         of_mean = float(logs.var(ddof=1)) / logs.size
-        off, freedom = self._off_the_line()
-        of_servers = off * (3.0 + self._leverage(gamma))
+        off, freedom = off_the_line(self.gammas, self.steps.mean(axis=0))
+        leverage = float(np.square(line_weights(self.gammas, gamma)).sum())
+        of_servers = off * (3.0 + leverage)
         of_requests = 0.0
         if resampled:
             drawn = [float(self._logs(each, gamma).mean()) for each in resampled]
             of_requests = float(np.var(drawn, ddof=1))
-        variance = of_mean + of_servers + of_requests
-        parts = ((of_mean, logs.size - 1), (of_servers, freedom), (of_requests, requests - 1))
-        below = sum(part**2 / degrees for part, degrees in parts if degrees)
-        reach = 0.0
-        if variance > 0:
-            reach = t_quantile(0.95, variance**2 / below) * float(np.sqrt(variance))
+        reach = sum_half_width(
+            [(of_mean, logs.size - 1), (of_servers, freedom), (of_requests, requests - 1)]
+        )
         best = float(logs.mean())
         low, middle, high = np.exp([best - reach, best, best + reach]).tolist()
         return SetSpeedup(gamma, asked.batch, Interval(low, middle, high))
@@ -217,22 +215,25 @@ class StepRepeats:
 
     def _line(self, ratios: Floats, gamma: int) -> Floats:
         """The line in K through ``ratios``, (..., G), at ``gamma``: (...,)."""
-        return ratios @ self._weights(gamma)
+        return ratios @ line_weights(self.gammas, gamma)
 
-    def _weights(self, gamma: int) -> Floats:
-        """What each timed K counts in the line's value at ``gamma``, (G,)."""
-        columns = np.stack([np.ones(len(self.gammas)), np.array(self.gammas, dtype=float)], 1)
-        found: Floats = np.array([1.0, gamma]) @ np.linalg.pinv(columns)
-        return found
 
-    def _leverage(self, gamma: int) -> float:
-        return float(np.square(self._weights(gamma)).sum())
+def line_weights(gammas: Sequence[int], gamma: int) -> Floats:
+    """What each K that was timed counts in the value of their line at ``gamma``, (G,)."""
+    columns = np.stack([np.ones(len(gammas)), np.array(gammas, dtype=float)], 1)
+    found: Floats = np.array([1.0, gamma]) @ np.linalg.pinv(columns)
+    return found
 
-    def _off_the_line(self) -> tuple[float, int]:
-        """Variance of the logarithm of a ratio about the line, and its degrees of freedom."""
-        mean = self.steps.mean(axis=0)
-        lines = np.stack([self._line(mean, gamma) for gamma in self.gammas], axis=-1)
-        freedom = len(self.batches) * (len(self.gammas) - 2)
-        if not freedom:
-            return 0.0, 0
-        return float(np.square(np.log(mean / lines)).sum()) / freedom, freedom
+
+def off_the_line(gammas: Sequence[int], ratios: Floats) -> tuple[float, int]:
+    """Variance of the logarithm of a ratio about the line in K of its batch, and the degrees of
+    freedom of that: what the line lacks, and by how much servers of one configuration that are
+    started again differ.
+
+    ratios : S(K, B) / S(0, B) by batch and draft length, (J, G)
+    """
+    freedom = len(ratios) * (len(gammas) - 2)
+    if freedom <= 0:
+        return 0.0, 0
+    lines = np.stack([ratios @ line_weights(gammas, gamma) for gamma in gammas], axis=-1)
+    return float(np.square(np.log(ratios / lines)).sum()) / freedom, freedom

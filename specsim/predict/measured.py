@@ -24,7 +24,7 @@ from specsim.predict.replay.run_counts import RunCounts, RunKind
 from specsim.profiles import Overhead, RunTime
 from specsim.traces import Trace
 
-# First word of the random key of what other programs did.
+# First word of the random key of what machines, and other programs, did.
 _OTHERS = 0x0B5
 
 
@@ -278,19 +278,19 @@ class MeasuredCost:
         late = times_late(int(self.overhead_gammas[-1]), self.fading)
         return float(late * self.next_draft(1, where)[0] / self.target(1, where)[0])
 
-    def draft_run(self, place: int, context: float) -> float:
-        """Seconds of the draft run at a place in its block, from 1, on one token."""
-        where = np.array([context])
+    def draft_run(self, place: int, context: float) -> Floats:
+        """Seconds of the draft run at a place in its block, from 1, on one token; () or (D,)."""
         if place == 1:
-            return float(self.first_draft(1, where)[0])
-        return float((1 + self.fading / place) * self.next_draft(1, where)[0])
+            return self.first_draft(1, np.array(context))
+        return (1 + self.fading / place) * self.next_draft(1, np.array(context))
 
-    def block(self, gamma: int, context: float) -> float:
-        """Seconds of one block at one context, its draft with one token to read first."""
-        where = np.array([context])
-        seconds = self.target(gamma + 1, where)[0] + self.overhead(gamma)
-        seconds += sum(self.draft_run(place, context) for place in range(1, gamma + 1))
-        return float(seconds)
+    def block(self, gamma: int, context: float) -> Floats:
+        """Seconds of one block at one context, its draft with one token to read first; () or
+        (D,).
+        """
+        drafts = [self.draft_run(place, context) for place in range(1, gamma + 1)]
+        target = self.target(gamma + 1, np.array(context))
+        return np.asarray(target + self.overhead(gamma) + sum(drafts))
 
 
 def _between(asked: float, where: Floats, values: Floats) -> Floats:
@@ -352,7 +352,7 @@ def predict(
         measurement, changed costs unseen, the same for all draft lengths
     """
     bootstrap = Bootstrap(trace.requests, seed)
-    off = np.random.default_rng([_OTHERS, seed]).normal(0.0, drift, bootstrap.draws)
+    off = drift_draws(drift, bootstrap.draws, seed)
     plain = cost.plain_spent(trace)
     open_cost = cost.drawn or cost
 
@@ -370,7 +370,7 @@ def predict(
         spent = cost.spent(trace, replayed, max_new_tokens) if replayed.gamma else plain
         seconds, drawn, whole = priced(spent)
         if replayed.gamma:
-            drawn, whole = drawn * np.exp(off), whole * np.exp(off)
+            drawn, whole = drawn * off, whole * off
         speedup = around(plain_s / seconds, plain_drawn / drawn)
         predictions.append(
             MeasuredPrediction(
@@ -386,6 +386,15 @@ def predict(
             )
         )
     return predictions
+
+
+def drift_draws(drift: float, draws: int, seed: int = 0) -> Floats:
+    """Factors by which a block may take longer, whatever its length, shape (D,).
+
+    drift : standard deviation of their logarithm
+    """
+    off = np.random.default_rng([_OTHERS, seed]).normal(0.0, drift, draws)
+    return np.asarray(np.exp(off))
 
 
 def choose(predictions: Sequence[MeasuredPrediction]) -> MeasuredPrediction:

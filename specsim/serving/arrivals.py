@@ -28,10 +28,9 @@ class Arrivals(Protocol):
 
 def check_rate(name: str, rate: float) -> float:
     """Requests per second, above 0."""
-    rate = number(name, rate, low=0.0, high=_FASTEST)
-    if rate < 1.0 / _FASTEST:
+    if number(name, rate, high=_FASTEST) <= 0:
         raise InvalidArgumentError(f"{name} must be > 0 requests per second, got {rate:g}")
-    return rate
+    return number(name, rate, low=1.0 / _FASTEST)
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,30 @@ def test_a_prediction_from_the_profile_is_what_decoding_counts(
     assert greedy.tokens > calls[3] > calls[3] / 4
 
 
+def test_a_prediction_that_is_fixed_before_is_judged_blind(
+    capsys: pytest.CaptureFixture[str], profile: Path, sources: Path
+) -> None:
+    code, out, err = run(
+        capsys,
+        *("validate", str(profile), "--prompts", str(sources), "--requests", "3", "--blind"),
+        *("--gamma", "1,3", "--passes", "2", "--tolerance", "100", "--format", "json"),
+    )
+    assert code == 0, err
+    file = profile.with_name(f"{profile.stem}.prediction.json")
+    predictions = json.loads(file.read_text())["predictions"]
+    before = {(each["temperature"], each["gamma"]): each["speedup"] for each in predictions}
+    found = rows(out)
+    assert [(row["temperature"], row["gamma"]) for row in found] == [
+        (temperature, gamma) for temperature in (0, 1) for gamma in (1, 3)
+    ]
+    for row in found:
+        assert row["speedup_at_profile_plain"] == before[row["temperature"], row["gamma"]]
+        # At temperature 0 calls are known exactly.
+        assert row["exact"] is (True if row["temperature"] == 0 else None)
+        assert row["measured_speedup"] > 0
+    file.unlink()
+
+
 def test_schemes_are_predicted_and_decoded(
     capsys: pytest.CaptureFixture[str],
     profile: Path,

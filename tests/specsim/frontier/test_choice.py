@@ -21,7 +21,11 @@ from specsim.frontier import (
     PositionsError,
     read_positions,
 )
+from specsim.intervals import DRAWS
+from specsim.optimizers.workload import Workload
+from specsim.profiles import read_profile
 from tests.support.positions import frame, write_positions
+from tests.support.profiles import EMBEDDED, write
 
 
 @pytest.fixture
@@ -112,6 +116,39 @@ def test_prices_end_where_verification_was_measured() -> None:
         BlockPrices.of_cost(measured, gamma=4)
     with pytest.raises(InvalidArgumentError, match="gamma must be a whole number >= 1"):
         BlockPrices.of_cost(measured, gamma=0)
+
+
+def test_prices_that_were_measured_leave_speedups_open(positions: LabelledPositions) -> None:
+    """Beside what requests do; the two in quadrature, as logarithms."""
+    known = BlockPrices.of_cost(COST, 4)
+    off = np.random.default_rng(1).normal(0.0, 0.05, DRAWS)
+    drawn = known.blocks[:, None] * np.exp(np.where(np.arange(5)[:, None] > 0, off, 0.0))
+    widths = []
+    for prices in (known, BlockPrices(known.blocks, 4, drawn)):
+        found = Comparison.of(positions, "0-1", "unscaled", prices).at("Lossless", 0).speedup
+        assert found is not None
+        assert found.low < found.best < found.high
+        widths.append(np.log(found.high / found.low) / 2)
+    assert widths[1] == pytest.approx(np.hypot(widths[0], 1.96 * 0.05), rel=0.1)
+
+
+def test_prices_of_a_profile_are_drawn_with_its_repeats_and_the_drift(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    profile = read_profile(path)
+    (workload,) = Workload.all_of(profile, path, None)
+    prices = BlockPrices.of_workload(workload)
+    assert prices.drawn is not None
+    assert prices.drawn.shape == (profile.gamma_max + 1, DRAWS)
+    assert (prices.drawn[0] == 1).all()
+    # A profile of one repeat: the drift alone, the same at all lengths.
+    off = np.log(prices.drawn[1:] / prices.blocks[1:, None])
+    assert off.std() == pytest.approx(profile.drift, rel=0.1)
+    assert off == pytest.approx(np.broadcast_to(off[0], off.shape))
+    (workload,) = Workload.all_of(read_profile(EMBEDDED), EMBEDDED, 0.0)
+    prices = BlockPrices.of_workload(workload)
+    assert prices.drawn is not None
+    off = np.log(prices.drawn[1:] / prices.blocks[1:, None])
+    assert (off.std(axis=1) > profile.drift).all()
 
 
 def test_least_rejection_by_search(positions: LabelledPositions) -> None:

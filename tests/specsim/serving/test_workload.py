@@ -140,7 +140,9 @@ def test_a_duration_is_the_begin_of_more_requests() -> None:
     ("make", "said"),
     [
         (lambda: PoissonArrivals(0.0), "rate must be > 0 requests per second, got 0"),
-        (lambda: PoissonArrivals(float("inf")), "rate must be in"),
+        (lambda: PoissonArrivals(-1.0), "rate must be > 0 requests per second, got -1"),
+        (lambda: PoissonArrivals(1e-10), "rate must be >= 1e-09, got 1e-10"),
+        (lambda: PoissonArrivals(float("inf")), "rate must be"),
         (lambda: GammaArrivals(1.0, 0.0), "burstiness must be in"),
         (lambda: ScheduledArrivals((1.0,), (2.0,)), "starts_s must rise from 0, got 1"),
         (lambda: ScheduledArrivals((0.0, 2.0), (2.0,)), "rates must be as many as starts_s, 2"),

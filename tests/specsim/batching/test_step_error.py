@@ -1,0 +1,89 @@
+"""What step times of an engine leave open of a speedup."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import exp, expm1
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from specsim.batching.source import Source
+from specsim.batching.step_cost import StepLoadCost
+from specsim.batching.step_error import step_error
+from specsim.counts.steps import StepTime
+
+TIMED = Path(__file__).parents[3] / "studies" / "measured" / "vllm" / "blind-timed.json"
+
+
+def steps(offs: Sequence[float], gammas: Sequence[int] = (0, 2, 4)) -> list[StepTime]:
+    """10 ms + 1 ms a request, 2 ms for a round, 1.5 ms for each draft token; the rounds of a repeat
+    take longer by so much, as a logarithm.
+    """
+    return [
+        StepTime(
+            gamma,
+            batch,
+            (10 + batch + (2 + 1.5 * gamma) * (gamma > 0)) / 1e3 * exp(off * (gamma > 0)),
+            context=64.0,
+            repeat=repeat,
+        )
+        for repeat, off in enumerate(offs)
+        for gamma in gammas
+        for batch in (1, 8)
+    ]
+
+
+def error(timed: list[StepTime], batch: int = 8) -> float | None:
+    return step_error(StepLoadCost.of(timed), timed, (), ())(batch, 64.0)
+
+
+@pytest.mark.parametrize("offs", [(-0.01, 0.01), (-0.03, 0.0, 0.01, 0.02)])
+def test_repeats_that_differ_leave_as_much_open_as_their_mean(offs: tuple[float, ...]) -> None:
+    """Student's interval of the mean, to first order in how much they differ."""
+    size = len(offs)
+    of_mean = float(np.std(offs, ddof=1)) / size**0.5
+    expected = expm1(float(stats.t.ppf(0.975, size - 1)) * of_mean)
+    assert error(steps(offs)) == pytest.approx(expected, rel=0.05)
+
+
+def test_repeats_that_agree_leave_nothing_open() -> None:
+    assert error(steps((0.0, 0.0, 0.0))) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_servers_that_are_off_their_line_leave_more_open() -> None:
+    timed = steps((0.0, 0.0), (0, 1, 2, 3, 4))
+    assert error(timed) == pytest.approx(0.0, abs=1e-12)
+    slow = [
+        replace(each, seconds=each.seconds * 1.03) if each.gamma == 2 else each for each in timed
+    ]
+    # Student's interval at four degrees of freedom, two batches of four lengths about lines.
+    gammas, off = np.arange(1, 5), []
+    for batch in (1, 8):
+        of_batch = {each.gamma: each.seconds for each in slow if each.batch == batch}
+        ratios = np.array([of_batch[gamma] / of_batch[0] for gamma in gammas])
+        off.append(np.log(ratios / np.polyval(np.polyfit(gammas, ratios, 1), gammas)))
+    expected = expm1(float(stats.t.ppf(0.975, 4)) * float(4 * np.square(off).sum() / 4) ** 0.5)
+    assert error(slow) == pytest.approx(expected)
+
+
+def test_nobody_knows_where_nothing_was_repeated() -> None:
+    once = steps((0.0,))
+    assert error(once) is None
+    assert error([replace(each, repeat=None) for each in steps((0.0, 0.1))]) is None
+    # Nor beyond the batches that were timed.
+    assert error(steps((0.0, 0.1)), batch=9) is None
+    # The longer drafts are of one repeat alone.
+    timed = [each for each in steps((0.0, 0.1)) if (each.repeat, each.gamma) != (1, 4)]
+    assert error(timed) is None
+
+
+def test_the_interval_of_an_engine_has_what_its_steps_leave_open() -> None:
+    """Beside what its counts do, which are known well."""
+    (workload,) = Source(profile=TIMED).workloads()
+    found = workload.basis.error(4, 64.0)
+    assert found is not None
+    assert 0.005 < found < 0.3
