@@ -30,7 +30,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,7 +44,8 @@ from specsim.hardware import run_time_fit
 from specsim.hardware.later_drafts import of_length
 from specsim.intervals import Interval, apart
 from specsim.optimizers.workload import Workload
-from specsim.predict.prediction_file import predicted_speedups
+from specsim.predict.elasticity import Elasticity
+from specsim.predict.prediction_file import PredictedSpeedup, predicted_speedups
 from specsim.profiles import Profile, RunTime, read_profile
 
 DRAFTS = ("small", "middle", "prompt-lookup")
@@ -128,24 +129,33 @@ def measured_rows(folder: Path, draft: str) -> dict[tuple[float, int], dict[str,
 
 
 def cells(
-    folder: Path, change: Callable[[Profile], Profile] = lambda profile: profile, requests: int = 0
+    folder: Path,
+    change: Callable[[Profile], Profile] = lambda profile: profile,
+    requests: int = 0,
+    moved_alike: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Every calibration, temperature and draft length, predicted beside measured.
 
     change : made to the profile before it predicts
     requests : of the calibration that are used; 0 is all
+    moved_alike : whether it is moved to the check's plain step as the profile says that was not
+        changed
     """
     for draft in checked_drafts(folder):
         measured = measured_rows(folder, draft)
         checked = max(row["requests"] for row in measured.values())
         for number in CALIBRATIONS:
             path = profile_of(folder, draft, number)
+            if not path.exists():
+                continue
             workloads = Workload.all_of(change(read_profile(path)), path, None)
             if requests:
                 workloads = [fewer(workload, requests) for workload in workloads]
             known = {each.measured.sampling.temperature: repeats_error(each) for each in workloads}
+            moves = elasticities(path) if moved_alike else {}
             for said in predicted_speedups(path, workloads, checked).predictions:
                 row = measured[said.temperature, said.gamma]
+                said = replaced(said, moves.get((said.temperature, said.gamma)))
                 # Older checks do not tell how long plain decoding took.
                 plain_ms = row.get("measured_plain_ms")
                 expected = (
@@ -175,6 +185,23 @@ def cells(
                     "elasticity_error": said.elasticity_error,
                     "repeats_error": known[said.temperature],
                 }
+
+
+@cache
+def elasticities(path: Path) -> dict[tuple[float, int], Elasticity]:
+    """Of a profile's speedups, by temperature and draft length."""
+    return {
+        (workload.measured.sampling.temperature, gamma): workload.elasticity(gamma)
+        for workload in Workload.all_of(read_profile(path), path, None)
+        for gamma in range(1, workload.profile.gamma_max + 1)
+    }
+
+
+def replaced(said: PredictedSpeedup, moves: Elasticity | None) -> PredictedSpeedup:
+    """With another elasticity, where there is one."""
+    if moves is None:
+        return said
+    return msgspec.structs.replace(said, elasticity=moves.best, elasticity_error=moves.error)
 
 
 def repeats_error(workload: Workload) -> float:
@@ -350,7 +377,8 @@ def report(folder: Path, timed_tokens: int) -> None:
     if any(row.gammas for row in first.run_times):
         kinds["later draft runs alike"] = alike
     table = [
-        {"estimator": name, **summary(list(cells(folder, each)))} for name, each in kinds.items()
+        {"estimator": name, **summary(list(cells(folder, each, moved_alike=True)))}
+        for name, each in kinds.items()
     ]
     pd.DataFrame(table).to_csv(folder / "estimators.csv", index=False)
     print(pd.DataFrame(table).to_string(index=False))
