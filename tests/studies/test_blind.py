@@ -78,9 +78,7 @@ def test_the_battery_whose_plain_decoding_is_known() -> None:
 def test_the_batteries_whose_repeats_count_as_often_as_they_ran(
     folder: str, worst: float, inside: int
 ) -> None:
-    """Wanted were 8 % at worst, which one cell of the first is beyond, and intervals that hold 90 to
-    99 %.
-    """
+    """Wanted were 8 % at worst, which one cell of the first is beyond."""
     cells = pd.read_csv(BLIND / folder / "cells.csv")
     off = cells["relative_error"]
     assert off.abs().median() < 0.03
