@@ -134,12 +134,12 @@ def cells(
     requests: int = 0,
     moved_alike: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Every calibration, temperature and draft length, predicted beside measured.
+    """Every calibration that is there, temperature and draft length, predicted beside measured.
 
     change : made to the profile before it predicts
     requests : of the calibration that are used; 0 is all
-    moved_alike : whether it is moved to the check's plain step as the profile says that was not
-        changed
+    moved_alike : whether it is moved to the check's plain step by the elasticities of the profile
+        as it was before the change
     """
     for draft in checked_drafts(folder):
         measured = measured_rows(folder, draft)
@@ -155,7 +155,7 @@ def cells(
             moves = elasticities(path) if moved_alike else {}
             for said in predicted_speedups(path, workloads, checked).predictions:
                 row = measured[said.temperature, said.gamma]
-                said = replaced(said, moves.get((said.temperature, said.gamma)))
+                said = with_elasticity(said, moves.get((said.temperature, said.gamma)))
                 # Older checks do not tell how long plain decoding took.
                 plain_ms = row.get("measured_plain_ms")
                 expected = (
@@ -197,8 +197,8 @@ def elasticities(path: Path) -> dict[tuple[float, int], Elasticity]:
     }
 
 
-def replaced(said: PredictedSpeedup, moves: Elasticity | None) -> PredictedSpeedup:
-    """With another elasticity, where there is one."""
+def with_elasticity(said: PredictedSpeedup, moves: Elasticity | None) -> PredictedSpeedup:
+    """The same where another elasticity is given, or as it is."""
     if moves is None:
         return said
     return msgspec.structs.replace(said, elasticity=moves.best, elasticity_error=moves.error)

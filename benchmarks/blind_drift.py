@@ -4,29 +4,28 @@
         quiet-plain,quiet-runs,quiet-blocks,quiet-slow
 
 Over all reports of ``benchmarks/blind_accuracy.py`` in quiet* below the folder.  All predictions of
-a draft are off together, which no repeat of a calibration shows, and calibrations differ at one
-plain step: ``specsim.profiles`` has both of the batteries that the command above leaves in, so that
-the others judge them.  Where a check says how long plain decoding took, predictions are moved
-there, by elasticities that passes tell: how far those are off is printed of all such batteries, and
-how far elasticities lie from 1, which ``specsim.predict.elasticity`` takes for granted.
+a draft are off together, which no repeat of a calibration shows: ``specsim.profiles`` has that of
+the batteries that the command above leaves in, so that the others judge it.  Where a check says how
+long plain decoding took, predictions are moved there, by elasticities that passes tell: how far
+those are off is printed of all such batteries, beside what is explained of it, and how far
+elasticities lie from 1, which ``specsim.predict.elasticity`` takes for granted.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Collection
-from math import inf
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.blind_accuracy import summary
-from specsim.predict.elasticity import Elasticities
-from specsim.profiles import DRIFT_AT_PLAIN, read_profile
+from specsim.predict.elasticity import pass_slopes
+from specsim.profiles import read_profile
 
-# Standard error of an elasticity that is told well.
-_KNOWN = 0.5
+# An elasticity is told well with this standard error, and this chance that nothing is told.
+_KNOWN, _BY_CHANCE = 0.5, 0.2
 
 
 def main() -> None:
@@ -118,8 +117,7 @@ def left_at_plain(found: pd.DataFrame) -> float:
     """How far one calibration is from another at one plain step, as a standard deviation, beyond
     what their repeats and elasticities explain.
     """
-    moved = _scatter(found, "elasticity_error") ** 2
-    explained = (found["repeats_error"] ** 2).mean() + moved
+    explained = (found["repeats_error"] ** 2 + found["elasticity_error"] ** 2).mean()
     return float(np.sqrt(2 * max(_scatter(found, "apart_at_plain") ** 2 - explained, 0.0)))
 
 
@@ -132,7 +130,7 @@ def print_states(found: pd.DataFrame) -> None:
         f"calibrations of a draft scatter by {_scatter(found, 'apart'):.2%}, and by "
         f"{_scatter(found, 'apart_at_plain'):.2%} at one plain step, in brackets; repeats explain "
         f"{_root(found['repeats_error'] ** 2):.2%} of that, elasticities "
-        f"{_scatter(found, 'elasticity_error'):.2%}, and from one to another "
+        f"{_root(found['elasticity_error'] ** 2):.2%}, and from one to another "
         f"{left_at_plain(found):.1%} is left"
     )
 
@@ -141,7 +139,8 @@ def moved(folder: Path) -> pd.DataFrame:
     """Of every draft whose check says how long plain decoding took, at temperature 0, as logarithms
     and means over calibrations and draft lengths: how much longer that was than in the calibration,
     ``far``, how far the prediction for it is ``off``, and which square of that the check's own
-    error, the repeats of run times and the drift at one plain step explain, ``explained``.
+    error, the repeats of run times and what elasticities are not sure of explain, ``explained``.
+    Elasticities of calibrations may be off alike.
     """
     rows = []
     for table in sorted(folder.glob("quiet*/cells.csv")):
@@ -149,25 +148,23 @@ def moved(folder: Path) -> pd.DataFrame:
         for draft, part in cells.groupby("draft"):
             own = (part["measured_error"] / part["measured_speedup"]).mean()
             repeats = part.groupby("calibration")["repeats_error"].mean()
-            explained = own**2 + (repeats**2).sum() / len(repeats) ** 2 + DRIFT_AT_PLAIN**2
+            far = np.log(part["measured_plain_ms"] / part["profile_plain_ms"])
+            unsure = (part["elasticity_error"] * far).mean()
             rows.append(
                 {
                     "battery": table.parent.name,
                     "draft": draft,
-                    "far": np.log(part["measured_plain_ms"] / part["profile_plain_ms"]).mean(),
+                    "far": far.mean(),
                     "off": np.log(part["predicted_speedup"] / part["measured_speedup"]).mean(),
-                    "explained": explained,
+                    "explained": own**2 + (repeats**2).sum() / len(repeats) ** 2 + unsure**2,
                 }
             )
     return pd.DataFrame(rows, columns=["battery", "draft", "far", "off", "explained"])
 
 
-def between_states(found: pd.DataFrame) -> float:
-    """How far elasticities of passes are off those from a calibration to its check, as a standard
-    deviation: they are off by that for each unit of ``far``.
-    """
-    beyond = (found["off"] ** 2 - found["explained"]).sum()
-    return float(np.sqrt(max(beyond, 0.0) / (found["far"] ** 2).sum()))
+def over_explained(found: pd.DataFrame) -> float:
+    """How far predictions are off, over what is explained of it, in the root mean square."""
+    return _root(found["off"] ** 2 / found["explained"])
 
 
 def print_moved(found: pd.DataFrame) -> None:
@@ -176,12 +173,12 @@ def print_moved(found: pd.DataFrame) -> None:
         said = ", ".join(f"{draft} {off:+.1%} at {far:+.1%}" for draft, far, off in columns)
         print(f"{battery}, predicted for plain steps that much longer: {said}")
     if len(found):
-        print(f"elasticities of passes are off by {between_states(found):.2f}")
+        print(f"that is {over_explained(found):.2f} of what is explained, in the root mean square")
 
 
 def told(folder: Path, without: Collection[str] = ()) -> pd.DataFrame:
-    """What the passes of every calibration say of the elasticity of a kind of run, with its error;
-    the host's at each temperature.
+    """What the passes of every calibration say of the elasticity of a kind of run, with its error,
+    and how likely it is that they say nothing; the host's at each temperature.
     """
     rows = []
     for path in sorted(folder.glob("quiet*/*-[0-9].json")):
@@ -189,32 +186,36 @@ def told(folder: Path, without: Collection[str] = ()) -> pd.DataFrame:
             continue
         profile = read_profile(path)
         for number, measured in enumerate(profile.acceptance):
-            moves = Elasticities.of(
-                profile.run_times, profile.overhead, measured.sampling.temperature, prior=inf
+            target, draft, host = pass_slopes(
+                profile.run_times, profile.overhead, measured.sampling.temperature
             )
-            rows.append({"kind": "host", **vars(moves.host)})
+            rows.append({"kind": "host", **vars(host)})
             if not number:  # the same at every temperature
-                rows.append({"kind": "target", **vars(moves.target)})
+                rows.append({"kind": "target", **vars(target)})
                 if not profile.by_lookup:
-                    rows.append({"kind": "draft", **vars(moves.draft)})
-    return pd.DataFrame(rows)
+                    rows.append({"kind": "draft", **vars(draft)})
+    return pd.DataFrame(rows, columns=["kind", "best", "error", "by_chance"])
 
 
 def around_one(found: pd.DataFrame) -> float:
     """Standard deviation about 1 of what was told well, without its own error."""
-    known = found[found["error"] < _KNOWN]
-    return float(np.sqrt(((known["best"] - 1) ** 2 - known["error"] ** 2).mean()))
+    known = _told_well(found)
+    return _root((known["best"] - 1) ** 2 - known["error"] ** 2)
+
+
+def _told_well(found: pd.DataFrame) -> pd.DataFrame:
+    return found[(found["error"] < _KNOWN) & (found["by_chance"] < _BY_CHANCE)]
 
 
 def print_told(found: pd.DataFrame) -> None:
     for kind, part in found.groupby("kind"):
-        known = part[part["error"] < _KNOWN]
+        known = _told_well(part)
         print(
-            f"elasticity of {kind}: {len(known)} of {len(part)} calibrations and temperatures tell "
-            f"it to {_KNOWN:g}, {known['best'].mean():.2f} in the mean, {around_one(part):.2f} "
-            "about 1"
+            f"elasticity of {kind}: told well by {len(known)} of {len(part)} calibrations and "
+            f"temperatures, {known['best'].mean():.2f} in the mean, {around_one(part):.2f} about 1"
         )
-    print(f"of all: {around_one(found):.2f} about 1")
+    if len(found):
+        print(f"of all: {around_one(found):.2f} about 1")
 
 
 def _scatter(found: pd.DataFrame, name: str) -> float:

@@ -42,15 +42,13 @@ BUSY = "busy machine: "
 # predictions of a draft are so far off together in the root mean square (``python -m
 # benchmarks.blind_drift studies/measured/blind --without
 # quiet-plain,quiet-runs,quiet-blocks,quiet-slow`` prints 3.4 %, and printed 3.5 % before lookups
-# were priced by temperature): draft, target and host slow down unlike.
-# DRIFT_AT_PLAIN: what of it is left where one knows how long plain decoding takes meanwhile, and
-# moves the prediction there (``specsim.predict.elasticity``; the same command), beyond what repeats
-# explain of how far calibrations are apart, since every draw has that already.
+# were priced by temperature): draft, target and host slow down unlike.  Where one knows how long
+# plain decoding takes meanwhile, and moves the prediction there, nothing is left of it beyond what
+# repeats and elasticities are not sure of (``specsim.predict.elasticity``; the same command).
 # _DISTURBED: programs beside a measurement share caches and memory with it, and may slow draft and
 # target unlike.  Of 48 predicted and measured beside others, the intervals hold 46 without it and
 # all with it (studies/measured/blind/busy/estimators.csv).
 DRIFT = 0.035
-DRIFT_AT_PLAIN = 0.008
 _DISTURBED = 0.05
 
 
@@ -282,7 +280,7 @@ class Profile(_Part, frozen=True):
     @property
     def drift_at_plain(self) -> float:
         """The same where it is known how long plain decoding takes meanwhile."""
-        return self._disturbed(DRIFT_AT_PLAIN)
+        return self._disturbed(0.0)
 
     def _disturbed(self, drift: float) -> float:
         return hypot(drift, _DISTURBED) if self._busy else drift

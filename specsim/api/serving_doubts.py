@@ -57,7 +57,7 @@ def _beyond_steps(cost: StepLoadCost, context: int, most: int) -> list[str]:
     if most > largest:
         grows = "they cost the same"
         if cost.half < largest:
-            grows = f"each adds what it adds from {cost.half:,} to {largest:,}, and nothing if less"
+            grows = f"each adds what it adds from {cost.half:,} to {largest:,}, at least nothing"
         found.append(
             f"steps were timed up to {largest:,} requests; with more, up to {most:,}, {grows}"
         )

@@ -29,7 +29,7 @@ from specsim.batching.cost import LoadCost
 from specsim.batching.deployed import GAMMA_MAX, gamma_limit, of_deployment
 from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.step_cost import StepLoadCost
-from specsim.batching.step_error import step_error
+from specsim.batching.step_error import StepError
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.batching.workload import Basis, BatchWorkload, no_notes
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse
@@ -246,7 +246,7 @@ def _of_steps(
         doubts=tuple(doubts),
         notes=partial(notes_on, alpha, acceptance),
         ends=partial(_given_ends, alpha, acceptance, replay),
-        basis=Basis("step times of the engine", error=step_error(cost, whole, prompts, streamed)),
+        basis=Basis("step times of the engine", error=StepError(whole, prompts, streamed)),
     )
 
 

@@ -1,19 +1,20 @@
 """How far off a speedup may be that rests on the step times of an engine.
 
 Repeats of a timing differ, and servers of one configuration that are started again do: their steps
-lie off the line in K that they have in common.  Steps that were timed once tell neither.
+lie off the line in K that they have in common.  Steps that were timed once tell neither, and two
+draft lengths tell nothing of servers.  What machines do later is not in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from math import expm1, log
 
 import numpy as np
 
 from specsim.batching.step_cost import StepLoadCost
-from specsim.batching.workload import unknown_error
 from specsim.checks import UnsupportedError
 from specsim.counts.steps import PromptTime, StepTime, StreamedSteps
 from specsim.intervals import sum_half_width
@@ -22,53 +23,92 @@ from specsim.predict.engine_sets import off_the_line
 # Servers whose steps a speedup is a ratio of: with and without drafts, those that were timed and
 # those that will run.
 _SERVERS = 4
+# Repeats of steps under load have every other number of clients by turns.
+_BY_TURNS = 2
 
 
-def step_error(
-    cost: StepLoadCost,
-    steps: Sequence[StepTime],
-    prompts: Sequence[PromptTime],
-    streamed: Sequence[StreamedSteps],
-) -> Callable[[int, float], float | None]:
-    """Half of the 95 % interval that the step times leave a speedup, as a share of it, at a batch
-    and context; None where nothing was repeated, or a batch was not timed.
+@dataclass(frozen=True, eq=False)
+class StepError:
+    """Half of the 95 % interval that step times leave a speedup, as a share of it.
 
-    cost : of all of them, at whole batches
+    steps : at whole batches
+    prompts, streamed : as of ``StepLoadCost.of``
 
-    What repeats leave open is told by leaving out each in turn (the jackknife), in the mean over
-    the draft lengths that were timed.  What machines do later is not in it.
+    What repeats leave open is told by leaving some of them out in turn (the jackknife of groups),
+    in the mean over the draft lengths that were timed.
     """
-    repeats = {each.repeat for each in steps} | {each.repeat for each in streamed}
-    if len(repeats) < 2 or None in repeats:
-        return unknown_error
-    try:
-        without = [
-            StepLoadCost.of(
-                [each for each in steps if each.repeat != repeat],
-                prompts,
-                [each for each in streamed if each.repeat != repeat],
-            )
-            for repeat in sorted(each for each in repeats if each is not None)
-        ]
-        times = [
-            [cost.timed_s(gamma, batch) / cost.timed_s(0, batch) for gamma in cost.drafted]
-            for batch in cost.batches
-        ]
-    except UnsupportedError:  # some were not timed in all repeats, or at all batches
-        return unknown_error
-    off, freedom = off_the_line(cost.drafted, np.array(times))
 
-    @cache
-    def error(batch: int, context: float) -> float | None:
-        def ratio(cost: StepLoadCost, gamma: int) -> float:
-            return log(cost.verify_s(gamma, batch, context) / cost.verify_s(0, batch, context))
+    steps: Sequence[StepTime]
+    prompts: Sequence[PromptTime] = ()
+    streamed: Sequence[StreamedSteps] = ()
 
+    def __call__(self, batch: int, context: float) -> float | None:
+        """At a batch and context; None where repeats do not tell, or beyond the batches that were
+        timed.
+        """
+        if not self._without:
+            return None
         try:
-            logs = np.array([[ratio(each, gamma) for gamma in cost.drafted] for each in without])
+            logs = np.array([_logs(each, batch, context) for each in self._without])
         except UnsupportedError:
             return None
-        # The jackknife's variance of a mean of R: (R - 1) / R times the sum of squares.
-        of_repeats = (len(logs) - 1) * float(logs.var(axis=0).mean())
-        return expm1(sum_half_width([(of_repeats, len(logs) - 1), (_SERVERS * off, freedom)]))
+        groups = len(logs)
+        # The jackknife's variance of a mean of G: (G - 1) / G times the sum of squares.
+        of_repeats = (groups - 1) * float(logs.var(axis=0).mean())
+        off, freedom = self._of_servers
+        return expm1(sum_half_width([(of_repeats, groups - 1), (_SERVERS * off, freedom)]))
 
-    return error
+    @cached_property
+    def _without(self) -> list[StepLoadCost]:
+        """The costs without each group of repeats; none where repeats are not alike, or too few."""
+        repeats = sorted({each.repeat for each in self.steps if each.repeat is not None})
+        if self.streamed:
+            repeats = sorted({each.repeat for each in self.streamed})
+        size = _BY_TURNS if self.streamed else 1
+        groups = [set(repeats[at : at + size]) for at in range(0, len(repeats), size)]
+        if len(groups) < 2 or not self._repeats_are_alike(repeats):
+            return []
+        try:
+            return [
+                StepLoadCost.of(
+                    [each for each in self.steps if each.repeat not in group],
+                    self.prompts,
+                    [each for each in self.streamed if each.repeat not in group],
+                )
+                for group in groups
+            ]
+        except UnsupportedError:  # of what is left nobody knows what it costs
+            return []
+
+    def _repeats_are_alike(self, repeats: Sequence[int]) -> bool:
+        """Whether all have the same draft lengths and batches: others are put between those, and
+        would differ for that alone.
+        """
+        timed = {(each.repeat, each.gamma, each.batch) for each in self.steps}
+        cells = {(gamma, batch) for _, gamma, batch in timed}
+        streamed = {(each.repeat, each.gamma) for each in self.streamed}
+        gammas = {gamma for _, gamma in streamed}
+        return timed == {(repeat, *cell) for repeat in repeats for cell in cells} and streamed == {
+            (repeat, gamma) for repeat in repeats for gamma in gammas
+        }
+
+    @cached_property
+    def _of_servers(self) -> tuple[float, int]:
+        """Variance of a logarithm, and its degrees of freedom, of all batches that were timed with
+        every draft length; batches are taken as independent.
+        """
+        cost = StepLoadCost.of(self.steps, self.prompts, self.streamed)
+        batches = set(cost.batches)
+        for gamma in cost.steps.gammas:
+            batches &= {int(row.batch) for row in cost.steps.times if row.gamma == gamma}
+        times = [
+            [cost.timed_s(gamma, batch) / cost.timed_s(0, batch) for gamma in cost.drafted]
+            for batch in sorted(batches)
+        ]
+        return off_the_line(cost.drafted, np.array(times)) if times else (0.0, 0)
+
+
+def _logs(cost: StepLoadCost, batch: int, context: float) -> list[float]:
+    """Logarithms of steps over plain ones, of the draft lengths that were timed."""
+    plain_s = cost.verify_s(0, batch, context)
+    return [log(cost.verify_s(gamma, batch, context) / plain_s) for gamma in cost.drafted]

@@ -97,9 +97,9 @@ class Basis:
     words : for the title of a table
     is_bound : whether no engine is as fast
     error : half of the 95 % interval that they leave a speedup, as a share of it, at a batch and
-        context, beside what repeats do; None where it is not known
+        context, beside what is drawn; None where it is not known
     drawn : makes the costs as far as repeats leave them open, with prices of shape (D,) in the
-        place of numbers; None where nothing was repeated
+        place of numbers; None where nothing was repeated, or ``error`` has what repeats tell
     """
 
     words: str = "costs as given"

@@ -41,7 +41,7 @@ class BlockPrices:
 
     blocks : gamma = 0, 1, ..., shape (G + 1,); blocks[0] = 1 is plain decoding
     gamma : the only draft length that is allowed; None: the best of 1..G
-    drawn : as far as a measurement leaves them open, shape (G + 1, D); None where nothing was
+    drawn : as far as a measurement leaves them open, shape (G + 1, DRAWS); None where nothing was
         measured
     """
 
@@ -56,6 +56,10 @@ class BlockPrices:
                 f"block prices must be > 0, and 1 at gamma = 0, got {blocks.tolist()}"
             )
         object.__setattr__(self, "blocks", blocks)
+        if self.drawn is not None and self.drawn.shape != (blocks.size, DRAWS):
+            raise InvalidArgumentError(
+                f"drawn must be of shape {(blocks.size, DRAWS)}, got {self.drawn.shape}"
+            )
         needed = 1 if self.gamma is None else integer("gamma", self.gamma, low=1)
         if needed >= blocks.size:
             raise UnsupportedError(

@@ -10,7 +10,7 @@ Passes of a calibration differ in how long plain steps take, and so show it.  So
 differ by lasts for seconds only: it lengthens the plain steps of a pass and not the runs between
 them, and a slope by least squares would be too small.  What lasts is in the passes next to it too,
 whose own moments have nothing to do with this one's: they are the *instrument* of the slope.
-Where neighbours are not alike, nothing lasts, and passes say nothing.
+Where neighbours are not more alike than by chance, nothing lasts, and passes say nothing.
 
     >>> moved = Elasticity(0.3, 0.1).moved(Interval(1.4, 1.5, 1.6), 1.2)
     >>> f"{moved.best:.3f}, {moved.low:.3f} to {moved.high:.3f}"
@@ -27,7 +27,7 @@ import numpy as np
 
 from specsim.checks import Floats, InvalidArgumentError, number
 from specsim.hardware.repeats import held
-from specsim.intervals import Interval, normal_quantile
+from specsim.intervals import Interval, normal_quantile, t_quantile
 from specsim.profiles import Overhead, RunTime
 
 # Before passes say anything, every run takes longer alike, give or take so much: standard deviation
@@ -36,6 +36,8 @@ from specsim.profiles import Overhead, RunTime
 PRIOR = 0.35
 # A slope of fewer passes says nothing of its own error.
 _FEWEST = 4
+# Of squares that may be none.
+_NOTHING = 1e-300
 # Host seconds may be nothing, which has no logarithm.
 _LEAST = 1e-3
 
@@ -61,6 +63,32 @@ class Elasticity:
 
 
 @dataclass(frozen=True)
+class PassSlope:
+    """What the passes of a calibration say of the elasticity of a kind of run.
+
+    best, error : the slope, and its standard error
+    by_chance : how likely it is that nothing lasted from one pass to the next, so that they say
+        nothing
+    """
+
+    best: float
+    error: float
+    by_chance: float
+
+    @property
+    def elasticity(self) -> Elasticity:
+        """Drawn to 1 as far as passes say little: either they say it, or nothing is known."""
+        known = 1 / (1 + (self.error / PRIOR) ** 2)
+        off, says = known * (self.best - 1), 1 - self.by_chance
+        between = (says * self.by_chance) ** 0.5 * off
+        error = hypot((says * known) ** 0.5 * self.error, self.by_chance**0.5 * PRIOR, between)
+        return Elasticity(1 + says * off, error)
+
+
+NOTHING_SAID = PassSlope(1.0, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
 class Elasticities:
     """Of the target's runs on more than one token, of draft runs, and of the host's time."""
 
@@ -70,22 +98,11 @@ class Elasticities:
 
     @staticmethod
     def of(
-        run_times: Sequence[RunTime],
-        overhead: Sequence[Overhead],
-        temperature: float,
-        prior: float = PRIOR,
+        run_times: Sequence[RunTime], overhead: Sequence[Overhead], temperature: float
     ) -> Elasticities:
-        """From the passes of a profile; the host's of one temperature.
-
-        prior : how far they may be off 1 before passes say anything; inf takes passes at their word
-        """
-        plain = _plain_by_pass(run_times)
-        wide = [row for row in run_times if row.model == "target" and row.tokens > 1]
-        drafts = [row for row in run_times if row.model == "draft"]
-        host = [row for row in overhead if row.temperature == temperature]
-        return Elasticities(
-            _slope(wide, plain, prior), _slope(drafts, plain, prior), _slope(host, plain, prior)
-        )
+        """From the passes of a profile; the host's of one temperature."""
+        slopes = pass_slopes(run_times, overhead, temperature)
+        return Elasticities(*(each.elasticity for each in slopes))
 
     def speedup(self, plain_s: Floats, seconds: Floats) -> Elasticity:
         """Of a speedup, against seconds of plain decoding, from one state of a machine to another.
@@ -99,28 +116,51 @@ class Elasticities:
         shares = seconds / seconds.sum()
         kinds = self.draft, self.target, self.host
         block = sum(share * kind.best for share, kind in zip(shares, kinds, strict=True))
-        error = hypot(*(share * kind.error for share, kind in zip(shares, kinds, strict=True)))
+        # All kinds have the same plain steps, so that their errors may be one.
+        error = sum(share * kind.error for share, kind in zip(shares, kinds, strict=True))
         return Elasticity(float(1 - block / token), float(error / token))
 
 
+def pass_slopes(
+    run_times: Sequence[RunTime], overhead: Sequence[Overhead], temperature: float
+) -> tuple[PassSlope, PassSlope, PassSlope]:
+    """Of the target's runs on more than one token, of draft runs, and of the host's time at one
+    temperature.
+    """
+    plain = _plain_by_pass(run_times)
+    wide = [row for row in run_times if row.model == "target" and row.tokens > 1]
+    drafts = [row for row in run_times if row.model == "draft"]
+    host = [row for row in overhead if row.temperature == temperature]
+    return _slope(wide, plain), _slope(drafts, plain), _slope(host, plain)
+
+
 def _plain_by_pass(rows: Iterable[RunTime]) -> Mapping[int, float]:
-    """The logarithm of the mean plain step of every pass."""
-    found: dict[int, list[float]] = {}
+    """The mean logarithm of the plain steps of every pass, about that of their context: longer ones
+    take longer by nature, and passes have them by turns.
+    """
+    by_context: dict[int, list[tuple[int, float]]] = {}
     for row in rows:
-        for number_of_pass, seconds in zip(row.passes, row.plain, strict=False):
-            found.setdefault(number_of_pass, []).append(seconds)
-    return {each: log(held(np.array(seconds)).mean()) for each, seconds in found.items()}
+        by_context.setdefault(row.context, []).extend(zip(row.passes, row.plain, strict=False))
+    found: dict[int, list[float]] = {}
+    for steps in by_context.values():
+        usual = float(np.mean([log(seconds) for _, seconds in steps] or [0.0]))
+        for number_of_pass, seconds in steps:
+            found.setdefault(number_of_pass, []).append(log(seconds) - usual)
+    return {each: float(held(np.array(longer)).mean()) for each, longer in found.items()}
 
 
-def _slope(
-    rows: Sequence[RunTime] | Sequence[Overhead], plain: Mapping[int, float], prior: float
-) -> Elasticity:
-    """Of rows of one kind, through the means of passes, each row's own level taken off, and drawn
-    to 1 as far as passes say little.
+def _slope(rows: Sequence[RunTime] | Sequence[Overhead], plain: Mapping[int, float]) -> PassSlope:
+    """Of rows of one kind, through the means of n passes, each row's own level taken off.
 
     With x the plain steps of a pass, y its runs and z the plain steps of the passes next to it, all
-    as logarithms about their means: sum(z y) / sum(z x), and its error by the usual formula of
-    instrumental variables, left^2 sum(z^2) / sum(z x)^2.
+    as logarithms about their means, the slope b is sum(z y) / sum(z x), and with what is left,
+    u = y - b x, its error squared
+
+        (mean(u^2) sum(z^2) + 2 sum(z u z' u')) / sum(z x)^2  n / (n - 2)
+
+    where z' and u' are those of the next pass, with which a pass has plain steps in common; their
+    sum counts as none where it is below 0.  Of sum(z x) a share is chance: 1 / F, where F, of one
+    and n - 2 degrees of freedom, is its square over that of its own error.
     """
     found: dict[int, list[tuple[float, float]]] = {}
     for row in rows:
@@ -135,22 +175,27 @@ def _slope(
             if _neighbours(number_of_pass, plain):
                 found.setdefault(number_of_pass, []).append(pair)
     if len(found) < _FEWEST:
-        return Elasticity(1.0, prior)
-    weights = np.array([len(each) for each in found.values()], dtype=float)
-    x, y = np.array([np.mean(each, axis=0) for each in found.values()]).T
-    usual = float(np.mean(list(plain.values())))
-    z = np.array([sum(one - usual for one in _neighbours(each, plain)) for each in found])
-    x, y, z = (each - np.average(each, weights=weights) for each in (x, y, z))
-    lasting = float(np.average(z * x, weights=weights))
-    if lasting <= 0:
-        return Elasticity(1.0, prior)
-    slope = float(np.average(z * y, weights=weights)) / lasting
-    left2 = float(np.average((y - slope * x) ** 2, weights=weights))
-    error2 = left2 * float(np.average(z**2, weights=weights)) / lasting**2 / (len(found) - 2)
-    known = 1 / (1 + error2 / prior**2)
-    return Elasticity(1 + known * (slope - 1), (known * error2) ** 0.5)
+        return NOTHING_SAID
+    passes = sorted(found)
+    x, y = np.array([np.mean(found[each], axis=0) for each in passes]).T
+    z = np.array([sum(_neighbours(each, plain)) for each in passes])
+    x, y, z = (each - each.mean() for each in (x, y, z))
+    lasting = float(np.mean(z * x))
+    freedom = len(passes) - 2
+    alike = lasting**2 / max(float(np.mean(x**2) * np.mean(z**2)), _NOTHING)
+    by_chance = min((1 - alike) / max(freedom * alike, _NOTHING), 1.0)
+    if lasting <= 0 or by_chance == 1:
+        return NOTHING_SAID
+    slope = float(np.mean(z * y)) / lasting
+    left = y - slope * x
+    shared = 2 * float(np.sum((z * left)[1:] * (z * left)[:-1])) / len(passes)
+    error2 = float(np.mean(left**2) * np.mean(z**2)) + max(shared, 0.0)
+    error2 /= lasting**2 * freedom
+    # Of few passes, as wide as Student's interval.
+    error2 *= (t_quantile(0.95, freedom) / normal_quantile(0.95)) ** 2
+    return PassSlope(slope, error2**0.5, by_chance)
 
 
 def _neighbours(number_of_pass: int, plain: Mapping[int, float]) -> list[float]:
-    """The plain steps of the passes before and after, as far as there are."""
+    """The plain steps of the passes before and after, as far as there are, of which 0 is usual."""
     return [plain[each] for each in (number_of_pass - 1, number_of_pass + 1) if each in plain]

@@ -129,12 +129,15 @@ def predicted_speedups(profile: Path, workloads: Sequence[Workload], requests: i
         count = min(requests, workload.trace.requests) if greedy else workload.trace.requests
         taken = workload.trace.take(np.arange(count))
         asked = replace(workload, trace=taken)
-        drifts = workload.profile.drift, workload.profile.drift_at_plain
-        for each, at_plain in zip(*(asked.predict(gammas, drift) for drift in drifts), strict=True):
+        drift = at_plain = workload.profile.drift
+        if workload.cost.drawn is not None:  # where nothing was repeated, nothing more is known
+            at_plain = workload.profile.drift_at_plain
+        found = asked.predict(gammas, drift), asked.predict(gammas, at_plain)
+        for each, known_plain in zip(*found, strict=True):
             chosen = each.gamma == best.gamma
             open_, known_ = (
-                around(found.speedup, found.drawn_costs if greedy else found.drawn)
-                for found in (each, at_plain)
+                around(one.speedup, one.drawn_costs if greedy else one.drawn)
+                for one in (each, known_plain)
             )
             left = best.speedup / known[best.gamma] if chosen else 1.0
             moves = asked.elasticity(each.gamma)

@@ -11,9 +11,9 @@ import pytest
 from benchmarks.blind_accuracy import summary
 from benchmarks.blind_drift import (
     around_one,
-    between_states,
     left_at_plain,
     moved,
+    over_explained,
     states,
     together,
     told,
@@ -22,7 +22,7 @@ from specsim.intervals import Interval
 from specsim.optimizers.workload import Workload
 from specsim.predict.elasticity import PRIOR
 from specsim.predict.prediction_file import predicted_speedups
-from specsim.profiles import DRIFT, DRIFT_AT_PLAIN, read_profile
+from specsim.profiles import DRIFT, read_profile
 
 BLIND = Path(__file__).parents[2] / "studies" / "measured" / "blind"
 DRAFTS = ("small", "middle", "prompt-lookup")
@@ -73,17 +73,17 @@ def test_the_battery_whose_plain_decoding_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "worst", "inside"), [("quiet-runs", 0.082, 134), ("quiet-blocks", 0.074, 137)]
+    ("folder", "worst", "inside"), [("quiet-runs", 0.0813, 138), ("quiet-blocks", 0.0808, 139)]
 )
 def test_the_batteries_whose_repeats_count_as_often_as_they_ran(
     folder: str, worst: float, inside: int
 ) -> None:
-    """Wanted were 8 % at worst, which one cell of the first is beyond."""
+    """Wanted were 8 % at worst, which one cell of each is just beyond."""
     cells = pd.read_csv(BLIND / folder / "cells.csv")
     off = cells["relative_error"]
     assert off.abs().median() < 0.03
-    assert off.abs().max() == pytest.approx(worst, abs=5e-4)
-    assert (off.abs() > 0.08).sum() == (folder == "quiet-runs")
+    assert off.abs().max() == pytest.approx(worst, abs=1e-4)
+    assert (off.abs() > 0.08).sum() == 1
     assert abs(off.mean()) < 0.01
     assert cells["inside"].sum() == inside
 
@@ -98,18 +98,18 @@ def together_said(batteries: tuple[str, ...]) -> dict[str, float]:
     return said
 
 
-def test_batteries_of_a_quick_machine_are_within_what_was_to_be_reached() -> None:
-    """But for one cell, above."""
+def test_batteries_of_a_quick_machine_are_within_what_was_to_be_reached_but_for_two_cells() -> None:
+    """Which are 8.1 % off, and 8 % was wanted."""
     said = together_said(QUICK)
     assert said["median"] < 0.03
-    assert said["worst"] == pytest.approx(0.082, abs=5e-4)
+    assert said["worst"] == pytest.approx(0.0813, abs=1e-4)
     assert abs(said["mean"]) < 0.01
     assert 0.9 <= said["inside"] <= 0.99
     assert said["within_2_percent_of_best"] >= 0.9
     assert abs(said["chosen_mean"]) < 2 * said["chosen_mean_error"]
 
 
-def test_the_battery_of_a_slow_machine() -> None:
+def test_the_battery_of_a_slow_machine_is_near_by_the_estimator_that_it_led_to() -> None:
     """It led to elasticities that ask what lasts, so that it does not judge them: before, it was
     4.1 % off in the median.  Its recommended lengths were not, and are not, what was wanted.
     """
@@ -123,13 +123,12 @@ def test_the_battery_of_a_slow_machine() -> None:
     assert said["within_2_percent_of_best"] == pytest.approx(0.625)
 
 
-def test_predictions_move_as_far_as_speedups_do() -> None:
-    """Beyond what else explains them, by this share of how much longer plain decoding took."""
-    assert between_states(moved(BLIND)) < 0.1
-    # Two drafts of which one is off by 3 % where plain decoding takes a tenth longer, and a check
-    # that is known to 1 %.
-    rows = pd.DataFrame({"far": [0.1, 0.0], "off": [0.03, 0.01], "explained": [1e-4, 1e-4]})
-    assert between_states(rows) == pytest.approx(np.sqrt(8e-4 / 0.01))
+def test_predictions_are_as_far_off_as_is_explained() -> None:
+    """Of twelve drafts in four batteries, moved by elasticities that know how sure they are."""
+    found = moved(BLIND)
+    assert 0.5 < over_explained(found[found["battery"].isin(JUDGES)]) < 1.2
+    rows = pd.DataFrame({"off": [0.03, 0.01], "explained": [1e-4, 1e-4]})
+    assert over_explained(rows) == pytest.approx(5**0.5)
 
 
 def test_elasticities_lie_about_one_as_intervals_take_them_to() -> None:
@@ -196,7 +195,8 @@ def test_intervals_allow_for_what_is_left_where_plain_decoding_is_known() -> Non
     """What calibrations of a draft differ by goes with how long a plain step took meanwhile."""
     every = states(BLIND)
     found = every[every["battery"].isin(BEFORE)]
-    assert left_at_plain(found) == pytest.approx(DRIFT_AT_PLAIN, abs=0.001)
+    # Repeats and elasticities explain all of it.
+    assert left_at_plain(found) == 0
     assert (found["apart_at_plain"] ** 2).mean() < 0.5 * (found["apart"] ** 2).mean()
 
 

@@ -16,6 +16,8 @@ _MEASURED = Path(__file__).parents[2] / "studies" / "measured"
 ON_H100 = _MEASURED / "h100" / "costs-8b-1b-compiled.json"
 ON_H200 = _MEASURED / "h200" / "costs-8b-1b-compiled.json"
 EMBEDDED = _MEASURED / "embedded-cpu" / "profile.json"
+# Of sixteen passes.
+REPEATED = _MEASURED / "blind" / "quiet-blocks" / "small-1.json"
 
 
 def rate(best: float) -> dict[str, float]:

@@ -124,7 +124,7 @@ def test_a_prediction_from_the_profile_is_what_decoding_counts(
     assert greedy.tokens > calls[3] > calls[3] / 4
 
 
-def test_a_prediction_that_is_fixed_before_is_judged_blind(
+def test_whole_requests_judge_a_prediction_that_is_written_down(
     capsys: pytest.CaptureFixture[str], profile: Path, sources: Path
 ) -> None:
     code, out, err = run(

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from specsim.batching.decision import decide
 from specsim.batching.source import Source
-from specsim.batching.step_cost import StepLoadCost
-from specsim.batching.step_error import step_error
+from specsim.batching.step_error import StepError
+from specsim.batching.workload import Basis
+from specsim.counts.file import read_acceptance
 from specsim.counts.steps import StepTime
 
 TIMED = Path(__file__).parents[3] / "studies" / "measured" / "vllm" / "blind-timed.json"
@@ -38,7 +40,7 @@ def steps(offs: Sequence[float], gammas: Sequence[int] = (0, 2, 4)) -> list[Step
 
 
 def error(timed: list[StepTime], batch: int = 8) -> float | None:
-    return step_error(StepLoadCost.of(timed), timed, (), ())(batch, 64.0)
+    return StepError(timed)(batch, 64.0)
 
 
 @pytest.mark.parametrize("offs", [(-0.01, 0.01), (-0.03, 0.0, 0.01, 0.02)])
@@ -68,6 +70,15 @@ def test_servers_that_are_off_their_line_leave_more_open() -> None:
         off.append(np.log(ratios / np.polyval(np.polyfit(gammas, ratios, 1), gammas)))
     expected = expm1(float(stats.t.ppf(0.975, 4)) * float(4 * np.square(off).sum() / 4) ** 0.5)
     assert error(slow) == pytest.approx(expected)
+    # Beside two repeats that differ: Welch's degrees of freedom.
+    both = [
+        replace(each, seconds=each.seconds * exp(0.02 * (each.gamma > 0) * each.repeat))
+        for each in slow
+    ]
+    parts, freedom = np.array([0.01**2, np.square(off).sum()]), np.array([1, 4])
+    variance = float(parts.sum())
+    student = stats.t.ppf(0.975, variance**2 / float((parts**2 / freedom).sum()))
+    assert error(both) == pytest.approx(expm1(float(student) * variance**0.5), rel=0.02)
 
 
 def test_nobody_knows_where_nothing_was_repeated() -> None:
@@ -76,14 +87,42 @@ def test_nobody_knows_where_nothing_was_repeated() -> None:
     assert error([replace(each, repeat=None) for each in steps((0.0, 0.1))]) is None
     # Nor beyond the batches that were timed.
     assert error(steps((0.0, 0.1)), batch=9) is None
-    # The longer drafts are of one repeat alone.
-    timed = [each for each in steps((0.0, 0.1)) if (each.repeat, each.gamma) != (1, 4)]
-    assert error(timed) is None
+
+
+@pytest.mark.parametrize("gamma", [2, 4])
+def test_repeats_that_are_not_alike_tell_nothing(gamma: int) -> None:
+    """What one of them lacks would be put between others, and differ for that alone."""
+    timed = steps((0.0, 0.1, 0.0))
+    assert error(timed) is not None
+    assert error([each for each in timed if (each.repeat, each.gamma) != (1, gamma)]) is None
+    assert error([each for each in timed if (each.repeat, each.batch) != (1, 8)], batch=1) is None
+
+
+def test_steps_under_load_are_left_out_by_two_repeats() -> None:
+    """Every other repeat has every other number of clients."""
+    file = read_acceptance(TIMED)
+    streamed = file.streamed_steps()
+    repeats = sorted({each.repeat for each in streamed})
+    assert len(repeats) >= 4
+    assert StepError((), (), streamed)(4, 64.0) is not None
+    two = [each for each in streamed if each.repeat in repeats[:2]]
+    assert StepError((), (), two)(4, 64.0) is None
+    lacking = [each for each in streamed if (each.repeat, each.gamma) != (repeats[0], 0)]
+    assert StepError((), (), lacking)(4, 64.0) is None
 
 
 def test_the_interval_of_an_engine_has_what_its_steps_leave_open() -> None:
-    """Beside what its counts do, which are known well."""
+    """Beside what its counts do."""
     (workload,) = Source(profile=TIMED).workloads()
+    known, unknown = (
+        decide(each, 4, 64, 0.0, 2).speedup
+        for each in (workload, replace(workload, basis=Basis("step times of the engine")))
+    )
+    assert known is not None
+    assert unknown is not None
+    assert known.best == unknown.best
     found = workload.basis.error(4, 64.0)
     assert found is not None
-    assert 0.005 < found < 0.3
+    assert 0.005 < found < 0.5
+    below = [np.log(each.best / each.low) for each in (known, unknown)]
+    assert below[0] == pytest.approx(np.hypot(below[1], np.log1p(found)))

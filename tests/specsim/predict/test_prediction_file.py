@@ -10,9 +10,9 @@ import pytest
 
 from specsim.optimizers.workload import Workload
 from specsim.predict.measured import MeasuredPrediction
-from specsim.predict.prediction_file import PredictionError, fixed
+from specsim.predict.prediction_file import PredictionError, fixed, predicted_speedups
 from specsim.profiles import BUSY, read_profile
-from tests.support.profiles import write
+from tests.support.profiles import REPEATED, write
 
 
 def test_the_recommended_length_is_predicted_as_recommended(tmp_path: Path) -> None:
@@ -26,14 +26,21 @@ def test_the_recommended_length_is_predicted_as_recommended(tmp_path: Path) -> N
     assert chosen.speedup == pytest.approx(best.speedup)
     assert (chosen.low, chosen.high) == pytest.approx((best.low, best.high))
     assert path.name == "p.prediction.json"
-    # Knowing how long plain decoding takes leaves less open, and at the profile's moves nothing.
+    # At the profile's plain step nothing is moved.
     at = chosen.at(chosen.plain_ms)
     assert (at.low, at.best, at.high) == pytest.approx(
         (chosen.known_low, chosen.speedup, chosen.known_high)
     )
-    assert chosen.low < chosen.known_low < chosen.speedup < chosen.known_high < chosen.high
+    # Nothing was repeated, so that nobody knows what plain decoding would tell.
+    assert (chosen.low, chosen.high) == (chosen.known_low, chosen.known_high)
     assert chosen.plain_ms == pytest.approx(1e3 * workload.plain_s)
     assert chosen.elasticity == workload.elasticity(chosen.gamma).best
+
+
+def test_knowing_how_long_plain_decoding_takes_leaves_less_open() -> None:
+    workloads = Workload.all_of(read_profile(REPEATED), REPEATED, None)
+    for each in predicted_speedups(REPEATED, workloads, 16).predictions:
+        assert each.low < each.known_low < each.speedup < each.known_high < each.high
 
 
 def test_what_was_predicted_stays(tmp_path: Path) -> None:
