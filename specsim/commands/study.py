@@ -45,6 +45,7 @@ def command(
     NAME is leviathan, csdrafting, cascades, bild, specdec, fidelity, serving, or all.  Exits 1 if a
     printed number of a paper is neither matched nor in the list of known differences.
     """
+    from specsim.profiles import read_profile
     from specsim.report.progress import progress_bar
     from specsim.report.tables import show
     from studies import STUDIES
@@ -53,6 +54,8 @@ def command(
 
     if name not in (*STUDIES, "all"):
         raise InvalidArgumentError(f"NAME must be one of {', '.join(STUDIES)} or all, got {name}")
+    if profile is not None and not measure:
+        read_profile(profile)  # before a folder is made for nothing
     make_folder(out)
     studies = {each: load(each) for each in (STUDIES if name == "all" else [name])}
     if measure:

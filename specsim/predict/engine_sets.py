@@ -228,7 +228,7 @@ def line_weights(gammas: Sequence[int], gamma: int) -> Floats:
 def off_the_line(gammas: Sequence[int], ratios: Floats) -> tuple[float, int]:
     """Variance of the logarithm of a ratio about the line in K of its batch, and the degrees of
     freedom of that: what the line lacks, and by how much servers of one configuration that are
-    started again differ.
+    started again differ.  Batches of a server count as independent.
 
     ratios : S(K, B) / S(0, B) by batch and draft length, (J, G)
     """

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from specsim.intervals import (
     Bootstrap,
@@ -17,6 +18,7 @@ from specsim.intervals import (
     chance_limit,
     mean_of,
     over,
+    sum_half_width,
     wilson_interval,
 )
 
@@ -108,6 +110,17 @@ def test_certain_figures_are_equal_or_infinitely_far_apart() -> None:
     one, two = Interval(1.0, 1.0, 1.0), Interval(2.0, 2.0, 2.0)
     assert (apart(one, one), apart(one, two)) == (0.0, np.inf)
     assert np.isnan(apart(one, Interval(np.nan, 1.0, np.nan)))
+
+
+def test_a_sum_of_errors_has_the_degrees_of_freedom_of_its_parts() -> None:
+    """Of one part its own, of two equal ones twice as many; what is known for sure adds none."""
+    assert sum_half_width([(4.0, 5)]) == pytest.approx(2 * stats.t.ppf(0.975, 5))
+    both = sum_half_width([(1.0, 5), (1.0, 5)])
+    assert both == pytest.approx(2**0.5 * stats.t.ppf(0.975, 10))
+    assert sum_half_width([(1.0, 0)]) == pytest.approx(stats.norm.ppf(0.975))
+    assert sum_half_width([(1.0, 2), (1.0, 0)]) == pytest.approx(2**0.5 * stats.t.ppf(0.975, 8))
+    assert sum_half_width([(0.0, 3), (0.0, 0)]) == 0
+    assert sum_half_width([]) == 0
 
 
 def test_the_limit_of_chance_is_that_of_a_table() -> None:

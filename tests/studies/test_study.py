@@ -228,6 +228,15 @@ def test_an_unknown_study_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
     assert captured.err.rstrip().endswith("got medusa")
 
 
+def test_a_profile_that_is_missing_leaves_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile, out = tmp_path / "none.json", tmp_path / "results"
+    assert run("study", "specdec", "--profile", str(profile), "--out", str(out)) == 2
+    assert "none.json: no such file" in capsys.readouterr().err
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("grid", [False, True])
 def test_measuring_makes_what_is_missing(
     grid: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
