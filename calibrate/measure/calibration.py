@@ -110,7 +110,7 @@ def calibrate(
     models = pair.target.description, pair.draft.description
     checkpoint = Checkpoint.beside(out, _decisive(models, pair.target.model, settings, grid))
     keep_threads(checkpoint, progress)
-    watch = Watch(checkpoint, progress, _threads(pair.target.model))
+    watch = Watch(checkpoint, progress, _threads(pair.target.model), untimed=("trace",))
     progress = watch.progress
     target, draft = pair.with_drafter()
     acceptance = [

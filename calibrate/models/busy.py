@@ -28,6 +28,7 @@ _SPARE, _SHARE = 0.1, 0.4
 # hundredths of seconds.
 _EVERY_S, _FIRST_S = 5.0, 0.5
 _FILE = "others.json"
+_START = "the start"
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,7 @@ class Watch:
     Says so at once, as a note of ``progress``, when the machine is too busy.
 
     threads : that measure
+    untimed : how phases begin in which nothing is timed, so that others may run; the start is one
     look : what the processors have done so far
     """
 
@@ -148,11 +150,13 @@ class Watch:
         progress: Progress,
         threads: int,
         *,
+        untimed: tuple[str, ...] = (),
         first_s: float = _FIRST_S,
         every_s: float = _EVERY_S,
         look: Callable[[], CpuTimes] = CpuTimes.now,
     ) -> None:
         self._checkpoint, self._report, self._threads = checkpoint, progress, threads
+        self._untimed = (_START, *untimed)
         self._every_s, self._look = every_s, look
         self._said = False
         # Seconds, and core seconds of other programs, by phase.
@@ -162,7 +166,7 @@ class Watch:
             self._phases.update(kept)
         self._before = look()
         time.sleep(first_s)
-        self._phase = "the start"
+        self._phase = _START
         self._add()
 
     def progress(self, activity: str, done: int, total: int) -> None:
@@ -173,9 +177,13 @@ class Watch:
         self._report(activity, done, total)
 
     def warnings(self) -> list[str]:
-        """One line about the phases in which other programs used too much, if there are any."""
+        """One line about the timed phases in which other programs used too much, or none."""
         self._add()
-        others = {phase: used / took for phase, (took, used) in self._phases.items() if took}
+        others = {
+            phase: used / took
+            for phase, (took, used) in self._phases.items()
+            if took and not phase.startswith(self._untimed)
+        }
         busy = {phase: each for phase, each in others.items() if too_busy(each, self._threads)}
         if not busy:
             return []

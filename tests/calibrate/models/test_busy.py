@@ -98,22 +98,45 @@ def test_a_watch_says_it_once_and_knows_which_phase(
 
     # Calm at the start; then a program on both cores, and nobody any more.
     first = watch(0.0, 0.0, 2.0, 2.0)
-    first.progress("trace", 0, 2)
+    first.progress("run times", 0, 2)
     assert not heard[:-1]
     assert not (tmp_path / "work").exists(), "nothing is kept before there is an item"
     checkpoint.keep_json("item.json", lambda: 1)
-    first.progress("trace", 1, 2)
-    first.progress("trace", 2, 2)
+    first.progress("run times", 1, 2)
+    first.progress("run times", 2, 2)
     notes = [activity for activity, _, total in heard if not total]
     assert len(notes) == 1
     assert notes[0].startswith("busy machine: other programs use 2.0 of 2 cores")
     # Killed here.  The next one begins on a calm machine and knows what was before.
     second = watch(0.0, 0.0, 0.0, 0.0)
-    second.progress("run times", 0, 1)
-    second.progress("run times", 1, 1)
+    second.progress("grid", 0, 1)
+    second.progress("grid", 1, 1)
     (line,) = second.warnings()
-    assert line.startswith("busy machine: of 2 cores other programs used 2.0 during trace: ")
-    assert "run times" not in line.partition(": run")[0].partition("during")[2]
+    assert line.startswith("busy machine: of 2 cores other programs used 2.0 during run times: ")
+    assert "grid" not in line
+
+
+def test_others_may_run_where_nothing_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    heard: list[str] = []
+    watch = Watch(
+        Checkpoint(tmp_path / "work"),
+        lambda activity, done, total: heard.append(activity),
+        1,
+        untimed=("trace",),
+        first_s=0,
+        every_s=0,
+        look=looks(2.0, 2.0, 2.0, 2.0, 0.0, 0.0),
+    )
+    watch.progress("trace at temperature 0", 0, 1)
+    watch.progress("trace at temperature 0", 1, 1)
+    watch.progress("run times", 0, 1)
+    watch.progress("run times", 1, 1)
+    # It is said at once, so that they may be stopped in time.
+    assert any(each.startswith("busy machine: other programs use 2.0") for each in heard)
+    assert watch.warnings() == []
 
 
 def test_a_calm_machine_is_not_mentioned(tmp_path: Path) -> None:
