@@ -31,6 +31,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from itertools import combinations
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -40,6 +41,7 @@ import numpy as np
 import pandas as pd
 
 from calibrate.measure.timing import TOKENS
+from specsim.checks import Floats
 from specsim.hardware import run_time_fit
 from specsim.hardware.later_drafts import of_length
 from specsim.intervals import Interval, apart
@@ -256,6 +258,40 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     }
 
 
+def recommended_losses(folder: Path, cells: pd.DataFrame) -> list[float]:
+    """``loss_by_halves`` of every recommendation; none of checks that do not tell their passes."""
+    losses = []
+    for (draft, temperature, _), part in cells[cells["chosen"]].groupby(
+        ["draft", "temperature", "calibration"]
+    ):
+        rows = measured_rows(folder, draft)
+        gammas = sorted(gamma for each, gamma in rows if each == temperature)
+        by_pass = [rows[temperature, gamma].get("measured_by_pass") for gamma in gammas]
+        if all(by_pass):
+            (chosen,) = part["gamma"]
+            losses.append(loss_by_halves(np.array(by_pass), gammas.index(chosen)))
+    return losses
+
+
+def loss_by_halves(by_pass: Floats, chosen: int) -> float:
+    """How much slower a draft length is than the best, as a share of the best.
+
+    The best of several measured lengths is mostly one that chance favours.  So one half of the
+    passes says which is best, and the other how fast that is and the chosen one; the mean over all
+    halves.
+
+    by_pass : speedups, (K, P) of K draft lengths in P passes, P even
+    """
+    passes = by_pass.shape[1]
+    losses = []
+    for half in combinations(range(passes), passes // 2):
+        other = sorted(set(range(passes)) - set(half))
+        best = int(by_pass[:, half].mean(axis=1).argmax())
+        speeds = by_pass[:, other].mean(axis=1)
+        losses.append(1 - speeds[chosen] / speeds[best])
+    return float(np.mean(losses))
+
+
 def medians(profile: Profile) -> Profile:
     """A price of its own for every width: the median of its repeats."""
 
@@ -356,6 +392,12 @@ def report(folder: Path, timed_tokens: int) -> None:
         f"(standard error {said['chosen_mean_error']:.2%})"
     )
     frame = pd.DataFrame(found)
+    if losses := recommended_losses(folder, frame):
+        print(
+            f"recommended length {np.mean(losses):.1%} slower than the best in the mean, where one "
+            f"half of a check's passes says which is best and the other by how much; within 2 % in "
+            f"{np.mean(np.array(losses) <= 0.02):.0%}"
+        )
     if frame["measured_plain_ms"].notna().all():
         still = frame["speedup_at_profile_plain"] / frame["measured_speedup"] - 1
         print(

@@ -211,7 +211,8 @@ def compare(
 
 def mean_of_passes(speedups: Floats) -> Row:
     """The mean over passes, shape (P,), its standard error and its 95 % interval (Student's t),
-    whose low end is a tenth of the mean at least: times have no sign.
+    whose low end is a tenth of the mean at least: times have no sign; and the passes themselves,
+    which all draft lengths have in common.
     """
     size = speedups.size
     mean, error = float(speedups.mean()), float(speedups.std(ddof=1) / sqrt(size))
@@ -221,6 +222,7 @@ def mean_of_passes(speedups: Floats) -> Row:
         "measured_error": error,
         "measured_low": max(mean - half, 0.1 * mean),
         "measured_high": mean + half,
+        "measured_by_pass": speedups.tolist(),
     }
 
 

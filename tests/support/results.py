@@ -77,6 +77,7 @@ def blind_rows(chosen: int = 2) -> list[dict[str, Any]]:
         formula_speedup=1.4,
         exact=None,
         measured_error=0.02,
+        measured_by_pass=[1.2, 1.24],
         relative_error=0.01,
         inside=True,
     )

@@ -153,6 +153,8 @@ def test_what_is_predicted_is_fixed_before_it_is_judged(
         assert row["predicted_speedup"] == pytest.approx(moved * before["speedup"])
         assert row["exact"] is (True if row["temperature"] == 0 else None)
         assert row["measured_low"] < row["measured_speedup"] < row["measured_high"]
+        assert len(row["measured_by_pass"]) == 2
+        assert np.mean(row["measured_by_pass"]) == pytest.approx(row["measured_speedup"])
     file.unlink()
 
 
