@@ -189,12 +189,14 @@ def told(folder: Path, without: Collection[str] = ()) -> pd.DataFrame:
             target, draft, host = pass_slopes(
                 profile.run_times, profile.overhead, measured.sampling.temperature
             )
-            rows.append({"kind": "host", **vars(host)})
+            kinds = {"host": host}
             if not number:  # the same at every temperature
-                rows.append({"kind": "target", **vars(target)})
+                kinds["target"] = target
                 if not profile.by_lookup:
-                    rows.append({"kind": "draft", **vars(draft)})
-    return pd.DataFrame(rows, columns=["kind", "best", "error", "by_chance"])
+                    kinds["draft"] = draft
+            battery = {"battery": path.parent.name}
+            rows += [{**battery, "kind": kind, **vars(each)} for kind, each in kinds.items()]
+    return pd.DataFrame(rows, columns=["battery", "kind", "best", "error", "by_chance"])
 
 
 def around_one(found: pd.DataFrame) -> float:
@@ -216,6 +218,8 @@ def print_told(found: pd.DataFrame) -> None:
         )
     if len(found):
         print(f"of all: {around_one(found):.2f} about 1")
+    for battery, part in found[found["kind"] == "target"].groupby("battery"):
+        print(f"{battery}: {len(_told_well(part))} of {len(part)} tell the target's well")
 
 
 def _scatter(found: pd.DataFrame, name: str) -> float:

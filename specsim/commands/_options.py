@@ -42,7 +42,7 @@ class _Checked(click.ParamType[Any]):
 class Number(_Checked):
     """One finite number in [low, high]."""
 
-    def __init__(self, low: float, high: float = float("inf")) -> None:
+    def __init__(self, low: float = float("-inf"), high: float = float("inf")) -> None:
         self.low, self.high = low, high
 
     def check(self, option: str, word: str) -> float:

@@ -21,7 +21,7 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
         {},
     ),
     "tokenizer": (str, "Model whose tokens the file's texts are counted in.", {"metavar": "MODEL"}),
-    "rate": (Number(0), "Requests per second; what a file's times are stretched to.", {}),
+    "rate": (Number(), "Requests per second; what a file's times are stretched to.", {}),
     "arrivals": (
         str,
         "poisson, gamma:BURSTINESS, constant or schedule:SECONDS=RATE,... "

@@ -160,7 +160,8 @@ def _slope(rows: Sequence[RunTime] | Sequence[Overhead], plain: Mapping[int, flo
 
     where z' and u' are those of the next pass, with which a pass has plain steps in common; their
     sum counts as none where it is below 0.  Of sum(z x) a share is chance: 1 / F, where F, of one
-    and n - 2 degrees of freedom, is its square over that of its own error.
+    and n - 2 degrees of freedom, is its square over that of its own error.  What runs do by
+    themselves over many passes is not in the error.
     """
     found: dict[int, list[tuple[float, float]]] = {}
     for row in rows:

@@ -55,6 +55,7 @@ def test_files_and_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         ("--window 4", "--window must be first,last, got 1 numbers"),
         ("--save-steps x.txt", "must be a .parquet or .csv in a folder that exists"),
         ("--rate 0", "rate must be > 0 requests per second"),
+        ("--rate -1", "rate must be > 0 requests per second, got -1"),
         ("--workload none.csv", "prompt has no meaning beside a file"),
         ("--slo ttft", "slo must be NAME=SECONDS"),
         ("--figure f.txt", "--figure f.txt must be a .png"),

@@ -76,7 +76,7 @@ def test_passes_that_differ_much_tell_the_elasticities() -> None:
     for kind, true in TRUE.items():
         told: Elasticity = getattr(found, kind)
         assert told.best == pytest.approx(true, abs=0.1)
-        assert told.error < 0.15
+        assert told.error < 0.1
 
 
 def calibrations(**differ: float) -> tuple[list[PassSlope], np.ndarray]:
@@ -116,8 +116,10 @@ def test_where_nothing_lasts_passes_tell_little(noise: float) -> None:
     assert covers(found, 1.0) > 0.9
 
 
-def test_runs_that_wander_by_themselves_are_not_taken_for_the_machine() -> None:
-    """A walk of the runs that plain steps do not follow, as far as a quarter of what they do."""
+def test_runs_that_wander_by_themselves_are_hardly_taken_for_the_machine() -> None:
+    """A walk of the runs that plain steps do not follow, as far as a quarter of what they do.  The
+    error of the slope does not know of it: 95 % intervals hold 83 %.
+    """
     random = np.random.default_rng(5)
     found = []
     for seed in range(200):
@@ -134,15 +136,16 @@ def test_runs_that_wander_by_themselves_are_not_taken_for_the_machine() -> None:
             for row in run_times
         ]
         found.append(Elasticities.of(wandering, overhead, 0.0).target)
-    assert covers(found, TRUE["target"]) > 0.8
+    assert covers(found, TRUE["target"]) == pytest.approx(0.83)
+    assert np.mean([each.best for each in found]) == pytest.approx(TRUE["target"], abs=0.1)
 
 
 def test_passes_that_are_alike_tell_nothing() -> None:
     run_times, overhead = rows(spread=0.002, noise=0.1)
     found = Elasticities.of(run_times, overhead, 0.0)
     for kind in (found.target, found.draft, found.host):
-        assert kind.best == pytest.approx(1.0, abs=0.1)
-        assert kind.error == pytest.approx(UNKNOWN.error, abs=0.1)
+        assert kind.best == pytest.approx(1.0, abs=0.05)
+        assert kind.error == pytest.approx(UNKNOWN.error, abs=0.02)
     assert Elasticities.of(run_times, overhead, 1.0).host == UNKNOWN
     alone = [msgspec.structs.replace(row, passes=[]) for row in run_times]
     assert Elasticities.of(alone, overhead, 0.0) == Elasticities(UNKNOWN, UNKNOWN, UNKNOWN)
