@@ -14,7 +14,7 @@ from specsim.api.plan_doubts import (
     error_budget,
     reason_at,
     replicas_interval,
-    speed_ends,
+    speed_of,
     stops_paying,
     too_short,
     warnings_of,
@@ -192,12 +192,12 @@ def plan(
     if drafting is not None:
         plain = plain_beside(drafting, answers)
         if plain is not None:
-            ends = speed_ends(drafting.planned, drafting, rate, context, margin)
+            speed = speed_of(drafting.planned, drafting, rate, context)
             if plain.per_card > 0:
                 ratio = drafting.per_card / plain.per_card
-                low, high = ends or (1.0, 1.0)
+                low, high = (speed.low, speed.high) if speed else (1.0, 1.0)
                 gain = Interval(ratio * low, ratio, ratio * high)
-            stops = stops_paying(drafting.planned.replica, plain.planned.replica, ends, margin)
+            stops = stops_paying(drafting.planned.replica, plain.planned.replica, speed, margin)
             reason, why = reason_at(drafting, plain, stops[1], context, margin)
     estimate = None
     if best.replicas:
@@ -216,9 +216,7 @@ def plan(
         stops=stops,
         reason=reason,
         why=why,
-        replicas=replicas_interval(
-            best, rate, levels, speed_ends(best.planned, best, rate, context, margin)
-        ),
+        replicas=replicas_interval(best, rate, levels, speed_of(best.planned, best, rate, context)),
         gain=gain,
         by_rate=by_rate(answers, rate, margin),
         sequences=None if estimate is None else _sequences(estimate.in_service),

@@ -9,11 +9,12 @@ from math import exp, log
 from specsim.api.plan_ranking import rate_of_each
 from specsim.api.plan_result import Answer
 from specsim.api.plan_setups import PlannedSetUp
+from specsim.api.serving_error import known_speed
 from specsim.batching.cost import CellUnavailableError, NoRoomError
 from specsim.batching.decision import decide
 from specsim.batching.losses import diagnose
 from specsim.batching.parts import step_of
-from specsim.checks import SpecsimError, significant
+from specsim.checks import significant
 from specsim.intervals import Interval
 from specsim.serving.analytic.replica import Replica
 from specsim.serving.arrivals import ScheduledArrivals
@@ -23,6 +24,9 @@ from specsim.serving.planning.sizing import replicas_needed, sustained
 from specsim.serving.planning.span import STAYS, lasts, requests_wanted
 from specsim.serving.workload import ServingWorkload
 from specsim.serving.workload_summary import WorkloadSummary
+
+# As factors, with the 95 % interval; None where nobody knows.
+Speed = Interval[float] | None
 
 _WHY = {
     "cache": "the KV cache, of which the drafter and its drafts take their part, is full",
@@ -38,23 +42,15 @@ def _batch(answer: Answer, rate: float) -> int:
     return max(1, round(replica.shared(rate_of_each(rate, answer.replicas, replica)).mean))
 
 
-def speed_ends(
-    planned: PlannedSetUp, answer: Answer, rate: float, context: int, margin: float
-) -> tuple[float, float] | None:
-    """How much slower and faster it may be, as factors (95 %); None where nobody knows."""
+def speed_of(planned: PlannedSetUp, answer: Answer, rate: float, context: int) -> Speed:
+    """How much faster or slower it may be."""
+    if not planned.speculates:
+        return known_speed(planned.deployment, None, 0, 1, context)
     if planned.deployment is None and planned.source.profile is None:
         return None
-    if not planned.speculates:
-        error = planned.deployment.error if planned.deployment is not None else None
-        return None if error is None else (1.0 / (1.0 + error), 1.0 + error)
-    workload = planned.workload()
-    batch = _batch(answer, rate)
-    gamma = int(planned.replica.gammas[min(batch, planned.replica.gammas.size - 1)])
-    try:
-        known = decide(workload, batch, context, margin, gamma).speedup
-    except SpecsimError:
-        return None
-    return None if known is None else (known.low / known.best, known.high / known.best)
+    batch, gammas = _batch(answer, rate), planned.replica.gammas
+    gamma = int(gammas[min(batch, gammas.size - 1)])
+    return known_speed(planned.deployment, planned.workload(), gamma, batch, context)
 
 
 def _slower(replica: Replica, factor: float) -> Replica:
@@ -74,24 +70,24 @@ def replicas_interval(
     best: Answer,
     rate: float,
     levels: Sequence[ServiceLevel],
-    speed: tuple[float, float] | None,
+    speed: Speed,
 ) -> Interval[float] | None:
     """At the ends of the speed: fewer where it is faster."""
     if speed is None or not best.replicas:
         return None
     ends = []
-    for factor in speed[::-1]:
+    for factor in (speed.high, speed.low):
         each = sustained(_slower(best.planned.replica, factor), levels)
         ends.append(float(replicas_needed(rate, each)) if each > 0 else float("inf"))
     return Interval(min(ends[0], best.replicas), best.replicas, max(ends[1], best.replicas))
 
 
 def stops_paying(
-    drafting: Replica, plain: Replica, ends: tuple[float, float] | None, margin: float
+    drafting: Replica, plain: Replica, speed: Speed, margin: float
 ) -> tuple[Crossing | None, Crossing | None, Crossing | None]:
     """At the low end of the speed, as predicted, and at the high end; against the margin."""
     least = 1.0 / (1.0 + margin)
-    low, high = ends or (1.0, 1.0)
+    low, high = (speed.low, speed.high) if speed else (1.0, 1.0)
     found = [crossing(drafting, plain, least * factor) for factor in (low, 1.0, high)]
     return found[0], found[1], found[2]
 

@@ -22,7 +22,7 @@ from specsim.serving.metrics import LONGEST_TAIL, Measured, measure, tail_share
 from specsim.serving.requests import Requests
 from specsim.serving.routing import PrefixAware, Routing
 from specsim.serving.service import Served, SetUp, engine_figures, serve_requests
-from specsim.serving.spread import intervals, replicate
+from specsim.serving.spread import intervals, replicate, widened
 from specsim.serving.step_model import StepModel
 from specsim.serving.workload import ServingWorkload, serving_seed
 from specsim.serving.workload_summary import WorkloadSummary
@@ -77,6 +77,10 @@ def serve(
     workers : processes that share the replications; the result is the same for any number
     seed : of all that is random: the same seed sees the same requests and the same luck at every
         gamma
+
+    Where costs and acceptance come with an error (drafts of a profile or of an engine's step times,
+    a fit on its own card), the first replication is simulated at both ends of what that leaves of
+    the speed, too, and intervals hold both.
     """
     if isinstance(workload, (str, PathLike)):
         workload = workload_of(workload)
@@ -106,7 +110,11 @@ def serve(
     runs = [measure(served.times, levels, warmup, resample=count == 1)]
     if count > 1:
         runs += replicate(repeat.measure_after_first, count - 1, workers)
-    figures = intervals(runs)
+    figures, engine_did = intervals(runs), engine_figures(served, setup)
+    speed = found.speed_at(engine_did["batch_mean"])
+    if speed is not None:
+        ends = [repeat.at_speed(each).measure() for each in (speed.low, speed.high)]
+        figures = widened(figures, runs[0].figures, [each.figures for each in ends])
     left_out: tuple[LeftOut, ...] = ()
     if not rounds:
         figures = {name: each for name, each in figures.items() if not name.startswith("itl")}
@@ -116,7 +124,7 @@ def serve(
         setup=setup,
         workload=WorkloadSummary.of(served.arrived),
         figures=figures,
-        engine=engine_figures(served, setup),
+        engine=engine_did,
         levels=tuple(
             LevelOutcome(each, figures[each.name])
             for each in levels
@@ -126,6 +134,7 @@ def serve(
         warmup=warmup,
         replications=count,
         basis=found.basis,
+        speed=speed,
         served=served,
         inputs=_inputs(workload, source, setup, gamma, levels, seed),
         warnings=(*doubts_of(levels), *workload.notes, *found.warnings, *_warnings(served)),
@@ -153,9 +162,17 @@ class _Replication:
             keep=("steps", "rounds") if self.rounds else ("steps",),
         )
 
+    def measure(self, replication: int = 0) -> Measured:
+        return measure(self.serve(replication).times, self.levels, self.warmup)
+
     def measure_after_first(self, number: int) -> Measured:
         """Of replication ``number`` + 1."""
-        return measure(self.serve(number + 1).times, self.levels, self.warmup)
+        return self.measure(number + 1)
+
+    def at_speed(self, speed: float) -> _Replication:
+        """The same with steps that are so much faster."""
+        step_model = self.setup.step_model.at_speed(speed)
+        return replace(self, setup=replace(self.setup, step_model=step_model))
 
 
 def _is_certain(workload: ServingWorkload, setup: SetUp, one: Requests, two: Requests) -> bool:

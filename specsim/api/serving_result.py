@@ -59,6 +59,8 @@ class Serving(Result):
     levels : those that are of a statistic, met or not
     counted : requests behind the figures, in each replication
     basis : what the seconds of a step rest on
+    speed : how much faster steps may be, as a factor with the 95 % interval that costs and
+        acceptance leave, which those of all figures have in them; None where nobody knows
     served : the first replication, request by request and step by step
 
     Rows are the latencies, in milliseconds, each figure with its 95 % interval.
@@ -75,6 +77,7 @@ class Serving(Result):
     warmup: float
     replications: int = 1
     basis: str
+    speed: Interval[float] | None = None
     served: Served = field(repr=False)
 
     @property
@@ -138,6 +141,8 @@ class Serving(Result):
             name: self.figures[name] for name in _THROUGHPUT if name in self.figures
         }
         found["engine"] = dict(self.engine)
+        if self.speed is not None:
+            found["speed"] = self.speed
         if self.levels:
             found["levels"] = {
                 each.level.name: {
@@ -171,6 +176,10 @@ class Serving(Result):
             )
         lines += [_level_words(each) for each in self.levels]
         lines.append(self._interval_words)
+        if self.speed is not None:
+            low, high = significant(self.speed.low, 3), significant(self.speed.high, 3)
+            what = "costs and acceptance leave" if self.setup.drafts.gamma_max else "costs leave"
+            lines.append(f"{what} {low} to {high} times this speed open, which intervals have, too")
         return lines
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 from specsim.acceptance import Acceptance, acceptance_of
 from specsim.api.serving_acceptance import profile_trace, trace_behind
 from specsim.api.serving_doubts import beyond_timed
+from specsim.api.serving_error import known_speed
 from specsim.batching.cost import LoadCost
 from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.source import Source
@@ -23,6 +24,7 @@ from specsim.deployment.deployment import Deployment
 from specsim.deployment.drafters import Drafter, DraftModel, Ngram, Parallel
 from specsim.deployment.memory import BLOCK_TOKENS, card_memory
 from specsim.engines.schedule import Schedule
+from specsim.intervals import Interval
 from specsim.profiles import read_profile
 from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.adaptive_steps import AdaptiveSteps
@@ -56,6 +58,8 @@ class SetUpWords:
 class FoundSetUp:
     """A set-up, what its seconds rest on, and what is taken for granted.
 
+    speed_at : how much faster steps may be with so many requests that decode, as a factor with its
+        95 % interval; None where nobody knows
     of_length : the same with always so many drafts, up to its longest: an engine's largest graph,
         and what it keeps for drafts, go by those; steps are priced once
     """
@@ -63,6 +67,7 @@ class FoundSetUp:
     setup: SetUp
     basis: str
     of_length: Callable[[int], SetUp]
+    speed_at: Callable[[float], Interval[float] | None]
     warnings: tuple[str, ...] = ()
 
 
@@ -121,8 +126,13 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
         policy = _policy(_as_schedule(gamma), costs.drafter, costs.method)
         return SetUp(own, model, policy, acceptance)
 
+    def speed_at(batch: float) -> Interval[float] | None:
+        decodes = max(round(batch), 1)
+        gamma = int(drafts.gammas(decodes)[decodes])
+        return known_speed(source.deployment, costs.workload, gamma, decodes, context)
+
     setup = SetUp(engine, model, drafts, acceptance)
-    return FoundSetUp(setup, costs.basis, of_length, tuple(warnings))
+    return FoundSetUp(setup, costs.basis, of_length, speed_at, tuple(warnings))
 
 
 def _place(source: Source, cost: LoadCost) -> Deployment | None:
@@ -189,7 +199,7 @@ def _of_step_model(words: SetUpWords) -> FoundSetUp:
     asked = _as_schedule(words.gamma)
     if not asked:
         plain = SetUp(engine, model)
-        return FoundSetUp(plain, "steps as given", lambda gamma: plain)
+        return FoundSetUp(plain, "steps as given", lambda gamma: plain, _not_known)
     warnings: tuple[str, ...] = ()
     if not model.prices_drafts:
         warnings = (
@@ -207,7 +217,11 @@ def _of_step_model(words: SetUpWords) -> FoundSetUp:
     def of_length(gamma: int) -> SetUp:
         return replace(setup, drafts=_policy(_as_schedule(gamma)))
 
-    return FoundSetUp(setup, "steps as given", of_length, warnings)
+    return FoundSetUp(setup, "steps as given", of_length, _not_known, warnings)
+
+
+def _not_known(batch: float) -> None:
+    """How far off steps are that somebody gave."""
 
 
 def _plain(source: Source) -> _Costs:

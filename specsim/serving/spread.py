@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from math import hypot
 from typing import TypeVar
 
 import numpy as np
@@ -49,6 +50,23 @@ def intervals(runs: Sequence[Measured]) -> dict[str, Interval[float]]:
     for name, (low, high) in run.percentile_ends.items():
         best = run.figures[name]
         found[name] = Interval(min(low, best), best, max(high, best))
+    return found
+
+
+def widened(
+    figures: Mapping[str, Interval[float]], run: Figures, others: Sequence[Figures]
+) -> dict[str, Interval[float]]:
+    """Intervals that also hold how far figures of one run move where something else is not what it
+    is taken for: as chance knows nothing of it, half widths add up in squares.
+
+    run, others : figures as it is taken for, and at its ends, of the same requests and luck
+    """
+    found = {}
+    for name, value in figures.items():
+        moved = [each[name] - run[name] for each in others]
+        below = hypot(value.best - value.low, min(*moved, 0.0))
+        above = hypot(value.high - value.best, max(*moved, 0.0))
+        found[name] = Interval(max(value.best - below, 0.0), value.best, value.best + above)
     return found
 
 

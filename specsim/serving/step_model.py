@@ -9,7 +9,7 @@ so that seconds can be shown apart.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -43,6 +43,8 @@ TARGET, HOST = "target", "host"
 
 _WHEN = ("always", "graph", "eager")
 _MOST_AXES = 4
+# Steps do not take for ever.
+_SLOWEST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +129,14 @@ class StepModel:
 
     def __add__(self, others: Iterable[StepTerm]) -> StepModel:
         return StepModel((*self.terms, *others), self.frontend_s, self.eager_s)
+
+    def at_speed(self, speed: float) -> StepModel:
+        """With steps that take ``1 / speed`` times as long; what a request spends outside of them
+        stays.
+        """
+        number("speed", speed, low=_SLOWEST)
+        terms = (replace(term, values=np.asarray(term.values) / speed) for term in self.terms)
+        return StepModel(tuple(terms), self.frontend_s, self.eager_s / speed)
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
