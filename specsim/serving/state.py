@@ -65,7 +65,7 @@ _REPLICA = np.dtype(
         ("new_token_ratio", np.float64),  # of SGLang
         ("chunked", np.int64),  # of SGLang: the request whose prompt is read in chunks; -1
         ("batch_is_full", np.int64),  # of SGLang: nobody is admitted
-        ("has_shrunk", np.int64),  # of SGLang: somebody was done since the last decode
+        ("has_shrunk", np.int64),  # of SGLang: somebody was done since the last plan
         ("arrived", np.int64),
         ("done", np.int64),
         ("runners", np.int64),  # length of ``running``

@@ -366,7 +366,9 @@ class Twin:
 
     def prefill_sglang(self) -> list[Any]:
         s, page, plan = self.settings, self.settings.block_size, []
-        self.batch_is_full &= bool(self.running)
+        if self.has_shrunk or self.chunked or not self.running:
+            self.batch_is_full = False
+        self.has_shrunk = False
         if self.chunked is None and (self.batch_is_full or not self.waiting):
             return []
 
@@ -385,6 +387,8 @@ class Twin:
             r = self.chunked
             rest = r.known - r.computed
             tokens = min(rest, chunk)
+            if left >= 1:
+                tokens = min(tokens, int(left))
             if self.pool.needs(r, [], r.computed + tokens) > len(self.pool.free):
                 return []
             self.pool.take(r, [], r.computed + tokens)
@@ -392,11 +396,8 @@ class Twin:
             plan.append([r, tokens, 0, r.computed])
             if tokens < rest:
                 return plan
-            left -= pages(tokens)
-            left -= new(r)
+            left -= pages(tokens) + page + min(r.output, 4096)
             budget, chunk, self.chunked = budget - pages(tokens), chunk - pages(tokens), None
-        if self.batch_is_full:
-            return plan
         if s.longest_prefix_first and s.caching and len(self.waiting) <= 128:
             hits = {r.number: len(self.pool.hits(r)) for r in self.waiting}
             self.waiting = deque(sorted(self.waiting, key=lambda r: -hits[r.number]))
@@ -409,10 +410,10 @@ class Twin:
             cached = len(found) * page
             rest = r.known - cached
             beside = left - page * sum(block.references == 0 for block in found)
-            if rest + new(r) >= beside:
+            if rest + new(r) + page >= beside:
                 self.batch_is_full = True
                 break
-            if plan and pages(rest) >= budget:
+            if not s.chunk and plan and pages(rest) >= budget:
                 break
             tokens = rest
             if pages(rest) > chunk:
@@ -428,33 +429,39 @@ class Twin:
             self.pool.take(r, found, cached + tokens)
             self.pool.remember(r, cached + tokens)
             plan.append([r, tokens, 0, cached])
-            if self.chunked is r:
+            left = beside - pages(tokens) - page
+            if self.chunked is not r:
+                left -= min(r.output, 4096)
+            self.batch_is_full |= left <= 0
+            if left <= 0 or self.chunked is r:
                 break
-            left = beside - pages(tokens) - new(r)
             budget, chunk = budget - pages(tokens), chunk - pages(tokens)
         return plan
 
     def decode_sglang(self) -> tuple[list[Any], int]:
         s, plan, retracted = self.settings, [], 0
-        if self.has_shrunk:
-            self.batch_is_full = self.has_shrunk = False
 
         def end(r: Request) -> int:
             return r.known + r.placeholders + r.drafts
 
+        def last_is_in_flight(r: Request) -> bool:
+            return r.placeholders > 0 and r.emitted + 1 >= r.output
+
         def decoding() -> list[Request]:
-            return [r for r in self.running if r is not self.chunked]
+            return [r for r in self.running if r is not self.chunked and not last_is_in_flight(r)]
 
         def fits() -> bool:
             return sum(self.pool.needs(r, [], end(r)) for r in decoding()) <= len(self.pool.free)
 
+        ending = any(last_is_in_flight(r) for r in self.running)
+        self.batch_is_full &= not ending
         if fits():
-            self.ratio = max(self.ratio - s.new_token_ratio_decay, s.least_new_token_ratio)
+            if decoding():
+                self.ratio = max(self.ratio - s.new_token_ratio_decay, s.least_new_token_ratio)
+        elif ending:
+            return [], 0
         else:
-            while len(decoding()) > 1:
-                room = len(self.pool.free) * s.block_size
-                if retracted and fits() and room >= 20 * len(decoding()):
-                    break
+            while len(decoding()) > 1 and not (retracted and fits()):
                 order = sorted(decoding(), key=lambda r: (r.emitted, -r.prompt), reverse=True)
                 victim = order[-1]
                 self.running.remove(victim)
@@ -463,8 +470,8 @@ class Twin:
                 victim.preemptions += 1
                 self.waiting.append(victim)
                 retracted += 1
-            decoded = sum(r.emitted + 20 for r in self.running)
-            self.ratio = min(decoded / sum(r.output for r in self.running), 1.0)
+            decoded = sum(r.emitted + 20 for r in decoding())
+            self.ratio = min(decoded / (sum(r.output for r in decoding()) + 1), 1.0)
             self.batch_is_full = False
         for r in decoding():
             if self.pool.needs(r, [], end(r)) > len(self.pool.free):

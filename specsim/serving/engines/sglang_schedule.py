@@ -1,9 +1,10 @@
 """What SGLang puts into a step (compiled): managers/schedule_policy.py and schedule_batch.py.
 
 A step reads prompts or decodes, never both, and prompts come first.  A request is admitted where
-its prompt and all that it may emit fit beside a share of what the running ones may still emit, the
-new token ratio.  Where decoding runs out of memory after all, requests are retracted and wait
-again, and the ratio jumps up; with every decode it falls a little.
+its prompt and all that it may emit, and a page, fit beside a share of what the running ones may
+still emit, the new token ratio.  Where decoding runs out of memory after all, requests are
+retracted and wait again, and the ratio jumps up; with every decode it falls a little.  With a step
+in flight, a request whose last token is surely in it does not decode again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from specsim.serving.state import PREEMPTED, RUNNING, State
 
 # CLIP_MAX_NEW_TOKENS: what is kept for one request at most.
 _MOST_NEW = 4096
-# SGLANG_RETRACT_DECODE_STEPS: for how long there must be room after a retraction.
+# SGLANG_RETRACT_DECODE_STEPS: who is left after a retraction is taken to emit as many more.
 _RETRACT_STEPS = 20
 # Longer queues are served in the order of arrival.
 _MOST_SORTED = 128
@@ -62,8 +63,10 @@ def _new_tokens(state: State, request: int) -> int:
 def _schedule_prefill(state: State, settings: EngineSettings) -> None:
     """Prompts, or a chunk of one, as far as tokens and requests reach."""
     replica = state.replica[0]
-    if replica.runners == 0:
+    # A chunk that has not ended leaves the batch as one that is done does.
+    if replica.has_shrunk or replica.chunked >= 0 or replica.runners == 0:
         replica.batch_is_full = 0
+    replica.has_shrunk = 0
     if (replica.batch_is_full or replica.queued == 0) and replica.chunked < 0:
         return
     page = settings.block_size
@@ -77,22 +80,20 @@ def _schedule_prefill(state: State, settings: EngineSettings) -> None:
         request = replica.chunked
         own = state.requests[request]
         rest = own.prompt + own.emitted - own.computed
-        tokens = min(rest, chunk_left)
+        # It goes on where nothing is left, too, since only its end frees anything.
+        tokens = min(rest, chunk_left, int(left) if left >= 1 else chunk_left)
         if needed_blocks(state, settings, request, 0, own.computed + tokens) > replica.free_blocks:
             return
         take_blocks(state, settings, request, 0, own.computed + tokens)
         remember_blocks(state, settings, request, own.computed + tokens)
         add_to_plan(state, request, tokens, 0)
-        paged = blocks_for(tokens, settings) * page
-        left -= paged
-        input_left -= paged
-        chunk_left -= paged
         if tokens < rest:
             return
-        left -= _new_tokens(state, request)
+        paged = blocks_for(tokens, settings) * page
+        left -= paged + page + min(own.output, _MOST_NEW)
+        input_left -= paged
+        chunk_left -= paged
         replica.chunked = -1
-    if replica.batch_is_full:
-        return
     if settings.longest_prefix_first and settings.caching and replica.queued <= _MOST_SORTED:
         _sort_by_prefix(state, settings)
     while replica.queued > 0 and input_left > 0 and chunk_left > 0:
@@ -105,11 +106,11 @@ def _schedule_prefill(state: State, settings: EngineSettings) -> None:
         cached = hits * page
         rest = own.prompt + own.emitted - cached
         left_beside = left - needed_blocks(state, settings, request, hits, cached) * page
-        if rest + _new_tokens(state, request) >= left_beside:
+        if rest + _new_tokens(state, request) + page >= left_beside:
             replica.batch_is_full = 1
             return
         paged = blocks_for(rest, settings) * page
-        if paged >= input_left and state.steps[replica.turn].size > 0:
+        if settings.chunk == 0 and paged >= input_left and state.steps[replica.turn].size > 0:
             return
         tokens = rest
         if paged > chunk_left:
@@ -127,9 +128,13 @@ def _schedule_prefill(state: State, settings: EngineSettings) -> None:
         take_blocks(state, settings, request, hits, cached + tokens)
         remember_blocks(state, settings, request, cached + tokens)
         add_to_plan(state, request, tokens, 0)
-        if replica.chunked == request:
+        left = left_beside - paged - page
+        if replica.chunked != request:
+            left -= min(own.output, _MOST_NEW)
+        if left <= 0:
+            replica.batch_is_full = 1
+        if left <= 0 or replica.chunked == request:
             return
-        left = left_beside - paged - _new_tokens(state, request)
         input_left -= paged
         chunk_left -= paged
 
@@ -153,22 +158,42 @@ def _sort_by_prefix(state: State, settings: EngineSettings) -> None:
 
 
 @inner
+def _decodes(state: State, request: int) -> bool:
+    """Whether a running request has a part in the next decode: its prompt is read, and its last
+    token is not surely in the step in flight.
+    """
+    own = state.requests[request]
+    ends = own.placeholders > 0 and own.emitted + 1 >= own.output
+    return request != state.replica[0].chunked and not ends
+
+
+@inner
+def _decoding(state: State) -> int:
+    """How many have a part in the next decode."""
+    found = 0
+    for at in range(state.replica[0].runners):
+        found += _decodes(state, state.running[at])
+    return found
+
+
+@inner
 def _schedule_decode(state: State, settings: EngineSettings) -> int:
     """A round of every running request, after retracting those for which there is no room."""
     replica = state.replica[0]
-    if replica.has_shrunk:
+    decoding = _decoding(state)
+    ending = replica.runners - (replica.chunked >= 0) - decoding
+    if ending > 0:
         replica.batch_is_full = 0
-        replica.has_shrunk = 0
     retracted = 0
     if _needed(state, settings) <= replica.free_blocks:
-        lower = replica.new_token_ratio - settings.new_token_ratio_decay
-        replica.new_token_ratio = max(lower, settings.least_new_token_ratio)
+        if decoding > 0:
+            lower = replica.new_token_ratio - settings.new_token_ratio_decay
+            replica.new_token_ratio = max(lower, settings.least_new_token_ratio)
+    elif ending > 0:
+        return 0  # what ends makes room
     else:
-        while replica.runners - (replica.chunked >= 0) > 1:
-            room = replica.free_blocks * settings.block_size
-            decoding = replica.runners - (replica.chunked >= 0)
-            enough = _needed(state, settings) <= replica.free_blocks
-            if retracted > 0 and enough and room >= decoding * _RETRACT_STEPS:
+        while decoding - retracted > 1:
+            if retracted > 0 and _needed(state, settings) <= replica.free_blocks:
                 break
             _retract(state, settings)
             retracted += 1
@@ -176,7 +201,7 @@ def _schedule_decode(state: State, settings: EngineSettings) -> int:
         replica.batch_is_full = 0
     for at in range(replica.runners):
         request = state.running[at]
-        if request == replica.chunked:
+        if not _decodes(state, request):
             continue
         own = state.requests[request]
         known = own.prompt + own.emitted
@@ -196,7 +221,7 @@ def _needed(state: State, settings: EngineSettings) -> int:
     needed = 0
     for at in range(state.replica[0].runners):
         request = state.running[at]
-        if request != state.replica[0].chunked:
+        if _decodes(state, request):
             own = state.requests[request]
             end = own.prompt + own.emitted + own.placeholders + own.drafts
             needed += needed_blocks(state, settings, request, 0, end)
@@ -238,7 +263,8 @@ def _raise_ratio(state: State) -> None:
     replica = state.replica[0]
     emitted = output = 0
     for at in range(replica.runners):
-        own = state.requests[state.running[at]]
-        emitted += own.emitted + _RETRACT_STEPS
-        output += own.output
-    replica.new_token_ratio = min(emitted / output, 1.0)
+        if _decodes(state, state.running[at]):
+            own = state.requests[state.running[at]]
+            emitted += own.emitted + _RETRACT_STEPS
+            output += own.output
+    replica.new_token_ratio = min(emitted / (output + 1), 1.0)

@@ -56,11 +56,11 @@ def test_long_prompts_are_read_in_chunks_before_anybody_decodes() -> None:
     ("cache", "output", "fits", "does_not", "scheduled"),
     [
         # After the first prompt 90 of 100 tokens are free, of which 0.7 of its 40 - 1 = 39 are
-        # kept, 27.3: the second has to need less than 62.7 with its output.
-        (100, 40, (10, 52), (10, 53), 40.0),
+        # kept, 27.3: the second has to need less than 62.7 with its output and a page, of one.
+        (100, 40, (10, 51), (10, 52), 40.0),
         # 4990 of 5000 are free, of which 0.7 * 4096 = 2867.2 are kept though 4199 are still to
-        # come: 2122.8 are left, which the second must stay below with its one.
-        (5000, 4200, (2121, 1), (2122, 1), 4200.0),
+        # come: 2122.8 are left, which the second must stay below with its one and the page.
+        (5000, 4200, (2120, 1), (2121, 1), 4200.0),
     ],
     ids=["short", "4096 at most"],
 )
@@ -75,22 +75,48 @@ def test_room_is_kept_for_what_may_be_emitted(
 
 
 def test_who_has_emitted_least_is_retracted_first() -> None:
-    # 61 tokens, of which nothing is kept for running requests.  After 10 decodes of three all have
-    # emitted 11, and 60 tokens are used.  The third has the longest prompt.  That frees 22, not 20
-    # for each of two others, so that the first goes, too.
+    # 62 tokens, of which nothing is kept for running requests.  After 10 decodes of three all have
+    # emitted 11, and 60 tokens are used.  The third has the longest prompt.  That frees 22, which
+    # is room enough for the others for now.  They come to 78, so that the first goes later.
     found = served(
         [10, 8, 12],
         [30, 30, 30],
         arrivals=[0, 0.5, 1.5],
-        max_total_num_tokens=61,
+        max_total_num_tokens=62,
         schedule_conservativeness=0.0,
     )
     assert found.preemptions.tolist() == [1, 0, 1]
     assert found.steps is not None
     at = int(np.flatnonzero(found.steps.preempted)[0])
     assert at == 3 + 10
-    assert found.steps.preempted[at] == 2
-    assert found.steps.used_blocks[at - 1 : at + 1].tolist() == [60, 19]
+    assert found.steps.preempted[at] == 1
+    assert found.steps.used_blocks[at - 1 : at + 1].tolist() == [60, 40]
+
+
+def test_a_request_whose_last_token_is_in_flight_does_not_decode_again() -> None:
+    found = served([3, 4], [3, 5], disable_overlap_schedule=False)
+    assert tokens(found) == [(7, 0), (0, 2), (0, 2), (0, 1), (0, 1)]
+    assert found.last_token_s.tolist() == [3, 5]
+
+
+@pytest.mark.parametrize("overlapped", [False, True])
+def test_who_waits_comes_in_as_soon_as_somebody_is_done(overlapped: bool) -> None:
+    # Two at most.  The first is done with the second decode, at 3; with a step in flight one more
+    # decode of the second is on its way by then.
+    found = served(
+        [5, 5, 5],
+        [3, 9, 2],
+        max_running_requests=2,
+        disable_overlap_schedule=not overlapped,
+    )
+    expected = [(10, 0), (0, 2), (0, 2), *[(0, 1)] * overlapped, (5, 0), (0, 2)]
+    assert tokens(found)[: len(expected)] == expected
+
+
+def test_prompts_that_are_never_cut_come_alone_where_they_are_long() -> None:
+    # 12 tokens of prompts at most in a step, but for the first, which may be longer.
+    found = served([20, 7, 5, 4], [1, 1, 1, 1], chunked_prefill_size=-1, max_prefill_tokens=12)
+    assert tokens(found) == [(20, 0), (7, 0), (9, 0)]
 
 
 def test_a_step_whose_tokens_are_used_up_leaves_the_batch_open() -> None:
