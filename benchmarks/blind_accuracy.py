@@ -374,6 +374,8 @@ def seconds_timed(profile: Profile, repeats: int, requests: int, timed_tokens: i
 
 def report(folder: Path, timed_tokens: int) -> None:
     found = list(cells(folder))
+    if not found:
+        raise SystemExit(f"{folder} has no calibration with its check: run calibrate and check")
     pd.DataFrame(found).to_csv(folder / "cells.csv", index=False)
     said = summary(found)
     errors = [
@@ -404,9 +406,11 @@ def report(folder: Path, timed_tokens: int) -> None:
             f"as if plain decoding took what it did in the calibrations: median "
             f"{still.abs().median():.1%}, worst {still.abs().max():.1%}, mean {still.mean():+.2%}"
         )
-    # The check wrote the prediction of the first calibration before it measured.
-    for draft, part in frame[frame["calibration"] == CALIBRATIONS[0]].groupby("draft"):
-        print(f"{draft}, as written before its check: {_errors(part)}")
+    # The check wrote the prediction of the first calibration before it measured, by the estimator
+    # of then; what stands above is by today's.
+    for draft in checked_drafts(folder):
+        written = pd.DataFrame(measured_rows(folder, draft).values())
+        print(f"{draft}, as written before its check: {_errors(written)}")
     for (draft, temperature), part in frame.groupby(["draft", "temperature"]):
         print(f"{draft} at temperature {temperature:g}: {_errors(part)}")
     kinds: dict[str, Callable[[Profile], Profile]] = {
