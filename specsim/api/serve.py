@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isnan
 from os import PathLike
+
+import numpy as np
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
 from specsim.api.result import LeftOut, Row
@@ -80,8 +83,11 @@ def serve(
 
     Where costs and acceptance come with an error (drafts of a profile or of an engine's step times,
     a fit on its own card), the first replication is simulated at both ends of what that leaves of
-    the speed, too, and intervals hold both.
+    the speed, too, and intervals hold both.  It is the error of a speedup, taken for one of all
+    steps, those that read prompts among them; how long a plain step takes at another time is not in
+    it.
     """
+    integer("workers", workers, low=1)
     if isinstance(workload, (str, PathLike)):
         workload = workload_of(workload)
     levels = levels_of(slo)
@@ -112,7 +118,7 @@ def serve(
         runs += replicate(repeat.measure_after_first, count - 1, workers)
     figures, engine_did = intervals(runs), engine_figures(served, setup)
     speed = found.speed_at(engine_did["batch_mean"])
-    if speed is not None:
+    if speed is not None and not isnan(figures["ttft_mean"].low):
         ends = [repeat.at_speed(each).measure() for each in (speed.low, speed.high)]
         figures = widened(figures, runs[0].figures, [each.figures for each in ends])
     left_out: tuple[LeftOut, ...] = ()
@@ -180,10 +186,14 @@ def _is_certain(workload: ServingWorkload, setup: SetUp, one: Requests, two: Req
     acceptance = setup.acceptance
     if acceptance is not None and not acceptance.certain:
         return False
-    names = ("arrival_s", "prompt_tokens", "output_tokens")
-    return len(one) == len(two) and all(
-        bool((getattr(one, name) == getattr(two, name)).all()) for name in names
-    )
+    if len(one) != len(two):
+        return False
+    columns = [
+        [each.arrival_s, each.prompt_tokens, each.output_tokens]
+        + ([] if each.prefix is None else [each.prefix.hashes, each.prefix.starts])
+        for each in (one, two)
+    ]
+    return all(np.array_equal(*pair) for pair in zip(*columns, strict=True))
 
 
 def _warnings(served: Served) -> list[str]:

@@ -19,7 +19,8 @@ def known_speed(
     """As a factor, 1 with its 95 % interval; None where nobody knows.
 
     With drafts it is that of their speedup over plain decoding, which both costs and acceptance
-    leave open; without, what a fit says of the kind of card that it was made on.
+    leave open; without, what a fit says of a speedup on the kind of card that it was made on.  What
+    plain steps and rounds have in common, as the machine of another day, is not in it.
 
     workload : what rounds gain and cost; None: nothing is drafted
     batch : requests that decode together, in the mean

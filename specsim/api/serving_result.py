@@ -167,7 +167,7 @@ class Serving(Result):
         ]
         if engine["cached_prompt_share"]:
             lines.append(f"{engine['cached_prompt_share']:.1%} of the prompts were in the cache")
-        if self.setup.drafts.gamma_max:
+        if self.setup.drafts.gamma_max and not _unknown(engine["tokens_per_call"]):
             lines.append(f"a round emits {engine['tokens_per_call']:.3g} tokens in the mean")
         if "goodput" in self.figures:
             lines.append(
@@ -178,8 +178,10 @@ class Serving(Result):
         lines.append(self._interval_words)
         if self.speed is not None:
             low, high = significant(self.speed.low, 3), significant(self.speed.high, 3)
-            what = "costs and acceptance leave" if self.setup.drafts.gamma_max else "costs leave"
-            lines.append(f"{what} {low} to {high} times this speed open, which intervals have, too")
+            known = "what is known of costs and acceptance leaves"
+            line = f"{known} {low} to {high} times this speed open"
+            held = not _unknown(self.figures["ttft_mean"].low)
+            lines.append(f"{line}, which intervals have, too" if held else line)
         return lines
 
     @property

@@ -185,6 +185,7 @@ def _of_step_model(words: SetUpWords) -> FoundSetUp:
         {"deployment": source.deployment, "profile": source.profile},
         "and step_model exclude each other: each says what steps cost",
     )
+    source.check()
     if words.gamma == "table":
         raise UnsupportedError(
             "gamma table needs a deployment or profile, whose best draft lengths optimize finds"

@@ -65,7 +65,9 @@ class StepError:
         if self.streamed:
             repeats = sorted({each.repeat for each in self.streamed})
         size = _BY_TURNS if self.streamed else 1
-        groups = [set(repeats[at : at + size]) for at in range(0, len(repeats), size)]
+        # An odd repeat has not all numbers of clients, and is never left out.
+        ends = range(size, len(repeats) + 1, size)
+        groups = [set(repeats[end - size : end]) for end in ends]
         if len(groups) < 2 or not self._repeats_are_alike(repeats):
             return []
         try:

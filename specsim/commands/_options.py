@@ -192,6 +192,13 @@ def _words(_: click.Context, __: click.Parameter, typed: str | None) -> tuple[st
         raise InvalidArgumentError(f"--engine-args has no end: {error}") from None
 
 
+engine_bin_option = option(
+    "--engine-bin",
+    PATH,
+    "The program that --engine starts. [default: $ENGINE_VENV/bin/vllm, .engine/bin/vllm of the "
+    "checkout (make engine), or vllm on the PATH]",
+)
+
 engine_args_option = option(
     "--engine-args",
     str,

@@ -15,6 +15,7 @@ from specsim.commands._options import (
     IntegerRange,
     api_option,
     engine_args_option,
+    engine_bin_option,
     format_option,
     option,
     refuse_given,
@@ -58,6 +59,7 @@ _OF_ACCEPTANCE = ("prompts", "requests", "prompt_tokens", "max_new_tokens", "top
 @click.option("--quick", is_flag=True, help="Fewer requests and repeats: half a minute or less.")
 @option("--engine", click.Choice(["vllm"]), "Time this engine at --batch too, in OUT's .vllm.json.")
 @api_option
+@engine_bin_option
 @engine_args_option
 @option("--out", PATH, "Profile to write; traces go beside it.", required=True)
 @report_option
@@ -72,6 +74,7 @@ def command(
     quick: bool,
     engine: Literal["vllm"] | None,
     api: Literal["serve", "generate"] | None,
+    engine_bin: Path | None,
     engine_args: tuple[str, ...] | None,
     out: Path,
     report: Path | None,
@@ -104,7 +107,7 @@ def command(
     measurement = measurement.quick() if quick else measurement
     timing, batches = None, None
     if engine is None:
-        refuse_given(("api", "engine_args"), "goes with --engine")
+        refuse_given(("api", "engine_bin", "engine_args"), "goes with --engine")
     if engine is not None:
         refuse_given(("context", "compiled", "cost_only"), "does not go with --engine")
         models.require_draft_model("--engine")
@@ -117,6 +120,7 @@ def command(
             repeats=max(2, min(EngineTiming.repeats, measurement.repeats)),
             requests=min(EngineTiming.requests, *measurement.requests),
             prompts=measurement.prompts,
+            engine_bin=engine_bin,
             engine_args=engine_args or (),
         )
     elif batch or context or compiled:

@@ -29,6 +29,7 @@ from specsim.commands._options import (
     api_option,
     check_figure,
     engine_args_option,
+    engine_bin_option,
     figure_option,
     format_option,
     option,
@@ -149,12 +150,7 @@ class _WithServing(click.Command):
     "A running server for --engine, such as http://127.0.0.1:8000, used by nobody else. "
     "[default: one is started for each draft length]",
 )
-@option(
-    "--engine-bin",
-    PATH,
-    "The program that --engine starts. [default: $ENGINE_VENV/bin/vllm, .engine/bin/vllm of the "
-    "checkout (make engine), or vllm on the PATH]",
-)
+@engine_bin_option
 @engine_args_option
 @option(
     "--method",

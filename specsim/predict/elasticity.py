@@ -184,7 +184,7 @@ def _slope(rows: Sequence[RunTime] | Sequence[Overhead], plain: Mapping[int, flo
     lasting = float(np.mean(z * x))
     freedom = len(passes) - 2
     alike = lasting**2 / max(float(np.mean(x**2) * np.mean(z**2)), _NOTHING)
-    by_chance = min((1 - alike) / max(freedom * alike, _NOTHING), 1.0)
+    by_chance = min(max(1 - alike, 0.0) / max(freedom * alike, _NOTHING), 1.0)
     if lasting <= 0 or by_chance == 1:
         return NOTHING_SAID
     slope = float(np.mean(z * y)) / lasting

@@ -10,12 +10,11 @@ from typing import TypeVar
 import numpy as np
 
 from specsim.checks import Floats, integer
-from specsim.intervals import Interval
+from specsim.intervals import Interval, t_quantile
 from specsim.serving.metrics import Figures, Measured
 
 Outcome = TypeVar("Outcome")
 
-_LEVEL = 0.975  # of both ends of a 95 % interval
 # Processes that share replications.
 _MOST_WORKERS = 256
 
@@ -66,8 +65,13 @@ def widened(
         moved = [each[name] - run[name] for each in others]
         below = hypot(value.best - value.low, min(*moved, 0.0))
         above = hypot(value.high - value.best, max(*moved, 0.0))
-        found[name] = Interval(max(value.best - below, 0.0), value.best, value.best + above)
+        found[name] = _within(name, value.best - below, value.best, value.best + above)
     return found
+
+
+def _within(name: str, low: float, best: float, high: float) -> Interval[float]:
+    """No figure is below 0, and no share above 1."""
+    return Interval(max(low, 0.0), best, min(high, 1.0) if name == "good_share" else high)
 
 
 def _mean(samples: Sequence[Figures], name: str) -> float:
@@ -84,7 +88,5 @@ def _student(best: float, samples: Sequence[Figures], name: str) -> Interval[flo
     known = _known(samples, name)
     if known.size < 2 or np.isnan(best):
         return Interval(float("nan"), best, float("nan"))
-    from scipy.special import stdtrit  # loads scipy
-
-    width = float(stdtrit(known.size - 1, _LEVEL) * known.std(ddof=1) / np.sqrt(known.size))
-    return Interval(max(best - width, 0.0), best, best + width)
+    width = t_quantile(0.95, known.size - 1) * float(known.std(ddof=1) / np.sqrt(known.size))
+    return _within(name, best - width, best, best + width)

@@ -44,7 +44,9 @@ _CAPTIONS: Mapping[str, str] = {
     "leave out the first token, which comes with the prompt.",
     "orders": "Which draft length is faster. Mean end-to-end latency of one over that of the "
     "other at the same rate; judged where the measured intervals tell them apart.",
-    "latencies": "Every latency, predicted and measured. In milliseconds, with 95 % intervals.",
+    "latencies": "Every latency, predicted and measured. In milliseconds, with 95 % intervals: of "
+    "what was measured over the requests, of what is predicted over which texts come together, "
+    "which changes nothing without drafts. How far off the timing of steps may be is in none.",
 }
 
 _PICTURES = {
@@ -95,7 +97,9 @@ def _found(found: Tables) -> str:
         f"{said[f'{name} mean']['median_absolute_error']:.1%}"
         for name in tables.LATENCIES
     )
-    tails = max(said[f"{name} p99"]["median_absolute_error"] for name in tables.LATENCIES)
+    tails = [said[f"{name} p99"] for name in tables.LATENCIES]
+    usual = max(row["median_absolute_error"] for row in tails)
+    worst = max(row["worst_absolute_error"] for row in tails)
     full = said.get("tokens per second, saturated")
     throughput = (
         f"The throughput of a saturated server is off by {full['median_absolute_error']:.1%} in "
@@ -107,7 +111,8 @@ def _found(found: Tables) -> str:
     right = sum(row["same_order"] for row in judged)
     return (
         f"Over {len(found['totals'])} settings mean latencies are off in the median by: {means}. "
-        f"No 99th percentile is more than {tails:.0%} off in the median. {throughput}"
+        f"No 99th percentile is more than {usual:.0%} off in the median, and one setting's is "
+        f"{worst:.0%} off. {throughput}"
         f"Of {len(judged)} pairs of draft lengths "
         f"that the measurement tells apart, {right} are in the predicted order."
     )

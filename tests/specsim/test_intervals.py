@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from specsim.intervals import (
+    FALSE_ALARM,
     Bootstrap,
     Interval,
     apart,
@@ -19,6 +20,7 @@ from specsim.intervals import (
     mean_of,
     over,
     sum_half_width,
+    t_quantile,
     wilson_interval,
 )
 
@@ -144,3 +146,13 @@ def test_the_limit_of_chance_is_that_of_a_table() -> None:
     assert 0.02 < np.mean(beyond) < 0.08
     # Of one pair it is what the intervals explain.
     assert chance_limit(1, 0.95) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("passes", "share"), [(3, 0.15), (5, 0.05), (8, 0.015)])
+def test_a_mean_of_few_passes_fails_more_often_than_normal_errors(
+    passes: int, share: float
+) -> None:
+    """Sixteen means with intervals of Student's t, against predictions that are right."""
+    limit = chance_limit(16, 1 - FALSE_ALARM)
+    beyond = 2 * stats.t.sf(limit * t_quantile(0.95, passes - 1), passes - 1)
+    assert 1 - (1 - beyond) ** 16 == pytest.approx(share, rel=0.06)
