@@ -220,7 +220,7 @@ def plan(
         gain=gain,
         by_rate=by_rate(answers, rate, margin),
         sequences=None if estimate is None else _sequences(estimate.in_service),
-        error_budget=error_budget(best, context, margin, levels),
+        error_budget=error_budget(best, rate, context, levels),
         inputs={
             "slo": {each.name: each.limit_s for each in levels},
             **vars(source),

@@ -36,10 +36,14 @@ _WHY = {
 }
 
 
-def _batch(answer: Answer, rate: float) -> int:
-    """Requests that decode together in a replica, in the mean, >= 1."""
+def _decoding(answer: Answer, rate: float) -> tuple[int, int]:
+    """Requests that decode together in a replica, in the mean, >= 1, and what is drafted for each
+    of so many.
+    """
     replica = answer.planned.replica
-    return max(1, round(replica.shared(rate_of_each(rate, answer.replicas, replica)).mean))
+    mean = replica.shared(rate_of_each(rate, answer.replicas, replica)).mean
+    batch = max(1, round(mean))
+    return batch, int(replica.gammas[min(batch, replica.gammas.size - 1)])
 
 
 def speed_of(planned: PlannedSetUp, answer: Answer, rate: float, context: int) -> Speed:
@@ -48,8 +52,7 @@ def speed_of(planned: PlannedSetUp, answer: Answer, rate: float, context: int) -
         return known_speed(planned.deployment, None, 0, 1, context)
     if planned.deployment is None and planned.source.profile is None:
         return None
-    batch, gammas = _batch(answer, rate), planned.replica.gammas
-    gamma = int(gammas[min(batch, gammas.size - 1)])
+    batch, gamma = _decoding(answer, rate)
     return known_speed(planned.deployment, planned.workload(), gamma, batch, context)
 
 
@@ -132,16 +135,21 @@ def reason_at(
 
 
 def error_budget(
-    best: Answer, context: int, margin: float, levels: Sequence[ServiceLevel]
+    best: Answer, rate: float, context: int, levels: Sequence[ServiceLevel]
 ) -> dict[str, float | None]:
+    """Half of 95 % intervals as shares: what acceptance and costs leave of the speedup of drafts at
+    the mean batch, and chance of the figures that levels limit; None where nobody knows.
+    """
     planned = best.planned
     found: dict[str, float | None] = {"acceptance": None, "cost": None, "sampling": None}
     if planned.deployment is not None:
         found["cost"] = planned.deployment.error
     if planned.speculates and (planned.deployment is not None or planned.source.profile):
-        ends = planned.workload().gains_interval
+        (batch, gamma), workload = _decoding(best, rate), planned.workload()
+        if planned.deployment is None:
+            found["cost"] = workload.basis.error(batch, context)
+        ends = workload.gains_interval
         if ends is not None:
-            gamma = planned.drafts.gamma_max
             low, high = (float(each.tokens[gamma]) for each in ends)
             found["acceptance"] = exp(log(high / low) / 2) - 1.0
     if best.settled is not None:

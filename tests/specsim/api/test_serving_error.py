@@ -18,6 +18,7 @@ from specsim.checks import InvalidArgumentError
 from specsim.intervals import Interval
 from specsim.serving.costs.words import step_model_of_words
 from specsim.serving.spread import widened
+from tests.support.profiles import ON_H200
 
 TIMED = Path(__file__).parents[3] / "studies" / "measured" / "serving" / "profile.vllm-0.json"
 FITTED = deploy("llama-3.1-8b", "H100", "eagle3:alpha=0.7", fit="vllm-h100")
@@ -71,6 +72,21 @@ def test_the_speed_is_as_sure_as_the_speedup_by_load(served: Serving) -> None:
     assert served.speed.low == pytest.approx(row["low"] / row["speedup"])
     assert served.speed.high == pytest.approx(row["high"] / row["speedup"])
     assert served.speed.low < 1 < served.speed.high
+
+
+def test_a_plan_knows_as_much_of_costs() -> None:
+    work = specsim.workload(rate=30, prompt="uniform:20,120", output=40, requests=400)
+    engine = "vllm:num_gpu_blocks=2000,max_num_seqs=16"
+    words: Any = {"profile": ON_H200, "alpha": 0.8, "gammas": [2], "engine": engine}
+    found = specsim.plan(work, slo="tpot_p99=1", **words)
+    best = found.best
+    assert best.planned.speculates
+    batch = round(best.planned.replica.shared(30 / best.replicas).mean)
+    context = mean_context(work.draw(0))
+    (workload,) = best.planned.source.workloads(2)
+    assert batch > 1
+    assert found.error_budget["cost"] == workload.basis.error(batch, context)
+    assert found.error_budget["acceptance"] is None  # it was given
 
 
 def test_it_is_printed_and_in_the_document(served: Serving) -> None:
