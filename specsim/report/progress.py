@@ -17,8 +17,10 @@ from specsim.report.kept import is_kept
 _PERIOD_S = 3600.0
 # Seconds between two lines where there is no terminal.
 _INTERVAL_S = 60.0
-# What is left is judged by the pace of so many lines: what was done before a kill comes at once.
+# What is left is judged by the pace of so many lines.
 _LINES = 5
+# Steps that come so soon, in seconds, were done before a kill, and tell nothing of the pace.
+_AT_ONCE_S = 0.005
 
 
 @contextmanager
@@ -100,23 +102,38 @@ def _bars(
 class _Pace:
     """How far an activity was at the last lines, and is now.
 
-    seen : seconds and what was done then
+    told_s : seconds of the last report
+    kept : of what is done, what was done before a kill
+    seen : seconds, what was done and what was kept then
     """
 
     done: int
     total: int
-    seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_LINES))
+    told_s: float
+    kept: int = 0
+    seen: deque[tuple[float, int, int]] = field(default_factory=lambda: deque(maxlen=_LINES))
+
+    def __post_init__(self) -> None:
+        self.seen.append((self.told_s, self.done, self.kept))
+
+    def tell(self, done: int, total: int, now: float) -> None:
+        """A report."""
+        if now - self.told_s < _AT_ONCE_S:
+            self.kept += done - self.done
+        self.done, self.total, self.told_s = done, total, now
 
     def line(self, activity: str, now: float) -> str:
         """What, done / total, time left; from the second report of the activity on."""
-        before, at_first = self.seen[0]
-        self.seen.append((now, self.done))
+        before, done, kept = self.seen[0]
+        self.seen.append((now, self.done, self.kept))
         said = f"{activity}: {self.done} / {self.total}"
         if self.done == self.total:
             return said
-        if self.done == at_first:
+        if self.done == done:
             return f"{said}, time left unknown"
-        left = (now - before) / (self.done - at_first) * (self.total - self.done)
+        # Where all of it came at once, it is quick.
+        worked = self.done - done - (self.kept - kept) or self.done - done
+        left = (now - before) / worked * (self.total - self.done)
         return f"{said}, {_duration(left)} left"
 
 
@@ -142,10 +159,10 @@ def _lines(interval_s: float = _INTERVAL_S) -> Iterator[Progress]:
         if not total:
             say(activity)
             return
+        now = time.monotonic()
         if activity not in paces:
-            paces[activity] = _Pace(done, total)
-            paces[activity].seen.append((time.monotonic(), done))
-        paces[activity].done, paces[activity].total = done, total
+            paces[activity] = _Pace(done, total, now)
+        paces[activity].tell(done, total, now)
         current = activity
 
     def speak() -> None:

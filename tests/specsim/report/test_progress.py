@@ -13,8 +13,7 @@ from specsim.report.progress import _bars, _lines, _Pace, progress_bar
 
 
 def test_time_left_follows_the_pace_of_the_last_lines() -> None:
-    pace = _Pace(done=40, total=100)
-    pace.seen.append((0.0, 40))  # there were 40 of them before
+    pace = _Pace(done=40, total=100, told_s=0.0)  # there were 40 of them before
     assert pace.line("trace", 60.0) == "trace: 40 / 100, time left unknown"
     pace.done = 50
     # 10 in two minutes, and 50 to go.
@@ -30,6 +29,23 @@ def test_time_left_follows_the_pace_of_the_last_lines() -> None:
     assert pace.line("trace", 600.0) == "trace: 100 / 100"
     pace.done, pace.total = 101, 1000
     assert " h " in pace.line("trace", 6000.0)
+
+
+def test_what_was_done_before_a_kill_is_no_pace() -> None:
+    pace = _Pace(done=0, total=100, told_s=0.0)
+    for done in range(1, 51):
+        pace.tell(done, 100, 0.001 * done)
+    pace.tell(51, 100, 30.0)
+    pace.tell(52, 100, 60.0)
+    # Two in a minute, and 48 to go.
+    assert pace.line("decoding", 60.0) == "decoding: 52 / 100, 24 min left"
+
+
+def test_steps_that_all_come_at_once_have_the_pace_that_they_have() -> None:
+    pace = _Pace(done=0, total=180_000, told_s=0.0)
+    for done in range(1, 60_001):
+        pace.tell(done, 180_000, 0.001 * done)
+    assert pace.line("tokens", 60.0) == "tokens: 60000 / 180000, 2 min left"
 
 
 def test_without_a_terminal_lines_come_by_the_clock(capsys: pytest.CaptureFixture[str]) -> None:
