@@ -273,6 +273,22 @@ def recommended_losses(folder: Path, cells: pd.DataFrame) -> list[float]:
     return losses
 
 
+def mean_error(folder: Path) -> float | None:
+    """Standard error that the passes of the checks leave the mean error of all cells; None of
+    checks that do not tell their passes.
+    """
+    variances = []
+    for draft in checked_drafts(folder):
+        rows = measured_rows(folder, draft).values()
+        by_pass = [row.get("measured_by_pass") for row in rows]
+        if not all(by_pass):
+            return None
+        # A pass is off with all of its lengths together.
+        passes = np.log(np.array(by_pass)).mean(axis=0)
+        variances.append(passes.var(ddof=1) / passes.size)
+    return float(np.sqrt(sum(variances)) / len(variances))
+
+
 def loss_by_halves(by_pass: Floats, chosen: int) -> float:
     """How much slower a draft length is than the best, as a share of the best.
 
@@ -388,6 +404,8 @@ def report(folder: Path, timed_tokens: int) -> None:
         f"{said['mean']:+.2%}; 95 % intervals hold {said['inside']:.1%}; the measurement's own "
         f"error {median(errors):.1%} (median)"
     )
+    if (of_checks := mean_error(folder)) is not None:
+        print(f"standard error that the checks leave the mean: {of_checks:.2%}")
     print(
         f"recommended length within 2 % of the best in {said['within_2_percent_of_best']:.0%}; its "
         f"own prediction off by {said['chosen_mean']:+.2%} in the mean "

@@ -118,6 +118,14 @@ class EngineTiming:
             )
         return lengths
 
+    def find_program(self) -> Path:
+        """The program that would be started; an error of one line where there is none, before
+        anything is measured.
+        """
+        from calibrate.engine.server import find_program  # needs what calibrating needs
+
+        return find_program(self.engine_bin)
+
     @property
     def check(self) -> EngineCheck:
         """How the engines are started."""

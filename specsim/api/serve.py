@@ -25,7 +25,7 @@ from specsim.serving.metrics import LONGEST_TAIL, Measured, measure, tail_share
 from specsim.serving.requests import Requests
 from specsim.serving.routing import PrefixAware, Routing
 from specsim.serving.service import Served, SetUp, engine_figures, serve_requests
-from specsim.serving.spread import intervals, replicate, widened
+from specsim.serving.spread import MOST_WORKERS, intervals, replicate, widened
 from specsim.serving.step_model import StepModel
 from specsim.serving.workload import ServingWorkload, serving_seed
 from specsim.serving.workload_summary import WorkloadSummary
@@ -87,7 +87,7 @@ def serve(
     steps, those that read prompts among them; how long a plain step takes at another time is not in
     it.
     """
-    integer("workers", workers, low=1)
+    integer("workers", workers, low=1, high=MOST_WORKERS)
     if isinstance(workload, (str, PathLike)):
         workload = workload_of(workload)
     levels = levels_of(slo)

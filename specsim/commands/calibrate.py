@@ -123,6 +123,7 @@ def command(
             engine_bin=engine_bin,
             engine_args=engine_args or (),
         )
+        timing.find_program()
     elif batch or context or compiled:
         batches = Batches(
             batch or Batches.batch, context, ("eager", "compiled") if compiled else ("eager",)

@@ -16,7 +16,7 @@ from specsim.serving.metrics import Figures, Measured
 Outcome = TypeVar("Outcome")
 
 # Processes that share replications.
-_MOST_WORKERS = 256
+MOST_WORKERS = 256
 
 
 def replicate(task: Callable[[int], Outcome], count: int, workers: int = 1) -> list[Outcome]:
@@ -25,7 +25,7 @@ def replicate(task: Callable[[int], Outcome], count: int, workers: int = 1) -> l
     task : with more than one worker it goes to other processes, so it must be picklable
     """
     count = integer("replications", count, low=1)
-    workers = integer("workers", workers, low=1, high=_MOST_WORKERS)
+    workers = integer("workers", workers, low=1, high=MOST_WORKERS)
     if min(workers, count) == 1:
         return [task(each) for each in range(count)]
     with ProcessPoolExecutor(min(workers, count)) as pool:

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.blind_accuracy import (
     loss_by_halves,
+    mean_error,
     measured_rows,
     recommended_losses,
     summary,
@@ -129,14 +130,18 @@ def test_the_battery_of_a_slow_machine_is_near_by_the_estimator_that_it_led_to()
 
 
 def test_a_battery_that_nothing_was_made_of() -> None:
-    """Wanted were 3 % in the median, 8 % at worst, 1 % in the mean, which is 0.2 % more, intervals
-    that hold 90 to 99 %, and no length that is promised more than it has.
+    """Wanted were 3 % in the median, 8 % at worst, intervals that hold 90 to 99 %, and no length
+    that is promised more than it has; and 1 % in the mean and 90 % of the recommended lengths
+    within 2 % of the best of all that were measured, both of which it misses.
     """
     cells = pd.read_csv(BLIND / "unseen" / "cells.csv")
     said = summary(cells.to_dict("records"))
     assert said["median"] < 0.03
     assert said["worst"] < 0.08
     assert said["mean"] == pytest.approx(-0.0122, abs=5e-5)
+    assert mean_error(BLIND / "unseen") == pytest.approx(0.0062, abs=5e-5)
+    assert mean_error(BLIND / "quiet-slow") is None
+    assert said["within_2_percent_of_best"] == pytest.approx(13 / 18)
     assert 0.9 <= said["inside"] <= 0.99
     assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
     losses = recommended_losses(BLIND / "unseen", cells)
@@ -165,6 +170,9 @@ def test_a_calibration_beside_programs_on_both_cores_says_so_and_allows_for_it()
     cells = pd.read_csv(BLIND / "both-cores" / "cells.csv")
     assert len(cells) == 16
     assert cells["inside"].all()
+    low, high = (cells[name] / cells["predicted_speedup"] for name in ("low", "high"))
+    assert low.median() == pytest.approx(0.76, abs=0.005)
+    assert high.median() == pytest.approx(1.31, abs=0.005)
 
 
 def test_predictions_are_as_far_off_as_is_explained() -> None:

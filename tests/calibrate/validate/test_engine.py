@@ -447,6 +447,16 @@ def test_servers_are_told_of_the_profile_by_specsim_alone(kind: Any) -> None:
         kind(api="generate", engine_args=("--block-size=32",))
 
 
+def test_an_engine_that_is_not_there_is_said_before_anything_is_measured(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "profile.json"
+    typed = ("calibrate", "--draft", "embedded/small", "--out", str(out), "--engine", "vllm")
+    said = fail(capsys, *typed, "--engine-bin", str(tmp_path / "vllm"))
+    assert said.endswith("no such program; it is .engine/bin/vllm or so\n")
+    assert not list(tmp_path.iterdir())
+
+
 def test_words_for_a_server_are_those_of_a_shell(
     capsys: pytest.CaptureFixture[str], profile: Path
 ) -> None:
