@@ -428,6 +428,7 @@ def report(folder: Path, timed_tokens: int) -> None:
     # of then; what stands above is by today's.
     for draft in checked_drafts(folder):
         written = pd.DataFrame(measured_rows(folder, draft).values())
+        written = written.assign(draft=draft, calibration=CALIBRATIONS[0])
         print(f"{draft}, as written before its check: {_errors(written)}")
     for (draft, temperature), part in frame.groupby(["draft", "temperature"]):
         print(f"{draft} at temperature {temperature:g}: {_errors(part)}")

@@ -360,15 +360,15 @@ def check_frame_path(path: Path) -> None:
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """A table as Parquet or CSV, by the end of the name; whole or not at all."""
-    import io
-
     check_frame_path(path)
-    if path.suffix == ".csv":
-        write_atomically(path, frame.to_csv(index=False).encode())
-        return
-    buffer = io.BytesIO()
-    frame.to_parquet(buffer, index=False)
-    write_atomically(path, buffer.getvalue())
+    write_atomically(path, frame_bytes(frame, path.suffix))
+
+
+def frame_bytes(frame: pd.DataFrame, suffix: str) -> bytes:
+    """What a file of a table holds: CSV with ``.csv``, else Parquet, which keeps its attributes."""
+    if suffix == ".csv":
+        return bytes(frame.to_csv(index=False).encode())
+    return bytes(frame.to_parquet(index=False))
 
 
 def _words(error: Exception) -> str:

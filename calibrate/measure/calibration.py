@@ -33,13 +33,13 @@ from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
 from specsim.api.progress import Progress, quiet, steps
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, check_choice, integer
-from specsim.files import read_frame, write_atomically
+from specsim.files import frame_bytes, read_frame, write_atomically
 from specsim.intervals import DRAWS
 from specsim.predict.trace_rates import acceptance_rates
 from specsim.traces import Trace, TraceError, read_trace
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 _LOOKUP_NOTES = (
     "prompt lookup: drafts are a function of the text before their block; a search is host time, "
@@ -277,13 +277,13 @@ def _measure_acceptance(
                 pair.target.end_of_text,
             )
             frame = record(target, draft, request, asked)
-            part.write_bytes(_written(frame, suffix))
+            part.write_bytes(frame_bytes(frame, suffix))
 
         part = checkpoint.keep(f"{index}-{request}{suffix}", recorded)
         # Read back even what was just written, so that resumed and fresh runs cannot differ.
         frames.append(read_frame(part, "trace", TraceError))
         advance()
-    content = _written(pd.concat(frames, ignore_index=True), suffix)
+    content = frame_bytes(pd.concat(frames, ignore_index=True), suffix)
     sha256 = hashlib.sha256(content).hexdigest()
     file = out.with_name(f"{out.stem}.trace-{sha256[:12]}{suffix}")
     write_atomically(file, content)
@@ -316,10 +316,3 @@ def _texts(
         )
         for number in range(min(_TIMED_TEXTS, measured.requests))
     ]
-
-
-def _written(frame: pd.DataFrame, suffix: str) -> bytes:
-    """The table as the content of a file of this kind."""
-    if suffix == ".csv":
-        return bytes(frame.to_csv(index=False).encode())
-    return bytes(frame.to_parquet(index=False))

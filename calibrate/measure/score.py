@@ -7,7 +7,6 @@ vocabulary.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -21,7 +20,7 @@ from calibrate.decode.engine import CachedModel
 from calibrate.models.sampling import Sampling
 from specsim.checkpoint import Checkpoint
 from specsim.checks import SpecsimError
-from specsim.files import write_atomically
+from specsim.files import write_frame
 from specsim.rules import (
     Custom,
     Distributions,
@@ -197,10 +196,4 @@ def write_positions(frame: pd.DataFrame, path: Path, about: dict[str, object]) -
     """Whole or not at all.  ``about`` goes into a Parquet file's metadata; CSV has no room."""
     for name, value in about.items():
         frame.attrs[name] = value
-    if path.suffix == ".csv":
-        content = frame.to_csv(index=False).encode()
-    else:
-        buffer = io.BytesIO()
-        frame.to_parquet(buffer, index=False)
-        content = buffer.getvalue()
-    write_atomically(path, content)
+    write_frame(frame, path)

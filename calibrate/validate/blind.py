@@ -92,7 +92,8 @@ def validate_blind(
     checkpoint: Checkpoint,
     advance: Callable[[], None] = lambda: None,
 ) -> list[Row]:
-    """Rows of predicted beside measured, one per check and gamma.
+    """Rows of predicted beside measured, one per check and gamma; ``recommended`` is the gamma that
+    the profile recommends at that temperature, decoded here or not.
 
     predictions : by temperature and gamma
     requests : of each check that a pass decodes, at most
@@ -139,10 +140,12 @@ def validate_blind(
     rows = []
     for index, check in enumerate(checks):
         temperature = check.sampling.temperature
+        asked = predictions[temperature]
+        recommended = next((gamma for gamma, each in asked.items() if each.chosen), PLAIN)
         for gamma in gammas:
-            asked = predictions[temperature][gamma]
             plain, fast = found[index, PLAIN], found[index, gamma]
-            rows.append(compare(check, gamma, asked, plain, fast))
+            row = compare(check, gamma, asked[gamma], plain, fast)
+            rows.append({**row, "recommended": recommended})
     return rows
 
 

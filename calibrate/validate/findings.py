@@ -71,16 +71,18 @@ def blind_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings
         found = [row for row in rows if row["temperature"] == temperature]
         best = max(found, key=lambda row: row["measured_speedup"])
         chosen = next((row for row in found if row["chosen"]), None)
+        recommended = best["recommended"]
+        words = f"gamma {recommended}" if recommended else "plain decoding"
         # Plain decoding is 1, and may be recommended, or best.
         fastest = max(best["measured_speedup"], 1.0)
-        speedup = chosen["measured_speedup"] if chosen else 1.0
-        sentences.append(
-            f"temperature {temperature:g}: recommended "
-            + (f"gamma {chosen['gamma']}" if chosen else "plain decoding")
-            + f", {speedup / fastest - 1:+.1%} from the fastest measured "
-            + (f"(gamma {best['gamma']})" if best["measured_speedup"] > 1 else "(plain decoding)")
-            + _of_fewer(found, chosen)
-        )
+        what = f"gamma {best['gamma']}" if best["measured_speedup"] > 1 else "plain decoding"
+        if recommended and chosen is None:
+            how_far = f", which was not decoded here; the fastest measured is {what}"
+        else:
+            speedup = chosen["measured_speedup"] if chosen else 1.0
+            how_far = f", {speedup / fastest - 1:+.1%} from the fastest measured ({what})"
+            how_far += _of_fewer(found, chosen)
+        sentences.append(f"temperature {temperature:g}: recommended {words}{how_far}")
     exact = [
         f"temperature 0, gamma {row['gamma']}: text or number of calls is not what it must be"
         for row in rows

@@ -190,7 +190,9 @@ def compare(check: CheckedPrompts, interleaved: Interleaved, waited: bool) -> li
     temperature = workload.measured.sampling.temperature
     rows = []
     limit = workload.measured.max_new_tokens
-    predictions = predict(trace, cost, gammas, limit)
+    # The profile's own costs are those of another day.
+    drift = 0.0 if waited else workload.profile.drift
+    predictions = predict(trace, cost, gammas, limit, drift=drift)
     before = predict(trace, workload.cost, gammas, limit)
     for prediction, then, replayed in zip(predictions, before, replay(trace, gammas), strict=True):
         gamma = prediction.gamma
@@ -223,7 +225,7 @@ def compare(check: CheckedPrompts, interleaved: Interleaved, waited: bool) -> li
                 "predicted_calls": prediction.calls * tokens / prediction.tokens,
                 "measured_calls": calls,
                 "exact": exact,
-                "z": _z(replayed, interleaved, paired, trace.by_lookup and temperature > 0),
+                "z": _z(replayed, interleaved, paired, temperature > 0),
                 "predicted_speedup": prediction.speedup,
                 "predicted_low": prediction.low,
                 "predicted_high": prediction.high,
@@ -247,11 +249,12 @@ def compare(check: CheckedPrompts, interleaved: Interleaved, waited: bool) -> li
     return rows
 
 
-def _z(replayed: Replay, interleaved: Interleaved, paired: bool, whole: bool) -> float:
+def _z(replayed: Replay, interleaved: Interleaved, paired: bool, drawn: bool) -> float:
     """Standard score of counted against replayed calls per token, over at least two requests.
 
-    whole : texts are drawn anew and decide the calls, so that both are whole numbers, and all gaps
-        of a few requests may be equal by chance: then they are taken to scatter by one call
+    drawn : what is counted is drawn and a whole number, and gaps of a few requests may be alike by
+        chance, as where hardly any draft is ever rejected: they are taken to scatter by a call at
+        least
     """
     counted = interleaved.calls(replayed.gamma) / interleaved.lengths(replayed.gamma)
     expected = replayed.calls / replayed.lengths
@@ -262,8 +265,9 @@ def _z(replayed: Replay, interleaved: Interleaved, paired: bool, whole: bool) ->
     else:
         mean = counted.mean() - expected.mean()
         error = np.sqrt(sum(values.var(ddof=1) / len(values) for values in (counted, expected)))
-    if error == 0 and whole:
-        error = (1 / interleaved.lengths(replayed.gamma)).mean() / np.sqrt(len(counted))
+    if drawn:
+        call = (1 / interleaved.lengths(replayed.gamma)).mean() / np.sqrt(len(counted))
+        error = max(error, call)
     if error == 0:
         return 0.0 if mean == 0 else float(np.copysign(np.inf, mean))
     return float(mean / error)

@@ -76,7 +76,7 @@ def deploy(
     if fit is not None:
         from specsim.deployment.fits import fitted
 
-        base = fitted(base, fit)
+        base = as_fitted = fitted(base, fit)
         if routing_exponent is not None:
             base = replace(base, routing_exponent=routing_exponent)
     shares = [] if efficiency is None else np.atleast_1d(efficiency).tolist()
@@ -91,7 +91,7 @@ def deploy(
     )
     host = replace(base.host, **_given(step_s=_s(overhead_us), round_s=_s(round_us)))
     changed = replace(base, efficiency=reached, host=host)
-    if changed != base and fit is not None:
+    if fit is not None and changed != as_fitted:
         # What was held out of the fit says nothing of other values.
         return replace(
             changed, fit=f"{base.fit}; with other values given beside it", fit_error=None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 from os import PathLike
 
 import numpy as np
@@ -14,6 +13,7 @@ from specsim.api.plan_doubts import (
     error_budget,
     reason_at,
     replicas_interval,
+    sequences_of,
     speed_of,
     stops_paying,
     too_short,
@@ -28,7 +28,6 @@ from specsim.api.plan_ranking import (
     order,
     plain_beside,
     prices_of,
-    rate_of_each,
     settling,
     with_simulated,
 )
@@ -44,7 +43,6 @@ from specsim.batching.point import DEFAULT_MARGIN
 from specsim.batching.source import Source
 from specsim.batching.workload import draft_length
 from specsim.checks import (
-    Floats,
     InvalidArgumentError,
     UnsupportedError,
     integers,
@@ -55,9 +53,15 @@ from specsim.deployment.deployment import Deployment
 from specsim.intervals import Interval
 from specsim.profiles import Mode
 from specsim.serving.analytic.offered import Offered
-from specsim.serving.arrivals import ConstantArrivals, GammaArrivals, PoissonArrivals
+from specsim.serving.arrivals import (
+    ConstantArrivals,
+    GammaArrivals,
+    PoissonArrivals,
+    ScheduledArrivals,
+)
 from specsim.serving.engines.settings import ServingEngine
 from specsim.serving.levels import ServiceLevel, doubts_of, levels_of
+from specsim.serving.planning.crossing import gains_from
 from specsim.serving.planning.span import LEAST, MOST, requests_wanted
 from specsim.serving.routing import Routing
 from specsim.serving.step_model import StepModel
@@ -131,6 +135,11 @@ def plan(
     drawn = workload if isinstance(workload, DrawnWorkload) else None
     if drawn is not None and (drawn.requests or drawn.duration_s):
         drawn = None
+    if drawn is not None and isinstance(drawn.arrivals, ScheduledArrivals):
+        raise InvalidArgumentError(
+            "duration_s must say how long a schedule of rates is planned for, whose last rate "
+            "holds for ever"
+        )
     if drawn is not None:
         workload = replace(drawn, requests=LEAST)
     requests = workload.draw(seed)
@@ -187,7 +196,7 @@ def plan(
     told += other_cards(answers, told, levels)
     stay_s = max(stays_s.get(id(each.planned), 0.0) for each in told)
     context = mean_context(requests)
-    gain = stops = reason = None
+    gain = stops = starts = reason = None
     why = ""
     if drafting is not None:
         plain = plain_beside(drafting, answers)
@@ -197,13 +206,10 @@ def plan(
                 ratio = drafting.per_card / plain.per_card
                 low, high = (speed.low, speed.high) if speed else (1.0, 1.0)
                 gain = Interval(ratio * low, ratio, ratio * high)
-            stops = stops_paying(drafting.planned.replica, plain.planned.replica, speed, margin)
+            pair = drafting.planned.replica, plain.planned.replica
+            stops = stops_paying(*pair, speed, margin)
+            starts = gains_from(*pair, 1.0 / (1.0 + margin))
             reason, why = reason_at(drafting, plain, stops[1], context, margin)
-    estimate = None
-    if best.replicas:
-        estimate = best.planned.replica.shared(
-            rate_of_each(rate, best.replicas, best.planned.replica)
-        )
     return CapacityPlan(
         best=best,
         with_drafts=drafting,
@@ -214,12 +220,13 @@ def plan(
         rate=rate,
         tokens_per_s=rate * offered.mean_output,
         stops=stops,
+        starts=starts,
         reason=reason,
         why=why,
         replicas=replicas_interval(best, rate, levels, speed_of(best.planned, best, rate, context)),
         gain=gain,
         by_rate=by_rate(answers, rate, margin),
-        sequences=None if estimate is None else _sequences(estimate.in_service),
+        sequences=sequences_of(best, rate) if best.replicas else None,
         error_budget=error_budget(best, rate, context, levels),
         inputs={
             "slo": {each.name: each.limit_s for each in levels},
@@ -276,9 +283,3 @@ def _degrees(
     if asked is not None:
         return sorted({int(each) for each in np.atleast_1d(integers("degrees", asked, low=1))})
     return None if any(each.parallel.tensor > 1 for each in deployments) else DEGREES
-
-
-def _sequences(in_service: Floats) -> int:
-    """The least multiple of 8 that holds those in service all but 1 in 1,000 moments."""
-    reached = np.cumsum(in_service)
-    return 8 * ceil(max(int(np.searchsorted(reached, 0.999)), 1) / 8)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import exp, log
+from math import ceil, exp, log
+
+import numpy as np
 
 from specsim.api.plan_ranking import rate_of_each
-from specsim.api.plan_result import Answer
+from specsim.api.plan_result import SELDOM, Answer, Sequences
 from specsim.api.plan_setups import PlannedSetUp
 from specsim.api.serving_error import known_speed
 from specsim.batching.cost import CellUnavailableError, NoRoomError
@@ -25,6 +27,9 @@ from specsim.serving.planning.span import STAYS, lasts, requests_wanted
 from specsim.serving.workload import ServingWorkload
 from specsim.serving.workload_summary import WorkloadSummary
 
+# Of the capacity, for what has no law at all of it.
+_FULL = 0.999
+
 # As factors, with the 95 % interval; None where nobody knows.
 Speed = Interval[float] | None
 
@@ -41,7 +46,9 @@ def _decoding(answer: Answer, rate: float) -> tuple[int, int]:
     of so many.
     """
     replica = answer.planned.replica
-    mean = replica.shared(rate_of_each(rate, answer.replicas, replica)).mean
+    own = rate_of_each(rate, answer.replicas, replica)
+    # Prompts that are in the cache may leave room for more than the analytic capacity.
+    mean = replica.shared(min(own, _FULL * replica.capacity)).mean
     batch = max(1, round(mean))
     return batch, int(replica.gammas[min(batch, replica.gammas.size - 1)])
 
@@ -75,14 +82,37 @@ def replicas_interval(
     levels: Sequence[ServiceLevel],
     speed: Speed,
 ) -> Interval[float] | None:
-    """At the ends of the speed: fewer where it is faster."""
+    """At the ends of the speed: fewer where it is faster.  Simulation may have found that more are
+    needed than analytically, or fewer, and is taken to do so at the ends by the same share.
+    """
     if speed is None or not best.replicas:
         return None
+    analytic = replicas_needed(rate, best.sustained)
     ends = []
     for factor in (speed.high, speed.low):
         each = sustained(_slower(best.planned.replica, factor), levels)
-        ends.append(float(replicas_needed(rate, each)) if each > 0 else float("inf"))
+        if each > 0:
+            ends.append(float(ceil(replicas_needed(rate, each) * best.replicas / analytic)))
+        else:
+            ends.append(float("inf"))
     return Interval(min(ends[0], best.replicas), best.replicas, max(ends[1], best.replicas))
+
+
+def sequences_of(best: Answer, rate: float) -> Sequences | None:
+    """How many of them a replica needs (analytic); None beyond the capacity without a cache of
+    prompts.
+    """
+    replica, setup = best.planned.replica, best.planned.setup
+    own = rate_of_each(rate, best.replicas, replica)
+    if own >= replica.capacity:
+        return None
+    in_service = replica.shared(own).in_service
+    fit, all_in_use = in_service.size - 1, float(in_service[-1])
+    if all_in_use > SELDOM:
+        return Sequences(fit, all_in_use)
+    most = setup.engine.settings(setup.drafts).max_seqs
+    held = int(np.searchsorted(np.cumsum(in_service), 1.0 - SELDOM))
+    return Sequences(min(8 * ceil(max(held, 1) / 8), most), all_in_use)
 
 
 def stops_paying(

@@ -10,6 +10,7 @@ from specsim.api.plan_setups import PlannedSetUp
 from specsim.api.progress import Progress, quiet
 from specsim.api.result import LeftOut, Row
 from specsim.checks import InvalidArgumentError, SpecsimError, number
+from specsim.serving.analytic.offered import Offered
 from specsim.serving.analytic.replica import Replica
 from specsim.serving.levels import ServiceLevel
 from specsim.serving.planning.settling import Settled, settle, simulate
@@ -17,6 +18,7 @@ from specsim.serving.planning.sizing import replicas_needed, slack, sustained
 from specsim.serving.planning.span import lasts
 from specsim.serving.requests import Requests
 from specsim.serving.routing import Routing
+from specsim.serving.service import SetUp
 from specsim.serving.simulation import check_fit
 from specsim.serving.workload import ServingWorkload
 from specsim.serving.workload_summary import WorkloadSummary
@@ -131,14 +133,24 @@ def settling(
     def settled(answer: Answer) -> list[Settled]:
         replica = answer.planned.replica
         least = answer.replicas
+        setup = replace(answer.planned.setup, routing=routing)
         if lasts(summary, answer.figures["e2e_mean"]):
             least = replicas_needed(rate, replica.capacity * (1.0 - 1e-6))
-        setup = replace(answer.planned.setup, routing=routing)
+            if _reads_less(setup, replica.offered):
+                least = 1
         return settle(
             setup, answer.replicas, least, lambda one: simulate(one, workload, levels, seed)
         )
 
     return settled
+
+
+def _reads_less(setup: SetUp, offered: Offered) -> bool:
+    """Whether a replica may serve more than the analytic capacity, which takes every prompt to be
+    read whole, and in a step of its own where nothing is decoded.
+    """
+    caching = setup.engine.settings(setup.drafts).caching
+    return (caching and offered.shared > 0) or offered.mean_output <= 1
 
 
 def with_simulated(

@@ -19,6 +19,8 @@ from specsim.serving.planning.sizing import slack
 from specsim.serving.workload_summary import WorkloadSummary
 
 _SECONDS = 3600.0
+# Share of moments at which as many sequences as are named may not be enough.
+SELDOM = 1e-3
 # Rows of a table for people.
 _SHOWN = 12
 
@@ -64,8 +66,28 @@ class Answer:
         return slack(self.figures, levels) <= 1.0 if self.settled is None else self.settled.met
 
     def per_million(self, tokens_per_s: float) -> float | None:
-        """Price of a million output tokens."""
-        return None if self.hourly is None else 1e6 * self.hourly / (_SECONDS * tokens_per_s)
+        """Price of a million output tokens; None where no number of replicas is enough, too."""
+        if self.hourly is None or not self.replicas:
+            return None
+        return 1e6 * self.hourly / (_SECONDS * tokens_per_s)
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Of a replica.
+
+    count : the least multiple of 8 that holds those in service all but 1 in 1,000 moments, or all
+        that fit
+    all_in_use : share of moments at which all that fit are in use, and others wait
+    """
+
+    count: int
+    all_in_use: float
+
+    @property
+    def too_few(self) -> bool:
+        """Whether they are in use more often than in 1 of 1,000 moments."""
+        return self.all_in_use > SELDOM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +101,12 @@ class CapacityPlan(Result):
     rate, tokens_per_s : requests and output tokens per second that the workload asks for
     stops : where the drafts of ``with_drafts`` stop paying on its cards, at the low end of the
         interval of the speedup, as predicted, and at the high end; None: nowhere below capacity
+    starts : where they begin to pay; None: at any low rate
     reason, why : what binds there, in a word and in a sentence
     replicas : of ``best`` at the ends of what is known of its speed
     gain : requests per second and card within the levels, with drafts over without
     by_rate : the cheapest of either kind at other rates (analytic)
-    sequences : the largest number of sequences that ``best`` needs
+    sequences : how many ``best`` needs in a replica
     error_budget : half of 95 % intervals as shares: acceptance, cost, sampling; None: unknown
     """
 
@@ -98,12 +121,13 @@ class CapacityPlan(Result):
     rate: float
     tokens_per_s: float
     stops: tuple[Crossing | None, Crossing | None, Crossing | None] | None = None
+    starts: Crossing | None = None
     reason: str | None = None
     why: str = ""
     replicas: Interval[float] | None = None
     gain: Interval[float] | None = None
     by_rate: tuple[Row, ...] = ()
-    sequences: int | None = None
+    sequences: Sequences | None = None
     error_budget: Mapping[str, float | None]
 
     @property
@@ -149,9 +173,7 @@ class CapacityPlan(Result):
             "gamma": planned.drafts.words if planned.speculates else "off",
             "replicas": answer.replicas or None,
             "cards": answer.cards or None,
-            "cost_per_million_tokens": answer.per_million(self.tokens_per_s)
-            if answer.replicas
-            else None,
+            "cost_per_million_tokens": answer.per_million(self.tokens_per_s),
             "sustained_rate_per_card": answer.per_card,
         }
         for each in self.levels:
@@ -173,10 +195,11 @@ class CapacityPlan(Result):
             "drafter": best.planned.drafter or None,
             "gamma": drafts.gamma_max,
             "schedule": self._schedule(),
-            "replicas": best.replicas,
+            "replicas": best.replicas or None,
             "replicas_interval": self.replicas,
-            "cards": best.cards,
-            "max_num_seqs": self.sequences,
+            "cards": best.cards or None,
+            "max_num_seqs": self.sequences and self.sequences.count,
+            "all_sequences_in_use": self.sequences and self.sequences.all_in_use,
             "cost_per_million_tokens": best.per_million(self.tokens_per_s),
             "gain": {"goodput_per_card": self.gain},
             "reason": self.reason,
@@ -188,6 +211,10 @@ class CapacityPlan(Result):
             answer["stops_paying_at"] = {
                 "rate_per_replica": Interval(*rates),
                 "batch": None if middle is None else middle.batch,
+            }
+            answer["starts_paying_at"] = self.starts and {
+                "rate_per_replica": self.starts.rate,
+                "batch": self.starts.batch,
             }
         found: Row = {
             "title": self.title,
@@ -218,7 +245,8 @@ class CapacityPlan(Result):
 
     def _schedule(self) -> list[list[int]]:
         """(first, last, gamma) by batch, up to the largest number of sequences."""
-        drafts, most = self.best.planned.drafts, self.sequences or 1
+        drafts = self.best.planned.drafts
+        most = self.sequences.count if self.sequences else 1
         if not drafts.schedule:
             return [[1, most, 0]]
         ranges = [list(each) for each in drafts.schedule if each[0] <= most]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from math import isinf, isnan
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from specsim.api.result import Row, milliseconds
@@ -12,8 +14,9 @@ from specsim.intervals import Interval
 from specsim.serving.planning.sizing import slack
 
 if TYPE_CHECKING:
-    from specsim.api.plan_result import Answer, CapacityPlan
+    from specsim.api.plan_result import Answer, CapacityPlan, Sequences
     from specsim.serving.levels import ServiceLevel
+    from specsim.serving.planning.crossing import Crossing
 
 
 def sentences(found: CapacityPlan) -> list[str]:
@@ -36,10 +39,10 @@ def sentences(found: CapacityPlan) -> list[str]:
     if found.stops is not None and found.with_drafts is not None:
         lines.append(_stops_words(found))
     if found.sequences is not None and found.met:
-        lines.append(f"max_num_seqs {found.sequences} holds all but 1 in 1,000 moments")
+        lines.append(_sequences_words(found.sequences))
     changes = _changes(found.by_rate)
     if changes:
-        lines.append(f"at other rates (analytic): {changes}")
+        lines.append(f"at multiples of the rate (analytic): {changes}")
     return lines
 
 
@@ -63,16 +66,30 @@ def _intervals(found: CapacityPlan) -> list[str]:
     settled, levels = found.best.settled, [each for each in found.levels if each.statistic]
     if settled is None or not levels:
         return []
-    words, doubtful = [], []
+    words, doubtful, unknown = [], [], False
     for level in levels:
         each = settled.figures[level.name]
         words.append(f"{level.name} {_milliseconds(each)}")
+        unknown |= isnan(each.high) and not isnan(each.best)
         if level.met(each.best) and not level.met(each.high):
             doubtful.append(level.name)
-    line = f"simulated: {', '.join(words)}, 95% intervals"
+    line = f"simulated: {', '.join(words)}"
+    if unknown:
+        return [f"{line}, of too few requests for intervals: simulate more requests"]
+    line += ", 95% intervals"
     if doubtful:
         line += f", which do not all keep {' and '.join(doubtful)}: simulate more requests"
     return [line]
+
+
+def _sequences_words(sequences: Sequences) -> str:
+    if sequences.too_few:
+        share = significant(100 * sequences.all_in_use, 2)
+        return (
+            f"all {sequences.count} sequences that fit are in use {share}% of the time, and "
+            "requests wait"
+        )
+    return f"max_num_seqs {sequences.count} holds all but 1 in 1,000 moments"
 
 
 def _milliseconds(value: Interval[float]) -> str:
@@ -170,33 +187,46 @@ def _stops_words(found: CapacityPlan) -> str:
     assert found.with_drafts is not None, "asked for where something drafts"
     drafts = f"drafts of {found.with_drafts.planned.name}"
     low, best, high = found.stops
+    begin = ""
+    if found.starts is not None and found.starts.rate > 0:
+        begin = f" from {_short(found.starts.rate)} requests/s of a replica on"
     if best is None:
-        return f"{drafts} pay at every rate up to the capacity of a replica"
+        words = f"{drafts} pay{begin or ' at every rate'} up to the capacity of a replica"
+        return words if low is None else f"{words}; where they are slowest {_until(low)}"
     if best.rate == 0:
-        return f"{drafts} pay at no rate: {found.why}"
-    ends = ""
-    if low is not None and low != best:
-        until = "the capacity" if high is None else _short(high.rate)
-        ends = f" ({_short(low.rate)} to {until})"
+        fastest = "" if high == best else f"; where they are fastest {_until(high)}"
+        return f"{drafts} pay at no rate: {found.why}{fastest}"
+    if begin:
+        begin = f" pay{begin}, and"
+    ends = "" if low == high else f" ({_end(low)} to {_end(high)})"
     return (
-        f"{drafts} stop paying at {_short(best.rate)}{ends} requests/s of a replica, where "
+        f"{drafts}{begin} stop paying at {_short(best.rate)}{ends} requests/s of a replica, where "
         f"{_short(best.batch)} decode: {found.why}"
     )
 
 
+def _end(crossing: Crossing | None) -> str:
+    return "the capacity" if crossing is None else _short(crossing.rate)
+
+
+def _until(crossing: Crossing | None) -> str:
+    if crossing is None:
+        return "they pay at every rate"
+    if crossing.rate == 0:
+        return "they pay at none"
+    return f"they stop at {_short(crossing.rate)} requests/s"
+
+
 def _changes(rows: Sequence[Row]) -> str:
-    """From which rate on another set-up is the cheapest, and its cards there."""
-    words, before = [], None
-    for row in rows:
-        if row["best"] != before:
-            words.append(f"from {_short(row['rate'])}/s on {row['best']} ({_cards(row['cards'])})")
-        before = row["best"]
-    if len(words) == 1:
-        first, last = rows[0], rows[-1]
-        return (
-            f"{before} is the cheapest from {_short(first['rate'])}/s "
-            f"({_cards(first['cards'])}) to {_short(last['rate'])}/s ({_cards(last['cards'])})"
-        )
+    """Which set-up is the cheapest at which of the rates, and its cards there."""
+    words = []
+    for best, alike in groupby(rows, key=itemgetter("best")):
+        first, *others = alike
+        rates, cards = f"{_short(first['rate'])}/s", _cards(first["cards"])
+        if others:
+            rates = ", ".join(_short(row["rate"]) for row in (first, *others)) + "/s"
+            cards = f"{first['cards']:,} to {_cards(others[-1]['cards'])}"
+        words.append(f"at {rates} {best} ({cards})")
     return "; ".join(words)
 
 

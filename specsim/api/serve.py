@@ -21,7 +21,15 @@ from specsim.profiles import Mode
 from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.engines.settings import ServingEngine
 from specsim.serving.levels import ServiceLevel, doubts_of, levels_of
-from specsim.serving.metrics import LONGEST_TAIL, Measured, measure, tail_share
+from specsim.serving.metrics import (
+    LONGEST_TAIL,
+    SHORT_SPAN_STAYS,
+    Measured,
+    RequestTimes,
+    measure,
+    short_span,
+    tail_share,
+)
 from specsim.serving.requests import Requests
 from specsim.serving.routing import PrefixAware, Routing
 from specsim.serving.service import Served, SetUp, engine_figures, serve_requests
@@ -143,7 +151,13 @@ def serve(
         speed=speed,
         served=served,
         inputs=_inputs(workload, source, setup, gamma, levels, seed),
-        warnings=(*doubts_of(levels), *workload.notes, *found.warnings, *_warnings(served)),
+        warnings=(
+            *doubts_of(levels),
+            *workload.notes,
+            *found.warnings,
+            *_warnings(served),
+            *(_of_few_stays(served.times, warmup) if runs[0].batches and count == 1 else ()),
+        ),
         left_out=left_out,
     )
 
@@ -210,6 +224,18 @@ def _warnings(served: Served) -> list[str]:
             "and requests per second are those of so short a run; take more requests"
         ]
     return []
+
+
+def _of_few_stays(times: RequestTimes, warmup: float) -> list[str]:
+    """That batches of requests are too short to be independent."""
+    short = short_span(times, warmup)
+    if short is None:
+        return []
+    come, stays = (significant(each, 3) for each in short)
+    return [
+        f"requests come within {come} s, less than {SHORT_SPAN_STAYS} times the {stays} s that one "
+        "stays: intervals of so few stays may be too narrow; take more requests, or replications"
+    ]
 
 
 def _inputs(

@@ -16,8 +16,9 @@ from specsim.api.validation import CountsCheck, Tolerance, Validation
 from specsim.checks import UnsupportedError
 from specsim.counts.drafts import DraftCounts
 from specsim.extrapolation import AcceptanceOverGamma
+from specsim.extrapolation.curve import INTERVAL_LEVEL
 from specsim.extrapolation.from_file import counted_acceptance
-from specsim.intervals import FALSE_ALARM, Interval, apart, chance_limit
+from specsim.intervals import FALSE_ALARM, Interval, apart, chance_limit, normal_quantile
 
 
 def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None) -> Validation:
@@ -52,20 +53,24 @@ def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None)
     if tolerance is not None:
         failures = tolerance.exceeded([row["relative_error"] for row in rows])
     else:
+        # Limits are of 95 % intervals, and carried counts have those of another level.
+        limit = chance_limit(len(rows), 1 - FALSE_ALARM)
+        limit *= normal_quantile(0.95) / normal_quantile(INTERVAL_LEVEL)
         failures = [
             f"gamma {row['gamma']}: predicted {predicted.best:.3f} ({predicted.low:.3f} to "
             f"{predicted.high:.3f}) tokens per call, counted {counted.best:.3f} "
             f"({counted.low:.3f} to {counted.high:.3f})"
             for row in rows
             for predicted, counted in [_intervals(row)]
-            if apart(predicted, counted) > chance_limit(len(rows), 1 - FALSE_ALARM)
+            if apart(predicted, counted) > limit
         ]
     return Validation(
         check=check,
         measured=tuple(rows),
         errors=(
             f"relative error of tokens per call: median {median(errors):.1%}, worst "
-            f"{max(errors):.1%} (gamma {worst['gamma']}); 95 % intervals of both explain "
+            f"{max(errors):.1%} (gamma {worst['gamma']}); {INTERVAL_LEVEL:.0%} intervals of both "
+            f"explain "
             f"{sum(row['inside'] for row in rows)} of {len(rows)}",
         ),
         failures=tuple(failures),
@@ -76,7 +81,7 @@ def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None)
 def _row(known: AcceptanceOverGamma, count: DraftCounts) -> Row:
     gamma = count.gamma
     assert gamma is not None, "counts of a varying length are left out"
-    predicted, measured = known.interval(gamma), count.length()
+    predicted, measured = known.interval(gamma), count.length(INTERVAL_LEVEL)
     assert measured is not None, "of a draft length that is known"
     row: dict[str, Any] = {
         "gamma": gamma,

@@ -93,8 +93,28 @@ def best_drafters(
             for point in planned.points:
                 cells.setdefault(point.batch, []).append((str(name), point))
     return tuple(
-        BestDrafters(context, tuple(_ranges(cells))) for context, cells in sorted(by_cell.items())
+        BestDrafters(context, tuple(_ranges(_of_all(cells))))
+        for context, cells in sorted(by_cell.items())
     )
+
+
+def _of_all(
+    cells: dict[int, list[tuple[str, BatchPoint]]],
+) -> dict[int, list[tuple[str, BatchPoint]]]:
+    """Batches at which every drafter was looked at that was looked at on both sides of them: where
+    there are many, each drafter is looked at where its own draft length changes.
+    """
+    batches: dict[str, list[int]] = {}
+    for batch, found in sorted(cells.items()):
+        for name, _ in found:
+            batches.setdefault(name, []).append(batch)
+    spans = {name: (several[0], several[-1]) for name, several in batches.items()}
+
+    def whole(batch: int, found: list[tuple[str, BatchPoint]]) -> bool:
+        spanning = {name for name, (first, last) in spans.items() if first <= batch <= last}
+        return spanning == {name for name, _ in found}
+
+    return {batch: found for batch, found in cells.items() if whole(batch, found)}
 
 
 def _ranges(cells: dict[int, list[tuple[str, BatchPoint]]]) -> list[BestRange]:

@@ -63,8 +63,9 @@ class Decision:
         """
         drafts = np.array(self._gammas) > 0
         least = 1.0 + self.margin
-        low, best, high = (float((curve[drafts] >= least).any()) for curve in self._curves)
-        return Interval(low, best, high)
+        low, best, high = self._curves
+        ends = (low * (1.0 - self._flattered), best, high)
+        return Interval(*(float((curve[drafts] >= least).any()) for curve in ends))
 
     @property
     def speedup(self) -> Interval[float] | None:

@@ -137,7 +137,11 @@ def _why_verification(point: BatchPoint, run: Part | None, one: Part | None) -> 
     assert one is not None, "asked for where the target's run is known"
     took = f"verification takes {run.seconds / one.seconds:.3g} plain target runs"
     what = "one request" if point.batch == 1 else f"each of {point.batch:,} requests"
-    what = f"{point.gamma + 1} tokens of {what}"
+    # Those of a tree are more than the draft length and one, and those of a lookup fewer.
+    verified = point.gamma + 1.0
+    if run.tokens is not None and one.tokens is not None:
+        verified = run.tokens / one.tokens
+    what = f"{verified:.3g} tokens of {what}"
     if run.compute_s is None or run.memory_s is None:
         return "verification", f"{took}; what it waits for was not measured"
     if run.compute_s > run.memory_s:

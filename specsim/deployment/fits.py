@@ -35,6 +35,8 @@ from specsim.profiles import Profile, Role, is_profile, read_profile
 
 # What ``vllm bench forward`` is recognised as, which times runs without the host's work.
 _FORWARDS = "vllm bench forward"
+# What engines name drafters that draft in one run, which are one kind here.
+_PARALLEL = dict.fromkeys(("dflash", "p_eagle", "pard"), "parallel")
 # Parameters of a checkpoint and of its shape differ by norms and ties at most.
 _SAME = 0.05
 
@@ -193,10 +195,13 @@ def _found(deployment: Deployment, fit: str | Path) -> Fit:
 
 
 def _drafter_of(deployment: Deployment, file: AcceptanceFile) -> Drafter | None:
-    """The one that was read of, as far as the file tells; else the first."""
-    method = {"dflash": "parallel"}.get(file.method or "", file.method)
-    named = [each for each in deployment.drafters if each.method == method]
-    return next(iter((*named, *deployment.drafters)), None)
+    """The one that was read of: where the file does not tell, the first; where it tells another,
+    none, whose steps with drafts say nothing here.
+    """
+    if file.method is None:
+        return next(iter(deployment.drafters), None)
+    method = _PARALLEL.get(file.method, file.method)
+    return next((each for each in deployment.drafters if each.method == method), None)
 
 
 def _timed(steps: Sequence[StepTime]) -> str:

@@ -30,6 +30,16 @@ def gamma_at(schedule: Schedule, batch: int) -> int:
     raise InvalidArgumentError(f"batch must be in [1, {schedule[-1][1]}], got {batch}")
 
 
+def of_group(schedule: Schedule, groups: int) -> Schedule:
+    """What each of ``groups`` servers is told that share all requests evenly: one that has b of
+    them drafts what was best where all have b of them.
+    """
+    last = schedule[-1][1]
+    return merged(
+        [gamma_at(schedule, min(groups * own, last)) for own in range(1, -(-last // groups) + 1)]
+    )
+
+
 def largest(schedule: Schedule) -> int:
     """The largest gamma; 0 where speculation never pays."""
     return max(gamma for _, _, gamma in schedule)

@@ -29,7 +29,7 @@ from specsim.engines.drafting import (
     Tree,
     in_step_notes,
 )
-from specsim.engines.schedule import gamma_at, in_words, largest
+from specsim.engines.schedule import gamma_at, in_words, largest, of_group
 
 if TYPE_CHECKING:
     from specsim.hardware.parallel import Parallelism
@@ -59,9 +59,12 @@ _METHODS: dict[Method, Drafting] = {
 
 def _write(order: Order) -> Configuration:
     """A line of flags, and for lengths by batch a second one, the file."""
-    schedule, word = order.schedule, order.drafting.word
+    word, groups = order.drafting.word, _groups(order)
+    schedule = of_group(order.schedule, groups)
     adaptive = order.drafting.by_batch and len(schedule) > 1
-    steps = largest(schedule) if order.drafting.by_batch else gamma_at(schedule, order.batch)
+    steps = gamma_at(order.schedule, order.batch)
+    if order.drafting.by_batch:
+        steps = largest(schedule)
     flags = ["--speculative-algorithm", word]
     if order.draft:
         flags += ["--speculative-draft-model-path", order.draft]
@@ -78,11 +81,15 @@ def _write(order: Order) -> Configuration:
             flags += ["--speculative-ngram-max-trie-depth", str(steps + 1)]
     flags += ["--max-running-requests", str(schedule[-1][1])]
     notes = ["without --max-running-requests SGLang runs 48 requests at most when it speculates"]
+    if groups > 1:
+        notes.append(
+            f"--max-running-requests and batches are of each of the {groups} groups of cards"
+        )
     if not adaptive:
         if len(schedule) > 1:
             notes.append(
                 f"SGLang takes one draft length with {_named(order)}, here the best at batch "
-                f"{order.batch}; by batch the best would be {in_words(schedule)}"
+                f"{order.batch}; by batch the best would be {in_words(order.schedule)}"
             )
         return Configuration(shlex.join(flags), (*notes, *_own_notes(order)))
     flags += ["--speculative-adaptive", "--speculative-adaptive-config", _ADAPTIVE]
@@ -128,6 +135,15 @@ def _own_notes(order: Order) -> list[str]:
             "with a sampling head (DFlash2, LiLiCorr) sample above temperature 0"
         ]
     return []
+
+
+def _groups(order: Order) -> int:
+    """Of cards, each with requests and limits of its own; under attention data parallelism SGLang
+    shares the limit out itself.
+    """
+    if order.deployed is None or _attention_alone(order.deployed.parallel):
+        return 1
+    return order.deployed.parallel.data
 
 
 def _attention_alone(parallel: Parallelism) -> bool:

@@ -14,11 +14,12 @@ A tree has ``max_total_draft_tokens`` besides its root, at least ``max_draft_len
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from specsim.checks import UnsupportedError
 from specsim.engines.drafting import Configuration, Drafting, Engine, Method, Order, Tree
-from specsim.engines.schedule import gamma_at, in_words, largest
+from specsim.engines.schedule import gamma_at, in_words, largest, of_group
 
 if TYPE_CHECKING:
     from specsim.hardware.parallel import Parallelism
@@ -45,9 +46,10 @@ def _write(order: Order) -> Configuration:
     Raises UnsupportedError where the smallest batches do not draft longest, as with a mixture of
     experts, of which more tokens read more.
     """
-    schedule, drafting = order.schedule, order.drafting
+    drafting, groups = order.drafting, _servers(order)
     by_batch = drafting.by_batch
-    length = largest(schedule) if by_batch else gamma_at(schedule, order.batch)
+    length = largest(order.schedule) if by_batch else gamma_at(order.schedule, order.batch)
+    own = replace(order, schedule=of_group(order.schedule, groups))
     lines = [
         "speculative_config:",
         f"  decoding_type: {drafting.word}",
@@ -60,8 +62,11 @@ def _write(order: Order) -> Configuration:
         lines.append(f"  max_matching_ngram_size: {order.lookup_max}")
     if order.tree is not None:
         lines += _tree(order.tree, length)
-    lines += _schedule(order) if by_batch else _cutoff(order)
-    return Configuration("\n".join(lines), _notes(order))
+    lines += _schedule(own) if by_batch else _cutoff(own)
+    notes = list(_notes(own if by_batch else order))
+    if groups > 1:
+        notes.append(f"batches are of each of the {groups} servers")
+    return Configuration("\n".join(lines), tuple(notes))
 
 
 def _tree(tree: Tree, length: int) -> list[str]:
@@ -128,9 +133,21 @@ def _notes(order: Order) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _servers(order: Order) -> int:
+    """With requests of their own each."""
+    if order.deployed is None or _attention_alone(order.deployed.parallel):
+        return 1
+    return order.deployed.parallel.data
+
+
+def _attention_alone(parallel: Parallelism) -> bool:
+    """Whether attention alone is data parallel: groups of requests share their experts."""
+    return parallel.expert > parallel.tensor
+
+
 def _degrees(parallel: Parallelism) -> str:
     """Experts dealt out over groups of requests mean that attention alone is data parallel."""
-    shared = parallel.expert > parallel.tensor
+    shared = _attention_alone(parallel)
     cards = parallel.stage_cards if shared else parallel.tensor
     words = {
         f"tensor_parallel_size: {cards}": cards,

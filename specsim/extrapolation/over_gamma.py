@@ -173,6 +173,9 @@ class AcceptanceOverGamma:
         near = self._next(gamma) if gamma <= self.measured[-1] else self.counts[-1]
         half = normal_quantile(INTERVAL_LEVEL) * tokens_deviation(curve, near.rounds)
         low, high = best - half, best + half
+        # Rounds that were all alike show no spread, and leave one open all the same.
+        if model == MEASURED and near.reached and (own := near.length(INTERVAL_LEVEL)) is not None:
+            low, high = min(low, own.low), max(high, own.high)
         if model == CONTINUED:
             reach = normal_quantile(INTERVAL_LEVEL) * FALLING.spread
             length, tokens = int(near.gamma or 0), near.tokens_per_call
@@ -297,7 +300,9 @@ class _Level(dict[DraftCounts, AcceptanceOverGamma]):
     def __missing__(self, count: DraftCounts) -> AcceptanceOverGamma:
         counted = np.append(1.0, np.array(count.reached) / count.rounds)
         reached = tuple((count.rounds * _fallen(counted, 1.0)).tolist())
-        level = DraftCounts(count.gamma, count.rounds, sum(reached), count.drafted, reached)
+        # Rates that are raised may be of more tokens than short drafts had.
+        drafted = None if count.drafted is None else max(count.drafted, sum(reached))
+        level = DraftCounts(count.gamma, count.rounds, sum(reached), drafted, reached)
         self[count] = found = AcceptanceOverGamma((level,), heads=False)
         return found
 

@@ -114,7 +114,9 @@ def shape_from_config(config: Config) -> Shape:
     return replace(
         FAMILIES[model_type](config),
         vocabulary=optional_count(text, "vocab_size"),
-        longest_context=optional_count(text, "max_position_embeddings"),
+        longest_context=optional_count(
+            text, "max_position_embeddings" if "max_position_embeddings" in text else "n_positions"
+        ),
         mtp_modules=layer_count(text, "num_nextn_predict_layers", default=0, low=0),
     )
 

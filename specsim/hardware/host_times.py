@@ -28,7 +28,7 @@ class HostTimes:
 
     @staticmethod
     def of(rows: Sequence[Overhead], temperature: float) -> HostTimes:
-        """Seconds beside plain runs are scaled to what those take in the median."""
+        """Seconds beside plain runs are scaled to what those take in the mean."""
         chosen = [row for row in rows if row.temperature == temperature]
         if not any(row.gamma == 0 for row in chosen):
             raise UnsupportedError(
@@ -38,7 +38,7 @@ class HostTimes:
         for row in chosen:
             beside.setdefault(row.context, []).extend(row.plain)
         # A plain step over a longer context takes longer by nature, and not by drift.
-        usual = {context: float(np.median(plain or [1.0])) for context, plain in beside.items()}
+        usual = {context: Repeats.of(plain or [1.0]).mean for context, plain in beside.items()}
         found: dict[int, list[tuple[float, int]]] = {}
         for row in sorted(chosen, key=lambda row: row.gamma):
             plain = row.plain or [usual[row.context]] * len(row.seconds)

@@ -33,14 +33,20 @@ def latent_decoder(config: Config) -> Shape:
         + 2 * hidden
     )
     attention = Attention(
-        kv_width=latent + rotary, pair_width=heads * (2 * latent + rotary), heads=heads
+        kv_width=latent + rotary,
+        pair_width=heads * (2 * latent + rotary),
+        heads=heads,
+        expanded_width=heads * (plain + rotary + value),
+        expansion=latent * heads * (plain + value),
     )
     attentions: tuple[Attention, ...] = (attention,)
     if config["model_type"] == "deepseek_v32":
         index_weights, indexer = _indexer(config)
         weights += index_weights
+        selected = count(config, "index_topk", default=2048)
+        # Each token attends to others of its own, of which no two share what is expanded.
         attentions = (
-            replace(attention, selected=count(config, "index_topk", default=2048)),
+            replace(attention, selected=selected, expanded_width=None, expansion=0),
             indexer,
         )
     layers = [

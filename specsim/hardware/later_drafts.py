@@ -17,6 +17,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from specsim.checks import Floats
+from specsim.hardware.repeats import held
 from specsim.hardware.run_time_fit import kind_of, ratios
 from specsim.profiles import RunTime
 
@@ -25,15 +26,18 @@ _STEEPEST = 2.0
 
 
 def fading_of(rows: Sequence[RunTime]) -> float:
-    """By the least squares of all repeats whose draft length is told, from 0 to 2: 0 where none or
-    one length is told, or where later runs are no faster.
+    """By the least squares of all repeats whose draft length is told, outliers held, from 0 to 2: 0
+    where none or one length is told, or where later runs are no faster.
     """
     told = [row for row in rows if _tells(row)]
     lengths = np.array([gamma for row in told for gamma in row.gammas])
     if np.unique(lengths).size < 2:
         return 0.0
-    weights = np.array([each for row in told for each in row.runs or [1] * len(row.seconds)])
+    weights = np.array([each for row in told for each in row.runs or [1] * len(row.seconds)], float)
     values = np.array([each for row in told for each in ratios(row)])
+    for each in np.unique(lengths):
+        alike = lengths == each
+        values[alike] = held(values[alike], weights[alike])
     places = [mean_inverse_place(each) for each in lengths]
     columns = np.column_stack([np.ones(lengths.size), places])
     root = np.sqrt(weights)

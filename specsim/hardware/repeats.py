@@ -32,7 +32,10 @@ def held(values: Floats, weights: Floats | None = None) -> Floats:
     """
     known = np.ones(values.size) if weights is None else weights
     middle = _median(values, known)
-    far = _FARTHEST * _median(np.abs(values - middle), known) / _NORMAL
+    away = np.abs(values - middle)
+    # A value with half of the weight is its own median, and does not tell how far others may be.
+    spread = _median(away, known) or _median(away, np.ones(values.size))
+    far = _FARTHEST * spread / _NORMAL
     found: Floats = np.clip(values, middle - far, middle + far)
     return found
 
@@ -157,6 +160,12 @@ class PassDraws:
         random = np.random.default_rng([self.seed, len(self.passes)])
         size = len(self.passes)
         return random.multinomial(size, np.full(size, 1 / size), size=self.draws).astype(float)
+
+    def alone(self, number: int) -> Floats:
+        """How many standard errors a pass is off by itself, whose cells no other one repeats, shape
+        (D,).
+        """
+        return np.random.default_rng([self.seed, number, 2]).standard_normal(self.draws)
 
 
 @cache

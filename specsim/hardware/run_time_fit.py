@@ -46,6 +46,7 @@ class GridPoint:
     """Seconds of a run over ``tokens`` new tokens of ``batch`` sequences, ``context`` each.
 
     repeats : what they are the mean of, over that mean; None where nobody knows
+    exact : whether it is its own measure, as plain runs are, so that nothing of it is open
     """
 
     tokens: int
@@ -53,6 +54,7 @@ class GridPoint:
     context: int
     seconds: float
     repeats: Repeats | None = None
+    exact: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +110,8 @@ class FittedRunTimes:
         """The same, drawn from what the repeats leave open; shape (D,)."""
         asked, where = self._asked(tokens, batch, context)
         if draws not in self._residuals:
-            off = np.array([_drawn(point, draws) for point in self.points])
+            points = zip(self.points, self._errors, strict=True)
+            off = np.array([_drawn(*each, draws) for each in points])
             self._residuals[draws] = self._interpolated(self._left[:, None] + off)
         seconds: Floats = trend_s(self.trend, asked)[0] * np.exp(self._residuals[draws](where)[0])
         return seconds
@@ -148,17 +151,22 @@ class FittedRunTimes:
         )
 
     @cached_property
+    def _errors(self) -> Floats:
+        """Standard error of each point's mean, as a share, pooled over all points, shape (P,); one
+        that was measured once has it, too.
+        """
+        errors = np.zeros(len(self.points))
+        open_ = [at for at, point in enumerate(self.points) if not point.exact]
+        repeats = [each for at in open_ if (each := self.points[at].repeats) is not None]
+        if len(repeats) == len(open_) > 0:
+            errors[open_] = spread_of_means(repeats)
+        return errors
+
+    @cached_property
     def _smoothing(self) -> Floats:
         """Variance of each point's mean over that between points one token apart, shape (P,)."""
-        repeats = [point.repeats for point in self.points if point.repeats is not None]
-        if len(repeats) < len(self.points) or len(self.points) < 2:
-            return np.zeros(len(self.points))
-        # A plain run is its own measure: nothing scatters there, and nothing is to be smoothed.
-        exact = np.array([np.ptp(each.values) == 0 for each in repeats])
-        scattered = [each for each, plain in zip(repeats, exact, strict=True) if not plain]
-        errors = np.zeros(len(repeats))
-        errors[~exact] = spread_of_means(scattered)
-        if not errors.any():
+        errors = self._errors
+        if len(self.points) < 2 or not errors.any():
             return np.zeros(len(self.points))
         where = _coordinates(_where(self.points))
         apart = np.linalg.norm(where[:, None] - where, axis=2)
@@ -182,21 +190,34 @@ def fits(rows: Iterable[RunTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:
 def grid_points(rows: Iterable[RunTime]) -> dict[tuple[Mode, Kind], list[GridPoint]]:
     """Points of a profile, by mode and kind of run.
 
-    Seconds are the median of the plain steps beside a cell's runs times the mean ratio of a run to
-    those beside it, so that runs of one cell stand in the ratio that they have at any speed of the
+    Seconds are those of the plain steps beside a cell's runs times the mean ratio of a run to those
+    beside it, so that runs of one cell stand in the ratio that they have at any speed of the
     machine.
     """
     rows = list(rows)
-    plain: dict[tuple[Mode, int, int], list[float]] = {}
+    beside: dict[tuple[Mode, int, int], list[RunTime]] = {}
     for row in rows:
-        plain.setdefault((row.mode, row.batch, row.context), []).extend(row.plain)
+        beside.setdefault((row.mode, row.batch, row.context), []).append(row)
+    plain = {cell: _plain_s(found) for cell, found in beside.items()}
     points: dict[tuple[Mode, Kind], list[GridPoint]] = {}
     for row in rows:
         repeats = repeats_of(row)
-        seconds = median(plain[row.mode, row.batch, row.context]) * repeats.mean
-        point = GridPoint(row.tokens, row.batch, row.context, seconds, repeats.over_mean)
+        seconds = plain[row.mode, row.batch, row.context] * repeats.mean
+        where = row.tokens, row.batch, row.context
+        point = GridPoint(*where, seconds, repeats.over_mean, exact=row.seconds == row.plain)
         points.setdefault((row.mode, kind_of(row)), []).append(point)
     return points
+
+
+def _plain_s(rows: Sequence[RunTime]) -> float:
+    """Seconds of the plain steps beside the runs of one cell: their mean, as plain decoding takes
+    it, where each repeat is itself the mean of many runs, from all over a calibration.  The single
+    runs of a grid are of the minute that their cell was timed in, and what disturbed it is in many
+    of them: the median.
+    """
+    seconds = [each for row in rows for each in row.plain]
+    runs = [each for row in rows for each in row.runs]
+    return Repeats.of(seconds, (), runs).mean if len(runs) == len(seconds) else median(seconds)
 
 
 def in_passes(rows: Iterable[Row], passes: Container[int]) -> list[Row]:
@@ -244,12 +265,20 @@ def _seconds(points: Sequence[GridPoint]) -> Floats:
     return np.array([point.seconds for point in points])
 
 
-def _drawn(point: GridPoint, draws: PassDraws) -> Floats:
-    """What a draw of the repeats changes the logarithm by, shape (D,)."""
-    if point.repeats is None:
+def _drawn(point: GridPoint, error: float, draws: PassDraws) -> Floats:
+    """What a draw of the repeats changes the logarithm by, shape (D,).
+
+    error : of the mean, where it is of one pass of several
+    """
+    if point.repeats is None or point.exact:
         return np.zeros(draws.draws)
+    passes = point.repeats.by_pass[0]
+    if passes.size == 1 < len(draws.passes):
+        deviation = error * draws.alone(int(passes[0]))
+    else:
+        deviation = point.repeats.drawn(draws)
     # Far out in the tails of few passes a mean would fall below nothing.
-    off: Floats = np.log(np.maximum(1.0 + point.repeats.drawn(draws), 0.1))
+    off: Floats = np.log(np.maximum(1.0 + deviation, 0.1))
     return off
 
 

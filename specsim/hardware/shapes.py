@@ -95,9 +95,12 @@ class Attention:
     kv_width : numbers stored per token: 2 kv_heads head_dim; with latent attention one latent and
         one rotary key, kv_lora_rank + qk_rope_head_dim (DeepSeek-V2, arXiv 2405.04434, table 1)
     pair_width : multiply-adds of one new token with one stored token: heads (key + value
-        dimension), which is 2 heads head_dim.  Latent attention is counted in the form that
+        dimension), which is 2 heads head_dim.  With latent attention it is that of the form that
         engines decode with, queries and values in the latent space ("absorbed", the same paper,
         section 2.1.2): heads (2 kv_lora_rank + qk_rope_head_dim)
+    expanded_width, expansion : of latent attention, the same where a run makes keys and values of
+        its latents first, as engines read prompts, and what making those of one stored token takes;
+        whichever form is less is counted.  None: there is no such form
     heads, kv_heads : of the queries, and of what is stored; a latent is one head, which every card
         of a tensor-parallel group keeps whole
     window : a token sees the last ``window`` ones, itself among them; None: all
@@ -121,6 +124,16 @@ class Attention:
     selected: int | None = None
     state: int = 0
     state_width: int = 0
+    expanded_width: int | None = None
+    expansion: int = 0
+
+    def products(self, context: int, new_tokens: int) -> int:
+        """Multiply-adds of the new tokens of one sequence with what is stored."""
+        seen = self.pairs(context, new_tokens)
+        found = self.pair_width * seen
+        if self.expanded_width is not None:
+            found = min(found, self.expanded_width * seen + self.expansion * context)
+        return found + self.state_width * new_tokens
 
     def pairs(self, context: int, new_tokens: int) -> int:
         """Pairs of a new token and a token it sees: sum_{i=1..n} min(L + i, w).
@@ -268,8 +281,8 @@ class Shape:
         products = 0
         for layer, count in self.distinct_layers:
             for part in layer.attentions:
-                seen = part.pairs(encoder_context if part.of_encoder else context, new_tokens)
-                products += count * (part.pair_width * seen + part.state_width * new_tokens)
+                stored = encoder_context if part.of_encoder else context
+                products += count * part.products(stored, new_tokens)
         layers = (self.active_parameters - self.head) * new_tokens
         return 2.0 * (layers + self.head * at_head + products)
 

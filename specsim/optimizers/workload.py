@@ -77,11 +77,13 @@ class Workload:
         cost = self.cost
         (replayed,) = replay(self.trace, [gamma])
         plain = cost.price(cost.plain_spent(self.trace))
-        parts = cost.parts(self.trace, replayed, self.measured.max_new_tokens)
+        spent = cost.spent(self.trace, replayed, self.measured.max_new_tokens)
         moves = Elasticities.of(
             self.profile.run_times, self.profile.overhead, self.measured.sampling.temperature
         )
-        return moves.speedup(plain.sum(axis=1), parts.sum(axis=1))
+        return moves.speedup(
+            plain.sum(axis=1), cost.price(spent).sum(axis=1), cost.undrafted_s(spent).sum()
+        )
 
     def predict(
         self, gammas: Sequence[int], drift: float | None = None

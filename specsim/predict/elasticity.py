@@ -33,7 +33,7 @@ from specsim.profiles import Overhead, RunTime
 # Before passes say anything, every run takes longer alike, give or take so much: standard deviation
 # about 1 of the elasticities that calibrations told well, of all batteries (``python -m
 # benchmarks.blind_drift studies/measured/blind`` prints it).
-PRIOR = 0.35
+PRIOR = 0.37
 # A slope of fewer passes says nothing of its own error.
 _FEWEST = 4
 # Of squares that may be none.
@@ -67,25 +67,32 @@ class PassSlope:
     """What the passes of a calibration say of the elasticity of a kind of run.
 
     best, error : the slope, and its standard error
+    freedom : degrees of freedom of that error
     by_chance : how likely it is that nothing lasted from one pass to the next, so that they say
         nothing
     """
 
     best: float
     error: float
+    freedom: int
     by_chance: float
+
+    @property
+    def widened(self) -> float:
+        """The error that normal intervals are as wide with as Student's, since passes are few."""
+        return self.error * t_quantile(0.95, self.freedom) / normal_quantile(0.95)
 
     @property
     def elasticity(self) -> Elasticity:
         """Drawn to 1 as far as passes say little: either they say it, or nothing is known."""
-        known = 1 / (1 + (self.error / PRIOR) ** 2)
+        known = 1 / (1 + (self.widened / PRIOR) ** 2)
         off, says = known * (self.best - 1), 1 - self.by_chance
         between = (says * self.by_chance) ** 0.5 * off
-        error = hypot((says * known) ** 0.5 * self.error, self.by_chance**0.5 * PRIOR, between)
+        error = hypot((says * known) ** 0.5 * self.widened, self.by_chance**0.5 * PRIOR, between)
         return Elasticity(1 + says * off, error)
 
 
-NOTHING_SAID = PassSlope(1.0, 0.0, 1.0)
+NOTHING_SAID = PassSlope(1.0, 0.0, 1, 1.0)
 
 
 @dataclass(frozen=True)
@@ -104,17 +111,21 @@ class Elasticities:
         slopes = pass_slopes(run_times, overhead, temperature)
         return Elasticities(*(each.elasticity for each in slopes))
 
-    def speedup(self, plain_s: Floats, seconds: Floats) -> Elasticity:
+    def speedup(self, plain_s: Floats, seconds: Floats, undrafted_s: float) -> Elasticity:
         """Of a speedup, against seconds of plain decoding, from one state of a machine to another.
 
         plain_s, seconds : in draft runs, target runs and on the host, of plain and of speculative
             decoding; shape (3,), as of ``MeasuredCost.parts``
+        undrafted_s : of the target runs in ``seconds``, those on one token, where nothing was
+            drafted: they are plain steps, and take longer as those do
         """
         _, run_s, host_s = plain_s
         # A token of plain decoding has the host's time too.
         token = (run_s + self.host.best * host_s) / (run_s + host_s)
-        shares = seconds / seconds.sum()
-        kinds = self.draft, self.target, self.host
+        draft_s, target_s, block_host_s = seconds
+        shares = np.array([draft_s, target_s - undrafted_s, block_host_s, undrafted_s])
+        shares /= seconds.sum()
+        kinds = self.draft, self.target, self.host, Elasticity(1.0, 0.0)
         block = sum(share * kind.best for share, kind in zip(shares, kinds, strict=True))
         # All kinds have the same plain steps, so that their errors may be one.
         error = sum(share * kind.error for share, kind in zip(shares, kinds, strict=True))
@@ -138,15 +149,27 @@ def _plain_by_pass(rows: Iterable[RunTime]) -> Mapping[int, float]:
     """The mean logarithm of the plain steps of every pass, about that of their context: longer ones
     take longer by nature, and passes have them by turns.
     """
-    by_context: dict[int, list[tuple[int, float]]] = {}
+    by_context: dict[int, list[tuple[int, float, int]]] = {}
     for row in rows:
-        by_context.setdefault(row.context, []).extend(zip(row.passes, row.plain, strict=False))
-    found: dict[int, list[float]] = {}
-    for steps in by_context.values():
-        usual = float(np.mean([log(seconds) for _, seconds in steps] or [0.0]))
-        for number_of_pass, seconds in steps:
-            found.setdefault(number_of_pass, []).append(log(seconds) - usual)
-    return {each: float(held(np.array(longer)).mean()) for each, longer in found.items()}
+        steps = zip(row.passes, row.plain, _runs(row), strict=False)
+        by_context.setdefault(row.context, []).extend(steps)
+    found: dict[int, list[tuple[float, int]]] = {}
+    for several in filter(None, by_context.values()):
+        usual = np.average(
+            [log(seconds) for _, seconds, _ in several], weights=[runs for *_, runs in several]
+        )
+        for number_of_pass, seconds, runs in several:
+            found.setdefault(number_of_pass, []).append((log(seconds) - float(usual), runs))
+    means = {}
+    for number_of_pass, longer in found.items():
+        values, counted = np.array(longer, dtype=float).T
+        means[number_of_pass] = float(np.average(held(values, counted), weights=counted))
+    return means
+
+
+def _runs(row: RunTime | Overhead) -> list[int]:
+    """How many runs each repeat is the mean of; host time has blocks alike in each."""
+    return getattr(row, "runs", []) or [1] * len(row.seconds)
 
 
 def _slope(rows: Sequence[RunTime] | Sequence[Overhead], plain: Mapping[int, float]) -> PassSlope:
@@ -163,22 +186,24 @@ def _slope(rows: Sequence[RunTime] | Sequence[Overhead], plain: Mapping[int, flo
     and n - 2 degrees of freedom, is its square over that of its own error.  What runs do by
     themselves over many passes is not in the error.
     """
-    found: dict[int, list[tuple[float, float]]] = {}
+    found: dict[int, list[list[float]]] = {}
     for row in rows:
-        seconds = held(np.array(row.seconds))
+        runs = np.array(_runs(row), dtype=float)
+        seconds = held(np.array(row.seconds), runs)
+        usual = np.average(seconds, weights=runs)
         # Rows of hand-made files may be of passes in which no model was timed.
-        if not row.passes or not plain.keys() >= set(row.passes) or seconds.mean() <= 0:
+        if not row.passes or not plain.keys() >= set(row.passes) or usual <= 0:
             continue
-        longer = np.log(np.maximum(seconds / seconds.mean(), _LEAST))
+        longer = np.log(np.maximum(seconds / usual, _LEAST))
         beside = np.array([plain[each] for each in row.passes])
-        pairs = zip(beside - beside.mean(), longer, strict=True)
-        for number_of_pass, pair in zip(row.passes, pairs, strict=True):
+        columns = beside - np.average(beside, weights=runs), longer, runs
+        for number_of_pass, *three in zip(row.passes, *columns, strict=True):
             if _neighbours(number_of_pass, plain):
-                found.setdefault(number_of_pass, []).append(pair)
+                found.setdefault(number_of_pass, []).append(three)
     if len(found) < _FEWEST:
         return NOTHING_SAID
     passes = sorted(found)
-    x, y = np.array([np.mean(found[each], axis=0) for each in passes]).T
+    x, y = np.array([_weighed(found[each]) for each in passes]).T
     z = np.array([sum(_neighbours(each, plain)) for each in passes])
     x, y, z = (each - each.mean() for each in (x, y, z))
     lasting = float(np.mean(z * x))
@@ -192,9 +217,13 @@ def _slope(rows: Sequence[RunTime] | Sequence[Overhead], plain: Mapping[int, flo
     shared = 2 * float(np.sum((z * left)[1:] * (z * left)[:-1])) / len(passes)
     error2 = float(np.mean(left**2) * np.mean(z**2)) + max(shared, 0.0)
     error2 /= lasting**2 * freedom
-    # Of few passes, as wide as Student's interval.
-    error2 *= (t_quantile(0.95, freedom) / normal_quantile(0.95)) ** 2
-    return PassSlope(slope, error2**0.5, by_chance)
+    return PassSlope(slope, error2**0.5, freedom, by_chance)
+
+
+def _weighed(rows: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Means of the first two of three columns, by the weights in the third."""
+    x, y, weights = np.array(rows).T
+    return float(np.average(x, weights=weights)), float(np.average(y, weights=weights))
 
 
 def _neighbours(number_of_pass: int, plain: Mapping[int, float]) -> list[float]:

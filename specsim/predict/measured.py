@@ -34,11 +34,14 @@ class RunTimes:
 
     A straight line through the contexts (least squares where there are more than two), and linear
     in the number of new tokens between those of the table; unknown beyond the widest.
+
+    runs : of each context, how many were timed there, which is how much it counts; None: all alike
     """
 
     tokens: Floats  # (N,) increasing
     contexts: Floats  # (C,) increasing
     seconds: Floats  # (N, C), or (N, C, D) of draws
+    runs: Floats | None = None  # (C,)
 
     def line(self, tokens: float) -> tuple[Floats, Floats]:
         """Level and slope over the context of a run over ``tokens`` new tokens; () or (D,).
@@ -57,9 +60,12 @@ class RunTimes:
             by_context = by_context + step * (self.seconds[at + 1] - by_context)
         if len(self.contexts) == 1:
             return by_context[0], np.zeros_like(by_context[0])
-        away = self.contexts - self.contexts.mean()
-        slope = away @ by_context / (away @ away)
-        return by_context.mean(axis=0) - slope * self.contexts.mean(), slope
+        shares = np.ones(self.contexts.size) if self.runs is None else self.runs
+        shares = shares / shares.sum()
+        middle = shares @ self.contexts
+        away = shares * (self.contexts - middle)
+        slope = away @ by_context / (away @ self.contexts)
+        return shares @ by_context - slope * middle, slope
 
     def __call__(self, tokens: float, context: Floats) -> Floats:
         """Seconds of a run over ``tokens`` new tokens at each context, shape of ``context``."""
@@ -164,7 +170,11 @@ class MeasuredCost:
             run_times = in_passes(run_times, passes)
         fading = fading_of(run_times)
         found = fits(without_fading(run_times, fading))
-        contexts = np.array(sorted({row.context for row in run_times}), dtype=float)
+        runs: dict[int, float] = defaultdict(float)
+        for row in run_times:
+            runs[row.context] += sum(row.runs) if row.runs else len(row.seconds)
+        contexts = np.array(sorted(runs), dtype=float)
+        counted = np.array([runs[each] for each in sorted(runs)])
         gammas = np.array(sorted(host.by_gamma), dtype=float)
         draws = pass_draws([*run_times, *host.rows])
 
@@ -189,7 +199,8 @@ class MeasuredCost:
                 ]
                 for n in sorted(widths)
             ]
-            return RunTimes(np.array(sorted(widths), dtype=float), contexts, np.array(seconds))
+            tokens = np.array(sorted(widths), dtype=float)
+            return RunTimes(tokens, contexts, np.array(seconds), counted)
 
         kinds: tuple[Kind, ...] = ("target", "first draft", "next draft")
         drawn = None
@@ -255,6 +266,12 @@ class MeasuredCost:
                 target = target + count * level + context * slope
         overhead = sum(count * self.overhead(length) for length, count in spent.blocks.items())
         return np.array(np.broadcast_arrays(draft, target, overhead))
+
+    def undrafted_s(self, spent: Spent) -> Floats:
+        """Seconds in target runs on one token, which are part of ``price``; shape (R,) or (D,)."""
+        count, context = spent.runs.get(("target", 1), (np.zeros(()), np.zeros(())))
+        level, slope = self.target.line(1)
+        return np.asarray(count * level + context * slope)
 
     def plain_seconds(self, trace: Trace) -> Floats:
         """Plain decoding; seconds of each request, shape (R,)."""

@@ -163,18 +163,24 @@ def predicted_speedups(profile: Path, workloads: Sequence[Workload], requests: i
 
 
 def fixed(profile: Path, requests: int) -> tuple[Predictions, Path]:
-    """What a profile predicted when this was first asked: ``NAME.prediction.json`` beside it.
+    """What a profile predicted when this was first asked: ``NAME.prediction.json`` beside it, or
+    ``NAME.prediction-REQUESTS.json`` where that is of other requests.
 
     requests : the first so many of the profile's, at most, at temperature 0
 
     A file that is there is taken as it is, since what was predicted before is what is judged; one
-    of another state of the profile, or of other requests, is written anew.
+    of another state of the profile is written anew.
     """
-    path = profile.with_name(f"{profile.stem}.prediction.json")
-    if path.is_file():
+    digest = file_digest(profile)
+    for name in (f"{profile.stem}.prediction.json", f"{profile.stem}.prediction-{requests}.json"):
+        path = profile.with_name(name)
+        if not path.is_file():
+            break
         found = _FORMAT.read(path, Predictions)
-        if (found.profile_sha256, found.requests) == (file_digest(profile), requests):
+        if (found.profile_sha256, found.requests) == (digest, requests):
             return found, path
+        if found.profile_sha256 != digest:
+            break
     workloads = Workload.all_of(read_profile(profile), profile, None)
     _FORMAT.write(predicted_speedups(profile, workloads, requests), path)
     return _FORMAT.read(path, Predictions), path

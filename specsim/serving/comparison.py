@@ -20,7 +20,7 @@ from specsim.checks import Floats, Ints
 from specsim.intervals import Interval, joint_half_width, t_quantile
 from specsim.serving.levels import LATENCIES
 from specsim.serving.metrics import STATISTICS, RequestTimes
-from specsim.serving.resampling import percentile_draws, percentile_ends
+from specsim.serving.resampling import batch_count, percentile_draws, percentile_ends
 
 # Latencies that a log may tell; queue is from arrival to first scheduled.
 COMPARED = (*LATENCIES, "queue")
@@ -167,16 +167,13 @@ def distance(one: Floats, other: Floats) -> float:
 def time_blocks(arrival_s: Floats, stay_s: float) -> tuple[Ints, int]:
     """The block of every request, (N,), and how many there are; 0 of too few requests.
 
-    Blocks of equal numbers of consecutive arrivals, as long as a request stays in the mean
+    Blocks of equal numbers of consecutive arrivals, twice as long as a request stays in the mean
     (``stay_s``) where that leaves at least 8 of them, and at most 20.
     """
     most = min(_MOST_BLOCKS, arrival_s.size // _BLOCK_REQUESTS)
-    if most < _LEAST_BLOCKS:
-        return np.zeros(arrival_s.size, np.int64), 0
-    span = float(arrival_s[-1] - arrival_s[0])
-    wanted = int(span / stay_s) if stay_s > 0 else most
-    blocks = min(max(wanted, _LEAST_BLOCKS), most)
-    return np.arange(arrival_s.size) * blocks // arrival_s.size, blocks
+    span_s = float(arrival_s[-1] - arrival_s[0]) if arrival_s.size else 0.0
+    blocks = batch_count(span_s, stay_s, _LEAST_BLOCKS, most)
+    return np.arange(arrival_s.size) * blocks // max(arrival_s.size, 1), blocks
 
 
 def of_replications(values: Floats) -> Interval[float]:

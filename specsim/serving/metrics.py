@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from specsim.checks import Floats, Ints, InvalidArgumentError, number
 from specsim.serving.levels import LATENCIES, ServiceLevel, request_limits
+from specsim.serving.resampling import STAYS_OF_BATCH, batch_count, percentile_ends
 
 Figures = dict[str, float]
 
@@ -26,6 +27,8 @@ _PER_SECOND = ("output_tokens_per_s", "requests_per_s", "goodput")
 # this no spread.
 _BATCH_REQUESTS = 50
 _MOST_BATCHES, _LEAST_BATCHES = 20, 5
+# Of a run whose batches are as long as they should be, in mean stays of a request.
+SHORT_SPAN_STAYS = STAYS_OF_BATCH * _LEAST_BATCHES
 # A longer share of the time behind the last arrival, and throughput is that of an engine that
 # empties.
 LONGEST_TAIL = 0.2
@@ -137,9 +140,11 @@ def measure(
             found["good_share"] = float(good[some].mean())
         return found
 
-    parts = min(_MOST_BATCHES, counted.size // _BATCH_REQUESTS)
+    span_s, stay_s = _span_and_stay(times, counted)
+    most = min(_MOST_BATCHES, counted.size // _BATCH_REQUESTS)
+    parts = batch_count(span_s, stay_s, _LEAST_BATCHES, most)
     batches: list[Figures] = []
-    if parts >= _LEAST_BATCHES:
+    if parts:
         from_s = float(begin)
         for some, some_ended in zip(
             np.array_split(counted, parts), np.array_split(ended, parts), strict=True
@@ -155,6 +160,21 @@ def measure(
     return Measured(figures(counted, ended, float(begin)), tuple(batches), counted.size, ends)
 
 
+def _span_and_stay(times: RequestTimes, counted: Ints) -> tuple[float, float]:
+    """Seconds within which requests arrive, in that order, and that one of them stays."""
+    arrivals = times.arrival_s[counted]
+    return float(arrivals[-1] - arrivals[0]), float(times.e2e_s[counted].mean())
+
+
+def short_span(times: RequestTimes, warmup: float = 0.0) -> tuple[float, float] | None:
+    """Seconds within which counted requests arrive, and that one stays, where these are too few
+    stays for batches that are nearly independent.
+    """
+    order = np.argsort(times.arrival_s, kind="stable")
+    span_s, stay_s = _span_and_stay(times, order[int(warmup * order.size) :])
+    return None if span_s >= SHORT_SPAN_STAYS * stay_s else (span_s, stay_s)
+
+
 def tail_share(times: RequestTimes) -> float:
     """Share of the time, first arrival to last token, that is behind the last arrival."""
     begin, end = float(times.arrival_s.min()), float(times.last_token_s.max())
@@ -165,8 +185,6 @@ def _percentile_ends(
     times: RequestTimes, parts: Sequence[Ints], statistics: Sequence[str]
 ) -> dict[str, tuple[float, float]]:
     """Of every latency and percentile, from batches of requests."""
-    from specsim.serving.resampling import percentile_ends
-
     asked = [each for each in statistics if each != "mean"]
     found: dict[str, tuple[float, float]] = {}
     for name in LATENCIES:

@@ -8,14 +8,31 @@ takes the percentile of all their requests each time (Kuensch 1989, blocks that 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import sqrt
 
 import numpy as np
 
 from specsim.checks import Floats, Ints
+from specsim.intervals import normal_quantile, t_quantile
 
+# Of a batch, in mean stays of a request, for as long as which the queue is remembered: means over
+# batches of one stay have intervals that hold 81 % where they say 95, where what runs at one moment
+# is correlated with what runs t later by exp(-t / stay).
+STAYS_OF_BATCH = 2
 _DRAWS = 1000
 # Values are told apart in so many steps of equal shares, far finer than the interval is wide.
 _STEPS = 4000
+
+
+def batch_count(span_s: float, stay_s: float, least: int, most: int) -> int:
+    """How many batches of requests that come within ``span_s``, of which one stays ``stay_s``: as
+    many as are two stays long, but ``least`` of them in any case and no more than ``most``; 0 where
+    not even the least are possible.
+    """
+    if most < least:
+        return 0
+    wanted = int(span_s / (STAYS_OF_BATCH * stay_s)) if stay_s > 0 else most
+    return min(max(wanted, least), most)
 
 
 def percentile_ends(
@@ -23,15 +40,21 @@ def percentile_ends(
 ) -> list[tuple[float, float]]:
     """The 95 % interval of each percentile, given as a share in [0, 1].
 
-    values : (V,)
+    Few batches drawn again differ too little, and how much they differ is known from themselves
+    alone: distances from the percentile of all values are widened as Student's interval is.
+
+    values : (V,) >= 0
     batch : (V,) the batch that each belongs to, below ``batches``
     """
     if not values.size:
         return [(float("nan"), float("nan"))] * len(shares)
+    wider = t_quantile(0.95, batches - 1) / normal_quantile(0.95)
+    wider *= sqrt(batches / (batches - 1))
     found = []
-    for drawn in percentile_draws(values, batch, batches, shares):
-        low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
-        found.append((low, high))
+    every = np.quantile(values, shares)
+    for drawn, middle in zip(percentile_draws(values, batch, batches, shares), every, strict=True):
+        low, high = middle + wider * (np.quantile(drawn, [0.025, 0.975]) - middle)
+        found.append((max(float(low), 0.0), float(high)))
     return found
 
 

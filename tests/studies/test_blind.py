@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,7 +28,7 @@ from benchmarks.blind_drift import (
 from specsim.intervals import Interval
 from specsim.optimizers.workload import Workload
 from specsim.predict.elasticity import PRIOR
-from specsim.predict.prediction_file import predicted_speedups
+from specsim.predict.prediction_file import Predictions, predicted_speedups
 from specsim.profiles import BUSY, DRIFT, read_profile
 
 BLIND = Path(__file__).parents[2] / "studies" / "measured" / "blind"
@@ -79,17 +80,17 @@ def test_the_battery_whose_plain_decoding_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "worst", "inside"), [("quiet-runs", 0.0813, 138), ("quiet-blocks", 0.0808, 139)]
+    ("folder", "worst", "inside"), [("quiet-runs", 0.0732, 139), ("quiet-blocks", 0.0586, 143)]
 )
 def test_the_batteries_whose_repeats_count_as_often_as_they_ran(
     folder: str, worst: float, inside: int
 ) -> None:
-    """Wanted were 8 % at worst, which one cell of each is just beyond."""
+    """Within the 8 % at worst that were wanted."""
     cells = pd.read_csv(BLIND / folder / "cells.csv")
     off = cells["relative_error"]
     assert off.abs().median() < 0.03
     assert off.abs().max() == pytest.approx(worst, abs=1e-4)
-    assert (off.abs() > 0.08).sum() == 1
+    assert off.abs().max() < 0.08
     assert abs(off.mean()) < 0.01
     assert cells["inside"].sum() == inside
 
@@ -104,11 +105,11 @@ def together_said(batteries: tuple[str, ...]) -> dict[str, float]:
     return said
 
 
-def test_batteries_of_a_quick_machine_are_within_what_was_to_be_reached_but_for_two_cells() -> None:
-    """Which are 8.1 % off, and 8 % was wanted."""
+def test_batteries_of_a_quick_machine_are_within_what_was_to_be_reached() -> None:
     said = together_said(QUICK)
     assert said["median"] < 0.03
-    assert said["worst"] == pytest.approx(0.0813, abs=1e-4)
+    assert said["worst"] == pytest.approx(0.0732, abs=1e-4)
+    assert said["worst"] < 0.08
     assert abs(said["mean"]) < 0.01
     assert 0.9 <= said["inside"] <= 0.99
     assert said["within_2_percent_of_best"] >= 0.9
@@ -129,20 +130,23 @@ def test_the_battery_of_a_slow_machine_is_near_by_the_estimator_that_it_led_to()
     assert said["within_2_percent_of_best"] == pytest.approx(0.625)
 
 
-def test_a_battery_that_nothing_was_made_of() -> None:
-    """Wanted were 3 % in the median, 8 % at worst, intervals that hold 90 to 99 %, and no length
-    that is promised more than it has; and 1 % in the mean and 90 % of the recommended lengths
-    within 2 % of the best of all that were measured, both of which it misses.
+def test_a_battery_of_a_restless_machine() -> None:
+    """By an estimator that was mended afterwards, for reasons that are not of it; what was
+    predicted before it is judged below.  Wanted were 3 % in the median, 8 % at worst, intervals
+    that hold 90 to 99 %, and no length that is promised more than it has; and 1 % in the mean and
+    90 % of the recommended lengths within 2 % of the best of all that were measured, both of which
+    it misses.
     """
     cells = pd.read_csv(BLIND / "unseen" / "cells.csv")
     said = summary(cells.to_dict("records"))
     assert said["median"] < 0.03
     assert said["worst"] < 0.08
-    assert said["mean"] == pytest.approx(-0.0122, abs=5e-5)
+    assert said["mean"] == pytest.approx(-0.0152, abs=5e-5)
     assert mean_error(BLIND / "unseen") == pytest.approx(0.0062, abs=5e-5)
     assert mean_error(BLIND / "quiet-slow") is None
     assert said["within_2_percent_of_best"] == pytest.approx(13 / 18)
     assert 0.9 <= said["inside"] <= 0.99
+    assert said["chosen_mean"] == pytest.approx(-0.0157, abs=5e-5)
     assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
     losses = recommended_losses(BLIND / "unseen", cells)
     assert len(losses) == 18
@@ -150,18 +154,23 @@ def test_a_battery_that_nothing_was_made_of() -> None:
     assert np.mean(np.array(losses) <= 0.02) >= 0.9
 
 
-def test_what_was_written_before_the_check_is_what_it_judged() -> None:
-    """The first calibration of each draft of that battery, to the last digit."""
-    for draft in DRAFTS:
-        rows = measured_rows(BLIND / "unseen", draft)
-        cells = pd.read_csv(BLIND / "unseen" / "cells.csv").query(
-            f"calibration == 1 and draft == {draft!r}"
-        )
-        written = [
-            rows[at]["predicted_speedup"] for at in zip(cells.temperature, cells.gamma, strict=True)
-        ]
-        np.testing.assert_allclose(written, cells["predicted_speedup"], rtol=1e-6)
-        assert all(row["inside"] for row in rows.values())
+@pytest.mark.parametrize(
+    ("draft", "middle", "worst"),
+    [("small", 0.017, 0.034), ("middle", 0.015, 0.042), ("prompt-lookup", 0.030, 0.049)],
+)
+def test_what_was_written_before_the_check_is_what_it_judged(
+    draft: str, middle: float, worst: float
+) -> None:
+    """The first calibration of each draft of that battery, from the file that was written then."""
+    rows = measured_rows(BLIND / "unseen", draft)
+    document = (BLIND / "unseen" / f"{draft}-1.prediction.json").read_bytes()
+    for said in msgspec.json.decode(document, type=Predictions).predictions:
+        row = rows[said.temperature, said.gamma]
+        assert said.at(row["measured_plain_ms"]).best == pytest.approx(row["predicted_speedup"])
+        assert row["inside"]
+    off = [abs(row["predicted_speedup"] / row["measured_speedup"] - 1) for row in rows.values()]
+    assert np.median(off) == pytest.approx(middle, abs=5e-4)
+    assert max(off) == pytest.approx(worst, abs=5e-4)
 
 
 def test_a_calibration_beside_programs_on_both_cores_says_so_and_allows_for_it() -> None:
@@ -171,8 +180,8 @@ def test_a_calibration_beside_programs_on_both_cores_says_so_and_allows_for_it()
     assert len(cells) == 16
     assert cells["inside"].all()
     low, high = (cells[name] / cells["predicted_speedup"] for name in ("low", "high"))
-    assert low.median() == pytest.approx(0.76, abs=0.005)
-    assert high.median() == pytest.approx(1.31, abs=0.005)
+    assert low.median() == pytest.approx(0.73, abs=0.005)
+    assert high.median() == pytest.approx(1.37, abs=0.005)
 
 
 def test_predictions_are_as_far_off_as_is_explained() -> None:
@@ -253,8 +262,8 @@ def test_intervals_allow_for_what_is_left_where_plain_decoding_is_known() -> Non
     apart, at_plain = (
         np.sqrt((found[name] ** 2).sum() / (36 - 12)) for name in ("apart", "apart_at_plain")
     )
-    assert apart == pytest.approx(0.0236, abs=5e-5)
-    assert at_plain == pytest.approx(0.0147, abs=5e-5)
+    assert apart == pytest.approx(0.0237, abs=5e-5)
+    assert at_plain == pytest.approx(0.0150, abs=5e-5)
 
 
 def test_calibrations_are_compared_at_one_plain_step(tmp_path: Path) -> None:

@@ -8,6 +8,11 @@ VARIED = (
     "drafts were not all of one length; the share at a position is of all rounds, also of those "
     "that drafted less, so it is no rate of acceptance there"
 )
+LENGTHS_APART = (
+    "rounds drafted several lengths, and each is taken for itself; where the drafter chose them "
+    "(suffix, adaptive lengths), acceptance at a length is that of the places it was chosen at, "
+    "and too high for one that is fixed"
+)
 NO_POSITIONS = (
     "rounds and totals alone are known of some counts: tokens per call hold, rates by position do "
     "not follow from them"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from specsim.acceptance import AcceptanceLaw
 from specsim.checks import InvalidArgumentError, UnsupportedError
@@ -24,6 +24,11 @@ _REACHED = "num_accepted_tokens_per_pos"
 _NAMES = (_ROUNDS, _DRAFTED, _ACCEPTED, _REACHED)
 # When a counter was made, which differs where the server was started again.
 _CREATED = "num_drafts_created"
+
+_TURNED_ROUND = (
+    "the scrape that was given later counts less and is taken for the earlier one; if the server "
+    "was started again between them, the difference is of neither life: read each on its own"
+)
 
 # A sample as the format has it, NAME{LABELS} VALUE [TIMESTAMP], or as a table with " | " has it.
 _SAMPLE = re.compile(
@@ -232,8 +237,13 @@ def _between(scrapes: list[Reading]) -> Reading:
     first, last = ordered[0][1].counts, ordered[-1][1].counts
     assert first is not None
     assert last is not None
+    notes = scrapes[0].notes
+    told = any(_is_time(name) for name in series[0])
+    if not told and any(one is not other for (_, one), other in zip(ordered, scrapes, strict=True)):
+        notes = (*notes, _TURNED_ROUND)
     return replace(
         scrapes[0],
+        notes=notes,
         source=f"difference of {len(scrapes)} /metrics scrapes",
         span="run",
         counts=_minus(last, first),
@@ -267,12 +277,12 @@ def _same_series(scrapes: Sequence[Reading]) -> list[Mapping[str, float]]:
 def _minus(last: DraftCounts, first: DraftCounts) -> DraftCounts:
     assert last.drafted is not None
     assert first.drafted is not None
-    before = [*first.reached, *[0.0] * (len(last.reached) - len(first.reached))]
+    pairs = zip_longest(first.reached, last.reached, fillvalue=0.0)
     found = DraftCounts(
         gamma=None,
         rounds=last.rounds - first.rounds,
         accepted=last.accepted - first.accepted,
         drafted=last.drafted - first.drafted,
-        reached=tuple(b - a for a, b in zip(before, last.reached, strict=True)),
+        reached=tuple(after - before for before, after in pairs),
     )
     return _with_length(found)

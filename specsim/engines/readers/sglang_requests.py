@@ -32,6 +32,14 @@ _TREE = (
 )
 
 
+# tokenizer_manager.py has proposed drafts as rounds times the server's speculative-num-draft-tokens
+# less one, whatever a round really drafted.
+_LONGEST_DRAFT = (
+    "SGLang counts as many drafts a round as the server was started with: where rounds draft fewer "
+    "(speculative-adaptive, lookups), K is too large and acceptance by position too low"
+)
+
+
 def recognises(text: str) -> bool:
     """Whether a text has such counts, in JSON or JSONL."""
     return is_json(text) and f'"{_ROUNDS}"' in text
@@ -51,7 +59,7 @@ def read(text: str) -> list[Reading]:
             span="request",
             counts=counts,
             acceptance_law="greedy-drafts",
-            notes=(_TREE,),
+            notes=(_TREE, _LONGEST_DRAFT),
         )
         for counts, _ in pooled_counts(counted)
     ]

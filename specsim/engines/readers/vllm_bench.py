@@ -211,7 +211,11 @@ def _chunk_is_step(result: Mapping[str, Any], tokens_per_call: float) -> bool:
         return True
     itl = Printed.of("mean_itl_ms", result["mean_itl_ms"]).value
     tpot = Printed.of("mean_tpot_ms", result["mean_tpot_ms"]).value
-    return tpot > 0 and abs(itl / tpot - tokens_per_call) <= max(0.25 * tokens_per_call, 0.05)
+    if tpot <= 0:
+        return False
+    off = abs(itl / tpot - tokens_per_call)
+    nearer = tokens_per_call <= 1.05 or off < abs(itl / tpot - 1)
+    return nearer and off <= max(0.25 * tokens_per_call, 0.05)
 
 
 def _mean_context(result: Mapping[str, Any]) -> float | None:

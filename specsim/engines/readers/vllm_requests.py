@@ -24,6 +24,7 @@ from specsim.engines.readers.figures import (
     counts_of_histogram,
     with_draft_length,
 )
+from specsim.engines.readers.notes import LENGTHS_APART
 from specsim.engines.readers.reading import Reading, many
 
 _ACCEPTED = "num_accepted_draft_tokens"
@@ -57,6 +58,7 @@ def readings(requests: list[Object]) -> list[Reading]:
             span="request",
             counts=counts,
             acceptance_law="greedy-drafts",
+            notes=(LENGTHS_APART,) * (len(pooled) > 1),
         )
         for counts in pooled
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -16,9 +15,9 @@ _SHARES = np.linspace(0.02, 0.999, 24)
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where one way of drafting stops being faster than another, both on the same cards.
+    """Where one way of drafting stops, or begins, to be faster than another on the same cards.
 
-    rate : requests per second of one replica from which on it is no faster; 0: at no rate
+    rate : requests per second of one replica; 0: it is faster at no rate
     batch : requests that decode there, in the mean
     """
 
@@ -27,25 +26,45 @@ class Crossing:
 
 
 def crossing(drafting: Replica, plain: Replica, factor: float = 1.0) -> Crossing | None:
-    """Where the mean TPOT of ``drafting`` grows beyond ``factor`` times that of ``plain``, or its
-    capacity ends before that of ``plain``; None where neither happens below both capacities.
+    """Where the mean TPOT of ``drafting`` grows beyond ``factor`` times that of ``plain`` for good,
+    or its capacity ends before that of ``plain``; None where neither happens below both capacities.
     """
-    ends = drafting.capacity, plain.capacity
-    least = min(ends)
+    gains, rates = _gains(drafting, plain, factor)
+    gained = [rate for rate in rates if gains(rate)]
+    if not gained:
+        return Crossing(0.0, 0.0)
+    if gained[-1] < rates[-1]:
+        rate = _bisect(gains, gained[-1], rates[rates.index(gained[-1]) + 1])
+        return Crossing(rate, drafting.shared(rate).mean)
+    if drafting.capacity < plain.capacity:
+        return Crossing(drafting.capacity, float(drafting.times.cap))
+    return None
+
+
+def gains_from(drafting: Replica, plain: Replica, factor: float = 1.0) -> Crossing | None:
+    """Where the mean TPOT of ``drafting`` first falls below ``factor`` times that of ``plain``;
+    None: it is at any low rate.  Experts do that, of which a round of few requests loads several
+    times as many as their plain step, and that of many requests loads no more.
+    """
+    gains, rates = _gains(drafting, plain, factor)
+    first = next((at for at, rate in enumerate(rates) if gains(rate)), None)
+    if first == 0:
+        return None
+    if first is None:
+        return Crossing(0.0, 0.0)
+    rate = _bisect(lambda rate: not gains(rate), rates[first - 1], rates[first])
+    return Crossing(rate, drafting.shared(rate).mean)
+
+
+def _gains(
+    drafting: Replica, plain: Replica, factor: float
+) -> tuple[Callable[[float], bool], list[float]]:
+    """Whether drafts gain at a rate, and the rates that are looked at first."""
 
     def gains(rate: float) -> bool:
         return drafting.mean_tpot_s(rate) < factor * plain.mean_tpot_s(rate)
 
-    rates = _SHARES * least
-    if not gains(rates[0]):
-        return Crossing(0.0, 0.0)
-    for before, after in pairwise(rates.tolist()):
-        if not gains(after):
-            rate = _bisect(gains, before, after)
-            return Crossing(rate, drafting.shared(rate).mean)
-    if ends[0] < ends[1]:
-        return Crossing(ends[0], float(drafting.times.cap))
-    return None
+    return gains, (_SHARES * min(drafting.capacity, plain.capacity)).tolist()
 
 
 def binds_at(

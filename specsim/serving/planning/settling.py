@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 
 from specsim.intervals import Interval
 from specsim.serving.levels import ServiceLevel
@@ -16,9 +15,9 @@ from specsim.serving.workload import ServingWorkload, serving_seed
 
 # The engine starts empty, and requests that find it so see less than they would later.
 WARMUP = 0.1
-# Replicas beyond those that the analytic mode asks for that are tried, or such a share of them, the
-# larger: an error of its throughput grows with their number.
-_MORE, _MORE_SHARE = 4, 0.05
+# So many times as many replicas as the analytic mode asks for, and so many more, are tried: it
+# takes the mean rate, and a rate that changes, or bursts, may need several times as many.
+_MOST_TIMES, _MORE = 8, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +50,7 @@ def simulate(
         seed=serving_seed(seed, 0),
         keep=("steps", "rounds"),
     )
-    figures = intervals([measure(served.times, levels, WARMUP)])
+    figures = intervals([measure(served.times, levels, WARMUP, resample=True)])
     best = {name: each.best for name, each in figures.items()}
     return Settled(
         replicas=setup.replicas,
@@ -73,8 +72,7 @@ def settle(
     least : fewer have less capacity than is asked for
     simulated : what ``simulate`` finds of a set-up
 
-    Where none of them does up to four more than ``wanted``, or a twentieth where that is more, the
-    last one is first.
+    Where none of them does up to eight times ``wanted``, and four more, the last one is first.
     More replicas are taken to meet whatever fewer do: steps grow with the distance from ``wanted``,
     and halves find the place between.
     """
@@ -85,21 +83,18 @@ def settle(
             tried[replicas] = simulated(replace(setup, replicas=replicas))
         return tried[replicas]
 
-    def step(count: int) -> int:
-        return max(1, abs(count - wanted) // 2)
-
     few, enough = wanted, wanted
     if at(wanted).met:
         few = max(wanted - 1, least - 1)
         while few >= least and at(few).met:
             enough = few
-            few = max(few - step(few), least - 1)
+            few = max(few - max(1, (wanted - few) // 2), least - 1)
     else:
-        most = wanted + max(_MORE, ceil(_MORE_SHARE * wanted))
+        most = _MOST_TIMES * wanted + _MORE
         enough = wanted + 1
         while enough < most and not at(enough).met:
             few = enough
-            enough = min(enough + step(enough), most)
+            enough = min(2 * enough - wanted, most)
         if not at(enough).met:
             few = enough
     while enough - few > 1:

@@ -69,6 +69,7 @@ def row(gamma: int, predicted: float, measured: float, **more: Any) -> dict[str,
         "inside": True,
         "exact": True,
         "chosen": gamma == 2,
+        "recommended": 2,
         **more,
     }
 
@@ -100,10 +101,19 @@ def test_a_check_of_fewer_requests_says_what_was_predicted_of_them() -> None:
 def test_where_no_draft_is_predicted_to_pay_plain_decoding_is_the_fastest() -> None:
     said = blind_findings([row(2, 0.9, 0.91), row(4, 0.95, 0.96)], None).errors[-1]
     assert said.endswith("of the 8 decoded here plain decoding was predicted the fastest")
-    rows = [row(gamma, 0.9, 0.91, chosen=False) for gamma in (2, 4)]
+    rows = [row(gamma, 0.9, 0.91, chosen=False, recommended=0) for gamma in (2, 4)]
     said = blind_findings(rows, None).errors[-1]
     assert said.endswith(
         "recommended plain decoding, +0.0% from the fastest measured (plain decoding)"
+    )
+
+
+def test_a_recommended_length_that_was_not_decoded_is_not_taken_for_plain_decoding() -> None:
+    rows = [row(gamma, 1.2, 1.25, chosen=False, recommended=5) for gamma in (1, 4)]
+    said = blind_findings(rows, None).errors[-1]
+    assert said == (
+        "temperature 0: recommended gamma 5, which was not decoded here; the fastest measured is "
+        "gamma 1"
     )
 
 

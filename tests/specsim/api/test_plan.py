@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from importlib import import_module
+from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +14,13 @@ import pytest
 
 import specsim
 from specsim import deploy
+from specsim.api.plan_doubts import replicas_interval
 from specsim.api.plan_ranking import prices_of
 from specsim.checks import InvalidArgumentError, significant
+from specsim.intervals import Interval
 from specsim.serving.levels import levels_of
+from specsim.serving.planning.crossing import Crossing
+from specsim.serving.planning.sizing import replicas_needed
 from specsim.serving.planning.span import LEAST, STAYS, lasts, requests_wanted
 from specsim.serving.workload_summary import WorkloadSummary
 from tests.support.command_line import run
@@ -112,6 +118,119 @@ def test_rates_that_change_are_said_to_be_planned_at_their_mean() -> None:
     more = {"simulated": False}
     found = plan(more=more, arrivals="schedule:0=20,5=80", requests=500)
     assert found.warnings[0].startswith("the rate changes, up to 80 requests/s: what the analytic")
+
+
+def test_a_schedule_of_rates_is_planned_for_as_long_as_is_said() -> None:
+    """Its first 4,000 requests come before the rate changes; what is after that is forgotten."""
+    with pytest.raises(InvalidArgumentError, match="duration_s must say how long a schedule"):
+        plan(arrivals="schedule:0=2,3600=40")
+
+
+def test_a_rate_that_changes_is_given_the_replicas_of_its_peak() -> None:
+    """Four in five of the requests come in a tenth of the time, far more than their mean."""
+    slo = "ttft_p99=0.5"
+    found = plan(slo, arrivals="schedule:0=20,45=800", duration_s=50.0)
+    steady = plan(slo, rate=800)
+    assert found.rate < 120
+    mean = plan(slo, rate=found.rate)
+    assert found.met
+    assert found.best.replicas > mean.best.replicas + 4
+    assert found.best.replicas <= steady.best.replicas
+
+
+def test_prompts_that_are_in_the_cache_need_fewer_replicas(tmp_path: Path) -> None:
+    """All but the last 8 of 2,048 tokens are of one of ten beginnings."""
+    rows = [
+        {
+            "timestamp": 20 * n,
+            "input_length": 2056,
+            "output_length": 4,
+            "hash_ids": [10 * (n % 10) + block for block in range(4)] + [1000 + n],
+        }
+        for n in range(3000)
+    ]
+    path = tmp_path / "shared.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given: Any = {"alpha": 0.8, "step_model": STEPS, "gammas": [2]}
+    found, whole = (
+        specsim.plan(specsim.workload(path), slo="ttft_p99=1", engine=f"{ENGINE},{words}", **given)
+        for words in ("block_size=16", "enable_prefix_caching=false")
+    )
+    replica = found.best.planned.replica
+    least = replicas_needed(found.rate, replica.capacity)
+    assert whole.best.replicas >= least
+    assert found.met
+    assert found.best.replicas < least
+
+
+def test_nothing_costs_nothing() -> None:
+    found = plan("ttft_p99=0.0001", more={"simulated": False, "price": 0.9})
+    assert not found.met
+    said = found.summary()["plan"]
+    assert (said["cost_per_million_tokens"], said["cards"], said["replicas"]) == (None, None, None)
+
+
+def test_sequences_that_are_mostly_in_use_hold_nobody() -> None:
+    """Levels that allow for a queue: a replica near its capacity has all of its ten in use."""
+    more = {"simulated": False, "engine": f"{ENGINE},max_num_seqs=10"}
+    found = plan("tpot_p99=0.2", more=more)
+    assert found.sequences is not None
+    assert found.sequences.count == 10
+    assert found.sequences.all_in_use > 0.1
+    (line,) = (each for each in found.sentences() if "sequences" in each)
+    assert line.startswith("all 10 sequences that fit are in use ")
+    # A multiple of 8 that is beyond the engine's own limit is not asked for.
+    more["engine"] = f"{ENGINE},max_num_seqs=12"
+    found = plan("tpot_p99=0.012,ttft_p99=0.2", more=more, rate=2)
+    assert found.sequences is not None
+    assert found.sequences.count in (8, 12)
+
+
+def test_intervals_that_are_not_there_are_not_promised() -> None:
+    found = plan(requests=200)
+    (line,) = (each for each in found.sentences() if each.startswith("simulated: "))
+    assert line.endswith("of too few requests for intervals: simulate more requests")
+
+
+def test_simulated_replicas_have_ends_by_their_own_share() -> None:
+    """Half as many again as analytically, at both ends of the speed."""
+    best = plan(more={"simulated": False}, rate=600).best
+    wanted = best.replicas
+    more = replace(best, replicas=wanted + wanted // 2)
+    levels = levels_of("tpot_p99=0.02,ttft_p99=1")
+    speed = Interval(0.8, 1.0, 1.25)
+    alone = replicas_interval(best, 600, levels, speed)
+    found = replicas_interval(more, 600, levels, speed)
+    assert alone is not None
+    assert found is not None
+    share = more.replicas / wanted
+    assert found.low == ceil(alone.low * share) < more.replicas
+    assert found.high == ceil(alone.high * share) > more.replicas
+
+
+def test_where_drafts_stop_paying_is_said_with_its_ends() -> None:
+    found = plan(more={"simulated": False})
+    ends = {
+        (Crossing(3.0, 4.0), None, None): (
+            "pay at every rate up to the capacity of a replica; where they are slowest they stop "
+            "at 3 requests/s"
+        ),
+        (Crossing(0.0, 0.0), Crossing(0.0, 0.0), None): (
+            "pay at no rate: as it is; where they are fastest they pay at every rate"
+        ),
+        (Crossing(2.0, 3.0), Crossing(3.0, 4.0), None): (
+            "stop paying at 3 (2 to the capacity) requests/s of a replica, where 4 decode: as it is"
+        ),
+    }
+    for stops, words in ends.items():
+        said = replace(found, stops=stops, starts=None, why="as it is").sentences()
+        assert any(each.endswith(words) for each in said), said
+    later = replace(found, stops=(None, None, None), starts=Crossing(1.5, 2.0))
+    assert any(
+        each.endswith("pay from 1.5 requests/s of a replica on up to the capacity of a replica")
+        for each in later.sentences()
+    )
+    assert later.summary()["plan"]["starts_paying_at"] == {"rate_per_replica": 1.5, "batch": 2.0}
 
 
 def test_a_fit_is_doubted_on_every_kind_of_cards_by_its_own(

@@ -170,6 +170,20 @@ def test_the_best_of_several_drafters_by_ranges(
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_best_drafter_of_many_batches_is_that_of_each() -> None:
+    """Each drafter is looked at where its own length changes, and the others are not there."""
+    drafters = ("draft_model:llama-3.2-1b,alpha=0.8", "ngram:match=0.2,alpha=0.5")
+    many, few = (
+        specsim.optimize(deployment=cards(*drafters), load=Load(batches=batches, contexts=[512]))
+        for batches in (list(range(1, 1025)), [1, 100, 107, 110, 112, 114, 300, 1000])
+    )
+    assert len(many.best) == len(few.best) == 1
+    for point in few.best[0].ranges:
+        for batch in {point.first, point.last}:
+            (there,) = [each for each in many.best[0].ranges if each.first <= batch <= each.last]
+            assert there.drafter == point.drafter
+
+
 def test_what_holds_for_all_drafters_is_said_once() -> None:
     deployment = deploy("qwen3-30b-a3b", CARD, ("eagle3", DRAFT))
     found = plan_of(deployment, batches=[1, 300])

@@ -202,6 +202,8 @@ def test_single_values_replace_those_of_the_fit() -> None:
     assert "given beside it" in given_beside.fit
     exponent = deploy("llama-3.1-8b", "H200", EAGLE, fit="sglang-h200", routing_exponent=0.9)
     assert exponent.routing_exponent == 0.9
+    assert exponent.error is None
+    assert "given beside it" in exponent.fit
 
 
 def acceptance(folder: Path, steps: list[StepTime], recognised: str = "1 log") -> Path:

@@ -10,6 +10,8 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import specsim
 from specsim.acceptance import acceptance_of
@@ -23,6 +25,7 @@ from specsim.deployment.drafter_words import drafter
 from specsim.deployment.drafters import KINDS, Eagle3, Parallel
 from specsim.deployment.memory import card_memory
 from specsim.engines import ENGINES, Engine, gamma_at
+from specsim.engines.schedule import merged, of_group
 from specsim.hardware import Parallelism
 from specsim.report.configuration import in_lines
 from tests.support.command_line import fail, run
@@ -226,6 +229,36 @@ def test_sglang_has_one_length_where_groups_share_experts() -> None:
     apart = exported("sglang", "eagle3", most=16, **cards)
     assert len(apart.schedule) > 1
     assert "--speculative-adaptive" in apart.text
+
+
+def test_servers_that_share_requests_are_told_their_own_batches() -> None:
+    """Of two that share 2 b requests each has b."""
+    cards = {"target": "qwen3-30b-a3b", "tensor_parallel": 2, "data_parallel": 2}
+    one = exported("sglang", "eagle3", most=64, **cards)
+    schedule, file = list(one.schedule), json.loads(one.text.splitlines()[1])
+    assert f"--max-running-requests {-(-schedule[-1][1] // 2)}" in one.text
+    assert "each of the 2 groups of cards" in said(one, "--max-running-requests and batches")
+    firsts = sorted(int(each) for each in file)
+    for own in range(1, 33):
+        (gamma,) = file[str(max(first for first in firsts if first <= own))]["candidate_steps"]
+        assert gamma == gamma_at(schedule, 2 * own)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(0, 8)), min_size=1, max_size=5),
+    st.integers(1, 6),
+)
+def test_what_a_group_is_told_is_best_where_all_have_as_many(
+    ranges: list[tuple[int, int]], groups: int
+) -> None:
+    schedule = merged([gamma for count, gamma in ranges for _ in range(count)])
+    own = of_group(schedule, groups)
+    last = schedule[-1][1]
+    assert own[-1][1] == -(-last // groups)
+    for batch in range(1, own[-1][1] + 1):
+        assert gamma_at(own, batch) == gamma_at(schedule, min(batch * groups, last))
+    if groups == 1:
+        assert own == schedule
 
 
 @pytest.fixture(scope="module")

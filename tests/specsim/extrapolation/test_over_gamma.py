@@ -145,6 +145,21 @@ def test_totals_beside_positions_are_left_out_aloud(first: int) -> None:
     )
 
 
+@pytest.mark.parametrize(("rate", "low", "high"), [(1.0, 4.4, 5.0), (0.0, 1.0, 1.5)])
+def test_rounds_that_were_all_alike_are_not_sure(rate: float, low: float, high: float) -> None:
+    """Of twenty with four drafts each, a tenth may have gone otherwise."""
+    found = acceptance_from_counts([counted(np.full(4, rate), 20)]).interval(4)
+    assert found.low == pytest.approx(low, abs=0.2)
+    assert found.high == pytest.approx(high, abs=0.2)
+    assert found.high - found.low > 0.3
+
+
+def test_rates_near_one_are_carried_from_rounds_of_which_some_were_short() -> None:
+    count = DraftCounts(3, 1000, 2960, 2960, (1000.0, 1000.0, 960.0))
+    found = acceptance_from_counts([count]).interval(2)
+    assert 2.5 < found.low <= found.best <= found.high <= 3.0
+
+
 def test_few_rounds_are_said() -> None:
     (line,) = acceptance_from_counts([counted(np.array([1.0, 0.0]), 1)]).notes(2)
     assert line.startswith("acceptance at gamma 2 was counted in 1 rounds alone: 2.000 tokens")

@@ -58,6 +58,12 @@ def test_runs_that_get_slower_do_not_fade() -> None:
     assert fading_of([later_runs(-0.5, (2, 4, 8))]) == 0.0
 
 
+def test_an_interruption_is_no_slope() -> None:
+    row = later_runs(0.7, (2,) * 8 + (8,) * 8)
+    interrupted = replace(row, seconds=[2 * row.seconds[0], *row.seconds[1:]])
+    assert fading_of([interrupted]) == pytest.approx(0.7, rel=1e-6)
+
+
 def test_what_is_too_steep_is_not_believed() -> None:
     assert fading_of([later_runs(9.0, (2, 4, 8))]) == 2.0
     falling = replace(later_runs(0.0, (2, 8)), seconds=[0.001, 1e-9])

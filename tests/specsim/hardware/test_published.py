@@ -79,18 +79,11 @@ def table(shape: hardware.Shape) -> int:
 def training_flops(name: str, tokens: int) -> float:
     """FLOPs a token in training: three times those of a forward pass, over ``tokens`` at once.
 
-    In training latent attention is not absorbed: a pair takes heads (192 + 128) multiply-adds.
+    In training latent attention is not absorbed, as in a prompt: a pair takes heads (192 + 128)
+    multiply-adds.
     """
-    shape, config = hardware.shape(name), hardware.read_config(name)
-    if not tokens:
-        return 3 * 2.0 * shape.active_parameters
-    absorbed = shape.layers[0].attentions[0]
-    width = config["num_attention_heads"] * (
-        config["qk_nope_head_dim"] + config["qk_rope_head_dim"] + config["v_head_dim"]
-    )
-    pairs = absorbed.pairs(0, tokens) * len(shape.layers)
-    flops = shape.flops(tokens, 0) + 2 * (width - absorbed.pair_width) * pairs
-    return 3 * flops / tokens
+    shape = hardware.shape(name)
+    return 3 * (shape.flops(tokens, 0) / tokens if tokens else 2.0 * shape.active_parameters)
 
 
 def computed(name: str, quantity: str) -> float:

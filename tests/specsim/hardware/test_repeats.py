@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from specsim.hardware.host_times import HostTimes
 from specsim.hardware.repeats import PassDraws, Repeats, spread_of_means
 from specsim.hardware.run_time_fit import FittedRunTimes, GridPoint, fits, pass_draws
+from specsim.predict.measured import RunTimes
 from specsim.profiles import Overhead, RunTime
 
 
@@ -17,6 +20,47 @@ def test_an_interruption_counts_and_does_not_ruin() -> None:
     held = Repeats.of([*calm, 50.0]).mean
     # Three spreads: the median distance from the median 1.025 is 0.075.
     assert held == pytest.approx((5.0 + 1.025 + 3 * 0.075 / 0.6745) / 6)
+
+
+def test_a_value_with_half_of_the_weight_hides_no_other() -> None:
+    """It is the median, and its distance from the median is none."""
+    found = Repeats.of([1.14, 1.20], [1, 3], [20, 16])
+    assert found.mean == pytest.approx((20 * 1.14 + 16 * 1.20) / 36)
+    # What is farther away than the others are from it is held as ever.
+    assert Repeats.of([1.0, 1.01, 0.99, 9.0], weights=[30, 5, 5, 1]).mean == pytest.approx(
+        (30 + 5.05 + 4.95 + 1 + 3 * 0.01 / 0.6745) / 41
+    )
+
+
+def test_contexts_count_as_often_as_they_were_timed() -> None:
+    """The first run of a decoding is a slow one, and alone at its context."""
+    contexts, runs = np.array([32.0, 96.0, 160.0]), np.array([1.0, 63.0, 40.0])
+    seconds = np.array([1.17, 1.0, 1.01])
+    level, slope = RunTimes(np.ones(1), contexts, seconds[None], runs).line(1)
+    expected = np.polyfit(contexts, seconds, 1, w=np.sqrt(runs))
+    assert (slope, level) == pytest.approx(tuple(expected))
+    assert slope > 0 > RunTimes(np.ones(1), contexts, seconds[None]).line(1)[1]
+
+
+def test_a_width_that_was_timed_once_is_no_surer_than_the_others() -> None:
+    measured = points(0.1)
+    once = replace(
+        measured[4],
+        seconds=1.15 * line(5),
+        repeats=Repeats(np.ones(1), np.array([2]), np.ones(1)),
+    )
+    draws = PassDraws((0, 1, 2, 3))
+    alone, exact = (
+        FittedRunTimes.of([*measured[:4], each, *measured[5:]])
+        for each in (once, replace(once, exact=True))
+    )
+    assert exact(5, 1, 64) == pytest.approx(1.15 * line(5))
+    assert abs(alone(5, 1, 64) / line(5) - 1) < 0.12
+    # A standard error of a single pass is twice that of four.
+    spread = {
+        tokens: float(np.log(alone.drawn(tokens, 1, 64, draws)).std()) for tokens in range(1, 10)
+    }
+    assert spread[5] > np.median(list(spread.values()))
 
 
 def test_spreads_within_and_between_passes_are_told_apart() -> None:

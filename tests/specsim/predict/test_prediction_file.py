@@ -57,6 +57,20 @@ def test_what_was_predicted_stays(tmp_path: Path) -> None:
     )
 
 
+def test_what_was_predicted_of_some_requests_stays_when_others_are_asked_for(
+    tmp_path: Path,
+) -> None:
+    profile = write(tmp_path)
+    _, path = fixed(profile, 20)
+    content = path.read_bytes()
+    few, other = fixed(profile, 3)
+    assert (few.requests, other.name) == (3, "p.prediction-3.json")
+    written = other.read_bytes()
+    assert fixed(profile, 20)[1] == path
+    assert fixed(profile, 3)[1] == other
+    assert (path.read_bytes(), other.read_bytes()) == (content, written)
+
+
 def test_a_busy_machine_leaves_more_open(tmp_path: Path) -> None:
     """A shift of 5 %, beside what requests leave open; and nothing of plain decoding."""
 

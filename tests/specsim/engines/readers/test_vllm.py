@@ -155,6 +155,19 @@ def test_two_scrapes_are_differenced_whatever_their_order() -> None:
     assert pooled(EARLY, LATE) == pooled(LATE, EARLY) == pooled(EARLY + LATE) == between
 
 
+def test_scrapes_that_are_turned_round_may_be_of_two_lives() -> None:
+    """After a new start everything counts less, as in a scrape that was taken before."""
+    for texts, turned in (((EARLY, LATE), False), ((LATE, EARLY), True)):
+        found = pooled_files([(f"file {i}", each.encode()) for i, each in enumerate(texts)])
+        assert any("started again between them" in each for each in found.notes) == turned
+
+
+def test_positions_that_are_gone_again_began_and_ended_at_nothing() -> None:
+    early = scrape({"0": (10, 20, [8, 4, 0])})
+    found = pooled(early, scrape({"0": (20, 40, [15, 9])}))
+    assert found == (None, 10, 12, 20, (7, 5, 0))
+
+
 def test_two_servers_are_added() -> None:
     other = scrape({"7": (100, 200, [50, 25])})
     assert pooled(EARLY, other) == (2, 115, 97, 230, (63, 34))
@@ -296,6 +309,7 @@ def test_rounds_of_several_lengths_are_told_apart_where_every_round_is_listed() 
         (2, 2, (2, 2)),
         (3, 4, (2, 2, 0)),
     ]
+    assert all("each is taken for itself" in each.notes[0] for each in found)
 
 
 def test_a_histogram_may_be_an_object() -> None:

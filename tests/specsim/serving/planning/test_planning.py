@@ -15,7 +15,7 @@ from specsim.serving.analytic.replica import Replica
 from specsim.serving.analytic.rounds import RoundCounts
 from specsim.serving.analytic.step_times import StepTimes
 from specsim.serving.levels import levels_of
-from specsim.serving.planning.crossing import binds_at, crossing
+from specsim.serving.planning.crossing import Crossing, binds_at, crossing, gains_from
 from specsim.serving.planning.settling import Settled, settle
 from specsim.serving.planning.sizing import best_schedule, replicas_needed, slack, sustained
 
@@ -91,10 +91,24 @@ def test_drafts_stop_where_both_are_as_fast() -> None:
 
 
 def test_drafts_that_always_or_never_pay() -> None:
-    assert crossing(replica(6e-3 + 1e-4 * COUNTS, gamma=3), PLAIN) is None
-    never = crossing(replica(40e-3 + 1e-4 * COUNTS, gamma=3), PLAIN)
-    assert never is not None
-    assert never.rate == 0.0
+    always = replica(6e-3 + 1e-4 * COUNTS, gamma=3)
+    assert crossing(always, PLAIN) is None
+    assert gains_from(always, PLAIN) is None
+    never = replica(40e-3 + 1e-4 * COUNTS, gamma=3)
+    assert crossing(never, PLAIN) == gains_from(never, PLAIN) == Crossing(0.0, 0.0)
+
+
+def test_drafts_that_pay_at_load_alone() -> None:
+    """As where the tokens of a round of few requests each load experts of their own."""
+    few = COUNTS < 12
+    later = replica(np.where(few, 40e-3, 8e-3) + 4e-4 * COUNTS, gamma=3)
+    begins, ends = gains_from(later, PLAIN), crossing(later, PLAIN)
+    assert begins is not None
+    assert ends is not None
+    assert 0 < begins.rate < ends.rate
+    assert 6 < begins.batch < 20
+    for rate, faster in ((0.9 * begins.rate, False), (1.1 * begins.rate, True)):
+        assert (later.mean_tpot_s(rate) < PLAIN.mean_tpot_s(rate)) == faster
 
 
 def test_less_room_ends_drafts_at_their_capacity() -> None:
@@ -142,7 +156,9 @@ class Replicas:
         (4, 2, 2, 2, [3, 4]),
         (4, 3, 1, 3, [4]),  # fewer have no capacity for it
         (4, 2, 6, 6, [4, 5]),
-        (4, 2, 99, 8, [4, 5, 6, 7]),  # nothing that was tried is enough
+        (4, 2, 7, 7, [4, 5, 6, 8]),
+        (4, 2, 32, 32, [4, 5, 6, 8, 12, 20, 28, 30, 31, 36]),
+        (4, 2, 99, 36, [4, 5, 6, 8, 12, 20]),  # nothing that was tried is enough
     ],
 )
 def test_simulation_settles_how_many(
@@ -157,7 +173,7 @@ def test_simulation_settles_how_many(
     assert [each.replicas for each in found[1:]] == tried
 
 
-@given(st.integers(1, 2000), st.integers(1, 2000), st.integers(1, 2400))
+@given(st.integers(1, 2000), st.integers(1, 2000), st.integers(1, 20_000))
 def test_many_replicas_are_settled_by_few_simulations(wanted: int, least: int, enough: int) -> None:
     def simulated(setup: Any) -> Settled:
         return Settled(setup.replicas, {}, {}, setup.replicas >= enough)
@@ -165,7 +181,7 @@ def test_many_replicas_are_settled_by_few_simulations(wanted: int, least: int, e
     setup: Any = Replicas()
     least = min(least, wanted)
     found = settle(setup, wanted, least, simulated)
-    most = wanted + max(4, -(-wanted // 20))
+    most = 8 * wanted + 4
     assert found[0].replicas == min(max(enough, least), most)
     assert found[0].met == (enough <= most)
     assert len(found) <= 40
