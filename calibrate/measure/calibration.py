@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import torch
@@ -37,9 +37,6 @@ from specsim.files import frame_bytes, read_frame, write_atomically
 from specsim.intervals import DRAWS
 from specsim.predict.trace_rates import acceptance_rates
 from specsim.traces import Trace, TraceError, read_trace
-
-if TYPE_CHECKING:
-    pass
 
 _LOOKUP_NOTES = (
     "prompt lookup: drafts are a function of the text before their block; a search is host time, "

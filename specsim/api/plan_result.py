@@ -245,8 +245,12 @@ class CapacityPlan(Result):
 
     def _schedule(self) -> list[list[int]]:
         """(first, last, gamma) by batch, up to the largest number of sequences."""
-        drafts = self.best.planned.drafts
-        most = self.sequences.count if self.sequences else 1
+        setup, drafts, most = self.best.planned.setup, self.best.planned.drafts, 1
+        if self.sequences is not None:
+            most = self.sequences.count
+        elif self.best.replicas:
+            # Nobody knows how many are needed: all that the engine takes.
+            most = setup.engine.settings(drafts).max_seqs
         if not drafts.schedule:
             return [[1, most, 0]]
         ranges = [list(each) for each in drafts.schedule if each[0] <= most]

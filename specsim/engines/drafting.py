@@ -128,6 +128,20 @@ class Order:
     draft_tensor: int | None = None
     deployed: Deployed | None = None
 
+    @property
+    def groups(self) -> int:
+        """Of cards, each with requests and limits of its own, which it shares with no other."""
+        if self.deployed is None or attention_alone(self.deployed.parallel):
+            return 1
+        return self.deployed.parallel.data
+
+
+def attention_alone(parallel: Parallelism) -> bool:
+    """Whether attention alone is data parallel: groups of requests share their experts, and the
+    engine shares its limits out to them.
+    """
+    return parallel.expert > parallel.tensor
+
 
 @dataclass(frozen=True)
 class Configuration:

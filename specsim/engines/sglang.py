@@ -27,6 +27,7 @@ from specsim.engines.drafting import (
     Method,
     Order,
     Tree,
+    attention_alone,
     in_step_notes,
 )
 from specsim.engines.schedule import gamma_at, in_words, largest, of_group
@@ -59,7 +60,7 @@ _METHODS: dict[Method, Drafting] = {
 
 def _write(order: Order) -> Configuration:
     """A line of flags, and for lengths by batch a second one, the file."""
-    word, groups = order.drafting.word, _groups(order)
+    word, groups = order.drafting.word, order.groups
     schedule = of_group(order.schedule, groups)
     adaptive = order.drafting.by_batch and len(schedule) > 1
     steps = gamma_at(order.schedule, order.batch)
@@ -117,7 +118,7 @@ def _named(order: Order) -> str:
     word = order.drafting.word
     if order.tree:
         return f"a tree of {word}"
-    shared = order.deployed is not None and _attention_alone(order.deployed.parallel)
+    shared = order.deployed is not None and attention_alone(order.deployed.parallel)
     return f"{word} under attention data parallelism" if shared else word
 
 
@@ -137,22 +138,8 @@ def _own_notes(order: Order) -> list[str]:
     return []
 
 
-def _groups(order: Order) -> int:
-    """Of cards, each with requests and limits of its own; under attention data parallelism SGLang
-    shares the limit out itself.
-    """
-    if order.deployed is None or _attention_alone(order.deployed.parallel):
-        return 1
-    return order.deployed.parallel.data
-
-
-def _attention_alone(parallel: Parallelism) -> bool:
-    """Whether attention alone is data parallel: groups of requests share their experts."""
-    return parallel.expert > parallel.tensor
-
-
 def _degrees(parallel: Parallelism) -> str:
-    shared = _attention_alone(parallel)
+    shared = attention_alone(parallel)
     words = {
         f"--tp-size {parallel.tensor * (parallel.data if shared else 1)}": parallel.stage_cards
         if shared
@@ -170,6 +157,6 @@ ENGINE = Engine(
     _METHODS,
     _write,
     degrees=_degrees,
-    by_batch=lambda parallel: not _attention_alone(parallel),
+    by_batch=lambda parallel: not attention_alone(parallel),
     most_requests="--max-running-requests",
 )

@@ -18,7 +18,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from specsim.checks import UnsupportedError
-from specsim.engines.drafting import Configuration, Drafting, Engine, Method, Order, Tree
+from specsim.engines.drafting import (
+    Configuration,
+    Drafting,
+    Engine,
+    Method,
+    Order,
+    Tree,
+    attention_alone,
+)
 from specsim.engines.schedule import gamma_at, in_words, largest, of_group
 
 if TYPE_CHECKING:
@@ -46,10 +54,10 @@ def _write(order: Order) -> Configuration:
     Raises UnsupportedError where the smallest batches do not draft longest, as with a mixture of
     experts, of which more tokens read more.
     """
-    drafting, groups = order.drafting, _servers(order)
+    drafting, groups = order.drafting, order.groups
     by_batch = drafting.by_batch
-    length = largest(order.schedule) if by_batch else gamma_at(order.schedule, order.batch)
     own = replace(order, schedule=of_group(order.schedule, groups))
+    length = largest(own.schedule) if by_batch else gamma_at(order.schedule, order.batch)
     lines = [
         "speculative_config:",
         f"  decoding_type: {drafting.word}",
@@ -133,21 +141,9 @@ def _notes(order: Order) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _servers(order: Order) -> int:
-    """With requests of their own each."""
-    if order.deployed is None or _attention_alone(order.deployed.parallel):
-        return 1
-    return order.deployed.parallel.data
-
-
-def _attention_alone(parallel: Parallelism) -> bool:
-    """Whether attention alone is data parallel: groups of requests share their experts."""
-    return parallel.expert > parallel.tensor
-
-
 def _degrees(parallel: Parallelism) -> str:
     """Experts dealt out over groups of requests mean that attention alone is data parallel."""
-    shared = _attention_alone(parallel)
+    shared = attention_alone(parallel)
     cards = parallel.stage_cards if shared else parallel.tensor
     words = {
         f"tensor_parallel_size: {cards}": cards,

@@ -20,7 +20,12 @@ from specsim.checks import Floats, Ints
 from specsim.intervals import Interval, joint_half_width, t_quantile
 from specsim.serving.levels import LATENCIES
 from specsim.serving.metrics import STATISTICS, RequestTimes
-from specsim.serving.resampling import batch_count, percentile_draws, percentile_ends
+from specsim.serving.resampling import (
+    batch_count,
+    drawn_ends,
+    percentile_draws,
+    percentile_ends,
+)
 
 # Latencies that a log may tell; queue is from arrival to first scheduled.
 COMPARED = (*LATENCIES, "queue")
@@ -239,7 +244,7 @@ def _errors(
         best = found[each].best
         if not (below > 0).all():
             continue
-        low, high = np.quantile(above / below - 1, [0.025, 0.975]).tolist()
+        low, high = drawn_ends(above / below - 1, best, blocks)
         found[each] = Interval(min(low, best), best, max(high, best))
     return found
 

@@ -15,9 +15,8 @@ import numpy as np
 from specsim.checks import Floats, Ints
 from specsim.intervals import normal_quantile, t_quantile
 
-# Of a batch, in mean stays of a request, for as long as which the queue is remembered: means over
-# batches of one stay have intervals that hold 81 % where they say 95, where what runs at one moment
-# is correlated with what runs t later by exp(-t / stay).
+# Of a batch, in mean stays of a request, for about as long as which a queue is remembered: shorter
+# ones are alike, and intervals over them too narrow (tests/specsim/serving/test_metrics.py).
 STAYS_OF_BATCH = 2
 _DRAWS = 1000
 # Values are told apart in so many steps of equal shares, far finer than the interval is wide.
@@ -40,22 +39,29 @@ def percentile_ends(
 ) -> list[tuple[float, float]]:
     """The 95 % interval of each percentile, given as a share in [0, 1].
 
-    Few batches drawn again differ too little, and how much they differ is known from themselves
-    alone: distances from the percentile of all values are widened as Student's interval is.
-
     values : (V,) >= 0
     batch : (V,) the batch that each belongs to, below ``batches``
     """
     if not values.size:
         return [(float("nan"), float("nan"))] * len(shares)
+    found = []
+    every = np.quantile(values, shares).tolist()
+    for drawn, middle in zip(percentile_draws(values, batch, batches, shares), every, strict=True):
+        low, high = drawn_ends(drawn, middle, batches)
+        found.append((max(low, 0.0), high))
+    return found
+
+
+def drawn_ends(drawn: Floats, middle: float, batches: int) -> tuple[float, float]:
+    """The 95 % interval of a figure from what it is in every draw of so many batches, at least two.
+
+    Few batches drawn again differ too little, and how much they differ is known from themselves
+    alone: distances from the figure itself are widened as Student's interval is.
+    """
     wider = t_quantile(0.95, batches - 1) / normal_quantile(0.95)
     wider *= sqrt(batches / (batches - 1))
-    found = []
-    every = np.quantile(values, shares)
-    for drawn, middle in zip(percentile_draws(values, batch, batches, shares), every, strict=True):
-        low, high = middle + wider * (np.quantile(drawn, [0.025, 0.975]) - middle)
-        found.append((max(float(low), 0.0), float(high)))
-    return found
+    low, high = (middle + wider * (np.quantile(drawn, [0.025, 0.975]) - middle)).tolist()
+    return low, high
 
 
 def percentile_draws(

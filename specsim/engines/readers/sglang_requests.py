@@ -32,8 +32,8 @@ _TREE = (
 )
 
 
-# tokenizer_manager.py has proposed drafts as rounds times the server's speculative-num-draft-tokens
-# less one, whatever a round really drafted.
+# srt/managers/tokenizer_manager.py of SGLang 0.5.23 has proposed drafts as rounds times the
+# server's speculative-num-draft-tokens less one, whatever a round really drafted.
 _LONGEST_DRAFT = (
     "SGLang counts as many drafts a round as the server was started with: where rounds draft fewer "
     "(speculative-adaptive, lookups), K is too large and acceptance by position too low"

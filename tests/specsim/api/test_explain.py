@@ -135,6 +135,17 @@ def test_reasons(reason: str) -> None:
     assert named.get(reason, "") in found.sentences()[1]
 
 
+def test_the_tokens_of_a_tree_are_those_that_are_verified() -> None:
+    found = specsim.explain(
+        0.7,
+        gamma=5,
+        batch=128,
+        context=512,
+        deployment=deploy(DENSE, "H200", "eagle:topk=4,slots=32"),
+    )
+    assert "32 tokens of each of 128 requests" in " ".join(found.sentences())
+
+
 def test_a_graph_as_wide_as_the_round_costs_nothing_more() -> None:
     wide = replace(deploy(DENSE, "H100", "eagle3", **GRAPHS))
     found = specsim.explain(0.7, gamma=5, batch=32, context=512, deployment=wide)

@@ -161,6 +161,11 @@ def test_prompts_that_are_in_the_cache_need_fewer_replicas(tmp_path: Path) -> No
     assert whole.best.replicas >= least
     assert found.met
     assert found.best.replicas < least
+    # The analytic mode does not know how many run together there: drafts of all batches are told.
+    assert found.sequences is None
+    most = found.best.planned.setup.engine.max_num_seqs
+    assert found.summary()["plan"]["schedule"][-1][1] == most
+    assert whole.sequences is not None
 
 
 def test_nothing_costs_nothing() -> None:

@@ -206,7 +206,9 @@ def test_single_values_replace_those_of_the_fit() -> None:
     assert "given beside it" in exponent.fit
 
 
-def acceptance(folder: Path, steps: list[StepTime], recognised: str = "1 log") -> Path:
+def acceptance(
+    folder: Path, steps: list[StepTime], recognised: str = "1 log", method: str | None = None
+) -> Path:
     path = folder / "acceptance.json"
     rows = [
         {"batch": each.batch, "seconds": each.seconds, "gamma": each.gamma, "context": 500.0}
@@ -218,6 +220,7 @@ def acceptance(folder: Path, steps: list[StepTime], recognised: str = "1 log") -
         "created": "",
         "specsim": "",
         "engine": "vllm",
+        "method": method,
         "counts": [],
         "lengths": [],
         "steps": rows,
@@ -244,6 +247,19 @@ def test_a_file_of_steps_is_a_fit(tmp_path: Path) -> None:
     assert any("extrapolates" in each for each in plan.warnings)
     forward = fitted(BARE, acceptance(tmp_path, steps, "9 cases of vllm bench forward"))
     assert forward.host == HostTime()
+
+
+@pytest.mark.parametrize(
+    ("method", "count"), [(None, "16 timed steps"), ("eagle3", "16 timed"), ("ngram", "4 timed")]
+)
+def test_steps_of_another_drafter_are_no_steps_of_this_one(
+    tmp_path: Path, method: str | None, count: str
+) -> None:
+    """Plain steps hold for whatever drafts."""
+    steps = timed(BARE, Efficiency(0.6, 0.7, 5e-6), HostTime(1e-3, 1e-3))
+    fit = acceptance(tmp_path, steps, method=method)
+    found = fitted(deploy("llama-3.1-8b", "H100", EAGLE), fit)
+    assert f"fitted to {count}" in " ".join((found.fit or "", *found.doubts))
 
 
 def test_the_command_takes_a_fit(capsys: pytest.CaptureFixture[str]) -> None:

@@ -244,6 +244,21 @@ def test_servers_that_share_requests_are_told_their_own_batches() -> None:
         assert gamma == gamma_at(schedule, 2 * own)
 
 
+def test_servers_of_tensorrt_llm_are_told_their_own_batches() -> None:
+    alone, two = (exported("tensorrt-llm", "eagle3", most=512, data_parallel=n) for n in (1, 2))
+    assert "each of the 2 servers" in said(two, "batches are of")
+    assert not any("servers" in each for each in alone.warnings)
+    lines = two.text.split("draft_len_schedule:\n")[1].splitlines()
+    lasts = [int(line.split(":")[0]) for line in lines]
+    assert lasts == sorted(lasts)
+    for last in lasts:
+        assert gamma_at(list(two.schedule), 2 * last) > 0
+    assert lasts[-1] <= 256
+    # The engine starts with the longest draft at the smallest batches alone.
+    longest = json.loads(two.text.split("max_draft_len:")[1].splitlines()[0])
+    assert longest == gamma_at(list(two.schedule), 2) == int(lines[0].split(":")[1])
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.integers(0, 8)), min_size=1, max_size=5),
     st.integers(1, 6),

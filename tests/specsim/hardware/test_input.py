@@ -71,6 +71,13 @@ test_what_cannot_be_is_refused = refuses(
 )
 
 
+def test_gpt2_names_its_longest_context_otherwise() -> None:
+    assert (
+        VARIANTS["gpt2"]["n_positions"]
+        == hardware.shape_from_config(VARIANTS["gpt2"]).longest_context
+    )
+
+
 def test_files(tmp_path: Path) -> None:
     config = hardware.read_config("qwen3-0.6b")
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")

@@ -10,6 +10,7 @@ from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
 from specsim.engines.readers import read_text
 from specsim.engines.readers.pooling import pooled_files
 from specsim.engines.readers.reading import Reading
+from specsim.engines.readers.vllm_bench import _chunk_is_step
 from tests.support.mutations import sample
 from tests.support.refusals import refuses
 
@@ -367,6 +368,13 @@ def test_a_result_without_drafts_times_plain_steps() -> None:
 def test_a_cut_result_is_not_one_of_plain_decoding(text: str) -> None:
     with pytest.raises(UnsupportedError):
         read(text)
+
+
+@pytest.mark.parametrize(("itl", "is_step"), [(1.3, True), (1.2, True), (1.0, False), (1.1, False)])
+def test_a_chunk_of_one_token_is_no_step_of_more(itl: float, is_step: bool) -> None:
+    """Rounds of 1.3 tokens in the mean: chunks of one each are within a quarter of them."""
+    result = {**PLAIN, "mean_tpot_ms": 10.0, "mean_itl_ms": 10.0 * itl}
+    assert _chunk_is_step(result, 1.3) == is_step
 
 
 def test_random_prompts_are_told() -> None:
