@@ -20,12 +20,7 @@ from specsim.checks import Floats, Ints
 from specsim.intervals import Interval, joint_half_width, t_quantile
 from specsim.serving.levels import LATENCIES
 from specsim.serving.metrics import STATISTICS, RequestTimes
-from specsim.serving.resampling import (
-    batch_count,
-    drawn_ends,
-    percentile_draws,
-    percentile_ends,
-)
+from specsim.serving.resampling import percentile_draws
 
 # Latencies that a log may tell; queue is from arrival to first scheduled.
 COMPARED = (*LATENCIES, "queue")
@@ -172,13 +167,18 @@ def distance(one: Floats, other: Floats) -> float:
 def time_blocks(arrival_s: Floats, stay_s: float) -> tuple[Ints, int]:
     """The block of every request, (N,), and how many there are; 0 of too few requests.
 
-    Blocks of equal numbers of consecutive arrivals, twice as long as a request stays in the mean
-    (``stay_s``) where that leaves at least 8 of them, and at most 20.
+    Blocks of equal numbers of consecutive arrivals, as long as a request stays in the mean
+    (``stay_s``) where that leaves at least 8 of them, and at most 20.  They are shorter than the
+    batches of a single run (``specsim.serving.metrics``), and intervals narrower: a check passes
+    less.
     """
     most = min(_MOST_BLOCKS, arrival_s.size // _BLOCK_REQUESTS)
-    span_s = float(arrival_s[-1] - arrival_s[0]) if arrival_s.size else 0.0
-    blocks = batch_count(span_s, stay_s, _LEAST_BLOCKS, most)
-    return np.arange(arrival_s.size) * blocks // max(arrival_s.size, 1), blocks
+    if most < _LEAST_BLOCKS:
+        return np.zeros(arrival_s.size, np.int64), 0
+    span = float(arrival_s[-1] - arrival_s[0])
+    wanted = int(span / stay_s) if stay_s > 0 else most
+    blocks = min(max(wanted, _LEAST_BLOCKS), most)
+    return np.arange(arrival_s.size) * blocks // arrival_s.size, blocks
 
 
 def of_replications(values: Floats) -> Interval[float]:
@@ -208,9 +208,10 @@ def _measured(sample: LatencySample, block: Ints, blocks: int) -> dict[str, Inte
         return found
     whose = block[sample.request]
     found["mean"] = mean_interval(sample.seconds, whose, blocks)
-    ends = percentile_ends(sample.seconds, whose, blocks, _SHARES)
-    for each, (low, high) in zip(_PERCENTILES, ends, strict=True):
+    draws = percentile_draws(sample.seconds, whose, blocks, _SHARES)
+    for each, drawn in zip(_PERCENTILES, draws, strict=True):
         best = found[each].best
+        low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
         found[each] = Interval(min(low, best), best, max(high, best))
     return found
 
@@ -244,7 +245,7 @@ def _errors(
         best = found[each].best
         if not (below > 0).all():
             continue
-        low, high = drawn_ends(above / below - 1, best, blocks)
+        low, high = np.quantile(above / below - 1, [0.025, 0.975]).tolist()
         found[each] = Interval(min(low, best), best, max(high, best))
     return found
 

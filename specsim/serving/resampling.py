@@ -39,29 +39,22 @@ def percentile_ends(
 ) -> list[tuple[float, float]]:
     """The 95 % interval of each percentile, given as a share in [0, 1].
 
+    Few batches drawn again differ too little, and how much they differ is known from themselves
+    alone: distances from the percentile of all values are widened as Student's interval is.
+
     values : (V,) >= 0
-    batch : (V,) the batch that each belongs to, below ``batches``
+    batch : (V,) the batch that each belongs to, below ``batches``, which are at least two
     """
     if not values.size:
         return [(float("nan"), float("nan"))] * len(shares)
+    wider = t_quantile(0.95, batches - 1) / normal_quantile(0.95)
+    wider *= sqrt(batches / (batches - 1))
     found = []
     every = np.quantile(values, shares).tolist()
     for drawn, middle in zip(percentile_draws(values, batch, batches, shares), every, strict=True):
-        low, high = drawn_ends(drawn, middle, batches)
+        low, high = (middle + wider * (np.quantile(drawn, [0.025, 0.975]) - middle)).tolist()
         found.append((max(low, 0.0), high))
     return found
-
-
-def drawn_ends(drawn: Floats, middle: float, batches: int) -> tuple[float, float]:
-    """The 95 % interval of a figure from what it is in every draw of so many batches, at least two.
-
-    Few batches drawn again differ too little, and how much they differ is known from themselves
-    alone: distances from the figure itself are widened as Student's interval is.
-    """
-    wider = t_quantile(0.95, batches - 1) / normal_quantile(0.95)
-    wider *= sqrt(batches / (batches - 1))
-    low, high = (middle + wider * (np.quantile(drawn, [0.025, 0.975]) - middle)).tolist()
-    return low, high
 
 
 def percentile_draws(
