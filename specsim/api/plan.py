@@ -137,8 +137,8 @@ def plan(
         drawn = None
     if drawn is not None and isinstance(drawn.arrivals, ScheduledArrivals):
         raise InvalidArgumentError(
-            "duration_s must say how long a schedule of rates is planned for, whose last rate "
-            "holds for ever"
+            "duration_s (--duration) must say for how many seconds a schedule of rates is planned, "
+            "whose last rate holds for ever"
         )
     if drawn is not None:
         workload = replace(drawn, requests=LEAST)
