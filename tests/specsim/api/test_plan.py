@@ -122,7 +122,7 @@ def test_rates_that_change_are_said_to_be_planned_at_their_mean() -> None:
 
 def test_a_schedule_of_rates_is_planned_for_as_long_as_is_said() -> None:
     """Its first 4,000 requests come before the rate changes; what is after that is forgotten."""
-    with pytest.raises(InvalidArgumentError, match=r"duration_s \(--duration\) must say for how many"):
+    with pytest.raises(InvalidArgumentError, match=r"\(--duration\) must say for how many"):
         plan(arrivals="schedule:0=2,3600=40")
 
 
