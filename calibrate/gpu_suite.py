@@ -37,6 +37,7 @@ from calibrate.gpu_report import report
 from calibrate.measure.grid import OUT_OF_TIME
 from calibrate.train.family import MemberShape
 from calibrate.train.pair import PairRecipe, train_pair
+from calibrate.validate.blind import TooFewPassesError
 from specsim.api.calibrate import calibrate
 from specsim.api.models import Batches, Measurement, Models
 from specsim.api.validate import validate
@@ -195,14 +196,21 @@ class Job:
     synthetic: bool = True
     tiny: bool = False
 
+    def more_time(self) -> bool:
+        return time.time() <= self.until
+
     def check_time(self) -> None:
-        if time.time() > self.until:
+        if not self.more_time():
             raise OutOfTimeError
 
-    def progress(self, activity: str, done: int, total: int) -> None:
-        """Says where it is; stops what has had its time, between two steps that are kept."""
+    def told(self, activity: str, done: int, total: int) -> None:
+        """Says where it is."""
         if done in (0, total):
             say(f"{self.plan.name}: {activity} {done}/{total}")
+
+    def progress(self, activity: str, done: int, total: int) -> None:
+        """The same; stops what has had its time, between two steps that are kept."""
+        self.told(activity, done, total)
         if done < total:
             self.check_time()
 
@@ -231,12 +239,15 @@ class Job:
 
         # A device that fails takes the process with it, and what it was at is not tried for ever.
         keep({"why": "the process ended in it", "tries": tries + 1})
+        # A blind check that is cut short has an answer from the passes that are whole.
+        progress = self.told if isinstance(check, BlindCheck) else self.progress
         try:
             self.check_time()
-            keep(validate(profile, check, progress=self.progress).document())
-        except OutOfTimeError:
+            found = validate(profile, check, more_time=self.more_time, progress=progress)
+            keep(found.document())
+        except (OutOfTimeError, TooFewPassesError):
             keep({"why": OUT_OF_TIME, "tries": tries})
-            raise
+            raise OutOfTimeError from None
         except Exception as error:
             keep({"why": f"{type(error).__name__}: {error}".splitlines()[0], "tries": tries + 1})
             raise

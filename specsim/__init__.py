@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from specsim.api.sweep import sweep as sweep
     from specsim.api.validate import validate as validate
     from specsim.api.validate_serving import validate_serving as validate_serving
+    from specsim.api.validation import BlindCheck as BlindCheck
+    from specsim.api.validation import CountsCheck as CountsCheck
     from specsim.api.validation import EngineCheck as EngineCheck
     from specsim.api.validation import SchemeCheck as SchemeCheck
     from specsim.api.validation import SpeedupCheck as SpeedupCheck
@@ -132,6 +134,8 @@ _HOMES = {
     "specsim.api.validate": ["validate"],
     "specsim.api.validate_serving": ["validate_serving"],
     "specsim.api.validation": [
+        "BlindCheck",
+        "CountsCheck",
         "EngineCheck",
         "SchemeCheck",
         "SpeedupCheck",

@@ -27,12 +27,15 @@ from specsim.batching.point import batch_point
 from specsim.checkpoint import Checkpoint
 from specsim.intervals import DRAWS, Bootstrap, Interval, around
 from specsim.optimizers.search import fastest
+from specsim.predict.elasticity import NOTHING_SAID, Elasticities
 from specsim.predict.error_decomposition import BlockTiming, decompose_error
 
 # Every so many rounds, draft lengths that are slower beyond doubt are found; until then they sit
 # out all rounds but the last.  So most rounds go to those that the best is among.
 _ROUNDS = 8
 _BEYOND_DOUBT = 0.99
+# A grid does not say which of its runs take longer where a plain step does.
+_MOVES = Elasticities(*3 * (NOTHING_SAID.elasticity,))
 
 Floats = npt.NDArray[np.float64]
 
@@ -207,6 +210,9 @@ def compare_cell(
         it nothing of the cost is left open
     error : half of the 95 % interval that the fit leaves cells which were not timed, as a share
 
+    ``profile_plain_ms``, ``measured_plain_ms``: of a plain step in the grid, and now; where they
+    differ, the machine is in another state, and the prediction's interval is wider.
+
     Tokens are the expected ones on both sides: which were drawn is chance and costs nothing, so
     ``error_acceptance`` is zero.  ``measured_best`` and ``predicted_best`` are the draft lengths
     of the cell that are fastest under ``survival``, with that synthetic acceptance (``specsim
@@ -233,6 +239,7 @@ def compare_cell(
         each, segments = expected[gamma], decoded[gamma]
         found = around(speed[gamma], drawn[gamma])
         predicted = _predicted(each.speedup, drawn_cost, error, (survival, gamma, batch, context))
+        predicted = _moved(predicted, each.spent, plain_step_s)
         measured = BlockTiming(
             tokens=each.tokens_per_call,
             draft_s=plain_step_s * segments.part("draft_s"),
@@ -256,6 +263,8 @@ def compare_cell(
                 "measured_low": found.low,
                 "measured_high": found.high,
                 "relative_error": each.speedup / found.best - 1,
+                "profile_plain_ms": 1e3 * each.spent.plain_step_s,
+                "measured_plain_ms": 1e3 * plain_step_s,
                 "predicted_block_s": each.block_s,
                 "measured_block_s": plain_step_s * segments.part("seconds"),
                 **decompose_error(each.spent, measured),
@@ -283,6 +292,13 @@ def _predicted(
         reach = np.abs(np.log(np.quantile(found, [0.025, 0.975]) / speedup))
     low, high = np.exp(np.hypot(reach, np.log1p(error or 0.0)))
     return Interval(speedup / low, speedup, speedup * high)
+
+
+def _moved(predicted: Interval[float], spent: BlockTiming, plain_step_s: float) -> Interval[float]:
+    """The prediction where a plain step takes so long."""
+    seconds = np.array([spent.draft_s, spent.verify_s, spent.overhead_s])
+    moves = _MOVES.speedup(np.array([0.0, spent.plain_step_s, 0.0]), seconds, 0.0)
+    return moves.moved(predicted, plain_step_s / spent.plain_step_s)
 
 
 def _drawn_speeds(decoded: Mapping[int, Segments], survival: Sequence[float], gamma: int) -> Floats:

@@ -26,7 +26,7 @@ from calibrate.models.load import Pair
 from calibrate.validate.interleave import PLAIN, Start
 from calibrate.validate.speedups import CheckedPrompts, decoder
 from specsim.checkpoint import Checkpoint
-from specsim.checks import Floats
+from specsim.checks import Floats, SpecsimError
 from specsim.intervals import Interval, apart
 from specsim.predict.prediction_file import PredictedSpeedup
 from specsim.predict.replay.fixed_gamma import replay
@@ -35,6 +35,15 @@ Row = dict[str, Any]
 
 # What every decoder decodes before it counts.
 _WARM_TOKENS = 8
+# Fewer have no error of their own.
+_LEAST_PASSES = 2
+
+# By check and draft length, 0 among them, what each pass decoded of each request.
+Decoded = dict[tuple[int, int], list[dict[int, list[Row]]]]
+
+
+class TooFewPassesError(SpecsimError):
+    """There was no time for two whole passes; those that were begun are kept."""
 
 
 @dataclass(frozen=True)
@@ -81,24 +90,25 @@ def decoded_requests(check: CheckedPrompts, requests: int, number: int) -> list[
     return [(first + place) % size for place in range(min(requests, size))]
 
 
-def validate_blind(
+def decode_passes(
     pair: Pair,
     checks: Sequence[CheckedPrompts],
-    predictions: Mapping[float, Mapping[int, PredictedSpeedup]],
     gammas: Sequence[int],
     requests: int,
     passes: int,
     seed: int,
     checkpoint: Checkpoint,
     advance: Callable[[], None] = lambda: None,
-) -> list[Row]:
-    """Rows of predicted beside measured, one per check and gamma; ``recommended`` is the gamma that
-    the profile recommends at that temperature, decoded here or not.
+    more_time: Callable[[], bool] = lambda: True,
+) -> Decoded:
+    """Every decoder alone, pass by pass.
 
-    predictions : by temperature and gamma
     requests : of each check that a pass decodes, at most
     checkpoint : keeps what was decoded
     advance : called once a decoded request
+    more_time : whether another request may be decoded; a pass that it cuts short does not count
+
+    Raises TooFewPassesError where fewer than two passes are whole.
     """
     models = pair.with_drafter(timed=False)
     device = models[0].device
@@ -128,22 +138,52 @@ def validate_blind(
             "text": decoded.tokens,
         }
 
-    found: dict[tuple[int, int], list[dict[int, list[Row]]]] = {}
+    def decode_pass(number: int) -> Decoded | None:
+        """None where there is no time for all of it."""
+        found: Decoded = {}
+        for turn in turns(checks, gammas, requests, number, seed):
+            name = f"{number}-{turn.check}-{turn.request}-{turn.gamma}-{turn.time}.json"
+            if name not in checkpoint and not more_time():
+                return None
+            decoded = checkpoint.keep_json(name, partial(decode, number, turn))
+            cell = found.setdefault((turn.check, turn.gamma), [{}])
+            cell[0].setdefault(turn.request, []).append(decoded)
+            advance()
+        return found
+
+    whole: Decoded = {}
     with models_not_walked():
         for number in range(passes):
-            for turn in turns(checks, gammas, requests, number, seed):
-                name = f"{number}-{turn.check}-{turn.request}-{turn.gamma}-{turn.time}.json"
-                decoded = checkpoint.keep_json(name, partial(decode, number, turn))
-                cell = found.setdefault((turn.check, turn.gamma), [{} for _ in range(passes)])
-                cell[number].setdefault(turn.request, []).append(decoded)
-                advance()
+            found = decode_pass(number)
+            if found is None and number < _LEAST_PASSES:
+                raise TooFewPassesError(
+                    f"there was time for {number} of the two passes that are needed at least; "
+                    "started again with the same arguments, the check goes on"
+                )
+            if found is None:
+                break
+            for cell, alone in found.items():
+                whole.setdefault(cell, []).extend(alone)
+    return whole
+
+
+def compare_passes(
+    checks: Sequence[CheckedPrompts],
+    predictions: Mapping[float, Mapping[int, PredictedSpeedup]],
+    gammas: Sequence[int],
+    decoded: Decoded,
+) -> list[Row]:
+    """Rows of predicted beside measured, one per check and gamma; ``recommended`` is the gamma that
+    the profile recommends at that temperature, decoded here or not.
+
+    predictions : by temperature and gamma
+    """
     rows = []
     for index, check in enumerate(checks):
-        temperature = check.sampling.temperature
-        asked = predictions[temperature]
+        asked = predictions[check.sampling.temperature]
         recommended = next((gamma for gamma, each in asked.items() if each.chosen), PLAIN)
         for gamma in gammas:
-            plain, fast = found[index, PLAIN], found[index, gamma]
+            plain, fast = decoded[index, PLAIN], decoded[index, gamma]
             row = compare(check, gamma, asked[gamma], plain, fast)
             rows.append({**row, "recommended": recommended})
     return rows

@@ -151,13 +151,15 @@ def synthetic_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Find
         f"in {len(cells) - same - apart} more too close to tell; following the prediction costs "
         f"{max(cell['loss'] for cell in cells):.1%} of speed at most"
     )
+    changes = [row["measured_plain_ms"] / row["profile_plain_ms"] - 1 for row in rows]
+    since = f"plain steps take {max(changes, key=abs):+.0%} since the profile was written, at most"
     slow = [
         f"batch {cell['batch']}, context {cell['context']}: gamma {cell['predicted_best']} was "
         f"predicted best and is {cell['loss']:.1%} slower than gamma {cell['measured_best']}"
         for cell in cells
         if cell["loss_low" if tolerance is None else "loss"] > _MOST_LOSS
     ]
-    return Findings((errors,), (*slow, *beyond(rows, tolerance)))
+    return Findings((errors, since), (*slow, *beyond(rows, tolerance)))
 
 
 def engine_findings(rows: Sequence[Row]) -> Findings:

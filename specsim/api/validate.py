@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from specsim.api.checked_profile import CheckedProfile, draft_lengths, resumed_warnings
@@ -40,6 +41,7 @@ def validate(
     device: str | None = None,
     threads: int | None = None,
     trust_remote_code: bool = False,
+    more_time: Callable[[], bool] = lambda: True,
     progress: Progress = quiet,
 ) -> Validation:
     """Decode for real with the models of a profile, and compare with what it predicts.
@@ -57,6 +59,8 @@ def validate(
     tolerance : how far off the speedups may be; None is no further than the intervals of both
         explain
     device, threads : None is where the profile was measured
+    more_time : of a ``BlindCheck``, whether another request may be decoded; the answer is then of
+        the passes that are whole, two at least
     """
     path = Path(profile)
     if is_acceptance(path):
@@ -75,7 +79,7 @@ def validate(
     if isinstance(check, SpeedupCheck):
         return _speedups(asked, check)
     if isinstance(check, BlindCheck):
-        return _blind(asked, check)
+        return _blind(asked, check, more_time)
     if isinstance(check, EngineCheck):
         refuse({"tolerance": tolerance}, "is of speedups, and an engine's counts have none")
         return _engine(asked, check)
@@ -126,7 +130,7 @@ def _speedups(asked: CheckedProfile, check: SpeedupCheck) -> Validation:
     return asked.result(check, rows, speedup_findings(rows, asked.tolerance), run.done())
 
 
-def _blind(asked: CheckedProfile, check: BlindCheck) -> Validation:
+def _blind(asked: CheckedProfile, check: BlindCheck, more_time: Callable[[], bool]) -> Validation:
     profile = asked.profile
     workloads = Workload.all_of(profile, asked.path, check.temperature)
     gammas = draft_lengths(check.gamma, profile.gamma_max)
@@ -135,7 +139,7 @@ def _blind(asked: CheckedProfile, check: BlindCheck) -> Validation:
     predictions, file = fixed(asked.path, check.requests)
     device, dtype = asked.models.place()
     from calibrate.models.load import load_measured_pair
-    from calibrate.validate.blind import turns, validate_blind
+    from calibrate.validate.blind import compare_passes, decode_passes, turns
     from calibrate.validate.findings import blind_findings
     from calibrate.validate.speedups import CheckedPrompts
 
@@ -152,17 +156,12 @@ def _blind(asked: CheckedProfile, check: BlindCheck) -> Validation:
     )
     total = check.passes * len(turns(checked, gammas, check.requests, 0, check.seed))
     advance = steps(run.watch.progress, "decoding", total)
-    rows = validate_blind(
-        pair,
-        checked,
-        predictions.by_temperature(),
-        gammas,
-        check.requests,
-        check.passes,
-        check.seed,
-        run.checkpoint,
-        advance,
+    decoded = decode_passes(
+        *(pair, checked, gammas, check.requests, check.passes, check.seed, run.checkpoint),
+        advance=advance,
+        more_time=more_time,
     )
+    rows = compare_passes(checked, predictions.by_temperature(), gammas, decoded)
     warnings = (fixed_before, *run.done())
     return asked.result(check, rows, blind_findings(rows, asked.tolerance), warnings)
 

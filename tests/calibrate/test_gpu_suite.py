@@ -17,7 +17,8 @@ import pytest
 
 from calibrate import gpu_suite
 from calibrate.gpu_suite import FULL, Job, OutOfTimeError, Pair, Shapes
-from specsim.api.validation import SyntheticCheck
+from calibrate.validate.blind import TooFewPassesError
+from specsim.api.validation import BlindCheck, SyntheticCheck
 from specsim.checks import SpecsimError
 from specsim.profiles import read_profile
 
@@ -148,6 +149,23 @@ def test_what_fails_is_tried_again_but_not_for_ever(
     job(tmp_path).validate(tmp_path, "batch 2", SyntheticCheck())
     monkeypatch.setattr(gpu_suite, "validate", fail)
     job(tmp_path).validate(tmp_path, "batch 2", SyntheticCheck())
+
+
+def test_a_blind_check_without_two_whole_passes_is_for_another_visit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its progress does not stop it, so that it may judge what it has."""
+
+    def validate(*_: Any, progress: Any, more_time: Any, **__: Any) -> Any:
+        progress("decoding", 1, 2)
+        assert more_time()
+        raise TooFewPassesError("there was time for 1 of the two passes")
+
+    monkeypatch.setattr(gpu_suite, "validate", validate)
+    with pytest.raises(OutOfTimeError):
+        job(tmp_path).validate(tmp_path, "predicted before", BlindCheck())
+    found = content(tmp_path, f"checks-{SHAPES.name}")
+    assert found == {"predicted before": {"why": "out of time", "tries": 0}}
 
 
 def test_a_check_that_failed_too_often_is_a_failure(tmp_path: Path) -> None:

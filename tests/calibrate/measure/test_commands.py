@@ -23,6 +23,7 @@ from calibrate.decode.engine import DecodeRequest
 from calibrate.decode.speculative import speculative
 from calibrate.measure.trace import generator
 from calibrate.validate import interleave, schemes
+from specsim.checks import SpecsimError
 from specsim.profiles import read_profile
 from tests.support.command_line import fail, run, succeed
 from tests.support.models import build_model
@@ -156,6 +157,29 @@ def test_what_is_predicted_is_fixed_before_it_is_judged(
         assert len(row["measured_by_pass"]) == 2
         assert np.mean(row["measured_by_pass"]) == pytest.approx(row["measured_speedup"])
     file.unlink()
+
+
+def test_a_blind_check_that_is_cut_short_is_of_the_passes_that_are_whole(
+    profile: Path, prompts: Path
+) -> None:
+    """3 requests at 2 temperatures, each plainly twice and with each of 2 draft lengths."""
+    in_pass = 3 * 2 * (2 + 2)
+    check = specsim.BlindCheck(gamma=(1, 3), requests=3, passes=3, prompts=prompts)
+    asked: list[int] = []
+
+    def more_time() -> bool:
+        asked.append(1)
+        return len(asked) <= 2 * in_pass - 1
+
+    # What was decoded is kept: the next run needs one more for its second pass.
+    with pytest.raises(SpecsimError, match="there was time for 1 of the two passes"):
+        specsim.validate(profile, check, more_time=more_time)
+    asked[:] = [1] * (2 * in_pass - 3)
+    found = specsim.validate(profile, check, more_time=more_time)
+    assert len(asked) == 2 * in_pass
+    assert [row["passes"] for row in found.measured] == [2] * 4
+    assert all(len(row["measured_by_pass"]) == 2 for row in found.measured)
+    profile.with_name(f"{profile.stem}.prediction.json").unlink()
 
 
 def test_validate_predicts_every_scheme_that_the_pair_can_run(
