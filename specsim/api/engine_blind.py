@@ -156,6 +156,7 @@ def validate_engine(
     check: EngineBlindCheck = EngineBlindCheck(),
     tolerance: Tolerance | None = None,
     *,
+    trust_remote_code: bool = False,
     progress: Progress = quiet,
 ) -> EngineVerdict:
     """Fix the prediction of an engine's speedups, then start its servers and measure.
@@ -168,6 +169,7 @@ def validate_engine(
 
     tolerance : largest errors that pass; by default a setting fails where prediction and
         measurement are further apart than the intervals of both explain
+    trust_remote_code : run the code that comes with the models here
     """
     path = Path(profile)
     timed = check.timed or engine_file(path, check)
@@ -183,7 +185,7 @@ def validate_engine(
     steps_of = of_engine.step_times()
     batches = check.batch or tuple(sorted({round(each.batch) for each in steps_of}))
     gammas = draft_lengths(check.gamma, content.gamma_max)
-    asked = asked_of(content, path, check)[0].first(check.requests)
+    asked = asked_of(content, path, check, trust_remote_code)[0].first(check.requests)
     from calibrate.engine.rounds import drawn_rounds
     from calibrate.engine.servers import Servers
     from calibrate.engine.sets import begun_seed, timed_repeats

@@ -57,7 +57,9 @@ def engine_file(profile: Path, question: EngineQuestion, what: str = "") -> Path
     return profile.with_name(f"{profile.stem}.{name}{what}.json")
 
 
-def asked_of(profile: Profile, path: Path, question: EngineQuestion) -> tuple[Asked, Pair]:
+def asked_of(
+    profile: Profile, path: Path, question: EngineQuestion, trust_remote_code: bool
+) -> tuple[Asked, Pair]:
     """All requests of a profile, shorter by its longest draft, under the engine's law of
     acceptance; and the models.
     """
@@ -69,7 +71,7 @@ def asked_of(profile: Profile, path: Path, question: EngineQuestion) -> tuple[As
     law = LAWS[question.drafts]
     (workload, *_) = Workload.all_of(profile, path, question.temperature, law)
     device, dtype = Models.of(profile).place()
-    pair = load_measured_pair(profile, device, dtype)
+    pair = load_measured_pair(profile, device, dtype, trust_remote_code)
     pair.target.require_causal("an engine")
     tokenizer = pair.target.tokenizer
     every = workload.measured.requests

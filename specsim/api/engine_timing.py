@@ -218,6 +218,7 @@ def calibrate_engine(
     timing: EngineTiming = EngineTiming(),
     *,
     servers: EngineServers | None = None,
+    trust_remote_code: bool = False,
     progress: Progress = quiet,
 ) -> EngineCalibration:
     """Time an engine with the models of a profile, and write an acceptance file.
@@ -238,6 +239,8 @@ def calibrate_engine(
         of ``LLM.generate`` at temperature 1)
     servers : of ``specsim.engine_servers`` with this profile and timing; None starts them, and
         stops them again
+    trust_remote_code : run the code that comes with the models here; engines have words of their
+        own for it (``engine_args``)
     """
     path = Path(profile)
     out = engine_file(path, timing) if out is None else Path(out)
@@ -245,7 +248,7 @@ def calibrate_engine(
     need_torch()
     content = read_profile(path)
     content.require_draft_model("the timing of an engine")
-    every, pair = asked_of(content, path, timing)
+    every, pair = asked_of(content, path, timing, trust_remote_code)
     asked = every.first(timing.requests)
     checkpoint = Checkpoint.beside(out, "calibrate_engine", plain(timing), file_digest(path))
     from calibrate.engine.prompts import time_prompts

@@ -189,8 +189,10 @@ def export(
         deployed=_deployed(deployment, served, planned),
     )
     if not gains:
-        least = f"{100 * margin:.3g}%"
-        text, notes = "", [f"speculation never gains {least} or more here: leave it off"]
+        reason = f"speculation never gains {100 * margin:.3g}% or more here"
+        if serving is not None:
+            reason = f"{serving.name} drafts nothing"
+        text, notes = "", [f"{reason}: leave it off"]
     elif not drafting.by_batch and not gamma_at(schedule, order.batch):
         text, notes = "", [f"speculation does not pay at batch {order.batch}: leave it off"]
     else:

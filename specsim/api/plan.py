@@ -36,7 +36,7 @@ from specsim.api.plan_setups import planned_setups
 from specsim.api.plan_words import other_cards
 from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import LeftOut
-from specsim.api.serving_setup import mean_context
+from specsim.api.serving_setup import SetUpWords, mean_context
 from specsim.api.workload import workload as workload_of
 from specsim.batching.deployed import check_alpha
 from specsim.batching.point import DEFAULT_MARGIN
@@ -132,6 +132,7 @@ def plan(
         raise UnsupportedError(
             "a closed loop has no rate to plan for, as its requests wait for each other: give rate"
         )
+    asked = workload.inputs
     drawn = workload if isinstance(workload, DrawnWorkload) else None
     if drawn is not None and (drawn.requests or drawn.duration_s):
         drawn = None
@@ -229,8 +230,10 @@ def plan(
         sequences=sequences_of(best, rate) if best.replicas else None,
         error_budget=error_budget(best, rate, context, levels),
         inputs={
+            "workload": asked,
             "slo": {each.name: each.limit_s for each in levels},
             **vars(source),
+            "step_model": SetUpWords(None, source, step_model).said_of_steps,
             "deployment": list(deployments) or None,
             "gammas": lengths,
             "degrees": degrees,

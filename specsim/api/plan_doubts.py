@@ -198,7 +198,7 @@ def warnings_of(workload: ServingWorkload, told: Sequence[Answer], rate: float) 
     found = dict.fromkeys(workload.notes)
     for each in told:
         found |= dict.fromkeys(each.planned.warnings)
-        if each.planned.deployment is not None and each.planned.deployment.is_bound:
+        if each.planned.deployment is not None and each.planned.deployment.at_peaks:
             found[
                 "runs are priced at the peaks of the data sheet, so that too few cards are named "
                 "rather than too many: give a fit (--fit)"

@@ -9,7 +9,8 @@ from specsim.api.plan_result import Answer
 from specsim.api.plan_setups import PlannedSetUp
 from specsim.api.progress import Progress, quiet
 from specsim.api.result import LeftOut, Row
-from specsim.checks import InvalidArgumentError, SpecsimError, number
+from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError, number
+from specsim.hardware.accelerators import accelerator
 from specsim.serving.analytic.offered import Offered
 from specsim.serving.analytic.replica import Replica
 from specsim.serving.levels import ServiceLevel
@@ -50,16 +51,28 @@ def prices_of(
             )
         return dict.fromkeys(names, number("price", price, low=0.0))
     named = {
-        name.casefold(): number(f"price {name}", each, low=0.0) for name, each in price.items()
+        _card_name(name): number(f"price {name}", each, low=0.0) for name, each in price.items()
     }
+    if "" in named:
+        raise InvalidArgumentError("price must name every accelerator, such as H100=2.5")
     found = {}
     for name in names:
-        known = [key for key in named if name.casefold().startswith(key)]
-        if not known:
+        if not name:
+            raise InvalidArgumentError("price must be one number where no accelerator is known")
+        if name.casefold() not in named:
             raise InvalidArgumentError(f"price has none for {name}, got {', '.join(price)}")
-        # The name itself is the longest of its beginnings.
-        found[name] = named[max(known, key=len)]
+        found[name] = named[name.casefold()]
     return found
+
+
+def _card_name(name: str) -> str:
+    """As the table of accelerators has it, which knows some by other names, too; another one is of
+    a card of one's own.
+    """
+    try:
+        return accelerator(name).name.casefold() if name else ""
+    except UnsupportedError:
+        return name.casefold()
 
 
 def analytic_answer(

@@ -43,6 +43,11 @@ def sentences(found: CapacityPlan) -> list[str]:
     changes = _changes(found.by_rate)
     if changes:
         lines.append(f"at multiples of the rate (analytic): {changes}")
+    shown = len(found.table())
+    if len(found.answers) > shown:
+        lines.append(
+            f"{shown} of {len(found.answers):,} set-ups are shown; --format json and csv have all"
+        )
     return lines
 
 

@@ -101,7 +101,8 @@ def serve(
     levels = levels_of(slo)
     first = workload.draw(seed)
     source = Source(alpha, deployment, profile, temperature, mode, acceptance_law)
-    found = set_up(SetUpWords(gamma, source, step_model, acceptance, engine), first)
+    words = SetUpWords(gamma, source, step_model, acceptance, engine)
+    found = set_up(words, first)
     setup = replace(
         found.setup,
         replicas=replicas,
@@ -150,7 +151,7 @@ def serve(
         basis=found.basis,
         speed=speed,
         served=served,
-        inputs=_inputs(workload, source, setup, gamma, levels, seed),
+        inputs=_inputs(workload, words, setup, levels) | {"warmup": warmup, "seed": seed},
         warnings=(
             *doubts_of(levels),
             *workload.notes,
@@ -240,22 +241,21 @@ def _of_few_stays(times: RequestTimes, warmup: float) -> list[str]:
 
 def _inputs(
     workload: ServingWorkload,
-    source: Source,
+    words: SetUpWords,
     setup: SetUp,
-    gamma: Gamma,
     levels: Sequence[ServiceLevel],
-    seed: int,
 ) -> Row:
     return {
         "workload": workload.inputs,
-        **vars(source),
-        "gamma": gamma,
+        **vars(words.source),
+        "step_model": words.said_of_steps,
+        "gamma": words.gamma,
         "schedule": setup.drafts.schedule,
         "engine": setup.engine,
         "acceptance": None if setup.acceptance is None else setup.acceptance.label,
         "replicas": setup.replicas,
         "routing": setup.routing,
+        "prefix_aware": setup.prefix_aware if setup.routing == "prefix-aware" else None,
         "slo": {each.name: each.limit_s for each in levels},
-        "seed": seed,
         "concurrency": workload.concurrency,
     }

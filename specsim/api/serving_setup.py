@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from specsim.acceptance import Acceptance, acceptance_of
+from specsim.api.result import plain
 from specsim.api.serving_acceptance import profile_trace, trace_behind
 from specsim.api.serving_doubts import beyond_timed
 from specsim.api.serving_error import known_speed
@@ -24,6 +26,7 @@ from specsim.deployment.deployment import Deployment
 from specsim.deployment.drafters import Drafter, DraftModel, Ngram, Parallel
 from specsim.deployment.memory import BLOCK_TOKENS, card_memory
 from specsim.engines.schedule import Schedule
+from specsim.files import short_digest
 from specsim.intervals import Interval
 from specsim.profiles import read_profile
 from specsim.serving.acceptance import RoundAcceptance
@@ -52,6 +55,20 @@ class SetUpWords:
     step_model: StepModel | str | Mapping[str, float] | None = None
     acceptance: RoundAcceptance | None = None
     engine: ServingEngine | str = "vllm"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.gamma, str) and self.gamma != "table":
+            raise InvalidArgumentError(
+                "gamma must be a number of drafts, a schedule of (first batch, last batch, gamma), "
+                f"AdaptiveSteps or 'table', got {self.gamma!r}"
+            )
+
+    @property
+    def said_of_steps(self) -> str | Mapping[str, float] | None:
+        """The step model as an answer's inputs name it."""
+        if isinstance(self.step_model, StepModel):
+            return f"{len(self.step_model.terms)} terms {short_digest([plain(self.step_model)])}"
+        return self.step_model
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +112,9 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     if words.step_model is not None:
         return _of_step_model(words)
     source = words.source
-    gamma = draft_length("gamma", words.gamma) if isinstance(words.gamma, int) else words.gamma
+    gamma: Gamma = words.gamma
+    if isinstance(gamma, Integral):
+        gamma = draft_length("gamma", gamma)
     drafting = gamma not in (None, 0)
     longest = draft_length("gamma", _longest(gamma))
     context = mean_context(requests)
@@ -330,8 +349,8 @@ def _as_schedule(gamma: Gamma) -> Schedule | AdaptiveSteps:
         return gamma
     if gamma in (None, 0):
         return []
-    if isinstance(gamma, int):
-        return [(1, 1, gamma)]
+    if isinstance(gamma, Integral):
+        return [(1, 1, int(gamma))]
     assert not isinstance(gamma, (str, type(None))), "a schedule"
     return list(gamma)
 

@@ -85,7 +85,8 @@ def validate_serving(
     if workload is not None:
         requests = _with_prefix(requests, Path(workload))
     source = Source(alpha, deployment, profile, temperature, mode, acceptance_law)
-    found = set_up(SetUpWords(gamma, source, step_model, acceptance, engine), requests)
+    words = SetUpWords(gamma, source, step_model, acceptance, engine)
+    found = set_up(words, requests)
     setup = replace(
         found.setup,
         replicas=replicas,
@@ -137,6 +138,7 @@ def validate_serving(
             "log": str(path),
             "workload": None if workload is None else str(workload),
             **vars(source),
+            "step_model": words.said_of_steps,
             "gamma": gamma,
             "schedule": setup.drafts.schedule,
             "engine": setup.engine,

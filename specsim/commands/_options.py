@@ -206,6 +206,12 @@ engine_args_option = option(
     callback=_words,
 )
 
+drafts_option = option(
+    "--drafts",
+    click.Choice(["greedy", "probabilistic"]),
+    "How the draft's tokens are chosen with --engine.  [default: greedy, as vLLM's]",
+)
+
 figure_option = option("--figure", PATH, "Picture to write, a PNG.")
 
 

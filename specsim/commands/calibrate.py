@@ -9,11 +9,13 @@ import click
 
 from specsim.api.models import Batches, Measurement, Models
 from specsim.api.result import Result
+from specsim.checks import integer
 from specsim.commands._models import measurement_options, models_options
 from specsim.commands._options import (
     PATH,
     IntegerRange,
     api_option,
+    drafts_option,
     engine_args_option,
     engine_bin_option,
     format_option,
@@ -21,6 +23,7 @@ from specsim.commands._options import (
     refuse_given,
     report_option,
     typed,
+    was_given,
     write_report,
 )
 
@@ -61,6 +64,7 @@ _OF_ACCEPTANCE = ("prompts", "requests", "prompt_tokens", "max_new_tokens", "top
 @api_option
 @engine_bin_option
 @engine_args_option
+@drafts_option
 @option("--out", PATH, "Profile to write; traces go beside it.", required=True)
 @report_option
 @format_option
@@ -76,6 +80,7 @@ def command(
     api: Literal["serve", "generate"] | None,
     engine_bin: Path | None,
     engine_args: tuple[str, ...] | None,
+    drafts: Literal["greedy", "probabilistic"] | None,
     out: Path,
     report: Path | None,
     output_format: str,
@@ -104,13 +109,16 @@ def command(
 
     if cost_only:
         refuse_given((*_OF_ACCEPTANCE, "acceptance_law"), "and --cost-only exclude each other")
-    measurement = measurement.quick() if quick else measurement
+    if quick:
+        # Typed as it usually is, it is asked for all the same.
+        measurement = measurement.quick(tuple(filter(was_given, vars(measurement))))
     timing, batches = None, None
     if engine is None:
-        refuse_given(("api", "engine_bin", "engine_args"), "goes with --engine")
+        refuse_given(("api", "engine_bin", "engine_args", "drafts"), "goes with --engine")
     if engine is not None:
         refuse_given(("context", "compiled", "cost_only"), "does not go with --engine")
         models.require_draft_model("--engine")
+        _check_lengths(measurement)
         timing = EngineTiming(
             engine,
             api or "serve",
@@ -121,6 +129,7 @@ def command(
             requests=min(EngineTiming.requests, *measurement.requests),
             prompts=measurement.prompts,
             engine_bin=engine_bin,
+            drafts=drafts or "greedy",
             engine_args=engine_args or (),
         )
         timing.find_program()
@@ -128,10 +137,11 @@ def command(
         batches = Batches(
             batch or Batches.batch, context, ("eager", "compiled") if compiled else ("eager",)
         )
+    trusted = {"trust_remote_code": models.trust_remote_code}
     with progress_bar() as bar:
         if timing is not None and awaits_timing(out, timing, typed()):
             click.echo(f"went on with {out}, which this command wrote before", err=True)
-            found: Result = calibrate_engine(out, timing=timing, progress=bar)
+            found: Result = calibrate_engine(out, timing=timing, **trusted, progress=bar)
         else:
             found = calibrate(
                 out,
@@ -144,9 +154,15 @@ def command(
             )
             if timing is not None:
                 click.echo(f"wrote {out}", err=True)
-                found = calibrate_engine(out, timing=timing, progress=bar)
+                found = calibrate_engine(out, timing=timing, **trusted, progress=bar)
     click.echo(f"wrote {found.path if isinstance(found, EngineCalibration) else out}", err=True)
     title = "run times of one token, and how far off the fit is"
     show(found, output_format, title if cost_only else "best draft length, predicted")
     write_report(found, report)
     return 1 if found.left_out else 0
+
+
+def _check_lengths(measurement: Measurement) -> None:
+    """Refuse, before anything is measured, a profile that no engine could be timed with."""
+    longest = integer("--gamma-max (with --engine)", measurement.gamma_max, low=2)
+    integer("--max-new-tokens (with --engine)", measurement.max_new_tokens, low=longest + 2)

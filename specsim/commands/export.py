@@ -18,6 +18,7 @@ from specsim.commands._options import (
     option,
     profile_options,
     read_alpha,
+    refuse_given,
 )
 
 
@@ -83,6 +84,8 @@ def command(engine: str, output_format: str, **given: Any) -> int:
     from specsim.report.tables import show_notes
     from specsim.report.terminal import line_width
 
+    if given["capacity_plan"] is not None:
+        refuse_given(("most",), "has no meaning with --capacity-plan, which says the largest batch")
     alpha = read_alpha(given)
     found = export(engine, deployment=read_deployment(given), alpha=alpha, **given)
     if output_format == "json":

@@ -22,6 +22,7 @@ from specsim.commands._options import (
     option,
     profile_options,
     read_alpha,
+    refuse_given,
     report_option,
     seed_option,
     write_report,
@@ -124,7 +125,8 @@ def command(
 
 def _deployments(given: dict[str, Any]) -> Any:
     """One for each kind of cards; None where no deployment is named."""
-    if given["degrees"] is None and given["tensor_parallel"] is not None:
+    if given["tensor_parallel"] is not None:
+        refuse_given(("degrees",), "and --tensor-parallel exclude each other")
         given["degrees"] = [given["tensor_parallel"]]
     first, *others = (given["accelerator"] or "").split(",")
     given["accelerator"] = first or None

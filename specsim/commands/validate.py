@@ -28,6 +28,7 @@ from specsim.commands._options import (
     Numbers,
     api_option,
     check_figure,
+    drafts_option,
     engine_args_option,
     engine_bin_option,
     figure_option,
@@ -130,7 +131,9 @@ class _WithServing(click.Command):
     is_flag=True,
     help="Check what batches cost instead: decode them with acceptance drawn, not tested.",
 )
-@option("--batch", IntegerRange(1), "Batches for --synthetic, --engine. [default: as measured]")
+@option(
+    "--batch", IntegerRange(1), "Batches for --synthetic, --blind --engine. [default: as measured]"
+)
 @option("--context", IntegerRange(1), "Contexts for --synthetic. [default: as in the profile]")
 @option(
     "--alpha",
@@ -157,11 +160,7 @@ class _WithServing(click.Command):
     click.Choice(["draft_model", "ngram"]),
     "Who drafts with --engine: the profile's draft, or look-ups. [default: draft_model]",
 )
-@option(
-    "--drafts",
-    click.Choice(["greedy", "probabilistic"]),
-    "How the draft's tokens are chosen with --engine.  [default: greedy, as vLLM's]",
-)
+@drafts_option
 @option("--lookup-max", Integer(1), "Longest run that ngram looks up. [default: 5, as vLLM's]")
 @option("--lookup-min", Integer(1), "Shortest run that ngram looks up. [default: 5, as vLLM's]")
 @figure_option
@@ -248,12 +247,13 @@ def command(
         if others:
             raise InvalidArgumentError("--with goes with --scheme")
         if blind:
-            others_of = (*_OF_ENGINE[4:], *_OF_SYNTHETIC[1:], "only", *place)
+            others_of = (*_OF_ENGINE[4:], *_OF_SYNTHETIC[1:], "only", "device", "threads")
             refuse_given(others_of, "does not go with --blind --engine")
             if not was_given("seed"):
                 del text["seed"]  # another one than that of the timing
             check = _asked(EngineBlindCheck, text, batch=batch, passes=passes, **of_engine)
         else:
+            refuse_given(("batch",), "goes with --blind --engine, or with --synthetic")
             refuse_given((*_OF_SYNTHETIC, *_OF_SPEED), "does not go with --engine")
             check = _asked(EngineCheck, text, **of_engine)
     elif synthetic:
@@ -283,7 +283,10 @@ def command(
         allowed = Tolerance(median_tolerance, tolerance) if given else None
         found: Validation | EngineVerdict
         if isinstance(check, EngineBlindCheck):
-            found = validate_engine(profile, check, allowed, progress=progress)
+            trusted = place["trust_remote_code"]
+            found = validate_engine(
+                *(profile, check, allowed), trust_remote_code=trusted, progress=progress
+            )
         else:
             found = validate(profile, check, allowed, **place, progress=progress)
     show(found, output_format)

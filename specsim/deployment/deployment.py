@@ -170,13 +170,18 @@ class Deployment:
         return reached == PEAK and self.host == HostTime()
 
     @property
+    def at_peaks(self) -> bool:
+        """Whether runs are as fast as the data sheet allows, whatever the host takes."""
+        return not self.fit and (self.efficiency.compute, self.efficiency.memory) == (1.0, 1.0)
+
+    @property
     def words(self) -> str:
         """What prices rest on, for the title of a table."""
         if self.is_bound:
             return "a bound: peak rates, no launch or host time"
         if self.fit:
             return f"fit {self.fit}"
-        if (self.efficiency.compute, self.efficiency.memory) == (1.0, 1.0):
+        if self.at_peaks:
             return "peak rates, launch and host time as given"
         return "efficiency and host time as given"
 

@@ -61,7 +61,7 @@ _RULES: tuple[tuple[str, tuple[Unit, ...]], ...] = (
     (r"(.*_)?bytes", (*_BYTES, Unit("B"))),
     (r"gb", (Unit("GB"),)),
     (r"gflops", (Unit("GFLOP"),)),
-    (r"rate", (Unit("1/s"),)),
+    (r"rate|(.*_)?rate_per_card", (Unit("1/s"),)),
     (r"(.*_)?share|shared|spread|loss|error_(between|beyond)_.*", _PERCENT),
     (r"relative_error|cut_or_held_error", (replace(_PERCENT[0], signed=True),)),
     (r"error_.*", (Unit(decimals=3, signed=True),)),

@@ -5,6 +5,7 @@ of a step are frozen descriptions; the loop that interprets them is compiled whe
 """
 
 from specsim.serving.acceptance import RoundAcceptance
+from specsim.serving.adaptive_steps import AdaptiveSteps
 from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.sglang import SglangEngine
 from specsim.serving.engines.vllm import VllmEngine
@@ -14,6 +15,7 @@ from specsim.serving.simulation import run
 from specsim.serving.step_model import StepModel, StepTerm
 
 __all__ = [
+    "AdaptiveSteps",
     "DraftPolicy",
     "Requests",
     "RoundAcceptance",

@@ -39,16 +39,42 @@ def plan(slo: str = "tpot_p99=0.02,ttft_p99=1", *, more: Any = None, **work: Any
 
 
 @pytest.mark.parametrize(
-    ("prices", "expected"),
+    ("card", "prices", "expected"),
     [
-        ({"L4": 0.4, "L40S": 0.9}, 0.9),
-        ({"l40": 0.8, "L4": 0.4}, 0.8),
-        ({"L4": 0.4}, 0.4),
+        ("L40S", {"L4": 0.4, "L40S": 0.9}, 0.9),
+        ("L40S", {"l40s": 0.8, "L4": 0.4}, 0.8),
+        ("H100-PCIe", {"H100-PCIe": 2.0, "H100-SXM": 3.0}, 2.0),
+        ("my card", {"My card": 1.0, "my": 2.0}, 1.0),
+        # The table's other names of one card.
+        ("A100-80GB-SXM", {"A100-SXM4-80GB": 1.5}, 1.5),
+        ("H100-SXM", {"H100": 2.5}, 2.5),
     ],
 )
-def test_a_price_is_of_the_longest_name(prices: dict[str, float], expected: float) -> None:
-    setups: Any = [SimpleNamespace(accelerator="L40S")]
-    assert prices_of(prices, setups) == {"L40S": expected}
+def test_a_price_is_of_the_card_that_is_named(
+    card: str, prices: dict[str, float], expected: float
+) -> None:
+    setups: Any = [SimpleNamespace(accelerator=card)]
+    assert prices_of(prices, setups) == {card: expected}
+
+
+@pytest.mark.parametrize(
+    ("card", "prices"),
+    [("L40S", {"L4": 0.4}), ("A100-80GB-SXM", {"A10": 1.0}), ("H200", {"H20": 1.2})],
+)
+def test_a_card_has_no_price_of_another_that_its_name_begins_with(
+    card: str, prices: dict[str, float]
+) -> None:
+    setups: Any = [SimpleNamespace(accelerator=card)]
+    with pytest.raises(InvalidArgumentError, match=f"price has none for {card}, got"):
+        prices_of(prices, setups)
+
+
+def test_a_price_is_of_a_card_with_a_name() -> None:
+    setups: Any = [SimpleNamespace(accelerator=name) for name in ("L4", "")]
+    with pytest.raises(InvalidArgumentError, match="price must name every accelerator"):
+        prices_of({"": 2.0}, setups[:1])
+    with pytest.raises(InvalidArgumentError, match="must be one number where no accelerator"):
+        prices_of({"L4": 2.0}, setups[1:])
 
 
 def test_a_price_of_nothing_known_is_refused() -> None:
