@@ -18,6 +18,9 @@ from transformers import DynamicCache
 from calibrate.models.sampling import Sampling
 from specsim.checks import SpecsimError, UnsupportedError
 
+# What configurations call the longest text: most the first, MPT the second, BLOOM the third.
+_LONGEST = ("max_position_embeddings", "max_seq_len", "seq_length")
+
 
 class DecodingError(SpecsimError):
     """A request that cannot be decoded; the message says why."""
@@ -142,8 +145,15 @@ class CachedModel:
         return self._states[0]
 
     def _longest_text(self) -> int:
-        context: int = self.model.config.get_text_config().max_position_embeddings
-        return context
+        config = self.model.config.get_text_config()
+        for name in _LONGEST:
+            longest = getattr(config, name, None)
+            if isinstance(longest, int) and longest > 0:
+                return longest
+        raise UnsupportedError(
+            f"{type(self.model).__name__} does not say how long a text it reads: its config.json "
+            f"has none of {', '.join(_LONGEST)}"
+        )
 
     def _empty_cache(self) -> Any:
         return DynamicCache(config=self.model.config)

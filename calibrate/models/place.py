@@ -9,6 +9,10 @@ import torch
 from specsim.checks import InvalidArgumentError
 from specsim.profiles import Dtype
 
+# Threads that torch takes by itself, the cores or what OMP_NUM_THREADS says: read when this module
+# is loaded, before anybody sets them here.
+MOST_THREADS = torch.get_num_threads()
+
 
 class Place(NamedTuple):
     """A device and the number type of the weights on it."""

@@ -28,22 +28,38 @@ def find_prompts(
 def read_prompts(path: Path, tokenizer: Any, tokens: int) -> list[list[int]]:
     """Token ids of every prompt in a file, each cut to its last ``tokens`` tokens.
 
+    Where the tokenizer puts a BOS token before a text, that is one of them and stays the first:
+    nobody serves text without it.
+
     ``.jsonl``: one object a line with the key ``prompt``.  Any other name: one prompt a line.
     """
     content = read_regular(path, "prompt file", PromptError)
     try:
         # Not splitlines: JSON strings may hold the other line ends that Unicode knows.
-        lines = content.decode("utf-8").split("\n")
+        lines = content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise PromptError(f"prompt file {path} cannot be read ({error})") from None
     texts = [_text(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not texts:
         raise PromptError(f"prompt file {path} is empty, expected one prompt a line")
-    prompts = [tokenizer(_whole(text))["input_ids"][-tokens:] for text in texts]
+    prompts = [_cut(tokenizer(_whole(text))["input_ids"], tokens, tokenizer) for text in texts]
     if not all(prompts):
         number = next(number for number, prompt in enumerate(prompts, 1) if not prompt)
         raise PromptError(f"prompt file {path}: prompt {number} has no token")
     return prompts
+
+
+def _cut(ids: list[int], tokens: int, tokenizer: Any) -> list[int]:
+    if len(ids) <= tokens:
+        return ids
+    first = _beginning(ids, tokenizer)
+    # Counted from the front: of one token nothing is left behind a BOS token, and ids[-0:] is all.
+    return [*first, *ids[len(ids) - tokens + len(first) :]]
+
+
+def _beginning(ids: list[int], tokenizer: Any) -> list[int]:
+    """The BOS token that these tokens of a text begin with, or nothing."""
+    return [each for each in ids[:1] if each == tokenizer.bos_token_id]
 
 
 def _whole(text: str) -> str:
@@ -55,7 +71,7 @@ def _whole(text: str) -> str:
 
 def _text(path: Path, number: int, line: str) -> str:
     if path.suffix != ".jsonl":
-        return line
+        return line.removesuffix("\r")  # of a line that ends as Windows ends lines
     try:
         prompt = json.loads(line)["prompt"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -68,10 +84,11 @@ def _text(path: Path, number: int, line: str) -> str:
 def held_out_prompts(tokenizer: Any, tokens: int, count: int, skip: int = 0) -> list[list[int]]:
     """``count`` windows of ``tokens`` tokens, module by module in turn, after ``skip`` of them.
 
-    Windows of one module start four times their length apart.
+    Windows of one module start four times their length apart.  Where the tokenizer puts a BOS token
+    before a text, every window begins with it, as if it were a text.
     """
     streams = [
-        _windows(tokenizer(text, verbose=False)["input_ids"], tokens)
+        _windows(tokenizer(text, verbose=False)["input_ids"], tokens, tokenizer)
         for text in corpus.held_out_texts().values()
     ]
     found: list[list[int]] = []
@@ -90,6 +107,7 @@ def held_out_prompts(tokenizer: Any, tokens: int, count: int, skip: int = 0) -> 
     return found[skip : skip + count]
 
 
-def _windows(ids: list[int], tokens: int) -> Iterator[list[int]]:
-    for start in range(0, len(ids) - tokens + 1, 4 * tokens):
-        yield ids[start : start + tokens]
+def _windows(ids: list[int], tokens: int, tokenizer: Any) -> Iterator[list[int]]:
+    first = _beginning(ids, tokenizer)
+    for start in range(len(first), len(ids) - tokens + len(first) + 1, 4 * tokens):
+        yield [*first, *ids[start : start + tokens - len(first)]]

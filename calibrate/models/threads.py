@@ -14,11 +14,12 @@ from typing import Any
 import torch
 
 from calibrate.decode.encoder_decoder import cached_model
+from calibrate.models.place import MOST_THREADS
 from specsim.api.progress import Progress, note, quiet
 from specsim.checkpoint import Checkpoint
 
-# What torch takes by itself: the cores, or what OMP_NUM_THREADS says.
-_MOST = torch.get_num_threads()
+# The most that is tried.
+_MOST = MOST_THREADS
 # More threads must be faster by this share: a tie is broken by noise, and differently next time.
 _CLEARLY = 0.1
 _SECONDS, _ROUNDS = 1.5, 15

@@ -210,7 +210,7 @@ def compare(
     calls = np.array([[each["calls"] for each in turn[r]] for turn in fast for r in sorted(turn)])
     tokens = sum(each["tokens"] for turn in fast for found in turn.values() for each in found)
     exact = None
-    if check.sampling.greedy:
+    if check.certain:
         texts = {r: found[0]["text"] for r, found in plain[0].items()}
         same = all(
             each["text"] == texts[r] for turn in fast for r, found in turn.items() for each in found

@@ -14,7 +14,7 @@ from calibrate.engine.sets import TimedSet, request_sets
 from calibrate.measure.trace import DECODING
 from specsim.checks import Floats, Ints
 from specsim.counts.steps import StepTime
-from specsim.intervals import t_quantile
+from specsim.intervals import Interval, apart, t_quantile
 from specsim.predict.engine_sets import AskedSets, SetSpeedup, StepRepeats
 
 # Times that requests are drawn again, whose variance is then known to a tenth.
@@ -118,23 +118,23 @@ def judged(
         logs = np.log([cell.speedup for cell in cells])
         measured = float(np.exp(logs.mean()))
         sets = [one for cell in cells for one in cell.drafted]
-        low, high = each.speedup.low, each.speedup.high
         error = float(logs.std(ddof=1)) / np.sqrt(logs.size)
-        reach = np.exp(t_quantile(0.95, logs.size - 1) * error)
+        reach = float(np.exp(t_quantile(0.95, logs.size - 1) * error))
+        seen = Interval(measured / reach, measured, measured * reach)
         rows.append(
             {
                 "gamma": each.gamma,
                 "batch": each.batch,
                 "requests": sum(len(one.requests) for one in sets) // len(cells),
                 "predicted_speedup": each.speedup.best,
-                "predicted_low": low,
-                "predicted_high": high,
+                "predicted_low": each.speedup.low,
+                "predicted_high": each.speedup.high,
                 "measured_speedup": measured,
                 "measured_error": error,
-                "measured_low": measured / reach,
-                "measured_high": measured * reach,
+                "measured_low": seen.low,
+                "measured_high": seen.high,
                 "relative_error": each.speedup.best / measured - 1,
-                "inside": low <= measured <= high,
+                "inside": apart(each.speedup, seen) <= 1,
                 "passes": len(cells),
                 "replayed_rounds": sum(
                     float(rounds[each.gamma][n]) for one in sets for n in one.requests

@@ -116,7 +116,7 @@ def validate_schemes(
         speedups = measured_speedups(turns, foreseen, known)
         for name, each in of_settings.items():
             both = foreseen[name].speedup, speedups[name]
-            row = _row(each, turns, *both, greedy=check.sampling.greedy)
+            row = _row(each, turns, *both, check)
             rows.append({**_named(each.scheme, check, fields), **row})
     return rows
 
@@ -220,7 +220,7 @@ def _row(
     turns: Interleaved,
     speedup: Interval[float],
     measured: Interval[float],
-    greedy: bool,
+    check: CheckedPrompts,
 ) -> dict[str, Any]:
     scheme, good = predicted.scheme, predicted.quality
     name = key(scheme)
@@ -235,7 +235,7 @@ def _row(
         for model, counts in counted.items()
     }
     exact = None
-    if greedy:
+    if check.certain:
         calls = np.array([each.calls for each in predicted.expected])
         exact = bool((np.abs(calls - turns.calls(name)) < _ROUNDING * calls.clip(1)).all())
         if scheme.lossless:
@@ -266,7 +266,7 @@ def _row(
         "relative_error": speedup.best / measured.best - 1,
         "log_loss": good.log_loss if good else None,
         "accuracy": good.accuracy if good else None,
-        "agreement": _agreement(turns, name) if greedy else None,
+        "agreement": _agreement(turns, name) if check.sampling.greedy else None,
     }
 
 

@@ -125,7 +125,7 @@ class EngineVerdict(Result):
             f"{abs(worst['relative_error']):.1%} (batch {worst['batch']}, gamma {worst['gamma']}), "
             f"mean signed {sum(errors) / len(errors):+.1%}; the measurement's own standard error "
             f"is {median(row['measured_error'] for row in self.measured):.1%} in the median",
-            f"{inside} of {len(errors)} measured speedups lie in the predicted 95 % intervals",
+            f"95 % intervals hold {inside} of {len(errors)} speedups",
             f"{rounds} settings",
             f"the prediction was fixed in {self.prediction} (sha256 {self.sha256[:12]})",
             *(f"failed: {each}" for each in self.failures),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from specsim.api.checked_profile import CheckedProfile, draft_lengths, resumed_warnings
 from specsim.api.models import Models, need_torch
+from specsim.api.not_compared import not_compared
 from specsim.api.progress import Progress, quiet, steps
 from specsim.api.validation import (
     AnyCheck,
@@ -127,7 +128,8 @@ def _speedups(asked: CheckedProfile, check: SpeedupCheck) -> Validation:
     run = asked.begin(check, prompts)
     advance = steps(run.watch.progress, "decoding", sum(map(len, prompts)))
     rows = speedups.validate(profile, pair, checked, gammas, check.seed, run.checkpoint, advance)
-    return asked.result(check, rows, speedup_findings(rows, asked.tolerance), run.done())
+    warnings = (*run.done(), *not_compared(profile, workloads))
+    return asked.result(check, rows, speedup_findings(rows, asked.tolerance), warnings)
 
 
 def _blind(asked: CheckedProfile, check: BlindCheck, more_time: Callable[[], bool]) -> Validation:
@@ -162,7 +164,7 @@ def _blind(asked: CheckedProfile, check: BlindCheck, more_time: Callable[[], boo
         more_time=more_time,
     )
     rows = compare_passes(checked, predictions.by_temperature(), gammas, decoded)
-    warnings = (fixed_before, *run.done())
+    warnings = (fixed_before, *run.done(), *not_compared(profile, workloads))
     return asked.result(check, rows, blind_findings(rows, asked.tolerance), warnings)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from specsim.api.checked_profile import CheckedProfile
+from specsim.api.not_compared import not_compared
 from specsim.api.progress import steps
 from specsim.api.result import LeftOut
 from specsim.api.validation import SchemeCheck, Validation
@@ -66,7 +67,8 @@ def validate_schemes(asked: CheckedProfile, check: SchemeCheck) -> Validation:
         advance=lambda stage: advance[stage](),
     )
     findings = scheme_findings(rows, asked.tolerance)
-    return asked.result(check, rows, findings, run.done(), tuple(missing.values()))
+    warnings = (*run.done(), *not_compared(profile, workloads))
+    return asked.result(check, rows, findings, warnings, tuple(missing.values()))
 
 
 def _known(name: str, asked: Iterable[str], known: Iterable[str]) -> None:

@@ -1,13 +1,15 @@
 """How far off a speedup may be that rests on the step times of an engine.
 
 Repeats of a timing differ, and servers of one configuration that are started again do: their steps
-lie off the line in K that they have in common.  Steps that were timed once tell neither, and two
-draft lengths tell nothing of servers.  What machines do later is not in it.
+lie off the line in K that they have in common, as far as chance does not explain it.  Steps that
+were timed once tell nothing, and two draft lengths nothing of servers, which are then as far apart
+as others were.  What machines do later is not in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import expm1, log
@@ -15,10 +17,10 @@ from math import expm1, log
 import numpy as np
 
 from specsim.batching.step_cost import StepLoadCost
-from specsim.checks import UnsupportedError
+from specsim.checks import Floats, UnsupportedError
 from specsim.counts.steps import PromptTime, StepTime, StreamedSteps
 from specsim.intervals import sum_half_width
-from specsim.predict.engine_sets import off_the_line
+from specsim.predict.engine_sets import residuals, servers_variance
 
 # Servers whose steps a speedup is a ratio of: with and without drafts, those that were timed and
 # those that will run.
@@ -97,17 +99,32 @@ class StepError:
     @cached_property
     def _of_servers(self) -> tuple[float, int]:
         """Variance of a logarithm, and its degrees of freedom, of all batches that were timed with
-        every draft length; batches are taken as independent.
+        every draft length.
         """
         cost = StepLoadCost.of(self.steps, self.prompts, self.streamed)
         batches = set(cost.batches)
         for gamma in cost.steps.gammas:
             batches &= {int(row.batch) for row in cost.steps.times if row.gamma == gamma}
-        times = [
-            [cost.timed_s(gamma, batch) / cost.timed_s(0, batch) for gamma in cost.drafted]
-            for batch in sorted(batches)
-        ]
-        return off_the_line(cost.drafted, np.array(times)) if times else (0.0, 0)
+        timed = _ratios(cost, sorted(batches))
+        of_repeats = np.zeros(timed.shape)
+        # Without some repeats a batch may be beyond those that are left; then all that a step is
+        # off the line counts as the servers'.
+        with suppress(UnsupportedError):
+            left_out = [
+                residuals(cost.drafted, _ratios(each, sorted(batches))) for each in self._without
+            ]
+            # The jackknife's variance again.
+            of_repeats = (len(left_out) - 1) * np.var(left_out, axis=0)
+        return servers_variance(cost.drafted, timed, of_repeats)
+
+
+def _ratios(cost: StepLoadCost, batches: Sequence[int]) -> Floats:
+    """Steps over plain ones by batch and draft length, of those that were timed, (J, G)."""
+    found = [
+        [cost.timed_s(gamma, batch) / cost.timed_s(0, batch) for gamma in cost.drafted]
+        for batch in batches
+    ]
+    return np.array(found).reshape(len(batches), len(cost.drafted))
 
 
 def _logs(cost: StepLoadCost, batch: int, context: float) -> list[float]:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from math import erf, sqrt
 
 import numpy as np
 
-from specsim.checks import integer, number
+from specsim.checks import Floats, integer, number
+
+
+@dataclass(frozen=True)
+class Experts:
+    """How tokens choose ``per_token`` of ``number`` routed experts, in every layer that has any."""
+
+    number: int
+    per_token: int
+
+    def beyond_one(self, tokens: Floats) -> Floats:
+        """Expected experts that runs over so many tokens touch, without those of one token."""
+        untouched = (1.0 - self.per_token / self.number) ** tokens
+        found: Floats = np.maximum(self.number * (1.0 - untouched) - self.per_token, 0.0)
+        return found
 
 
 def expected_experts(experts: int, experts_per_token: int, tokens: float) -> float:

@@ -69,9 +69,10 @@ class FitError:
     def _missed(self, held: Sequence[GridPoint]) -> Floats:
         """Errors at points that are held out; none where the others are too few for the law."""
         rest = [point for point in self.times.points if point not in held]
-        if len(rest) <= len(self.times.trend):
+        parameters = len(self.times.trend) - (self.times.experts is None)
+        if len(rest) <= parameters:
             return np.empty(0)
-        fit = FittedRunTimes.of(rest, self.times.known)
+        fit = FittedRunTimes.of(rest, self.times.known, self.times.experts)
         off = [fit(p.tokens, p.batch, p.context) / p.seconds - 1 for p in held]
         missed: Floats = np.abs(np.array(off))
         return missed

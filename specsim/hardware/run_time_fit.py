@@ -28,6 +28,7 @@ from scipy.linalg import null_space
 
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
 from specsim.hardware.repeats import PassDraws, Repeats, spread_of_means
+from specsim.hardware.routing import Experts
 from specsim.hardware.run_time_law import Growth, fit_trend, growth_of, trend_s
 
 if TYPE_CHECKING:
@@ -62,25 +63,32 @@ class FittedRunTimes:
     """Seconds of a run of one model, anywhere; see ``covers`` for what was measured.
 
     known : what was known of the growth before; None: nothing
+    experts : that tokens choose from; None: there are none, or nobody knows
     """
 
     points: tuple[GridPoint, ...]
-    trend: Floats  # w, k, d, f, a, s
+    trend: Floats  # w, k, d, e, f, a, s
     known: Growth | None = None
+    experts: Experts | None = None
 
     @staticmethod
-    def of(points: Iterable[GridPoint], known: Growth | None = None) -> FittedRunTimes:
+    def of(
+        points: Iterable[GridPoint],
+        known: Growth | None = None,
+        experts: Experts | None = None,
+    ) -> FittedRunTimes:
         found = tuple(sorted(points, key=lambda p: (p.batch, p.context, p.tokens)))
         if not found:
             raise UnsupportedError("no run times were measured for this model")
         if min(point.seconds for point in found) <= 0:
             raise InvalidArgumentError("run times must be > 0")
-        return FittedRunTimes(found, fit_trend(_where(found), _seconds(found), known), known)
+        trend = fit_trend(_with_experts(_where(found), experts), _seconds(found), known)
+        return FittedRunTimes(found, trend, known, experts)
 
     @property
     def growth(self) -> Growth:
         """As fitted; nan where the runs say little of it."""
-        return growth_of(self.trend, _where(self.points))
+        return growth_of(self.trend, _with_experts(_where(self.points), self.experts))
 
     @property
     def widest(self) -> int:
@@ -122,15 +130,16 @@ class FittedRunTimes:
         return where.min(axis=0), where.max(axis=0)
 
     def _asked(self, tokens: float, batch: int, context: float) -> tuple[Floats, Floats]:
-        """The point, and where its residual is looked up."""
+        """The point as the law has it, and where its residual is looked up."""
         low, high = self._box
         asked = np.array([[tokens, batch, context]], dtype=float)
-        return asked, _coordinates(np.clip(asked, low, high))
+        return _with_experts(asked, self.experts), _coordinates(np.clip(asked, low, high))
 
     @cached_property
     def _left(self) -> Floats:
         """What the trend leaves of the logarithms, shape (P,)."""
-        left: Floats = np.log(_seconds(self.points) / trend_s(self.trend, _where(self.points)))
+        where = _with_experts(_where(self.points), self.experts)
+        left: Floats = np.log(_seconds(self.points) / trend_s(self.trend, where))
         return left
 
     @cached_property
@@ -259,6 +268,13 @@ def kind_of(row: RunTime) -> Kind:
 
 def _where(points: Sequence[GridPoint]) -> Floats:
     return np.array([(p.tokens, p.batch, p.context) for p in points], dtype=float)
+
+
+def _with_experts(where: Floats, experts: Experts | None) -> Floats:
+    """Points (P, 3) as the law has them, (P, 4)."""
+    tokens = where[:, 0] * where[:, 1]
+    touched = np.zeros(len(where)) if experts is None else experts.beyond_one(tokens)
+    return np.column_stack([where, touched])
 
 
 def _seconds(points: Sequence[GridPoint]) -> Floats:

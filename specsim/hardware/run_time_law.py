@@ -1,19 +1,22 @@
 """The law of run times: a roofline with a soft bend, over new tokens n, batch B and context L,
 
-    t = (m^s + c^s)^(1/s),   m = w + max(d, k B) (L + n),   c = f B n + a B n (L + n / 2)
+    t = (m^s + c^s)^(1/s),   m = w + max(d, k B) (L + n) + e X,   c = f B n + a B n (L + n / 2)
 
-m is what does not grow with the tokens but by the caches: memory traffic, or the starting of
-kernels; d is the length of one cache, as caches are read beside each other, each from its first
-token to its last, until they are so many that k B, the traffic of all, takes longer; the maximum is
-a soft one; c the arithmetic, products with weights and attention.
+m is what does not grow with the tokens but by the caches, and by the experts that they choose:
+memory traffic, or the starting of kernels.  X is how many routed experts the B n tokens touch
+beyond those of one (``specsim.hardware.routing.Experts``), which ends where all of them are; none
+in dense models.  d is the length of one cache, as caches are read beside each other, each from its
+first token to its last, until they are so many that k B, the traffic of all, takes longer; the
+maximum is a soft one; c the arithmetic, products with weights and attention.
 
-Where few points were timed they do not decide all of k, f and a.  What is known of a run without
+Where few points were timed they do not decide all of k, e, f and a.  What is known of a run without
 having timed it (``Growth``) is then nearly the answer, and next to nothing where they do.
 """
 
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
+from math import nan
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -25,8 +28,9 @@ from specsim.checks import Floats
 _BENDS = (1.0, 8.0)
 # Of d and k B: so hard that batches where one decides do not tell of the other.
 _BESIDE = 8.0
-# Of k, f and a among the parameters.
-_GROWTH = [1, 3, 4]
+# Of k, f, a and e among the parameters.
+_GROWTH = [1, 4, 5, 3]
+_EXPERTS = 3
 # Of a run, what a part of the law must be for the fit to know it.
 _LEAST_PART = 0.01
 # Runs miss the law by 4 %, over log 2: growth is known to a factor of two.
@@ -37,46 +41,52 @@ _SAME_COST = 1e-10
 
 @dataclass(frozen=True)
 class Growth:
-    """What a run takes longer: seconds for each token in a cache (k), for each new token (f), and
-    for each pair of a new token with one in its cache (a); nan where that is not known.
+    """What a run takes longer: seconds for each token in a cache (k), for each new token (f), for
+    each pair of a new token with one in its cache (a), and for each expert that is touched, in all
+    layers (e); nan where that is not known.
     """
 
     cache_s: float
     token_s: float
     attention_s: float
+    expert_s: float = nan
 
     def times(self, share: float) -> Growth:
-        """That of a model so many times as large."""
+        """That of a model so many times as large, whose experts are another matter."""
         return Growth(share * self.cache_s, share * self.token_s, share * self.attention_s)
 
 
 def growth_of(trend: Floats, where: Floats) -> Growth:
-    """What was fitted to runs at ``where``, shape (P, 3); nan where it is next to nothing of every
+    """What was fitted to runs at ``where``, shape (P, 4); nan where it is next to nothing of every
     one of them, which then say little of it.
     """
     memory, arithmetic = _parts(trend, where)
-    parts = np.column_stack([memory[:, 1], arithmetic]) / trend_s(trend, where)[:, None]
+    parts = np.column_stack([memory[:, 1], arithmetic, memory[:, _EXPERTS]])
+    parts /= trend_s(trend, where)[:, None]
     found = np.where(parts.max(axis=0) < _LEAST_PART, np.nan, trend[_GROWTH])
     return Growth(*found.tolist())
 
 
 def fit_trend(where: Floats, seconds: Floats, known: Growth | None) -> Floats:
-    """The trend w, k, d, f, a, s that fits the logarithms of the run times, and of what is known,
-    best (least squares).
+    """The trend w, k, d, e, f, a, s that fits the logarithms of the run times, and of what is
+    known, best (least squares).
 
-    where : new tokens, batch and context of each run, shape (P, 3)
+    where : new tokens, batch and context of each run, and the experts that it touches beyond those
+        of one token, shape (P, 4)
 
     All parameters but s are searched as logarithms, from shares of the shortest and longest run.
     Of one batch nobody can tell k from d, and all is taken for k, which grows with the batch; of
     one context nobody can tell w from d, and all is taken for w.
     """
-    tokens, batch, context = where.T
+    tokens, batch, context, experts = where.T
+    has_experts = bool(experts.max() > 0)
     shortest = seconds.min()
     scale = np.log(
         [
             0.8 * shortest,
             0.1 * shortest / (batch * (context + tokens)).max(),
             0.1 * shortest / (context + tokens).max(),
+            0.5 * seconds.max() / experts.max() if has_experts else 1.0,
             seconds.max() / (batch * tokens).max() / 2,
             0.1 * seconds.max() / (batch * tokens * (context + tokens)).max(),
         ]
@@ -84,14 +94,15 @@ def fit_trend(where: Floats, seconds: Floats, known: Growth | None) -> Floats:
     start, doubt = scale.copy(), np.zeros((0, scale.size + 1))
     if known is not None:
         growth = np.array(astuple(known))
-        told = np.flatnonzero(growth > 0)
-        places = np.array(_GROWTH)[told]
+        places = np.array(_GROWTH)
+        told = np.flatnonzero((growth > 0) & (has_experts | (places != _EXPERTS)))
+        places = places[told]
         start[places] = np.clip(np.log(growth[told]), scale[places] - 29, scale[places] + 14)
         doubt = np.zeros((told.size, scale.size + 1))
         doubt[np.arange(told.size), places] = _DOUBT
     expected = doubt[:, :-1] @ start
     several = np.ptp(batch) > 0 and np.ptp(context) > 0
-    searched = np.array([True, True, several, True, True, True])
+    searched = np.array([True, True, several, has_experts, True, True, True])
     scale, start, doubt = scale[searched[:-1]], start[searched[:-1]], doubt[:, searched]
 
     def whole(parameters: Floats) -> Floats:
@@ -122,7 +133,7 @@ def fit_trend(where: Floats, seconds: Floats, known: Growth | None) -> Floats:
 
 
 def trend_s(trend: Floats, where: Floats) -> Floats:
-    """The roofline at points (P, 3); shape (P,)."""
+    """The roofline at points (P, 4); shape (P,)."""
     memory, arithmetic = (parts.sum(axis=1) for parts in _parts(trend, where))
     bend = trend[-1]
     # In terms of the larger, so that no power overflows.
@@ -132,7 +143,7 @@ def trend_s(trend: Floats, where: Floats) -> Floats:
 
 
 def slopes(trend: Floats, where: Floats) -> Floats:
-    """Of the logarithm of the roofline, by those of w, k, d, f, a and by s; shape (P, 6)."""
+    """Of the logarithm of the roofline, by those of w, k, d, e, f, a and by s; shape (P, 7)."""
     parts = _parts(trend, where)
     memory, arithmetic = (each.sum(axis=1) for each in parts)
     bend = trend[-1]
@@ -151,15 +162,20 @@ def slopes(trend: Floats, where: Floats) -> Floats:
 
 
 def _parts(trend: Floats, where: Floats) -> tuple[Floats, Floats]:
-    """Seconds of weights and caches (P, 3), and of products and attention (P, 2).
+    """Seconds of weights, caches and experts (P, 4), and of products and attention (P, 2).
 
     Those of the caches, k's and d's, are as much of the soft maximum as it grows with each.
     """
-    weights, cache, longest, products, attention, _ = trend
-    tokens, batch, context = where.T
+    weights, cache, longest, expert, products, attention, _ = trend
+    tokens, batch, context, experts = where.T
     over = (longest / (cache * batch)) ** _BESIDE
     caches = cache * batch * (1 + over) ** (1 / _BESIDE) * (context + tokens)
-    memory = [np.full(len(where), weights), caches / (1 + over), caches * over / (1 + over)]
+    memory = [
+        np.full(len(where), weights),
+        caches / (1 + over),
+        caches * over / (1 + over),
+        expert * experts,
+    ]
     attended = batch * tokens * (context + tokens / 2)
     return np.column_stack(memory), np.column_stack(
         [products * batch * tokens, attention * attended]

@@ -29,6 +29,12 @@ from specsim.checks import Floats, Ints, UnsupportedError
 from specsim.counts.steps import StepTime
 from specsim.intervals import Interval, sum_half_width
 
+# By how much servers of one configuration that are started again differ in how long a step takes,
+# standard deviation of the logarithm: vLLM's of the three timings in studies/measured/vllm.  The
+# few servers of one timing say little of that, and those of three not much more: it counts as if
+# three degrees of freedom told it.
+SERVERS_APART, _SERVERS_FREEDOM = 0.013, 3
+
 
 def rounds_while_running(rounds: Ints | Floats) -> Floats:
     """n_b: rounds of a set while b = 1, ..., B of its requests run, from those of each, (B,); of
@@ -159,9 +165,9 @@ class StepRepeats:
         resampled : the same sets with so many ``requests`` drawn again, with replacement, where
             texts are not known beforehand
 
-        Chance moves the mean of R repeats by what they differ.  How far the K that were timed lie
-        off their common line tells the rest: what the line lacks, and that servers of one
-        configuration, started again, are not equally fast.  That enters as often as it can differ,
+        Chance moves the mean of R repeats by what they differ.  The rest is what the line lacks,
+        and that servers of one configuration, started again, are not equally fast
+        (``servers_variance``).  That enters as often as it can differ,
         for the servers with and without drafts that are to be judged and the plain one that was
         timed, and through the line.  Requests drawn again tell what their texts leave open.  All
         variances are estimated from few numbers, hence Student's t at Welch and Satterthwaite's
@@ -169,7 +175,8 @@ class StepRepeats:
         """
         logs = self._logs(asked, gamma)
         of_mean = float(logs.var(ddof=1)) / logs.size
-        off, freedom = off_the_line(self.gammas, self.steps.mean(axis=0))
+        of_repeats = residuals(self.gammas, self.steps).var(axis=0, ddof=1) / logs.size
+        off, freedom = servers_variance(self.gammas, self.steps.mean(axis=0), of_repeats)
         leverage = float(np.square(line_weights(self.gammas, gamma)).sum())
         of_servers = off * (3.0 + leverage)
         of_requests = 0.0
@@ -225,15 +232,28 @@ def line_weights(gammas: Sequence[int], gamma: int) -> Floats:
     return found
 
 
-def off_the_line(gammas: Sequence[int], ratios: Floats) -> tuple[float, int]:
-    """Variance of the logarithm of a ratio about the line in K of its batch, and the degrees of
-    freedom of that: what the line lacks, and by how much servers of one configuration that are
-    started again differ.  Batches of a server count as independent.
+def residuals(gammas: Sequence[int], ratios: Floats) -> Floats:
+    """Logarithms of ratios S(K, B) / S(0, B) about the line in K of their batch, (..., J, G)."""
+    lines = np.stack([ratios @ line_weights(gammas, gamma) for gamma in gammas], axis=-1)
+    found: Floats = np.log(ratios / lines)
+    return found
+
+
+def servers_variance(
+    gammas: Sequence[int], ratios: Floats, of_repeats: Floats
+) -> tuple[float, int]:
+    """Variance of the logarithm of a step, from server to server, and its degrees of freedom.
+
+    The K that were timed lie off their common line by what servers of one configuration differ, by
+    what the line lacks, and by what chance leaves in the means over repeats, which is known and
+    taken off.  What is left is of few numbers, so that it counts beside what other servers said, as
+    often as each has degrees of freedom.  Batches of a server count as independent.
 
     ratios : S(K, B) / S(0, B) by batch and draft length, (J, G)
+    of_repeats : variance that repeats leave in each of their ``residuals``, (J, G)
     """
     freedom = len(ratios) * (len(gammas) - 2)
-    if freedom <= 0:
-        return 0.0, 0
-    lines = np.stack([ratios @ line_weights(gammas, gamma) for gamma in gammas], axis=-1)
-    return float(np.square(np.log(ratios / lines)).sum()) / freedom, freedom
+    squares = float(np.square(residuals(gammas, ratios)).sum() - of_repeats.sum())
+    known = _SERVERS_FREEDOM * SERVERS_APART**2
+    whole = _SERVERS_FREEDOM + freedom
+    return (known + (max(squares, 0.0) if freedom else 0.0)) / whole, whole

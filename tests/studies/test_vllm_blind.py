@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from specsim.counts.file import read_acceptance
 from specsim.files import file_digest
+from specsim.predict.engine_sets import SERVERS_APART, StepRepeats, residuals
 
 MEASURED = Path(__file__).parents[2] / "studies" / "measured"
 
@@ -39,3 +41,17 @@ def test_speedups_of_vllm_are_within_what_was_to_be_reached(name: str) -> None:
     )
     text = " ".join((MEASURED / "README.md").read_text().split())
     assert words.replace("%", " %") in text
+
+
+def test_how_far_servers_of_vllm_are_apart() -> None:
+    """What steps of the three timings are off their lines by, beyond what repeats explain."""
+    squares, freedom = 0.0, 0
+    for name in ("blind", "blind-t1", "blind-generate"):
+        timed = read_acceptance(MEASURED / "vllm" / f"{name}-timed.json")
+        repeats = StepRepeats.of(timed.step_times())
+        off = residuals(repeats.gammas, repeats.steps.mean(axis=0))
+        chance = residuals(repeats.gammas, repeats.steps).var(axis=0, ddof=1) / len(repeats.steps)
+        squares += float(np.square(off).sum() - chance.sum())
+        freedom += len(repeats.batches) * (len(repeats.gammas) - 2)
+    assert freedom == 9
+    assert (squares / freedom) ** 0.5 == pytest.approx(SERVERS_APART, abs=5e-4)

@@ -17,6 +17,7 @@ from specsim.batching.step_error import StepError
 from specsim.batching.workload import Basis
 from specsim.counts.file import read_acceptance
 from specsim.counts.steps import StepTime
+from specsim.predict.engine_sets import SERVERS_APART
 
 TIMED = Path(__file__).parents[3] / "studies" / "measured" / "vllm" / "blind-timed.json"
 
@@ -43,42 +44,69 @@ def error(timed: list[StepTime], batch: int = 8) -> float | None:
     return StepError(timed)(batch, 64.0)
 
 
+def half(*parts: tuple[float, int]) -> float:
+    """Of the interval of a sum of errors: variances with degrees of freedom, by Welch."""
+    variance = sum(part for part, _ in parts)
+    freedom = variance**2 / sum(part**2 / each for part, each in parts)
+    return expm1(float(stats.t.ppf(0.975, freedom)) * variance**0.5)
+
+
+def servers(squares: float = 0.0, freedom: int = 0) -> tuple[float, int]:
+    """Of four servers that are so far off their lines, beside those of other timings."""
+    return 4 * (3 * SERVERS_APART**2 + squares) / (3 + freedom), 3 + freedom
+
+
 @pytest.mark.parametrize("offs", [(-0.01, 0.01), (-0.03, 0.0, 0.01, 0.02)])
 def test_repeats_that_differ_leave_as_much_open_as_their_mean(offs: tuple[float, ...]) -> None:
-    """Student's interval of the mean, to first order in how much they differ."""
+    """To first order in how much they differ."""
     size = len(offs)
-    of_mean = float(np.std(offs, ddof=1)) / size**0.5
-    expected = expm1(float(stats.t.ppf(0.975, size - 1)) * of_mean)
+    of_mean = float(np.var(offs, ddof=1)) / size
+    expected = half((of_mean, size - 1), servers())
     assert error(steps(offs)) == pytest.approx(expected, rel=0.05)
 
 
-def test_repeats_that_agree_leave_nothing_open() -> None:
-    assert error(steps((0.0, 0.0, 0.0))) == pytest.approx(0.0, abs=1e-12)
+def test_repeats_that_agree_leave_open_what_servers_differ_by() -> None:
+    """Two draft lengths lie on any line, so that it is as others did."""
+    assert error(steps((0.0, 0.0, 0.0))) == pytest.approx(half(servers()))
 
 
 def test_servers_that_are_off_their_line_leave_more_open() -> None:
     timed = steps((0.0, 0.0), (0, 1, 2, 3, 4))
-    assert error(timed) == pytest.approx(0.0, abs=1e-12)
+    assert error(timed) == pytest.approx(half(servers(0.0, 4)))
     slow = [
         replace(each, seconds=each.seconds * 1.03) if each.gamma == 2 else each for each in timed
     ]
-    # Student's interval at four degrees of freedom, two batches of four lengths about lines.
+    # Four degrees of freedom, two batches of four lengths about lines.
     gammas, off = np.arange(1, 5), []
     for batch in (1, 8):
         of_batch = {each.gamma: each.seconds for each in slow if each.batch == batch}
         ratios = np.array([of_batch[gamma] / of_batch[0] for gamma in gammas])
         off.append(np.log(ratios / np.polyval(np.polyfit(gammas, ratios, 1), gammas)))
-    expected = expm1(float(stats.t.ppf(0.975, 4)) * float(4 * np.square(off).sum() / 4) ** 0.5)
-    assert error(slow) == pytest.approx(expected)
-    # Beside two repeats that differ: Welch's degrees of freedom.
+    off_line = servers(float(np.square(off).sum()), 4)
+    assert error(slow) == pytest.approx(half(off_line))
+    # Beside two repeats that differ.
     both = [
         replace(each, seconds=each.seconds * exp(0.02 * (each.gamma > 0) * each.repeat))
         for each in slow
     ]
-    parts, freedom = np.array([0.01**2, np.square(off).sum()]), np.array([1, 4])
-    variance = float(parts.sum())
-    student = stats.t.ppf(0.975, variance**2 / float((parts**2 / freedom).sum()))
-    assert error(both) == pytest.approx(expm1(float(student) * variance**0.5), rel=0.02)
+    assert error(both) == pytest.approx(half((0.01**2, 1), off_line), rel=0.02)
+
+
+def test_what_repeats_explain_is_not_the_servers() -> None:
+    """Each repeat has another length off the line, and their mean is nearly on it."""
+    timed = [
+        replace(each, seconds=each.seconds * exp(0.03 * (-1) ** (each.repeat + each.gamma)))
+        if each.gamma
+        else each
+        for each in steps((0.0,) * 4, (0, 1, 2, 3, 4))
+        if each.repeat is not None and each.gamma is not None
+    ]
+    slow = [
+        replace(each, seconds=each.seconds * 1.01) if each.gamma == 2 else each for each in timed
+    ]
+    found = StepError(slow)
+    # By chance alone the mean of four would be off by more than that.
+    assert found._of_servers == pytest.approx((3 / 7 * SERVERS_APART**2, 7))
 
 
 def test_nobody_knows_where_nothing_was_repeated() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from specsim.hardware.grid_fit import grid_fits
+from specsim.hardware.routing import Experts
 from specsim.hardware.run_time_fit import FittedRunTimes, GridPoint, fits
 from specsim.hardware.run_time_law import Growth
 from specsim.hardware.timed_models import timed_card, timed_shape
@@ -64,6 +65,8 @@ def test_next_to_nothing_is_not_known() -> None:
         ("h200/costs-32b-0.6b-compiled", 16, 1.40),  # 8.2
         ("h100/costs-8b-1b-compiled", 8, 1.25),  # 1.25
         ("h100/costs-8b-1b-compiled", 16, 1.25),  # 1.11
+        ("h100-second/costs-8b-1b-compiled", 16, 1.25),
+        ("h100-second/costs-30b-a3b-0.6b-compiled", 16, 1.25),  # 5.0
         ("embedded-cpu/profile", 4, 1.30),  # 1.7
         ("embedded-cpu/profile", 32, 1.25),  # 1.21
     ],
@@ -110,17 +113,34 @@ def test_a_data_sheet_says_what_a_token_takes() -> None:
     assert known.cache_s == pytest.approx(131_072 / 4.8e12 / 0.75)
 
 
-def test_a_token_of_experts_takes_the_reading_of_those_that_it_chooses() -> None:
-    """Qwen3-30B-A3B: 8 of 128 experts of 48 layers, each of 3 x 2,048 x 768 numbers of 2 bytes; of
-    9 tokens some choose the same.  Its arithmetic alone would be a hundredth of that.
+def test_an_expert_takes_its_reading() -> None:
+    """Qwen3-30B-A3B: 48 layers, in each 3 x 2,048 x 768 numbers of 2 bytes; of one batch alone runs
+    tell it nearly, too.
     """
     name = "costs-30b-a3b-0.6b-compiled.json"
     times = grid_fits(read_profile(ON_H200.with_name(name)))["compiled", "target"]
     assert times.known is not None
-    chosen = 128 * (1 - (1 - 8 / 128) ** 9) - 8
-    read = chosen * 48 * 3 * 2048 * 768 * 2 / 4.8e12 / 0.75
-    assert times.known.token_s == pytest.approx(read / 8, rel=0.01)
-    assert times.growth.token_s == pytest.approx(times.known.token_s, rel=0.5)
+    assert times.experts == Experts(128, 8)
+    expert_s = 48 * 3 * 2048 * 768 * 2 / 4.8e12 / 0.75
+    assert times.known.expert_s == pytest.approx(expert_s, rel=0.01)
+    assert times.growth.expert_s == pytest.approx(expert_s, rel=0.7)
+    # Its arithmetic is a hundredth of that.
+    assert times.known.token_s < 0.05 * expert_s
+
+
+def test_experts_that_are_all_touched_take_no_longer() -> None:
+    """As made up: of 64 tokens nearly all are, and ten times as many read no more of them."""
+    experts = Experts(128, 8)
+
+    def seconds(n: int, b: int) -> float:
+        return 10e-3 + 2e-4 * float(experts.beyond_one(np.array([float(n * b)]))[0])
+
+    points = [GridPoint(n, 1, 512, seconds(n, 1)) for n in range(1, 10)]
+    known = Growth(1e-8, 1e-6, 1e-12, 1e-4)
+    times = FittedRunTimes.of(points, known, experts)
+    for n, b in ((1, 16), (9, 16), (9, 64)):
+        assert times(n, b, 512) == pytest.approx(seconds(n, b), rel=0.1)
+    assert FittedRunTimes.of(points, known)(9, 16, 512) > 2 * seconds(9, 16)
 
 
 def replaced(profile: Profile, card: str = "", model_type: str = "") -> Profile:

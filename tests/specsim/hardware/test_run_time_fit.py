@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.hardware.routing import Experts
 from specsim.hardware.run_time_error import FitError
 from specsim.hardware.run_time_fit import (
     FittedRunTimes,
@@ -149,9 +150,11 @@ def test_runs_of_a_cell_keep_their_ratio_when_the_machine_slows_down() -> None:
 @pytest.mark.parametrize("bend", [1.0, 2.5, 8.0])
 def test_the_slopes_of_the_trend_are_its_differences(bend: float) -> None:
     where = np.array(list(product(TOKENS, BATCHES, CONTEXTS)), dtype=float)
-    # Weights and cache, then products and attention, whichever is the longer of the two.
+    touched = Experts(128, 8).beyond_one(where[:, 0] * where[:, 1])
+    where = np.column_stack([where, touched])
+    # Weights, cache and experts, then products and attention, whichever is the longer of the two.
     for longer in (1e-3, 1.0, 1e3):
-        at = np.append(np.log([5e-3, 4e-8, 2e-7, longer * 3e-5, longer * 1e-9]), bend)
+        at = np.append(np.log([5e-3, 4e-8, 2e-7, 1e-4, longer * 3e-5, longer * 1e-9]), bend)
 
         def trend(parameters: np.ndarray) -> np.ndarray:
             return np.append(np.exp(parameters[:-1]), parameters[-1])
