@@ -1,8 +1,9 @@
-"""What an inference engine is asked: completions of token ids, and counters; here over HTTP.
+"""What an inference engine is asked: completions of token ids or of text, and counters; here over
+HTTP.
 
-vLLM 0.32.0: ``/health``, ``/v1/models``, ``/v1/completions`` with prompts as token ids and
-``return_token_ids``, and ``/metrics``.  Answers are streamed, as those of a deployed server mostly
-are: what a server does for the chunks of every step is part of the time that steps take.
+vLLM 0.32.0: ``/health``, ``/v1/models``, ``/v1/completions`` with ``return_token_ids``, and
+``/metrics``.  Answers are streamed, as those of a deployed server mostly are: what a server does
+for the chunks of every step is part of the time that steps take.
 """
 
 from __future__ import annotations
@@ -145,25 +146,35 @@ class EngineClient:
 
     def stream(
         self,
-        prompts: Sequence[Sequence[int]],
+        prompts: Sequence[str],
         tokens: Sequence[int],
         sampling: SamplingSetting,
         together: int,
         waits_s: Sequence[float],
     ) -> list[Stream]:
-        """Like ``complete``, each request so many seconds after a client is free for it: when it
-        was sent, and when its chunks came.
+        """Like ``complete`` of prompts that are sent as text, each so many seconds after a client
+        is free for it: when it was sent, and when its chunks came.
+
+        A text is tokenized by the server, which says how many tokens it has.
         """
         name, before = self.model(), self.metrics()
 
-        def one(prompt: Sequence[int], count: int, wait_s: float) -> Stream:
+        def one(prompt: str, count: int, wait_s: float) -> Stream:
             time.sleep(wait_s)
             sent_s = time.perf_counter()
-            chunks = [
-                (time.perf_counter(), len(chunk))
-                for chunk in self._chunks(name, sampling_words(sampling), prompt, count)
-            ]
-            return Stream(len(prompt), sent_s, *zip(*chunks, strict=True))
+            chunks: list[tuple[float, int]] = []
+            prompt_tokens = 0
+            for event in self._answer(name, sampling_words(sampling), prompt, count):
+                at_s = time.perf_counter()
+                if chunk := _token_ids(event):
+                    chunks.append((at_s, len(chunk)))
+                prompt_tokens = max(prompt_tokens, _prompt_tokens(event))
+            if not prompt_tokens:
+                raise EngineError(
+                    f"{self.url} does not tell how many tokens a prompt has "
+                    "(stream_options.include_usage): is it a vLLM server?"
+                )
+            return Stream(prompt_tokens, sent_s, *zip(*chunks, strict=True))
 
         with ThreadPoolExecutor(together) as pool:
             found = list(pool.map(one, prompts, tokens, waits_s))
@@ -173,18 +184,18 @@ class EngineClient:
     def _complete(
         self, name: str, sampling: Mapping[str, float], prompt: Sequence[int], tokens: int
     ) -> list[int]:
-        chunks = self._chunks(name, sampling, prompt, tokens)
-        return [token for chunk in chunks for token in chunk]
+        events = self._answer(name, sampling, prompt, tokens)
+        return [token for event in events for token in _token_ids(event)]
 
-    def _chunks(
-        self, name: str, sampling: Mapping[str, float], prompt: Sequence[int], tokens: int
-    ) -> Iterator[list[int]]:
-        """The token ids of an answer as they come; raises EngineError where they are not as many as
-        asked for.
+    def _answer(
+        self, name: str, sampling: Mapping[str, float], prompt: str | Sequence[int], tokens: int
+    ) -> Iterator[dict[str, Any]]:
+        """The events of an answer as they come; raises EngineError where they do not have as many
+        tokens as were asked for.
         """
         asked: dict[str, Any] = {
             "model": name,
-            "prompt": list(prompt),
+            "prompt": prompt if isinstance(prompt, str) else list(prompt),
             "max_tokens": tokens,
             **sampling,
             "ignore_eos": True,
@@ -193,13 +204,12 @@ class EngineClient:
             # A prompt of which all but one token is cached counts a round more.
             "cache_salt": uuid.uuid4().hex,
         }
+        if isinstance(prompt, str):
+            asked["stream_options"] = {"include_usage": True}
         found = 0
         for event in self._events("/v1/completions", asked):
-            # The last one may count tokens and hold no choice.
-            for choice in event.get("choices", ()):
-                if chunk := choice.get("token_ids"):
-                    found += len(chunk)
-                    yield chunk
+            found += len(_token_ids(event))
+            yield event
         if not found:
             raise EngineError(
                 f"{self.url} gives no token ids (return_token_ids); vLLM 0.32 and later do"
@@ -274,6 +284,18 @@ class EngineClient:
         if not isinstance(found, dict):
             raise EngineError(f"{self.url}{path} did not answer in JSON")
         return found
+
+
+def _token_ids(event: Mapping[str, Any]) -> list[int]:
+    """Of the one choice of an event; the last event may count tokens and hold none."""
+    choices = event.get("choices", ())
+    return [token for choice in choices for token in choice.get("token_ids") or ()]
+
+
+def _prompt_tokens(event: Mapping[str, Any]) -> int:
+    """How many the prompt has, where an event counts tokens; 0 elsewhere."""
+    usage = event.get("usage") or {}
+    return int(usage.get("prompt_tokens", 0))
 
 
 def sampling_words(

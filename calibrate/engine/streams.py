@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,7 @@ _SHORTEST = 0.125
 def time_streams(
     clients: Mapping[int, Client],
     asked: Asked,
+    tokenizer: Any,
     clients_most: int,
     context: int,
     repeat: int,
@@ -42,8 +44,10 @@ def time_streams(
     before others do.
 
     Prompts are pieces of what the profile's prompts are together, in the mean as long as those;
-    outputs are parts of the recorded texts.
+    outputs are parts of the recorded texts.  Prompts are sent as text, as users send them, so that
+    what a server takes to tokenize them is part of what a request spends outside of steps.
 
+    tokenizer : of the models
     clients_most : clients at once, up to
     context : tokens of a request, at most
     checkpoint : keeps a repeat that is done
@@ -64,7 +68,9 @@ def time_streams(
             for gamma, client in servers:
                 rest()
                 wait_s, ramp_s = _wait_s(streams[gamma]), _lasted_s(streams[gamma])
-                streams[gamma] += _load(client, asked, together, context, wait_s, ramp_s, order)
+                streams[gamma] += _load(
+                    client, asked, tokenizer, together, context, wait_s, ramp_s, order
+                )
         return [streamed_steps(each, gamma, repeat) for gamma, each in streams.items()]
 
     kept: list[StreamedSteps] = checkpoint.keep_json(
@@ -87,6 +93,7 @@ def _lasted_s(streams: Sequence[Stream]) -> float:
 def _load(
     client: EngineClient,
     asked: Asked,
+    tokenizer: Any,
     together: int,
     context: int,
     wait_s: float,
@@ -100,14 +107,17 @@ def _load(
     requests that come all at once, it is late with its chunks, and steps with a prompt, which are
     then most of them, look longer.
     """
-    text = [token for prompt in asked.prompts for token in prompt]
+    # A server puts a BOS token before every text itself.
+    first = tokenizer.bos_token_id
+    text = [token for prompt in asked.prompts for token in prompt if token != first]
     longest = 2 * len(text) // len(asked.prompts) - 1
     prompts, tokens = [], []
     for _ in range(max(_EACH * together, _LEAST)):
         recorded = order.choice(asked.tokens)
         tokens.append(order.randint(max(round(_SHORTEST * recorded), 2), recorded))
         room = context - tokens[-1]
-        prompts.append(piece(text, order.randint(2, max(min(longest, room), 2)), order))
+        some = piece(text, order.randint(2, max(min(longest, room), 2)), order)
+        prompts.append(_as_text(some, tokenizer, room))
     sampling = asked.check.workload.measured.sampling
     # Steps just after a rest take longer than those of a server under load.
     client.stream(prompts[:1], tokens[:1], sampling, 1, [0.0])
@@ -115,3 +125,14 @@ def _load(
     for number in range(together):
         waits_s[number] += ramp_s * number / together
     return client.stream(prompts, tokens, sampling, together, waits_s)
+
+
+def _as_text(tokens: Sequence[int], tokenizer: Any, room: int) -> str:
+    """These tokens as a text.  Where the text has more of them than there is room for, as it may
+    when it is read again, it is cut.
+    """
+    text: str = tokenizer.decode(tokens)
+    while len(tokens) > 1 and len(tokenizer(text, verbose=False)["input_ids"]) > room:
+        tokens = tokens[1:]
+        text = tokenizer.decode(tokens)
+    return text

@@ -20,12 +20,12 @@ import torch
 
 from calibrate.decode.drafters.copying import PromptLookup
 from calibrate.decode.engine import CachedModel, DecodeRequest
-from calibrate.measure.grid import OUT_OF_TIME, GridSettings, measure_grid
+from calibrate.measure.grid import Grid, GridSettings, measure_grid
 from calibrate.measure.timing import TOKENS, TimedText, time_decoding
 from calibrate.measure.trace import TRACE, generator, record
 from calibrate.models.busy import Watch
 from calibrate.models.load import Pair
-from calibrate.models.machine import hardware, software
+from calibrate.models.machine import hardware, software, told_apart_by
 from calibrate.models.sampling import Sampling
 from calibrate.models.threads import keep_threads
 from specsim import profiles
@@ -130,7 +130,9 @@ def calibrate(
         steps(progress, "run times", settings.repeats),
         settings.acceptance_law,
     )
-    costs = _costs(pair.target.model, pair.draft.model, grid, checkpoint, progress) if grid else {}
+    both = pair.target.model, pair.draft.model
+    batches = _grid(*both, grid, checkpoint, progress) if grid else None
+    costs = _grid_fields(batches) if batches else {}
     notes = [
         f"acceptance: replay of text drawn from the target, {settings.acceptance_law}; intervals "
         f"95 %, bootstrap over requests, {DRAWS} draws",
@@ -139,6 +141,7 @@ def calibrate(
         "overhead: seconds of a block of the same decoding outside the model runs, and what a run "
         "without a draft takes longer than in plain decoding",
         *(_LOOKUP_NOTES if models[1].longest_match is not None else ()),
+        *(batches.notes if batches else ()),
         *watch.warnings(),
     ]
     measured = {
@@ -167,34 +170,38 @@ def calibrate_costs(
     """Measure what runs cost, and nothing of acceptance; models may have random weights.
 
     command : what was typed, for the record
-    more_time : whether another cell may be begun; the profile names those that were not, and
-        another call with the same settings goes on with them
+    more_time : whether another cell may be begun; the profile names those that were not, or not in
+        all passes, and another call with the same settings goes on with them
     """
     (model, described), (small, small_described) = target, draft
     models = described, small_described
     checkpoint = Checkpoint.beside(out, _decisive(models, model, grid))
     keep_threads(checkpoint, progress)
     watch = Watch(checkpoint, progress, _threads(model))
-    costs = _costs(model, small, grid, checkpoint, watch.progress, more_time)
-    notes = watch.warnings()
+    found = _grid(model, small, grid, checkpoint, watch.progress, more_time)
+    notes = [*found.notes, *watch.warnings()]
+    costs = _grid_fields(found)
     profile = _profile(command, models, model, grid.gamma_max, notes=notes, **costs)
     profiles.write_profile(profile, out)
-    if all(cell.reason != OUT_OF_TIME for cell in profile.missing):
+    if not found.out_of_time:
         checkpoint.done()
     return profile
 
 
-def _costs(
+def _grid(
     target: Any,
     draft: Any,
     grid: GridSettings,
     checkpoint: Checkpoint,
     progress: Progress,
     more_time: Callable[[], bool] = lambda: True,
-) -> dict[str, Any]:
-    """The grid, as the profile's fields."""
+) -> Grid:
     advance = steps(progress, "run times in a batch", len(grid.cells))
-    found = measure_grid(target, draft, grid, checkpoint, advance, more_time)
+    return measure_grid(target, draft, grid, checkpoint, advance, more_time)
+
+
+def _grid_fields(found: Grid) -> dict[str, Any]:
+    """The grid, as the profile's fields."""
     return {
         "grid": msgspec.convert(found.times, list[profiles.RunTime]),
         "batch_overhead": msgspec.convert(found.overhead, list[profiles.Overhead]),
@@ -215,8 +222,7 @@ def _decisive(
     """Everything that decides the profile."""
     weights = next(target.parameters())
     # Threads may still be found by a trial, and the checkpoint keeps them.
-    here = hardware(weights.device)
-    machine = [here.device_name, here.processor, here.cores]
+    machine = told_apart_by(hardware(weights.device))
     where = [str(weights.dtype), str(weights.device), *machine]
     asked = [asdict(each) if each else None for each in settings]
     return [*(model.sha256 for model in models), *where, *asked]

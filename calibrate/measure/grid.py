@@ -50,6 +50,8 @@ _FEWER, _LEAST = 4, 3
 _USUAL_CONTEXTS = (512, 4096)
 # Why a cell is missing that another run with the same settings would measure.
 OUT_OF_TIME = "out of time"
+# How a line begins on a cell that counts as measured and has fewer repeats than were asked for.
+UNFINISHED = "grid: measured in some of its passes only: "
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,28 @@ class Cell:
 class Grid:
     """What came of it; rows have the fields of RunTime, Overhead and Missing in
     ``specsim.profiles``.
+
+    unfinished : cells that were measured in some of their passes, and why not in all
     """
 
     times: list[dict[str, Any]]
     overhead: list[dict[str, Any]]
     missing: list[dict[str, Any]]
+    unfinished: dict[Cell, str]
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether another run with the same settings would measure more."""
+        reasons = [*(row["reason"] for row in self.missing), *self.unfinished.values()]
+        return OUT_OF_TIME in reasons
+
+    @property
+    def notes(self) -> list[str]:
+        """A line on every cell that is not finished."""
+        return [
+            f"{UNFINISHED}batch {cell.batch}, context {cell.context}, {cell.mode} ({reason})"
+            for cell, reason in self.unfinished.items()
+        ]
 
 
 def measure_grid(
@@ -161,6 +180,7 @@ def measure_grid(
         overhead=joined([row for part in parts for row in part["overhead"]]),
         # What one pass measured of a cell is a measurement.
         missing=[{**asdict(cell), "reason": reasons[cell]} for cell in reasons if not found[cell]],
+        unfinished={cell: reason for cell, reason in reasons.items() if found[cell]},
     )
 
 

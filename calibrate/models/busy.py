@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from specsim.api.cores import CGROUP, own_processors, seconds_in_container, usable_cores
 from specsim.api.progress import Progress, note
 from specsim.checkpoint import Checkpoint
 from specsim.profiles import BUSY
@@ -24,6 +25,8 @@ from specsim.profiles import BUSY
 # Other programs may use a tenth of the cores beside the threads that measure, or four tenths of
 # them where most cores are free: they share caches, memory and the power that the clock rate needs.
 _SPARE, _SHARE = 0.1, 0.4
+# More than that they may use in a tenth of the seconds of a phase.
+_BRIEFLY = 0.1
 # Seconds between two looks at the processors, and before the first says anything: they count
 # hundredths of seconds.
 _EVERY_S, _FIRST_S = 5.0, 0.5
@@ -36,8 +39,8 @@ class CpuTimes:
     """Seconds of processor time at one moment.
 
     at_s : of the clock
-    all_s : used by all programs, and taken by other guests of the same host; None where the system
-        does not say (it does on Linux)
+    all_s : used by all programs where this process may run, and taken there by other guests of the
+        same host; None where the system does not say (it does on Linux)
     own_s : of them, used by this process and all that it started
     """
 
@@ -65,14 +68,29 @@ class CpuTimes:
         return max(0.0, os.getloadavg()[0] - own / elapsed)
 
 
-def _all_seconds() -> float | None:
-    """``/proc/stat``: user, nice, system, idle, iowait, irq, softirq, steal in ticks."""
+def _all_seconds(stat: Path = Path("/proc/stat"), cgroup: Path = CGROUP) -> float | None:
+    """Of the processors that this process may run on; in a container with a quota, of what runs in
+    it, since nobody else takes of that.
+    """
+    limited = seconds_in_container(cgroup)
+    if limited is not None:
+        return limited
     try:
-        line = Path("/proc/stat").read_text().partition("\n")[0]
+        lines = stat.read_text().splitlines()
     except OSError:
         return None
-    ticks = [int(word) for word in line.split()[1:9]]
-    return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
+    processors = dict(map(_processor_seconds, (each for each in lines if each.startswith("cpu"))))
+    every = processors.pop("cpu")
+    own = {f"cpu{number}" for number in own_processors()}
+    # A container may be shown its own processors alone, under other numbers.
+    return sum(processors[name] for name in own) if own < processors.keys() else every
+
+
+def _processor_seconds(line: str) -> tuple[str, float]:
+    """Name and used time, of user, nice, system, idle, iowait, irq, softirq, steal in ticks."""
+    name, *words = line.split()
+    ticks = [int(word) for word in words[:8]]
+    return name, (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def _own_seconds() -> float:
@@ -112,24 +130,25 @@ def others_load(interval_s: float = _FIRST_S) -> float | None:
     return CpuTimes.now().others_since(before)
 
 
-def too_busy(others: float | None, threads: int, cores: int | None = None) -> bool:
+def too_busy(others: float | None, threads: int, cores: float | None = None) -> bool:
     """Whether so many cores used by other programs disturb a measurement with so many threads.
 
-    cores : of the machine; None is as many as this one has
+    cores : that may be used; None is as many as this process may
     """
-    total = cores or os.cpu_count() or 1
+    total = cores or usable_cores()
     limit = min((1 + _SPARE) * total - threads, _SHARE * total)
     # A core's tenth is always in use by somebody.
     return others is not None and others > max(limit, 0.1)
 
 
-def busy_warning(others: float | None, threads: int, cores: int | None = None) -> str | None:
+def busy_warning(others: float | None, threads: int, cores: float | None = None) -> str | None:
     """One line that says what to do, where other programs use too much just now."""
     if others is None or not too_busy(others, threads, cores):
         return None
     return (
-        f"{BUSY}other programs use {others:.1f} of {cores or os.cpu_count()} cores: stop them and "
-        "start again, or run times come out too long and scatter; if it lasts, the result says so"
+        f"{BUSY}other programs use {others:.1f} of {cores or usable_cores():g} cores: stop them "
+        "and start again, or run times come out too long and scatter; if it lasts, the result says "
+        "so"
     )
 
 
@@ -159,11 +178,12 @@ class Watch:
         self._untimed = (_START, *untimed)
         self._every_s, self._look = every_s, look
         self._said = False
-        # Seconds, and core seconds of other programs, by phase.
-        self._phases: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        # Seconds, core seconds of other programs, and seconds of too many of them, by phase.
+        self._phases: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
         if _FILE in checkpoint:
             kept = checkpoint.keep_json(_FILE, dict, dict[str, list[float]])
-            self._phases.update(kept)
+            # Runs that were begun by an older version know the first two.
+            self._phases.update({phase: [*each, 0.0][:3] for phase, each in kept.items()})
         self._before = look()
         time.sleep(first_s)
         self._phase = _START
@@ -177,20 +197,27 @@ class Watch:
         self._report(activity, done, total)
 
     def warnings(self) -> list[str]:
-        """One line about the timed phases in which other programs used too much, or none."""
+        """One line about the timed phases in which other programs used too much, or none.
+
+        Too much in the mean, or in more than a tenth of the time: a program that ran beside a part
+        of the repeats disturbed those.
+        """
         self._add()
-        others = {
-            phase: used / took
-            for phase, (took, used) in self._phases.items()
-            if took and not phase.startswith(self._untimed)
-        }
-        busy = {phase: each for phase, each in others.items() if too_busy(each, self._threads)}
+        busy = []
+        for phase, (took, used, disturbed) in self._phases.items():
+            if not took or phase.startswith(self._untimed):
+                continue
+            if too_busy(used / took, self._threads):
+                busy.append(f"{used / took:.1f} during {phase}")
+            elif disturbed > _BRIEFLY * took:
+                busy.append(
+                    f"{used / took:.1f} during {phase} (too much for {disturbed / took:.0%} of it)"
+                )
         if not busy:
             return []
-        where = ", ".join(f"{each:.1f} during {phase}" for phase, each in busy.items())
         return [
-            f"{BUSY}of {os.cpu_count()} cores other programs used {where}: run times came out too "
-            "long and scatter; stop those programs and measure again"
+            f"{BUSY}of {usable_cores():g} cores other programs used {', '.join(busy)}: run times "
+            "came out too long and scatter; stop those programs and measure again"
         ]
 
     def _look_is_due(self) -> bool:
@@ -207,10 +234,12 @@ class Watch:
         spent = self._phases[self._phase]
         spent[0] += took
         spent[1] += took * others
+        # Shorter looks are of too few ticks to say anything by themselves.
+        warning = busy_warning(others, self._threads) if took >= _FIRST_S else None
+        if warning is not None:
+            spent[2] += took
         if self._checkpoint.begun:
             self._checkpoint.replace_json(_FILE, self._phases)
-        # Shorter looks are of too few ticks to say anything at once.
-        warning = busy_warning(others, self._threads) if took >= _FIRST_S else None
         if warning is not None and not self._said:
             self._said = True
             note(self._report, warning)

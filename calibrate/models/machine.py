@@ -24,6 +24,11 @@ def hardware(device: torch.device) -> profiles.Hardware:
     )
 
 
+def told_apart_by(machine: profiles.Hardware) -> list[str | int]:
+    """What two machines differ by: every CPU has the device name "cpu", and threads are chosen."""
+    return [machine.device_name, machine.processor, machine.cores]
+
+
 def _processor() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():

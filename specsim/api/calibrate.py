@@ -12,7 +12,7 @@ from specsim.api.by_profile import ProfileForecast, optimize_profile
 from specsim.api.models import Batches, Measurement, Models
 from specsim.api.progress import Progress, quiet
 from specsim.api.result import LeftOut, Result, Row
-from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer
 from specsim.files import check_replaceable
 from specsim.hardware.run_time_error import fit_rows
 from specsim.profiles import Profile
@@ -84,7 +84,8 @@ def calibrate(
         gamma_max, repeats and seed mean something
     command : what was typed, for the record
     more_time : with ``cost_only``, whether another batch and context may be begun; those that were
-        not are left out, and another call with the same arguments goes on with them
+        not are left out, or have fewer repeats, and another call with the same arguments goes on
+        with them
     """
     out = Path(out)
     check_replaceable(out, "out")
@@ -95,6 +96,9 @@ def calibrate(
         asked = batches or Batches()
         profile = _costs(out, models, measurement, asked, command, more_time, progress)
     else:
+        for requests in measurement.requests:
+            # Intervals are over requests, so one says nothing.
+            integer("requests", requests, low=2)
         pair = models.load()
         from calibrate.measure import calibration
 
@@ -103,6 +107,9 @@ def calibrate(
         settings = _settings(pair, measurement, warnings)
         grid = _grid(batches, measurement, pair.context) if batches else None
         profile = calibration.calibrate(pair, settings, out, command, grid, progress)
+    from calibrate.measure.grid import UNFINISHED
+
+    warnings += [line for line in profile.notes if line.startswith(UNFINISHED)]
     best = optimize_profile(out) if profile.acceptance else None
     return Calibration(
         path=out,
@@ -134,9 +141,9 @@ def _check_sources(measurement: Measurement, batches: Batches | None) -> None:
 
 
 def _settings(pair: Pair, measurement: Measurement, warnings: list[str]) -> Settings:
-    """The measurement in tokens of the pair; prompts that are lacking are a warning."""
+    """The measurement in tokens of the pair; prompts that are lacking or cut are a warning."""
     from calibrate.measure.calibration import Settings
-    from calibrate.models.prompts import find_prompts
+    from calibrate.models.prompts import PromptError, find_prompts
     from calibrate.models.sampling import Sampling
 
     requests = measurement.requests
@@ -145,12 +152,19 @@ def _settings(pair: Pair, measurement: Measurement, warnings: list[str]) -> Sett
     prompts = find_prompts(
         measurement.prompts, pair.target.tokenizer, measurement.prompt_tokens, max(requests)
     )
+    if len(prompts) < 2:
+        raise PromptError(
+            f"prompt file {measurement.prompts} has one prompt, at least two are needed: intervals "
+            "are over requests"
+        )
     if len(prompts) < max(requests):
         warnings.append(f"only {len(prompts)} prompts for {max(requests)} requests")
     full = sum(len(prompt) == measurement.prompt_tokens for prompt in prompts)
-    if pair.target.reads_source and full:
+    # Those of the held-out modules are as long as was asked for.
+    if measurement.prompts is not None and full:
+        what = "sources" if pair.target.reads_source else "prompts"
         warnings.append(
-            f"{full} of {len(prompts)} sources have all of prompt_tokens "
+            f"{full} of {len(prompts)} {what} have all of prompt_tokens "
             f"({measurement.prompt_tokens}): longer ones have lost their beginning"
         )
     settings = Settings(

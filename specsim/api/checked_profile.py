@@ -13,7 +13,7 @@ from specsim.api.validation import AnyCheck, Tolerance, Validation
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, integer
 from specsim.files import file_digest
-from specsim.profiles import Profile
+from specsim.profiles import Hardware, Profile
 
 if TYPE_CHECKING:
     from calibrate.models.busy import Watch
@@ -38,13 +38,14 @@ class CheckedProfile:
     def begin(self, check: AnyCheck, *more: object) -> WatchedRun:
         """A run of the same whose run times count, so that the machine is watched meanwhile."""
         from calibrate.models.busy import Watch
-        from calibrate.models.machine import hardware
+        from calibrate.models.machine import hardware, told_apart_by
 
-        here = hardware(self.models.place()[0]).device_name
-        checkpoint = self.checkpoint(check, here, *more)
-        there = self.profile.hardware.device_name
-        elsewhere = f"the profile was measured on {there}, and this is {here}: two machines differ"
-        resumed = (*resumed_warnings(checkpoint), *([elsewhere] if here != there else []))
+        here, there = hardware(self.models.place().device), self.profile.hardware
+        checkpoint = self.checkpoint(check, told_apart_by(here), *more)
+        resumed = resumed_warnings(checkpoint)
+        if told_apart_by(here) != told_apart_by(there):
+            where = f"measured on {_machine(there)}, and this is {_machine(here)}"
+            resumed = (*resumed, f"the profile was {where}: two machines differ")
         # An accelerator's models keep one core of the host at work.
         threads = self.models.threads if self.models.device == "cpu" else None
         return WatchedRun(checkpoint, Watch(checkpoint, self.progress, threads or 1), resumed)
@@ -86,6 +87,10 @@ class WatchedRun:
         found = (*self.resumed, *self.watch.warnings())
         self.checkpoint.done()
         return found
+
+
+def _machine(hardware: Hardware) -> str:
+    return f"{hardware.device_name} ({hardware.processor}, cores {hardware.cores})"
 
 
 def resumed_warnings(checkpoint: Checkpoint) -> tuple[str, ...]:

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Literal
 
 from specsim import __version__
+from specsim.api.cores import CGROUP, system_file, usable_cores
 
 _GIB = 1 << 30
 # Twice what calibrate --quick has at most with two of the embedded models, 529 MiB, rounded down.
 _LEAST_BYTES = _GIB
-_CGROUP = Path("/sys/fs/cgroup")
 # As pyproject.toml writes them: a name, the least version, and the extra that asks for it.
 _REQUIREMENT = re.compile(r"([\w.-]+)\s*>=\s*([\w.]+)(?:.*extra\s*==\s*[\"'](\w+)[\"'])?")
 _NO_MODELS = "not known without torch and transformers"
@@ -107,17 +107,6 @@ def cores() -> Condition:
     return Condition("cores", f"{total}{limited}")
 
 
-def usable_cores(cgroup: Path = _CGROUP) -> float:
-    """By affinity and by the quota of a container, which may be part of a core."""
-    found = float(os.cpu_count() or 1)
-    if hasattr(os, "sched_getaffinity"):
-        found = min(found, len(os.sched_getaffinity(0)))
-    quota = _read(cgroup / "cpu.max").split()
-    if len(quota) == 2 and quota[0].isdigit():
-        found = min(found, int(quota[0]) / int(quota[1]))
-    return found
-
-
 def threads(target: str | None) -> Condition:
     """How many ``calibrate`` takes; of a target that is named, by a trial."""
     if not _runs_models():
@@ -167,7 +156,7 @@ def others(seconds: float) -> Condition:
     used = others_load(seconds)
     if used is None:
         return Condition("other programs", "the system does not say what they use", known=False)
-    words = f"use {used:.1f} of {os.cpu_count()} cores just now"
+    words = f"use {used:.1f} of {usable_cores():g} cores just now"
     advice = "stop them before anything is measured: run times come out too long and scatter"
     return Condition("other programs", words, advice if too_busy(used, threads=1) else "")
 
@@ -196,18 +185,20 @@ def engine() -> Condition:
         return Condition("inference engine", "no vllm is found", advice)
 
 
-def memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = _CGROUP) -> Condition:
+def memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUP) -> Condition:
     """What is free, of what this process may have at all."""
-    told = (line.partition(":") for line in _read(meminfo).splitlines())
+    told = (line.partition(":") for line in system_file(meminfo).splitlines())
     lines = {name: words for name, _, words in told}
     try:
         total, free = (int(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
     except (KeyError, ValueError, IndexError):
         return Condition("memory", "the system does not say", known=False)
-    most, used = (_read(cgroup / f"memory.{name}").strip() for name in ("max", "current"))
+    most, used = (system_file(cgroup / f"memory.{name}").strip() for name in ("max", "current"))
     if most.isdigit() and used.isdigit() and int(most) < total:
         # Files that were read and not for a while are given back when memory is asked for.
-        idle = re.search(r"^inactive_file (\d+)$", _read(cgroup / "memory.stat"), re.MULTILINE)
+        idle = re.search(
+            r"^inactive_file (\d+)$", system_file(cgroup / "memory.stat"), re.MULTILINE
+        )
         total = int(most)
         free = min(free, total - int(used) + (int(idle[1]) if idle else 0))
     words = f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB free"
@@ -256,11 +247,3 @@ def is_writable(folder: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _read(path: Path) -> str:
-    """The content of a file of the system; empty where there is none."""
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

@@ -249,13 +249,13 @@ def calibrate_engine(
     content = read_profile(path)
     content.require_draft_model("the timing of an engine")
     every, pair = asked_of(content, path, timing, trust_remote_code)
-    asked = every.first(timing.requests)
+    asked, tokenizer = every.first(timing.requests), pair.target.tokenizer
     checkpoint = Checkpoint.beside(out, "calibrate_engine", plain(timing), file_digest(path))
     from calibrate.engine.prompts import time_prompts
     from calibrate.engine.rates import LAWS
     from calibrate.engine.rounds import known_rounds, read_rounds, replayed_rounds
     from calibrate.engine.sets import begun_seed, count_drafts, request_sets, timed_repeats
-    from calibrate.engine.steps import step_times
+    from calibrate.engine.steps import batch_warnings, step_times
     from calibrate.engine.streams import time_streams
     from calibrate.models.busy import Watch
 
@@ -282,7 +282,7 @@ def calibrate_engine(
             most, room = max(timing.batch), context - content.gamma_max
             # Steps depend on the lengths of requests, which those of a few texts are not.
             streamed.extend(
-                time_streams(clients, every, most, room, repeat, timing.seed, checkpoint)
+                time_streams(clients, every, tokenizer, most, room, repeat, timing.seed, checkpoint)
             )
             advance()
 
@@ -307,10 +307,10 @@ def calibrate_engine(
     ]
     if len(gammas) == 2:
         warnings.append(
-            "two draft lengths lie on any line, so that intervals leave out how far servers and "
-            "lengths are off it: time a third"
+            "two draft lengths lie on any line, so that intervals take servers to be as far apart "
+            "as those of other timings: time a third"
         )
-    warnings += busy
+    warnings += [*batch_warnings(timing.batch, times), *busy]
     try:
         _ = StreamedCosts(tuple(streamed))
     except UnsupportedError as reason:

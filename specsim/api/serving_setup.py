@@ -218,7 +218,7 @@ def _of_step_model(words: SetUpWords) -> FoundSetUp:
         engine = engine_of(engine)
     asked = _as_schedule(words.gamma)
     if not asked:
-        plain = SetUp(engine, model)
+        plain = SetUp(engine, model.without_drafter())
         return FoundSetUp(plain, "steps as given", lambda gamma: plain, _not_known)
     warnings: tuple[str, ...] = ()
     if not model.prices_drafts:

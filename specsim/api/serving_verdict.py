@@ -46,6 +46,8 @@ class ServingVerdict(Result):
         is in the mean; 0: too few requests for intervals
     latencies : those that the log tells
     throughput : tokens and requests per second, where the log tells when the last token came
+    speed : how much faster steps may be, as a factor with its 95 % interval, which predicted
+        intervals hold; None where nobody knows
     tolerance : largest relative error by name; empty: the verdict is by intervals
     names : what the log calls each request
 
@@ -63,6 +65,7 @@ class ServingVerdict(Result):
     block_s: float
     latencies: tuple[LatencyComparison, ...]
     throughput: tuple[Throughput, ...]
+    speed: Interval[float] | None = None
     tolerance: Mapping[str, float] = field(default_factory=dict)
     basis: str
     names: tuple[str, ...] = field(repr=False)
@@ -123,7 +126,7 @@ class ServingVerdict(Result):
     def table(self) -> list[Row]:
         """The ends of a prediction that is certain are left out."""
         hidden: tuple[str, ...] = ()
-        if self.replications == 1:
+        if self.replications == 1 and self.speed is None:
             hidden += ("predicted_ms_low", "predicted_ms_high")
         if not self.blocks:
             hidden += ("measured_ms_low", "measured_ms_high")
@@ -169,6 +172,8 @@ class ServingVerdict(Result):
                     **vars(errors),
                     "worst": self.names[errors.worst],
                 }
+        if self.speed is not None:
+            found["speed"] = self.speed
         return found
 
     def sentences(self) -> list[str]:
@@ -208,11 +213,12 @@ class ServingVerdict(Result):
             return f"intervals: none of {self.counted} requests, which are too few"
         means = [each.measured["mean"] for each in self.latencies]
         share = max((each.high - each.low) / 2 / each.best if each.best else 0.0 for each in means)
-        predicted = (
-            "predictions are certain"
-            if self.replications == 1
-            else f"predicted over {self.replications} replications"
-        )
+        predicted = f"predicted over {self.replications} replications"
+        if self.replications == 1:
+            predicted = "predictions are certain" if self.speed is None else "predicted once"
+        if self.speed is not None:
+            low, high = (significant(each, 3) for each in (self.speed.low, self.speed.high))
+            predicted += f", and with steps at {low} and {high} times their speed"
         return (
             f"intervals: 95 %, {predicted}; measured over {self.blocks} blocks of consecutive "
             f"requests ({self.block_s:.3g} s), errors over the same blocks of both; with other "
@@ -224,7 +230,7 @@ def tolerances_of(given: str | Mapping[str, float] | None, told: Sequence[str]) 
     """Largest relative errors by name, from words such as ``mean=0.05,ttft_p99=0.15``.
 
     given : names are a statistic, of all latencies; a latency's (``ttft_p99``); or of throughput
-    told : latencies, and names of throughput, that the log tells
+    told : latencies, and names of throughput, that the log tells of the requests that count
     """
     if given is None:
         return {}
@@ -245,6 +251,8 @@ def tolerances_of(given: str | Mapping[str, float] | None, told: Sequence[str]) 
                 f"{' or '.join(THROUGHPUT)}, got {name!r}{did_you_mean(name, known)}"
             )
         if name not in STATISTICS and not name.startswith(tuple(told)):
-            raise InvalidArgumentError(f"tolerance names {name}, which the log does not tell")
+            raise InvalidArgumentError(
+                f"tolerance names {name}, which the log does not tell of the requests that count"
+            )
         number(f"tolerance of {name}", share, low=0.0)
     return dict(given)

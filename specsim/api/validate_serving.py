@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import nan
 from os import PathLike
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from specsim.api.result import LeftOut
 from specsim.api.serving_setup import Gamma, SetUpWords, set_up
 from specsim.api.serving_verdict import THROUGHPUT, ServingVerdict, Throughput, tolerances_of
 from specsim.batching.source import Source
-from specsim.checks import Ints, InvalidArgumentError, integer, number
+from specsim.checks import Ints, InvalidArgumentError, integer, number, significant
 from specsim.deployment.deployment import Deployment
 from specsim.intervals import Interval
 from specsim.profiles import Mode
@@ -33,8 +34,8 @@ from specsim.serving.logs.request_log import RequestLog
 from specsim.serving.readers import read_workload
 from specsim.serving.requests import Requests, WorkloadError
 from specsim.serving.routing import PrefixAware, Routing
-from specsim.serving.service import SetUp, serve_requests
-from specsim.serving.spread import replicate
+from specsim.serving.service import SetUp, engine_figures, serve_requests
+from specsim.serving.spread import replicate, widened
 from specsim.serving.step_model import StepModel
 from specsim.serving.workload import serving_seed
 
@@ -78,6 +79,10 @@ def validate_serving(
     tolerance : largest relative errors that pass, such as ``"mean=0.05,ttft_p99=0.15"``; by default
         a figure fails where prediction and measurement are further apart than the 95 % intervals of
         both explain.  As the requests are the same, a simulator that is right is nearer than that.
+
+    Where costs and acceptance come with an error, the first replication is simulated at both ends
+    of what that leaves of the speed of steps, too, and predicted intervals hold both, as those of
+    ``serve`` do.
     """
     path = Path(log)
     seen = read_log(path)
@@ -97,7 +102,9 @@ def validate_serving(
     total = len(requests)
     counted = np.arange(int(number("warmup", warmup, low=0.0, high=0.9) * total), total)
     blocks, count = _blocks(seen, measured, counted)
-    told = (*measured, *(THROUGHPUT if seen.last_token_s is not None else ()))
+    of_counted = {name: measured[name].of(counted) for name in COMPARED if name in measured}
+    compared = {name: each for name, each in of_counted.items() if each.seconds.size}
+    told = (*compared, *(THROUGHPUT if seen.last_token_s is not None else ()))
     allowed = tolerances_of(tolerance, told)
     if not count and not allowed:
         raise WorkloadError(
@@ -110,7 +117,12 @@ def validate_serving(
         raise InvalidArgumentError(
             f"replications must be 1, got {runs}: nothing in these runs is random"
         )
-    repeats = replicate(_Repeat(setup, requests, "itl" in measured, seed).outcome, runs, workers)
+    repeat = _Repeat(setup, requests, "itl" in compared, step_model is None, seed)
+    repeats = replicate(repeat.outcome, runs, workers)
+    # Nobody knows how far off steps are that somebody gave.
+    speed = found.speed_at(repeats[0].batch) if repeat.batch else None
+    at_ends: tuple[float, ...] = () if speed is None else (speed.low, speed.high)
+    ends = [repeat.at_speed(each).outcome(0) for each in at_ends]
     return ServingVerdict(
         setup=setup,
         log_format=seen.format,
@@ -123,14 +135,15 @@ def validate_serving(
             compare(
                 name,
                 [each.samples[name].of(counted) for each in repeats],
-                measured[name].of(counted),
+                sample,
                 blocks,
                 count,
+                [each.samples[name].of(counted) for each in ends],
             )
-            for name in COMPARED
-            if name in measured and measured[name].of(counted).seconds.size
+            for name, sample in compared.items()
         ),
-        throughput=_throughput(seen, repeats),
+        throughput=_throughput(seen, repeats, ends),
+        speed=speed,
         tolerance=allowed,
         basis=found.basis,
         names=seen.names,
@@ -148,36 +161,61 @@ def validate_serving(
             "warmup": warmup,
             "seed": seed,
         },
-        warnings=(*seen.notes, *found.warnings, *_warnings(measured, requests, counted, count)),
-        left_out=_left_out(seen),
+        warnings=(
+            *seen.notes,
+            *found.warnings,
+            *_warnings(measured, requests, counted, count),
+            _of_speed(speed),
+        ),
+        left_out=_left_out(seen, [name for name in of_counted if name not in compared]),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Outcome:
+    """Of one replication.
+
+    batch : requests in a step, in the mean, where that is asked for
+    """
+
     samples: dict[str, LatencySample]
     makespan_s: float
+    batch: float = nan
 
 
 @dataclass(frozen=True, eq=False)
 class _Repeat:
-    """The requests through the set-up, which can go to other processes."""
+    """The requests through the set-up, which can go to other processes.
+
+    rounds : whether gaps between tokens are wanted
+    batch : whether it is asked how many requests are in a step, of the first replication
+    """
 
     setup: SetUp
     requests: Requests
     rounds: bool
+    batch: bool
     seed: int
 
     def outcome(self, replication: int) -> _Outcome:
+        batch = self.batch and not replication
         served = serve_requests(
             self.setup,
             self.requests,
             seed=serving_seed(self.seed, replication),
-            keep=("rounds",) if self.rounds else (),
+            keep=[name for name, kept in (("steps", batch), ("rounds", self.rounds)) if kept],
         )
         times = served.times
-        makespan = float(times.last_token_s.max() - times.arrival_s.min())
-        return _Outcome(samples_of(times, served.each("scheduled_s")), makespan)
+        return _Outcome(
+            samples_of(times, served.each("scheduled_s")),
+            float(times.last_token_s.max() - times.arrival_s.min()),
+            engine_figures(served, self.setup)["batch_mean"] if batch else nan,
+        )
+
+    def at_speed(self, speed: float) -> _Repeat:
+        """The same with steps that are so much faster."""
+        step_model = self.setup.step_model.at_speed(speed)
+        return replace(self, setup=replace(self.setup, step_model=step_model), batch=False)
 
 
 def _with_prefix(requests: Requests, path: Path) -> Requests:
@@ -225,18 +263,39 @@ def _span(requests: Requests, counted: Ints) -> float:
     return float(requests.arrival_s[counted[-1]] - requests.arrival_s[counted[0]])
 
 
-def _throughput(seen: RequestLog, repeats: list[_Outcome]) -> tuple[Throughput, ...]:
+def _throughput(
+    seen: RequestLog, repeats: list[_Outcome], ends: list[_Outcome]
+) -> tuple[Throughput, ...]:
+    """ends : the first replication at the ends of what is known of the speed of steps"""
     if seen.last_token_s is None:
         return ()
     makespan = float(seen.last_token_s.max() - seen.requests.arrival_s[0])
-    amounts = float(seen.requests.output_tokens.sum()), float(len(seen.requests))
-    found = []
-    for name, amount in zip(THROUGHPUT, amounts, strict=True):
-        predicted: Interval[float] = of_replications(
-            np.array([amount / each.makespan_s for each in repeats])
-        )
-        found.append(Throughput(name, predicted, amount / makespan))
-    return tuple(found)
+    totals = float(seen.requests.output_tokens.sum()), float(len(seen.requests))
+    amounts = dict(zip(THROUGHPUT, totals, strict=True))
+    runs, others = (
+        [{name: amount / each.makespan_s for name, amount in amounts.items()} for each in outcomes]
+        for outcomes in (repeats, ends)
+    )
+    predicted = {
+        name: of_replications(np.array([run[name] for run in runs])) for name in THROUGHPUT
+    }
+    if others:
+        predicted = widened(predicted, runs[0], others)
+    return tuple(
+        Throughput(name, predicted[name], amount / makespan) for name, amount in amounts.items()
+    )
+
+
+def _of_speed(speed: Interval[float] | None) -> str:
+    """What intervals hold of the error of step times."""
+    if speed is None:
+        return "how far off the time of a step may be is not known, and in none of the intervals"
+    low, high = (significant(each, 3) for each in (speed.low, speed.high))
+    return (
+        f"predicted intervals hold what is known of costs and acceptance, steps at {low} to {high} "
+        "times their speed; that a machine is slower or faster than when steps were timed is in "
+        "none of the intervals"
+    )
 
 
 def _warnings(
@@ -254,8 +313,10 @@ def _warnings(
     return []
 
 
-def _left_out(seen: RequestLog) -> tuple[LeftOut, ...]:
+def _left_out(seen: RequestLog, empty: list[str]) -> tuple[LeftOut, ...]:
+    """empty : latencies that the log tells of requests that do not count alone"""
     found = [LeftOut(name, why) for name, why in seen.missing.items()]
+    found += [LeftOut(name, "no request that counts has one") for name in empty]
     if seen.last_token_s is None:
         found.append(LeftOut("throughput", "the log does not tell when the last token came"))
     return tuple(found)

@@ -50,7 +50,9 @@ class PromptCosts:
 
     @property
     def frontend_s(self) -> float:
-        """Seconds of a request outside of the engine, in the mean: sending, tokenizer, answer."""
+        """Seconds of a request outside of the engine, in the mean: sending and answer.  Prompts
+        alone are sent as token ids, so that no tokenizer is in it.
+        """
         return _usual([each.answer_s - each.seconds for each in self.times])
 
     def _mean_s(self, gamma: int) -> dict[int, float]:

@@ -21,6 +21,7 @@ from specsim.intervals import Interval, joint_half_width, t_quantile
 from specsim.serving.levels import LATENCIES
 from specsim.serving.metrics import STATISTICS, RequestTimes
 from specsim.serving.resampling import percentile_draws
+from specsim.serving.spread import widened
 
 # Latencies that a log may tell; queue is from arrival to first scheduled.
 COMPARED = (*LATENCIES, "queue")
@@ -132,21 +133,29 @@ def relative_error(predicted: float, measured: float) -> float:
 
 
 def compare(
-    name: str, predicted: Sequence[LatencySample], measured: LatencySample, block: Ints, blocks: int
+    name: str,
+    predicted: Sequence[LatencySample],
+    measured: LatencySample,
+    block: Ints,
+    blocks: int,
+    ends: Sequence[LatencySample] = (),
 ) -> LatencyComparison:
     """One latency of the same N requests.
 
     predicted : of every replication, at least one
     block : (N,) of ``time_blocks``
+    ends : of the first replication where its steps are as fast, and as slow, as what is known of
+        them allows; predicted intervals hold that, too
     """
-    found = {each: [sample.statistic(each) for sample in predicted] for each in STATISTICS}
+    runs, others = ([_statistics(sample) for sample in each] for each in (predicted, ends))
+    expected = {each: of_replications(np.array([run[each] for run in runs])) for each in STATISTICS}
     pooled = LatencySample(
         np.concatenate([each.seconds for each in predicted]),
         np.concatenate([each.request for each in predicted]),
     )
     return LatencyComparison(
         name=name,
-        predicted={each: of_replications(np.array(values)) for each, values in found.items()},
+        predicted=widened(expected, runs[0], others) if others else expected,
         measured=_measured(measured, block, blocks),
         errors=_errors(pooled, measured, block, blocks),
         distance=distance(pooled.seconds, measured.seconds),
@@ -154,6 +163,10 @@ def compare(
         predicted_sample=pooled,
         measured_sample=measured,
     )
+
+
+def _statistics(sample: LatencySample) -> dict[str, float]:
+    return {each: sample.statistic(each) for each in STATISTICS}
 
 
 def distance(one: Floats, other: Floats) -> float:

@@ -13,7 +13,8 @@ from specsim.serving.adaptive_steps import AdaptiveSteps
 
 @dataclass(frozen=True)
 class DraftPolicy:
-    """The draft length by the number of requests in the step that drafts, prefills included.
+    """The draft length by the number of requests in the step that drafts, prefills included; in
+    SGLang by that of the requests that decode, which have steps of their own.
 
     schedule : (first, last, gamma) from 1 on without a gap; the last gamma holds beyond.  Empty:
         there is no drafter.  A gamma of 0 with a drafter is not the same: the drafter keeps its

@@ -45,7 +45,8 @@ class Rules(NamedTuple):
 
     host_part : index of the part that is hidden behind the device; -1: none
     frontend_s : until a client has what came of the engine
-    gammas : draft length by the number of scheduled requests; ``steps`` may change it
+    gammas : draft length by the number of scheduled requests, in SGLang of those that decode;
+        ``steps`` may change it
     padded : by tokens, the size of the graph that holds them; beyond its end steps are eager
     concurrency : of a closed loop; 0: an open one
     """
@@ -170,9 +171,13 @@ def _measure(state: State, rules: Rules, turn: int, quantities: Floats) -> bool:
             sampled += samples
             prefill_context += before
             pairs += width * (before + 0.5 * (width + 1))
+    gamma, drafting = rules.gammas[size], sampling
+    reads_alone = rules.settings.kind == SGLANG and chunks > 0
+    if reads_alone:
+        # The drafter reads what the target reads, in one run; drafts come with the decodes.
+        gamma, drafting = min(gamma, 1), size
     # SGLang's graphs are of decodes.
-    eager = tokens >= rules.padded.size or (rules.settings.kind == SGLANG and chunks > 0)
-    gamma = rules.gammas[size]
+    eager = tokens >= rules.padded.size or reads_alone
     quantities[0] = tokens
     quantities[1] = tokens if eager else rules.padded[tokens]
     quantities[2] = verified
@@ -186,7 +191,7 @@ def _measure(state: State, rules: Rules, turn: int, quantities: Floats) -> bool:
     quantities[10] = decode_context / decodes if decodes else 0.0
     quantities[11] = size
     quantities[12] = sampled
-    quantities[13] = sampling if rules.drafter else 0
+    quantities[13] = drafting if rules.drafter else 0
     quantities[14] = gamma
     quantities[15] = max(gamma - 1, 0)
     return eager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -67,6 +68,38 @@ def scaled_blocks(prefix: PrefixBlocks, scale: float, prompt_tokens: Ints) -> Pr
     pairs = np.stack([known, places], axis=1)
     _, names = np.unique(pairs, axis=0, return_inverse=True)
     return PrefixBlocks(names.reshape(-1), starts, prefix.block_tokens)
+
+
+def blocks_of_rounds(prefix: PrefixBlocks, chosen: Ints, rounds: Ints) -> PrefixBlocks:
+    """Those of some requests, of which a request may be one several times: blocks that different
+    requests have are shared, and one that a single request has is another one in every round.
+
+    chosen : (M,) which requests, in the order given
+    rounds : (M,) how often each was among them before
+    """
+    if not rounds.any():
+        return prefix.take(chosen)
+    found, numbers = np.unique(prefix.hashes, return_inverse=True)
+    whose = np.repeat(np.arange(len(prefix)), np.diff(prefix.starts))
+    # A request counts once for each of its blocks.
+    pairs = np.unique(numbers * len(prefix) + whose)
+    is_shared = np.bincount(pairs // len(prefix), minlength=found.size) > 1
+    renamed = PrefixBlocks(numbers.astype(np.int64), prefix.starts, prefix.block_tokens)
+    taken = renamed.take(chosen)
+    before = np.repeat(rounds, np.diff(taken.starts))
+    own = np.where(is_shared[taken.hashes], 0, before)
+    return replace(taken, hashes=taken.hashes + own * found.size)
+
+
+def joined_blocks(prefix: PrefixBlocks, count: int) -> PrefixBlocks:
+    """The same in blocks of ``count`` of these: a hash stands for all tokens up to its end, so that
+    every ``count``-th one is left.  What follows the last whole block is left out.
+    """
+    counts = np.diff(prefix.starts) // count
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    places = np.arange(int(starts[-1])) - np.repeat(starts[:-1], counts)
+    last = np.repeat(prefix.starts[:-1], counts) + (places + 1) * count - 1
+    return PrefixBlocks(prefix.hashes[last], starts, prefix.block_tokens * count)
 
 
 def shared_tokens(prefix: PrefixBlocks) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from specsim.checks import Ints
 from specsim.serving.compiled import inlined, inner
 from specsim.serving.engines.settings import EngineSettings
 from specsim.serving.state import State
@@ -73,11 +72,10 @@ def first_scheduled(state: State, request: int, now: float, cached: int) -> None
 
 
 @inlined
-def count_planned(state: State, settings: EngineSettings, gammas: Ints) -> None:
-    """Count as computed what is planned; who samples a token gets drafts for its next step."""
+def count_planned(state: State, settings: EngineSettings, gamma: int) -> None:
+    """Count as computed what is planned; who samples a token gets ``gamma`` drafts for the next."""
     turn = state.replica[0].turn
     size = state.steps[turn].size
-    gamma = gammas[size]
     row, requests = state.plan[turn], state.requests
     for at in range(size):
         plan = row[at]

@@ -15,6 +15,10 @@ from specsim.serving.requests import Requests
 # A queue that grows: in the last quarter of the time in which requests arrive it is longer than in
 # the second by half and by this share of all requests.
 _GROWTH, _SHARE = 1.5, 0.02
+# Of requests that are served: as many standard deviations of a Poisson number as chance does not
+# explain, and so much of the growth on either side of the third quarter, of which a steady one has
+# half on each.
+_CHANCE, _STEADY = 3.0, 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +31,8 @@ class Steps:
     sequences, decodes : requests in the step, and those of them that decoded
     prefill_tokens, verified_tokens : what the target read
     emitted_tokens : what came out at its end
-    gamma : drafts that were made for each request at its end
+    gamma : drafts that were made for each request, in vLLM at its end for the next one; 1 at most
+        in a step of SGLang that reads prompts, which has one run of the drafter
     used_blocks : of the cache, after it was scheduled
     running, waiting, preempted : requests, after it was scheduled; those preempted by it
     eager : whether no graph held it
@@ -92,7 +97,7 @@ class ServingRun:
     free_blocks : of the cache, when all requests were done
     makespan_s, busy_s : until the last token; and how much of that the replica had work
     queue_grew : whether more arrived than could be served, so that latencies only tell how long
-        this went on
+        this went on (``queue_grew``)
     """
 
     requests: Requests
@@ -155,13 +160,37 @@ class ServingRun:
         return float(self.requests.output_tokens.sum()) / self.makespan_s
 
 
-def queue_grew(arrival_s: Floats, scheduled_s: Floats) -> bool:
-    """Whether fewer were served than came, from the second to the last quarter of arrivals."""
+def queue_grew(arrival_s: Floats, scheduled_s: Floats, done_s: Floats) -> bool:
+    """Whether fewer were served than came, from the second to the last quarter of arrivals.
+
+    Requests that wait tell it and, where all are scheduled at once, those that are not done.  Of
+    these there are more and more in any run, too, that is not much longer than a request stays,
+    wherever the rate rises, and by chance.  So their number must have grown beyond that, before the
+    third quarter and after it, and each of them must be done in a second with a smaller chance than
+    before, by the same factor.
+    """
     begin, end = float(arrival_s[0]), float(arrival_s[-1])
     if end <= begin:
         return False
     times = np.linspace(begin, end, 401)[1:]
-    came = np.searchsorted(arrival_s, times, side="right")
-    waiting = came - np.searchsorted(np.sort(scheduled_s), times, side="right")
-    second, last = waiting[100:200].mean(), waiting[300:].mean()
-    return bool(last > _GROWTH * second and last - second > _SHARE * arrival_s.size)
+    came, scheduled, done = (
+        np.searchsorted(np.sort(each), times, side="right")
+        for each in (arrival_s, scheduled_s, done_s)
+    )
+    least = _SHARE * arrival_s.size
+    _, second, _, last = _quarters(came - scheduled)
+    if last > _GROWTH * second and last - second > least:
+        return True
+    _, second, third, last = _quarters(came - done)
+    growth = last - second
+    if last <= _GROWTH * second or growth <= max(least, _CHANCE * last**0.5):
+        return False
+    if min(third - second, last - third) < _STEADY * growth:
+        return False
+    early, late = int(done[199] - done[99]), int(done[399] - done[299])
+    return bool(_GROWTH * late * second < early * last)
+
+
+def _quarters(counts: Ints) -> list[float]:
+    """Means of the four quarters of 400 counts."""
+    return [float(each) for each in counts.reshape(4, 100).mean(axis=1)]

@@ -68,19 +68,24 @@ def run(
     from specsim.serving.loop import advance
 
     settings = rules.settings
-    steps, emitted, rounds, busy = [], [], [], 0.0
+    steps, emitted, rounds = [], [], []
+    busy = latest_s = latest_end = 0.0
     while state.replica["done"][0] < len(requests):
         advance(state, rules, log, np.inf)
         if state.replica["left_behind"][0]:
             raise UnsupportedError("no request could be scheduled; this is an error of specsim")
         written = log.steps[: log.written[0]]
         busy += float(written[:, 1].sum())
+        if written.size:
+            latest_s, latest_end = float(written[-1, 1]), float(written[-1, :2].sum())
         if "steps" in keep or rules.keep_rounds:
             steps.append(written.copy())
             emitted.append(log.emitted[: log.written[1]].copy())
             rounds.append(log.rounds[: log.written[2]].copy())
     kept = None
     own = {name: state.requests[name].copy() for name in state.requests.dtype.names}
+    # A step may be in flight when the last token comes, which nobody waits for.
+    busy -= min(max(latest_end - float(own["last_s"].max()), 0.0), latest_s)
     if steps:
         kept = _steps(np.concatenate(steps), np.concatenate(emitted), settings, step_model)
     return ServingRun(
@@ -100,7 +105,8 @@ def run(
         step_count=int(state.replica["steps"][0]),
         free_blocks=int(state.replica["free_blocks"][0]),
         busy_s=busy,
-        queue_grew=concurrency is None and queue_grew(own["arrival"], own["scheduled_s"]),
+        queue_grew=concurrency is None
+        and queue_grew(own["arrival"], own["scheduled_s"], own["last_s"]),
         steps=kept if "steps" in keep else None,
         round_log=(
             _round_log(np.concatenate(rounds), kept, rules.frontend_s)
@@ -162,19 +168,23 @@ def check_fit(requests: Requests, settings: EngineSettings) -> None:
 
     total = requests.prompt_tokens + requests.output_tokens
     slots = np.minimum(total - 1 + most_beyond(settings), settings.max_model_len)
-    held = settings.blocks * settings.block_size
-    if settings.kind == SGLANG:  # it admits where tokens are left over
-        held -= 1
-    for limit, found, remedy in (
-        (settings.max_model_len, total, "the longest that the model takes"),
-        (held, slots, "all that the KV cache holds"),
+    held, beside = settings.blocks * settings.block_size, ""
+    if settings.kind == SGLANG:
+        # It admits a request where a page is free beside it and tokens are left over, and keeps
+        # room for drafts beyond the longest that the model takes, too.
+        kept = max(most_beyond(settings) - 1, settings.block_size)
+        slots, held = total + kept, held - 1
+        beside = f" with the {kept:,} that it keeps free beside a request"
+    for limit, found, remedy, more in (
+        (settings.max_model_len, total, "the longest that the model takes", ""),
+        (held, slots, "all that the KV cache holds", beside),
     ):
         beyond = np.flatnonzero(found > limit)
         if beyond.size:
             at = int(beyond[0])
             raise InvalidArgumentError(
                 f"prompt_tokens and output_tokens must take <= {limit:,} tokens together, "
-                f"{remedy}, got {found[at]:,} at index {at}"
+                f"{remedy}, got {found[at]:,} at index {at}{more}"
             )
     room = settings.budget - settings.draft_slots
     if room < 1:
@@ -189,11 +199,13 @@ def check_fit(requests: Requests, settings: EngineSettings) -> None:
             f"chunked prefill, got {total[at]:,} at index {at}"
         )
     prefix = requests.prefix
-    if prefix is not None and settings.caching and prefix.block_tokens % settings.block_size:
-        raise InvalidArgumentError(
-            f"prefix.block_tokens must be a multiple of block_size, {settings.block_size}, got "
-            f"{prefix.block_tokens}"
-        )
+    if prefix is not None and settings.caching:
+        sizes = prefix.block_tokens, settings.block_size
+        if max(sizes) % min(sizes):
+            raise InvalidArgumentError(
+                f"prefix.block_tokens must be a multiple of block_size, {settings.block_size}, or "
+                f"go into it, got {prefix.block_tokens}"
+            )
 
 
 def _checked_acceptance(acceptance: RoundAcceptance | None, drafts: DraftPolicy) -> RoundAcceptance:

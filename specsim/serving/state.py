@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from specsim.checks import Ints
 from specsim.serving.engines.settings import SGLANG, EngineSettings
+from specsim.serving.prefixes import joined_blocks
 from specsim.serving.requests import Requests
 
 Ints32 = npt.NDArray[np.int32]
@@ -179,6 +180,8 @@ def _dense_hashes(requests: Requests, settings: EngineSettings) -> tuple[Ints, I
     prefix = requests.prefix
     if prefix is None or not settings.caching:
         return np.zeros(0, dtype=np.int64), np.zeros(len(requests) + 1, dtype=np.int64), 1, 0
+    if settings.block_size > prefix.block_tokens:
+        prefix = joined_blocks(prefix, settings.block_size // prefix.block_tokens)
     found, numbers = np.unique(prefix.hashes, return_inverse=True)
     per_hash = prefix.block_tokens // settings.block_size
     return numbers.astype(np.int64), prefix.starts, per_hash, found.size

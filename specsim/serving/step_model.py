@@ -20,6 +20,8 @@ from specsim.checks import Floats, Ints, InvalidArgumentError, check_choice, num
 
 # What a step consists of.  A decode is a request whose tokens were all computed but the last; it
 # takes 1 + its drafts tokens.  All else is prefill, of prompts and of what preemption threw away.
+# A step of SGLang that reads prompts has one run of the drafter over all of its requests: it counts
+# as if each of them got a single draft.
 QUANTITIES = (
     "tokens",  # all that the target reads
     "padded_tokens",  # the same, up to the graph that holds them; as they are in an eager step
@@ -39,7 +41,7 @@ QUANTITIES = (
     "next_draft_runs",  # runs of the drafter after its first: gamma - 1, or none
 )
 
-TARGET, HOST = "target", "host"
+TARGET, DRAFT, HOST = "target", "draft", "host"
 
 _WHEN = ("always", "graph", "eager")
 _MOST_AXES = 4
@@ -52,7 +54,7 @@ class StepTerm:
     """``per`` times a piecewise-linear table.
 
     part : what the seconds count for; those of ``host`` are hidden behind the device where the
-        engine schedules asynchronously
+        engine schedules asynchronously, and those of ``draft`` count where a drafter is loaded
     values : seconds (for each of ``per``); one number, or an array with one axis for each of
         ``axes``
     axes : names of up to four of QUANTITIES
@@ -143,12 +145,19 @@ class StepModel:
         """Names of the parts."""
         return tuple(dict.fromkeys(term.part for term in self.terms))
 
+    def without_drafter(self) -> StepModel:
+        """Of an engine that loads none: without the terms of the drafter, of which some, such as
+        its reading of prompts, go by what plain decoding has, too.  A model that has no other terms
+        stays as it is.
+        """
+        others = tuple(term for term in self.terms if term.part != DRAFT)
+        return replace(self, terms=others) if others else self
+
     @property
     def prices_drafts(self) -> bool:
         """Whether any term is of the drafter, or depends on how much is drafted."""
         return any(
-            term.part == "draft"
-            or {term.per, *term.axes} & {"drafting", "gamma", "next_draft_runs"}
+            term.part == DRAFT or {term.per, *term.axes} & {"drafting", "gamma", "next_draft_runs"}
             for term in self.terms
         )
 

@@ -14,7 +14,7 @@ import numpy as np
 from specsim.checks import Floats, Ints, InvalidArgumentError, integer, number
 from specsim.serving.arrivals import Arrivals, ClosedLoop, ScheduledArrivals, check_rate
 from specsim.serving.lengths import LONGEST, Lengths
-from specsim.serving.prefixes import scaled_blocks
+from specsim.serving.prefixes import blocks_of_rounds, scaled_blocks
 from specsim.serving.readers.records import RecordedRequests
 from specsim.serving.requests import Requests, WorkloadError
 
@@ -142,7 +142,9 @@ class RecordedWorkload:
     """The requests of a file.
 
     Without ``arrivals`` they come at the file's own times.  With them the file tells the lengths
-    alone: its requests come in random order, and again from the start where more are asked for.
+    and what prompts share: its requests come in random order, and again from the start where more
+    are asked for.  One that comes again shares with others what different requests of the file do,
+    and nothing beyond that with itself as it came before.
 
     recorded : what the file says
     arrivals : in place of the file's times
@@ -190,14 +192,17 @@ class RecordedWorkload:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        found = list(self.recorded.notes)
         count = self._chosen.size
-        if self.arrivals is not None and self.requests is not None and self.requests > count:
-            found.append(
-                f"the file has {count:,} requests and {self.requests:,} are asked for: they come "
-                "again"
-            )
-        return tuple(found)
+        if self.requests is None or self.requests <= count:
+            return self.recorded.notes
+        if self.arrivals is None:
+            what = "all come once, at the times that the file has; arrivals let them come again"
+        elif self.recorded.prefix is None:
+            what = "they come again"
+        else:
+            what = "they come again, with other texts but for what different requests share"
+        said = f"the file has {count:,} requests and {self.requests:,} are asked for: {what}"
+        return *self.recorded.notes, said
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -220,26 +225,26 @@ class RecordedWorkload:
 
     def draw(self, seed: int, replication: int = 0) -> Requests:
         """The file's own times are the same in every replication."""
-        chosen = self._chosen
+        chosen, prefix = self._chosen, self.recorded.prefix
         if self.arrivals is None:
             chosen = chosen[: self.requests]
             times = self._own_times(chosen)
+            prefix = None if prefix is None else prefix.take(chosen)
         else:
-            count = self.requests or chosen.size
+            count, once = self.requests or chosen.size, chosen.size
             random = stream(seed, replication, "order")
-            rounds = [random.permutation(chosen) for _ in range(-(-count // chosen.size))]
+            rounds = [random.permutation(chosen) for _ in range(-(-count // once))]
             chosen = np.concatenate(rounds)[:count]
+            if prefix is not None:
+                prefix = blocks_of_rounds(prefix, chosen, np.arange(count) // once)
             times = (
                 np.zeros(count)
                 if isinstance(self.arrivals, ClosedLoop)
                 else self.arrivals.times(count, stream(seed, replication, "arrivals"))
             )
         prompts = _scaled(self.recorded.prompt_tokens[chosen], self.scale_prompt)
-        prefix = self.recorded.prefix
-        if prefix is not None:
-            prefix = prefix.take(chosen)
-            if self.scale_prompt != 1.0:
-                prefix = scaled_blocks(prefix, self.scale_prompt, prompts)
+        if prefix is not None and self.scale_prompt != 1.0:
+            prefix = scaled_blocks(prefix, self.scale_prompt, prompts)
         outputs = _scaled(self.recorded.output_tokens[chosen], self.scale_output)
         return Requests(times, prompts, outputs, prefix)
 

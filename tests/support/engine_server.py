@@ -49,7 +49,7 @@ class EngineState:
     others : tokens that somebody else generates with every request
     miscounted : rounds that the counters have too many
     step_s : seconds of a round, or of a token without drafts
-    seeds : of the requests, as they came
+    seeds, prompts : of the requests, as they came
     """
 
     texts: Mapping[tuple[int, ...], Sequence[int]] = field(default_factory=dict)
@@ -66,13 +66,15 @@ class EngineState:
     prefill_s: float = 0.0
     step_s: float = 0.0
     seeds: list[int | None] = field(default_factory=list)
+    prompts: list[str | list[int]] = field(default_factory=list)
     lock: Any = field(default_factory=threading.Lock)
 
     def complete(self, asked: dict[str, Any]) -> list[int]:
-        prompt, tokens = tuple(asked["prompt"]), asked["max_tokens"]
+        prompt, tokens = token_ids(asked["prompt"]), asked["max_tokens"]
         with self.lock:
             self.prefill_s += _TOKEN_S * len(prompt)
             self.seeds.append(asked.get("seed"))
+            self.prompts.append(asked["prompt"])
         if tokens == 1:
             time.sleep(_TOKEN_S * len(prompt))
             with self.lock:
@@ -110,10 +112,22 @@ class EngineState:
         return "\n".join(lines) + "\n"
 
 
-def streamed(tokens: Sequence[int]) -> str:
-    """Events of two tokens each, as an answer comes that is streamed."""
+def token_ids(prompt: str | Sequence[int]) -> tuple[int, ...]:
+    """Of a prompt; in a text each word is one token, its number."""
+    if isinstance(prompt, str):
+        return tuple(int(word) for word in prompt.split())
+    return tuple(prompt)
+
+
+def streamed(tokens: Sequence[int], prompt_tokens: int = 0) -> str:
+    """Events of two tokens each, as an answer comes that is streamed, and how many its prompt has
+    where that is asked for.
+    """
     pieces = [list(tokens[at : at + 2]) for at in range(0, len(tokens), 2)]
-    return "".join(event({"choices": [{"token_ids": each}]}) for each in pieces) + "data: [DONE]\n"
+    events = [event({"choices": [{"token_ids": each}]}) for each in pieces]
+    if prompt_tokens:
+        events.append(event({"choices": [], "usage": {"prompt_tokens": prompt_tokens}}))
+    return "".join(events) + "data: [DONE]\n"
 
 
 def event(content: Any) -> str:
@@ -140,7 +154,9 @@ def serving(state: EngineState, port: int = 0) -> Iterator[str]:
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             assert asked["stream"]
-            self.answer(lambda: streamed(state.complete(asked)))
+            counted = asked.get("stream_options", {}).get("include_usage")
+            prompt_tokens = len(token_ids(asked["prompt"])) if counted else 0
+            self.answer(lambda: streamed(state.complete(asked), prompt_tokens))
 
         def log_message(self, *words: Any) -> None:
             pass

@@ -213,8 +213,11 @@ class Twin:
         for i in range(len(requests)):
             contents: list[Any] = []
             if requests.prefix is not None:
-                per = requests.prefix.block_tokens // self.settings.block_size
-                contents = [(h, j) for h in requests.prefix.of(i).tolist() for j in range(per)]
+                own, size = requests.prefix.block_tokens, self.settings.block_size
+                # Smaller ones are joined: the last of them stands for all before it, too.
+                joined, per = max(size // own, 1), max(own // size, 1)
+                hashes = requests.prefix.of(i).tolist()[joined - 1 :: joined]
+                contents = [(h, j) for h in hashes for j in range(per)]
                 contents = [("shared", *content) for content in contents]
             arrival = float(requests.arrival_s[i])
             if concurrency is not None:
@@ -267,7 +270,8 @@ class Twin:
                 plan, preempted = self.decode_sglang()
         else:
             plan, preempted = self.schedule_vllm()
-        gamma = self.gamma(len(plan))
+        # What SGLang drafts it verifies in the same step.
+        gamma = 0 if self.settings.kind == SGLANG else self.gamma(len(plan))
         for entry in plan:
             request, tokens, drafts, _ = entry
             request.computed += tokens
@@ -453,6 +457,12 @@ class Twin:
         def fits() -> bool:
             return sum(self.pool.needs(r, [], end(r)) for r in decoding()) <= len(self.pool.free)
 
+        def draft() -> None:
+            batch = decoding()
+            for r in batch:
+                r.drafts = self.gamma(len(batch))
+
+        draft()
         ending = any(last_is_in_flight(r) for r in self.running)
         self.batch_is_full &= not ending
         if fits():
@@ -470,6 +480,7 @@ class Twin:
                 victim.preemptions += 1
                 self.waiting.append(victim)
                 retracted += 1
+                draft()
             decoded = sum(r.emitted + 20 for r in decoding())
             self.ratio = min(decoded / (sum(r.output for r in decoding()) + 1), 1.0)
             self.batch_is_full = False
@@ -487,9 +498,12 @@ class Twin:
         chunks = [e for e in plan if not any(e is d for d in decodes)]
         tokens = sum(e[1] for e in plan)
         eager = self.sizes.size == 0 or tokens > self.sizes[-1]
-        eager |= self.settings.kind == SGLANG and bool(chunks)
+        reads_alone = self.settings.kind == SGLANG and bool(chunks)
+        eager |= reads_alone
         verified, context = sum(e[1] for e in decodes), sum(e[1] + e[3] for e in decodes)
-        gamma = self.gamma(len(plan))
+        gamma, drafting = self.gamma(len(plan)), sum(e[4] for e in plan)
+        if reads_alone:
+            gamma, drafting = min(gamma, 1), len(plan)
         step = {
             "tokens": tokens,
             "padded_tokens": tokens if eager else min(n for n in self.sizes if n >= tokens),
@@ -504,7 +518,7 @@ class Twin:
             "mean_decode_context": context / len(decodes) if decodes else 0.0,
             "sequences": len(plan),
             "sampled": verified + sum(e[4] for e in chunks),
-            "drafting": sum(e[4] for e in plan) if self.policy.schedule else 0,
+            "drafting": drafting if self.policy.schedule else 0,
             "gamma": gamma,
             "next_draft_runs": max(gamma - 1, 0),
         }

@@ -11,6 +11,7 @@ times the stay, the variance of its mean over the stay is 2 (x - 1 + exp(-x)) / 
 
 TTFT: the rest of the step that is running, waiting for a place among the ``cap``, waiting for
 prompts that are read before, the step that reads its own, and what passes outside of the engine.
+Where nothing is running the host's time before that step is hidden behind nothing.
 """
 
 from __future__ import annotations
@@ -233,6 +234,7 @@ def _ttft_s(
         further = np.ceil(with_others / times.budget[row]) - 1.0
         if not times.stops_decodes:
             own[here] += np.maximum(further, 0.0) * alone[here]
+    own[~busy] += times.idle_s
     first = own + (0.0 if times.stops_decodes else alone)
     wait += _behind_prompts_s(replica, rate, shared.mean, points[:, 3])
     # For a place among those in service.

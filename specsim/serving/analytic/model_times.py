@@ -34,8 +34,12 @@ def model_times(
     gammas = drafts.gammas(cap)
     alone = settings.kind == SGLANG
 
-    def seconds(decodes: Ints, prompt: Floats) -> Floats:
+    def apart(decodes: Ints, prompt: Floats) -> tuple[Floats, Floats]:
         return _seconds(model, settings, sizes, drafts, gammas, offered, decodes, prompt)
+
+    def seconds(decodes: Ints, prompt: Floats) -> Floats:
+        host, device = apart(decodes, prompt)
+        return np.maximum(host, device) if settings.asynchronous else host + device
 
     all_counts = np.arange(1, cap + 1)
     counts = np.unique(np.concatenate([[0], np.geomspace(1, cap, _COUNTS).round()]))
@@ -57,6 +61,7 @@ def model_times(
     if not alone:
         read[0] = whole[0]  # with nothing else in it, all of the step is for prompts
         read[0, 0] = 0.0
+    host, device = apart(np.zeros(1, np.int64), np.array([offered.mean_prompt]))
     return StepTimes(
         decode_s=seconds(all_counts, np.zeros(cap)),
         counts=counts,
@@ -65,6 +70,7 @@ def model_times(
         budget=budget,
         prompts=offered.prompt_tokens.astype(np.float64),
         stops_decodes=alone,
+        idle_s=float(np.minimum(host, device)[0]) if settings.asynchronous else 0.0,
     )
 
 
@@ -77,12 +83,14 @@ def _seconds(
     offered: Offered,
     decodes: Ints,
     prompt: Floats,
-) -> Floats:
-    """F(n, w) at pairs of ``decodes`` and ``prompt``, all of one shape (X,)."""
+) -> tuple[Floats, Floats]:
+    """Of host and device, at pairs of ``decodes`` and ``prompt``, all of one shape (X,)."""
     reads = prompt > 0
     chunks = np.where(reads, np.maximum(prompt / offered.mean_prompt, 1.0), 0.0)
     sequences = decodes + chunks
     gamma = gammas[np.minimum(np.rint(sequences).astype(np.int64), gammas.size - 1)].astype(float)
+    if settings.kind == SGLANG:  # prompts take one run of the drafter
+        gamma = np.where(reads, np.minimum(gamma, 1.0), gamma)
     width = np.where(decodes > 0, 1.0 + gammas[decodes], 0.0)
     tokens = decodes * width + prompt
     eager = np.ones(tokens.shape, dtype=bool)
@@ -118,8 +126,7 @@ def _seconds(
     if model.eager_s and TARGET in parts:
         parts[TARGET] = np.where(eager, np.maximum(parts[TARGET], model.eager_s), parts[TARGET])
     host = parts.pop(HOST)
-    device = sum(parts.values(), np.zeros(tokens.shape))
-    return np.maximum(host, device) if settings.asynchronous else host + device
+    return host, sum(parts.values(), np.zeros(tokens.shape))
 
 
 def term_s(term: StepTerm, quantities: Quantities, eager: npt.NDArray[np.bool_]) -> Floats:

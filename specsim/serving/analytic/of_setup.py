@@ -14,7 +14,7 @@ from specsim.serving.analytic.offered import Offered
 from specsim.serving.analytic.replica import MOST, Replica
 from specsim.serving.analytic.rounds import RoundCounts
 from specsim.serving.drafts import DraftPolicy
-from specsim.serving.engines.settings import VLLM, ServingEngine
+from specsim.serving.engines.settings import VLLM, EngineSettings, ServingEngine
 from specsim.serving.requests import Requests
 from specsim.serving.step_model import StepModel
 
@@ -29,7 +29,7 @@ def replica_of(
     """One replica of a set-up, for requests like these; their times do not matter.
 
     The cap is the least of the engine's sequences, the requests of the mean context that the KV
-    cache holds and those whose tokens fit into a step's budget.
+    cache holds and those whose tokens fit into a step's budget, with the drafts of so many.
 
     UnsupportedError where not even one request fits, and of draft lengths that follow acceptance.
     """
@@ -44,7 +44,7 @@ def replica_of(
     held = (offered.mean_context + 1.0 + settings.lookahead) / settings.block_size + 0.5
     limits = {"sequences": float(settings.max_seqs), "cache": settings.blocks / held}
     if settings.kind == VLLM:  # SGLang's budget is of prompts
-        limits["budget"] = settings.budget / (1.0 + drafts.gamma_max + settings.draft_slots)
+        limits["budget"] = _within_budget(settings, drafts)
     binds = min(limits, key=lambda name: limits[name])
     cap = min(int(limits[binds]), MOST)
     if cap < 1:
@@ -62,6 +62,16 @@ def replica_of(
         frontend_s=step_model.frontend_s,
         late=settings.asynchronous,
     )
+
+
+def _within_budget(settings: EngineSettings, drafts: DraftPolicy) -> float:
+    """How many requests may decode in a step as their number grows one by one: what more of them
+    would take with shorter drafts does not matter beyond the first number that does not fit.
+    """
+    most = min(settings.max_seqs, MOST)
+    widths = 1 + drafts.gammas(most) + settings.draft_slots
+    beyond = np.flatnonzero(np.arange(most + 1) * widths > settings.budget)
+    return float(beyond[0] - 1) if beyond.size else float("inf")
 
 
 def round_laws(acceptance: RoundAcceptance | None) -> Callable[[int], RoundCounts]:

@@ -37,6 +37,8 @@ class StepTimes:
     budget : prompt tokens that fit into a step with n decodes, at ``counts``, >= 1, shape (R,)
     prompts : prompt tokens of some requests, of which sums are drawn
     stops_decodes : whether prompts have steps of their own
+    idle_s : host's time before the first step of a request that nobody else is served with, where
+        other steps hide it
     """
 
     decode_s: Floats
@@ -46,6 +48,7 @@ class StepTimes:
     budget: Floats
     prompts: Floats
     stops_decodes: bool = False
+    idle_s: float = 0.0
 
     @property
     def cap(self) -> int:

@@ -5,6 +5,10 @@ its prompt and all that it may emit, and a page, fit beside a share of what the 
 still emit, the new token ratio.  Where decoding runs out of memory after all, requests are
 retracted and wait again, and the ratio jumps up; with every decode it falls a little.  With a step
 in flight, a request whose last token is surely in it does not decode again.
+
+A decode drafts, verifies, and has the drafter read what was accepted, so that how much is drafted
+follows from the requests of the same decode.  A step that reads prompts ends with the drafter's
+reading of them (speculative/eagle_worker_v2.py, forward_batch_generation).
 """
 
 from __future__ import annotations
@@ -40,14 +44,17 @@ _NO_LIMIT = 2**31 - 1
 
 @inner
 def sglang_schedule(state: State, settings: EngineSettings, gammas: Ints) -> int:
-    """Plan the next step and count its tokens as computed; returns how many were retracted."""
+    """Plan the next step and count its tokens as computed; returns how many were retracted.
+
+    gammas : draft length by the number of requests that decode
+    """
     turn = state.replica[0].turn
     state.steps[turn].size = 0
     retracted = 0
     _schedule_prefill(state, settings)
     if state.steps[turn].size == 0:
-        retracted = _schedule_decode(state, settings)
-    count_planned(state, settings, gammas)
+        retracted = _schedule_decode(state, settings, gammas)
+    count_planned(state, settings, 0)  # drafts come with the decode that verifies them
     return retracted
 
 
@@ -177,10 +184,20 @@ def _decoding(state: State) -> int:
 
 
 @inner
-def _schedule_decode(state: State, settings: EngineSettings) -> int:
+def _draft(state: State, gammas: Ints) -> None:
+    """Give all that have a part in the next decode as many drafts as so many requests get."""
+    gamma = gammas[_decoding(state)]
+    for at in range(state.replica[0].runners):
+        if _decodes(state, state.running[at]):
+            state.requests[state.running[at]].drafts = gamma
+
+
+@inner
+def _schedule_decode(state: State, settings: EngineSettings, gammas: Ints) -> int:
     """A round of every running request, after retracting those for which there is no room."""
     replica = state.replica[0]
     decoding = _decoding(state)
+    _draft(state, gammas)
     ending = replica.runners - (replica.chunked >= 0) - decoding
     if ending > 0:
         replica.batch_is_full = 0
@@ -196,6 +213,7 @@ def _schedule_decode(state: State, settings: EngineSettings) -> int:
             if retracted > 0 and _needed(state, settings) <= replica.free_blocks:
                 break
             _retract(state, settings)
+            _draft(state, gammas)
             retracted += 1
         _raise_ratio(state)
         replica.batch_is_full = 0

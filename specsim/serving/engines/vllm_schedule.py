@@ -33,11 +33,12 @@ def vllm_schedule(state: State, settings: EngineSettings, gammas: Ints) -> int:
 
     gammas : draft length by the number of scheduled requests
     """
-    state.steps[state.replica[0].turn].size = 0
+    turn = state.replica[0].turn
+    state.steps[turn].size = 0
     budget, preempted = _schedule_running(state, settings)
     if preempted == 0:
         _schedule_waiting(state, settings, budget)
-    count_planned(state, settings, gammas)
+    count_planned(state, settings, gammas[state.steps[turn].size])
     return preempted
 
 

@@ -48,13 +48,28 @@ def test_requests_have_seeds_of_their_own_where_one_is_given() -> None:
 
 
 def test_streams_tell_when_chunks_came_and_of_how_many_tokens() -> None:
-    with serving(state()) as url:
-        one, other = EngineClient(url).stream(PROMPTS, [10, 3], GREEDY, 2, [0.0, 0.01])
+    """Prompts go as text, whose tokens the server counts."""
+    server = state()
+    with serving(server) as url:
+        client = EngineClient(url)
+        one, other = client.stream(["5 6", "7  8 "], [10, 3], GREEDY, 2, [0.0, 0.01])
+        client.complete(PROMPTS[:1], [4], GREEDY, 1)
+    assert sorted(map(str, server.prompts[:2])) == ["5 6", "7  8 "]
+    assert server.prompts[2] == [5, 6]
     assert (one.prompt_tokens, one.chunk_tokens) == (2, (2,) * 5)
-    assert other.chunk_tokens == (2, 1)
+    assert (other.prompt_tokens, other.chunk_tokens) == (2, (2, 1))
     for each in (one, other):
         assert each.sent_s <= each.chunk_s[0]
         assert list(each.chunk_s) == sorted(each.chunk_s)
+
+
+def test_a_server_that_does_not_count_the_tokens_of_a_text_is_refused() -> None:
+    wrong = {"/v1/completions": (200, streamed([7] * 4))}
+    with (
+        serving(state(wrong=wrong)) as url,
+        pytest.raises(EngineError, match="does not tell how many tokens a prompt has"),
+    ):
+        EngineClient(url).stream(["5 6"], [4], GREEDY, 1, [0.0])
 
 
 def refused(words: str, **changes: Any) -> None:

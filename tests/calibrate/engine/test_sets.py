@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,12 +16,13 @@ from calibrate.engine.asked import Asked
 from calibrate.engine.client import EngineClient
 from calibrate.engine.rounds import known_rounds, replayed_rounds
 from calibrate.engine.sets import TimedSet, request_sets, timed_repeats
-from calibrate.engine.steps import step_times
+from calibrate.engine.steps import batch_warnings, step_times
 from calibrate.models.busy import CpuTimes
 from calibrate.models.sampling import Sampling
 from calibrate.validate.engine_blind import checked_sets, judged, predicted
 from specsim.checkpoint import Checkpoint
-from specsim.predict.engine_sets import rounds_while_running
+from specsim.checks import UnsupportedError
+from specsim.predict.engine_sets import StepRepeats, rounds_while_running
 from specsim.profiles import SamplingSetting
 from tests.support.engine_server import EngineState, serving
 
@@ -149,6 +151,52 @@ def test_a_prediction_from_some_draft_lengths_is_what_others_measure() -> None:
         assert row["relative_error"] == pytest.approx(0.0, abs=1e-9)
         assert row["counted_rounds"] == row["replayed_rounds"]
         assert row["measured_error"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_batch_whose_steps_come_out_as_nothing_is_left_out() -> None:
+    """In one repeat and at one draft length sets of 4 are over before steps of 1 explain it."""
+    of = asked()
+    timed = {batch: request_sets(batch, REQUESTS, 0) for batch in (1, 2, 4)}
+    rounds = known_rounds({gamma: replayed_rounds(of, gamma) for gamma in range(6)})
+    repeats = made_up(of, timed, 0.0)
+    assert batch_warnings(tuple(timed), step_times(repeats, of, rounds)) == []
+    repeats[2] = [
+        replace(one, seconds=one.first_s) if (one.gamma, one.batch) == (3, 4) else one
+        for one in repeats[2]
+    ]
+    times = step_times(repeats, of, rounds)
+    assert [(row.repeat, row.gamma, row.batch) for row in times] == [
+        (repeat, gamma, batch) for repeat in range(4) for gamma in range(6) for batch in (1, 2)
+    ]
+    for row in times:
+        assert row.gamma is not None
+        assert row.seconds == pytest.approx((1 + 0.1 * row.batch) * (1 + 0.2 * row.gamma))
+    (said,) = batch_warnings(tuple(timed), times)
+    assert said.startswith("batch 4 is left out of the steps of sets")
+    # Which other commands take for sets that were never timed at that batch.
+    assert StepRepeats.of(times).batches == (1, 2)
+
+
+def test_steps_that_took_no_time_at_all_are_refused() -> None:
+    of = asked()
+    rounds = known_rounds({gamma: replayed_rounds(of, gamma) for gamma in range(6)})
+    repeats = made_up(of, {4: request_sets(4, REQUESTS, 0)}, 0.0)
+    repeats[0][0] = replace(repeats[0][0], seconds=repeats[0][0].first_s - 100.0)
+    with pytest.raises(UnsupportedError, match=r"sets of 4 requests took no longer .* time anoth"):
+        step_times(repeats, of, rounds)
+
+
+def test_it_is_said_that_fewer_requests_count_as_the_least_batch() -> None:
+    of = asked()
+    rounds = known_rounds({gamma: replayed_rounds(of, gamma) for gamma in range(6)})
+    times = step_times(made_up(of, {4: request_sets(4, REQUESTS, 0)}, 0.0), of, rounds)
+    # Steps of the fewer that are left of a set take less than those of 4.
+    shares = [row.seconds / (1.4 * (1 + 0.2 * row.gamma)) for row in times if row.gamma]
+    assert min(shares) < 0.999
+    assert max(shares) < 1 + 1e-9
+    (said,) = batch_warnings((4,), times)
+    assert "a step counts as one of 4, which then looks shorter than it is" in said
+    assert said.endswith("time batch 1, too")
 
 
 def test_the_error_of_a_measured_speedup_is_of_the_mean_over_repeats() -> None:

@@ -17,52 +17,108 @@ from specsim.counts.streamed_costs import StreamedCosts
 from specsim.counts.streams import Stream
 from tests.support.streamed import REQUEST_S, STEP_S, served
 
+BOS = 0
+
+
+class Numbers:
+    """A tokenizer of numbers, which puts a BOS token before every text.
+
+    apart : of one token, so many when a text is read again
+    """
+
+    bos_token_id = BOS
+
+    def __init__(self, apart: int = 1) -> None:
+        self.apart = apart
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return " ".join(map(str, tokens))
+
+    def __call__(self, text: str, verbose: bool) -> dict[str, list[int]]:
+        assert not verbose
+        words = [int(word) for word in text.split() for _ in range(self.apart)]
+        return {"input_ids": [BOS, *words]}
+
 
 class RestingServer(EngineClient):
-    """Steps of what it is sent first after a rest take twice as long."""
+    """Steps of what it is sent first after a rest take twice as long.
 
-    def __init__(self) -> None:
+    tokenizer : that says how many tokens the texts have
+    asked : texts, and how many tokens behind each
+    """
+
+    def __init__(self, tokenizer: Numbers) -> None:
         super().__init__("http://localhost:1")
         self.now = 0.0
         self.rested = True
+        self.tokenizer = tokenizer
+        self.asked: list[tuple[str, int]] = []
+
+    def count(self, text: str) -> int:
+        return len(self.tokenizer(text, verbose=False)["input_ids"])
 
     def stream(
         self,
-        prompts: Sequence[Sequence[int]],
+        prompts: Sequence[str],
         tokens: Sequence[int],
         sampling: Any,
         together: int,
         waits_s: Sequence[float],
     ) -> list[Stream]:
+        self.asked += zip(prompts, tokens, strict=True)
         sent = [self.now + 0.1 * number + wait for number, wait in enumerate(waits_s)]
         self.now += 100.0
         extra_s = STEP_S if self.rested else 0.0
         self.rested = False
-        return served(sent, list(map(len, prompts)), list(tokens), 0.0, extra_s=extra_s)[0]
+        return served(sent, list(map(self.count, prompts)), list(tokens), 0.0, extra_s=extra_s)[0]
+
+
+def asked(*prompts: list[int]) -> Asked:
+    check = SimpleNamespace(workload=SimpleNamespace(measured=SimpleNamespace(sampling=None)))
+    found = SimpleNamespace(prompts=prompts, tokens=(40, 50, 60), check=check)
+    return cast("Asked", found)
 
 
 def test_what_a_server_does_first_after_a_rest_does_not_count(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    servers = {gamma: RestingServer() for gamma in (0, 2)}
+    tokenizer = Numbers()
+    servers = {gamma: RestingServer(tokenizer) for gamma in (0, 2)}
 
     def rest() -> None:
         for each in servers.values():
             each.rested = True
 
     monkeypatch.setattr("calibrate.engine.streams.rest", rest)
-    asked = cast(
-        "Asked",
-        SimpleNamespace(
-            prompts=[[1] * length for length in (20, 40, 60)],
-            tokens=(40, 50, 60),
-            check=SimpleNamespace(
-                workload=SimpleNamespace(measured=SimpleNamespace(sampling=None))
-            ),
-        ),
-    )
+    of = asked(*([1] * length for length in (20, 40, 60)))
     checkpoint = Checkpoint.beside(tmp_path / "out", "time_streams")
-    found = time_streams(servers, asked, 4, 512, 0, 0, checkpoint)
+    found = time_streams(servers, of, tokenizer, 4, 512, 0, 0, checkpoint)
     for law in StreamedCosts(tuple(found)).laws.values():
         expected = [STEP_S + REQUEST_S * batch for batch in law.batches]
         assert law.step_s.tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("apart", "context"), [(1, 512), (3, 512), (3, 80)])
+def test_prompts_are_texts_that_there_is_room_for(
+    apart: int, context: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Pieces of 32 tokens at most, which as texts may have three times as many."""
+    monkeypatch.setattr("calibrate.engine.streams.rest", lambda: None)
+    tokenizer = Numbers(apart)
+    servers = {gamma: RestingServer(tokenizer) for gamma in (0, 2)}
+    of = asked([BOS, *range(1, 16)], [BOS, *range(16, 34)])
+    checkpoint = Checkpoint.beside(tmp_path / "out", "time_streams")
+    found = time_streams(servers, of, tokenizer, 3, context, 0, 0, checkpoint)
+    sent = servers[0].asked + servers[2].asked
+    longest = max(servers[0].count(text) for text, _ in sent)
+    for text, tokens in sent:
+        words = [int(word) for word in text.split()]
+        # A piece of the profile's prompts, one after another, without a BOS token in its midst.
+        assert words == [(words[0] - 1 + place) % 33 + 1 for place in range(len(words))]
+        assert servers[0].count(text) + tokens <= context
+    if context > 500:
+        assert 1 + 20 * apart < longest <= 1 + 32 * apart
+    # What is kept are the tokens that servers counted.
+    kept = {step.prompt_tokens for each in found for step in each.steps if step.prompts == 1}
+    assert kept
+    assert kept <= {servers[0].count(text) for text, _ in sent}

@@ -418,12 +418,19 @@ def test_wrong_pairs_and_files_are_refused(
     empty = tmp_path / "empty.txt"
     empty.write_text("\n \n")
     assert "is empty" in fail(capsys, *change("--prompts", str(empty)))
+    one = tmp_path / "one.txt"
+    one.write_text("w5 w6\n")
+    assert "one.txt has one prompt, at least two" in fail(capsys, *change("--prompts", str(one)))
+    # Before models are loaded.
+    single = change("--requests", "1")
+    single[single.index("--target") + 1] = str(tmp_path / "none")
+    assert "requests must be a whole number >= 2, got 1" in fail(capsys, *single)
     assert "no such file" in fail(capsys, *change("--prompts", str(tmp_path / "none.txt")))
     assert "must be <= 128, the context" in fail(capsys, *change("--max-new-tokens", "120"))
     assert "--gamma-max must be a whole number >= 1" in fail(capsys, *change("--gamma-max", "0"))
     assert "no such folder" in fail(capsys, *change("--out", str(tmp_path / "none" / "p.json")))
     assert "embedded/target" in fail(capsys, *change("--target", "embedded/giant"))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.txt", "other"]
+    assert {path.name for path in tmp_path.iterdir()} == {"empty.txt", "one.txt", "other"}
 
 
 def test_same_vocabulary_size_is_not_the_same_tokenizer(tmp_path: Path) -> None:

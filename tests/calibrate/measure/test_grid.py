@@ -15,7 +15,7 @@ from msgspec import structs
 from calibrate.batch.ragged import CompileError
 from calibrate.measure import calibration, grid
 from calibrate.measure.calibration import _decisive
-from calibrate.measure.grid import Grid, GridSettings, measure_grid
+from calibrate.measure.grid import OUT_OF_TIME, UNFINISHED, Grid, GridSettings, measure_grid
 from calibrate.models.machine import hardware
 from specsim.api.calibrate import Calibration, calibrate
 from specsim.api.models import Batches, Measurement, Models
@@ -199,28 +199,66 @@ def test_time_that_runs_out_leaves_cells_out(pair: tuple[Any, Any], tmp_path: Pa
     assert [row["reason"] for row in found.missing] == ["out of time"] * 3
 
 
+def test_a_cell_that_lacks_its_second_pass_is_measured_in_part(
+    pair: tuple[Any, Any], tmp_path: Path
+) -> None:
+    left = iter([True] * 5)
+    found = measure_grid(*pair, SETTINGS, Checkpoint(tmp_path), more_time=lambda: next(left, False))
+    assert found.missing == []
+    assert found.out_of_time
+    cells = {(cell.batch, cell.context): reason for cell, reason in found.unfinished.items()}
+    assert cells == dict.fromkeys([(1, 20), (3, 8), (3, 20)], OUT_OF_TIME)
+    assert found.notes[0] == f"{UNFINISHED}batch 1, context 20, eager (out of time)"
+    passes = {(row["batch"], row["context"]): {*row["passes"]} for row in found.times}
+    assert passes == {(1, 8): {0, 1}} | {cell: {0} for cell in cells}
+    again = measure(pair, tmp_path)
+    assert (again.unfinished, again.notes, again.out_of_time) == ({}, [], False)
+    assert all({*row["passes"]} == {0, 1} for row in again.times)
+
+
+def measure_costs(
+    family: dict[str, Path], folder: Path, repeats: int, more_time: Callable[[], bool]
+) -> Calibration:
+    return calibrate(
+        folder / "costs.json",
+        Models(str(family["target"]), str(family["draft"]), device="cpu", threads=1),
+        Measurement(temperature=(0.0,), gamma_max=2, repeats=repeats),
+        Batches(batch=(1, 3), context=(8,)),
+        cost_only=True,
+        more_time=more_time,
+    )
+
+
 def test_costs_without_time_are_finished_by_another_call(
     tiny_family: dict[str, Path], tmp_path: Path
 ) -> None:
-    def measure_costs(more_time: Callable[[], bool]) -> Calibration:
-        return calibrate(
-            tmp_path / "costs.json",
-            Models(str(tiny_family["target"]), str(tiny_family["draft"]), device="cpu"),
-            Measurement(temperature=(0.0,), gamma_max=2, repeats=1),
-            Batches(batch=(1, 3), context=(8,)),
-            cost_only=True,
-            more_time=more_time,
-        )
-
     left = iter([True])
-    first = measure_costs(lambda: next(left, False))
+    first = measure_costs(tiny_family, tmp_path, 1, lambda: next(left, False))
     assert [(each.what, each.why) for each in first.left_out] == [
         ("batch 3, context 8, eager", "out of time")
     ]
     kept = [row for row in first.profile.grid if row.batch == 1]
-    again = measure_costs(lambda: True)
+    again = measure_costs(tiny_family, tmp_path, 1, lambda: True)
     assert (again.left_out, again.profile.missing) == ((), [])
     assert [row for row in again.profile.grid if row.batch == 1] == kept
+    assert [file.name for file in tmp_path.iterdir()] == ["costs.json"]
+
+
+def test_costs_without_time_for_a_second_pass_are_finished_by_another_call(
+    tiny_family: dict[str, Path], tmp_path: Path
+) -> None:
+    left = iter([True] * 3)
+    first = measure_costs(tiny_family, tmp_path, 2, lambda: next(left, False))
+    assert (first.left_out, first.profile.missing) == ((), [])
+    line = f"{UNFINISHED}batch 3, context 8, eager (out of time)"
+    assert line in first.profile.notes
+    assert line in first.warnings
+    kept = [row for row in first.profile.grid if row.batch == 1]
+    assert list(tmp_path.glob(".costs.json.*.work")), "what was measured is gone on with"
+    again = measure_costs(tiny_family, tmp_path, 2, lambda: True)
+    assert not [each for each in again.profile.notes if each.startswith(UNFINISHED)]
+    assert [row for row in again.profile.grid if row.batch == 1] == kept
+    assert {*again.profile.grid[-1].passes} == {0, 1}
     assert [file.name for file in tmp_path.iterdir()] == ["costs.json"]
 
 

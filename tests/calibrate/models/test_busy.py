@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from calibrate.models import busy
 from calibrate.models.busy import (
     BUSY,
     CpuTimes,
@@ -86,7 +88,7 @@ def looks(*others: float) -> Callable[[], CpuTimes]:
 def test_a_watch_says_it_once_and_knows_which_phase(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(busy, "usable_cores", lambda: 2.0)
     checkpoint = Checkpoint(tmp_path / "work")
     heard: list[tuple[str, int, int]] = []
 
@@ -116,10 +118,66 @@ def test_a_watch_says_it_once_and_knows_which_phase(
     assert "grid" not in line
 
 
+def watched(checkpoint: Checkpoint, *others: float) -> list[str]:
+    """What is said of a phase in which other programs were seen to use so many cores."""
+    moments = looks(0.0, 0.0, *others)
+    watch = Watch(checkpoint, lambda *heard: None, 1, first_s=0, every_s=0, look=moments)
+    for done in range(len(others)):
+        watch.progress("run times", done, len(others))
+    return watch.warnings()
+
+
+def test_a_program_beside_part_of_a_phase_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the mean over the phase is that of a calm machine, if it was a tenth or more."""
+    monkeypatch.setattr(busy, "usable_cores", lambda: 2.0)
+    (line,) = watched(Checkpoint(tmp_path / "part"), 1.8, *[0.0] * 5)
+    assert line.startswith("busy machine: of 2 cores other programs used 0.3 during run times ")
+    assert "run times (too much for 17% of it): run times came out too long" in line
+    assert watched(Checkpoint(tmp_path / "moment"), 1.8, *[0.0] * 11) == []
+    assert watched(Checkpoint(tmp_path / "little"), *[0.7] * 6) == []
+
+
+def test_what_older_versions_kept_of_a_run_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(busy, "usable_cores", lambda: 2.0)
+    for name, used, others, share in (
+        ("calm", 3.0, (0.0, 0.0), None),
+        ("busy", 18.0, (0.0, 0.0), ""),
+        ("later", 3.0, (1.8, 1.8), " (too much for 17% of it)"),
+    ):
+        checkpoint = Checkpoint(tmp_path / name)
+        checkpoint.keep_json("others.json", lambda used=used: {"run times": [10.0, used]})
+        lines = watched(checkpoint, *others)
+        assert len(lines) == (share is not None)
+        assert all(f" during run times{share}: run times came" in line for line in lines)
+
+
+def test_cores_are_those_that_may_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a machine with many a program is given two, and another one runs on these."""
+    monkeypatch.setattr(busy, "usable_cores", lambda: 64.0)
+    assert not too_busy(0.9, threads=1)
+    monkeypatch.setattr(busy, "usable_cores", lambda: 2.0)
+    assert too_busy(0.9, threads=1)
+    tick, stat = os.sysconf("SC_CLK_TCK"), tmp_path / "stat"
+    used = {"cpu": 6, "cpu0": 1, "cpu1": 2, "cpu2": 3}
+    lines = [f"{name} {each * tick} 0 0 9 9 0 0 0 0 0" for name, each in used.items()]
+    stat.write_text("\n".join([*lines, "intr 5 0", ""]))
+    # The last are the numbers that a host gives to the processors of a container.
+    for own, seconds in (({0, 2}, 4.0), ({0, 1, 2}, 6.0), ({5, 9}, 6.0)):
+        monkeypatch.setattr(busy, "own_processors", lambda own=own: own)
+        assert busy._all_seconds(stat, tmp_path) == seconds
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    (tmp_path / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
+    assert busy._all_seconds(stat, tmp_path) == 2.5
+
+
 def test_others_may_run_where_nothing_is_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(busy, "usable_cores", lambda: 2.0)
     heard: list[str] = []
     watch = Watch(
         Checkpoint(tmp_path / "work"),

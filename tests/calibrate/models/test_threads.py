@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from calibrate.models import threads
+from calibrate.models.place import MOST_THREADS, find_place
 from calibrate.models.threads import fewest_of_the_fastest, keep_threads, set_fastest_threads
 from specsim.api.models import Models
 from specsim.checkpoint import Checkpoint
@@ -65,6 +67,12 @@ def test_the_trial_really_steps(
     pair = Models(str(tiny_family["target"]), str(tiny_family["draft"]), device="cpu").load()
     assert set_fastest_threads(pair.target.model) == torch.get_num_threads()
     assert torch.get_num_threads() in (1, 2)
+
+
+def test_the_most_is_what_torch_takes_by_itself() -> None:
+    """And not what an earlier call asked for, before this module was needed."""
+    find_place("cpu", None, MOST_THREADS + 1)
+    assert importlib.reload(threads)._MOST == MOST_THREADS
 
 
 def test_a_run_that_was_killed_keeps_its_threads(tmp_path: Path) -> None:

@@ -110,7 +110,8 @@ def loads_are_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
         nonlocal now
         sent = (now + np.cumsum(0.3 * np.array(waits))).tolist()
         now += 100.0
-        return served(sent, list(map(len, prompts)), tokens, FRONTEND_S)[0]
+        lengths = [len(prompt.split()) for prompt in prompts]
+        return served(sent, lengths, tokens, FRONTEND_S)[0]
 
     monkeypatch.setattr(EngineClient, "stream", stream)
 

@@ -133,6 +133,27 @@ def test_drafts_that_cost_nothing_are_said(steps: str, free: bool) -> None:
     assert not specsim.serve(WORK, step_model=steps, engine=ENGINE).warnings
 
 
+def test_without_a_drafter_nobody_reads_prompts_for_it() -> None:
+    """Neither in ``serve`` nor on the plain side of a plan."""
+    both = STEPS, f"{STEPS},draft_prefill_token_us=50"
+    for drafts in ({}, {"gamma": 2, "alpha": 0.7}):
+        cheap, dear = (
+            specsim.serve(WORK, step_model=each, engine=ENGINE, **drafts).figures["ttft_mean"].best
+            for each in both
+        )
+        assert (dear > cheap) == bool(drafts)
+    given: Any = {"slo": "ttft_p99=1", "alpha": 0.7, "engine": ENGINE, "gammas": [2]}
+    plans = [specsim.plan(WORK, step_model=each, simulated=False, **given) for each in both]
+    for speculates in (False, True):
+        cheap, dear = (
+            each.planned.replica.read_s(1)
+            for plan in plans
+            for each in plan.answers
+            if each.planned.speculates == speculates and len(each.planned.drafts.schedule) < 2
+        )
+        assert (dear > cheap) == speculates
+
+
 def test_a_closed_loop_arrives_as_it_is_served() -> None:
     work = specsim.workload(concurrency=8, prompt=100, output=20, requests=80)
     found = specsim.serve(work, step_model=STEPS, engine=ENGINE)

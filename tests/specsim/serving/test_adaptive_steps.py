@@ -33,14 +33,14 @@ def gammas(steps: AdaptiveSteps, accepted: float, requests: Requests = ONE) -> l
 def test_lengths_rise_where_all_is_accepted_and_fall_where_nothing_is() -> None:
     """SGLang's own configuration from 3 on: looked at after 15, 20, ... rounds."""
     risen = gammas(AdaptiveSteps.usual(), 1.0)
-    # The prompt's step, and 15 rounds, of which the last changes what the next one drafts: the
-    # average is 3 - 0.8 ** 15 = 2.96, above 3 - 0.5.  After five rounds of 5 it is
-    # 5 - 2.04 * 0.8 ** 5 = 4.33, after ten 4.78.
-    assert risen[:16] == [3] * 16
+    # The prompt's step, with one run of the drafter, and 15 rounds, of which the last changes what
+    # the next one drafts: the average is 3 - 0.8 ** 15 = 2.96, above 3 - 0.5.  After five rounds of
+    # 5 it is 5 - 2.04 * 0.8 ** 5 = 4.33, after ten 4.78.
+    assert risen[:16] == [1] + [3] * 15
     assert risen[16:26] == [5] * 10
     assert set(risen[26:]) == {7}
     fallen = gammas(AdaptiveSteps.usual(), 0.0)
-    assert fallen[:16] == [3] * 16
+    assert fallen[:16] == [1] + [3] * 15
     # The average is 2 * 0.8 ** 15 = 0.07: below 0.5 - 0.25, and 1 is the least.
     assert set(fallen[16:]) == {1}
 
@@ -48,7 +48,7 @@ def test_lengths_rise_where_all_is_accepted_and_fall_where_nothing_is() -> None:
 def test_a_length_of_zero_is_left_again() -> None:
     steps = AdaptiveSteps((StepSlot(1, (0, 2), down_hysteresis=0.0, ema_alpha=1.0),), 2)
     found = gammas(steps, 0.0)
-    assert found[:16] == [2] * 16
+    assert found[:16] == [1] + [2] * 15
     assert found[16:21] == [0] * 5
     assert found[21:26] == [2] * 5
     assert found[26:31] == [0] * 5
@@ -68,13 +68,13 @@ def test_a_length_falls_below_so_many_times_the_average() -> None:
     slot = StepSlot(1, (1, 3, 5, 7), down_hysteresis=-10.0, ceiling_coeff=1.5, ema_alpha=1.0)
     found = lengths_where_two_drafts_stand(slot, 7)
     # At most 1.5 * 2 = 3, which it has then.
-    assert found[:16] == [7] * 16
+    assert found[:16] == [1] + [7] * 15
     assert set(found[16:]) == {3}
     # At most 2, so one; from one on the average is one, and three the next above: a length that
     # rises may be more than the average, until the next look.
     found = lengths_where_two_drafts_stand(replace(slot, ceiling_coeff=1.0), 7)
     assert found[16:36] == [1] * 5 + [3] * 5 + [1] * 5 + [3] * 5
-    assert set(lengths_where_two_drafts_stand(replace(slot, ceiling_coeff=0.0), 7)) == {7}
+    assert set(lengths_where_two_drafts_stand(replace(slot, ceiling_coeff=0.0), 7)[1:]) == {7}
 
 
 def test_an_average_that_has_fallen_to_zero_is_kept_where_drafts_are_tried_again() -> None:
@@ -85,7 +85,7 @@ def test_an_average_that_has_fallen_to_zero_is_kept_where_drafts_are_tried_again
     slot = StepSlot(1, (0, 2), ema_alpha=0.5, update_interval=1, warmup_batches=1100)
     long = Requests(np.zeros(1), np.array([8]), np.array([1110]))
     found = gammas(AdaptiveSteps((slot,), 2), 0.0, long)
-    assert set(found[:1102]) == {2}
+    assert set(found[1:1102]) == {2}
     assert found[1102:1108] == [0, 2] * 3
 
 

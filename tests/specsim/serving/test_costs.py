@@ -23,6 +23,7 @@ from specsim.profiles import read_profile
 from specsim.serving.costs.coefficients import coefficients, coefficients_of
 from specsim.serving.costs.load_cost import step_model_of
 from specsim.serving.costs.words import step_model_of_words
+from specsim.serving.step_model import StepModel, StepTerm
 from tests.support.loads import LLAMAS, roofline
 from tests.support.profiles import write_grid
 from tests.support.step_models import seconds
@@ -78,6 +79,18 @@ def test_coefficients_by_hand() -> None:
 def test_coefficients_that_are_refused(words: str, said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         coefficients_of(words)
+
+
+def test_without_a_drafter_its_terms_cost_nothing() -> None:
+    given = {"step_ms": 5.0, "frontend_ms": 3.0}
+    model = coefficients(**given, draft_run_ms=1, draft_prefill_token_us=50)
+    plain = model.without_drafter()
+    assert seconds(plain, gamma=2, prefill_tokens=100) == {"target": 5e-3}
+    assert plain.frontend_s == model.frontend_s == 3e-3
+    same = coefficients(**given).without_drafter()
+    assert seconds(same, prefill_tokens=100) == {"target": 5e-3}
+    alone = StepModel((StepTerm("draft", 5e-3),))
+    assert alone.without_drafter() is alone
 
 
 def test_tables_of_kernels_by_words(tmp_path: Path) -> None:

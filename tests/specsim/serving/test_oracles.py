@@ -22,6 +22,7 @@ from specsim.serving import (
     VllmEngine,
     run,
 )
+from specsim.serving.result import queue_grew
 
 BATCHES = 20
 STEP_S = 0.01
@@ -217,3 +218,35 @@ def test_a_rate_beyond_capacity_is_said() -> None:
     for load, grows in ((0.8, False), (1.3, True)):
         requests = poisson_requests(load / STEP_S, np.ones(20_000, dtype=np.int64), seed=10)
         assert run(requests, engine(1), model, keep=()).queue_grew == grows
+
+
+def test_a_rate_beyond_capacity_is_said_where_all_are_scheduled_at_once() -> None:
+    """Steps of a millisecond for each request in them: 20 requests of 50 tokens a second."""
+    model = StepModel((StepTerm("target", 1e-3, per="sequences"),))
+    for rate, grows in ((12.0, False), (26.0, True)):
+        requests = Requests(np.arange(600) / rate, np.ones(600), np.full(600, 50))
+        found = run(requests, engine(4096), model, keep=())
+        assert found.queue_s.max() < 0.5
+        assert found.queue_grew == grows
+
+
+@pytest.mark.parametrize("output", [300, 700, 1600, 5000])
+def test_a_light_load_of_long_requests_is_none_beyond_capacity(output: int) -> None:
+    """600 in 23 s, which stay for 3 to 50 s, however many there are."""
+    requests = Requests(np.arange(600) / 26.0, np.ones(600), np.full(600, output))
+    found = run(requests, engine(4096), StepModel((StepTerm("target", STEP_S),)), keep=())
+    assert not found.queue_grew
+
+
+@pytest.mark.parametrize(("count", "grows"), [(20, False), (400, True)])
+def test_so_few_requests_may_be_chance(count: int, grows: bool) -> None:
+    """Each stays longer than the one before it: at the end 5 are there, or 100."""
+    arrivals = np.linspace(0, 100, count)
+    assert queue_grew(arrivals, arrivals, arrivals * 4 / 3) == grows
+
+
+def test_a_rate_that_rises_is_none_beyond_capacity() -> None:
+    """From 2 to 34 requests a second, which stay three times as long then."""
+    arrivals = np.concatenate([np.linspace(0, 75, 150), np.linspace(75, 100, 850)])
+    stays = np.where(arrivals < 75, 1.0, 3.0)
+    assert not queue_grew(arrivals, arrivals, arrivals + stays)

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from specsim.serving import Requests, ServingRun, SglangEngine, StepModel, StepTerm, run
+from specsim.serving import (
+    DraftPolicy,
+    Requests,
+    RoundAcceptance,
+    ServingRun,
+    SglangEngine,
+    StepModel,
+    StepTerm,
+    run,
+)
 from specsim.serving.requests import PrefixBlocks
 
 SECOND = StepModel((StepTerm("target", 1.0),))
@@ -44,6 +53,59 @@ def test_a_prompt_stops_all_decodes() -> None:
     found = served([5, 7], [4, 2], arrivals=[0, 1.5])
     assert tokens(found) == [(5, 0), (0, 1), (7, 0), (0, 2), (0, 1)]
     assert found.last_token_s.tolist() == [5, 4]
+
+
+def test_prompts_take_one_run_of_the_drafter_and_decodes_draft_by_their_own_number() -> None:
+    """A run takes 0.1 s.  One request that decodes drafts 4 tokens, two draft 2 each."""
+    runs = StepTerm("draft", [0.0, 0.1], ("gamma",), ([0, 1],))
+    found = run(
+        Requests(np.array([0.0, 1.5]), np.array([5, 7]), np.array([4, 2])),
+        SglangEngine("0.5.23", 1000, disable_radix_cache=True, disable_overlap_schedule=True),
+        StepModel((*SECOND.terms, runs)),
+        DraftPolicy.by_batch([(1, 1, 4), (2, 9, 2)]),
+        RoundAcceptance.law([0.0] * 4),
+    )
+    # The first reads, decodes; the second reads; both decode, and the second is done; the first.
+    assert tokens(found) == [(5, 0), (0, 5), (7, 0), (0, 6), (0, 5)]
+    assert found.steps is not None
+    assert found.steps.gamma.tolist() == [1, 4, 1, 2, 4]
+    assert found.steps.seconds.tolist() == pytest.approx([1.1, 1.4, 1.1, 1.2, 1.4])
+
+
+def test_a_chunk_of_a_prompt_takes_a_run_of_the_drafter_before_anything_is_sampled() -> None:
+    each = StepTerm("draft", 0.1, per="drafting")
+    found = run(
+        Requests(np.zeros(1), np.array([25]), np.array([1])),
+        SglangEngine("0.5.23", 1000, chunked_prefill_size=10, disable_overlap_schedule=True),
+        StepModel((*SECOND.terms, each)),
+        DraftPolicy.fixed(3),
+        RoundAcceptance.law([0.0] * 3),
+    )
+    assert found.steps is not None
+    assert found.steps.seconds.tolist() == pytest.approx([1.1, 1.1, 1.1])
+
+
+def test_who_is_left_after_a_retraction_drafts_as_so_few_do() -> None:
+    # 42 tokens, of which nothing is kept for what running requests may emit.  Two draft one token
+    # each until they hold 21 both and want another one; the one that is left drafts three.
+    found = run(
+        Requests(np.array([0.0, 0.5]), np.array([10, 10]), np.array([20, 20])),
+        SglangEngine(
+            "0.5.23",
+            42,
+            schedule_conservativeness=0.0,
+            disable_radix_cache=True,
+            disable_overlap_schedule=True,
+        ),
+        SECOND,
+        DraftPolicy.by_batch([(1, 1, 3), (2, 9, 1)]),
+        RoundAcceptance.law([0.0] * 3),
+    )
+    assert found.steps is not None
+    at = int(np.flatnonzero(found.steps.preempted)[0])
+    assert found.steps.sequences[at - 1 : at + 1].tolist() == [2, 1]
+    assert found.steps.gamma[at - 1 : at + 1].tolist() == [1, 3]
+    assert tokens(found)[at - 1 : at + 1] == [(0, 4), (0, 4)]
 
 
 def test_long_prompts_are_read_in_chunks_before_anybody_decodes() -> None:
@@ -150,6 +212,20 @@ def test_queues_of_up_to_128_are_served_by_what_is_cached() -> None:
         )
         assert found.cached_tokens.tolist() == [0] * count + [2]
         assert np.argsort(found.scheduled_s[1:]).tolist().index(count - 1) == place
+
+
+def test_a_request_that_is_never_admitted_is_refused() -> None:
+    # Of 64 tokens in pages of 16 one is left over behind 47 and a page.
+    paged = {"max_total_num_tokens": 64, "page_size": 16}
+    assert served([40], [7], **paged).last_token_s.tolist() == [7]
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"<= 63 tokens .* KV cache holds, got 64 at index 0 with the 16 that it keeps free",
+    ):
+        served([40], [8], **paged)
+    # However few the model takes.
+    with pytest.raises(InvalidArgumentError, match="all that the KV cache holds, got 101"):
+        served([60], [40], max_total_num_tokens=101, context_length=100)
 
 
 def test_what_is_not_known_is_refused() -> None:

@@ -13,11 +13,14 @@ from specsim.serving import (
     DraftPolicy,
     Requests,
     RoundAcceptance,
+    SglangEngine,
     StepModel,
     StepTerm,
     VllmEngine,
     simulation,
 )
+from specsim.serving.engines.settings import ServingEngine
+from specsim.serving.requests import PrefixBlocks
 from specsim.serving.result import ServingRun
 from specsim.serving.simulation import run
 from tests.support import serving_configurations as conf
@@ -72,6 +75,35 @@ def test_vllm_is_its_twin(configuration: dict[str, Any]) -> None:
 @given(conf.configurations("sglang"))
 def test_sglang_is_its_twin(configuration: dict[str, Any]) -> None:
     check(configuration)
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        VllmEngine("0.33.0", 40, max_num_batched_tokens=64, max_num_seqs=8, block_size=16),
+        SglangEngine("0.5.23", 640, max_running_requests=8, page_size=16),
+    ],
+)
+def test_smaller_blocks_of_prompts_are_joined_as_the_twin_joins_them(
+    engine: ServingEngine,
+) -> None:
+    random = np.random.default_rng(3)
+    families = [np.cumsum(random.integers(1, 99, 20)) for _ in range(3)]
+    prompts, outputs = random.integers(1, 80, 30), random.integers(1, 20, 30)
+    own = [families[at % 3][: prompt // 4] for at, prompt in enumerate(prompts.tolist())]
+    starts = np.concatenate([[0], np.cumsum([each.size for each in own])])
+    prefix = PrefixBlocks(np.concatenate(own), starts, 4)
+    configuration = {
+        "requests": Requests(np.arange(30) * 0.05, prompts, outputs, prefix),
+        "engine": engine,
+        "step_model": conf.MODEL,
+        "drafts": DraftPolicy.off(),
+        "acceptance": None,
+        "concurrency": None,
+        "seed": 1,
+    }
+    check(configuration)
+    assert run(**configuration).cached_tokens.sum() > 0
 
 
 def test_a_full_log_is_emptied_in_between(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,6 +146,17 @@ def test_a_speculating_request_takes_its_drafts_from_the_budget() -> None:
     assert tokens(found) == [(10, 0), (2, 8), (0, 8)]
 
 
+def test_a_step_that_is_in_flight_at_the_end_keeps_nobody_busy() -> None:
+    # Three steps emit 1, 4 and 4 tokens; that these are the last ones nobody knew when the fourth
+    # was planned.
+    found = served(
+        [5], [9], drafts=DraftPolicy.fixed(3), acceptance=ALL_STAND, async_scheduling=True
+    )
+    assert found.step_count == 4
+    assert found.makespan_s == 3.0
+    assert found.busy_s == pytest.approx(3.0)
+
+
 def test_drafts_are_cut_where_the_budget_ends() -> None:
     found = served(
         [1, 1, 1],
@@ -276,6 +287,22 @@ def test_shared_blocks_are_not_computed_again() -> None:
         max_num_batched_tokens=20,
     )
     assert found.cached_tokens.tolist() == [0, 4, 4]
+
+
+def test_smaller_blocks_of_prompts_are_joined_to_those_of_the_engine() -> None:
+    # Blocks of 2 tokens, of which the engine's 4 hold two: the second prompt has the first's four
+    # first, and the third its three first, of which the engine finds two.
+    prefix = PrefixBlocks(
+        np.array([1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 15, 16, 1, 2, 3, 24, 25]),
+        np.array([0, 6, 12, 17]),
+        2,
+    )
+    given: Any = {"enable_prefix_caching": True, "max_num_batched_tokens": 20}
+    found = served([12, 12, 11], [1, 1, 1], arrivals=[0, 5, 6], prefix=prefix, **given)
+    assert found.cached_tokens.tolist() == [0, 8, 4]
+    odd = PrefixBlocks(np.array([1, 2]), np.array([0, 2]), 3)
+    with pytest.raises(InvalidArgumentError, match="a multiple of block_size, 4, or go into it, g"):
+        served([6], [1], prefix=odd, **given)
 
 
 def test_the_longest_free_block_is_forgotten_first() -> None:

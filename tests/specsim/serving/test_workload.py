@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,6 +27,7 @@ from specsim.serving.lengths import (
     LognormalLength,
     UniformLength,
 )
+from specsim.serving.prefixes import blocks_of_names
 from specsim.serving.readers.records import RecordedRequests
 from specsim.serving.requests import WorkloadError
 from specsim.serving.workload import DrawnWorkload, RecordedWorkload, at_rate, serving_seed
@@ -205,6 +208,36 @@ def test_a_file_without_times_is_drawn_without_repeats_first() -> None:
     faster = at_rate(workload, 4.0).draw(1)
     np.testing.assert_allclose(faster.arrival_s * 2, requests.arrival_s)
     assert (faster.prompt_tokens == requests.prompt_tokens).all()
+
+
+def test_requests_that_come_again_share_what_different_requests_share() -> None:
+    """Blocks of 5 tokens: the first two prompts begin alike, and end as no other does."""
+    names = [("a", "b"), ("a", "c"), ("d",), ()]
+    prefix = blocks_of_names(names, np.array([10, 20, 30, 40]), 5)
+    work = RecordedWorkload(replace(recorded(False), prefix=prefix), PoissonArrivals(2.0))
+    once, thrice = work.draw(1), replace(work, requests=12).draw(1)
+    assert once.prefix is not None
+    assert sorted(once.prefix.hashes.tolist()) == sorted(prefix.hashes.tolist())
+    found = thrice.prefix
+    assert found is not None
+    of_prompt = {
+        prompt: [found.of(at).tolist() for at in np.flatnonzero(thrice.prompt_tokens == prompt)]
+        for prompt in (10, 20, 30, 40)
+    }
+    assert [len(each) for each in of_prompt.values()] == [3] * 4
+    assert len({each[0] for each in of_prompt[10] + of_prompt[20]}) == 1
+    assert len({each[-1] for prompt in (10, 20, 30) for each in of_prompt[prompt]}) == 9
+    assert of_prompt[40] == [[]] * 3
+    (said,) = replace(work, requests=12).notes
+    assert said.endswith("they come again, with other texts but for what different requests share")
+
+
+def test_a_file_with_times_has_no_more_requests_than_it_has() -> None:
+    assert RecordedWorkload(recorded(), requests=4).notes == ()
+    many = RecordedWorkload(recorded(), requests=6)
+    assert len(many.draw(0)) == 4
+    (said,) = many.notes
+    assert said.startswith("the file has 4 requests and 6 are asked for: all come once")
 
 
 @pytest.mark.parametrize(

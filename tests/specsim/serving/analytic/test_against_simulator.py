@@ -156,6 +156,19 @@ def test_no_graph_of_sglang_reads_prompts() -> None:
     assert found.times.decode_s[0] == pytest.approx(decodes[0]) == pytest.approx(1e-3)
 
 
+def test_prompts_of_sglang_take_one_run_of_the_drafter() -> None:
+    """1 ms and 0.8 ms for each run: three of them in a decode."""
+    model = StepModel((StepTerm("target", 1e-3), StepTerm("draft", 8e-4, per="gamma")))
+    engine = SglangEngine("0.5.23", max_total_num_tokens=100_000)
+    drafts, acceptance = DraftPolicy.fixed(3), RoundAcceptance.law([0.8, 0.65, 0.5])
+    one = Requests(np.zeros(1), np.array([100]), np.array([5]))
+    steps = run(one, engine, model, drafts, acceptance).steps
+    assert steps is not None
+    found = replica_of(one, engine, model, drafts, acceptance)
+    assert found.read_s(1) == pytest.approx(steps.seconds[0]) == pytest.approx(1.8e-3)
+    assert found.times.decode_s[0] == pytest.approx(steps.seconds[1]) == pytest.approx(3.4e-3)
+
+
 @pytest.mark.parametrize("slots", [0, 1, 7])
 def test_what_drafting_takes_of_the_budget_limits_the_batch(slots: int) -> None:
     """Within two: the last request of a step gets what is left, and prompts come between."""
@@ -166,6 +179,38 @@ def test_what_drafting_takes_of_the_budget_limits_the_batch(slots: int) -> None:
     most = run(many, engine, _STEPS, drafts, acceptance, concurrency=512).steps.sequences.max()
     cap = replica_of(many, engine, _STEPS, drafts, acceptance).times.cap
     assert abs(int(most) - cap) <= 2
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        # 200 requests take 8 tokens of 2,048 each, and more of them 2.
+        (200, 512),
+        # 257 would still take 8 each, and never become 301, which would fit.
+        (300, 256),
+    ],
+)
+def test_a_schedule_limits_the_batch_by_the_drafts_of_each_batch(last: int, expected: int) -> None:
+    """Within two, as above."""
+    drafts = DraftPolicy.by_batch([(1, last, 7), (last + 1, 512, 1)])
+    engine = VllmEngine("0.33.0", 50_000, max_num_seqs=512)
+    acceptance = RoundAcceptance.law([0.7**place for place in range(1, 8)])
+    many = Requests(np.zeros(600), np.full(600, 50), np.full(600, 100))
+    found = replica_of(many, engine, _STEPS, drafts, acceptance)
+    assert found.times.cap == expected
+    steps = run(many, engine, _STEPS, drafts, acceptance, concurrency=512).steps
+    assert steps is not None
+    assert abs(int(steps.sequences.max()) - expected) <= 2
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_idle_engine_hides_nothing_of_the_host(asynchronous: bool) -> None:
+    """1 ms of it, 8 ms and 0.03 ms for each of 100 tokens of the device."""
+    engine = VllmEngine("0.19.0", num_gpu_blocks=50_000, async_scheduling=asynchronous)
+    one = Requests(np.zeros(1), np.array([100]), np.array([5]))
+    (simulated,) = run(one, engine, _STEPS).ttft_s
+    found = replica_of(one, engine, _STEPS).at(1e-9).figures["ttft_p50"]
+    assert found == pytest.approx(simulated, rel=1e-6) == pytest.approx(12e-3)
 
 
 def test_what_does_not_fit_is_refused() -> None:
