@@ -351,7 +351,7 @@ def _as_schedule(gamma: Gamma) -> Schedule | AdaptiveSteps:
         return []
     if isinstance(gamma, Integral):
         return [(1, 1, int(gamma))]
-    assert not isinstance(gamma, (str, type(None))), "a schedule"
+    assert not isinstance(gamma, (int, str, type(None))), "a schedule"
     return list(gamma)
 
 

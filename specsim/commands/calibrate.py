@@ -137,11 +137,13 @@ def command(
         batches = Batches(
             batch or Batches.batch, context, ("eager", "compiled") if compiled else ("eager",)
         )
-    trusted = {"trust_remote_code": models.trust_remote_code}
+    trusted = models.trust_remote_code
     with progress_bar() as bar:
         if timing is not None and awaits_timing(out, timing, typed()):
             click.echo(f"went on with {out}, which this command wrote before", err=True)
-            found: Result = calibrate_engine(out, timing=timing, **trusted, progress=bar)
+            found: Result = calibrate_engine(
+                out, timing=timing, trust_remote_code=trusted, progress=bar
+            )
         else:
             found = calibrate(
                 out,
@@ -154,7 +156,9 @@ def command(
             )
             if timing is not None:
                 click.echo(f"wrote {out}", err=True)
-                found = calibrate_engine(out, timing=timing, **trusted, progress=bar)
+                found = calibrate_engine(
+                    out, timing=timing, trust_remote_code=trusted, progress=bar
+                )
     click.echo(f"wrote {found.path if isinstance(found, EngineCalibration) else out}", err=True)
     title = "run times of one token, and how far off the fit is"
     show(found, output_format, title if cost_only else "best draft length, predicted")

@@ -33,7 +33,7 @@ from specsim.intervals import Interval, sum_half_width
 # standard deviation of the logarithm: vLLM's of the three timings in studies/measured/vllm.  The
 # few servers of one timing say little of that, and those of three not much more: it counts as if
 # three degrees of freedom told it.
-SERVERS_APART, _SERVERS_FREEDOM = 0.013, 3
+SERVERS_APART, _SERVERS_FREEDOM = 0.0135, 3
 
 
 def rounds_while_running(rounds: Ints | Floats) -> Floats:
@@ -242,12 +242,14 @@ def residuals(gammas: Sequence[int], ratios: Floats) -> Floats:
 def servers_variance(
     gammas: Sequence[int], ratios: Floats, of_repeats: Floats
 ) -> tuple[float, int]:
-    """Variance of the logarithm of a step, from server to server, and its degrees of freedom.
+    """Variance of the logarithm of a step, from server to server, and the degrees of freedom that
+    it counts with.
 
     The K that were timed lie off their common line by what servers of one configuration differ, by
     what the line lacks, and by what chance leaves in the means over repeats, which is known and
     taken off.  What is left is of few numbers, so that it counts beside what other servers said, as
-    often as each has degrees of freedom.  Batches of a server count as independent.
+    often as each has degrees of freedom; together they are no surer than the surer of them, since
+    these servers need not be as far apart as others.  Batches of a server count as independent.
 
     ratios : S(K, B) / S(0, B) by batch and draft length, (J, G)
     of_repeats : variance that repeats leave in each of their ``residuals``, (J, G)
@@ -255,5 +257,5 @@ def servers_variance(
     freedom = len(ratios) * (len(gammas) - 2)
     squares = float(np.square(residuals(gammas, ratios)).sum() - of_repeats.sum())
     known = _SERVERS_FREEDOM * SERVERS_APART**2
-    whole = _SERVERS_FREEDOM + freedom
-    return (known + (max(squares, 0.0) if freedom else 0.0)) / whole, whole
+    variance = (known + (max(squares, 0.0) if freedom else 0.0)) / (_SERVERS_FREEDOM + freedom)
+    return variance, max(_SERVERS_FREEDOM, freedom)

@@ -124,8 +124,8 @@ def test_an_expert_takes_its_reading() -> None:
     expert_s = 48 * 3 * 2048 * 768 * 2 / 4.8e12 / 0.75
     assert times.known.expert_s == pytest.approx(expert_s, rel=0.01)
     assert times.growth.expert_s == pytest.approx(expert_s, rel=0.7)
-    # Its arithmetic is a hundredth of that.
-    assert times.known.token_s < 0.05 * expert_s
+    # The arithmetic of a token is a hundredth of the reading of its eight.
+    assert times.known.token_s == pytest.approx(0.01 * 8 * expert_s, rel=0.1)
 
 
 def test_experts_that_are_all_touched_take_no_longer() -> None:
@@ -140,7 +140,7 @@ def test_experts_that_are_all_touched_take_no_longer() -> None:
     times = FittedRunTimes.of(points, known, experts)
     for n, b in ((1, 16), (9, 16), (9, 64)):
         assert times(n, b, 512) == pytest.approx(seconds(n, b), rel=0.1)
-    assert FittedRunTimes.of(points, known)(9, 16, 512) > 2 * seconds(9, 16)
+    assert FittedRunTimes.of(points, known)(9, 16, 512) != pytest.approx(seconds(9, 16), rel=0.3)
 
 
 def replaced(profile: Profile, card: str = "", model_type: str = "") -> Profile:

@@ -129,7 +129,7 @@ def test_without_noise_the_speedup_is_that_of_decoding(gamma: int, batch: int) -
     line = np.polyfit(TIMED, np.eye(3), 1)
     leverage = float(np.square(gamma * line[0] + line[1]).sum())
     of_servers = (3 + leverage) * 3 / 6 * SERVERS_APART**2
-    half = float(t.ppf(0.975, 6)) * of_servers**0.5
+    half = float(t.ppf(0.975, 3)) * of_servers**0.5
     assert np.log(found.speedup.high / found.speedup.best) == pytest.approx(half, rel=1e-6)
 
 
