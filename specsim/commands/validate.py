@@ -253,7 +253,7 @@ def command(
                 del text["seed"]  # another one than that of the timing
             check = _asked(EngineBlindCheck, text, batch=batch, passes=passes, **of_engine)
         else:
-            refuse_given(("batch",), "goes with --blind --engine, or with --synthetic")
+            refuse_given(("batch",), "does not go with --engine alone")
             refuse_given((*_OF_SYNTHETIC, *_OF_SPEED), "does not go with --engine")
             check = _asked(EngineCheck, text, **of_engine)
     elif synthetic:

@@ -224,7 +224,7 @@ _SERVED = (
         originals.capacity_plan,
         (
             "export vllm --capacity-plan FILE --target llama-3.1-8b --draft llama-3.2-1b "
-            "--accelerator H100-SXM --alpha 0.8 --model small --most 4",
+            "--accelerator H100-SXM --alpha 0.8 --model small",
         ),
         _JSON,
     ),

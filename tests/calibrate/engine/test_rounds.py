@@ -111,7 +111,7 @@ def test_every_pass_asks_the_next_requests_where_texts_are_drawn() -> None:
     assert sets_of_pass(drawn, (4,), 3, 2) == {4: request_sets(4, REQUESTS, 3 + 2 * 8)}
 
 
-def test_texts_that_are_all_alike_leave_nothing_open() -> None:
+def test_texts_that_are_all_alike_leave_nothing_more_open() -> None:
     alike = np.tile((np.arange(TOKENS + LONGEST) % 3 > 0).astype(float), REQUESTS)
     known = asked(alike, 0.0)
     sets = {batch: request_sets(batch, REQUESTS, 0) for batch in (1, 4)}
@@ -121,7 +121,8 @@ def test_texts_that_are_all_alike_leave_nothing_open() -> None:
     ):
         assert (one.gamma, one.batch) == (other.gamma, other.batch)
         assert one.speedup.best == pytest.approx(other.speedup.best)
-        assert one.speedup.low == pytest.approx(one.speedup.high)
+        assert one.speedup.low == pytest.approx(other.speedup.low)
+        assert one.speedup.high == pytest.approx(other.speedup.high)
 
 
 def test_a_prediction_of_drawn_texts_holds() -> None:

@@ -84,10 +84,10 @@ def test_words_begin_at_the_left_and_figures_end_at_the_right() -> None:
 
 
 def test_headings_break_at_spaces_and_stand_at_the_bottom() -> None:
-    text = render([{"sustained_rate_per_card": 22.08, "gamma": 2}], "table")
+    text = render([{"sustained_count_per_card": 22.08, "gamma": 2}], "table")
     assert text.splitlines() == [
         "sustained",
-        " rate per",
+        "count per",
         "     card  gamma",
         "─" * 16,
         "    22.08      2",
