@@ -37,11 +37,13 @@ DRAFTS = ("small", "middle", "prompt-lookup")
 BEFORE = ("quiet", "quiet-16", "quiet-64", "quiet-spread")
 QUICK = ("quiet-plain", "quiet-runs", "quiet-blocks")
 JUDGES = (*QUICK, "quiet-slow")
+# Judged by one check.
+NOON = ("noon", "defaults")
 
 
 @pytest.mark.parametrize(
     ("folder", "drafts"),
-    [*((folder, 3) for folder in (*BEFORE, *JUDGES, "unseen")), ("busy", 1)],
+    [*((folder, 3) for folder in (*BEFORE, *JUDGES, "unseen", *NOON)), ("busy", 1)],
 )
 def test_errors_and_intervals_of_the_embedded_pairs(folder: str, drafts: int) -> None:
     cells = pd.read_csv(BLIND / folder / "cells.csv")
@@ -155,15 +157,44 @@ def test_a_battery_of_a_restless_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("draft", "middle", "worst"),
-    [("small", 0.017, 0.034), ("middle", 0.015, 0.042), ("prompt-lookup", 0.030, 0.049)],
+    ("folder", "worst", "mean", "recommended"),
+    [("noon", 0.1159, -0.0030, 14 / 15), ("defaults", 0.1026, 0.0026, 15 / 17)],
+)
+def test_a_battery_that_nothing_was_changed_after(
+    folder: str, worst: float, mean: float, recommended: float
+) -> None:
+    """By the estimator that was there before it.  Wanted are as above: worst misses it, and
+    intervals hold all; with the default 16 requests and four passes a recommendation or two too
+    many is 2 % from the best.
+    """
+    cells = pd.read_csv(BLIND / folder / "cells.csv")
+    said = summary(cells.to_dict("records"))
+    assert said["median"] < 0.03
+    assert said["worst"] == pytest.approx(worst, abs=5e-5)
+    assert said["mean"] == pytest.approx(mean, abs=5e-5)
+    assert abs(said["mean"]) < 0.01
+    assert said["inside"] == 1
+    assert said["within_2_percent_of_best"] == pytest.approx(recommended)
+    assert abs(said["chosen_mean"]) < 2 * said["chosen_mean_error"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "draft", "middle", "worst"),
+    [
+        ("unseen", "small", 0.017, 0.034),
+        ("unseen", "middle", 0.015, 0.042),
+        ("unseen", "prompt-lookup", 0.030, 0.049),
+        ("noon", "small", 0.009, 0.042),
+        ("noon", "middle", 0.011, 0.037),
+        ("noon", "prompt-lookup", 0.025, 0.067),
+    ],
 )
 def test_what_was_written_before_the_check_is_what_it_judged(
-    draft: str, middle: float, worst: float
+    folder: str, draft: str, middle: float, worst: float
 ) -> None:
-    """The first calibration of each draft of that battery, from the file that was written then."""
-    rows = measured_rows(BLIND / "unseen", draft)
-    document = (BLIND / "unseen" / f"{draft}-1.prediction.json").read_bytes()
+    """The first calibration of each draft of a battery, from the file that was written then."""
+    rows = measured_rows(BLIND / folder, draft)
+    document = (BLIND / folder / f"{draft}-1.prediction.json").read_bytes()
     for said in msgspec.json.decode(document, type=Predictions).predictions:
         row = rows[said.temperature, said.gamma]
         assert said.at(row["measured_plain_ms"]).best == pytest.approx(row["predicted_speedup"])
@@ -214,7 +245,7 @@ def test_draft_runs_by_their_place_do_not_flatter_the_recommended_length() -> No
         *(("quiet-16", draft, 16) for draft in DRAFTS),
         *(("quiet-64", draft, 16) for draft in DRAFTS),
         *(("quiet-spread", draft, 16) for draft in DRAFTS),
-        *((folder, draft, 16) for folder in (*JUDGES, "unseen") for draft in DRAFTS),
+        *((folder, draft, 16) for folder in (*JUDGES, "unseen", *NOON) for draft in DRAFTS),
         ("busy", "small", 8),
     ],
 )
