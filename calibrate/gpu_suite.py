@@ -42,6 +42,7 @@ from specsim.api.calibrate import calibrate
 from specsim.api.models import Batches, Measurement, Models
 from specsim.api.validate import validate
 from specsim.api.validation import AnyCheck, BlindCheck, SyntheticCheck
+from specsim.checkpoint import Checkpoint
 from specsim.checks import SpecsimError
 from specsim.files import write_atomically
 from specsim.hardware import read_config
@@ -275,6 +276,8 @@ def measure_pair(job: Job, plan: Pair) -> None:
             command=job.command,
             progress=job.progress,
         )
+    else:
+        remove_half_done(profile)
     blind = BlindCheck(requests=plan.decoded, passes=plan.passes)
     job.validate(profile, "predicted before", blind)
     for mode in sorted({row.mode for row in read_profile(profile).grid}):
@@ -299,6 +302,8 @@ def measure_shapes(job: Job, plan: Shapes) -> None:
             more_time=lambda: time.time() < grid_until,
             progress=lambda activity, done, total: say(f"{plan.name}: {activity} {done}/{total}"),
         )
+    else:
+        remove_half_done(profile)
     cells = {(row.batch, row.context) for row in read_profile(profile).grid}
     for batch in (check.batch or ()) if check else ():
         # One by one, so that each is there when it is done, whatever happens to the next.
@@ -307,6 +312,11 @@ def measure_shapes(job: Job, plan: Shapes) -> None:
             job.validate(
                 profile, f"batch {batch}", replace(check, batch=(batch,), context=contexts)
             )
+
+
+def remove_half_done(profile: Path) -> None:
+    """What a kill left between the writing of a profile and the removal of what it is made of."""
+    Checkpoint.beside(profile).done()
 
 
 def _stage(job: Job) -> None:

@@ -168,6 +168,17 @@ def test_a_blind_check_without_two_whole_passes_is_for_another_visit(
     assert found == {"predicted before": {"why": "out of time", "tries": 0}}
 
 
+def test_what_a_kill_left_behind_a_profile_goes(tmp_path: Path) -> None:
+    """The long test above meets it by chance, where it kills in that moment."""
+    left, other = (tmp_path / f".costs-{name}.json.0123456789ab.work" for name in "ab")
+    for folder in (left, other):
+        folder.mkdir()
+        (folder / "grid.json").write_text("{}")
+    gpu_suite.remove_half_done(tmp_path / "costs-a.json")
+    assert not left.exists()
+    assert other.exists()
+
+
 def test_a_check_that_failed_too_often_is_a_failure(tmp_path: Path) -> None:
     """The process that finds it given up ends as done."""
     for why, failed in (("out of time", []), ("RuntimeError: x", ["RuntimeError: x"])):
