@@ -60,7 +60,9 @@ def prices_of(
         if not name:
             raise InvalidArgumentError("price must be one number where no accelerator is known")
         if name.casefold() not in named:
-            raise InvalidArgumentError(f"price has none for {name}, got {', '.join(price)}")
+            raise InvalidArgumentError(
+                f"price has none for {name}, got {', '.join(price)}: add {name}=PRICE"
+            )
         found[name] = named[name.casefold()]
     return found
 

@@ -18,25 +18,27 @@ class Experts:
     number: int
     per_token: int
 
+    def touched(self, tokens: Floats) -> Floats:
+        """Expected number of experts that runs touch: E (1 - (1 - k / E)^m), m = B n tokens.
+
+        Exact if every token picks its k of E experts uniformly and independently of the others, as
+        k / E is then each token's chance of touching a given one.  Real routing is uneven and
+        neighbouring tokens choose alike; both touch fewer (1 - (1 - x)^m is concave in x), so this
+        counts too much traffic rather than too little.
+        """
+        return np.asarray(self.number * (1.0 - (1.0 - self.per_token / self.number) ** tokens))
+
     def beyond_one(self, tokens: Floats) -> Floats:
-        """Expected experts that runs over so many tokens touch, without those of one token."""
-        untouched = (1.0 - self.per_token / self.number) ** tokens
-        found: Floats = np.maximum(self.number * (1.0 - untouched) - self.per_token, 0.0)
+        """The same without those of one token, which each run has."""
+        found: Floats = np.maximum(self.touched(tokens) - self.per_token, 0.0)
         return found
 
 
 def expected_experts(experts: int, experts_per_token: int, tokens: float) -> float:
-    """Expected number of experts that a run touches: E (1 - (1 - k / E)^m), m = B n tokens.
-
-    Exact if every token picks its k of E experts uniformly and independently of the others, as
-    k / E is then each token's chance of touching a given one.  Real routing is uneven and
-    neighbouring tokens choose alike; both touch fewer (1 - (1 - x)^m is concave in x), so this
-    counts too much traffic rather than too little.
-    """
+    """Expected number of experts that a run of so many tokens touches (``Experts.touched``)."""
     experts = integer("experts", experts, low=1)
-    share = integer("experts per token", experts_per_token, high=experts) / experts
-    untouched: float = (1.0 - share) ** number("tokens", tokens, low=0.0)
-    return experts * (1.0 - untouched)
+    chosen = integer("experts per token", experts_per_token, high=experts)
+    return float(Experts(experts, chosen).touched(np.array(number("tokens", tokens, low=0.0))))
 
 
 def most_touched(experts: int, touched: float, cards: int) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from specsim.counts.steps import PromptTime, StepTime, StreamedStep, StreamedSte
 from specsim.profiles import read_profile
 from studies.common.reproduce import Reproduction
 from studies.common.study import Check
+from tests.support.bench_log import bench_log
 from tests.support.positions import write_positions
 from tests.support.profiles import write, write_grid
 
@@ -243,18 +243,7 @@ def _demonstration() -> Demonstration:
 def _serving_verdict(folder: Path) -> Result:
     """The simulator beside its own log, with cheaper steps."""
     served = specsim.serve(specsim.workload(**_WORK), **_STEPS, **_ENGINE).served
-    times = served.times
-    order = np.argsort(times.itl_request, kind="stable")
-    ends = np.bincount(times.itl_request, minlength=times.arrival_s.size).cumsum()[:-1]
-    log = {
-        "input_lens": served.requests.prompt_tokens.tolist(),
-        "output_lens": served.requests.output_tokens.tolist(),
-        "start_times": times.arrival_s.tolist(),
-        "ttfts": times.ttft_s.tolist(),
-        "itls": [each.tolist() for each in np.split(times.itl_s[order], ends)],
-    }
-    path = folder / "bench.json"
-    path.write_text(json.dumps(log))
+    path = bench_log(served, folder)
     return specsim.validate_serving(path, step_model="step_ms=4,token_us=20", **_ENGINE)
 
 

@@ -18,6 +18,7 @@ from specsim.intervals import Interval
 from specsim.serving.comparison import LatencySample, compare, of_replications
 from specsim.serving.metrics import STATISTICS
 from specsim.serving.service import Served, serve_requests
+from tests.support.bench_log import bench_log
 
 TIMED = Path(__file__).parents[3] / "studies" / "measured" / "serving" / "profile.vllm-0.json"
 ERROR = 0.2
@@ -26,29 +27,12 @@ FITTED = replace(
 )
 
 
-def log_of(served: Served, folder: Path) -> Path:
-    """What vllm bench would have written of a simulated run."""
-    times = served.times
-    order = np.argsort(times.itl_request, kind="stable")
-    ends = np.bincount(times.itl_request, minlength=times.arrival_s.size).cumsum()[:-1]
-    document = {
-        "input_lens": served.requests.prompt_tokens.tolist(),
-        "output_lens": served.requests.output_tokens.tolist(),
-        "start_times": times.arrival_s.tolist(),
-        "ttfts": times.ttft_s.tolist(),
-        "itls": [each.tolist() for each in np.split(times.itl_s[order], ends)],
-    }
-    path = folder / "bench.json"
-    path.write_text(json.dumps(document))
-    return path
-
-
 def test_a_fit_that_may_be_so_far_off_explains_steps_that_are(tmp_path: Path) -> None:
     """An engine whose steps take a tenth longer, and whose requests hardly ever meet."""
     work = specsim.workload(rate=0.5, prompt=100, output=50, requests=100)
     setup = specsim.serve(work, deployment=FITTED).setup
     longer = replace(setup, step_model=setup.step_model.at_speed(1 / 1.1))
-    path = log_of(serve_requests(longer, work.draw(0), keep=("steps", "rounds")), tmp_path)
+    path = bench_log(serve_requests(longer, work.draw(0), keep=("steps", "rounds")), tmp_path)
     known = specsim.validate_serving(path, deployment=FITTED)
     unknown = specsim.validate_serving(path, deployment=replace(FITTED, fit_error=None))
 
@@ -90,7 +74,7 @@ def test_drafts_are_simulated_twice_more_at_the_ends_of_what_is_known(
         "engine": "vllm:num_gpu_blocks=2000,max_num_seqs=16",
     }
     serving = specsim.serve(work, **words)
-    path = log_of(serving.served, tmp_path)
+    path = bench_log(serving.served, tmp_path)
     seeds: list[int] = []
 
     def seen(*given: Any, **more: Any) -> Served:
