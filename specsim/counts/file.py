@@ -17,7 +17,7 @@ from msgspec import Meta
 from specsim.acceptance import AcceptanceLaw
 from specsim.checks import InvalidArgumentError, SpecsimError
 from specsim.counts.drafts import DraftCounts, DraftTotals, MeanLength
-from specsim.counts.steps import PromptTime, StepTime, StreamedStep, StreamedSteps
+from specsim.counts.steps import FrontendTime, PromptTime, StepTime, StreamedStep, StreamedSteps
 from specsim.engines.drafting import Method
 from specsim.files import Format
 
@@ -33,6 +33,8 @@ Number = Annotated[float, Meta(ge=0)]
 Above = Annotated[float, Meta(gt=0)]
 # Longer than any step of an engine.
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
+# Of what is told from two moments, which chance may turn about.
+Offset = Annotated[float, Meta(ge=-3600, le=3600)]
 # Longer than any draft: a file that says more was not written from counts of drafts.
 Gamma = Annotated[int, Meta(ge=0, le=1000)]
 Count = Annotated[int, Meta(ge=1, le=10**9)]
@@ -151,20 +153,39 @@ class TimedStreamedStep(_Part, frozen=True):
         return StreamedStep(**{name: getattr(self, name) for name in self.__struct_fields__})
 
 
+class TimedFrontend(_Part, frozen=True):
+    """A ``FrontendTime``, in seconds."""
+
+    seconds: Offset
+    requests: Count
+    decodes: Annotated[int, Meta(ge=0, le=10**9)] | None = None
+
+    def frontend(self) -> FrontendTime:
+        """The time, checked."""
+        return FrontendTime(self.seconds, self.requests, self.decodes)
+
+
 class TimedStreams(_Part, frozen=True):
-    """``StreamedSteps``, in seconds."""
+    """``StreamedSteps``, in seconds.
+
+    frontend_s, requests : of files of before, which have one mean over so many requests
+    """
 
     gamma: Gamma
     steps: list[TimedStreamedStep]
-    frontend_s: Annotated[float, Meta(ge=-3600, le=3600)] = 0.0
+    frontend_s: Offset = 0.0
     requests: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    frontends: list[TimedFrontend] = []
     context: Number = 0.0
     repeat: Annotated[int, Meta(ge=0)] = 0
 
     def streamed(self) -> StreamedSteps:
         """All of them, checked."""
-        known = {name: getattr(self, name) for name in self.__struct_fields__}
-        return StreamedSteps(**known | {"steps": tuple(each.step() for each in self.steps)})
+        frontends = tuple(each.frontend() for each in self.frontends)
+        if self.requests and not frontends:
+            frontends = (FrontendTime(self.frontend_s, self.requests),)
+        steps = tuple(each.step() for each in self.steps)
+        return StreamedSteps(self.gamma, steps, frontends, self.context, self.repeat)
 
 
 # What is recognised in the profile that an engine was timed with.
@@ -283,14 +304,16 @@ def timed_prompt(prompt: PromptTime) -> TimedPrompt:
     return TimedPrompt(**asdict(prompt))
 
 
-_OF_STREAMS = ("frontend_s", "requests", "context", "repeat")
-
-
 def timed_streams(streamed: StreamedSteps) -> TimedStreams:
     """What clients of a server saw, as the file has it."""
     steps = [TimedStreamedStep(**asdict(each)) for each in streamed.steps]
-    known = {name: getattr(streamed, name) for name in _OF_STREAMS}
-    return TimedStreams(gamma=streamed.gamma, steps=steps, **known)
+    return TimedStreams(
+        gamma=streamed.gamma,
+        steps=steps,
+        frontends=[TimedFrontend(**asdict(each)) for each in streamed.frontends],
+        context=streamed.context,
+        repeat=streamed.repeat,
+    )
 
 
 def is_acceptance(path: Path) -> bool:

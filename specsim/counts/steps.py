@@ -117,27 +117,46 @@ class StreamedStep:
 
 
 @dataclass(frozen=True)
+class FrontendTime:
+    """Seconds of a request outside of all steps (sending, tokenizer, answer).
+
+    seconds : in the mean, by chance < 0
+    requests : how many
+    decodes : other requests that went on in the step of its first token; None where nobody tells
+    """
+
+    seconds: float
+    requests: int
+    decodes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.seconds):
+            raise InvalidArgumentError(
+                f"seconds of a frontend must be a number, got {self.seconds}"
+            )
+        if self.requests < 1:
+            raise InvalidArgumentError(f"requests of a frontend must be >= 1, got {self.requests}")
+        if self.decodes is not None and self.decodes < 0:
+            raise InvalidArgumentError(f"decodes of a frontend must be >= 0, got {self.decodes}")
+
+
+@dataclass(frozen=True)
 class StreamedSteps:
     """What the clients of a server under load saw of its steps.
 
     gamma : draft tokens of a step; 0: there is no drafter
     steps : that could be told apart
-    frontend_s : seconds of a request outside of all steps (sending, tokenizer, answer), in the
-        mean over so many ``requests``, by chance < 0; 0 where there are none
+    frontends : what requests spent outside of all steps, by how many decoded beside them
     context : tokens in the cache of a request that decodes, in the mean; 0 where there is none
     repeat : the repeat of all settings in which it was timed, counted from 0
     """
 
     gamma: int
     steps: tuple[StreamedStep, ...]
-    frontend_s: float
-    requests: int
+    frontends: tuple[FrontendTime, ...] = ()
     context: float = 0.0
     repeat: int = 0
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.frontend_s):
-            raise InvalidArgumentError(f"frontend_s must be a number, got {self.frontend_s}")
-        for name in ("requests", "context"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InvalidArgumentError(f"{name} must be >= 0, got {getattr(self, name)}")
+        if not 0 <= self.context < math.inf:
+            raise InvalidArgumentError(f"context must be >= 0, got {self.context}")

@@ -12,8 +12,13 @@ that decode hold C tokens in all, and not c each,
 
     e(K) (C - decodes c)
 
-comes to it.  All are least-squares fits; S, a, b and e are not below zero, and e is no larger than
-leaves a step with empty caches a tenth of S.
+comes to it.  A request spends
+
+    f + g decodes
+
+outside of all steps, where so many others decode in the step of its first token: what sends them
+their chunks is busy with that.  All are least-squares fits; S, a, b, e, f and g are not below zero,
+and e is no larger than leaves a step with empty caches a tenth of S.
 """
 
 from __future__ import annotations
@@ -123,10 +128,29 @@ class StreamedCosts:
 
     @property
     def frontend_s(self) -> float:
-        """Seconds of a request outside of all steps, in the mean."""
-        requests = sum(each.requests for each in self.streamed)
-        total = sum(each.frontend_s * each.requests for each in self.streamed)
-        return max(total / requests, 0.0) if requests else 0.0
+        """f: seconds of a request outside of all steps."""
+        return self._frontend[0]
+
+    @property
+    def frontend_decode_s(self) -> float:
+        """g: seconds outside of all steps for each request that decodes beside; 0 where nobody
+        tells how many those were.
+        """
+        return self._frontend[1]
+
+    @cached_property
+    def _frontend(self) -> tuple[float, float]:
+        from scipy.optimize import nnls
+
+        rows = [row for each in self.streamed for row in each.frontends]
+        if not rows:
+            return 0.0, 0.0
+        told = all(row.decodes is not None for row in rows)
+        columns = np.array([[1.0, (row.decodes or 0) if told else 0.0] for row in rows])
+        seconds = np.array([row.seconds for row in rows])
+        root = np.sqrt([row.requests for row in rows])
+        (alone_s, decode_s), _ = nnls(columns * root[:, None], seconds * root)
+        return float(alone_s), float(decode_s)
 
     @property
     def most(self) -> int:

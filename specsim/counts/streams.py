@@ -9,7 +9,8 @@ A request that arrives while a step runs waits for its end.  One that spends d s
 steps becomes part of the first step that begins d after it was sent, or later; where requests are
 sent at any moment of a step alike, the moment at which it could have begun is, in the mean, the
 middle of the step that it waited for.  Its first chunk, with which an answer is begun, comes a
-little later than the first of its step; that is outside of steps, too.
+little later than the first of its step; that is outside of steps, too.  A server that sends others
+their chunks meanwhile takes longer for it, so that it is told by how many those are.
 
 All of this holds for a server that serves nobody else, reads every prompt in one step, admits every
 request at once and streams every step.
@@ -26,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from specsim.checks import Floats
-from specsim.counts.steps import StreamedStep, StreamedSteps
+from specsim.counts.steps import FrontendTime, StreamedStep, StreamedSteps
 
 # Chunks closer together than this share of a short step are of one step; short is a quantile of the
 # times between the chunks of a request.
@@ -86,7 +87,8 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
     """
     moments = moments_of(streams, gamma)
     plain: dict[int, list[tuple[int, float]]] = {}
-    rows, delays, contexts = [], [], []
+    rows, contexts = [], []
+    delays: dict[int, list[float]] = {}
     for place, (before, moment) in enumerate(pairwise(moments), start=1):
         new = [number for number, chunk in moment.chunks.items() if chunk.first]
         decodes = len(moment.chunks) - len(new)
@@ -110,16 +112,18 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
             and moment.chunks.keys() & before.chunks.keys() & earlier.chunks.keys()
         ):
             middle = (earlier.at_s + before.at_s) / 2
-            delays += [
+            delays.setdefault(decodes, []).extend(
                 middle - streams[number].sent_s + moment.chunks[number].at_s - moment.at_s
                 for number in new
-            ]
+            )
     pooled = [row for decodes, alike in sorted(plain.items()) for row in _pooled(decodes, alike)]
     return StreamedSteps(
         gamma,
         (*pooled, *rows),
-        float(np.mean(delays)) if delays else 0.0,
-        len(delays),
+        tuple(
+            FrontendTime(float(np.mean(each)), len(each), decodes)
+            for decodes, each in sorted(delays.items())
+        ),
         float(np.mean(contexts)) if contexts else 0.0,
         repeat,
     )

@@ -44,7 +44,7 @@ class Rules(NamedTuple):
     """What stays as it is while the loop runs.
 
     host_part : index of the part that is hidden behind the device; -1: none
-    frontend_s : until a client has what came of the engine
+    frontend_s, frontend_decode_s : until a client has what came of the engine, as of ``StepModel``
     gammas : draft length by the number of scheduled requests, in SGLang of those that decode;
         ``steps`` may change it
     padded : by tokens, the size of the graph that holds them; beyond its end steps are eager
@@ -55,6 +55,7 @@ class Rules(NamedTuple):
     terms: CompiledTerms
     host_part: int
     frontend_s: float
+    frontend_decode_s: float
     gammas: Ints
     steps: CompiledSteps
     drafter: bool
@@ -126,6 +127,7 @@ def advance(state: State, rules: Rules, log: Log, until: float) -> None:
         replica.device_free = end
         state.steps[turn].end = end
         state.steps[turn].step = replica.steps
+        state.steps[turn].decodes = int(quantities[7])
         replica.steps += 1
         _write_step(state, quantities, parts, log, begin, end, preempted, eager)
         replica.flying += 1
@@ -263,6 +265,8 @@ def _land(state: State, rules: Rules, log: Log) -> None:
         tokens = min(tokens, own.output - emitted)
         if emitted == 0:
             own.first_s = now
+            beside = state.steps[turn].decodes
+            own.frontend_s = rules.frontend_s + rules.frontend_decode_s * beside
         own.emitted = emitted + tokens
         own.rounds += 1
         all_tokens += tokens
@@ -306,4 +310,4 @@ def _finish(state: State, rules: Rules, request: int, now: float) -> None:
     if rules.concurrency > 0:
         follower = rules.concurrency + replica.done - 1
         if follower < state.requests.size:
-            state.requests[follower].arrival = now + rules.frontend_s
+            state.requests[follower].arrival = now + own.frontend_s

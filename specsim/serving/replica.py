@@ -71,7 +71,8 @@ class Replica:
     def outstanding(self, now: float) -> int:
         """Requests that are not done at ``now``; steps that begin before are taken first."""
         self._advance(now)
-        ends = self._state.requests["last_s"][: self.given] + self._rules.frontend_s
+        given = self._state.requests[: self.given]
+        ends = given["last_s"] + given["frontend_s"]
         return int(np.count_nonzero(~(ends <= now)))
 
     def _advance(self, until: float) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from specsim.checks import (
+    Floats,
     Ints,
     InvalidArgumentError,
     UnsupportedError,
@@ -97,8 +98,8 @@ def run(
         concurrency=concurrency,
         arrival_s=own["arrival"],
         scheduled_s=own["scheduled_s"],
-        first_token_s=own["first_s"] + rules.frontend_s,
-        last_token_s=own["last_s"] + rules.frontend_s,
+        first_token_s=own["first_s"] + own["frontend_s"],
+        last_token_s=own["last_s"] + own["frontend_s"],
         rounds=own["rounds"].astype(np.int64),
         preemptions=own["preemptions"].astype(np.int64),
         cached_tokens=own["cached"].astype(np.int64),
@@ -109,7 +110,7 @@ def run(
         and queue_grew(own["arrival"], own["scheduled_s"], own["last_s"]),
         steps=kept if "steps" in keep else None,
         round_log=(
-            _round_log(np.concatenate(rounds), kept, rules.frontend_s)
+            _round_log(np.concatenate(rounds), kept, own["frontend_s"])
             if rules.keep_rounds
             else None
         ),
@@ -142,6 +143,7 @@ def prepared(
         terms=step_model.compiled,
         host_part=step_model.host_part,
         frontend_s=float(step_model.frontend_s),
+        frontend_decode_s=float(step_model.frontend_decode_s),
         gammas=drafts.gammas(most),
         steps=_steps_of(drafts, engine, settings, most),
         drafter=bool(drafts.schedule),
@@ -262,7 +264,7 @@ def _steps(table: Any, emitted: Ints, settings: EngineSettings, model: StepModel
     )
 
 
-def _round_log(table: Any, steps: Steps | None, frontend_s: float) -> RoundLog:
+def _round_log(table: Any, steps: Steps | None, frontend_s: Floats) -> RoundLog:
     assert steps is not None
     request, step, tokens = table.T.astype(np.int64)
-    return RoundLog(request, step, tokens, steps.end_s[step] + frontend_s)
+    return RoundLog(request, step, tokens, steps.end_s[step] + frontend_s[request])

@@ -23,6 +23,7 @@ _REQUEST = np.dtype(
         ("scheduled_s", np.float64),
         ("first_s", np.float64),
         ("last_s", np.float64),
+        ("frontend_s", np.float64),  # outside of all steps
         ("prompt", np.int32),
         ("output", np.int32),
         ("computed", np.int32),  # tokens in the cache, drafts that are not judged included
@@ -49,7 +50,10 @@ _PLAN = np.dtype(
     ],
     align=True,
 )
-_STEP = np.dtype([("end", np.float64), ("size", np.int64), ("step", np.int64)], align=True)
+_STEP = np.dtype(
+    [("end", np.float64), ("size", np.int64), ("step", np.int64), ("decodes", np.int64)],
+    align=True,
+)
 _BLOCK = np.dtype(
     [
         ("content", np.int64),  # number of what it holds; -1

@@ -114,23 +114,26 @@ class StepModel:
 
     frontend_s : seconds of every request outside of all steps (sending, tokenizer, answer), for
         which no step waits
+    frontend_decode_s : what comes to it for each request that decodes in the step of its first
+        token
     eager_s : least seconds of the target in a step that no graph holds: what the host needs to
         start its kernels one by one
     """
 
     terms: tuple[StepTerm, ...]
     frontend_s: float = 0.0
+    frontend_decode_s: float = 0.0
     eager_s: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", tuple(self.terms))
         if not self.terms:
             raise InvalidArgumentError("terms must be at least one, got none")
-        for name in ("frontend_s", "eager_s"):
+        for name in ("frontend_s", "frontend_decode_s", "eager_s"):
             number(name, getattr(self, name), low=0.0)
 
     def __add__(self, others: Iterable[StepTerm]) -> StepModel:
-        return StepModel((*self.terms, *others), self.frontend_s, self.eager_s)
+        return replace(self, terms=(*self.terms, *others))
 
     def at_speed(self, speed: float) -> StepModel:
         """With steps that take ``1 / speed`` times as long; what a request spends outside of them
@@ -138,7 +141,7 @@ class StepModel:
         """
         number("speed", speed, low=_SLOWEST)
         terms = (replace(term, values=np.asarray(term.values) / speed) for term in self.terms)
-        return StepModel(tuple(terms), self.frontend_s, self.eager_s / speed)
+        return replace(self, terms=tuple(terms), eager_s=self.eager_s / speed)
 
     @cached_property
     def parts(self) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ def _requests(texts: Sequence[str], number: int) -> str:
     order = random.Random(_SEED + number)
     rows = [
         {"prompt": text, "output_tokens": order.randint(*settings.OUTPUTS)}
-        for text in order.sample(texts, settings.REQUESTS)
+        for text in order.sample(texts, settings.requests_of(number))
     ]
     return "".join(json.dumps(row) + "\n" for row in rows)
 
@@ -257,16 +257,15 @@ def _bench(
     client: EngineClient, files: LoadFiles, program: Path, rate: float, number: int
 ) -> dict[str, Any]:
     """What the benchmark says, and what the server counted meanwhile."""
+    requests = settings.requests_of(number)
     result = files.folder / "result.json"
     before = client.metrics()
-    _run(client, files, program, repr(rate), settings.REQUESTS, number, result)
+    _run(client, files, program, repr(rate), requests, number, result)
     after = client.metrics()
     said = json.loads(result.read_text())
     result.unlink()
-    if said["completed"] != settings.REQUESTS:
-        raise EngineError(
-            f"{client.where} completed {said['completed']} of {settings.REQUESTS} requests"
-        )
+    if said["completed"] != requests:
+        raise EngineError(f"{client.where} completed {said['completed']} of {requests} requests")
     found: dict[str, Any] = {name: said[name] for name in _KEPT if name in said}
     found |= {name: _rounded(said[name]) for name in _LISTS}
     found["specsim"] = {

@@ -48,8 +48,9 @@ PASSES_OF_SERVERS = 2 * len(RATES)
 REPEATS = 2
 TIMED_BATCHES = (MAX_NUM_SEQS,)
 TIMED_REQUESTS = MAX_NUM_SEQS
-# Requests of a setting in a pass.
-REQUESTS = 200
+# Requests of a setting in a pass, by its rate: the quicker they come the shorter a load lasts, and
+# over a few seconds a shared machine is several percent off its mean.
+REQUESTS: Mapping[str, int] = {"light": 200, "half": 300, "heavy": 400, "saturated": 400}
 # Draft lengths that are timed before; the schedule takes each of them at its own batches.
 GAMMAS = (1, 2, 4)
 SCHEDULE: Schedule = [(1, 2, 4), (3, 8, 2), (9, 16, 1)]
@@ -133,6 +134,11 @@ def rate_of(number: int) -> str:
     """Name of the rate at which the pass of this number serves."""
     in_round = number - round_of(number).start
     return list(RATES)[(in_round + _round(number)) % len(RATES)]
+
+
+def requests_of(number: int) -> int:
+    """How many requests each setting is sent in the pass of this number."""
+    return REQUESTS[rate_of(number)]
 
 
 def settings_of(number: int) -> list[Setting]:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from specsim.counts.file import AcceptanceFile, read_acceptance, timed_streams
-from specsim.counts.steps import StreamedStep, StreamedSteps
+from specsim.counts.steps import FrontendTime, StreamedStep, StreamedSteps
 from specsim.counts.streams import Stream, streamed_steps
 from studies.serving import settings
 from studies.serving.files import LoadFiles
@@ -42,35 +42,36 @@ def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
 
     Steps without prompts of batches that the pass never had are those of the other passes of its
     round, by as much longer as its own are at batches that both had: machines drift.  What
-    requests spend outside of steps is that of the lightest rate, where they do not wait.
+    requests spend outside of steps is that of all passes of the round, of those beside whom so few
+    decoded that nobody waited for a place.
 
-    None where some draft length was not served in the pass, or at the lightest rate of its round,
-    or steps were not timed under load.
+    None where some draft length was not served in the pass, or steps were not timed under load.
     """
-    lightest = min(settings.RATES, key=settings.RATES.__getitem__)
     round_of = settings.round_of(number)
     found = []
     for drafting in map(fixed, (0, *settings.GAMMAS)):
         of_round = {at: seen for at in round_of if (seen := _seen(files, drafting, at)) is not None}
         own = of_round.get(number)
-        outside = next(
-            (seen for at, seen in of_round.items() if settings.rate_of(at) == lightest), None
-        )
-        if own is None or not own.steps or outside is None:
+        if own is None or not own.steps:
             return None
         known = [step for step in own.steps if not step.prompts]
         for at, seen in of_round.items():
             steps = seen.steps if at == number else _beside(seen, known)
-            if steps:
-                found.append(replace(seen, steps=steps, frontend_s=0.0, requests=0))
-        # Where others wait, a request is not outside of steps only.
-        found[-1] = replace(found[-1], frontend_s=outside.frontend_s, requests=outside.requests)
+            found.append(replace(seen, steps=steps, frontends=_at_once(seen)))
     timed = read_acceptance(files.timed(number))
     if not timed.streamed:
         return None
     streamed = [timed_streams(replace(each, repeat=at)) for at, each in enumerate(found)]
     # Sets that were timed are of a larger batch than the pass may have, and not the pass's own.
     return msgspec.structs.replace(timed, streamed=streamed, steps=[])
+
+
+def _at_once(seen: StreamedSteps) -> tuple[FrontendTime, ...]:
+    """Of requests that did not wait for a place: beside others, a request that waits for one is not
+    outside of steps only.
+    """
+    most = settings.MAX_NUM_SEQS // 2
+    return tuple(each for each in seen.frontends if (each.decodes or 0) < most)
 
 
 def _beside(seen: StreamedSteps, known: Sequence[StreamedStep]) -> tuple[StreamedStep, ...]:

@@ -300,13 +300,17 @@ def _beside(seen: Sequence[tuple[StreamedSteps, StreamedCosts]]) -> Row:
 
 
 def _outside(seen: Sequence[tuple[StreamedSteps, StreamedCosts]]) -> Row:
-    """Milliseconds of a request before all steps, timed and seen; None where there are none."""
-    requests = [served.requests for served, _ in seen]
-    if not sum(requests):
+    """Milliseconds of a request outside of all steps, as timed beside as many that decode, and
+    seen; None where there are none.
+    """
+    rows = [(row, costs) for served, costs in seen for row in served.frontends]
+    if not rows:
         return dict.fromkeys(_OUTSIDE)
-    timed_s = [costs.frontend_s for _, costs in seen]
-    seen_s = [served.frontend_s for served, _ in seen]
-    found = np.average([timed_s, seen_s], axis=1, weights=requests)
+    seconds = [
+        (costs.frontend_s + costs.frontend_decode_s * (row.decodes or 0), row.seconds)
+        for row, costs in rows
+    ]
+    found = np.average(seconds, axis=0, weights=[row.requests for row, _ in rows])
     return dict(zip(_OUTSIDE, (1e3 * found).tolist(), strict=True))
 
 

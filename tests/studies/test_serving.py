@@ -107,7 +107,7 @@ def serve(
     timed = files.profile.with_name("slower.json")
     write_timed(timed, slower)
     random = np.random.default_rng([3, number])
-    n = settings.REQUESTS
+    n = settings.requests_of(number)
     requests = Requests(
         np.cumsum(random.exponential(1 / rate, n)),
         random.integers(*settings.PROMPTS, n),

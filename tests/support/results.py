@@ -21,7 +21,7 @@ from specsim.api.validation import (
     SyntheticCheck,
 )
 from specsim.counts.drafts import DraftCounts
-from specsim.counts.steps import PromptTime, StepTime, StreamedStep, StreamedSteps
+from specsim.counts.steps import FrontendTime, PromptTime, StepTime, StreamedStep, StreamedSteps
 from specsim.profiles import read_profile
 from studies.common.reproduce import Reproduction
 from studies.common.study import Check
@@ -200,8 +200,7 @@ def _engine_calibration() -> EngineCalibration:
                 *(StreamedStep(batch, 0, 0, 0.01 + 0.001 * batch, 50) for batch in (1, 2, 4)),
                 *(StreamedStep(2, 1, tokens, 0.015 + 1e-4 * tokens) for tokens in (16, 64)),
             ),
-            0.005,
-            2,
+            (FrontendTime(0.005, 2, 1), FrontendTime(0.007, 1, 2)),
         )
         for gamma in (0, 1, 3)
     )

@@ -35,6 +35,7 @@ MODEL = StepModel(
         StepTerm("host", [1e-3, 4e-3], ("sequences",), ([1, 8],)),
     ),
     frontend_s=3e-3,
+    frontend_decode_s=5e-4,
     eager_s=9e-3,
 )
 
@@ -218,7 +219,12 @@ def assert_conserved(found: ServingRun) -> None:
 
 def _stays_s(found: ServingRun) -> Floats:
     """Of every request from its arrival to its last token, as the engine sees it; (N,)."""
-    return found.last_token_s - found.arrival_s - MODEL.frontend_s
+    steps = found.steps
+    assert steps is not None
+    outside_s = MODEL.frontend_s + MODEL.frontend_decode_s * steps.decodes
+    seen_s = steps.end_s + outside_s
+    first = np.abs(found.first_token_s[:, None] - seen_s).argmin(axis=1)
+    return found.last_token_s - found.arrival_s - outside_s[first]
 
 
 def _held_s(found: ServingRun, steps: Steps) -> float:

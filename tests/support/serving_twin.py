@@ -74,6 +74,7 @@ class Request:
     cached: int = 0
     scheduled: float | None = None
     first: float | None = None
+    frontend: float = 0.0
     last: float | None = None
 
     @property
@@ -569,7 +570,9 @@ class Twin:
                 r.computed -= 1 + drafts - tokens
             tokens = min(tokens, r.output - r.emitted)
             if not r.emitted:
-                r.first = self.now + self.model.frontend_s
+                model, beside = self.model, self.steps[number]["decodes"]
+                r.frontend = model.frontend_s + model.frontend_decode_s * beside
+                r.first = self.now + r.frontend
             r.emitted += tokens
             r.rounds += 1
             self.round_log.append((r.number, number, tokens))
@@ -586,7 +589,7 @@ class Twin:
             self.running.remove(r)
         else:
             self.waiting.remove(r)
-        r.status, r.last, self.has_shrunk = "done", self.now + self.model.frontend_s, True
+        r.status, r.last, self.has_shrunk = "done", self.now + r.frontend, True
         self.done += 1
         if self.concurrency is not None and self.concurrency + self.done <= len(self.requests):
             self.requests[self.concurrency + self.done - 1].arrival = r.last

@@ -21,12 +21,14 @@ def served(
     seed: int = 0,
     reading_s: tuple[float, float] = (0.0, 0.0),
     context_s: float = 0.0,
+    decode_s: float = 0.0,
 ) -> tuple[list[Stream], list[tuple[int, int, int, float]]]:
     """A server that does one step after another, of all requests that have arrived by then; its
     clients' streams, and of every step decodes, prompts, their tokens and seconds.
 
     reading_s : what a step with a prompt takes longer, and again for each of its requests
     context_s : what a step takes longer for each token in the caches of its decodes
+    decode_s : how much later a first chunk comes for each request that decodes in its step
     """
     random = np.random.default_rng(seed)
     waiting = [(at + frontend_s, number) for number, at in enumerate(sent_s)]
@@ -50,7 +52,8 @@ def served(
         now += seconds
         steps.append((len(running), len(new), tokens, seconds))
         for number in (*running, *new):
-            times[number].append(now + jitter_s * random.random())
+            late_s = 0.0 if times[number] else decode_s * len(running)
+            times[number].append(now + late_s + jitter_s * random.random())
         running = [n for n in (*running, *new) if len(times[n]) < chunks[n]]
     streams = [
         Stream(prompt, at, tuple(each), (1,) * len(each))

@@ -60,6 +60,7 @@ def replica_of(
         offered=offered,
         binds=binds,
         frontend_s=step_model.frontend_s,
+        frontend_decode_s=step_model.frontend_decode_s,
         late=settings.asynchronous,
     )
 

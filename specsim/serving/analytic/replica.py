@@ -39,7 +39,7 @@ class Replica:
     laws : the law of the rounds of every draft length in ``gammas``
     offered : the workload
     binds : what sets the cap: "sequences" (max_num_seqs), "cache" or "budget"
-    frontend_s : of every request outside of all steps
+    frontend_s, frontend_decode_s : of every request outside of all steps, as of ``StepModel``
     late : whether a step is made before the one before it is over, as asynchronous scheduling does:
         prompts come a step later, and a request that is done may be in one step more
     """
@@ -50,6 +50,7 @@ class Replica:
     offered: Offered
     binds: str = "sequences"
     frontend_s: float = 0.0
+    frontend_decode_s: float = 0.0
     late: bool = False
 
     @cached_property
@@ -154,7 +155,8 @@ class Replica:
             high = concurrency / self.read_s(1)
         for _ in range(60):
             middle = (low + high) / 2
-            outside_s = self.read_s(1) + self.frontend_s
+            beside = min(concurrency - 1, self.times.cap)
+            outside_s = self.read_s(1) + self.frontend_s + self.frontend_decode_s * beside
             found = closed_loop(concurrency, self.completions(middle), outside_s)
             low, high = (middle, high) if found > middle else (low, middle)
         return low

@@ -25,10 +25,10 @@ _DRAFTS: dict[str, tuple[float, str | None]] = {
     "draft_run_ms": (_MS, None),
     "draft_token_us": (_US, "drafting"),
 }
-_FRONTEND = "frontend_ms"
+_FRONTENDS = ("frontend_ms", "frontend_decode_ms")
 # What every step has some of.
 _EVERY_STEP = ("step_ms", "token_us", "sequence_us", "host_ms", "host_sequence_us")
-COEFFICIENTS = (*_TERMS, *_DRAFTS, _FRONTEND)
+COEFFICIENTS = (*_TERMS, *_DRAFTS, *_FRONTENDS)
 
 
 def coefficients(**values: float) -> StepModel:
@@ -44,12 +44,13 @@ def coefficients(**values: float) -> StepModel:
     draft_prefill_token_us : a token of a prompt that the drafter reads
     host_ms, host_sequence_us : of the host, and of the host for each request; an engine that
         schedules ahead hides them behind the device
-    frontend_ms : of every request outside of all steps, for which no step waits
+    frontend_ms, frontend_decode_ms : of every request outside of all steps, for which no step
+        waits, and what comes to it for each that decodes in the step of its first token
     """
     if not values:
         raise InvalidArgumentError(f"coefficients must be some of {', '.join(COEFFICIENTS)}")
     terms = []
-    frontend_s = 0.0
+    outside_s = dict.fromkeys(_FRONTENDS, 0.0)
     for name, value in values.items():
         if name not in COEFFICIENTS:
             raise InvalidArgumentError(
@@ -57,8 +58,8 @@ def coefficients(**values: float) -> StepModel:
                 f"{did_you_mean(name, COEFFICIENTS)}"
             )
         value = number(name, value, low=0.0)
-        if name == _FRONTEND:
-            frontend_s = value * _MS
+        if name in outside_s:
+            outside_s[name] = value * _MS
         elif name in _DRAFTS:
             unit, per = _DRAFTS[name]
             terms.append(StepTerm("draft", [0.0, value * unit], ("gamma",), ([0, 1],), per=per))
@@ -70,7 +71,7 @@ def coefficients(**values: float) -> StepModel:
             f"one of {', '.join(_EVERY_STEP)} must be > 0, got {', '.join(values)}: every step "
             "takes time"
         )
-    return StepModel(tuple(terms), frontend_s)
+    return StepModel(tuple(terms), *outside_s.values())
 
 
 def coefficients_of(words: str | Mapping[str, float]) -> StepModel:

@@ -144,7 +144,11 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
     if isinstance(cost.prompts, StreamedCosts):
         alike = np.minimum(batches, timed)
         terms = _streamed_prompts(cost.prompts, gammas, batches, alike, steps - caches)
-        return StepModel((table, *_contexts(token_s, gammas, context), *terms), cost.frontend_s)
+        return StepModel(
+            (table, *_contexts(token_s, gammas, context), *terms),
+            cost.prompts.frontend_s,
+            cost.prompts.frontend_decode_s,
+        )
     lengths = sorted({each.tokens for each in cost.prompts.times})
     tokens = np.array([0, 1, *(each for each in lengths if each > 1)])
     prompts = np.zeros((gammas.size, tokens.size))

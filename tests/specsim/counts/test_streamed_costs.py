@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim.batching.step_cost import StepLoadCost
-from specsim.checks import UnsupportedError
-from specsim.counts.steps import StepTime, StreamedStep, StreamedSteps
+from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.counts.steps import FrontendTime, StepTime, StreamedStep, StreamedSteps
 from specsim.counts.streamed_costs import StreamedCosts, StreamedLaw, batch_levels
 from specsim.counts.streams import streamed_steps
 from specsim.serving.costs.load_cost import step_model_of
@@ -54,6 +54,33 @@ def test_the_fit_is_the_law_that_the_server_follows(seed: int) -> None:
         timed = law.steps > 0
         expected = STEP_S + gamma * 0.001 + REQUEST_S * np.array(law.batches)
         assert law.step_s[timed] == pytest.approx(expected[timed], rel=1e-6)
+
+
+def test_what_a_request_spends_outside_of_steps_grows_with_those_that_decode() -> None:
+    """A line of least squares, of as many requests as each row has; not below zero."""
+    plain = StreamedStep(2, 0, 0, 0.01, 9)
+    read = [StreamedStep(1, 1, tokens, 0.02) for tokens in (10, 20)]
+
+    def costs(*rows: FrontendTime) -> tuple[float, float]:
+        some = tuple(StreamedSteps(gamma, (plain, *read), rows) for gamma in (0, 2))
+        found = StreamedCosts(some)
+        return found.frontend_s, found.frontend_decode_s
+
+    rows = [FrontendTime(0.004 + 2e-4 * n, 5, n) for n in (1, 3, 9)]
+    assert costs(*rows) == pytest.approx((0.004, 2e-4))
+    # Where some do not tell beside how many, or fewer decode where it takes longer, one mean is.
+    untold = FrontendTime(0.008, 5)
+    assert costs(*rows, untold) == pytest.approx((np.mean([0.0042, 0.0046, 0.0058, 0.008]), 0.0))
+    falling = FrontendTime(0.006, 5, 1), FrontendTime(0.002, 15, 9)
+    assert costs(*falling) == pytest.approx((0.003, 0.0))
+    assert costs(FrontendTime(-0.001, 5, 1)) == costs() == (0.0, 0.0)
+    for words, bad in (
+        ("seconds of a frontend must be a number", (np.nan, 1)),
+        ("requests of a frontend must be >= 1, got 0", (0.0, 0)),
+        ("decodes of a frontend must be >= 0, got -1", (0.0, 1, -1)),
+    ):
+        with pytest.raises(InvalidArgumentError, match=words):
+            FrontendTime(*bad)
 
 
 def test_a_step_under_load_is_put_together_as_it_was_fitted() -> None:
@@ -169,13 +196,13 @@ def test_a_step_with_empty_caches_takes_something() -> None:
         for requests, tokens in ((1, 50.0), (1, 100.0), (1, 150.0), (2, 200.0))
     ]
     read = [StreamedStep(1, 1, n, 0.02, decode_context=100.0) for n in (20, 40)]
-    steps = [StreamedSteps(k, (*rows, *read), 0.0, 0, context=200.0) for k in (0, 2)]
+    steps = [StreamedSteps(k, (*rows, *read), context=200.0) for k in (0, 2)]
     law = StreamedCosts(tuple(steps)).laws[0]
     assert law.step_s.tolist() == pytest.approx([0.02, 0.04])
     assert 200 * law.context_token_s == pytest.approx(0.018)
     # One step that does not tell is enough for nobody to know.
     untold = replace(rows[0], decode_context=0.0)
-    steps[0] = StreamedSteps(0, (*steps[0].steps, untold), 0.0, 0, context=200.0)
+    steps[0] = StreamedSteps(0, (*steps[0].steps, untold), context=200.0)
     assert [law.context_token_s for law in StreamedCosts(tuple(steps)).laws.values()] == [0, 0]
 
 
@@ -188,7 +215,7 @@ def test_a_step_never_takes_less_than_nothing() -> None:
 def test_batches_that_nobody_had_are_no_part_of_the_law() -> None:
     prompts = StreamedStep(1, 1, 20, 0.01), StreamedStep(1, 1, 40, 0.02)
     plain = [StreamedStep(n, 0, 0, 0.01 + 0.001 * n, 9) for n in (1, 8)]
-    costs = StreamedCosts(tuple(StreamedSteps(k, (*plain, *prompts), 0.0, 0) for k in (0, 2)))
+    costs = StreamedCosts(tuple(StreamedSteps(k, (*plain, *prompts)) for k in (0, 2)))
     assert costs.laws[0].batches == (1, 8)
     assert costs.laws[0].seconds(4) == pytest.approx(0.014)
 
@@ -206,9 +233,9 @@ def test_batches_that_nobody_had_are_no_part_of_the_law() -> None:
 )
 def test_draft_lengths_need_batches_in_common(drafted: list[StreamedStep], words: str) -> None:
     prompts = StreamedStep(1, 1, 20, 0.01), StreamedStep(1, 1, 40, 0.02)
-    plain = StreamedSteps(0, (StreamedStep(1, 0, 0, 0.01), *prompts), 0.0, 0)
+    plain = StreamedSteps(0, (StreamedStep(1, 0, 0, 0.01), *prompts))
     with pytest.raises(UnsupportedError, match=words):
-        StreamedCosts((plain, StreamedSteps(2, tuple(drafted), 0.0, 0)))
+        StreamedCosts((plain, StreamedSteps(2, tuple(drafted))))
 
 
 def test_batches_between_which_steps_are_on_a_line() -> None:
@@ -228,4 +255,4 @@ def test_prompts_of_one_length_do_not_tell_what_a_token_costs() -> None:
     with pytest.raises(
         UnsupportedError, match="two lengths that were read beside other requests, got 1 with"
     ):
-        StreamedCosts((StreamedSteps(0, steps, 0.0, 0),))
+        StreamedCosts((StreamedSteps(0, steps),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,9 +55,25 @@ def test_what_a_request_spends_outside_of_steps(frontend_s: float) -> None:
     moment is known to a standard deviation of 9 ms at most, and over 1,500 requests to 0.23 ms.
     """
     sent, prompts, chunks = a_load(5, 2000)
-    found = streamed_steps(served(sent, prompts, chunks, frontend_s)[0], 0)
-    assert found.requests > 1500
-    assert found.frontend_s == pytest.approx(frontend_s, abs=4 * 0.00023)
+    rows = streamed_steps(served(sent, prompts, chunks, frontend_s)[0], 0).frontends
+    requests = [row.requests for row in rows]
+    assert sum(requests) > 1500
+    mean_s = np.average([row.seconds for row in rows], weights=requests)
+    assert mean_s == pytest.approx(frontend_s, abs=4 * 0.00023)
+
+
+def test_a_first_chunk_that_others_delay_tells_by_how_many_they_are() -> None:
+    """The same requests with and without the delay: what each row has more is exact."""
+    load = a_load(5, 500)
+    plain, late = (
+        streamed_steps(served(*load, 0.004, decode_s=decode_s)[0], 0).frontends
+        for decode_s in (0.0, 2e-4)
+    )
+    assert [row.decodes for row in plain] == [row.decodes for row in late]
+    assert len(late) > 5
+    for one, other in zip(plain, late, strict=True):
+        assert other.decodes
+        assert other.seconds - one.seconds == pytest.approx(2e-4 * other.decodes, abs=1e-9)
 
 
 def test_a_step_in_which_a_chunk_is_missing_does_not_count() -> None:
@@ -101,7 +118,7 @@ def test_steps_of_as_many_tokens_are_apart_by_nothing_else() -> None:
 
 def test_nobody_tells_nothing() -> None:
     found = streamed_steps([Stream(5, 0.0, (0.01,), (1,))], 0)
-    assert (found.steps, found.frontend_s, found.requests) == ((), 0.0, 0)
+    assert (found.steps, found.frontends) == ((), ())
 
 
 @pytest.mark.parametrize(

@@ -348,7 +348,7 @@ def test_prompts_beside_more_requests_than_were_timed_cost_what_they_did() -> No
             for tokens in (20, 80)
         ),
     ]
-    streamed = tuple(StreamedSteps(gamma, tuple(rows), 0.001, 10) for gamma in (0, 2))
+    streamed = tuple(StreamedSteps(gamma, tuple(rows)) for gamma in (0, 2))
     cost = StepLoadCost.of([], streamed=streamed)
     model = step_model_of(cost, 2, np.ones(3), 64, 512)
     beside = {"gamma": 0, "prefill_chunks": 1, "prefill_tokens": 50}
