@@ -44,11 +44,12 @@ from calibrate.measure.timing import TOKENS
 from specsim.checks import Floats
 from specsim.hardware import run_time_fit
 from specsim.hardware.later_drafts import of_length
+from specsim.hardware.repeats import Repeats
 from specsim.intervals import Interval, apart
 from specsim.optimizers.workload import Workload
 from specsim.predict.elasticity import Elasticity
 from specsim.predict.prediction_file import PredictedSpeedup, predicted_speedups
-from specsim.profiles import Profile, RunTime, read_profile
+from specsim.profiles import Overhead, Profile, RunTime, read_profile
 
 DRAFTS = ("small", "middle", "prompt-lookup")
 CALIBRATIONS = (1, 2, 3)
@@ -155,8 +156,14 @@ def cells(
                 workloads = [fewer(workload, requests) for workload in workloads]
             known = {each.measured.sampling.temperature: repeats_error(each) for each in workloads}
             moves = elasticities(path) if moved_alike else {}
+            others = {}
+            if 0 < requests < checked:
+                others = {k: v for each in workloads for k, v in of_other_requests(each).items()}
             for said in predicted_speedups(path, workloads, checked).predictions:
                 row = measured[said.temperature, said.gamma]
+                said = msgspec.structs.replace(
+                    said, **others.get((said.temperature, said.gamma), {})
+                )
                 said = with_elasticity(said, moves.get((said.temperature, said.gamma)))
                 # Older checks do not tell how long plain decoding took.
                 plain_ms = row.get("measured_plain_ms")
@@ -187,6 +194,21 @@ def cells(
                     "elasticity_error": said.elasticity_error,
                     "repeats_error": known[said.temperature],
                 }
+
+
+def of_other_requests(workload: Workload) -> dict[tuple[float, int], dict[str, float]]:
+    """Intervals of predictions by temperature and draft length where the check decodes more
+    requests than the prediction knows, so that texts are left open at temperature 0, too.
+    """
+    profile, gammas = workload.profile, range(1, workload.profile.gamma_max + 1)
+    temperature = workload.measured.sampling.temperature
+    drifts = {"": profile.drift, "known_": profile.drift_at_plain}
+    found: dict[tuple[float, int], dict[str, float]] = {}
+    for name, drift in drifts.items():
+        for each in workload.predict(gammas, drift):
+            ends = {f"{name}low": each.low, f"{name}high": each.high}
+            found.setdefault((temperature, each.gamma), {}).update(ends)
+    return found
 
 
 @cache
@@ -357,6 +379,17 @@ def _priced(row: RunTime, price: Callable[[RunTime], float]) -> RunTime:
     )
 
 
+def host_alone(profile: Profile) -> Profile:
+    """Host time of each draft length by itself: as if all of its repeats agreed."""
+
+    def one(row: Overhead) -> Overhead:
+        ratios = [s / p for s, p in zip(row.seconds, row.plain, strict=True)]
+        mean = Repeats.of(ratios).mean
+        return msgspec.structs.replace(row, seconds=[mean * plain for plain in row.plain])
+
+    return msgspec.structs.replace(profile, overhead=[one(row) for row in profile.overhead])
+
+
 def alone(profile: Profile) -> Profile:
     """As if no other program had run beside it, which profiles say and intervals allow for."""
     return msgspec.structs.replace(profile, notes=[])
@@ -437,6 +470,7 @@ def report(folder: Path, timed_tokens: int) -> None:
         "smoothed, as if alone": alone,
         "means by width": means,
         "medians by width": medians,
+        "host time by length": host_alone,
     }
     first = read_profile(profile_of(folder, checked_drafts(folder)[0], CALIBRATIONS[0]))
     if any(row.gammas for row in first.run_times):

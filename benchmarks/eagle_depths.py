@@ -72,7 +72,7 @@ def main(out: Path) -> int:
 def recorded(pool: ModelPool, sampling: Sampling, number: int, prompt: list[int]) -> ReadableText:
     """The target's answer to a prompt."""
     model_set = pool.new(timed=False)
-    request = DecodeRequest(prompt, NEW, sampling, generator(CPU, TRACE, number), 0)
+    request = DecodeRequest(prompt, NEW, sampling, generator(CPU, TRACE, number), frozenset({0}))
     tokens = plain(model_set.target, request).finish().tokens
     return ReadableText(prompt, tokens, NEW, sampling, model_set)
 
@@ -100,7 +100,7 @@ def compared(
     decoded = []
     for number, text in enumerate(texts):
         random = generator(CPU, DECODING, number, gamma)
-        request = DecodeRequest(text.prompt, NEW, sampling, random, 0)
+        request = DecodeRequest(text.prompt, NEW, sampling, random, frozenset({0}))
         decoded.append(start(scheme, model_set, request).finish())
     lengths = np.array([len(each.tokens) for each in decoded])
     foreseen = np.array([[each.calls, each.runs.runs("eagle")] for each in expected])

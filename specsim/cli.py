@@ -142,7 +142,9 @@ def _crashed(error: Exception, arguments: Sequence[str]) -> int:
         where = f"its traceback is in {name}"
     except OSError as problem:
         where = f"its traceback could not be written ({problem.strerror})"
-    kind = "out of memory" if isinstance(error, MemoryError) else "internal error"
+    # torch's own is a RuntimeError, and not loaded here.
+    full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    kind = "out of memory" if full else "internal error"
     said = ": ".join(filter(None, (type(error).__name__, str(error))))[:300]
     _say(f"specsim: {kind}: {said}; {where}; repeat it with: {repeat}", one_line=True)
     return 3

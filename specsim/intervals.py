@@ -3,7 +3,9 @@
 * A rate over independent trials has Wilson's interval (Wilson 1927, score test inverted): close
   to its level on average, inside [0, 1], and exact at 0 and at 1.
 * What is summed over requests has a bootstrap over requests (Efron 1979, percentiles): positions
-  of one request are not independent, requests are.
+  of one request are not independent, requests are.  A few of them drawn again differ too little,
+  and how much they differ is known from themselves alone, so that its ends are further away, as
+  Student's t has it.
 """
 
 from __future__ import annotations
@@ -79,7 +81,37 @@ class Bootstrap:
 
     def ratio(self, above: Floats | Ints, below: Floats | Ints) -> Interval[float]:
         """Total over total, such as a mean over the positions of requests, with its interval."""
-        return around(float(above.sum() / below.sum()), self.ratios(above, below))
+        return self.around(float(above.sum() / below.sum()), self.ratios(above, below))
+
+    @cached_property
+    def wider(self) -> float:
+        """What deviations of the draws are multiplied by, so that 95 % of them are a 95 % interval
+        of normal figures: sqrt(U / (U - 1)) t / z for U units.  One unit tells nothing, and its
+        draws stay as they are.
+        """
+        freedom = self.units - 1
+        if not freedom:
+            return 1.0
+        return sqrt(self.units / freedom) * t_quantile(0.95, freedom) / normal_quantile(0.95)
+
+    def around(
+        self, best: float | Floats, drawn: Floats, low: float = -inf, high: float = inf
+    ) -> Interval[float]:
+        """The interval of a figure that is ``drawn`` with the units alone, shape (D,): logarithms
+        deviate, where all is above 0.
+
+        low, high : what the figure cannot be beyond
+        """
+        found = around(best, drawn)
+        ends = np.array([found.low, found.high])
+        # An end on the other side of the figure is no deviation to be widened.
+        beyond = np.array([found.low < found.best, found.high > found.best])
+        if found.low > 0 and found.best > 0:
+            wide = found.best * (ends / found.best) ** self.wider
+        else:
+            wide = found.best + self.wider * (ends - found.best)
+        lowest, highest = np.clip(np.where(beyond, wide, ends), low, high).tolist()
+        return Interval(lowest, found.best, highest)
 
     def weights(self, sizes: Ints) -> Iterator[Floats]:
         """How often each position counts in each draw, shape (T,), for units of so many each."""

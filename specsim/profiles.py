@@ -61,6 +61,8 @@ Positive = Annotated[int, Meta(ge=1)]
 # Longer than any run, and any draft, that is measured; numbers of passes decide how much is drawn.
 Seconds = Annotated[float, Meta(ge=0, le=3600)]
 PositiveSeconds = Annotated[float, Meta(gt=0, le=3600)]
+# A difference of two times.
+SignedSeconds = Annotated[float, Meta(ge=-3600, le=3600)]
 LONGEST_DRAFT = 1000
 MOST_PASSES = 10_000
 Pass = Annotated[int, Meta(ge=0, lt=MOST_PASSES)]
@@ -199,7 +201,7 @@ class Overhead(_Part, frozen=True):
     """Host seconds of a block of ``batch`` requests outside the model runs.
 
     Of one request they are of blocks with room for all their drafts, and also what the target's
-    runs without a draft took longer than in plain decoding.
+    runs without a draft took longer than in plain decoding, by chance < 0 of a stretch.
     Every stretch of blocks that was decoded gives its mean; gamma 0 is a step of plain decoding.
     ``plain`` and ``passes`` as of run times; an empty ``plain`` says that nothing was beside it.
     """
@@ -209,7 +211,7 @@ class Overhead(_Part, frozen=True):
     batch: Positive
     context: Count
     mode: Mode
-    seconds: Annotated[list[Seconds], Meta(min_length=1)]
+    seconds: Annotated[list[SignedSeconds], Meta(min_length=1)]
     plain: list[PositiveSeconds] = []
     passes: list[Pass] = []
 

@@ -163,7 +163,7 @@ def check_model(model: Any, slots: int) -> None:
                 f"{name} has a cache of kind {type(layer).__name__}, which a batch cannot hold"
             )
     turning = getattr(config, "rope_parameters", None) or {}
-    first = turning.get("original_max_position_embeddings") or config.max_position_embeddings
+    first = turning.get("original_max_position_embeddings") or slots
     if turning.get("rope_type") in ("dynamic", "longrope") and slots > first:
         raise UnsupportedError(
             f"{name} turns its positions by the longest text of a batch beyond {first} tokens; "

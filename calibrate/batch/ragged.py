@@ -26,6 +26,7 @@ from calibrate.batch.cache import (
     ordinary_layers,
     round_up,
 )
+from calibrate.decode.engine import CachedModel
 from specsim.checks import InvalidArgumentError, SpecsimError, integer
 
 # Runs before a recording: libraries choose kernels and take their memory in the first ones.
@@ -62,11 +63,10 @@ class RaggedModel:
         compiled: bool = False,
         vocabulary: int | None = None,
     ) -> None:
-        config = model.config.get_text_config()
         self.model, self.compiled = model, compiled
         self.batch = integer("batch", batch, low=1)
-        self.slots = integer("slots", slots, low=1, high=config.max_position_embeddings)
-        self.vocabulary: int = vocabulary or config.vocab_size
+        self.slots = integer("slots", slots, low=1, high=CachedModel(model).context)
+        self.vocabulary: int = vocabulary or model.config.get_text_config().vocab_size
         self.device: torch.device = next(model.parameters()).device
         check_model(model, self.slots)
         with torch.inference_mode():

@@ -131,11 +131,12 @@ class _Search:
         """Extend every beam by a token, given its log probabilities (len(live), V)."""
         width = self.scheme.beams
         self.steps += 1
-        # Each beam can end the text in one way only, so 2 w continuations hold w that do not.
-        scores, nodes = _best_continuations(self.live, self.scores, rows, 2 * width)
+        # With E tokens that end a text, (1 + E) w continuations hold w that do not.
+        most = (1 + max(len(self.end), 1)) * width
+        scores, nodes = _best_continuations(self.live, self.scores, rows, most)
         live = []
         for rank, (score, node) in enumerate(zip(scores.tolist(), nodes, strict=True)):
-            if node.token != self.end and self.steps < self.most_steps:
+            if node.token not in self.end and self.steps < self.most_steps:
                 live.append(rank)
             elif rank < width:
                 self._ended.append((score / self.steps, node))
@@ -162,8 +163,7 @@ def _run_ahead(draft: _TreeReader, search: _Search, steps: int) -> list[_Node]:
     nodes, scores, ahead = search.live, search.scores, []
     for _ in range(steps):
         rows = draft.read(nodes)
-        if search.end is not None:
-            rows[:, search.end] = -torch.inf
+        rows[:, sorted(search.end)] = -torch.inf
         scores, nodes = _best_continuations(nodes, scores, rows, search.scheme.draft_beam)
         ahead += nodes
     return ahead

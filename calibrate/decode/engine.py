@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import torch
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from calibrate.models.sampling import Sampling
 from specsim.checks import SpecsimError, UnsupportedError
@@ -112,9 +113,14 @@ class CachedModel:
             ids = torch.tensor([text[:-1]], device=self.device)
             self._forward(ids, keep=1)
             wait(self.device)
-        # Layers with a sliding window keep what a rejection may want back only if told so.
-        if any(self.cache.is_sliding):
-            self.cache.activate_past_recording()
+            # Told once a text was read; before, no layer knows what it will keep.
+            if not self.cache.is_croppable:
+                raise UnsupportedError(
+                    f"{type(self.model).__name__} keeps a state of the whole text (a recurrent or "
+                    "linear-attention layer), from which rejected drafts cannot be taken back here"
+                )
+        # Layers that do not hold the whole text keep what a rejection may want back only if told.
+        self.cache.activate_past_recording()
 
     def read(self, ids: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
         """One decoding run over new tokens of shape (1, n); logits of shape (n, V).
@@ -132,7 +138,8 @@ class CachedModel:
     def forget(self, tokens: int) -> None:
         """Drop the last ``tokens`` tokens from the cache."""
         if tokens:
-            self.cache.crop(-tokens)
+            for layer in getattr(self.cache, "self_attention_cache", self.cache).layers:
+                _forget(layer, tokens)
             if self._states:
                 self._states = [self.states()[:-tokens]]
 
@@ -143,6 +150,18 @@ class CachedModel:
             return torch.empty((0, width), device=self.device, dtype=self.model.dtype)
         self._states = [torch.cat(self._states)]
         return self._states[0]
+
+    @property
+    def turned_anew(self) -> int | None:
+        """Tokens beyond which the model turns the positions of a whole text in another way; None:
+        it never does.
+        """
+        config = self.model.config.get_text_config()
+        turning = getattr(config, "rope_parameters", None) or {}
+        if turning.get("rope_type") not in ("dynamic", "longrope"):
+            return None
+        border: int | None = turning.get("original_max_position_embeddings")
+        return border
 
     def _longest_text(self) -> int:
         config = self.model.config.get_text_config()
@@ -174,6 +193,20 @@ class CachedModel:
             self._states.append(output.hidden_states[-1][0])
         logits: torch.Tensor = output.logits
         return logits
+
+
+def _forget(layer: Any, tokens: int) -> None:
+    """Drop the last tokens of one layer.
+
+    A sliding layer, asked itself, would keep no more than its window needs for the next run, so
+    that of what is dropped after that something is missing; what of its keys a run may see it tells
+    in any case.
+    """
+    if type(layer) is DynamicSlidingWindowLayer and layer.is_initialized:
+        layer.keys, layer.values = layer.keys[:, :, :-tokens], layer.values[:, :, :-tokens]
+        layer.cumulative_length -= tokens
+    else:
+        layer.crop(-tokens)
 
 
 def wait(device: torch.device) -> None:
@@ -236,7 +269,7 @@ class DecodeRequest:
     limit : the most tokens to emit, >= 0
     sampling : temperature and filters of every token drawn
     random : draws them, on the device of the models; temperature 0 draws nothing
-    end_of_text : the token behind which the text ends, None to go on to the limit
+    end_of_text : tokens behind which the text ends, none to go on to the limit
     written : tokens behind the prompt that are there already and do not count against the limit
     """
 
@@ -244,7 +277,7 @@ class DecodeRequest:
     limit: int
     sampling: Sampling
     random: torch.Generator
-    end_of_text: int | None = None
+    end_of_text: frozenset[int] = frozenset()
     written: Sequence[int] = ()
 
     def __post_init__(self) -> None:
@@ -290,8 +323,9 @@ class RequestState:
     def emit(self, tokens: list[int], accepted: int = 0, drafted: int = 0) -> None:
         """End a block with these tokens, cut at the limit and behind the first end-of-text."""
         tokens, end = tokens[: self.to_go], self.request.end_of_text
-        if end in tokens:
-            tokens = tokens[: tokens.index(end) + 1]
+        ends = [place for place, token in enumerate(tokens, start=1) if token in end]
+        if ends:
+            tokens = tokens[: ends[0]]
             self.done = True
         self.tokens += tokens
         self.accepted.append(accepted)
@@ -342,3 +376,11 @@ def _check(request: DecodeRequest, models: Sequence[Counted]) -> None:
             f"prompt ({len(request.text)} tokens) and limit ({request.limit}) exceed the context "
             f"of the models ({context})"
         )
+    for model in models:
+        border = getattr(model, "turned_anew", None)
+        if border and len(request.text) <= border < len(request.text) + request.limit:
+            raise UnsupportedError(
+                f"the {model.name} turns the positions of all tokens otherwise once a text has "
+                f"more than {border} (longrope), which a cache of before cannot follow: prompt "
+                f"({len(request.text)} tokens) and limit ({request.limit}) must stay on one side"
+            )

@@ -66,6 +66,6 @@ def _respond(request: DecodeRequest, small: Reader) -> tuple[list[int], Floats]:
         text.push(request.sampling.draw(logits, request.random))
         latest = text.tokens()[-1]
         logs.append(float(logits.float().log_softmax(-1)[0, latest]))
-        if latest == request.end_of_text:
+        if latest in request.end_of_text:
             break
     return text.tokens()[start:], np.array(logs)

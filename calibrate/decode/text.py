@@ -114,5 +114,5 @@ def write_while_sure(model: Reader, most: int, unsure: Unsure, request: DecodeRe
         if unsure(logits):
             return
         model.text.push(request.sampling.draw(logits, request.random))
-        if model.text.tokens()[-1] == request.end_of_text:
+        if model.text.tokens()[-1] in request.end_of_text:
             return

@@ -46,7 +46,7 @@ def _blocks(
         start, most = len(text), min(scheme.cap, state.to_go)
         write_while_sure(small, most, unsure, request)
         written = len(text) - start
-        ended = written == state.to_go or (written > 0 and text.tokens()[-1] == end)
+        ended = written == state.to_go or (written > 0 and text.tokens()[-1] in end)
         if not ended:
             text.push(request.sampling.draw(large.catch_up()[-1:], request.random))
         state.emit(text.tokens()[start:], written, written)

@@ -197,6 +197,7 @@ class EngineClient:
             "model": name,
             "prompt": prompt if isinstance(prompt, str) else list(prompt),
             "max_tokens": tokens,
+            **_NEUTRAL,
             **sampling,
             "ignore_eos": True,
             "stream": True,
@@ -296,6 +297,17 @@ def _prompt_tokens(event: Mapping[str, Any]) -> int:
     """How many the prompt has, where an event counts tokens; 0 elsewhere."""
     usage = event.get("usage") or {}
     return int(usage.get("prompt_tokens", 0))
+
+
+# What servers would else take from the model's generation config.
+_NEUTRAL = {
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
 
 
 def sampling_words(

@@ -78,6 +78,8 @@ class Launch:
             *("--max-model-len", str(self.context), "--max-num-seqs", str(self.requests)),
             *("--host", "127.0.0.1", "--port", str(port)),
             *("--enforce-eager", "--no-enable-prefix-caching", "--seed", str(self.seed)),
+            # Penalties and filters that a model's generation config asks for are not the profile's.
+            *("--generation-config", "vllm"),
             *self.more,
         ]
         if self.speculative is not None:
@@ -204,6 +206,8 @@ class _Running:
         self.log.seek(0)
         lines = [line.strip() for line in self.log if line.strip()]
         errors = [line for line in lines if "Error" in line or "error:" in line]
+        # The last one may only point to those before.
+        errors = [line for line in errors if "See root cause above" not in line] or errors
         return (errors or lines or ["nothing"])[-1]
 
 

@@ -48,7 +48,7 @@ class Servers:
                 target=str(resolve(profile.target.name)),
                 speculative=speculative_config(check, gamma, draft) if gamma else None,
                 dtype=profile.software.dtype,
-                context=min(profile.target.context, profile.draft.context),
+                context=check.context(min(profile.target.context, profile.draft.context)),
                 requests=max(requests, Launch.requests),
                 api=check.api,
                 seed=seed,

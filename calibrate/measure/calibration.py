@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -105,7 +105,7 @@ def calibrate(
     """
     settings.check_fits(pair.context)
     models = pair.target.description, pair.draft.description
-    checkpoint = Checkpoint.beside(out, _decisive(models, pair.target.model, settings, grid))
+    checkpoint = Checkpoint.beside(out, _decisive(models, pair.target.model, settings, grid, ends=pair.target.end_of_text))
     keep_threads(checkpoint, progress)
     watch = Watch(checkpoint, progress, _threads(pair.target.model), untimed=("trace",))
     progress = watch.progress
@@ -218,14 +218,18 @@ def _decisive(
     models: Sequence[profiles.MeasuredModel],
     target: Any,
     *settings: Settings | GridSettings | None,
+    ends: Iterable[int] = (),
 ) -> list[Any]:
-    """Everything that decides the profile."""
+    """Everything that decides the profile.
+
+    ends : tokens behind which texts end
+    """
     weights = next(target.parameters())
     # Threads may still be found by a trial, and the checkpoint keeps them.
     machine = told_apart_by(hardware(weights.device))
     where = [str(weights.dtype), str(weights.device), *machine]
     asked = [asdict(each) if each else None for each in settings]
-    return [*(model.sha256 for model in models), *where, *asked]
+    return [*(model.sha256 for model in models), *where, *asked, sorted(ends)]
 
 
 def _profile(

@@ -145,7 +145,7 @@ def write(scheme: PositionWise, model_set: ModelSet, request: DecodeRequest) -> 
     laws: list[PositionLaw] = []
     rates: list[float] = []
     drafted = 0
-    while len(tokens) < request.limit and (not tokens or tokens[-1] != request.end_of_text):
+    while len(tokens) < request.limit and (not tokens or tokens[-1] not in request.end_of_text):
         logits = target.read(token)[-1:], draft.read(token)[-1:]
         law = position_law(scheme, request.sampling, *logits)
         full = drafted == window(scheme)
@@ -176,7 +176,7 @@ def _write_on(
         more = not law.unsure and float(weights.sum()) > _SELDOM
         while more and written_on[place] < window(scheme) - 1:
             token = torch.multinomial(weights, 1, generator=request.random)
-            if int(token) == request.end_of_text:
+            if int(token) in request.end_of_text:
                 break
             logits = draft.read(token)[-1:]
             read += 1

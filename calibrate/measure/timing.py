@@ -162,7 +162,7 @@ class TimedRows:
             if model == follows == "draft":
                 counted["gammas"] = gamma
             self._keep("run_times", where | alone, fmean(took), usual(context), **counted)
-        host_s = max(fmean(host_seconds(decoded, gamma, prompt_tokens, usual)), 0.0)
+        host_s = fmean(host_seconds(decoded, gamma, prompt_tokens, usual))
         where = {"temperature": self.temperature, "gamma": gamma, "context": 0}
         self._keep("overhead", where | alone, host_s, everywhere, passes=number)
 

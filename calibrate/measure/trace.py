@@ -6,6 +6,7 @@ needs, for every gamma at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,8 @@ from specsim.traces import LARGEST_RANK
 if TYPE_CHECKING:
     import pandas as pd
 
+# Positions that are looked at together.
+_ROWS = 64
 # First word of every random key, so that no two purposes share random numbers.
 TRACE, DECODING, OVERHEAD, OFF_TEXT, LOSSY = 1, 2, 3, 4, 5
 
@@ -50,7 +53,13 @@ def record(
     else:
         draft.prefill(request.prompt, request.written)
         text = torch.tensor([[request.text[-1], *decoded.tokens[:-1]]], device=draft.device)
-        columns = statistics(target_logits, draft.read(text), tokens, request.sampling)
+        draft_logits = draft.read(text)
+        columns = in_slices(
+            len(tokens),
+            lambda rows: statistics(
+                target_logits[rows], draft_logits[rows], tokens[rows], request.sampling
+            ),
+        )
     return pd.DataFrame(
         {
             "request": number,
@@ -72,21 +81,38 @@ def lookup_statistics(
     starts = range(before, len(text))
     drafts = [drafter.found(text[:start], request.limit) for start in starts]
     matched = [_matched(found, text[at:]) for at, found in zip(starts, drafts, strict=True)]
-    p = request.sampling.probabilities(target_logits).cpu()
-    raw = target_logits.float().softmax(-1).cpu()
-    rows = np.arange(len(tokens))
     first = np.array([found[0] if found else -1 for found in drafts])
-    proposed = np.where(first >= 0, p.numpy()[rows, first], 0.0)
+    stood = np.where(np.array(matched) > 0, 0.0, -np.inf)
+    top = target_logits.argmax(-1).cpu().numpy()
+
+    def of_target(rows: slice) -> dict[str, np.ndarray]:
+        p = request.sampling.probabilities(target_logits[rows]).cpu()
+        raw = target_logits[rows].float().softmax(-1).cpu()
+        each, proposed = np.arange(len(p)), first[rows]
+        return {
+            "logp_target": p[each, tokens[rows]].log().clamp(max=0).numpy(),
+            "logp_draft": stood[rows],
+            "beta": np.where(proposed >= 0, p.numpy()[each, proposed], 0.0),
+            "target_top": raw.amax(-1).numpy(),
+            "target_entropy": torch.special.entr(raw).sum(-1).numpy(),
+            "argmax_equal": (top[rows] == proposed).astype(np.int8),
+        }
+
     return {
-        "logp_target": p[rows, tokens].log().clamp(max=0).numpy(),
-        "logp_draft": np.where(np.array(matched) > 0, 0.0, -np.inf),
-        "beta": proposed,
-        "target_top": raw.amax(-1).numpy(),
-        "target_entropy": torch.special.entr(raw).sum(-1).numpy(),
-        "argmax_equal": (target_logits.argmax(-1).cpu().numpy() == first).astype(np.int8),
+        **in_slices(len(tokens), of_target),
         "found": np.array([len(found) for found in drafts], dtype=np.int32),
         "matched": np.array(matched, dtype=np.int32),
     }
+
+
+def in_slices(
+    rows: int, columns: Callable[[slice], dict[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """Columns of so many rows, some rows at a time: of a vocabulary of 200,000 tokens each row is a
+    megabyte, several times over.
+    """
+    parts = [columns(slice(start, start + _ROWS)) for start in range(0, rows, _ROWS)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _matched(drafts: list[int], text: list[int]) -> int:

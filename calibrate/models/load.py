@@ -45,9 +45,14 @@ class Loaded:
     description: MeasuredModel
 
     @property
-    def end_of_text(self) -> int | None:
-        token: int | None = self.tokenizer.eos_token_id
-        return token
+    def end_of_text(self) -> frozenset[int]:
+        """Tokens behind which a text ends, as engines have them: the tokenizer's, and those of the
+        model's generation config, which has the end of a turn, too.
+        """
+        config = getattr(self.model, "generation_config", None)
+        known = getattr(config, "eos_token_id", None)
+        tokens = known if isinstance(known, list) else [known]
+        return frozenset({self.tokenizer.eos_token_id, *tokens} - {None})
 
     @property
     def reads_source(self) -> bool:
@@ -226,13 +231,22 @@ def load(
             config = AutoConfig.from_pretrained(folder, trust_remote_code=code)
             seq2seq = getattr(config, "is_encoder_decoder", False)
             kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM
-            model = kind.from_pretrained(
-                folder, dtype=dtype, use_safetensors=True, trust_remote_code=code
+            model, found = kind.from_pretrained(
+                folder,
+                dtype=dtype,
+                use_safetensors=True,
+                trust_remote_code=code,
+                output_loading_info=True,
             )
+            model = model.to(device).eval()
     # transformers raises whatever a damaged file leads it to, which all means the same.
     except Exception as error:
         raise ModelError(f"model {name} cannot be loaded: {reason_of(error)}") from None
-    model = model.to(device).eval()
+    if missing := sorted(found["missing_keys"]):
+        raise ModelError(
+            f"model {name} lacks weights, which would be drawn at random: {', '.join(missing[:3])}"
+            f"{' and others' if len(missing) > 3 else ''}"
+        )
     return Loaded(model, tokenizer, _described(name, model, digest(folder)))
 
 
@@ -257,8 +271,10 @@ def resolve(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     wanted = ["*.json", "*.safetensors", "*.model", "*.txt", "*.py"]
+    # The same weights in other layouts.
+    unwanted = ["*/*", "consolidated*.safetensors"]
     try:
-        return Path(snapshot_download(name, allow_patterns=wanted))
+        return Path(snapshot_download(name, allow_patterns=wanted, ignore_patterns=unwanted))
     except Exception as error:  # the Hub client raises many kinds, all meaning "not to be had"
         raise ModelError(
             f"model {name}: no such folder, and it cannot be fetched from the Hugging Face Hub "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
@@ -130,7 +131,9 @@ def load_pool(pair: Pair, others: Mapping[str, str], trust_remote_code: bool = F
     models = {"draft": pair.draft.model}
     if not pair.target.reads_source:
         layers = target.config.get_text_config().num_hidden_layers
-        models["early"] = first_layers(target, ceil(layers / 3))
+        # Not of models whose tables have a part for every layer, or whose weights stay packed.
+        with suppress(RuntimeError, KeyError):
+            models["early"] = first_layers(target, ceil(layers / 3))
     digests, heads = {}, {}
     for role, name in names.items():
         if role in HEADS:

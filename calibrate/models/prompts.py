@@ -42,11 +42,20 @@ def read_prompts(path: Path, tokenizer: Any, tokens: int) -> list[list[int]]:
     texts = [_text(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not texts:
         raise PromptError(f"prompt file {path} is empty, expected one prompt a line")
-    prompts = [_cut(tokenizer(_whole(text))["input_ids"], tokens, tokenizer) for text in texts]
+    prompts = [_cut(_tokens(text, tokenizer), tokens, tokenizer) for text in texts]
     if not all(prompts):
         number = next(number for number, prompt in enumerate(prompts, 1) if not prompt)
         raise PromptError(f"prompt file {path}: prompt {number} has no token")
     return prompts
+
+
+def _tokens(text: str, tokenizer: Any) -> list[int]:
+    """Of a whole text.  One that a chat template made begins with the BOS token as it is written,
+    and gets no other.
+    """
+    begun = bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
+    ids: list[int] = tokenizer(_whole(text), add_special_tokens=not begun)["input_ids"]
+    return ids
 
 
 def _cut(ids: list[int], tokens: int, tokenizer: Any) -> list[int]:

@@ -106,8 +106,8 @@ def judged(
     """Rows of predicted beside measured, in the order of the predictions.
 
     The measured speedup is the mean over passes of the logarithm of plain seconds over seconds
-    with drafts, each ratio of sets in one pass; ``measured_error`` is the relative standard
-    error of that mean, and its interval Student's of 95 %.
+    with drafts, each ratio of sets in one pass; ``measured_error`` is its standard error, and its
+    interval Student's of 95 %.
 
     rounds : by draft length, those of each request by the replay; counted and replayed ones are
         means over passes
@@ -130,7 +130,7 @@ def judged(
                 "predicted_low": each.speedup.low,
                 "predicted_high": each.speedup.high,
                 "measured_speedup": measured,
-                "measured_error": error,
+                "measured_error": measured * error,
                 "measured_low": seen.low,
                 "measured_high": seen.high,
                 "relative_error": each.speedup.best / measured - 1,

@@ -25,7 +25,7 @@ from calibrate.measure.trace import DECODING, generator
 from calibrate.models.collector import models_not_walked
 from specsim.checkpoint import Checkpoint
 from specsim.checks import Floats
-from specsim.intervals import Bootstrap, Interval, around
+from specsim.intervals import Bootstrap, Interval
 from specsim.predict.error_decomposition import BlockTiming
 
 # What plain decoding is called among the decoders.
@@ -95,7 +95,7 @@ class Interleaved:
             ordinary, fast = expected
             drawn /= bootstrap.ratios(ordinary, fast)
             drawn *= ordinary.sum() / fast.sum()
-        return around(best, drawn)
+        return bootstrap.around(best, drawn)
 
     def block_timing(self, name: Hashable) -> BlockTiming:
         """What a block of this decoder yields, and where its time goes."""

@@ -22,7 +22,7 @@ from calibrate.validate.interleave import PLAIN, Interleaved
 from calibrate.validate.predict import Predicted
 from specsim.checks import Floats
 from specsim.hardware.repeats import PassDraws, Repeats
-from specsim.intervals import DRAWS, Bootstrap, Interval, around, t_quantile
+from specsim.intervals import Bootstrap, Interval, around, t_quantile
 from specsim.laws import TARGET
 from specsim.predict.measured import RunTimes
 from specsim.predict.replay.run_counts import RunKind
@@ -60,14 +60,16 @@ def predicted_speedups(
         shares = [_share(some, seed) for seed, some in enumerate((plain_share, each.host_share))]
         best = _seconds(each, times.best, context, *(share for share, _ in shares))
         drawn = _seconds(each, times.drawn, context, *(share for _, share in shares))
-        count = np.ones((DRAWS, each.tokens.size))
+        plain_s, fast_s = (seconds.sum(axis=0) for seconds in drawn)
+        speedups = plain_s / fast_s
         if name not in known:
             bootstrap = Bootstrap(each.tokens.size)
             count = np.array(
-                [np.bincount(some, minlength=count.shape[1]) for some in bootstrap.drawn]
+                [np.bincount(some, minlength=bootstrap.units) for some in bootstrap.drawn]
             )
-        plain_s, fast_s = ((count.T * seconds).sum(axis=0) for seconds in drawn)
-        speedup = around(float(best[0].sum() / best[1].sum()), plain_s / fast_s)
+            plain_s, fast_s = ((count.T * seconds).sum(axis=0) for seconds in drawn)
+            speedups = speedups * (plain_s / fast_s / speedups) ** bootstrap.wider
+        speedup = around(float(best[0].sum() / best[1].sum()), speedups)
         found[name] = SchemeSpeedup(speedup, *best)
     return found
 

@@ -59,7 +59,7 @@ def validate_schemes(
     pool: ModelPool,
     checks: Sequence[tuple[CheckedPrompts, Sequence[Scheme]]],
     contexts: Sequence[int],
-    end_of_text: int | None,
+    end_of_text: frozenset[int],
     seed: int,
     checkpoint: Checkpoint,
     advance: Callable[[str], None] = lambda stage: None,
@@ -126,14 +126,14 @@ def _request(
     check: CheckedPrompts,
     prompt: Sequence[int],
     random: torch.Generator,
-    end_of_text: int | None,
+    end_of_text: frozenset[int],
 ) -> DecodeRequest:
     sampling = drawn_with(scheme, check.sampling)
     return DecodeRequest(prompt, check.max_new_tokens, sampling, random, end_of_text)
 
 
 def _decoders(
-    check: CheckedPrompts, chosen: Sequence[Scheme], pool: ModelPool, end_of_text: int | None
+    check: CheckedPrompts, chosen: Sequence[Scheme], pool: ModelPool, end_of_text: frozenset[int]
 ) -> dict[Any, Start]:
     """Every setting with models of its own, and plain decoding."""
 
@@ -160,7 +160,7 @@ def _predicted(
     check: CheckedPrompts,
     texts: Sequence[ReadableText],
     draws: Sequence[torch.Generator],
-    end_of_text: int | None,
+    end_of_text: frozenset[int],
 ) -> dict[str, Any]:
     """From the recorded texts, and what a few short decodings spend outside the runs, as JSON."""
     requests = [

@@ -186,7 +186,8 @@ def in_plain_steps(
     passes: Sequence[Sequence[int]],
     runs: Sequence[Sequence[int]] | None = None,
 ) -> Iterator[Row]:
-    """The mean of each cell with its 95 % interval, as columns; none of a cell without repeats.
+    """The mean of each cell with its 95 % interval, as columns; none of a cell without repeats, or
+    with one that took nothing.
 
     beside : of each cell, every repeat over the plain step beside it; empty: there was none
     passes : of each cell, the pass that each repeat belongs to; empty: all are of one

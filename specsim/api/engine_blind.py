@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -22,6 +25,8 @@ from specsim.checks import InvalidArgumentError, integer
 from specsim.counts.file import AcceptanceFile, read_acceptance
 from specsim.extrapolation.from_file import check_temperature
 from specsim.files import file_digest, write_atomically
+from specsim.intervals import Interval
+from specsim.predict.engine_sets import SetSpeedup
 from specsim.profiles import read_profile
 
 _TABLE = (
@@ -115,6 +120,7 @@ class EngineVerdict(Result):
         errors = [row["relative_error"] for row in self.measured]
         worst = max(self.measured, key=lambda row: abs(row["relative_error"]))
         inside = sum(row["inside"] for row in self.measured)
+        own = [row["measured_error"] / row["measured_speedup"] for row in self.measured]
         counts = [(row["counted_rounds"], row["replayed_rounds"]) for row in self.measured]
         rounds = f"rounds are as replayed in {sum(a == b for a, b in counts)} of {len(counts)}"
         if self.measured[0]["temperature"]:
@@ -124,7 +130,7 @@ class EngineVerdict(Result):
             f"relative error of the speedup: median {median(map(abs, errors)):.1%}, worst "
             f"{abs(worst['relative_error']):.1%} (batch {worst['batch']}, gamma {worst['gamma']}), "
             f"mean signed {sum(errors) / len(errors):+.1%}; the measurement's own standard error "
-            f"is {median(row['measured_error'] for row in self.measured):.1%} in the median",
+            f"is {median(own):.1%} in the median",
             f"95 % intervals hold {inside} of {len(errors)} speedups",
             f"{rounds} settings",
             f"the prediction was fixed in {self.prediction} (sha256 {self.sha256[:12]})",
@@ -151,6 +157,64 @@ def _check_timed(
         )
 
 
+class _Speedup(msgspec.Struct, frozen=True):
+    gamma: int
+    batch: int
+    speedup: tuple[float, float, float]
+
+
+class _Prediction(msgspec.Struct, frozen=True):
+    """The file of a prediction.
+
+    requests : that it is of, of the profile's
+    """
+
+    created: str
+    profile_sha256: str
+    timed_sha256: str
+    requests: int
+    speedups: list[_Speedup]
+
+    @classmethod
+    def of(
+        cls,
+        predictions: Sequence[SetSpeedup],
+        profile_sha256: str,
+        timed_sha256: str,
+        requests: int,
+        created: str,
+    ) -> _Prediction:
+        speedups = [
+            _Speedup(each.gamma, each.batch, (*vars(each.speedup).values(),))
+            for each in predictions
+        ]
+        return cls(created, profile_sha256, timed_sha256, requests, speedups)
+
+    def fixed(self, file: Path) -> list[SetSpeedup]:
+        """What was predicted when this was first asked, of the same profile, step times and
+        requests: what was said before is what is judged.  Otherwise this is written.
+        """
+        told = self
+        with suppress(OSError, msgspec.MsgspecError):
+            before = msgspec.json.decode(file.read_bytes(), type=_Prediction)
+            if before._asked() == self._asked() and before._cells() >= self._cells():
+                told = before
+        if told is self:
+            text = msgspec.json.format(msgspec.json.encode(self), indent=2)
+            write_atomically(file, text + b"\n")
+        return [
+            SetSpeedup(each.gamma, each.batch, Interval(*each.speedup))
+            for each in told.speedups
+            if (each.gamma, each.batch) in self._cells()
+        ]
+
+    def _asked(self) -> tuple[str, str, int]:
+        return self.profile_sha256, self.timed_sha256, self.requests
+
+    def _cells(self) -> set[tuple[int, int]]:
+        return {(each.gamma, each.batch) for each in self.speedups}
+
+
 def validate_engine(
     profile: str | PathLike[str],
     check: EngineBlindCheck = EngineBlindCheck(),
@@ -162,7 +226,8 @@ def validate_engine(
     """Fix the prediction of an engine's speedups, then start its servers and measure.
 
     The prediction is of the profile's trace and of step times (``specsim.calibrate_engine``), and
-    is written beside the profile before a server is started.  One server for each draft length
+    is written beside the profile before a server is started; one that is there, of the same
+    profile, step times and requests, is judged as it stands.  One server for each draft length
     and one without run side by side; a speedup is of seconds from sending a set of requests to the
     last answer, in ratios of one pass.  A run that was killed goes on with the passes that are
     done.
@@ -205,12 +270,9 @@ def validate_engine(
     else:
         predictions = predicted_of_draws(steps_of, asked, batches, gammas, check.seed)
     file = engine_file(path, check, ".predicted")
-    fixed = {
-        "profile_sha256": file_digest(path),
-        "timed_sha256": file_digest(timed),
-        "speedups": [plain(each) for each in predictions],
-    }
-    write_atomically(file, msgspec.json.format(msgspec.json.encode(fixed), indent=2) + b"\n")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    found = _Prediction.of(predictions, file_digest(path), file_digest(timed), start, now)
+    predictions = found.fixed(file)
     sha256 = file_digest(file)
     checkpoint = Checkpoint.temporary("validate_engine", plain(check), sha256)
     seed = begun_seed(check.seed, check.passes, checkpoint)

@@ -49,6 +49,10 @@ from specsim.predict.engine_sets import StepRepeats
 from specsim.profiles import read_profile
 
 
+# Prompts are timed as if models read no more: hardly any is longer.
+_LONGEST_PROMPT = 8192
+
+
 @dataclass(frozen=True)
 class EngineTiming:
     """What is timed of an inference engine.
@@ -60,7 +64,7 @@ class EngineTiming:
         the shortest, a middle one and the profile's longest
     batch : requests that are sent at once; as many clients at most put servers under load
     prompt_tokens : lengths of prompts that are timed alone, two at least; None is a 32nd, an 8th
-        and half of what the models read
+        and half of what the models read, or of 8,192 tokens if they read more
     repeats : of all draft lengths and batches; an interval comes of what they differ
     requests : of the profile, at most, in sets; those under load are like all of them
     prompts : the file that was calibrated with; None is the held-out modules
@@ -110,7 +114,8 @@ class EngineTiming:
         """The lengths of prompts to time, of models that read ``context`` tokens."""
         lengths = self.prompt_tokens
         if lengths is None:
-            lengths = tuple(sorted({max(context // 32, 2), context // 8, context // 2}))
+            most = min(context, _LONGEST_PROMPT)
+            lengths = tuple(sorted({max(most // 32, 2), most // 8, most // 2}))
         if len(lengths) < 2 or lengths[-1] >= context:
             raise InvalidArgumentError(
                 f"prompt_tokens must be two lengths at least, below the models' {context} tokens, "
@@ -261,7 +266,7 @@ def calibrate_engine(
     from calibrate.models.busy import Watch
 
     gammas = timing.gammas(content.gamma_max)
-    context = min(content.target.context, content.draft.context)
+    context = timing.check.context(min(content.target.context, content.draft.context))
     lengths = timing.prompt_lengths(context)
     seed = begun_seed(timing.seed, timing.repeats, checkpoint)
     sets = {batch: request_sets(batch, len(asked.requests), 0) for batch in timing.batch}

@@ -9,7 +9,16 @@ from specsim.batching.schedule import Plan, ranges
 from specsim.batching.serving import CardCost
 from specsim.batching.step_cost import StepLoadCost
 from specsim.batching.workload import BatchWorkload
-from specsim.engines import Deployed, Drafting, Engine, Method, Schedule, gamma_at, largest
+from specsim.engines import (
+    ENGINES,
+    Deployed,
+    Drafting,
+    Engine,
+    Method,
+    Schedule,
+    gamma_at,
+    largest,
+)
 
 # Share of a speedup below which it is not worth a word that another draft length were better.
 _REGRET = 0.01
@@ -183,8 +192,19 @@ def card_notes(chosen: Engine, deployed: Deployed | None) -> list[str]:
 
 
 def serving_notes(chosen: Engine, serving: PlannedServing | None) -> list[str]:
-    """How many requests the engine should serve at a time, which it is told beside all this."""
-    if serving is None or serving.max_num_seqs is None or chosen.most_requests is None:
+    """How many requests the engine should serve at a time, which it is told beside all this, and
+    whether another one was planned with.
+    """
+    if serving is None:
         return []
-    most = serving.max_num_seqs
-    return [f"planned for up to {most:,} requests at a time: {chosen.most_requests} {most}"]
+    notes = []
+    if serving.max_num_seqs is not None and chosen.most_requests is not None:
+        most = serving.max_num_seqs
+        notes = [f"planned for up to {most:,} requests at a time: {chosen.most_requests} {most}"]
+    other = ENGINES.get(serving.engine or "")
+    if other is not None and other is not chosen:
+        notes.append(
+            f"planned with the scheduler of {other.title}: {chosen.title} puts other requests "
+            "into a step"
+        )
+    return notes

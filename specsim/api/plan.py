@@ -197,6 +197,10 @@ def plan(
     told += other_cards(answers, told, levels)
     stay_s = max(stays_s.get(id(each.planned), 0.0) for each in told)
     context = mean_context(requests)
+    sampling = best  # with intervals of chance alone
+    own = speed_of(best.planned, best, rate, context)
+    if best.settled is not None and own is not None:
+        best = replace(best, settled=at_both_ends(best, own, workload, levels, routing, seed))
     gain = stops = starts = reason = None
     why = ""
     if drafting is not None:
@@ -224,11 +228,11 @@ def plan(
         starts=starts,
         reason=reason,
         why=why,
-        replicas=replicas_interval(best, rate, levels, speed_of(best.planned, best, rate, context)),
+        replicas=replicas_interval(best, rate, levels, own),
         gain=gain,
         by_rate=by_rate(answers, rate, margin),
         sequences=sequences_of(best, rate) if best.replicas else None,
-        error_budget=error_budget(best, rate, context, levels),
+        error_budget=error_budget(sampling, rate, context, levels),
         inputs={
             "workload": asked,
             "slo": {each.name: each.limit_s for each in levels},

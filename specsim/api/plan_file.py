@@ -27,6 +27,7 @@ class PlannedServing:
     schedule : (first, last, gamma) by batch
     max_num_seqs : most requests that are served at a time; None: not told
     target, accelerator, tensor_parallel, drafter : of one replica; None: not told, or none
+    engine : whose scheduler was planned with; None: not told
     """
 
     name: str
@@ -36,6 +37,7 @@ class PlannedServing:
     accelerator: str | None = None
     tensor_parallel: int | None = None
     drafter: str | None = None
+    engine: str | None = None
 
     def check_same(self, deployment: Deployment | None) -> None:
         """Refuse a deployment that the plan's answer is not of; None: a profile."""
@@ -77,7 +79,10 @@ def planned_serving(plan: CapacityPlan | str | PathLike[str]) -> PlannedServing:
     most, tensor = (_told(found, key, int) for key in ("max_num_seqs", "tensor_parallel"))
     target, card, drafter = (_told(found, key, str) for key in ("target", "accelerator", "drafter"))
     schedule = _checked(name, found.get("schedule"))
-    return PlannedServing(name, schedule, most, target, card, tensor, drafter)
+    inputs = document.get("inputs")
+    engine = _told(inputs, "engine", str) if isinstance(inputs, dict) else None
+    engine = engine and engine.partition(":")[0]
+    return PlannedServing(name, schedule, most, target, card, tensor, drafter, engine)
 
 
 def _told(plan: Mapping[str, Any], key: str, kind: type[Told]) -> Told | None:

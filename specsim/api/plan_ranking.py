@@ -11,10 +11,11 @@ from specsim.api.progress import Progress, quiet
 from specsim.api.result import LeftOut, Row
 from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError, number
 from specsim.hardware.accelerators import accelerator
+from specsim.intervals import Interval
 from specsim.serving.analytic.offered import Offered
 from specsim.serving.analytic.replica import Replica
 from specsim.serving.levels import ServiceLevel
-from specsim.serving.planning.settling import Settled, settle, simulate
+from specsim.serving.planning.settling import Settled, settle, simulate, with_errors
 from specsim.serving.planning.sizing import replicas_needed, slack, sustained
 from specsim.serving.planning.span import lasts
 from specsim.serving.requests import Requests
@@ -158,6 +159,25 @@ def settling(
         )
 
     return settled
+
+
+def at_both_ends(
+    answer: Answer,
+    speed: Interval[float],
+    workload: ServingWorkload,
+    levels: Sequence[ServiceLevel],
+    routing: Routing,
+    seed: int,
+) -> Settled:
+    """What was simulated of an answer, with how far its figures move at the ends of ``speed``."""
+    assert answer.settled is not None
+    setup = replace(answer.planned.setup, routing=routing, replicas=answer.settled.replicas)
+
+    def simulated(speed: float) -> Settled:
+        other = replace(setup, step_model=setup.step_model.at_speed(speed))
+        return simulate(other, workload, levels, seed)
+
+    return with_errors(answer.settled, speed, simulated)
 
 
 def _reads_less(setup: SetUp, offered: Offered) -> bool:

@@ -81,9 +81,13 @@ def _intervals(found: CapacityPlan) -> list[str]:
     line = f"simulated: {', '.join(words)}"
     if unknown:
         return [f"{line}, of too few requests for intervals: simulate more requests"]
+    more = "simulate more requests"
     line += ", 95% intervals"
+    if settled.speed is not None:
+        line += " with what costs and acceptance leave open"
+        more = "plan for more requests a second to leave room"
     if doubtful:
-        line += f", which do not all keep {' and '.join(doubtful)}: simulate more requests"
+        line += f", which do not all keep {' and '.join(doubtful)}: {more}"
     return [line]
 
 

@@ -44,6 +44,8 @@ Gamma = int | Literal["table"] | Schedule | AdaptiveSteps | None
 
 # Heads that read the target's features, of which the last cached block has none.
 _HEADS = ("eagle", "eagle3", "mtp")
+# Drafters without a cache of their own.
+_WITHOUT_CACHE = ("ngram", "suffix", "medusa")
 
 
 @dataclass(frozen=True)
@@ -169,11 +171,19 @@ def _policy(
     schedule = tuple(asked.schedule if isinstance(asked, AdaptiveSteps) else asked)
     return DraftPolicy(
         schedule,
-        drops_last_cached_block=method in _HEADS,
+        drops_last_cached_block=method in _HEADS or _reads_features(drafter),
         looks_one_further=isinstance(drafter, Parallel) and drafter.kind == "dflash",
         slots_for_drafting=_slots_for_drafting(drafter, method, DraftPolicy(schedule).gamma_max),
+        keeps_no_cache=method in _WITHOUT_CACHE,
         adaptive=adaptive,
     )
+
+
+def _reads_features(drafter: Drafter | None) -> bool:
+    """Of those that draft in parallel: P-EAGLE and DFlash (vllm/config/speculative.py,
+    use_eagle).
+    """
+    return isinstance(drafter, Parallel) and drafter.kind in ("p_eagle", "dflash")
 
 
 def _slots_for_drafting(drafter: Drafter | None, method: str | None, longest: int) -> int:

@@ -144,7 +144,7 @@ class SyntheticCheck:
 
 # What servers are told of the profile's models and of what is asked of them.
 _OWN_WORDS = (
-    *("--model", "--dtype", "--max-model-len", "--max-num-seqs", "--speculative-config"),
+    *("--model", "--dtype", "--max-num-seqs", "--speculative-config", "--generation-config"),
     *("--host", "--port", "--seed"),
 )
 
@@ -169,8 +169,9 @@ class EngineCheck:
     drafts : how the draft model's tokens are chosen; greedy is vLLM's default, at any temperature
     lookup_max, lookup_min : with ngram, the longest and the shortest run of tokens to look up; the
         default is vLLM's
-    engine_args : further words of ``vllm serve``, as it is deployed: ("--block-size", "32").  What
-        is said of models, drafts, context and requests together is said by specsim alone
+    engine_args : further words of ``vllm serve``, as it is deployed: ("--block-size", "32"), or
+        ("--max-model-len", "4096") where the models read longer texts than the memory holds.  What
+        is said of models, drafts and requests together is said by specsim alone
     """
 
     tolerance: ClassVar[Tolerance | None] = Tolerance(0.0)
@@ -199,6 +200,15 @@ class EngineCheck:
                 raise InvalidArgumentError(f"api must be serve with url, got {self.api}")
         longest = integer("lookup_max", self.lookup_max, low=1)
         integer("lookup_min", self.lookup_min, low=1, high=longest)
+
+    def context(self, longest: int) -> int:
+        """Tokens of a text that engines are started for, of models that read ``longest``."""
+        words = [word for each in self.engine_args for word in each.split("=", 1)]
+        name = "--max-model-len"
+        if name not in words:
+            return longest
+        told = words[words.index(name) + 1 :][:1]
+        return integer(name, *(told or [""]), low=2, high=longest)
 
     def _check_engine_args(self) -> None:
         if self.engine_args and (self.url is not None or self.api != "serve"):

@@ -23,11 +23,11 @@ from specsim.commands._options import (
 @seed_option
 @report_option
 @format_option
-def command(out: Path, draft: str, seed: int, report: Path | None, output_format: str) -> None:
+def command(out: Path, draft: str, seed: int, report: Path | None, output_format: str) -> int:
     """Measure the embedded pair, predict the best draft length, and check it by real decoding.
 
     Takes five to ten minutes on two cores.  Writes the profile, its traces, a figure and a page,
-    which is OUT/page.html unless --report names another.
+    which is OUT/page.html unless --report names another.  Exits with 1 where the check fails.
     """
     from specsim.api.demo import demonstrate
     from specsim.report.plots import save, speedup_by_gamma
@@ -41,3 +41,4 @@ def command(out: Path, draft: str, seed: int, report: Path | None, output_format
     show(found, output_format, "predicted and measured")
     click.echo(f"figure: {figure}   profile: {found.profile}", err=True)
     write_report(found, report or out / "page.html")
+    return 0 if found.validation.passed else 1

@@ -202,12 +202,18 @@ class Comparison:
         if self.prices is not None:
             mean_speed, gammas = self.prices.speedup(_rate(mean_rejection))
             gamma = int(gammas)
-            speedup = around(mean_speed, self.prices.drawn_speedup(_rate(rejection), gamma))
+            # What requests add to that of prices, which have their own.
+            of_both, of_prices = (
+                self.prices.drawn_speedup(each, gamma)
+                for each in (_rate(rejection), np.full(DRAWS, _rate(mean_rejection)))
+            )
+            drawn_speed = of_prices * (of_both / of_prices) ** bootstrap.wider
+            speedup = around(mean_speed, drawn_speed)
         return Choice(
             rule=name,
             setting=setting,
-            quality=around(self.quality(mean_loss), self.quality(loss)),
-            rejection=around(mean_rejection, rejection),
+            quality=bootstrap.around(self.quality(mean_loss), self.quality(loss)),
+            rejection=bootstrap.around(mean_rejection, rejection, 0.0, 1.0),
             speedup=speedup,
             gamma=gamma,
         )
@@ -231,12 +237,12 @@ class Comparison:
         shares : budgets, as shares of the target's own rejection (mean TV)
         """
         sizes = np.diff(self.positions.starts)
-        draws = self._bootstrap(_CURVE_DRAWS).weights(sizes)
-        drawn = [self._summary(weights, shares) for weights in draws]
+        bootstrap = self._bootstrap(_CURVE_DRAWS)
+        drawn = [self._summary(weights, shares) for weights in bootstrap.weights(sizes)]
         result = {}
         for name, best in self._summary(None, shares).items():
             values = np.array([figures[name] for figures in drawn])
-            regret, *within = [around(*pair) for pair in zip(best, values.T, strict=True)]
+            regret, *within = [bootstrap.around(*pair) for pair in zip(best, values.T, strict=True)]
             result[name] = Summary(regret, tuple(within))
         return result
 

@@ -1,11 +1,9 @@
 """Run times between and beyond the points of a measured grid, and what repeats leave open of them.
 
 The law of run times (``run_time_law``) carries the trend over new tokens, batch and context, and
-what is left of the measured run times, as a logarithm, is a Gaussian process over the points:
-neighbours differ by a variance that grows with their distance, as far as the points say so
-(restricted likelihood) beyond what the repeats of a point scatter.  So a point whose repeats
-scatter is drawn to what its neighbours say, a jump that the repeats agree on stays, points without
-repeats are met exactly, and points beyond follow the law with the nearest points' residual.
+what is left of the measured run times, as a logarithm, is what neighbouring points say of each
+other (``neighbours``).  Points without repeats are met exactly, and points beyond follow the law
+with the nearest points' residual.
 
     >>> rows = [GridPoint(n, b, 64, 1e-3 + 1e-4 * n * b) for n in (1, 2, 4) for b in (1, 2, 4, 8)]
     >>> times = FittedRunTimes.of(rows)
@@ -23,23 +21,21 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 import numpy as np
-from scipy.interpolate import RBFInterpolator
-from scipy.linalg import null_space
 
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError
+from specsim.hardware.neighbours import interpolated, smoothing_of
 from specsim.hardware.repeats import PassDraws, Repeats, spread_of_means
 from specsim.hardware.routing import Experts
 from specsim.hardware.run_time_law import Growth, fit_trend, growth_of, trend_s
 
 if TYPE_CHECKING:
+    from scipy.interpolate import RBFInterpolator
+
     from specsim.profiles import Mode, Overhead, RunTime
 
 Row = TypeVar("Row", "RunTime", "Overhead")
 # A draft's run is slower right after the target has used the caches of the processor.
 Kind = Literal["target", "first draft", "next draft"]
-
-# Spreads between points one token apart that are tried, as logarithms of run times.
-_SPREADS = np.geomspace(1e-3, 0.3, 16)
 
 
 @dataclass(frozen=True)
@@ -151,13 +147,7 @@ class FittedRunTimes:
         return {}
 
     def _interpolated(self, left: Floats) -> RBFInterpolator:
-        return RBFInterpolator(
-            _coordinates(_where(self.points)),
-            left,
-            kernel="linear",
-            degree=0,
-            smoothing=self._smoothing,
-        )
+        return interpolated(_coordinates(_where(self.points)), left, self._smoothing)
 
     @cached_property
     def _errors(self) -> Floats:
@@ -173,22 +163,7 @@ class FittedRunTimes:
 
     @cached_property
     def _smoothing(self) -> Floats:
-        """Variance of each point's mean over that between points one token apart, shape (P,)."""
-        errors = self._errors
-        if len(self.points) < 2 or not errors.any():
-            return np.zeros(len(self.points))
-        where = _coordinates(_where(self.points))
-        apart = np.linalg.norm(where[:, None] - where, axis=2)
-        contrasts = null_space(np.ones((1, len(self.points))))
-
-        def surprise(spread: float) -> float:
-            """-2 log of the restricted likelihood."""
-            variance = contrasts.T @ (np.diag(errors**2) - spread**2 * apart) @ contrasts
-            seen = contrasts.T @ self._left
-            return float(np.linalg.slogdet(variance)[1] + seen @ np.linalg.solve(variance, seen))
-
-        smoothing: Floats = (errors / min(_SPREADS, key=surprise)) ** 2
-        return smoothing
+        return smoothing_of(_coordinates(_where(self.points)), self._left, self._errors)
 
 
 def fits(rows: Iterable[RunTime]) -> dict[tuple[Mode, Kind], FittedRunTimes]:

@@ -339,7 +339,8 @@ class MeasuredPrediction:
 
     ``low`` and ``high`` are the 95 % interval of the speedup over workloads like the trace's and
     over the drift of the machine: requests and passes of the measurement are drawn again, and
-    ``drawn``, shape (D,), is what comes of it.  ``drawn_costs``, shape (D,), is of the trace's own
+    ``drawn``, shape (D,), is what comes of it; the interval is as much wider as so few requests
+    leave open.  ``drawn_costs``, shape (D,), is of the trace's own
     requests, with the passes alone drawn again.  All draws scatter by the drift that passes do not
     show, and more where other programs ran beside the measurement.
     """
@@ -388,7 +389,8 @@ def predict(
         seconds, drawn, whole = priced(spent)
         if replayed.gamma:
             drawn, whole = drawn * off, whole * off
-        speedup = around(plain_s / seconds, plain_drawn / drawn)
+        every, of_costs = plain_drawn / drawn, plain_whole / whole
+        speedup = around(plain_s / seconds, of_costs * (every / of_costs) ** bootstrap.wider)
         predictions.append(
             MeasuredPrediction(
                 gamma=replayed.gamma,
@@ -398,8 +400,8 @@ def predict(
                 speedup=speedup.best,
                 low=speedup.low,
                 high=speedup.high,
-                drawn=plain_drawn / drawn,
-                drawn_costs=plain_whole / whole,
+                drawn=every,
+                drawn_costs=of_costs,
             )
         )
     return predictions

@@ -136,7 +136,9 @@ def predicted_speedups(profile: Path, workloads: Sequence[Workload], requests: i
         for each, known_plain in zip(*found, strict=True):
             chosen = each.gamma == best.gamma
             open_, known_ = (
-                around(one.speedup, one.drawn_costs if greedy else one.drawn)
+                around(one.speedup, one.drawn_costs)
+                if greedy
+                else Interval(one.low, one.speedup, one.high)
                 for one in (each, known_plain)
             )
             left = best.speedup / known[best.gamma] if chosen else 1.0

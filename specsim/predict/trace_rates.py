@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ import numpy as np
 
 from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
 from specsim.checks import InvalidArgumentError, check_choice
-from specsim.intervals import Bootstrap, Interval, around
+from specsim.intervals import Bootstrap
 from specsim.profiles import MeasuredAcceptance, Profile, Rate
 from specsim.traces import Trace
 
@@ -35,9 +36,17 @@ def acceptance_rates(
     with np.errstate(invalid="ignore"):
         curves = totals[:, 1:] / totals[:, :1]
         rates = np.nan_to_num(totals[:, 1:] / totals[:, :-1])
-    alpha = _rate(bootstrap.ratio(accepted, trace.lengths))
-    survival = [_rate(around(curve[0], curve[1:])) for curve in curves.T]
-    conditional = [_rate(around(rate[0], rate[1:])) for rate in rates.T]
+
+    def rate(best: float, drawn: Floats) -> Rate:
+        found = bootstrap.around(best, drawn, 0.0, 1.0)
+        return Rate(found.low, found.best, found.high)
+
+    alpha = rate(accepted.sum() / trace.lengths.sum(), bootstrap.ratios(accepted, trace.lengths))
+    found = [rate(curve[0], curve[1:]) for curve in curves.T]
+    # What survives further does not survive more often, at either end.
+    lows, highs = (accumulate([getattr(r, end) for r in found], min) for end in ("low", "high"))
+    survival = [Rate(low, r.best, high) for low, r, high in zip(lows, found, highs, strict=True)]
+    conditional = [rate(each[0], each[1:]) for each in rates.T]
     return alpha, survival, conditional
 
 
@@ -59,8 +68,3 @@ def measured_under(
     trace = profile.trace(path, asked)
     alpha, survival, conditional = acceptance_rates(trace, profile.gamma_max, measured.seed)
     return msgspec.structs.replace(asked, alpha=alpha, survival=survival, conditional=conditional)
-
-
-def _rate(found: Interval[float]) -> Rate:
-    """As the profile has it."""
-    return Rate(found.low, found.best, found.high)

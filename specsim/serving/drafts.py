@@ -24,6 +24,9 @@ class DraftPolicy:
     looks_one_further : DFlash has blocks kept ready in vLLM for one token more than it drafts
     slots_for_drafting : that each request takes in a step of vLLM beside its tokens: one with a
         draft model (vllm/config/speculative.py, max_num_new_slots_for_drafting)
+    keeps_no_cache : n-gram, suffix and Medusa drafts come from no model that keeps a cache: vLLM
+        has no blocks ready for them and, unless it is told to, makes no step before the one in
+        front of it is over (vllm/config/vllm.py, num_lookahead_tokens and async_scheduling)
     adaptive : how the lengths of ``schedule`` change with what is accepted; None: they do not
     """
 
@@ -31,6 +34,7 @@ class DraftPolicy:
     drops_last_cached_block: bool = False
     looks_one_further: bool = False
     slots_for_drafting: int = 0
+    keeps_no_cache: bool = False
     adaptive: AdaptiveSteps | None = None
 
     def __post_init__(self) -> None:

@@ -195,7 +195,13 @@ def _limits(name: str, given: Mapping[str, Any], defaults: EngineDefaults) -> di
         return found
     found = vllm.limits_on(defaults.card, given["version"])
     budget = given.get("max_num_batched_tokens", found["max_num_batched_tokens"])
-    return found | {"max_num_seqs": min(found["max_num_seqs"], budget)}
+    found = found | {"max_num_seqs": min(found["max_num_seqs"], budget)}
+    if not _GRAPHS["vllm"] & given.keys():
+        decodes = given.get("max_num_seqs", found["max_num_seqs"]) * (1 + defaults.gamma_max)
+        largest = vllm.largest_graph_on(defaults.card, given["version"], decodes)
+        if largest is not None:
+            found["max_cudagraph_capture_size"] = largest
+    return found
 
 
 def _setting(key: str, kind: str, word: str) -> Any:

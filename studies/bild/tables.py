@@ -11,7 +11,7 @@ import numpy as np
 
 from specsim.checks import Floats
 from specsim.frontier import LabelledPositions, Sweep
-from specsim.intervals import Bootstrap, around
+from specsim.intervals import Bootstrap
 from specsim.laws import TARGET
 from specsim.optimizers.workload import Workload
 from specsim.predict.operations import operations as law_operations
@@ -132,7 +132,7 @@ def latency(measured: Measured) -> tuple[list[dict[str, Any]], list[Chain]]:
 
     def row(name: str, right: Floats, same: Floats, speedup: float, **about: Any) -> dict[str, Any]:
         drawn = bootstrap.ratios(positions.by_request(right - large), sizes)
-        above = around(float((right - large).mean()), drawn)
+        above = bootstrap.around(float((right - large).mean()), drawn)
         return {
             "policy": name,
             "fallback": about.get("fallback"),

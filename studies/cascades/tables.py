@@ -26,7 +26,7 @@ from specsim.frontier import (
 )
 from specsim.frontier.choice import SweptRule
 from specsim.frontier.positions import Loss, Outcome
-from specsim.intervals import Bootstrap, around, over
+from specsim.intervals import Bootstrap, over
 from specsim.laws import Run
 from specsim.optimizers.workload import Workload
 from specsim.schemes.deferral import CAP, TokenCascade
@@ -145,8 +145,9 @@ def token_against_deferral(comparison: Comparison) -> Iterator[dict[str, Any]]:
 def _ratio(positions: LabelledPositions, first: Outcome, second: Outcome) -> dict[str, float]:
     sums = positions.by_request(np.stack([first.rejection, second.rejection]))
     # A draw of requests that the other rule never rejects has no ratio, and does not count.
-    drawn = over(*Bootstrap(positions.requests).sums(sums.T).T)
-    found = around(sums[0].sum() / sums[1].sum(), drawn)
+    bootstrap = Bootstrap(positions.requests)
+    drawn = over(*bootstrap.sums(sums.T).T)
+    found = bootstrap.around(sums[0].sum() / sums[1].sum(), drawn)
     return {
         "rejection_ratio": found.best,
         "ratio_low": found.low,

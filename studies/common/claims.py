@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from specsim.checks import Floats, Ints
-from specsim.intervals import Bootstrap, Interval, around
+from specsim.intervals import Bootstrap, Interval
 
 
 def mean_over_positions(values: Floats, starts: Ints) -> Interval[float]:
     """The mean with its 95 % interval, by bootstrap over the requests that begin at ``starts``."""
     sums, counts = np.add.reduceat(values, starts[:-1]), np.diff(starts)
-    return around(float(values.mean()), Bootstrap(len(sums)).ratios(sums, counts))
+    bootstrap = Bootstrap(len(sums))
+    return bootstrap.around(float(values.mean()), bootstrap.ratios(sums, counts))
 
 
 def beyond(low: float, high: float, mark: float) -> bool | None:

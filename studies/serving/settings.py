@@ -33,7 +33,8 @@ ENGINE_ARGS = (
 PROMPTS, OUTPUTS = (16, 128), (8, 96)
 # By name, rates as shares of what plain decoding is predicted to serve at most.
 RATES: Mapping[str, float] = {"light": 0.3, "half": 0.6, "heavy": 0.85, "saturated": 1.5}
-# Every setting is served once in each round, with other requests and arrivals.  A shared machine is
+# Every setting is served once in each round, with texts in another order, other lengths of outputs
+# and other arrivals.  A shared machine is
 # another one from minute to minute, by 15 % now and then, and a timing is off as much as a load: a
 # round has a pass for each rate, and steps are timed anew just before each.  Over the rounds each
 # rate is at each place of a round once, so that no rate has more of what a place does than another.

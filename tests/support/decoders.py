@@ -89,14 +89,14 @@ class Job:
     wanted: int
     gamma: int = 4
     sampling: Sampling = GREEDY
-    end: int | None = None
+    end: tuple[int, ...] = ()
     own_length: bool = False
     seed: int = 0
 
     @property
     def request(self) -> DecodeRequest:
         random = generator(CPU, len(self.prompt), self.wanted, self.seed)
-        return DecodeRequest(self.prompt, self.wanted, self.sampling, random, self.end)
+        return DecodeRequest(self.prompt, self.wanted, self.sampling, random, frozenset(self.end))
 
 
 Start = Callable[[Cast, Job], Decoding]
@@ -189,8 +189,10 @@ class Decoder:
         return result
 
     def check(self, result: Decoded, job: Job) -> None:
-        if job.end in result.tokens:
-            assert result.tokens.index(job.end) == len(result.tokens) - 1 < job.wanted
+        ends = [place for place, token in enumerate(result.tokens, start=1) if token in job.end]
+        if ends:
+            assert ends == [len(result.tokens)]
+            assert len(result.tokens) <= job.wanted
         else:
             assert len(result.tokens) == job.wanted
         assert len(result.accepted) == len(result.drafted)

@@ -23,9 +23,10 @@ GREEDY, ORDINARY = Sampling(0.0), Sampling(1.0)
 CPU = torch.device("cpu")
 
 
-def greedy(prompt: Sequence[int], limit: int, end_of_text: int | None = None) -> DecodeRequest:
+def greedy(prompt: Sequence[int], limit: int, *end_of_text: int | None) -> DecodeRequest:
     """A request at temperature 0, where nothing is drawn but what rules toss coins for."""
-    return DecodeRequest(prompt, limit, GREEDY, generator(CPU, 0), end_of_text)
+    ends = frozenset(token for token in end_of_text if token is not None)
+    return DecodeRequest(prompt, limit, GREEDY, generator(CPU, 0), ends)
 
 
 def big_little(

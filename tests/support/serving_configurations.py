@@ -219,12 +219,12 @@ def assert_conserved(found: ServingRun) -> None:
 
 def _stays_s(found: ServingRun) -> Floats:
     """Of every request from its arrival to its last token, as the engine sees it; (N,)."""
-    steps = found.steps
+    steps, log = found.steps, found.round_log
     assert steps is not None
-    outside_s = MODEL.frontend_s + MODEL.frontend_decode_s * steps.decodes
-    seen_s = steps.end_s + outside_s
-    first = np.abs(found.first_token_s[:, None] - seen_s).argmin(axis=1)
-    return found.last_token_s - found.arrival_s - outside_s[first]
+    assert log is not None
+    _, first = np.unique(log.request, return_index=True)
+    outside_s = MODEL.frontend_s + MODEL.frontend_decode_s * steps.decodes[log.step[first]]
+    return found.last_token_s - found.arrival_s - outside_s
 
 
 def _held_s(found: ServingRun, steps: Steps) -> float:

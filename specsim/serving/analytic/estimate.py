@@ -244,7 +244,9 @@ def _ttft_s(
         waits = points[:, 0] > 1.0 - shared.all_busy
         level = (1.0 - points[waits, 0]) / shared.all_busy
         wait[waits] += -bursts * np.log(np.clip(level, 1e-12, 1.0)) / leaving
-    found: Floats = wait + first + replica.frontend_s + replica.frontend_decode_s * n
+    # Nobody decodes in a step of prompts, and a place is one's own.
+    beside = 0.0 if times.stops_decodes else np.minimum(n, times.cap - 1)
+    found: Floats = wait + first + replica.frontend_s + replica.frontend_decode_s * beside
     return found
 
 

@@ -153,9 +153,9 @@ class Replica:
         low, high = 0.0, self.capacity
         if not np.isfinite(high):
             high = concurrency / self.read_s(1)
+        beside = 0 if self.times.stops_decodes else min(concurrency, self.times.cap) - 1
         for _ in range(60):
             middle = (low + high) / 2
-            beside = min(concurrency - 1, self.times.cap)
             outside_s = self.read_s(1) + self.frontend_s + self.frontend_decode_s * beside
             found = closed_loop(concurrency, self.completions(middle), outside_s)
             low, high = (middle, high) if found > middle else (low, middle)

@@ -11,8 +11,10 @@ from specsim.hardware.accelerators import Accelerator
 from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.settings import VLLM, EngineSettings
 
-# The largest graph by default, and the sizes below: vllm/config/vllm.py, _set_cudagraph_sizes.
-_LARGEST_CAPTURE = 512
+# The largest graph by default, that on cards of compute capability 10.x since 0.32.0, and the sizes
+# below: vllm/config/vllm.py, _set_cudagraph_sizes.
+_LARGEST_CAPTURE, _LARGEST_ON_BLACKWELL = 512, 1024
+_BLACKWELL = ("b200", "gb200", "b300", "gb300")
 _NO_LIMIT = 2**31 - 1
 
 
@@ -29,6 +31,7 @@ class _Version:
         (v1/core/sched/scheduler.py, effective_lookahead_tokens)
     counts_slots_for_drafting : in what a step may hold (v1/core/sched/scheduler.py, draft_slots);
         of versions before 0.32.0 this was not read
+    larger_on_blackwell : the largest graph; of versions before 0.32.0 this was not read
     """
 
     full_isl: bool
@@ -37,13 +40,14 @@ class _Version:
     tells_largest_cards: bool
     admits_with_lookahead: bool
     counts_slots_for_drafting: bool
+    larger_on_blackwell: bool
 
 
 VLLM_VERSIONS = {
-    "0.19.0": _Version(True, True, False, False, False, False),
-    "0.28.0": _Version(True, True, False, True, True, False),
-    "0.32.0": _Version(True, True, True, True, True, True),
-    "0.33.0": _Version(True, True, True, True, True, True),
+    "0.19.0": _Version(True, True, False, False, False, False, False),
+    "0.28.0": _Version(True, True, False, True, True, False, False),
+    "0.32.0": _Version(True, True, True, True, True, True, True),
+    "0.33.0": _Version(True, True, True, True, True, True, True),
 }
 _GIB = 2.0**30
 _LEAST_LIMITS = {"max_num_batched_tokens": 2048, "max_num_seqs": 256}
@@ -64,6 +68,16 @@ def limits_on(card: Accelerator, version: str) -> dict[str, int]:
     return _LEAST_LIMITS
 
 
+def largest_graph_on(card: Accelerator, version: str, decodes: int) -> int | None:
+    """``max_cudagraph_capture_size`` where nothing is said; None: that of most cards.
+
+    decodes : tokens of a step of ``max_num_seqs`` decodes with their drafts
+    """
+    if card.name.casefold() not in _BLACKWELL or not VLLM_VERSIONS[version].larger_on_blackwell:
+        return None
+    return min(2 * decodes, _LARGEST_ON_BLACKWELL)
+
+
 @dataclass(frozen=True)
 class VllmEngine:
     """One replica of vLLM with the FCFS policy; names, meanings and defaults are vLLM's, those of
@@ -74,7 +88,8 @@ class VllmEngine:
         which holds nothing.  Read it, never guess it: with a drafter there are fewer.
     scheduler_reserve_full_isl, async_scheduling : None: what the version does by itself
     cudagraph_capture_sizes : None: those that the version makes of the other numbers
-    max_cudagraph_capture_size : None: min(2 max_num_seqs (1 + gamma), 512, max_num_batched_tokens)
+    max_cudagraph_capture_size : None: min(2 max_num_seqs (1 + gamma), 512, max_num_batched_tokens);
+        on cards of compute capability 10.x 1,024 takes the place of 512 (``largest_graph_on``)
     watermark : share of the blocks kept free when a waiting request is admitted
     """
 
@@ -139,6 +154,7 @@ class VllmEngine:
         """What the scheduler goes by, with so many drafts."""
         usual = VLLM_VERSIONS[self.version]
         reserves, overlaps = self.scheduler_reserve_full_isl, self.async_scheduling
+        lookahead = 0 if drafts.keeps_no_cache else drafts.lookahead
         return EngineSettings(
             kind=VLLM,
             budget=self.max_num_batched_tokens,
@@ -152,9 +168,11 @@ class VllmEngine:
             caching=self.enable_prefix_caching,
             full_isl=usual.full_isl if reserves is None else reserves,
             watermark_blocks=int(self.watermark * self.num_gpu_blocks),
-            asynchronous=usual.asynchronous if overlaps is None else overlaps,
-            lookahead=drafts.lookahead,
-            admission_lookahead=drafts.lookahead if usual.admits_with_lookahead else 0,
+            asynchronous=(
+                usual.asynchronous and not drafts.keeps_no_cache if overlaps is None else overlaps
+            ),
+            lookahead=lookahead,
+            admission_lookahead=lookahead if usual.admits_with_lookahead else 0,
             drop_last=drafts.drops_last_cached_block,
             new_token_ratio=0.0,
             least_new_token_ratio=0.0,

@@ -10,7 +10,7 @@ from specsim.serving.levels import ServiceLevel
 from specsim.serving.metrics import measure
 from specsim.serving.planning.sizing import slack
 from specsim.serving.service import SetUp, engine_figures, serve_requests
-from specsim.serving.spread import intervals
+from specsim.serving.spread import intervals, widened
 from specsim.serving.workload import ServingWorkload, serving_seed
 
 # The engine starts empty, and requests that find it so see less than they would later.
@@ -28,12 +28,15 @@ class Settled:
     figures : latencies, throughput and goodput, each with its 95 % interval
     engine : what the engine did, such as ``preemptions`` and ``cache_peak``
     met : whether the levels are met, and the queue did not grow without end
+    speed : as a factor, 1 with its 95 % interval, how much faster or slower steps may be, where the
+        intervals of ``figures`` hold that, too; None: they are of chance alone
     """
 
     replicas: int
     figures: Mapping[str, Interval[float]]
     engine: Mapping[str, float]
     met: bool
+    speed: Interval[float] | None = None
 
     def best(self) -> dict[str, float]:
         """The figures without their intervals."""
@@ -58,6 +61,18 @@ def simulate(
         engine=engine_figures(served, setup),
         met=slack(best, levels) <= 1.0 and not served.queue_grew,
     )
+
+
+def with_errors(
+    settled: Settled, speed: Interval[float], simulated: Callable[[float], Settled]
+) -> Settled:
+    """The same with intervals that hold both ends of what steps may take.
+
+    speed : as in ``Settled``
+    simulated : the set-up, its requests and luck, with steps that are so much faster
+    """
+    ends = [simulated(each).best() for each in (speed.low, speed.high)]
+    return replace(settled, figures=widened(settled.figures, settled.best(), ends), speed=speed)
 
 
 def settle(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
 from calibrate.measure.trace import generator, record
 from calibrate.models.sampling import Sampling
-from specsim.checks import InvalidArgumentError
+from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.traces import Trace
 from tests.support.imitations import CPU, ORDINARY, greedy, prompts, twin
@@ -72,22 +73,81 @@ def test_what_cannot_be_decoded_is_refused(models: dict[str, CachedModel]) -> No
         speculative(target, models["draft"], greedy([4], 8), -1)
 
 
-def test_a_sliding_window_is_cut_back_like_any_cache() -> None:
+def sliding(window: int) -> Any:
     from transformers import MistralConfig, MistralForCausalLM
 
     torch.manual_seed(3)
-    model = MistralForCausalLM(
-        MistralConfig(
-            vocab_size=64,
-            hidden_size=16,
-            intermediate_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            sliding_window=8,
-            initializer_range=0.5,
-        )
-    ).eval()
+    config = MistralConfig(
+        vocab_size=64,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        sliding_window=window,
+        initializer_range=0.5,
+    )
+    return MistralForCausalLM(config).eval()
+
+
+def test_a_sliding_window_may_be_cut_back_again_and_again() -> None:
+    """As where a drafter takes back what its own drafter wrote, and then its target does."""
+    cached, text = CachedModel(sliding(8)), torch.arange(30)[None] % 60 + 1
+    cached.prefill(text[0, :21].tolist())
+    for _ in range(3):
+        cached.read(text[:, 20:29])
+        for back in (2, 3, 1):
+            cached.forget(back)
+        cached.read(text[:, 23:25])
+        cached.forget(5)
+        again = cached.read(text[:, 20:24])
+        expected = CachedModel(cached.model)
+        expected.prefill(text[0, :21].tolist())
+        torch.testing.assert_close(again, expected.read(text[:, 20:24]))
+        cached.forget(4)
+
+
+def test_recurrent_states_cannot_be_taken_back() -> None:
+    from transformers import Qwen3NextConfig, Qwen3NextForCausalLM
+
+    config = Qwen3NextConfig(
+        vocab_size=64,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        linear_num_key_heads=2,
+        linear_num_value_heads=2,
+        linear_key_head_dim=8,
+        linear_value_head_dim=8,
+        layer_types=["linear_attention", "full_attention"],
+        num_experts=2,
+        num_experts_per_tok=1,
+        moe_intermediate_size=8,
+        shared_expert_intermediate_size=8,
+    )
+    model = CachedModel(Qwen3NextForCausalLM(config).eval())
+    with pytest.raises(UnsupportedError, match="keeps a state of the whole text"):
+        model.prefill([1, 2, 3])
+
+
+def test_a_text_stays_on_one_side_of_where_positions_turn_otherwise() -> None:
+    model = sliding(64)
+    model.config.rope_parameters = {
+        "rope_type": "longrope",
+        "original_max_position_embeddings": 20,
+    }
+    target = CachedModel(model)
+    with pytest.raises(UnsupportedError, match=r"more than 20 .longrope.* must stay on one side"):
+        plain(target, greedy([5, 6, 7], 18))
+    assert len(plain(target, greedy([5, 6, 7], 17)).finish().tokens) == 17
+    plain(target, greedy([5] * 21, 18))
+
+
+def test_a_sliding_window_is_cut_back_like_any_cache() -> None:
+    model = sliding(8)
     target, stranger = CachedModel(model), CachedModel(copy.deepcopy(model))
     for parameter in stranger.model.parameters():
         parameter.data += 0.1 * torch.randn_like(parameter)

@@ -29,7 +29,7 @@ def test_a_real_decoder_takes_as_many_rounds(models: Mapping[str, CachedModel]) 
     rounds = 0
     for seed in range(60):
         prompt = [5 + seed % 40, 9]
-        request = DecodeRequest(prompt, 20, ordinary, generator(CPU, DECODING, seed), None)
+        request = DecodeRequest(prompt, 20, ordinary, generator(CPU, DECODING, seed))
         decoded = speculative(target, draft, request, gamma).finish()
         rounds += decoded.target.count
         # The engine's rounds begin behind its first token; here that is the prompt's last.

@@ -143,6 +143,8 @@ def test_the_command_is_that_of_vllm() -> None:
     assert words[:3] == ["/e/vllm", "serve", "m"]
     assert json.loads(words[words.index("--speculative-config") + 1]) == speculative
     assert "--no-enable-prefix-caching" in words
+    # A model's own filters and penalties would be taken where a request says nothing.
+    assert words[words.index("--generation-config") + 1] == "vllm"
     assert "--speculative-config" not in launch(Path("vllm")).command(8000)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from calibrate.measure.trace import ranks, statistics
+from calibrate.measure.trace import in_slices, ranks, statistics
 from calibrate.models.sampling import Sampling
 
 
@@ -22,6 +22,21 @@ def test_ranks_against_a_sorted_list_ties_included() -> None:
             top = int(row.argmax())
             order = sorted(range(6), key=lambda v: (v != top, -float(row[v]), v))
             assert order.index(token) + 1 == rank
+
+
+def test_columns_of_some_rows_at_a_time_are_those_of_all() -> None:
+    random = torch.Generator().manual_seed(2)
+    target, draft = (torch.randn((150, 40), generator=random) for _ in range(2))
+    tokens = torch.randint(40, (150,), generator=random)
+    for sampling in (Sampling(0.0), Sampling(0.7, top_k=5)):
+        whole = statistics(target, draft, tokens, sampling)
+        found = in_slices(
+            150, lambda rows: statistics(target[rows], draft[rows], tokens[rows], sampling)
+        )
+        assert found.keys() == whole.keys()
+        for name, column in whole.items():
+            np.testing.assert_allclose(found[name], column, rtol=1e-6)
+            assert found[name].dtype == column.dtype
 
 
 def test_the_argmax_has_rank_one_wherever_it_is_among_equals(

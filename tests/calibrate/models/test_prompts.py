@@ -20,8 +20,11 @@ class Characters:
     """A tokenizer of one token a character, which refuses what tokenizers refuse."""
 
     bos_token_id: int | None = None
+    bos_token: str | None = None
 
-    def __call__(self, text: str, verbose: bool = True) -> dict[str, list[int]]:
+    def __call__(
+        self, text: str, verbose: bool = True, add_special_tokens: bool = True
+    ) -> dict[str, list[int]]:
         text.encode("utf-8")  # half of a surrogate pair is a TypeError of the real ones
         return {"input_ids": [ord(each) for each in text if each != "\u200b"]}
 
@@ -30,9 +33,13 @@ class BehindBos(Characters):
     """The same with a BOS token before every text, as Llama's and Gemma's have it."""
 
     bos_token_id = 2
+    bos_token = "\x02"
 
-    def __call__(self, text: str, verbose: bool = True) -> dict[str, list[int]]:
-        return {"input_ids": [2, *super().__call__(text)["input_ids"]]}
+    def __call__(
+        self, text: str, verbose: bool = True, add_special_tokens: bool = True
+    ) -> dict[str, list[int]]:
+        first = [2] if add_special_tokens else []
+        return {"input_ids": [*first, *super().__call__(text)["input_ids"]]}
 
 
 PLAIN = Characters()
@@ -61,6 +68,13 @@ def test_a_prompt_that_is_cut_keeps_its_bos_token(tmp_path: Path, tokens: int, k
     found = read(tmp_path, "abcdefghij\n", "prompts.txt", BehindBos(), tokens)
     assert found == ids("\x02" + kept)
     assert len(found[0]) == tokens
+
+
+def test_a_prompt_that_a_chat_template_made_has_one_bos_token(tmp_path: Path) -> None:
+    """Templates write it as text, and engines that apply them add no other."""
+    assert read(tmp_path, "\x02abc\ndef\n", "prompts.txt", BehindBos()) == ids(
+        "\x02abc", "\x02def"
+    )
 
 
 def test_a_prompt_without_a_bos_token_is_cut_to_its_end(tmp_path: Path) -> None:

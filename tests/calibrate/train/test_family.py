@@ -95,7 +95,8 @@ def test_drafts_are_worth_measuring(family: dict[str, Loaded], temperature: floa
     rates: dict[str, list[torch.Tensor]] = {"middle": [], "small": []}
     for number, prompt in enumerate(held_out_prompts(family["target"].tokenizer, PROMPT, 12)):
         seen: list[torch.Tensor] = []
-        request = DecodeRequest(prompt, 64, sampling, generator(device, TRACE, 0, number), 0)
+        random = generator(device, TRACE, 0, number)
+        request = DecodeRequest(prompt, 64, sampling, random, frozenset({0}))
         tokens = plain(target, request, seen.append).finish().tokens
         text = torch.tensor([[prompt[-1], *tokens[:-1]]])
         for name, draft in (("middle", middle), ("small", small)):

@@ -240,6 +240,9 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     assert code == 1
     assert answer["failures"] == ["the median error is over the tolerance of 1e-09"]
     assert [row["gamma"] for row in answer["rows"]] == [2, 2]
+    # What was predicted before is judged again, and not what is said today.
+    assert file_digest(file) == verdict.sha256
+    assert json.loads(file.read_text())["created"]
     refused = fail(capsys, "validate", str(profile), *words, "--url", "http://localhost:1")
     assert "--url does not go with --blind --engine" in refused
 
@@ -446,6 +449,18 @@ def test_servers_are_told_of_the_profile_by_specsim_alone(kind: Any) -> None:
             kind(engine_args=("--block-size", "32", word))
     with pytest.raises(InvalidArgumentError, match="they go with neither url nor api generate"):
         kind(api="generate", engine_args=("--block-size=32",))
+
+
+@pytest.mark.parametrize("words", [("--max-model-len", "256"), ("--max-model-len=256",)])
+def test_servers_may_read_less_than_their_models_do(words: tuple[str, ...]) -> None:
+    timing = specsim.EngineTiming(engine_args=("--block-size", "32", *words))
+    assert timing.check.context(512) == 256
+    assert specsim.EngineTiming().check.context(512) == 512
+    with pytest.raises(InvalidArgumentError, match=r"--max-model-len must be .*128, got 256"):
+        timing.check.context(128)
+    # Prompts of a server that reads 131,072 tokens are no longer than those of many others.
+    assert specsim.EngineTiming().prompt_lengths(131072) == (256, 1024, 4096)
+    assert specsim.EngineTiming().prompt_lengths(512) == (16, 64, 256)
 
 
 def test_an_engine_that_is_not_there_is_said_before_anything_is_measured(

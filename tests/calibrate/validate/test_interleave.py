@@ -27,6 +27,7 @@ from calibrate.validate.interleave import (
 )
 from calibrate.validate.speedups import decoder
 from specsim.checkpoint import Checkpoint
+from specsim.intervals import Bootstrap
 
 CPU = torch.device("cpu")
 
@@ -157,8 +158,10 @@ def test_speedup_is_of_time_per_token() -> None:
     )
     speedup = found.speedup(2)
     assert speedup.best == pytest.approx(1.5 / 0.75)
-    # Requests give 2.5 and 0.5 / 0.35; every draw lies between.
-    assert 0.5 / 0.35 - 1e-9 <= speedup.low <= speedup.best <= speedup.high <= 2.5 + 1e-9
+    # Requests give 2.5 and 0.5 / 0.35, between which every draw lies; two tell little of more.
+    wider = Bootstrap(2).wider
+    assert 2 * (0.5 / 0.35 / 2) ** wider - 1e-9 <= speedup.low <= speedup.best
+    assert speedup.best <= speedup.high <= 2 * (2.5 / 2) ** wider + 1e-9
     # A prediction that is right about each request leaves no uncertainty.
     expected = np.array([1.0, 0.5]), np.array([0.4, 0.35])
     speedup = found.speedup(2, expected)

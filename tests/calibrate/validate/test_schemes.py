@@ -54,7 +54,7 @@ from tests.support.imitations import (
 
 LIMIT = 16
 # The tiny models end texts now and then.
-END = 0
+END = frozenset({0})
 # Above every token that a draft can propose.
 MASK = 63
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import specsim
+from specsim.api.export_notes import serving_notes
 from specsim.api.plan_file import planned_serving
 from specsim.checks import InvalidArgumentError
+from specsim.engines import ENGINES
 
 
 def written(folder: Path, schedule: Any, **plan: Any) -> Path:
@@ -56,6 +58,22 @@ def test_what_is_no_plan_is_refused(tmp_path: Path, content: bytes) -> None:
         planned_serving(path)
     with pytest.raises(InvalidArgumentError, match="no such file"):
         planned_serving(tmp_path / "none.json")
+
+
+def test_a_plan_tells_whose_scheduler_it_was_made_with(tmp_path: Path) -> None:
+    path = written(tmp_path, [[1, 4, 5]], max_num_seqs=4)
+    document = json.loads(path.read_text())
+    assert serving_notes(ENGINES["vllm"], planned_serving(path)) == [
+        "planned for up to 4 requests at a time: --max-num-seqs 4"
+    ]
+    for words, notes in (("vllm", 1), ("sglang:max_running_requests=4", 2), ({}, 1)):
+        path.write_text(json.dumps({**document, "inputs": {"engine": words}}))
+        found = serving_notes(ENGINES["vllm"], planned_serving(path))
+        assert len(found) == notes
+    path.write_text(json.dumps({**document, "inputs": {"engine": "vllm"}}))
+    assert serving_notes(ENGINES["sglang"], planned_serving(path))[-1] == (
+        "planned with the scheduler of vLLM: SGLang puts other requests into a step"
+    )
 
 
 def test_a_plan_that_meets_nothing_has_no_schedule(tmp_path: Path) -> None:

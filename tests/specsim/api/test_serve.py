@@ -203,18 +203,20 @@ def test_a_step_of_equal_requests_is_the_round_that_optimize_prices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("drafter", "drops", "further", "slots"),
+    ("drafter", "drops", "further", "slots", "lookahead"),
     [
-        ("eagle3", True, False, 0),
-        ("parallel:kind=dflash", False, True, 3),
-        ("parallel:kind=p_eagle", False, False, 2),
-        ("draft_model:llama-3.2-1b", False, False, 1),
-        ("medusa", False, False, 0),
+        ("eagle3", True, False, 0, 3),
+        ("parallel:kind=dflash", True, True, 3, 4),
+        ("parallel:kind=p_eagle", True, False, 2, 3),
+        ("draft_model:llama-3.2-1b", False, False, 1, 3),
+        ("medusa", False, False, 0, 0),
+        ("ngram", False, False, 0, 0),
     ],
 )
 def test_engines_do_something_for_some_drafters(
-    drafter: str, drops: bool, further: bool, slots: int
+    drafter: str, drops: bool, further: bool, slots: int, lookahead: int
 ) -> None:
+    """vLLM schedules a step ahead where the drafter keeps a cache, and has blocks ready for it."""
     work = specsim.workload(rate=8, prompt=100, output=10, requests=5)
     found = specsim.serve(
         work, deployment=deploy("llama-3.1-8b", "H100-SXM", drafter), gamma=3, alpha=0.7
@@ -222,6 +224,10 @@ def test_engines_do_something_for_some_drafters(
     drafts = found.setup.drafts
     assert (drafts.drops_last_cached_block, drafts.looks_one_further) == (drops, further)
     assert drafts.slots_for_drafting == slots
+    settings = found.setup.engine.settings(drafts)
+    assert (settings.lookahead, settings.asynchronous) == (lookahead, lookahead > 0)
+    told = replace(found.setup.engine, async_scheduling=True).settings(drafts)
+    assert told.asynchronous
 
 
 def test_a_draft_model_takes_its_slot_with_a_profile_too(tmp_path: Path) -> None:
@@ -473,6 +479,27 @@ def test_a_synthetic_length_is_its_rates() -> None:
     assert acceptance is not None
     expected = RoundAcceptance.synthetic_length(3.4, 4).values[-1]
     assert acceptance.values[-1] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("card", "words", "gamma", "largest"),
+    [
+        ("H100-SXM", "vllm", None, 512),
+        ("B200", "vllm", None, 1024),
+        ("B200", "vllm:version=0.28.0", None, 512),
+        ("GB300", "vllm:max_num_seqs=64", None, 128),
+        ("GB300", "vllm:max_num_seqs=64", 3, 512),
+        ("B200", "vllm:max_cudagraph_capture_size=256", None, 256),
+    ],
+)
+def test_a_card_tells_the_largest_graph_of_vllm(
+    card: str, words: str, gamma: int | None, largest: int
+) -> None:
+    work = specsim.workload(rate=1, prompt=100, output=10, requests=5)
+    deployment = deploy("llama-3.1-8b", card, "draft_model:llama-3.2-1b")
+    drafts = {} if gamma is None else {"gamma": gamma, "alpha": 0.7}
+    found = specsim.serve(work, deployment=deployment, engine=words, **drafts).setup
+    assert found.engine.capture_sizes(found.drafts)[-1] == largest
 
 
 @pytest.mark.parametrize(
