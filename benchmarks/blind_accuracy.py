@@ -161,9 +161,9 @@ def cells(
                 others = {k: v for each in workloads for k, v in of_other_requests(each).items()}
             for said in predicted_speedups(path, workloads, checked).predictions:
                 row = measured[said.temperature, said.gamma]
-                said = msgspec.structs.replace(
-                    said, **others.get((said.temperature, said.gamma), {})
-                )
+                if other := others.get((said.temperature, said.gamma)):
+                    ends = {name: end * said.speedup for name, end in other.items()}
+                    said = msgspec.structs.replace(said, **ends)
                 said = with_elasticity(said, moves.get((said.temperature, said.gamma)))
                 # Older checks do not tell how long plain decoding took.
                 plain_ms = row.get("measured_plain_ms")
@@ -197,16 +197,20 @@ def cells(
 
 
 def of_other_requests(workload: Workload) -> dict[tuple[float, int], dict[str, float]]:
-    """Intervals of predictions by temperature and draft length where the check decodes more
-    requests than the prediction knows, so that texts are left open at temperature 0, too.
+    """Intervals of predictions over what is predicted, by temperature and draft length, where the
+    check decodes more requests than the prediction knows, so that texts are left open at
+    temperature 0, too; above it they are left open anyway.
     """
     profile, gammas = workload.profile, range(1, workload.profile.gamma_max + 1)
     temperature = workload.measured.sampling.temperature
-    drifts = {"": profile.drift, "known_": profile.drift_at_plain}
     found: dict[tuple[float, int], dict[str, float]] = {}
-    for name, drift in drifts.items():
+    if temperature:
+        return found
+    known = profile.drift if workload.cost.drawn is None else profile.drift_at_plain
+    for name, drift in {"": profile.drift, "known_": known}.items():
         for each in workload.predict(gammas, drift):
-            ends = {f"{name}low": each.low, f"{name}high": each.high}
+            low, high = each.low / each.speedup, each.high / each.speedup
+            ends = {f"{name}low": low, f"{name}high": high}
             found.setdefault((temperature, each.gamma), {}).update(ends)
     return found
 

@@ -113,12 +113,7 @@ class CachedModel:
             ids = torch.tensor([text[:-1]], device=self.device)
             self._forward(ids, keep=1)
             wait(self.device)
-            # Told once a text was read; before, no layer knows what it will keep.
-            if not self.cache.is_croppable:
-                raise UnsupportedError(
-                    f"{type(self.model).__name__} keeps a state of the whole text (a recurrent or "
-                    "linear-attention layer), from which rejected drafts cannot be taken back here"
-                )
+            self._check_croppable()
         # Layers that do not hold the whole text keep what a rejection may want back only if told.
         self.cache.activate_past_recording()
 
@@ -138,10 +133,19 @@ class CachedModel:
     def forget(self, tokens: int) -> None:
         """Drop the last ``tokens`` tokens from the cache."""
         if tokens:
+            self._check_croppable()
             for layer in getattr(self.cache, "self_attention_cache", self.cache).layers:
-                _forget(layer, tokens)
+                forget_last(layer, tokens)
             if self._states:
                 self._states = [self.states()[:-tokens]]
+
+    def _check_croppable(self) -> None:
+        """Once a text was read: before, no layer knows what it will keep."""
+        if not getattr(self.cache, "is_croppable", True):  # earlier ones do not say
+            raise UnsupportedError(
+                f"{type(self.model).__name__} keeps a state of the whole text (a recurrent or "
+                "linear-attention layer), from which rejected drafts cannot be taken back here"
+            )
 
     def states(self) -> torch.Tensor:
         """The last hidden state of every token in the cache, (n, h), where they are kept."""
@@ -158,7 +162,7 @@ class CachedModel:
         """
         config = self.model.config.get_text_config()
         turning = getattr(config, "rope_parameters", None) or {}
-        if turning.get("rope_type") not in ("dynamic", "longrope"):
+        if turning.get("rope_type") != "longrope":
             return None
         border: int | None = turning.get("original_max_position_embeddings")
         return border
@@ -195,7 +199,7 @@ class CachedModel:
         return logits
 
 
-def _forget(layer: Any, tokens: int) -> None:
+def forget_last(layer: Any, tokens: int) -> None:
     """Drop the last tokens of one layer.
 
     A sliding layer, asked itself, would keep no more than its window needs for the next run, so
@@ -378,7 +382,8 @@ def _check(request: DecodeRequest, models: Sequence[Counted]) -> None:
         )
     for model in models:
         border = getattr(model, "turned_anew", None)
-        if border and len(request.text) <= border < len(request.text) + request.limit:
+        # Of a prompt the last token is read with the first run.
+        if border and len(request.text) - 1 <= border < len(request.text) + request.limit:
             raise UnsupportedError(
                 f"the {model.name} turns the positions of all tokens otherwise once a text has "
                 f"more than {border} (longrope), which a cache of before cannot follow: prompt "

@@ -105,7 +105,9 @@ def calibrate(
     """
     settings.check_fits(pair.context)
     models = pair.target.description, pair.draft.description
-    checkpoint = Checkpoint.beside(out, _decisive(models, pair.target.model, settings, grid, ends=pair.target.end_of_text))
+    ends = pair.target.end_of_text
+    decisive = _decisive(models, pair.target.model, settings, grid, ends=ends)
+    checkpoint = Checkpoint.beside(out, decisive)
     keep_threads(checkpoint, progress)
     watch = Watch(checkpoint, progress, _threads(pair.target.model), untimed=("trace",))
     progress = watch.progress

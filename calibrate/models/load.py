@@ -31,6 +31,9 @@ from specsim.files import check_regular
 from specsim.hardware import known_shapes, read_config
 from specsim.profiles import PROMPT_LOOKUP, MeasuredModel, Profile, lacks_draft_model
 
+# The same weights as others have them.
+_OTHER_LAYOUTS = ("consolidated*.safetensors",)
+
 
 class ModelError(SpecsimError):
     """A model or a pair that cannot be used; the message says why."""
@@ -271,10 +274,10 @@ def resolve(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     wanted = ["*.json", "*.safetensors", "*.model", "*.txt", "*.py"]
-    # The same weights in other layouts.
-    unwanted = ["*/*", "consolidated*.safetensors"]
     try:
-        return Path(snapshot_download(name, allow_patterns=wanted, ignore_patterns=unwanted))
+        return Path(
+            snapshot_download(name, allow_patterns=wanted, ignore_patterns=["*/*", *_OTHER_LAYOUTS])
+        )
     except Exception as error:  # the Hub client raises many kinds, all meaning "not to be had"
         raise ModelError(
             f"model {name}: no such folder, and it cannot be fetched from the Hugging Face Hub "
@@ -283,9 +286,11 @@ def resolve(name: str) -> Path:
 
 
 def digest(folder: Path) -> str:
-    """SHA-256 over the config and the weights."""
+    """SHA-256 over the config and the weights, in the layout that is loaded."""
     sha = hashlib.sha256()
-    for file in [folder / "config.json", *sorted(folder.glob("*.safetensors"))]:
+    weights = sorted(folder.glob("*.safetensors"))
+    others = {file for pattern in _OTHER_LAYOUTS for file in folder.glob(pattern)}
+    for file in [folder / "config.json", *(each for each in weights if each not in others)]:
         check_regular(file, str(file), ModelError)
         with file.open("rb") as stream:
             sha.update(hashlib.file_digest(stream, "sha256").digest())

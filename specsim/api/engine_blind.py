@@ -192,27 +192,23 @@ class _Prediction(msgspec.Struct, frozen=True):
 
     def fixed(self, file: Path) -> list[SetSpeedup]:
         """What was predicted when this was first asked, of the same profile, step times and
-        requests: what was said before is what is judged.  Otherwise this is written.
+        requests: what was said before is what is judged, and what was not said is added.
         """
-        told = self
+        told: dict[tuple[int, int], _Speedup] = {}
         with suppress(OSError, msgspec.MsgspecError):
             before = msgspec.json.decode(file.read_bytes(), type=_Prediction)
-            if before._asked() == self._asked() and before._cells() >= self._cells():
-                told = before
-        if told is self:
-            text = msgspec.json.format(msgspec.json.encode(self), indent=2)
+            if before._asked() == self._asked():
+                told = {(each.gamma, each.batch): each for each in before.speedups}
+        found = {(each.gamma, each.batch): each for each in self.speedups} | told
+        if found.keys() != told.keys():
+            every = msgspec.structs.replace(self, speedups=[*found.values()])
+            text = msgspec.json.format(msgspec.json.encode(every), indent=2)
             write_atomically(file, text + b"\n")
-        return [
-            SetSpeedup(each.gamma, each.batch, Interval(*each.speedup))
-            for each in told.speedups
-            if (each.gamma, each.batch) in self._cells()
-        ]
+        kept = [found[each.gamma, each.batch] for each in self.speedups]
+        return [SetSpeedup(each.gamma, each.batch, Interval(*each.speedup)) for each in kept]
 
     def _asked(self) -> tuple[str, str, int]:
         return self.profile_sha256, self.timed_sha256, self.requests
-
-    def _cells(self) -> set[tuple[int, int]]:
-        return {(each.gamma, each.batch) for each in self.speedups}
 
 
 def validate_engine(

@@ -48,7 +48,6 @@ from specsim.intervals import t_quantile
 from specsim.predict.engine_sets import StepRepeats
 from specsim.profiles import read_profile
 
-
 # Prompts are timed as if models read no more: hardly any is longer.
 _LONGEST_PROMPT = 8192
 

@@ -21,6 +21,7 @@ from specsim.api.plan_doubts import (
 )
 from specsim.api.plan_ranking import (
     analytic_answer,
+    at_both_ends,
     by_rate,
     cheapest,
     fitting,
@@ -201,6 +202,8 @@ def plan(
     own = speed_of(best.planned, best, rate, context)
     if best.settled is not None and own is not None:
         best = replace(best, settled=at_both_ends(best, own, workload, levels, routing, seed))
+        drafting = best if drafting is sampling else drafting
+        without = best if without is sampling else without
     gain = stops = starts = reason = None
     why = ""
     if drafting is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import isnan
 
 from specsim.api.plan_result import Answer
 from specsim.api.plan_setups import PlannedSetUp
@@ -169,8 +170,12 @@ def at_both_ends(
     routing: Routing,
     seed: int,
 ) -> Settled:
-    """What was simulated of an answer, with how far its figures move at the ends of ``speed``."""
+    """What was simulated of an answer, with how far its figures move at the ends of ``speed``; as
+    it is where there are too few requests for intervals.
+    """
     assert answer.settled is not None
+    if isnan(answer.settled.figures["ttft_mean"].low):
+        return answer.settled
     setup = replace(answer.planned.setup, routing=routing, replicas=answer.settled.replicas)
 
     def simulated(speed: float) -> Settled:

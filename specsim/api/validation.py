@@ -205,9 +205,10 @@ class EngineCheck:
         """Tokens of a text that engines are started for, of models that read ``longest``."""
         words = [word for each in self.engine_args for word in each.split("=", 1)]
         name = "--max-model-len"
-        if name not in words:
+        places = [at for at, word in enumerate(words) if word.replace("_", "-") == name]
+        if not places:
             return longest
-        told = words[words.index(name) + 1 :][:1]
+        told = words[places[-1] + 1 :][:1]
         return integer(name, *(told or [""]), low=2, high=longest)
 
     def _check_engine_args(self) -> None:

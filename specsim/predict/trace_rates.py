@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
-from specsim.checks import InvalidArgumentError, check_choice
+from specsim.checks import Floats, InvalidArgumentError, check_choice
 from specsim.intervals import Bootstrap
 from specsim.profiles import MeasuredAcceptance, Profile, Rate
 from specsim.traces import Trace

@@ -150,7 +150,8 @@ def most_beyond(settings: EngineSettings) -> int:
     """
     if settings.kind == SGLANG:
         return 2 * settings.lookahead + 2
-    return (3 if settings.asynchronous else 2) * settings.lookahead
+    verified = max(settings.drafts, settings.lookahead)
+    return settings.lookahead + (2 if settings.asynchronous else 1) * verified
 
 
 def _pool(requests: Requests, settings: EngineSettings, most: int) -> dict[str, Any]:

@@ -197,8 +197,8 @@ def _limits(name: str, given: Mapping[str, Any], defaults: EngineDefaults) -> di
     budget = given.get("max_num_batched_tokens", found["max_num_batched_tokens"])
     found = found | {"max_num_seqs": min(found["max_num_seqs"], budget)}
     if not _GRAPHS["vllm"] & given.keys():
-        decodes = given.get("max_num_seqs", found["max_num_seqs"]) * (1 + defaults.gamma_max)
-        largest = vllm.largest_graph_on(defaults.card, given["version"], decodes)
+        seqs = given.get("max_num_seqs", found["max_num_seqs"])
+        largest = vllm.largest_graph_on(defaults.card, given["version"], seqs)
         if largest is not None:
             found["max_cudagraph_capture_size"] = largest
     return found

@@ -135,7 +135,10 @@ def policies(draw: st.DrawFn, engine: str) -> DraftPolicy:
     ranges = list(zip((1, 2, 5), (1, 4, 9), gammas, strict=True))
     slots = draw(st.integers(0, 2)) if engine == "vllm" else 0
     further = draw(st.booleans())
-    return DraftPolicy(tuple(ranges), dropped, further, slots_for_drafting=slots)
+    without_cache = draw(st.booleans())
+    return DraftPolicy(
+        tuple(ranges), dropped, further, slots_for_drafting=slots, keeps_no_cache=without_cache
+    )
 
 
 @st.composite

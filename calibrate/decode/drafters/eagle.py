@@ -16,7 +16,7 @@ import torch
 
 from calibrate.decode.drafters.base import Drafter
 from calibrate.decode.drawing import Drawing, Rows, join
-from calibrate.decode.engine import CachedModel, Runs, wait
+from calibrate.decode.engine import CachedModel, Runs, forget_last, wait
 from calibrate.decode.text import Text
 from specsim.checks import UnsupportedError
 
@@ -53,6 +53,7 @@ class CachedHead:
             ids = torch.tensor([text[1:-1]], device=self.model.device)
             self.model(ids, self.target.states()[None, : len(text) - 2], self.cache)
             wait(self.model.device)
+        self.cache.activate_past_recording()
 
     def read(self, ids: torch.Tensor, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """One decoding run over tokens (1, n) and the features before them, (n, h).
@@ -69,7 +70,8 @@ class CachedHead:
     def forget(self, pairs: int) -> None:
         """Drop the last pairs from the cache."""
         if pairs:
-            self.cache.crop(-pairs)
+            for layer in self.cache.layers:
+                forget_last(layer, pairs)
 
 
 class EagleHead(Drafter):

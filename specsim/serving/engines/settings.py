@@ -19,6 +19,7 @@ class EngineSettings(NamedTuple):
     chunk : the most tokens of one chunk of a prompt; 0: no such limit
     lookahead, admission_lookahead : tokens behind those of a step that get blocks, too, of a
         request that runs and of one that is admitted
+    drafts : the longest that is verified with a request
     """
 
     kind: int
@@ -36,6 +37,7 @@ class EngineSettings(NamedTuple):
     asynchronous: bool
     lookahead: int
     admission_lookahead: int
+    drafts: int
     drop_last: bool
     new_token_ratio: float  # SGLang: where it starts
     least_new_token_ratio: float

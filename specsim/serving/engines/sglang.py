@@ -139,6 +139,7 @@ class SglangEngine:
             asynchronous=not self.disable_overlap_schedule,
             lookahead=drafts.gamma_max,
             admission_lookahead=0,
+            drafts=drafts.gamma_max,
             drop_last=drafts.drops_last_cached_block,
             new_token_ratio=ratio,
             least_new_token_ratio=least,

@@ -68,14 +68,13 @@ def limits_on(card: Accelerator, version: str) -> dict[str, int]:
     return _LEAST_LIMITS
 
 
-def largest_graph_on(card: Accelerator, version: str, decodes: int) -> int | None:
-    """``max_cudagraph_capture_size`` where nothing is said; None: that of most cards.
-
-    decodes : tokens of a step of ``max_num_seqs`` decodes with their drafts
+def largest_graph_on(card: Accelerator, version: str, max_num_seqs: int) -> int | None:
+    """``max_cudagraph_capture_size`` where nothing is said; None: that of most cards, as where so
+    few requests run that it depends on their drafts.
     """
     if card.name.casefold() not in _BLACKWELL or not VLLM_VERSIONS[version].larger_on_blackwell:
         return None
-    return min(2 * decodes, _LARGEST_ON_BLACKWELL)
+    return _LARGEST_ON_BLACKWELL if 2 * max_num_seqs >= _LARGEST_ON_BLACKWELL else None
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,8 @@ class VllmEngine:
     scheduler_reserve_full_isl, async_scheduling : None: what the version does by itself
     cudagraph_capture_sizes : None: those that the version makes of the other numbers
     max_cudagraph_capture_size : None: min(2 max_num_seqs (1 + gamma), 512, max_num_batched_tokens);
-        on cards of compute capability 10.x 1,024 takes the place of 512 (``largest_graph_on``)
+        on cards of compute capability 10.x 1,024 where 512 requests and more may run
+        (``largest_graph_on``)
     watermark : share of the blocks kept free when a waiting request is admitted
     """
 
@@ -173,6 +173,7 @@ class VllmEngine:
             ),
             lookahead=lookahead,
             admission_lookahead=lookahead if usual.admits_with_lookahead else 0,
+            drafts=drafts.gamma_max,
             drop_last=drafts.drops_last_cached_block,
             new_token_ratio=0.0,
             least_new_token_ratio=0.0,

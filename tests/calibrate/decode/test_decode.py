@@ -131,6 +131,10 @@ def test_recurrent_states_cannot_be_taken_back() -> None:
     model = CachedModel(Qwen3NextForCausalLM(config).eval())
     with pytest.raises(UnsupportedError, match="keeps a state of the whole text"):
         model.prefill([1, 2, 3])
+    model.prefill([1])
+    model.read(torch.tensor([[1, 2]]))
+    with pytest.raises(UnsupportedError, match="keeps a state of the whole text"):
+        model.forget(1)
 
 
 def test_a_text_stays_on_one_side_of_where_positions_turn_otherwise() -> None:
@@ -143,7 +147,9 @@ def test_a_text_stays_on_one_side_of_where_positions_turn_otherwise() -> None:
     with pytest.raises(UnsupportedError, match=r"more than 20 .longrope.* must stay on one side"):
         plain(target, greedy([5, 6, 7], 18))
     assert len(plain(target, greedy([5, 6, 7], 17)).finish().tokens) == 17
-    plain(target, greedy([5] * 21, 18))
+    with pytest.raises(UnsupportedError, match="must stay on one side"):
+        plain(target, greedy([5] * 21, 18))
+    plain(target, greedy([5] * 22, 18))
 
 
 def test_a_sliding_window_is_cut_back_like_any_cache() -> None:

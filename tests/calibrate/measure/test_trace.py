@@ -29,10 +29,11 @@ def test_columns_of_some_rows_at_a_time_are_those_of_all() -> None:
     target, draft = (torch.randn((150, 40), generator=random) for _ in range(2))
     tokens = torch.randint(40, (150,), generator=random)
     for sampling in (Sampling(0.0), Sampling(0.7, top_k=5)):
-        whole = statistics(target, draft, tokens, sampling)
-        found = in_slices(
-            150, lambda rows: statistics(target[rows], draft[rows], tokens[rows], sampling)
-        )
+
+        def columns(rows: slice, sampling: Sampling = sampling) -> dict[str, np.ndarray]:
+            return statistics(target[rows], draft[rows], tokens[rows], sampling)
+
+        whole, found = columns(slice(None)), in_slices(150, columns)
         assert found.keys() == whole.keys()
         for name, column in whole.items():
             np.testing.assert_allclose(found[name], column, rtol=1e-6)

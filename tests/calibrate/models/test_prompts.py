@@ -72,9 +72,7 @@ def test_a_prompt_that_is_cut_keeps_its_bos_token(tmp_path: Path, tokens: int, k
 
 def test_a_prompt_that_a_chat_template_made_has_one_bos_token(tmp_path: Path) -> None:
     """Templates write it as text, and engines that apply them add no other."""
-    assert read(tmp_path, "\x02abc\ndef\n", "prompts.txt", BehindBos()) == ids(
-        "\x02abc", "\x02def"
-    )
+    assert read(tmp_path, "\x02abc\ndef\n", "prompts.txt", BehindBos()) == ids("\x02abc", "\x02def")
 
 
 def test_a_prompt_without_a_bos_token_is_cut_to_its_end(tmp_path: Path) -> None:

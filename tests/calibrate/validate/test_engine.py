@@ -451,12 +451,20 @@ def test_servers_are_told_of_the_profile_by_specsim_alone(kind: Any) -> None:
         kind(api="generate", engine_args=("--block-size=32",))
 
 
-@pytest.mark.parametrize("words", [("--max-model-len", "256"), ("--max-model-len=256",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--max-model-len", "256"),
+        ("--max-model-len=256",),
+        ("--max_model_len", "256"),
+        ("--max-model-len", "300", "--max-model-len", "256"),
+    ],
+)
 def test_servers_may_read_less_than_their_models_do(words: tuple[str, ...]) -> None:
     timing = specsim.EngineTiming(engine_args=("--block-size", "32", *words))
     assert timing.check.context(512) == 256
     assert specsim.EngineTiming().check.context(512) == 512
-    with pytest.raises(InvalidArgumentError, match=r"--max-model-len must be .*128, got 256"):
+    with pytest.raises(InvalidArgumentError, match=r"--max-model-len must be .*128\], got 256"):
         timing.check.context(128)
     # Prompts of a server that reads 131,072 tokens are no longer than those of many others.
     assert specsim.EngineTiming().prompt_lengths(131072) == (256, 1024, 4096)

@@ -33,6 +33,7 @@ from specsim.conversions import alpha_from_acceptance_length
 from specsim.counts.step_costs import StepCosts
 from specsim.counts.steps import StepTime
 from specsim.hardware.run_time_error import FitError
+from specsim.intervals import Bootstrap
 from specsim.predict.replay.fixed_gamma import replay
 from specsim.profiles import DRIFT
 from tests.support.loads import Priced

@@ -227,8 +227,8 @@ def test_summary(positions: LabelledPositions) -> None:
 def test_intervals_cover() -> None:
     """95 % intervals of Chow's quality over 200 workloads of 20 requests.
 
-    Below 88 % (176 of 200) by chance is P(Binomial(200, 0.94) < 176) < 1e-3, and an interval over positions instead of
-    requests, which act alike within one here, covers some 60 %.
+    Below 88 % (176 of 200) by chance is P(Binomial(200, 0.94) < 176) < 1e-3, and an interval over
+    positions instead of requests, which act alike within one here, covers some 60 %.
     """
     truth, covered, length = 0.6, 0, 10
     random = np.random.default_rng(5)

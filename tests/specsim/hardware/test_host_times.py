@@ -44,7 +44,7 @@ def test_repeats_that_scatter_are_drawn_to_what_neighbours_say() -> None:
         smoothed += [found(gamma) - line(gamma) for gamma in GAMMAS]
         draws = PassDraws(tuple(range(PASSES)), seed)
         told += [found.drawn(gamma, draws).std() for gamma in GAMMAS]
-        assert found(0) == pytest.approx(found.by_gamma[0].mean)
+        assert found(0) == pytest.approx(max(found.by_gamma[0].mean, 0.0))
     ratio = np.linalg.norm(smoothed) / np.linalg.norm(of_means)
     assert 0.4 < ratio < 0.75
     # Draws know of it; Student's t makes them wider than the errors are.

@@ -44,6 +44,7 @@ def test_vllm_goes_by_its_own_defaults() -> None:
         asynchronous=True,
         lookahead=0,
         admission_lookahead=0,
+        drafts=0,
         drop_last=False,
         new_token_ratio=0.0,
         least_new_token_ratio=0.0,
@@ -86,6 +87,7 @@ def test_vllm_does_what_it_is_told() -> None:
         asynchronous=False,
         lookahead=4,
         admission_lookahead=4,
+        drafts=3,
         drop_last=True,
     )
     for version in ("0.19.0", "0.28.0", "0.32.0", "0.33.0"):
@@ -206,6 +208,7 @@ def test_sglang_goes_by_its_own_defaults() -> None:
         asynchronous=True,
         lookahead=2,
         admission_lookahead=0,
+        drafts=0,
         drop_last=False,
         new_token_ratio=0.7,
         least_new_token_ratio=pytest.approx(0.098),
