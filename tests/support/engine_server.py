@@ -39,6 +39,10 @@ def count_rounds(
     return rounds, drafted, accepted
 
 
+# What a server takes from the model's generation config where a request does not say it.
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+
+
 @dataclass
 class EngineState:
     """What the server knows, and what goes wrong with it.
@@ -49,7 +53,7 @@ class EngineState:
     others : tokens that somebody else generates with every request
     miscounted : rounds that the counters have too many
     step_s : seconds of a round, or of a token without drafts
-    seeds, prompts : of the requests, as they came
+    seeds, prompts, sampling : of the requests, as they came
     """
 
     texts: Mapping[tuple[int, ...], Sequence[int]] = field(default_factory=dict)
@@ -67,6 +71,7 @@ class EngineState:
     step_s: float = 0.0
     seeds: list[int | None] = field(default_factory=list)
     prompts: list[str | list[int]] = field(default_factory=list)
+    sampling: list[dict[str, Any]] = field(default_factory=list)
     lock: Any = field(default_factory=threading.Lock)
 
     def complete(self, asked: dict[str, Any]) -> list[int]:
@@ -75,6 +80,7 @@ class EngineState:
             self.prefill_s += _TOKEN_S * len(prompt)
             self.seeds.append(asked.get("seed"))
             self.prompts.append(asked["prompt"])
+            self.sampling.append({name: asked.get(name) for name in SAMPLING})
         if tokens == 1:
             time.sleep(_TOKEN_S * len(prompt))
             with self.lock:
@@ -177,7 +183,8 @@ def main(words: list[str]) -> None:
     target, port = words[1], int(words[words.index("--port") + 1])
     print("starting", flush=True)
     if target == "unknown":
-        sys.exit("ValueError: no such model")
+        print("ValueError: no such model")
+        sys.exit("RuntimeError: Engine core initialization failed. See root cause above.")
     if target == "mute":
         time.sleep(60)
     with serving(EngineState(), port):

@@ -47,6 +47,19 @@ def test_requests_have_seeds_of_their_own_where_one_is_given() -> None:
     assert server.seeds == [7, 8, None]
 
 
+def test_nothing_is_left_to_the_generation_config_of_a_model() -> None:
+    """Else a penalty of it would write another text than the profile's, at temperature 0 too."""
+    server = state()
+    with serving(server) as url:
+        for sampling in (GREEDY, SamplingSetting(0.7, top_k=5, top_p=0.9)):
+            EngineClient(url).complete(PROMPTS[:1], [4], sampling, 1)
+    neutral = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
+    assert server.sampling == [
+        neutral | {"temperature": 0.0},
+        neutral | {"temperature": 0.7, "top_k": 5, "top_p": 0.9},
+    ]
+
+
 def test_streams_tell_when_chunks_came_and_of_how_many_tokens() -> None:
     """Prompts go as text, whose tokens the server counts."""
     server = state()

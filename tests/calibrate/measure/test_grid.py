@@ -384,3 +384,6 @@ def test_what_another_machine_measured_is_not_gone_on_with(
     assert _decisive((), weights) != before
     monkeypatch.setattr(calibration, "hardware", lambda _: structs.replace(here, threads=64))
     assert _decisive((), weights) == before
+    # Nor where other tokens end a text: a generation config is in no digest.
+    assert _decisive((), weights, ends={2}) != before
+    assert _decisive((), weights, ends={2, 1}) == _decisive((), weights, ends={1, 2})

@@ -309,6 +309,36 @@ def test_how_sure_the_simulated_answer_is_is_said() -> None:
     assert not any(each.startswith("simulated: ") for each in analytic.sentences())
 
 
+def test_the_set_up_that_is_named_is_as_sure_as_its_costs_are() -> None:
+    """Simulated at both ends of what a fit leaves open; others keep the intervals of chance."""
+    load = specsim.workload(
+        rate=20, prompt="uniform:50,400", output="uniform:20,120", requests=600
+    )
+    deployment = deploy(
+        "llama-3.1-8b", "H100-SXM", "eagle3:alpha=0.7", fit="vllm-h100", tensor_parallel=1
+    )
+    found = specsim.plan(
+        load, slo="tpot_p99=0.03,ttft_p99=1", deployment=deployment, gammas=[2], degrees=[1]
+    )
+    settled = found.best.settled
+    assert settled.speed is not None
+    assert settled.speed.low < 1.0 < settled.speed.high
+    (chance,) = (
+        each.settled
+        for each in found.answers
+        if each.planned is found.best.planned and each.replicas == found.best.replicas
+    )
+    assert chance.speed is None
+    for name in ("tpot_p99", "ttft_p99", "e2e_mean"):
+        wide, narrow = settled.figures[name], chance.figures[name]
+        assert wide.low < narrow.low < narrow.best == wide.best < narrow.high < wide.high
+    assert found.error_budget["sampling"] < 0.5
+    (line,) = (each for each in found.sentences() if each.startswith("simulated: "))
+    assert "95% intervals with what costs and acceptance leave open" in line
+    # It is still one of the two that it is held against.
+    assert sum(each is found.best for each in (found.with_drafts, found.without)) == 1
+
+
 @pytest.mark.parametrize("simulated", [False, True])
 def test_cards_that_the_longest_request_does_not_fit_on_are_left_out(simulated: bool) -> None:
     """One L4 keeps 27,000 tokens, and one prompt in fifty is longer."""

@@ -68,6 +68,17 @@ def test_a_crash_without_a_place_for_its_traceback_is_one_line(
     assert err.startswith("specsim: out of memory: MemoryError; its traceback could not be")
 
 
+def test_a_card_that_is_full_is_no_internal_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's own error is no MemoryError, and torch is not loaded to tell it."""
+    full = type("OutOfMemoryError", (RuntimeError,), {})
+    crash(monkeypatch, full("CUDA out of memory. Tried to allocate 2 GiB"))
+    code, _, err = run(capsys, *OPTIMIZE)
+    assert code == 3
+    assert err.startswith("specsim: out of memory: OutOfMemoryError: CUDA out of memory.")
+
+
 def test_what_the_system_refuses_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -208,7 +208,7 @@ def test_sglang_goes_by_its_own_defaults() -> None:
         asynchronous=True,
         lookahead=2,
         admission_lookahead=0,
-        drafts=0,
+        drafts=2,
         drop_last=False,
         new_token_ratio=0.7,
         least_new_token_ratio=pytest.approx(0.098),
