@@ -101,7 +101,8 @@ class Measurement:
 
     temperature : one or more
     top_k, top_p : keep only the most probable tokens
-    prompts : a file with one a line, or .jsonl with the key prompt; None is the held-out modules
+    prompts : a file with one a line, or .jsonl with the key prompt, as texts that a chat template
+        has been applied to where it applies; None is the held-out modules
     requests : one number, or one for each temperature; at least two, for the intervals
     prompt_tokens : tokens of a prompt, at most
     max_new_tokens : tokens to decode
