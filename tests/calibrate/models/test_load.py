@@ -55,7 +55,9 @@ def test_weights_are_fetched_and_hashed_in_one_layout(
 
     asked: dict[str, Any] = {}
     monkeypatch.setattr(
-        huggingface_hub, "snapshot_download", lambda name, **patterns: asked.update(patterns) or name
+        huggingface_hub,
+        "snapshot_download",
+        lambda name, **patterns: asked.update(patterns) or name,
     )
     resolve("mistralai/Mistral-7B-Instruct-v0.3")
     assert "*.safetensors" in asked["allow_patterns"]

@@ -311,9 +311,7 @@ def test_how_sure_the_simulated_answer_is_is_said() -> None:
 
 def test_the_set_up_that_is_named_is_as_sure_as_its_costs_are() -> None:
     """Simulated at both ends of what a fit leaves open; others keep the intervals of chance."""
-    load = specsim.workload(
-        rate=20, prompt="uniform:50,400", output="uniform:20,120", requests=600
-    )
+    load = specsim.workload(rate=20, prompt="uniform:50,400", output="uniform:20,120", requests=600)
     deployment = deploy(
         "llama-3.1-8b", "H100-SXM", "eagle3:alpha=0.7", fit="vllm-h100", tensor_parallel=1
     )
