@@ -82,7 +82,7 @@ def test_the_battery_whose_plain_decoding_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "worst", "inside"), [("quiet-runs", 0.0732, 139), ("quiet-blocks", 0.0586, 143)]
+    ("folder", "worst", "inside"), [("quiet-runs", 0.0739, 140), ("quiet-blocks", 0.0596, 144)]
 )
 def test_the_batteries_whose_repeats_count_as_often_as_they_ran(
     folder: str, worst: float, inside: int
@@ -110,7 +110,7 @@ def together_said(batteries: tuple[str, ...]) -> dict[str, float]:
 def test_batteries_of_a_quick_machine_are_within_what_was_to_be_reached() -> None:
     said = together_said(QUICK)
     assert said["median"] < 0.03
-    assert said["worst"] == pytest.approx(0.0732, abs=1e-4)
+    assert said["worst"] == pytest.approx(0.0739, abs=1e-4)
     assert said["worst"] < 0.08
     assert abs(said["mean"]) < 0.01
     assert 0.9 <= said["inside"] <= 0.99
@@ -124,12 +124,12 @@ def test_the_battery_of_a_slow_machine_is_near_by_the_estimator_that_it_led_to()
     """
     cells = pd.read_csv(BLIND / "quiet-slow" / "cells.csv")
     off = cells["relative_error"]
-    assert off.abs().median() == pytest.approx(0.022, abs=5e-4)
+    assert off.abs().median() == pytest.approx(0.021, abs=5e-4)
     assert off.abs().max() < 0.08
     assert abs(off.mean()) < 0.01
     assert cells["inside"].all()
     said = summary(cells.to_dict("records"))
-    assert said["within_2_percent_of_best"] == pytest.approx(0.625)
+    assert said["within_2_percent_of_best"] == pytest.approx(0.6875)
 
 
 def test_a_battery_of_a_restless_machine() -> None:
@@ -143,29 +143,28 @@ def test_a_battery_of_a_restless_machine() -> None:
     said = summary(cells.to_dict("records"))
     assert said["median"] < 0.03
     assert said["worst"] < 0.08
-    assert said["mean"] == pytest.approx(-0.0152, abs=5e-5)
+    assert said["mean"] == pytest.approx(-0.0147, abs=5e-5)
     assert mean_error(BLIND / "unseen") == pytest.approx(0.0062, abs=5e-5)
     assert mean_error(BLIND / "quiet-slow") is None
-    assert said["within_2_percent_of_best"] == pytest.approx(13 / 18)
+    assert said["within_2_percent_of_best"] == pytest.approx(13 / 17)
     assert 0.9 <= said["inside"] <= 0.99
-    assert said["chosen_mean"] == pytest.approx(-0.0157, abs=5e-5)
+    assert said["chosen_mean"] == pytest.approx(-0.0144, abs=5e-5)
     assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
     losses = recommended_losses(BLIND / "unseen", cells)
-    assert len(losses) == 18
+    assert len(losses) == 17
     assert np.mean(losses) < 0.001
     assert np.mean(np.array(losses) <= 0.02) >= 0.9
 
 
 @pytest.mark.parametrize(
     ("folder", "worst", "mean", "recommended"),
-    [("noon", 0.1159, -0.0030, 14 / 15), ("defaults", 0.1026, 0.0026, 15 / 17)],
+    [("noon", 0.0922, -0.0030, 14 / 15), ("defaults", 0.1033, 0.0026, 1.0)],
 )
-def test_a_battery_that_nothing_was_changed_after(
+def test_the_batteries_that_the_rest_of_the_estimator_was_there_before(
     folder: str, worst: float, mean: float, recommended: float
 ) -> None:
-    """By the estimator that was there before it.  Wanted are as above: worst misses it, and
-    intervals hold all; with the default 16 requests and four passes a recommendation or two too
-    many is 2 % from the best.
+    """By an estimator of host times that was mended afterwards.  Wanted are as above: worst misses
+    it, and intervals hold all; what was predicted before is judged below.
     """
     cells = pd.read_csv(BLIND / folder / "cells.csv")
     said = summary(cells.to_dict("records"))
