@@ -62,8 +62,7 @@ _NOT_SERVED = (
 )
 _NEEDED = (
     "It takes vLLM's CPU build (`make engine`), two cores that nothing else uses, 20 GiB of memory "
-    "for ten servers, and an hour where a plain step takes 4 ms, or an hour and a half where it "
-    "takes 8; a run that was killed goes on where it was."
+    "for ten servers, and an hour to an hour and a half. A killed run goes on where it was."
 )
 
 
