@@ -115,7 +115,8 @@ class CachedModel:
             wait(self.device)
             self._check_croppable()
         # Layers that do not hold the whole text keep what a rejection may want back only if told.
-        self.cache.activate_past_recording()
+        if any(self.cache.is_sliding) or any(getattr(self.cache, "is_linear", ())):
+            self.cache.activate_past_recording()
 
     def read(self, ids: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
         """One decoding run over new tokens of shape (1, n); logits of shape (n, V).

@@ -53,7 +53,8 @@ class CachedHead:
             ids = torch.tensor([text[1:-1]], device=self.model.device)
             self.model(ids, self.target.states()[None, : len(text) - 2], self.cache)
             wait(self.model.device)
-        self.cache.activate_past_recording()
+        if any(self.cache.is_sliding):
+            self.cache.activate_past_recording()
 
     def read(self, ids: torch.Tensor, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """One decoding run over tokens (1, n) and the features before them, (n, h).

@@ -73,20 +73,21 @@ def test_what_cannot_be_decoded_is_refused(models: dict[str, CachedModel]) -> No
         speculative(target, models["draft"], greedy([4], 8), -1)
 
 
+SIZES: Any = {
+    "vocab_size": 64,
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+}
+
+
 def sliding(window: int) -> Any:
     from transformers import MistralConfig, MistralForCausalLM
 
     torch.manual_seed(3)
-    config = MistralConfig(
-        vocab_size=64,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        sliding_window=window,
-        initializer_range=0.5,
-    )
+    config = MistralConfig(**SIZES, sliding_window=window, initializer_range=0.5)
     return MistralForCausalLM(config).eval()
 
 
@@ -111,12 +112,7 @@ def test_recurrent_states_cannot_be_taken_back() -> None:
     from transformers import Qwen3NextConfig, Qwen3NextForCausalLM
 
     config = Qwen3NextConfig(
-        vocab_size=64,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
+        **SIZES,
         head_dim=8,
         linear_num_key_heads=2,
         linear_num_value_heads=2,
