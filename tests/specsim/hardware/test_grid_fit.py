@@ -63,6 +63,7 @@ def test_next_to_nothing_is_not_known() -> None:
         ("h200/costs-8b-1b-compiled", 16, 1.35),  # 3.4 without
         ("h200/costs-8b-1b-compiled", 64, 1.30),  # 1.7
         ("h200/costs-32b-0.6b-compiled", 16, 1.40),  # 8.2
+        ("h200-second/costs-8b-1b-compiled", 256, 1.15),
         ("h100/costs-8b-1b-compiled", 8, 1.25),  # 1.25
         ("h100/costs-8b-1b-compiled", 16, 1.25),  # 1.11
         ("h100-second/costs-8b-1b-compiled", 16, 1.25),
