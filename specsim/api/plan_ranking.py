@@ -119,7 +119,7 @@ def fitting(answers: Sequence[Answer], requests: Requests) -> tuple[list[Answer]
     for each in answers:
         setup = each.planned.setup
         try:
-            check_fit(requests, setup.engine.settings(setup.drafts))
+            check_fit(requests, setup.engine, setup.drafts)
         except SpecsimError as error:
             left_out.append(LeftOut(each.planned.name, str(error)))
         else:

@@ -189,7 +189,7 @@ def _of_drafter(
     """One drafter with every draft length, or plain decoding; and why which lengths cannot be."""
 
     def planned(found: FoundSetUp, setup: SetUp) -> PlannedSetUp:
-        check_fit(requests, setup.engine.settings(setup.drafts))
+        check_fit(requests, setup.engine, setup.drafts)
         replica = replica_of(
             offered, setup.engine, setup.step_model, setup.drafts, setup.acceptance
         )

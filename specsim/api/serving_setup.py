@@ -22,9 +22,10 @@ from specsim.batching.workload import BatchWorkload, Load, draft_length
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, refuse
 from specsim.counts.file import is_acceptance
 from specsim.deployment.cost import DeployedCost
-from specsim.deployment.deployment import Deployment
+from specsim.deployment.deployment import Deployment, draft_parallelism
 from specsim.deployment.drafters import Drafter, DraftModel, Ngram, Parallel
-from specsim.deployment.memory import BLOCK_TOKENS, card_memory
+from specsim.deployment.heads import draft_shapes
+from specsim.deployment.memory import BLOCK_TOKENS, CardMemory, card_memory
 from specsim.engines.schedule import Schedule
 from specsim.files import short_digest
 from specsim.intervals import Interval
@@ -34,6 +35,7 @@ from specsim.serving.adaptive_steps import AdaptiveSteps
 from specsim.serving.costs.load_cost import step_model_of
 from specsim.serving.costs.words import step_model_of_words
 from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.kv_groups import KvGroup, kv_pool
 from specsim.serving.engines.settings import ServingEngine
 from specsim.serving.requests import Requests
 from specsim.serving.service import SetUp
@@ -127,6 +129,11 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     most = engine.settings(limits).max_seqs
     drafts, acceptance = DraftPolicy.off(), None
     warnings = [*costs.warnings, *beyond_timed(costs.cost, context, most)]
+    if requests.prefix is not None and engine.kv_groups:
+        warnings.append(
+            "some layers see a window: what prompts share is read by every request here, though "
+            "vLLM finds some of it in its cache"
+        )
     if drafting:
         drafts = _policy(_schedule(gamma, source, most, context), costs.drafter, costs.method)
     if drafts.schedule:
@@ -395,8 +402,11 @@ def _engine(
                 "data_parallel has no meaning for one replica: give tensor_parallel, and replicas"
             )
         blocks = memory_blocks(deployment, costs.drafter, context, gamma or 0)
+        groups, group_tokens = memory_groups(deployment, costs.drafter, context, gamma or 0)
         defaults = EngineDefaults(
             cache_tokens=blocks * BLOCK_TOKENS,
+            kv_groups=groups,
+            group_tokens=group_tokens,
             longest=costs.longest,
             card=deployment.card,
             tensor_parallel=deployment.parallel.tensor,
@@ -412,11 +422,33 @@ def memory_blocks(deployment: Deployment, drafter: Drafter | None, context: int,
     context : tokens of a request, where what it keeps is not in proportion to them
     """
     memory = card_memory(deployment, drafter, context, gamma)
-    left = memory.usable - memory.target - memory.draft
     per_request = -(-(context + gamma + 1) // BLOCK_TOKENS)
+    return int(_left(memory, deployment, context) / memory.request * per_request)
+
+
+def memory_groups(
+    deployment: Deployment, drafter: Drafter | None, context: int, gamma: int
+) -> tuple[tuple[KvGroup, ...], int | None]:
+    """Groups of layers that have blocks of their own in vLLM, and the tokens that all blocks hold
+    of one group; none where all layers have theirs together.
+    """
+    models = [(deployment.shape, deployment.parallel)]
+    shapes = None if drafter is None else draft_shapes(drafter, deployment.shape, gamma)
+    if drafter is not None and shapes is not None:
+        models.append((shapes.loaded, draft_parallelism(deployment, drafter)))
+    pool = kv_pool(models)
+    if pool is None:
+        return (), None
+    left = _left(card_memory(deployment, drafter, context, gamma), deployment, context)
+    return pool.groups, int(left / pool.token_bytes)
+
+
+def _left(memory: CardMemory, deployment: Deployment, context: int) -> float:
+    """Bytes beside the weights; InvalidArgumentError where not one request fits."""
+    left = memory.usable - memory.target - memory.draft
     if left < memory.request:
         raise InvalidArgumentError(
             f"{deployment.name} leaves no room for a request of {context:,} tokens on "
             f"{deployment.card.name}; it may fit on more cards, or in another dtype"
         )
-    return int(left / memory.request * per_request)
+    return left

@@ -2,13 +2,19 @@
 
 With prefix caching every block is somewhere: free blocks form a ring in the order in which they
 were freed, and keep what they hold until they are taken for something else, the longest free first.
+
+Where layers have groups of blocks (``engines.kv_groups``) they are counted, too, those behind a
+window being free again.
 """
 
 from __future__ import annotations
 
 from specsim.serving.compiled import inlined, inner
+from specsim.serving.engines import kv_groups
 from specsim.serving.engines.settings import EngineSettings
 from specsim.serving.state import State
+
+most_blocks = inner(kv_groups.most_blocks)
 
 
 @inlined
@@ -46,6 +52,32 @@ def cached_blocks(state: State, settings: EngineSettings, request: int) -> int:
     return found
 
 
+@inner
+def _held_blocks(state: State, tokens: int, processed: int) -> int:
+    """Blocks of all groups that hold ``tokens``, when what is behind the windows of ``processed``
+    is let go.
+    """
+    found = 0
+    for at in range(state.groups.shape[0]):
+        window, size, count = state.groups[at, 0], state.groups[at, 1], state.groups[at, 2]
+        blocks = (tokens + size - 1) // size
+        if window > 0 and processed >= window:
+            blocks -= min((processed - window + 1) // size, blocks)
+        found += count * blocks
+    return found
+
+
+@inlined
+def leave_behind(state: State, request: int, processed: int) -> None:
+    """Free the blocks of a request that lie behind its windows, of so many tokens that are done."""
+    own = state.requests[request]
+    if processed > own.processed:
+        freed = own.blocks - _held_blocks(state, own.reserved, processed)
+        own.blocks -= freed
+        state.replica[0].free_blocks += freed
+        own.processed = processed
+
+
 @inlined
 def needed_blocks(
     state: State, settings: EngineSettings, request: int, hits: int, tokens: int
@@ -53,7 +85,11 @@ def needed_blocks(
     """Free blocks that a request takes to hold ``tokens``, of which it has ``hits`` blocks cached:
     new ones, and those of the cached that nobody uses.
     """
-    needed: int = max(blocks_for(tokens, settings) - state.requests[request].blocks - hits, 0)
+    own = state.requests[request]
+    if state.groups.shape[0] > 0:
+        more: int = _held_blocks(state, max(tokens, own.reserved), own.processed) - own.blocks
+        return more
+    needed: int = max(blocks_for(tokens, settings) - own.blocks - hits, 0)
     for block in range(hits):
         if state.pool[state.holder[content_number(state, request, block)]].references == 0:
             needed += 1
@@ -74,6 +110,12 @@ def take_blocks(
     """Give a request what it needs; ``needed_blocks`` has said that there are so many."""
     replica = state.replica[0]
     own = state.requests[request]
+    if state.groups.shape[0] > 0:
+        more = needed_blocks(state, settings, request, 0, tokens)
+        own.blocks += more
+        own.reserved = max(own.reserved, tokens)
+        replica.free_blocks -= more
+        return
     wanted = blocks_for(tokens, settings)
     if not settings.caching:
         more = wanted - own.blocks
@@ -132,7 +174,7 @@ def free_blocks(state: State, settings: EngineSettings, request: int) -> None:
     own = state.requests[request]
     if not settings.caching:
         replica.free_blocks += own.blocks
-        own.blocks = 0
+        own.blocks = own.reserved = own.processed = 0
         return
     row = own.slot
     ring = state.pool.size - 1

@@ -247,6 +247,7 @@ def _land(state: State, rules: Rules, log: Log) -> None:
         plan = planned[at]
         request = plan.request
         own = requests[request]
+        own.in_flight -= plan.tokens
         if not plan.samples or own.status == FINISHED:
             continue
         drafts, emitted = plan.drafts, own.emitted

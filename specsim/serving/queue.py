@@ -81,6 +81,7 @@ def count_planned(state: State, settings: EngineSettings, gamma: int) -> None:
         plan = row[at]
         own = requests[plan.request]
         own.computed += plan.tokens
+        own.in_flight += plan.tokens
         known = own.prompt + own.emitted + own.placeholders
         samples = own.computed >= known
         plan.samples = samples

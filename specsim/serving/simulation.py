@@ -18,6 +18,7 @@ from specsim.checks import (
 from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.adaptive_steps import CompiledSteps, never
 from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.kv_groups import group_table, most_blocks
 from specsim.serving.engines.settings import SGLANG, EngineSettings, ServingEngine
 from specsim.serving.requests import Requests
 from specsim.serving.result import RoundLog, ServingRun, Steps, queue_grew
@@ -130,13 +131,14 @@ def prepared(
     """What the loop needs to begin, and what the acceptance is called; arguments as of ``run``."""
     integer("seed", seed, high=2**53)
     settings = engine.settings(drafts)
-    check_fit(requests, settings)
+    groups = group_table(engine.kv_groups, settings.block_size)
+    check_fit(requests, engine, drafts)
     acceptance = _checked_acceptance(acceptance, drafts)
     # Importing numba takes a third of a second.
     from specsim.serving.loop import COLUMNS, Log, Rules
     from specsim.serving.state import fresh_state
 
-    state = fresh_state(requests, settings, concurrency)
+    state = fresh_state(requests, settings, concurrency, groups)
     most = state.running.size
     rules = Rules(
         settings=settings,
@@ -164,10 +166,11 @@ def prepared(
     return state, rules, log, acceptance.label
 
 
-def check_fit(requests: Requests, settings: EngineSettings) -> None:
+def check_fit(requests: Requests, engine: ServingEngine, drafts: DraftPolicy) -> None:
     """Refuse what could never be served; raises InvalidArgumentError."""
     from specsim.serving.state import most_beyond
 
+    settings = engine.settings(drafts)
     total = requests.prompt_tokens + requests.output_tokens
     slots = np.minimum(total - 1 + most_beyond(settings), settings.max_model_len)
     held, beside = settings.blocks * settings.block_size, ""
@@ -177,10 +180,12 @@ def check_fit(requests: Requests, settings: EngineSettings) -> None:
         kept = max(most_beyond(settings) - 1, settings.block_size)
         slots, held = total + kept, held - 1
         beside = f" with the {kept:,} that it keeps free beside a request"
-    for limit, found, remedy, more in (
-        (settings.max_model_len, total, "the longest that the model takes", ""),
-        (held, slots, "all that the KV cache holds", beside),
-    ):
+    limits = [(settings.max_model_len, total, "the longest that the model takes", "")]
+    if engine.kv_groups:
+        _check_groups(total, slots, settings, group_table(engine.kv_groups, settings.block_size))
+    else:
+        limits.append((held, slots, "all that the KV cache holds", beside))
+    for limit, found, remedy, more in limits:
         beyond = np.flatnonzero(found > limit)
         if beyond.size:
             at = int(beyond[0])
@@ -208,6 +213,18 @@ def check_fit(requests: Requests, settings: EngineSettings) -> None:
                 f"prefix.block_tokens must be a multiple of block_size, {settings.block_size}, or "
                 f"go into it, got {prefix.block_tokens}"
             )
+
+
+def _check_groups(total: Ints, slots: Ints, settings: EngineSettings, groups: Ints) -> None:
+    """Whether the longest request finds blocks in all groups of layers."""
+    at = int(np.argmax(slots))
+    in_flight = settings.budget * (1 + settings.asynchronous)
+    needed = most_blocks(groups, int(slots[at]), in_flight, settings.max_model_len)
+    if needed > settings.blocks:
+        raise InvalidArgumentError(
+            f"num_gpu_blocks must be > {needed:,}, which the {total[at]:,} tokens of prompt and "
+            f"output at index {at} take of all groups of layers, got {settings.blocks + 1:,}"
+        )
 
 
 def _checked_acceptance(acceptance: RoundAcceptance | None, drafts: DraftPolicy) -> RoundAcceptance:

@@ -32,6 +32,9 @@ _REQUEST = np.dtype(
         ("placeholders", np.int32),  # tokens that a step still in flight emits at most
         ("blocks", np.int32),
         ("hashed", np.int32),  # leading blocks that others may find
+        ("reserved", np.int32),  # tokens that its blocks hold, where layers have groups of them
+        ("processed", np.int32),  # tokens of whose windows it has let go what lies behind
+        ("in_flight", np.int32),  # tokens of steps that have not ended
         ("slot", np.int32),  # its row of ``table`` while it runs; -1
         ("rounds", np.int32),
         ("preemptions", np.int32),
@@ -99,6 +102,8 @@ class State(NamedTuple):
     hash_blocks : how many of the engine's blocks one of these is
     first_private : (N,) where the numbers begin of blocks that are a request's own
     holder : the block that holds a content; -1
+    groups : (G, 3) of layers that have blocks of their own, as of ``group_table``; none: all have
+        theirs together
     """
 
     requests: Records
@@ -115,9 +120,12 @@ class State(NamedTuple):
     hash_blocks: int
     first_private: Ints
     holder: Ints32
+    groups: Ints
 
 
-def fresh_state(requests: Requests, settings: EngineSettings, concurrency: int | None) -> State:
+def fresh_state(
+    requests: Requests, settings: EngineSettings, concurrency: int | None, groups: Ints
+) -> State:
     """Nothing has arrived yet; in a closed loop all but the first arrive when others are done."""
     n, most = len(requests), min(settings.max_seqs, len(requests))
     each = np.zeros(n, dtype=_REQUEST)
@@ -140,6 +148,7 @@ def fresh_state(requests: Requests, settings: EngineSettings, concurrency: int |
         queue=np.zeros(n, dtype=np.int32),
         plan=np.zeros((2, most), dtype=_PLAN),
         steps=np.zeros(2, dtype=_STEP),
+        groups=groups,
         **_pool(requests, settings, most),
     )
 

@@ -16,6 +16,7 @@ from specsim.serving.arrivals import (
     PoissonArrivals,
     ScheduledArrivals,
 )
+from specsim.serving.engines.kv_groups import KvGroup
 from specsim.serving.engines.settings import ServingEngine
 from specsim.serving.lengths import (
     EmpiricalLength,
@@ -107,12 +108,16 @@ class EngineDefaults:
     """What settings that nobody names follow from; None: not known.
 
     cache_tokens : what the KV cache holds
+    kv_groups, group_tokens : of vLLM, where some layers see a window: groups of layers that have
+        blocks of their own, and what all blocks hold of one of them
     longest : tokens of prompt and output together that the model takes
     card, tensor_parallel : on which it runs, and on how many of them
     graph_tokens : of the largest CUDA graph, of decodes with ``gamma_max`` drafts each
     """
 
     cache_tokens: int | None = None
+    kv_groups: tuple[KvGroup, ...] = ()
+    group_tokens: int | None = None
     longest: int | None = None
     card: Accelerator | None = None
     tensor_parallel: int = 1
@@ -147,7 +152,8 @@ def engine_of(words: str, defaults: EngineDefaults | None = None) -> ServingEngi
             f"engine must be one of {', '.join(kinds)}, got {name!r}{did_you_mean(name, kinds)}"
         )
     kind, newest, room, limit = kinds[name]
-    known = {each.name: str(each.type) for each in fields(kind)}
+    # Groups follow from the models, and no argument of the engine's says them.
+    known = {each.name: str(each.type) for each in fields(kind) if each.name != "kv_groups"}
     given: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in rest.split(","))):
         key, equals, value = part.partition("=")
@@ -169,7 +175,8 @@ def engine_of(words: str, defaults: EngineDefaults | None = None) -> ServingEngi
             )
         # Zero and less are refused by the engine itself, with their name.
         block = max(given.get("block_size", kind.block_size), 1) if name == "vllm" else 1
-        given[room] = defaults.cache_tokens // block
+        pooled = defaults.group_tokens if name == "vllm" and defaults.kv_groups else None
+        given[room] = (defaults.cache_tokens if pooled is None else pooled) // block
     if defaults.graph_tokens is not None and not _GRAPHS[name] & given.keys():
         if name == "vllm":
             given["max_cudagraph_capture_size"] = defaults.graph_tokens
@@ -177,6 +184,8 @@ def engine_of(words: str, defaults: EngineDefaults | None = None) -> ServingEngi
             graphs = defaults.graph_tokens // (1 + defaults.gamma_max)
             given["cuda_graph_max_bs_decode"] = max(graphs, 1)
     given = {**_limits(name, given, defaults), **given}
+    if name == "vllm":
+        given["kv_groups"] = defaults.kv_groups
     engine: ServingEngine = kind(**given)
     return engine
 

@@ -21,6 +21,7 @@ from specsim.serving import (
     VllmEngine,
     run,
 )
+from specsim.serving.engines.kv_groups import KvGroup
 
 pytestmark = pytest.mark.engine
 
@@ -39,10 +40,26 @@ BY_BATCH = ((1, 2, 4), (3, 8, 2), (9, 16, 1))
 UP_TO_FIVE = ((1, 2, 3), (3, 5, 1), (6, 16, 0))
 Schedule = tuple[tuple[int, int, int], ...]
 
-# Draft length, or a schedule of them, blocks, whether a step is planned while another runs, and
-# what else is set.
-CASES: list[tuple[int | Schedule, int, bool, dict[str, int]]] = [
-    (gamma, blocks, asynchronous, other)
+# Layers of which some see a window: as many of each kind, and as Gemma 3 has them.
+HALF = (KvGroup(None, 1, 1), KvGroup(48, 1, 1))
+MOST = (KvGroup(None, 1, 1), KvGroup(70, 1, 5), KvGroup(None, 2, 1))
+Groups = tuple[KvGroup, ...]
+
+# Draft length, or a schedule of them, blocks, whether a step is planned while another runs, what
+# else is set, and groups of layers.
+CASES: list[tuple[int | Schedule, int, bool, dict[str, int], Groups]] = [
+    (gamma, blocks, asynchronous, other, groups)
+    for asynchronous in (False, True)
+    for gamma, blocks, other, groups in (
+        (0, 60, {}, HALF),
+        (2, 30, {}, HALF),
+        (4, 30, {"max_num_batched_tokens": 64}, HALF),
+        (0, 90, {"max_num_batched_tokens": 96}, MOST),
+        (2, 110, {}, MOST),
+        (BY_BATCH, 130, {"block_size": 16}, MOST),
+    )
+] + [
+    (gamma, blocks, asynchronous, other, ())
     for asynchronous in (False, True)
     for gamma, blocks, other in (
         (0, 400, {}),
@@ -60,7 +77,7 @@ CASES: list[tuple[int | Schedule, int, bool, dict[str, int]]] = [
 
 
 def _asked(
-    drafts: int | Schedule, blocks: int, asynchronous: bool, other: dict[str, int]
+    drafts: int | Schedule, blocks: int, asynchronous: bool, other: dict[str, int], groups: Groups
 ) -> dict[str, Any]:
     by_batch = drafts if isinstance(drafts, tuple) else ((1, SETTINGS["max_num_seqs"], drafts),)
     gamma = max(each for _, _, each in by_batch)
@@ -77,6 +94,7 @@ def _asked(
         if gamma
         else None,
         "engine": SETTINGS | {"num_gpu_blocks": blocks} | other,
+        "groups": groups,
         "by_batch": by_batch,
         "asynchronous": asynchronous,
         "prompt_tokens": rng.integers(16, 129, REQUESTS).tolist(),
@@ -110,6 +128,7 @@ def _simulated(asked: dict[str, Any]) -> ServingRun:
             enable_prefix_caching=False,
             async_scheduling=asked["asynchronous"],
             enforce_eager=True,
+            kv_groups=asked["groups"],
             **words,
         ),
         SECOND,
@@ -132,5 +151,5 @@ def test_every_step_is_that_of_vllm(case: int, schedules: list[list[dict[str, An
     tokens = steps.prefill_tokens + steps.verified_tokens
     found = (steps.sequences, tokens, steps.preempted, steps.running, steps.waiting)
     assert np.array(found).T.tolist() == expected
-    if asked["engine"]["num_gpu_blocks"] < 30:
+    if asked["engine"]["num_gpu_blocks"] < 30 or asked["groups"]:
         assert steps.preempted.sum() > 5

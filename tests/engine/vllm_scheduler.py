@@ -18,7 +18,12 @@ from vllm.sampling_params import SamplingParams
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.kv_cache_interface import (
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    SlidingWindowSpec,
+)
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
@@ -43,22 +48,36 @@ def scheduler(asked: dict[str, Any]) -> Scheduler:
     config.cache_config.num_gpu_blocks = blocks
     # Which the CPU build switches off.
     config.scheduler_config.async_scheduling = asked["asynchronous"]
-    spec = FullAttentionSpec(
-        block_size=words["block_size"], num_kv_heads=1, head_size=1, dtype=torch.float32
-    )
     cache = KVCacheConfig(
         num_blocks=blocks,
         kv_cache_tensors=[],
-        kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
+        kv_cache_groups=groups_of(asked["groups"] or [[None, 1, 1]], words["block_size"]),
     )
     kind = AsyncScheduler if asked["asynchronous"] else Scheduler
     return kind(
         vllm_config=config,
         kv_cache_config=cache,
         structured_output_manager=StructuredOutputManager(config),
-        block_size=words["block_size"],
+        block_size=max(each.kv_cache_spec.block_size for each in cache.kv_cache_groups),
         log_stats=False,
     )
+
+
+def groups_of(kinds: list[Any], block_size: int) -> list[KVCacheGroupSpec]:
+    """Each with one layer; ``kinds`` are window, blocks in one and number, as of ``KvGroup``."""
+    found = []
+    for window, spans, count in kinds:
+        words = {
+            "block_size": spans * block_size,
+            "num_kv_heads": 1,
+            "head_size": 1,
+            "dtype": torch.float32,
+        }
+        spec = FullAttentionSpec(**words)
+        if window:
+            spec = SlidingWindowSpec(**words, sliding_window=window)
+        found += [KVCacheGroupSpec([f"layer {len(found) + each}"], spec) for each in range(count)]
+    return found
 
 
 def requests_of(asked: dict[str, Any]) -> list[Request]:

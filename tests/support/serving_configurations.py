@@ -11,6 +11,7 @@ from specsim.checks import Floats
 from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.adaptive_steps import AdaptiveSteps, StepSlot
 from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.kv_groups import KvGroup
 from specsim.serving.engines.settings import VLLM
 from specsim.serving.engines.sglang import SglangEngine
 from specsim.serving.engines.vllm import VllmEngine
@@ -63,6 +64,8 @@ def workloads(draw: st.DrawFn, block_size: int) -> Requests:
 def vllm_engines(draw: st.DrawFn, blocks: int, block_size: int, slots: int) -> VllmEngine:
     seqs = draw(st.sampled_from([1, 3, 8]))
     chunked = draw(st.sampled_from([True, True, False]))
+    groups = draw(kv_groups())
+    blocks *= max(sum(each.number for each in groups), 1)
     return VllmEngine(
         draw(st.sampled_from(["0.19.0", "0.33.0"])),
         num_gpu_blocks=blocks + 1 + draw(st.sampled_from([0, 1, 3, 10, 500])),
@@ -77,7 +80,18 @@ def vllm_engines(draw: st.DrawFn, blocks: int, block_size: int, slots: int) -> V
         watermark=draw(st.sampled_from([0.0, 0.1])),
         async_scheduling=draw(st.booleans()),
         enforce_eager=draw(st.booleans()),
+        kv_groups=groups,
     )
+
+
+@st.composite
+def kv_groups(draw: st.DrawFn) -> tuple[KvGroup, ...]:
+    """None mostly, or some that see everything beside one or two kinds that see a window."""
+    if draw(st.sampled_from([True, True, False])):
+        return ()
+    windows = draw(st.lists(st.integers(1, 40), min_size=1, max_size=2, unique=True))
+    kinds = [*([None] if draw(st.booleans()) else []), *windows]
+    return tuple(KvGroup(each, draw(st.integers(1, 2)), draw(st.integers(1, 3))) for each in kinds)
 
 
 @st.composite

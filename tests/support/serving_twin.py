@@ -6,6 +6,7 @@ Nothing is shared with the compiled loop but the descriptions and the price of a
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from specsim.serving.acceptance import LAW, TRACE, RoundAcceptance
 from specsim.serving.adaptive_steps import StepSlot
 from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.kv_groups import KvGroup
 from specsim.serving.engines.settings import SGLANG, EngineSettings, ServingEngine
 from specsim.serving.requests import Requests
 from specsim.serving.step_model import QUANTITIES, StepModel
@@ -151,6 +153,59 @@ class Pool:
         request.blocks, request.remembered = [], 0
 
 
+class GroupPool(Pool):
+    """Blocks of groups of layers, each in a list of its own, as vLLM has them: what lies behind a
+    window is None.
+    """
+
+    def __init__(self, settings: EngineSettings, groups: Sequence[KvGroup]) -> None:
+        super().__init__(settings)
+        self.groups = [
+            (group.window, group.spans * settings.block_size)
+            for group in groups
+            for _ in range(group.number)
+        ]
+
+    def tables(self, request: Request) -> list[list[Any]]:
+        if not request.blocks:
+            request.blocks = [[] for _ in self.groups]
+        return request.blocks
+
+    def needs(self, request: Request, hits: list[Block], tokens: int) -> int:
+        return sum(
+            max(ceil(tokens / size) - len(table), 0)
+            for (_, size), table in zip(self.groups, self.tables(request), strict=True)
+        )
+
+    def take(self, request: Request, hits: list[Block], tokens: int) -> None:
+        for (_, size), table in zip(self.groups, self.tables(request), strict=True):
+            while len(table) < ceil(tokens / size):
+                table.append(self.free.popitem(last=False)[1])
+
+    def leave_behind(self, request: Request, processed: int) -> None:
+        for (window, size), table in zip(self.groups, self.tables(request), strict=True):
+            behind = 0 if window is None else max(processed - window + 1, 0) // size
+            for at, block in enumerate(table[:behind]):
+                if block is not None:
+                    self.free[id(block)] = block
+                    table[at] = None
+
+    def most(self, tokens: int) -> int:
+        s, found = self.settings, 0
+        for window, size in self.groups:
+            blocks = ceil(tokens / size)
+            if window is not None:
+                flying = s.budget * (2 if s.asynchronous else 1)
+                blocks = min(blocks, ceil(min(window - 1 + flying, s.max_model_len) / size) + 1)
+            found += blocks
+        return found
+
+    def release(self, request: Request) -> None:
+        for block in (each for table in request.blocks for each in table if each is not None):
+            self.free[id(block)] = block
+        request.blocks = []
+
+
 class Slot:
     """A slot of SGLang's adaptive steps, as a machine with lists."""
 
@@ -226,6 +281,8 @@ class Twin:
             lengths = int(requests.prompt_tokens[i]), int(requests.output_tokens[i])
             self.requests.append(Request(i, arrival, *lengths, contents))
         self.pool = Pool(self.settings)
+        if engine.kv_groups:
+            self.pool = GroupPool(self.settings, engine.kv_groups)
         self.coming = deque(self.requests)
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
@@ -320,6 +377,9 @@ class Twin:
                 at += 1
                 continue
             slots = min(r.computed + tokens + s.lookahead, s.max_model_len)
+            if isinstance(self.pool, GroupPool):
+                running = sum(e[1] for _, plan in self.flying for e in plan if e[0] is r)
+                self.pool.leave_behind(r, max(r.computed - running, 0))
             while self.pool.needs(r, [], slots) > len(self.pool.free):
                 victim = self.running.pop()
                 self.pool.release(victim)
@@ -353,7 +413,9 @@ class Twin:
                 break
             tokens = min(tokens, budget)
             free = len(self.pool.free) - (s.watermark_blocks if self.running else 0)
-            if s.full_isl and self.pool.needs(r, hits, r.known) > free:
+            grouped = isinstance(self.pool, GroupPool)
+            whole = self.pool.most(r.known) if grouped else self.pool.needs(r, hits, r.known)
+            if s.full_isl and whole > free:
                 break
             slots = min(cached + tokens + s.admission_lookahead, s.max_model_len)
             if self.pool.needs(r, hits, slots) > free:

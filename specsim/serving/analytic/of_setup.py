@@ -14,6 +14,7 @@ from specsim.serving.analytic.offered import Offered
 from specsim.serving.analytic.replica import MOST, Replica
 from specsim.serving.analytic.rounds import RoundCounts
 from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.kv_groups import group_table, mean_blocks
 from specsim.serving.engines.settings import VLLM, EngineSettings, ServingEngine
 from specsim.serving.requests import Requests
 from specsim.serving.step_model import StepModel
@@ -41,7 +42,10 @@ def replica_of(
     offered = requests if isinstance(requests, Offered) else Offered.of(requests)
     settings = engine.settings(drafts)
     # Blocks of a request at its mean context: the last one is half full in the mean.
-    held = (offered.mean_context + 1.0 + settings.lookahead) / settings.block_size + 0.5
+    mean_tokens = offered.mean_context + 1.0 + settings.lookahead
+    held = mean_tokens / settings.block_size + 0.5
+    if engine.kv_groups:
+        held = mean_blocks(group_table(engine.kv_groups, settings.block_size), mean_tokens)
     limits = {"sequences": float(settings.max_seqs), "cache": settings.blocks / held}
     if settings.kind == VLLM:  # SGLang's budget is of prompts
         limits["budget"] = _within_budget(settings, drafts)

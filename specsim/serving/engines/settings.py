@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from specsim.checks import Ints
 from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.kv_groups import KvGroup
 
 VLLM, SGLANG = 0, 1
 
@@ -51,6 +53,11 @@ class ServingEngine(Protocol):
     @property
     def longest(self) -> int:
         """The most tokens of prompt and output together."""
+        ...
+
+    @property
+    def kv_groups(self) -> Sequence[KvGroup]:
+        """Of layers that have blocks of their own; none: all have theirs together."""
         ...
 
     def settings(self, drafts: DraftPolicy) -> EngineSettings:

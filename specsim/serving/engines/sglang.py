@@ -16,6 +16,7 @@ from specsim.checks import (
 )
 from specsim.hardware.accelerators import Accelerator
 from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.kv_groups import KvGroup
 from specsim.serving.engines.settings import SGLANG, EngineSettings
 
 SGLANG_VERSIONS = ("0.5.23",)
@@ -118,6 +119,11 @@ class SglangEngine:
     def longest(self) -> int:
         """The most tokens of prompt and output together."""
         return _NO_LIMIT if self.context_length is None else self.context_length
+
+    @property
+    def kv_groups(self) -> tuple[KvGroup, ...]:
+        """None: layers that see a window have a pool of their own there, which is not simulated."""
+        return ()
 
     def settings(self, drafts: DraftPolicy) -> EngineSettings:
         """What the scheduler goes by, with so many drafts."""

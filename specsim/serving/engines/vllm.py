@@ -9,6 +9,7 @@ import numpy as np
 from specsim.checks import Ints, InvalidArgumentError, UnsupportedError, integer, number
 from specsim.hardware.accelerators import Accelerator
 from specsim.serving.drafts import DraftPolicy
+from specsim.serving.engines.kv_groups import KvGroup
 from specsim.serving.engines.settings import VLLM, EngineSettings
 
 # The largest graph by default, that on cards of compute capability 10.x since 0.32.0, and the sizes
@@ -91,6 +92,8 @@ class VllmEngine:
         on cards of compute capability 10.x 1,024 where 512 requests and more may run
         (``largest_graph_on``)
     watermark : share of the blocks kept free when a waiting request is admitted
+    kv_groups : of layers with blocks of their own, where some see a window (``kv_pool``), which
+        is no argument of vLLM's; prompts that share what they begin with then find nothing of it
     """
 
     version: str
@@ -108,6 +111,7 @@ class VllmEngine:
     enforce_eager: bool = False
     cudagraph_capture_sizes: tuple[int, ...] | None = None
     max_cudagraph_capture_size: int | None = None
+    kv_groups: tuple[KvGroup, ...] = ()
 
     def __post_init__(self) -> None:
         if self.version not in VLLM_VERSIONS:
@@ -165,7 +169,7 @@ class VllmEngine:
             blocks=self.num_gpu_blocks - 1,
             max_model_len=self.longest,
             chunked=self.enable_chunked_prefill,
-            caching=self.enable_prefix_caching,
+            caching=self.enable_prefix_caching and not self.kv_groups,
             full_isl=usual.full_isl if reserves is None else reserves,
             watermark_blocks=int(self.watermark * self.num_gpu_blocks),
             asynchronous=(

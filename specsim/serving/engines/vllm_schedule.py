@@ -11,6 +11,8 @@ from specsim.checks import Ints
 from specsim.serving.block_pool import (
     cached_blocks,
     free_blocks,
+    leave_behind,
+    most_blocks,
     needed_blocks,
     remember_blocks,
     take_blocks,
@@ -65,8 +67,12 @@ def _schedule_running(state: State, settings: EngineSettings) -> tuple[int, int]
             at += 1
             continue
         slots = min(computed + tokens + settings.lookahead, settings.max_model_len)
+        room = own.blocks * settings.block_size
+        if state.groups.shape[0] > 0:
+            leave_behind(state, request, computed - own.in_flight)
+            room = own.reserved
         # Mostly there is room in the last block, and nothing to divide.
-        if slots > own.blocks * settings.block_size:
+        if slots > room:
             while at < replica.runners:
                 if needed_blocks(state, settings, request, 0, slots) <= replica.free_blocks:
                     break
@@ -118,8 +124,14 @@ def _schedule_waiting(state: State, settings: EngineSettings, budget: int) -> No
         tokens = min(tokens, budget)
         kept = settings.watermark_blocks if replica.runners > 0 else 0
         free = replica.free_blocks - kept
-        if settings.full_isl and needed_blocks(state, settings, request, hits, known) > free:
-            break
+        if settings.full_isl:
+            if state.groups.shape[0] > 0:
+                in_flight = settings.budget * (1 + settings.asynchronous)
+                whole = most_blocks(state.groups, known, in_flight, settings.max_model_len)
+            else:
+                whole = needed_blocks(state, settings, request, hits, known)
+            if whole > free:
+                break
         slots = min(cached + tokens + settings.admission_lookahead, settings.max_model_len)
         if needed_blocks(state, settings, request, hits, slots) > free:
             break
