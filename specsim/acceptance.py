@@ -82,6 +82,20 @@ def tokens_per_call(acceptance: Acceptance, longest: int) -> Floats:
     return np.asarray(np.cumsum(acceptance.survival(longest)))
 
 
+def of_every_length(acceptance: Acceptance) -> Acceptance:
+    """The same, where it is one law for blocks of every draft length.
+
+    Raises UnsupportedError where it depends on the length: long blocks of a text start in harder
+    places than short ones, so that a scheme whose blocks differ in length has no one curve.
+    """
+    if isinstance(acceptance, AcceptanceByLength):
+        raise UnsupportedError(
+            "blocks of several draft lengths have no law under acceptance that depends on the "
+            "length: replay a trace (specsim replay), or give rates by position"
+        )
+    return acceptance
+
+
 # A running product of n factors errs by up to n roundings, which all go the same way where the
 # factors are near one.  Above this length logarithms are summed instead, in two levels.
 _SHORT = 1024

@@ -55,6 +55,14 @@ class MeasuredVerify:
         """n_max, the widest run that was measured."""
         return len(self.curve)
 
+    def check_drafts(self) -> None:
+        """Refuse a curve that tells of no draft at all."""
+        if self.longest < 2:
+            raise InvalidArgumentError(
+                "verify cost must have at least two numbers, what runs over 1, 2, ... tokens cost, "
+                "or no draft is considered, got 1"
+            )
+
     def __call__(self, positions: npt.ArrayLike) -> Floats:
         index = integers("positions", positions, low=1)
         if index.max() > self.longest:

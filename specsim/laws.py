@@ -24,7 +24,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.acceptance import Acceptance, running_survival
+from specsim.acceptance import (
+    Acceptance,
+    AcceptanceByLength,
+    of_every_length,
+    running_survival,
+)
 from specsim.checks import Floats, Ints, InvalidArgumentError, UnsupportedError, integer
 
 TARGET = "target"
@@ -186,14 +191,23 @@ def verify(
     conditional rate at t.  The first rejected position gets a recovered token; a proposal
     accepted whole earns a bonus token, or nothing where ``bonus`` is false (Xia22), in which
     case the verifier reads one position less.
+
+    Raises UnsupportedError for proposals of several lengths where acceptance depends on the length.
     """
     ends = np.cumsum(proposal.lengths, axis=1)
     totals = ends[:, -1]
     longest = int(totals.max())
     check_size(totals.size * (longest + 1))
     rates = np.zeros((len(proposal.producers) + 1, longest + 1))
+    several = np.unique(totals).size > 1
     for row, name in enumerate(proposal.producers):
-        rates[row, :longest] = acceptance[name].conditional(longest)
+        known = of_every_length(acceptance[name]) if several else acceptance[name]
+        judged = longest
+        if isinstance(known, AcceptanceByLength) and not bonus:
+            # Without a bonus a block is as long whether its last draft stands or not, so that the
+            # next ones start where those of one draft less do.
+            judged = max(longest - 1, 0)
+        rates[row, :judged] = known.conditional(judged)
     # The producer of each position is the number of producers that have ended by then; the row
     # of zeros past the last one makes the end of the proposal a sure "rejection".
     positions = np.arange(longest + 1)

@@ -193,7 +193,7 @@ def read_trace(
         at = wrong[0]
         raise TraceError(
             f"trace {path}: positions of a request must be 0, 1, 2, ... without a gap; "
-            f"row {at} has position {position[at]}, expected {expected[at]}"
+            f"row {frame.index[at]} has position {position[at]}, expected {expected[at]}"
         )
     acceptance = row_acceptance(path, frame, "argmax_equal" if greedy else acceptance_law)
     # Numbers may be written as words.

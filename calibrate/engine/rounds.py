@@ -86,7 +86,16 @@ def _rates(asked: Asked) -> list[Floats]:
 
 def known_rounds(rounds: Mapping[int, Sequence[int]]) -> RoundsOfSet:
     """Where they are known beforehand: by draft length, those of each request that is asked."""
-    return lambda timed: np.array([float(rounds[timed.gamma][n]) for n in timed.requests])
+
+    def found(timed: TimedSet) -> Floats:
+        known = np.array([float(rounds[timed.gamma][n]) for n in timed.requests])
+        # Where a batch breaks ties otherwise, the set took what the server counted.
+        if timed.rounds is None or not known.any():
+            return known
+        scaled: Floats = known * (timed.rounds / known.sum())
+        return scaled
+
+    return found
 
 
 def read_rounds(pair: Pair, asked: Asked, law: AcceptanceLaw, seed: int) -> RoundsOfSet:

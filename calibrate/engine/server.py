@@ -124,6 +124,23 @@ def find_program(given: Path | None) -> Path:
     return Path(found)
 
 
+def engine_told_apart_by(program: Path) -> list[str]:
+    """What timings of two engines may differ by: machine, program, its packages, environment."""
+    import torch  # which looking for the program does not need
+
+    from calibrate.models.machine import hardware, told_apart_by
+
+    packages = program.parent.parent.glob("lib/python*/site-packages/vllm*.dist-info")
+    set_here = {name: value for name, value in os.environ.items() if name.startswith("VLLM_")}
+    kept = {**set_here, **_environment(Path())}
+    return [
+        *map(str, told_apart_by(hardware(torch.device("cpu")))),
+        str(program),
+        *sorted(each.name for each in packages),
+        *(f"{name}={kept[name]}" for name in sorted(kept.keys() - {"TMPDIR"})),
+    ]
+
+
 @contextmanager
 def started(launch: Launch, seconds: float = 300.0) -> Iterator[Client]:
     """A client of a fresh engine, which is stopped in any case; its log goes to a temporary file.

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import torch
 
 from calibrate.decode.drafters.copying import PromptLookup
@@ -317,11 +318,13 @@ def _measure_acceptance(
 def _texts(
     settings: Settings, measured: profiles.MeasuredAcceptance, trace: Trace
 ) -> list[TimedText]:
+    """The longest ones, of equals the first."""
     tokens = trace.columns["token"]
+    longest = np.argsort(-trace.lengths[: measured.requests], kind="stable")
     return [
         TimedText(
             settings.prompts[number],
             tokens[trace.starts[number] : trace.starts[number + 1]].tolist(),
         )
-        for number in range(min(_TIMED_TEXTS, measured.requests))
+        for number in longest[:_TIMED_TEXTS].tolist()
     ]

@@ -83,11 +83,13 @@ def time_decoding(
 
     def measured(number: int, index: int) -> dict[str, list[dict[str, Any]]]:
         sampling, text = samplings[index], texts[index][number // 2 % len(texts[index])]
-        begun = text.begun(number, tokens)
+        # Behind its end a text says other things, which neither a trace nor a check has.
+        room = min(tokens, max(len(text.written), gamma_max + 1))
+        begun = text.begun(number, room)
         context = len(text.prompt) + len(begun)
         random = np.random.default_rng([OVERHEAD, seed, number, index])
 
-        def decode(gamma: int, limit: int = tokens) -> Decoded:
+        def decode(gamma: int, limit: int = room) -> Decoded:
             draws = generator(target.device, OVERHEAD, seed, number, index, gamma)
             request = DecodeRequest(text.prompt, limit, sampling, draws, written=begun)
             if gamma:
@@ -96,7 +98,7 @@ def time_decoding(
                 decoding = plain(target, request)
             return decoding.finish()
 
-        decode(0, min(_WARM_UP, tokens))
+        decode(0, min(_WARM_UP, room))
         # Each temperature of a pass is a stretch of time of its own.
         turn = number * len(samplings) + index
         order = random.permutation(range(1, gamma_max + 1)).tolist()

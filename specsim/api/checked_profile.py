@@ -46,6 +46,12 @@ class CheckedProfile:
         if told_apart_by(here) != told_apart_by(there):
             where = f"measured on {_machine(there)}, and this is {_machine(here)}"
             resumed = (*resumed, f"the profile was {where}: two machines differ")
+        elif here.device == "cpu" and here.threads != there.threads:
+            resumed = (
+                *resumed,
+                f"the profile was measured with threads {there.threads}, and this decodes with "
+                f"{here.threads}: what models cost differs",
+            )
         # An accelerator's models keep one core of the host at work.
         threads = self.models.threads if self.models.device == "cpu" else None
         return WatchedRun(checkpoint, Watch(checkpoint, self.progress, threads or 1), resumed)

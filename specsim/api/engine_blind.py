@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from specsim.api.checked_profile import draft_lengths
+from specsim.api.checked_profile import draft_lengths, resumed_warnings
 from specsim.api.engine_question import asked_of, engine_check, engine_file
 from specsim.api.models import need_torch
 from specsim.api.progress import Progress, quiet, steps
@@ -195,13 +195,15 @@ class _Prediction(msgspec.Struct, frozen=True):
         requests: what was said before is what is judged, and what was not said is added.
         """
         told: dict[tuple[int, int], _Speedup] = {}
+        created = self.created
         with suppress(OSError, msgspec.MsgspecError):
             before = msgspec.json.decode(file.read_bytes(), type=_Prediction)
             if before._asked() == self._asked():
                 told = {(each.gamma, each.batch): each for each in before.speedups}
+                created = before.created
         found = {(each.gamma, each.batch): each for each in self.speedups} | told
         if found.keys() != told.keys():
-            every = msgspec.structs.replace(self, speedups=[*found.values()])
+            every = msgspec.structs.replace(self, created=created, speedups=[*found.values()])
             text = msgspec.json.format(msgspec.json.encode(every), indent=2)
             write_atomically(file, text + b"\n")
         kept = [found[each.gamma, each.batch] for each in self.speedups]
@@ -248,6 +250,7 @@ def validate_engine(
     gammas = draft_lengths(check.gamma, content.gamma_max)
     asked = asked_of(content, path, check, trust_remote_code)[0].first(check.requests)
     from calibrate.engine.rounds import drawn_rounds
+    from calibrate.engine.server import engine_told_apart_by, find_program
     from calibrate.engine.servers import Servers
     from calibrate.engine.sets import begun_seed, timed_repeats
     from calibrate.models.busy import Watch
@@ -267,10 +270,14 @@ def validate_engine(
         predictions = predicted_of_draws(steps_of, asked, batches, gammas, check.seed)
     file = engine_file(path, check, ".predicted")
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    found = _Prediction.of(predictions, file_digest(path), file_digest(timed), start, now)
+    found = _Prediction.of(
+        predictions, file_digest(path), file_digest(timed), len(asked.requests), now
+    )
     predictions = found.fixed(file)
     sha256 = file_digest(file)
-    checkpoint = Checkpoint.temporary("validate_engine", plain(check), sha256)
+    here = engine_told_apart_by(find_program(check.engine_bin))
+    checkpoint = Checkpoint.temporary("validate_engine", plain(check), sha256, here)
+    resumed = resumed_warnings(checkpoint)
     seed = begun_seed(check.seed, check.passes, checkpoint)
     servers = Servers.of(content, engine_check(check), (0, *gammas), max(batches), seed)
     watch = Watch(checkpoint, progress, threads=1)
@@ -287,7 +294,7 @@ def validate_engine(
             checkpoint,
             lambda repeat: advance(),
         )
-        warnings = tuple(watch.warnings())
+        warnings = (*resumed, *watch.warnings())
     rounds = {gamma: drawn_rounds(asked, gamma, check.seed).mean(axis=0) for gamma in gammas}
     rows = [
         {"temperature": check.temperature, **row} for row in judged(predictions, passes, rounds)

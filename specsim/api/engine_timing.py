@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from specsim import __version__
+from specsim.api.checked_profile import resumed_warnings
 from specsim.api.engine_question import asked_of, engine_check, engine_file
 from specsim.api.engine_servers import EngineServers, engine_servers
 from specsim.api.models import need_torch
@@ -255,7 +256,12 @@ def calibrate_engine(
     content.require_draft_model("the timing of an engine")
     every, pair = asked_of(content, path, timing, trust_remote_code)
     asked, tokenizer = every.first(timing.requests), pair.target.tokenizer
-    checkpoint = Checkpoint.beside(out, "calibrate_engine", plain(timing), file_digest(path))
+    from calibrate.engine.server import engine_told_apart_by
+
+    # Of servers that run already who started them knows what they are.
+    here = [] if servers else engine_told_apart_by(timing.find_program())
+    checkpoint = Checkpoint.beside(out, "calibrate_engine", plain(timing), file_digest(path), here)
+    resumed = resumed_warnings(checkpoint)
     from calibrate.engine.prompts import time_prompts
     from calibrate.engine.rates import LAWS
     from calibrate.engine.rounds import known_rounds, read_rounds, replayed_rounds
@@ -315,7 +321,7 @@ def calibrate_engine(
             "two draft lengths lie on any line, so that intervals take servers to be as far apart "
             "as those of other timings: time a third"
         )
-    warnings += [*batch_warnings(timing.batch, times), *busy]
+    warnings += [*batch_warnings(timing.batch, times), *resumed, *busy]
     try:
         _ = StreamedCosts(tuple(streamed))
     except UnsupportedError as reason:

@@ -119,7 +119,8 @@ def export(
     engine : vllm, sglang, tensorrt-llm, llama.cpp or transformers
     deployment, profile, alpha, temperature, mode, acceptance_law, gamma_max, margin : as in
         ``optimize`` by load
-    context : tokens in the cache of each request; the smallest of a profile, or 512, by default
+    context : tokens in the cache of each request; by default the smallest of a profile, or beside a
+        deployment those of ``capacity_plan`` in the mean, or 512
     most : largest batch to plan for
     batch : where the engine takes one length for all batches, the one to plan it for; by default 1
     method : where drafts come from, with costs of a profile; by default as in an acceptance file,
@@ -162,6 +163,8 @@ def export(
     lookup_max, lookup_min = measured_lookups(chosen, method, workload, lookup_max, lookup_min)
     lookups = _lookups(chosen, method, lookup_max=lookup_max, lookup_min=lookup_min)
     draft = _draft_name(chosen, method, model, workload)
+    if context is None and serving is not None and deployment is not None:
+        context = serving.context
     where = workload.contexts(None if context is None else [integer("context", context)])[0]
     served = _served(workload, deployment, drafting)
     under_load = [] if serving is None else serving.schedule

@@ -44,6 +44,8 @@ def plan_notes(workload: BatchWorkload, planned: Plan, schedule: Schedule) -> li
         f"planned for batch 1 to {planned.largest:,} at context {planned.context:,}: "
         f"{workload.basis.of_times}"
     )
+    if largest(schedule) and schedule == planned.schedule and planned.is_sure is False:
+        notes.append(planned.sentence)
     regrets = [each.regret or 0.0 for each in planned.decisions]
     if largest(schedule) and max(regrets) >= _REGRET:
         notes.append(

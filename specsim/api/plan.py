@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import nan
 from os import PathLike
 
 import numpy as np
@@ -100,7 +101,8 @@ def plan(
     workload : of ``specsim.workload``, with a rate, or a file of requests with times; where it does
         not say how many requests, as many are simulated as come in ten stays of one, from 4,000 up
         to 60,000
-    slo : limits in seconds of means or percentiles, ``"ttft_p99=1,tpot_p99=0.06"``
+    slo : limits in seconds or with their unit, such as ``"ttft_p99=1,tpot_p99=60ms"``, of means or
+        percentiles
     deployment : the target and its drafters on cards; several are compared, one for each kind of
         cards
     alpha, profile, temperature, mode, acceptance_law, step_model, engine, routing : as of
@@ -212,7 +214,7 @@ def plan(
             speed = speed_of(drafting.planned, drafting, rate, context)
             if plain.per_card > 0:
                 ratio = drafting.per_card / plain.per_card
-                low, high = (speed.low, speed.high) if speed else (1.0, 1.0)
+                low, high = (speed.low, speed.high) if speed else (nan, nan)
                 gain = Interval(ratio * low, ratio, ratio * high)
             pair = drafting.planned.replica, plain.planned.replica
             stops = stops_paying(*pair, speed, margin)
@@ -235,6 +237,7 @@ def plan(
         gain=gain,
         by_rate=by_rate(answers, rate, margin),
         sequences=sequences_of(best, rate) if best.replicas else None,
+        context=context,
         error_budget=error_budget(sampling, rate, context, levels),
         inputs={
             "workload": asked,

@@ -198,11 +198,6 @@ def warnings_of(workload: ServingWorkload, told: Sequence[Answer], rate: float) 
     found = dict.fromkeys(workload.notes)
     for each in told:
         found |= dict.fromkeys(each.planned.warnings)
-        if each.planned.deployment is not None and each.planned.deployment.at_peaks:
-            found[
-                "runs are priced at the peaks of the data sheet, so that too few cards are named "
-                "rather than too many: give a fit (--fit)"
-            ] = None
     arrivals = getattr(workload, "arrivals", None)
     if isinstance(arrivals, ScheduledArrivals):
         most = significant(max(arrivals.rates))

@@ -28,6 +28,7 @@ class PlannedServing:
     max_num_seqs : most requests that are served at a time; None: not told
     target, accelerator, tensor_parallel, drafter : of one replica; None: not told, or none
     engine : whose scheduler was planned with; None: not told
+    context : tokens in the cache of a request, in the mean; None: not told
     """
 
     name: str
@@ -38,6 +39,7 @@ class PlannedServing:
     tensor_parallel: int | None = None
     drafter: str | None = None
     engine: str | None = None
+    context: int | None = None
 
     def check_same(self, deployment: Deployment | None) -> None:
         """Refuse a deployment that the plan's answer is not of; None: a profile."""
@@ -76,13 +78,15 @@ def planned_serving(plan: CapacityPlan | str | PathLike[str]) -> PlannedServing:
         raise InvalidArgumentError(f"{name} is no plan: write one with specsim plan --format json")
     if not found.get("met"):
         raise InvalidArgumentError(f"{name} meets no level, so that it has no schedule to serve")
-    most, tensor = (_told(found, key, int) for key in ("max_num_seqs", "tensor_parallel"))
+    most, tensor, context = (
+        _told(found, key, int) for key in ("max_num_seqs", "tensor_parallel", "context")
+    )
     target, card, drafter = (_told(found, key, str) for key in ("target", "accelerator", "drafter"))
     schedule = _checked(name, found.get("schedule"))
     inputs = document.get("inputs")
     engine = _told(inputs, "engine", str) if isinstance(inputs, dict) else None
     engine = engine and engine.partition(":")[0]
-    return PlannedServing(name, schedule, most, target, card, tensor, drafter, engine)
+    return PlannedServing(name, schedule, most, target, card, tensor, drafter, engine, context)
 
 
 def _told(plan: Mapping[str, Any], key: str, kind: type[Told]) -> Told | None:

@@ -55,6 +55,8 @@ def prices_of(
     named = {
         _card_name(name): number(f"price {name}", each, low=0.0) for name, each in price.items()
     }
+    if len(named) < len(price):
+        raise InvalidArgumentError(f"price names one accelerator twice, got {', '.join(price)}")
     if "" in named:
         raise InvalidArgumentError("price must name every accelerator, such as H100=2.5")
     found = {}

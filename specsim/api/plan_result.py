@@ -107,6 +107,7 @@ class CapacityPlan(Result):
     gain : requests per second and card within the levels, with drafts over without
     by_rate : the cheapest of either kind at other rates (analytic)
     sequences : how many ``best`` needs in a replica
+    context : tokens in the cache of a request, in the mean
     error_budget : half of 95 % intervals as shares: acceptance, cost, sampling; None: unknown
     """
 
@@ -128,6 +129,7 @@ class CapacityPlan(Result):
     gain: Interval[float] | None = None
     by_rate: tuple[Row, ...] = ()
     sequences: Sequences | None = None
+    context: int
     error_budget: Mapping[str, float | None]
 
     @property
@@ -198,6 +200,7 @@ class CapacityPlan(Result):
             "replicas": best.replicas or None,
             "replicas_interval": self.replicas,
             "cards": best.cards or None,
+            "context": self.context,
             "max_num_seqs": self.sequences and self.sequences.count,
             "all_sequences_in_use": self.sequences and self.sequences.all_in_use,
             "cost_per_million_tokens": best.per_million(self.tokens_per_s),

@@ -86,6 +86,8 @@ def _intervals(found: CapacityPlan) -> list[str]:
     if settled.speed is not None:
         line += " with what costs and acceptance leave open"
         more = "plan for more requests a second to leave room"
+    else:
+        line += " of chance alone"
     if doubtful:
         line += f", which do not all keep {' and '.join(doubtful)}: {more}"
     return [line]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from math import prod
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specsim.acceptance import AlphaLike, notes_on
-from specsim.api.result import Result, Row
+from specsim.api.result import LeftOut, Result, Row
 from specsim.checks import InvalidArgumentError, did_you_mean, number
 from specsim.cost import Cost, Prices
 from specsim.laws import TARGET
@@ -180,7 +180,8 @@ def optimize_scheme(
             f"{'narrow it' if size else 'give every field a value'}"
         )
     best: tuple[SchemeEvaluation, Known | None] | None = None
-    for scheme in _grid(kind, lists):
+    schemes, left_out = _grid(kind, lists)
+    for scheme in schemes:
         cost = _cost(scheme, prices, costs)
         for each in knowns:
             found = _evaluate(scheme, each, cost)
@@ -193,7 +194,7 @@ def optimize_scheme(
         best=evaluation,
         known=best_known,
         searched={**searched, **_differing(best_known, knowns)},
-        candidates=size,
+        candidates=len(schemes) * len(knowns),
         inputs={
             "scheme": scheme_name(kind),
             "candidates": lists,
@@ -201,6 +202,7 @@ def optimize_scheme(
             "cost": evaluation.inputs["cost"],
         },
         warnings=_notes(evaluation.scheme, alpha, best_known),
+        left_out=left_out,
     )
 
 
@@ -311,9 +313,23 @@ def _to_try(values: Any) -> Sequence[Any]:
     return values if isinstance(values, (list, range)) else [values]
 
 
-def _grid(kind: type[Scheme], lists: Mapping[str, Sequence[Any]]) -> Iterator[Scheme]:
+def _grid(
+    kind: type[Scheme], lists: Mapping[str, Sequence[Any]]
+) -> tuple[list[Scheme], tuple[LeftOut, ...]]:
+    """Of every combination that the scheme allows, and how many it refuses, with the first reason;
+    where it allows none it says why itself.
+    """
+    found, refused = [], []
     for combination in product(*lists.values()):
-        yield kind(**dict(zip(lists, combination, strict=True)))
+        try:
+            found.append(kind(**dict(zip(lists, combination, strict=True))))
+        except InvalidArgumentError as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    if not refused:
+        return found, ()
+    return found, (LeftOut(f"{len(refused):,} of {len(found) + len(refused):,}", str(refused[0])),)
 
 
 def _differing(known: Any, knowns: Sequence[Any]) -> dict[str, Any]:

@@ -156,6 +156,7 @@ def serve(
             *doubts_of(levels),
             *workload.notes,
             *found.warnings,
+            *_undrafted(words),
             *_warnings(served),
             *(_of_few_stays(served.times, warmup) if runs[0].batches and count == 1 else ()),
         ),
@@ -209,6 +210,18 @@ def _is_certain(workload: ServingWorkload, setup: SetUp, one: Requests, two: Req
         for each in (one, two)
     ]
     return all(np.array_equal(*pair) for pair in zip(*columns, strict=True))
+
+
+def _undrafted(words: SetUpWords) -> list[str]:
+    """That drafts were described and none are asked for."""
+    deployment = words.source.deployment
+    described = words.source.alpha is not None or words.acceptance is not None
+    if words.gamma is not None or not (described or (deployment and deployment.drafters)):
+        return []
+    return [
+        "nothing is drafted, so that drafter and acceptance are not used: say how much (--gamma N, "
+        "or --gamma table)"
+    ]
 
 
 def _warnings(served: Served) -> list[str]:

@@ -191,11 +191,12 @@ class Serving(Result):
             if self.warmup
             else "no warm-up is cut: the engine starts empty"
         )
+        alone = "" if self.speed is not None else " of chance alone"
         if self.replications > 1:
-            return f"intervals: 95 %, over {self.replications} replications; {cut}"
+            return f"intervals: 95 %{alone}, over {self.replications} replications; {cut}"
         if _unknown(self.figures["ttft_mean"].low):
             return f"intervals: none, of {self.counted} requests (replications give some); {cut}"
-        return f"intervals: 95 %, over batches of consecutive requests; {cut}"
+        return f"intervals: 95 %{alone}, over batches of consecutive requests; {cut}"
 
     @cached_property
     def requests_frame(self) -> pd.DataFrame:

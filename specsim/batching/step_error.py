@@ -54,32 +54,54 @@ class StepError:
             logs = np.array([_logs(each, batch, context) for each in self._without])
         except UnsupportedError:
             return None
-        groups = len(logs)
-        # The jackknife's variance of a mean of G: (G - 1) / G times the sum of squares.
-        of_repeats = (groups - 1) * float(logs.var(axis=0).mean())
+        of_repeats = self._jackknife * float(logs.var(axis=0).mean())
         off, freedom = self._of_servers
-        return expm1(sum_half_width([(of_repeats, groups - 1), (_SERVERS * off, freedom)]))
+        return expm1(sum_half_width([(of_repeats, len(logs) - 1), (_SERVERS * off, freedom)]))
+
+    @cached_property
+    def _streams(self) -> Sequence[StreamedSteps]:
+        """Steps under load, where leaving some out leaves every number of clients: else whole sets
+        tell what repeats leave open.
+        """
+        known = {each.repeat for each in self.streamed}
+        return self.streamed if len(known) >= 2 * _BY_TURNS else ()
+
+    @cached_property
+    def _groups(self) -> list[set[int]]:
+        """The repeats that are left out together; an odd one has not all numbers of clients, and is
+        never left out.
+        """
+        size = _BY_TURNS if self._streams else 1
+        ends = range(size, len(self._repeats) + 1, size)
+        return [set(self._repeats[end - size : end]) for end in ends]
+
+    @cached_property
+    def _repeats(self) -> list[int]:
+        known = {each.repeat for each in self._streams or self.steps}
+        return sorted(each for each in known if each is not None)
+
+    @property
+    def _jackknife(self) -> float:
+        """By how much the variance of a mean of n repeats is larger than that between means without
+        each of G groups of m: (n - m)^2 G / (n m (G - 1)), which is G - 1 where they are all.
+        """
+        count, groups = len(self._repeats), len(self._groups)
+        size = len(self._groups[0])
+        return (count - size) ** 2 * groups / (count * size * (groups - 1))
 
     @cached_property
     def _without(self) -> list[StepLoadCost]:
         """The costs without each group of repeats; none where repeats are not alike, or too few."""
-        repeats = sorted({each.repeat for each in self.steps if each.repeat is not None})
-        if self.streamed:
-            repeats = sorted({each.repeat for each in self.streamed})
-        size = _BY_TURNS if self.streamed else 1
-        # An odd repeat has not all numbers of clients, and is never left out.
-        ends = range(size, len(repeats) + 1, size)
-        groups = [set(repeats[end - size : end]) for end in ends]
-        if len(groups) < 2 or not self._repeats_are_alike(repeats):
+        if len(self._groups) < 2 or not self._repeats_are_alike(self._repeats):
             return []
         try:
             return [
                 StepLoadCost.of(
                     [each for each in self.steps if each.repeat not in group],
                     self.prompts,
-                    [each for each in self.streamed if each.repeat not in group],
+                    [each for each in self._streams if each.repeat not in group],
                 )
-                for group in groups
+                for group in self._groups
             ]
         except UnsupportedError:  # of what is left nobody knows what it costs
             return []
@@ -90,7 +112,7 @@ class StepError:
         """
         timed = {(each.repeat, each.gamma, each.batch) for each in self.steps}
         cells = {(gamma, batch) for _, gamma, batch in timed}
-        streamed = {(each.repeat, each.gamma) for each in self.streamed}
+        streamed = {(each.repeat, each.gamma) for each in self._streams}
         gammas = {gamma for _, gamma in streamed}
         return timed == {(repeat, *cell) for repeat in repeats for cell in cells} and streamed == {
             (repeat, gamma) for repeat in repeats for gamma in gammas
@@ -101,7 +123,7 @@ class StepError:
         """Variance of a logarithm, and its degrees of freedom, of all batches that were timed with
         every draft length.
         """
-        cost = StepLoadCost.of(self.steps, self.prompts, self.streamed)
+        cost = StepLoadCost.of(self.steps, self.prompts, self._streams)
         batches = set(cost.batches)
         for gamma in cost.steps.gammas:
             batches &= {int(row.batch) for row in cost.steps.times if row.gamma == gamma}
@@ -113,8 +135,7 @@ class StepError:
             left_out = [
                 residuals(cost.drafted, _ratios(each, sorted(batches))) for each in self._without
             ]
-            # The jackknife's variance again.
-            of_repeats = (len(left_out) - 1) * np.var(left_out, axis=0)
+            of_repeats = self._jackknife * np.var(left_out, axis=0)
         return servers_variance(cost.drafted, timed, of_repeats)
 
 

@@ -49,7 +49,11 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "interconnect": (str, "Between the cards. [default: the accelerator's]", _NAME),
     "dtype": (str, "Number type of the target's weights. [default: as in its config.json]", {}),
     "kv_dtype": (str, "Number type of the caches. [default: that of the embeddings]", {}),
-    "memory_utilisation": (Number(0, 1), "Share of the memory in use. [default: 0.9]", {}),
+    "memory_utilisation": (
+        Number(0, 1),
+        "Share of the memory in use. [default: 0.9; vLLM takes 0.92 since 0.32]",
+        {},
+    ),
     "reserve_gb": (Number(0), "GiB of a card for graphs and activations. [default: 2]", {}),
     "fit": (
         str,

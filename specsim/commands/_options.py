@@ -142,8 +142,9 @@ alpha_option = stack(
     option(
         "--alpha",
         Numbers(0, 1),
-        "Acceptance rate at every position; or assumed alpha_1,alpha_2,... of the drafts that get "
-        "to each, at every draft length (the last one holds on).",
+        "Acceptance rate at every position, of the drafts that get there; or assumed "
+        "alpha_1,alpha_2,..., at every draft length (the last one holds on). Not the share of all "
+        "drafts that engines print, which counts those behind a rejected one: see specsim read.",
     ),
     option(
         "--marginal",
@@ -230,7 +231,11 @@ report_option = option(
 
 
 profile_options = stack(
-    option("--profile", PATH, "Profile written by specsim calibrate, instead of numbers."),
+    option(
+        "--profile",
+        PATH,
+        "Profile of specsim calibrate, or acceptance file of specsim read, in place of numbers.",
+    ),
     option("--temperature", Number(0), "Which of the profile's temperatures. [default: all]"),
 )
 

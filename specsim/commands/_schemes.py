@@ -189,6 +189,8 @@ def _read_costs(pairs: Sequence[str]) -> dict[str, float]:
         name, equals, value = pair.partition("=")
         if not equals:
             raise InvalidArgumentError(f"--cost must be NAME=C, got {pair}")
+        if name in costs:
+            raise InvalidArgumentError(f"--cost {name} is given twice")
         costs[name] = Number(0).check(f"--cost {name}", value)
     return costs
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     required=True,
     metavar="NAME:ALPHA:C",
 )
-@option("--gamma-max", Integer(), "Most draft tokens per target call.", default=64)
+@option("--gamma-max", Integer(), "Most draft tokens per target call; by default 64 at most.")
 @verify_options
 @format_option
 def command(drafter: tuple[str, ...], output_format: str, **given: Any) -> None:

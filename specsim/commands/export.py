@@ -23,7 +23,7 @@ from specsim.commands._options import (
 
 
 @click.command(
-    epilog="Examples: specsim export vllm --profile profile.json --context 2048; "
+    epilog="Examples: specsim export vllm --profile profile.json --temperature 1 --context 2048; "
     "specsim export llama.cpp --target llama-3.1-8b --draft llama-3.2-1b --accelerator L40S "
     "--alpha 0.8 --model draft.gguf; specsim export vllm --target llama-3.1-8b "
     "--drafter eagle3:alpha=0.7/0.6 --accelerator L40S --model HEADS"
@@ -37,7 +37,8 @@ from specsim.commands._options import (
 @option(
     "--context",
     Integer(),
-    "Tokens in the cache of each request. [default: the smallest in the profile, or 512]",
+    "Tokens in the cache of each request. [default: the smallest in the profile; beside models "
+    "those of --capacity-plan, or 512]",
 )
 @margin_option
 @option("--most", Integer(1), "Largest batch to plan for.", default=256)

@@ -41,7 +41,7 @@ from specsim.commands._workload import read_workload, workload_options
     "--slo",
     metavar="NAME=SECONDS,...",
     required=True,
-    help="Service levels in seconds, as ttft_p99=1,tpot_p99=0.06.",
+    help="Service levels in seconds, or with their unit, as ttft_p99=1,tpot_p99=60ms.",
 )
 @option("--gamma", IntegerRange(), "Draft lengths that are tried. [default: 1,2,3,4,5,7]")
 @option(

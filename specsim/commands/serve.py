@@ -30,7 +30,12 @@ from specsim.commands._workload import read_workload, workload_options
 )
 @workload_options
 @setup_options
-@option("--slo", str, "Limits in seconds, as ttft_p99=1,tpot_p99=0.06.", metavar="NAME=SECONDS,...")
+@option(
+    "--slo",
+    str,
+    "Limits in seconds, or with their unit, as ttft_p99=1,tpot_p99=60ms.",
+    metavar="NAME=SECONDS,...",
+)
 @option("--warmup", Number(0, 0.9), "Share of the requests that come first and do not count.")
 @option("--replications", Integer(1), "Independent repeats, for intervals.", default=1)
 @option("--workers", Integer(1), "Processes that share them.", default=1)

@@ -82,10 +82,13 @@ class DraftCounts:
         """Both together; positions and drafted tokens stay known where both know them."""
         reached: tuple[float, ...] = ()
         if self.reached and other.reached:
-            longest = max(len(self.reached), len(other.reached))
-            sums = np.zeros(longest)
+            # Positions behind the last are not known, or, of lengths that varied, were not reached.
+            ends = sorted((len(self.reached), len(other.reached)))
+            known = ends[1] if self.gamma is None or self.gamma != other.gamma else ends[0]
+            sums = np.zeros(known)
             for each in (self, other):
-                sums[: len(each.reached)] += each.reached
+                own = each.reached[:known]
+                sums[: len(own)] += own
             reached = tuple(sums.tolist())
         drafted = None
         if self.drafted is not None and other.drafted is not None:

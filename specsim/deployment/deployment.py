@@ -58,7 +58,8 @@ class Deployment:
         accelerator; None: unknown
     fit_doubts : what to know of the fit, wherever it is used, one line each
     error : ``fit_error`` on that accelerator; None on others, where nobody knows it
-    doubts : ``fit_doubts``, and on other accelerators that it was made on that one
+    doubts : ``fit_doubts``, on other accelerators that it was made on that one, and at the peaks of
+        the data sheet that no engine is as fast
     utilisation : share of the memory that the engine takes
     reserve : bytes on every card for what runs compute, and for CUDA graphs
     routing_exponent : r in [0, 1]: n new tokens of one request choose as many experts as n^r
@@ -157,6 +158,11 @@ class Deployment:
             doubts += (
                 f"fit {self.fit} was made on {self.fitted_on}; that {self.card.name} comes as "
                 "close to its data sheet is an assumption, and its error is not known",
+            )
+        if self.at_peaks:
+            doubts += (
+                "runs are priced at the peaks of the data sheet: speedups, and batches up to which "
+                "drafts pay, come out too high, and plans too small: give a fit (--fit)",
             )
         object.__setattr__(self, "error", error)
         object.__setattr__(self, "doubts", doubts)

@@ -59,7 +59,7 @@ class Allocation(Result):
     allocation : (drafter's name, tokens) in the order of drafting, drafters with no token left out
     speedup : against plain decoding
     tokens_per_call : the recovered or bonus token counted
-    at_gamma_max : whether the bound on the length is what stops it, as it must be where c = 0
+    at_gamma_max : whether the bound on the length is what stops it
     """
 
     schema: ClassVar[str] = "specsim.allocation"

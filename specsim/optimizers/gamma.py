@@ -79,6 +79,8 @@ def optimize_numbers(
     verify = prices.verify
     gamma_max = integer("gamma_max", _GAMMA_MAX if gamma_max is None else gamma_max, high=_LONGEST)
     longest = min([gamma_max, *_known_lengths(acceptance, verify)])
+    if gamma_max and isinstance(verify, MeasuredVerify):
+        verify.check_drafts()
     setting = _setting(rates, acceptance, prices, verify, longest)
     asked = {**_echo(setting, alpha, prices), "gamma_max": gamma_max}
     best = _best_gamma(setting)

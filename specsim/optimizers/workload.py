@@ -16,7 +16,7 @@ from specsim.optimizers.evaluation import Evaluation
 from specsim.optimizers.gamma import optimize_numbers
 from specsim.predict.elasticity import Elasticities, Elasticity
 from specsim.predict.measured import MeasuredCost, MeasuredPrediction, choose, predict
-from specsim.predict.replay.fixed_gamma import drafted_tokens, replay
+from specsim.predict.replay.fixed_gamma import block_survival, drafted_tokens, replay
 from specsim.predict.trace_rates import measured_under
 from specsim.profiles import MeasuredAcceptance, Profile
 from specsim.traces import Trace
@@ -129,16 +129,18 @@ class Workload:
     def oracle_speedup(self) -> float:
         """Speedup if each block drafted just what will be accepted, at most gamma_max tokens.
 
-        From the measured survival curve, block starts anywhere in the text alike; run times and
-        overhead as in the prediction, at the mean context.  A block that drafts J tokens has
-        P(J >= i) = S_i, so its expected cost is a sum over i of what the i-th token adds.  Where
-        that does not pay it drafts nothing, a speedup of one.
+        Its blocks start where those of gamma_max drafts do, as both end at the first rejection; run
+        times and overhead as in the prediction, at the mean context.  A block that drafts J tokens
+        has P(J >= i) = S_i, so its expected cost is a sum over i of what the i-th token adds.
+        Where that does not pay it drafts nothing, a speedup of one.
         """
-        curve = np.array([rate.best for rate in self.measured.survival])
-        lengths = range(self.profile.gamma_max + 1)
+        longest = self.profile.gamma_max
+        (replayed,) = replay(self.trace, [longest])
+        curve = block_survival(self.trace, replayed)[1:]
+        lengths = range(longest + 1)
         blocks = np.array([self.cost.block(length, self.context) for length in lengths])
         spent = blocks[0] + curve @ np.diff(blocks)
-        return max(1.0, float((1 + curve.sum()) * blocks[0] / spent))
+        return max(1.0, float(replayed.tokens_per_call * blocks[0] / spent))
 
     def forecast(self, prediction: MeasuredPrediction) -> Forecast:
         """The prediction beside the formula and the oracle."""

@@ -126,6 +126,8 @@ def predicted_speedups(profile: Path, workloads: Sequence[Workload], requests: i
         best = workload.best()
         known = {each.gamma: each.speedup for each in workload.predict(range(gammas.stop))}
         greedy = workload.measured.sampling.temperature == 0
+        # In half precision ties are broken otherwise, and texts differ from those of the trace.
+        certain = greedy and workload.profile.software.dtype == "float32"
         count = min(requests, workload.trace.requests) if greedy else workload.trace.requests
         taken = workload.trace.take(np.arange(count))
         asked = replace(workload, trace=taken)
@@ -137,7 +139,7 @@ def predicted_speedups(profile: Path, workloads: Sequence[Workload], requests: i
             chosen = each.gamma == best.gamma
             open_, known_ = (
                 around(one.speedup, one.drawn_costs)
-                if greedy
+                if certain
                 else Interval(one.low, one.speedup, one.high)
                 for one in (each, known_plain)
             )

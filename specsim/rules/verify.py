@@ -97,7 +97,7 @@ def verify(
             _row(p[some], accepted[some]),
             _row((q if q.shape[1] else p)[some], drafted),
             None if unscaled_p is None else _row(unscaled_p[some], accepted[some]),
-            None if unscaled_q is None else _row(unscaled_q[some], drafted),
+            None if unscaled_q is None else _row((unscaled_q if q.shape[1] else p)[some], drafted),
         )
         token[some] = draw(rule.replacement(rows, accepted[some] == gamma), draws[some])
     return Verdict(accepted, token)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from specsim.acceptance import of_every_length
 from specsim.checks import UnsupportedError, integer
 from specsim.laws import BlockLaw, ProposalLaw, Run, verify
 from specsim.schemes.base import OneDraft
@@ -30,7 +31,7 @@ class _Adaptive(OneDraft):
         )
 
     def source(self, known: Any) -> AdaptiveDraft:
-        return AdaptiveDraft(self.policy(), self.acceptance(known), self.draft)
+        return AdaptiveDraft(self.policy(), of_every_length(self.acceptance(known)), self.draft)
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,23 @@ class AdaptiveHeuristic(_Adaptive):
 
     example: ClassVar[str] = "--alpha 0.8 --c 0.05"
 
-    gamma_start: int = described(
-        "gamma of a request's first block, in 1..gamma_max.", INTEGER, default=20
+    gamma_start: int | None = described(
+        "gamma of a request's first block, in 1..gamma_max. [default: 20, or gamma_max if less]",
+        INTEGER,
+        default=None,
     )
     gamma_max: int = described("Cap on gamma.", INTEGER, default=64)
     draft: str = draft_name()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.policy()  # checks how they go together
+        settle(self, gamma_start=self.policy().gamma_start)  # which checks how they go together
 
     def policy(self) -> GrowShrink:
-        return GrowShrink(self.gamma_start, self.gamma_max)
+        first = self.gamma_start
+        if first is None:
+            first = min(GrowShrink.gamma_start, max(self.gamma_max, 1))
+        return GrowShrink(first, self.gamma_max)
 
     def stationary_law(self, known: Any) -> BlockLaw:
         """The law of a block picked at random from a long run, when blocks accept independently.
@@ -60,7 +66,7 @@ class AdaptiveHeuristic(_Adaptive):
         """
         # A chain over gamma is solved, which takes the cube of their number.
         integer("gamma_max", self.gamma_max, high=_MOST_STATES)
-        acceptance = self.acceptance(known)
+        acceptance = of_every_length(self.acceptance(known))
         weight = stationary_gamma(self.policy(), acceptance.survival(self.gamma_max))
         gammas = np.flatnonzero(weight)
         proposal = ProposalLaw(

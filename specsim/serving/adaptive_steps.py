@@ -20,7 +20,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from specsim.checks import Ints, InvalidArgumentError, did_you_mean, integer, number, reason_of
+from specsim.checks import (
+    Ints,
+    InvalidArgumentError,
+    UnsupportedError,
+    did_you_mean,
+    integer,
+    number,
+    reason_of,
+)
 from specsim.files import read_regular
 
 # The name of a slot in a file: its first batch.
@@ -143,6 +151,11 @@ class AdaptiveSteps:
             raise InvalidArgumentError(f"{path} must hold an object, got {str(content)[:40]}")
         slots = {name: entry for name, entry in content.items() if _BATCH.fullmatch(name)}
         shared = {name: value for name, value in content.items() if name not in slots}
+        strategy = shared.pop("strategy", "ema")
+        if strategy != "ema":
+            raise UnsupportedError(
+                f"{path}: strategy {str(strategy)[:40]!r} is not simulated, only ema, the default"
+            )
         found = []
         for name, entry in sorted(slots.items(), key=lambda item: int(item[0])):
             if not isinstance(entry, dict):

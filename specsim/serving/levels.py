@@ -13,8 +13,8 @@ LATENCIES = ("ttft", "tpot", "itl", "e2e")
 
 # A percentile below is a typing error: p9 for p99.
 _LEAST_PERCENTILE = 50.0
-# Seconds that a user would not wait, whatever is served: a limit above was typed in milliseconds.
-_LONG_S = {"ttft": 120.0, "tpot": 5.0, "itl": 30.0, "e2e": 7200.0}
+# Seconds that a user would not wait, whatever is served: such a limit was typed in milliseconds.
+_LONG_S = {"ttft": 100.0, "tpot": 2.0, "itl": 10.0, "e2e": 3600.0}
 
 _NAME = re.compile(r"(?P<latency>[a-z0-9]+?)(_(?P<statistic>mean|p\d{1,2}(\.\d+)?))?")
 
@@ -61,7 +61,9 @@ class ServiceLevel:
 def levels_of(
     given: str | Mapping[str, float] | Sequence[ServiceLevel] | None,
 ) -> tuple[ServiceLevel, ...]:
-    """From words (``"ttft_p99=1,tpot_p99=0.06"``, in seconds) or a mapping of them; () for None."""
+    """From words (``"ttft_p99=1,tpot_p99=60ms"``, in seconds unless they say ms) or a mapping of
+    them; () for None.
+    """
     if given is None:
         return ()
     if isinstance(given, str):
@@ -90,15 +92,20 @@ def _level(name: str, limit: str) -> ServiceLevel:
             f"slo must name {', '.join(LATENCIES)}, each alone or with _mean or a percentile such "
             f"as _p99, got {name!r}"
         )
-    return ServiceLevel(match["latency"], match["statistic"], number(f"slo {name}", limit))
+    milliseconds = limit.endswith("ms")
+    seconds = number(f"slo {name}", limit.removesuffix("ms").removesuffix("s").strip())
+    return ServiceLevel(
+        match["latency"], match["statistic"], seconds * 1e-3 if milliseconds else seconds
+    )
 
 
 def doubts_of(levels: Sequence[ServiceLevel]) -> tuple[str, ...]:
     """Limits that were hardly meant, one line each."""
     return tuple(
-        f"{each.name} <= {each.limit_s:,.10g} s is no limit: levels are in seconds"
+        f"{each.name} <= {each.limit_s:,.10g} s is no limit: levels are in seconds; of "
+        f"milliseconds say {each.name}={each.limit_s:.10g}ms"
         for each in levels
-        if each.limit_s > _LONG_S[each.latency]
+        if each.limit_s >= _LONG_S[each.latency]
     )
 
 

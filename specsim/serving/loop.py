@@ -196,6 +196,7 @@ def _measure(state: State, rules: Rules, turn: int, quantities: Floats) -> bool:
     quantities[13] = drafting if rules.drafter else 0
     quantities[14] = gamma
     quantities[15] = max(gamma - 1, 0)
+    quantities[16] = max(pairs / prefill - 0.5 * (prefill + 1), 0.0) if prefill else 0.0
     return eager
 
 

@@ -39,6 +39,7 @@ QUANTITIES = (
     "drafting",  # requests that get drafts at the end of the step
     "gamma",  # drafts that each of them gets
     "next_draft_runs",  # runs of the drafter after its first: gamma - 1, or none
+    "chunk_context",  # tokens before one chunk of all prompts that attends to as many tokens
 )
 
 TARGET, DRAFT, HOST = "target", "draft", "host"

@@ -14,6 +14,9 @@ from specsim.checks import InvalidArgumentError
 from specsim.files import file_digest
 from specsim.sweeps.values import MOST_SETTINGS, Spaced, Stepped, Value, Values
 
+# What commands read in folders that a word may name: models, and tables of kernels.
+_IN_FOLDERS = ("config.json", "dense.csv", "attention.csv", "per_sequence.csv")
+
 # The inputs of one run of the command, by name.
 Setting = dict[str, Value]
 
@@ -101,9 +104,12 @@ def _described(values: Values) -> Any:
 
 
 def _paths(text: str) -> list[str]:
-    """Files named by a word, or by a piece of one such as ``file:lengths.txt``."""
+    """Files named by a word, or by a piece of one such as ``file:lengths.txt``; of a folder those
+    that commands read in one.
+    """
     pieces = {text, *re.split(r"[:,=]", text)} - {""}
-    return [piece for piece in pieces if _is_file(piece)]
+    inside = {str(Path(piece, name)) for piece in pieces for name in _IN_FOLDERS}
+    return [piece for piece in pieces | inside if _is_file(piece)]
 
 
 def _is_file(name: str) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim import laws
-from specsim.acceptance import Acceptance, ConstantAcceptance
+from specsim.acceptance import Acceptance, ConstantAcceptance, acceptance_of, tokens_per_call
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.laws import (
     TARGET,
@@ -24,7 +24,9 @@ from specsim.laws import (
     propose_at_least,
     verify,
 )
+from specsim.schemes import SpeculativeDecoding
 from tests.support.contract import acceptances
+from tests.support.traces import trace_of
 
 READ = Run("reader", 3)
 
@@ -118,6 +120,19 @@ def test_verify_adds_to_runs_that_the_proposal_has_already(proposal, acceptance)
     known = dict.fromkeys("abc", acceptance)
     law = verify(proposal, known, verifier="reader")
     same(by_tokens(law), verified_slowly(proposal, known, "reader", True))
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=40), st.integers(1, 9))
+def test_without_a_bonus_blocks_start_as_behind_one_draft_less(
+    rates: list[float], gamma: int
+) -> None:
+    """Along a text the block of gamma drafts without a bonus emits as many tokens, with the same
+    chances, as that of gamma - 1 with one.
+    """
+    known = acceptance_of(trace_of(rates * 20))
+    found = SpeculativeDecoding(gamma, bonus=False).law(known)
+    expected = tokens_per_call(known, gamma)[gamma - 1]
+    assert found.tokens_per_call == pytest.approx(expected, rel=1e-9)
 
 
 def test_without_a_bonus_lengths_zero_and_one_share_a_run() -> None:

@@ -31,6 +31,12 @@ MODEL = StepModel(
             per="decodes",
         ),
         StepTerm("attention", 1e-7, per="prefill_pairs"),
+        StepTerm(
+            "attention",
+            [[0.0, 0.0], [1e-3, 5e-3]],
+            ("prefill_tokens", "chunk_context"),
+            ([0, 32], [0, 64]),
+        ),
         StepTerm("draft", 1e-4, per="drafting"),
         StepTerm("draft", [0.0, 2e-4], ("drafting",), ([0, 8],), per="next_draft_runs"),
         StepTerm("host", [1e-3, 4e-3], ("sequences",), ([1, 8],)),

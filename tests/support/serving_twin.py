@@ -564,6 +564,8 @@ class Twin:
         reads_alone = self.settings.kind == SGLANG and bool(chunks)
         eager |= reads_alone
         verified, context = sum(e[1] for e in decodes), sum(e[1] + e[3] for e in decodes)
+        pairs = sum(sum(range(e[3] + 1, e[3] + e[1] + 1)) for e in chunks)
+        read = sum(e[1] for e in chunks)
         gamma, drafting = self.gamma(len(plan)), sum(e[4] for e in plan)
         if reads_alone:
             gamma, drafting = min(gamma, 1), len(plan)
@@ -571,10 +573,10 @@ class Twin:
             "tokens": tokens,
             "padded_tokens": tokens if eager else min(n for n in self.sizes if n >= tokens),
             "verified_tokens": verified,
-            "prefill_tokens": sum(e[1] for e in chunks),
+            "prefill_tokens": read,
             "prefill_chunks": len(chunks),
             "prefill_context": sum(e[3] for e in chunks),
-            "prefill_pairs": sum(sum(range(e[3] + 1, e[3] + e[1] + 1)) for e in chunks),
+            "prefill_pairs": pairs,
             "decodes": len(decodes),
             "decode_width": verified / len(decodes) if decodes else 0.0,
             "decode_context": context,
@@ -584,6 +586,7 @@ class Twin:
             "drafting": drafting if self.policy.schedule else 0,
             "gamma": gamma,
             "next_draft_runs": max(gamma - 1, 0),
+            "chunk_context": max(pairs / read - 0.5 * (read + 1), 0.0) if read else 0.0,
         }
         parts = np.zeros(len(self.model.parts))
         quantities = np.array([float(step[name]) for name in QUANTITIES])

@@ -30,6 +30,13 @@ _TURNED_ROUND = (
     "was started again between them, the difference is of neither life: read each on its own"
 )
 
+_ONE_SERVER = (
+    "the scrapes are taken for two of one server; of two servers the difference is of neither: "
+    "read each on its own"
+)
+# Rounding of both scrapes, as a share of the rounds between them, that is still no matter.
+_MOST_OFF = 0.005
+
 # A sample as the format has it, NAME{LABELS} VALUE [TIMESTAMP], or as a table with " | " has it.
 _SAMPLE = re.compile(
     r"^\s*(?P<name>[\w:]+?)(?:_total)?\s*(?:\{(?P<labels>[^}]*)\})?\s*[|\s]\s*(?P<value>[^\s|{}]+)"
@@ -65,6 +72,9 @@ def read_scrapes(
             acceptance_law=law,
             notes=tuple(notes),
             counters={series: each.value for series, each in scrape.items()},
+            counters_off=max(
+                (each.half for series, each in scrape.items() if not _is_time(series)), default=0.0
+            ),
         )
         for scrape in scrapes
         if scrape
@@ -238,9 +248,17 @@ def _between(scrapes: list[Reading]) -> Reading:
     assert first is not None
     assert last is not None
     notes = scrapes[0].notes
-    told = any(_is_time(name) for name in series[0])
-    if not told and any(one is not other for (_, one), other in zip(ordered, scrapes, strict=True)):
-        notes = (*notes, _TURNED_ROUND)
+    if not any(_is_time(name) for name in series[0]):
+        in_order = all(one is other for (_, one), other in zip(ordered, scrapes, strict=True))
+        notes = (*notes, _ONE_SERVER if in_order else _TURNED_ROUND)
+    # Whole numbers that are printed whole have half a unit, which is no error.
+    off = sum(each.counters_off for _, each in (ordered[0], ordered[-1]) if each.counters_off > 0.5)
+    if off > _MOST_OFF * (last.rounds - first.rounds):
+        raise UnsupportedError(
+            f"counters are printed to so few digits that both may be {off:g} off together, and "
+            f"{last.rounds - first.rounds:g} rounds lie between the scrapes; take scrapes that lie "
+            "further apart, or start the server again"
+        )
     return replace(
         scrapes[0],
         notes=notes,
@@ -248,6 +266,7 @@ def _between(scrapes: list[Reading]) -> Reading:
         span="run",
         counts=_minus(last, first),
         counters=None,
+        counters_off=0.0,
     )
 
 

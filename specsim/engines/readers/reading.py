@@ -34,6 +34,7 @@ class Reading:
         not known
     notes : what a number cannot tell, one sentence each
     counters : the counters of a scrape by series, so that two scrapes can be differenced
+    counters_off : by how much the largest of them may be off, where they are printed to some digits
     """
 
     engine: str
@@ -47,6 +48,7 @@ class Reading:
     acceptance_law: AcceptanceLaw | None = None
     notes: tuple[str, ...] = ()
     counters: Mapping[str, float] | None = None
+    counters_off: float = 0.0
 
 
 def many(number: int, what: str) -> str:

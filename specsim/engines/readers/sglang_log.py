@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from statistics import median
+from statistics import median, median_low
 
 from specsim.checks import InvalidArgumentError, SpecsimError
 from specsim.counts.drafts import MeanLength
@@ -30,6 +30,8 @@ _NOTES = (
     "the accept rate has two definitions by version and is not used; the draft length is not "
     "printed, so nothing is known by position",
 )
+# A window whose steps seem so many times as long as those of the usual one holds a rest.
+_LONGEST_STEP = 3.0
 _STEPS = (
     "step times are running requests times length / throughput of a window, which holds prompts "
     "and idle time too: an upper bound, tight where the server only decoded"
@@ -59,10 +61,12 @@ def read(text: str) -> list[Reading]:
                     seconds.setdefault((gamma, running), []).append(took)
         except SpecsimError as error:
             raise type(error)(f"line {number}: {error}") from None
-    steps = tuple(
-        StepTime(gamma=gamma, batch=running, seconds=median(each), steps=len(each))
-        for (gamma, running), each in seconds.items()
-    )
+    steps, rested = [], 0
+    for (gamma, running), each in seconds.items():
+        usual = median_low(each)
+        busy = [took for took in each if took <= _LONGEST_STEP * usual]
+        rested += len(each) - len(busy)
+        steps.append(StepTime(gamma=gamma, batch=running, seconds=median(busy), steps=len(busy)))
     if not lengths and not steps:
         return []
     lines = len(lengths) or sum(len(each) for each in seconds.values())
@@ -73,9 +77,14 @@ def read(text: str) -> list[Reading]:
             source=many(lines, "log line"),
             span="window",
             length=sum(lengths[1:], lengths[0]) if lengths else None,
-            steps=steps,
+            steps=tuple(steps),
             acceptance_law="greedy-drafts" if lengths else None,
-            notes=(*_NOTES * bool(lengths), *[_STEPS] * bool(steps), *same),
+            notes=(
+                *_NOTES * bool(lengths),
+                *[_STEPS] * bool(steps),
+                *[f"{many(rested, 'window')} with rests in between left out"] * bool(rested),
+                *same,
+            ),
         )
     ]
 

@@ -32,6 +32,7 @@ _LABELS = {
     "Backend": "backend",
     "Accept length": "accept_length",
     "Max request concurrency": "max_concurrency",
+    "Successful requests": "completed",
     "Median ITL (ms)": "median_itl_ms",
 }
 
@@ -110,6 +111,8 @@ def _result(result: Object, source: str) -> Reading:
     steps: tuple[StepTime, ...] = ()
     if length is None and result.get("max_concurrency") and result.get("median_itl_ms"):
         batch = count("max_concurrency", result["max_concurrency"])
+        if result.get("completed") is not None:
+            batch = min(batch, count("completed", result["completed"]))
         seconds = Printed.of("median_itl_ms", result["median_itl_ms"]).value / 1000
         if batch and seconds:
             steps = (StepTime(gamma=0, batch=batch, seconds=seconds),)

@@ -193,6 +193,8 @@ def _steps(result: Mapping[str, Any], counts: DraftCounts | None) -> tuple[StepT
     if result.get("median_itl_ms") is None:
         raise UnsupportedError("the result has no median ITL")
     batch = count("max_concurrency", result["max_concurrency"])
+    if result.get("completed") is not None:
+        batch = min(batch, count("completed", result["completed"]))
     median = Printed.of("median_itl_ms", result["median_itl_ms"]).value
     if not median or not batch:
         raise UnsupportedError("no time between chunks was measured")

@@ -100,6 +100,27 @@ def replay(trace: Trace, gammas: Sequence[int]) -> list[Replay]:
     ]
 
 
+def block_survival(trace: Trace, replayed: Replay) -> Floats:
+    """S_0..S_gamma of the blocks that a replay starts, shape (gamma + 1,): how many of them have
+    their first i drafts accepted; behind the end of a request none is.
+
+    Blocks start behind rejections, so these are less than the means over all places of the text.
+    """
+    curve = np.ones(replayed.gamma + 1)
+    if trace.by_lookup:
+        stood = trace.columns["matched"]
+        for length in range(1, replayed.gamma + 1):
+            curve[length] = replayed.starts @ (stood >= length) / replayed.total_calls
+        return curve
+    alive, remaining = replayed.starts.copy(), remaining_tokens(trace)
+    for length in range(1, replayed.gamma + 1):
+        inside = np.flatnonzero(remaining >= length)
+        alive[remaining < length] = 0.0
+        alive[inside] *= trace.acceptance[inside + length - 1]
+        curve[length] = alive.sum() / replayed.total_calls
+    return curve
+
+
 def drafted_tokens(trace: Trace, gamma: int) -> Ints:
     """Tokens that a block drafts which starts at each position, shape (T,): gamma, or of a lookup
     as many as it finds of them; what the end of a request leaves no room for counts too.

@@ -101,15 +101,16 @@ def _seconds(
         at = np.searchsorted(sizes, np.minimum(tokens, sizes[-1]))
         padded = np.where(eager, tokens, sizes[at])
     context = np.where(decodes > 0, offered.mean_context + width, 0.0)
-    before = offered.read_before(settings.budget)
+    pairs = prompt * (offered.read_prompt + 1.0) / 2
+    read = np.maximum(prompt, 1.0)
     quantities = {
         "tokens": tokens,
         "padded_tokens": padded,
         "verified_tokens": decodes * width,
         "prefill_tokens": prompt,
         "prefill_chunks": chunks,
-        "prefill_context": chunks * before,
-        "prefill_pairs": prompt * (offered.read_prompt + 1.0) / 2,
+        "prefill_context": chunks * offered.read_before(settings.budget),
+        "prefill_pairs": pairs,
         "decodes": decodes.astype(float),
         "decode_width": width,
         "decode_context": decodes * context,
@@ -119,6 +120,7 @@ def _seconds(
         "drafting": sequences if drafts.schedule else np.zeros_like(sequences),
         "gamma": gamma,
         "next_draft_runs": np.maximum(gamma - 1.0, 0.0),
+        "chunk_context": np.maximum(pairs / read - (read + 1.0) / 2, 0.0),
     }
     parts = {part: np.zeros(tokens.shape) for part in (*model.parts, HOST)}
     for term in model.terms:

@@ -38,9 +38,10 @@ def kernel_tables(
     host_s : seconds of the host's work a step, hidden where the engine schedules asynchronously
 
     Attention was timed with one chunk of a prompt and decodes of one length; a step with several
-    chunks is taken as one chunk of all their tokens behind all their contexts, and its decodes as
-    of their mean length.  Combinations that were not timed lie on lines between those that were,
-    and beyond the last go on with its slope.
+    chunks is taken as one chunk of all their tokens behind all their contexts, which came nearer to
+    a measured run than one with as many pairs (tests/reference/serving), and its decodes as of
+    their mean length.  Combinations that were not timed lie on lines between those that were, and
+    beyond the last go on with its slope.
     """
     layers = integer("layers", layers, low=1)
     terms = [

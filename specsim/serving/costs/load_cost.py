@@ -256,7 +256,7 @@ def _chunks(model: Role, cost: LoadCost, contexts: Any) -> StepTerm:
     table = np.vstack([np.zeros(before.size), np.array(values)])
     if before.size == 1:
         return _table(model, table[:, 0], ("prefill_tokens",), (chunks,))
-    return _table(model, table, ("prefill_tokens", "prefill_context"), (chunks, before))
+    return _table(model, table, ("prefill_tokens", "chunk_context"), (chunks, before))
 
 
 def _together(cost: LoadCost, verified: int) -> tuple[StepTerm, ...]:

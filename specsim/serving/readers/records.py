@@ -24,6 +24,9 @@ Found = TypeVar("Found", covariant=True)
 # from the second on something smaller.
 _MILLISECONDS, _SMALLER_UNITS = 1e12, 1e14
 
+# Seconds between requests in the mean, from which on they may be milliseconds.
+_LONG_GAP_S = 60.0
+
 # Keys of a record that no reader knows, in a message.
 _KEYS_SHOWN = 20
 
@@ -210,6 +213,21 @@ def from_the_first(records: Sequence[Record], key: str) -> Floats:
     if times[0] >= _MILLISECONDS:
         times = times * 1e-3
     return in_order(records, times - times[0])
+
+
+def clock_notes(records: Sequence[Record], key: str) -> tuple[str, ...]:
+    """That times under ``timestamp`` look like milliseconds from the begin, which other files have
+    there, and are taken for seconds.
+    """
+    times = np.array([each.seconds(key) for each in records])
+    gap = np.ptp(times) / max(times.size - 1, 1)
+    whole = bool((times == np.floor(times)).all())
+    if key != "timestamp" or not whole or times[0] >= _MILLISECONDS or gap < _LONG_GAP_S:
+        return ()
+    return (
+        f"timestamp is taken for seconds, so that requests come every {gap:,.0f} s in the mean; if "
+        "it is milliseconds, give --scale 1000",
+    )
 
 
 def _is_one_document(text: str) -> bool:

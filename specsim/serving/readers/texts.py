@@ -15,7 +15,12 @@ import numpy as np
 
 from specsim.serving.prefixes import blocks_of_tokens
 from specsim.serving.readers import token_counts
-from specsim.serving.readers.records import Record, RecordedRequests, from_the_first
+from specsim.serving.readers.records import (
+    Record,
+    RecordedRequests,
+    clock_notes,
+    from_the_first,
+)
 from specsim.serving.requests import WorkloadError
 
 # Token ids of each text, as the model reads it.
@@ -62,7 +67,10 @@ def read(records: Sequence[Record], tokenize: Tokenize) -> RecordedRequests:
         output_tokens=np.array([outputs[at] for at in kept]),
         arrival_s=None if arrival is None else from_the_first(own, arrival),
         prefix=blocks_of_tokens([prompts[at] for at in kept]),
-        notes=_left_out(len(records) - len(kept), len(records)),
+        notes=(
+            *_left_out(len(records) - len(kept), len(records)),
+            *(() if arrival is None else clock_notes(own, arrival)),
+        ),
     )
 
 

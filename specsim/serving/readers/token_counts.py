@@ -12,7 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from specsim.serving.prefixes import blocks_of_tokens
-from specsim.serving.readers.records import Record, RecordedRequests, from_the_first
+from specsim.serving.readers.records import (
+    Record,
+    RecordedRequests,
+    clock_notes,
+    from_the_first,
+)
 from specsim.serving.requests import WorkloadError
 
 # The first that is there counts; lists of token ids are as long as they are.
@@ -52,6 +57,7 @@ def read(records: Sequence[Record]) -> RecordedRequests:
         output_tokens=np.array([each.tokens(output) for each in records]),
         arrival_s=times,
         prefix=prefix,
+        notes=() if arrival is None else clock_notes(records, arrival),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from calibrate.decode.engine import Decoded, Runs
+from calibrate.decode.engine import Decoded, DecodeRequest, Runs
 from calibrate.measure import timing
 from calibrate.measure.timing import TimedRows, TimedText, host_seconds, runs, time_decoding
 from calibrate.models.sampling import Sampling
@@ -109,6 +109,36 @@ def test_decoding_begins_at_the_start_and_at_the_end_of_a_text_by_turns() -> Non
     text = TimedText([1, 2], [3, 4, 5, 6])
     assert [text.begun(number, 3) for number in (0, 1, 2)] == [[], [3], []]
     assert text.begun(1, 9) == []
+
+
+def test_nothing_is_timed_behind_the_end_of_a_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that is shorter than what is decoded, as much as it has, and a block at least."""
+    limits: list[int] = []
+
+    class Pretended:
+        device = "cpu"
+
+    def decode(_: Any, *given: Any, **more: Any) -> Any:
+        request = next(each for each in given if isinstance(each, DecodeRequest))
+        limits.append(request.limit)
+
+        class Finished:
+            def finish(self) -> Decoded:
+                return plainly(1.0, 4)
+
+        return Finished()
+
+    monkeypatch.setattr(timing, "plain", decode)
+    monkeypatch.setattr(timing, "speculative", decode)
+    monkeypatch.setattr(timing, "generator", lambda *_: None)
+    for written, most in ((9, 9), (2, 3), (40, 16)):
+        limits.clear()
+        texts = [[TimedText([1, 2], [3] * written)]]
+        folder = Checkpoint(tmp_path / str(written))
+        time_decoding(Pretended(), None, texts, [Sampling(0.0)], 2, 16, 1, 0, folder)  # type: ignore[arg-type]
+        assert max(limits) == most
 
 
 def test_passes_that_were_timed_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

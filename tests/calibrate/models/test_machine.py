@@ -34,8 +34,14 @@ def test_two_machines_are_said_and_go_on_with_nothing_of_each_other(
 
     own = begun()
     assert own.resumed == ()
-    # Every CPU has the same device name; how many threads there are is for who measures to say.
-    assert begun(threads=64) == own
+    # Every CPU has the same device name; how many threads there are is for who measures to say, and
+    # to be told.
+    many = begun(threads=64)
+    assert many.checkpoint == own.checkpoint
+    assert many.resumed == (
+        f"the profile was measured with threads {there.threads}, and this decodes with 64: what "
+        "models cost differs",
+    )
     for other in ({"processor": "q"}, {"cores": 4}, {"device_name": "H9"}):
         elsewhere = begun(**other)
         (line,) = elsewhere.resumed

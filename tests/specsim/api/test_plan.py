@@ -69,6 +69,12 @@ def test_a_card_has_no_price_of_another_that_its_name_begins_with(
         prices_of(prices, setups)
 
 
+def test_two_prices_of_one_card_are_refused() -> None:
+    setups: Any = [SimpleNamespace(accelerator="H100-SXM")]
+    with pytest.raises(InvalidArgumentError, match="price names one accelerator twice"):
+        prices_of({"H100": 2.0, "H100-SXM": 9.0}, setups)
+
+
 def test_a_price_is_of_a_card_with_a_name() -> None:
     setups: Any = [SimpleNamespace(accelerator=name) for name in ("L4", "")]
     with pytest.raises(InvalidArgumentError, match="price must name every accelerator"):
@@ -301,7 +307,7 @@ def test_how_sure_the_simulated_answer_is_is_said() -> None:
     assert (
         f"ttft_p99 {significant(best)} ms ({significant(low, 3)} to {significant(high, 3)})" in line
     )
-    assert line.endswith("95% intervals")
+    assert line.endswith("95% intervals of chance alone")
     tight = replace(found, levels=levels_of(f"ttft_p99={1e-3 * (best + high) / 2}"))
     (line,) = (each for each in tight.sentences() if each.startswith("simulated: "))
     assert line.endswith("which do not all keep ttft_p99: simulate more requests")

@@ -135,6 +135,40 @@ def test_steps_under_load_are_left_out_by_two_repeats() -> None:
     assert StepError((), (), streamed)(4, 64.0) is not None
     two = [each for each in streamed if each.repeat in repeats[:2]]
     assert StepError((), (), two)(4, 64.0) is None
+
+
+def test_of_few_repeats_whole_sets_tell() -> None:
+    """With two or three, no repeats may be left out of the steps under load."""
+    file = read_acceptance(TIMED)
+    repeats = sorted({each.repeat for each in file.streamed_steps()})
+    for count in (2, 3):
+        kept = [
+            [each for each in rows if each.repeat in repeats[:count]]
+            for rows in (file.step_times(), file.streamed_steps())
+        ]
+        found = StepError(kept[0], file.prompt_times(), kept[1])(4, 64.0)
+        assert found is not None
+        assert 0.01 < found < 0.5
+
+
+def test_repeats_that_are_never_left_out_count() -> None:
+    """Of five repeats, of which two and two are left out, a mean is as sure as five tell: the
+    factor against drawn repeats, 20,000 times, whose ratio is good to 1 %.
+    """
+    streamed = read_acceptance(TIMED).streamed_steps()
+    first = streamed[0].repeat
+    five = [replace(each, repeat=number) for number in range(5) for each in streamed[:1]]
+    found = StepError((), (), five)
+    assert first is not None
+    assert found._groups == [{0, 1}, {2, 3}]
+    drawn = np.random.default_rng(5).normal(size=(20_000, 5))
+    means = [drawn[:, 2:].mean(axis=1), drawn[:, [0, 1, 4]].mean(axis=1)]
+    assert found._jackknife * np.var(means, axis=0).mean() == pytest.approx(1 / 5, rel=0.05)
+
+
+def test_a_draft_length_that_a_repeat_lacks_tells_nothing() -> None:
+    streamed = read_acceptance(TIMED).streamed_steps()
+    repeats = sorted({each.repeat for each in streamed})
     lacking = [each for each in streamed if (each.repeat, each.gamma) != (repeats[0], 0)]
     assert StepError((), (), lacking)(4, 64.0) is None
 

@@ -112,6 +112,13 @@ def test_draft_lengths_of_a_file_are_bounded(
         ("evaluate --alpha 1 --c 0 --gamma 2 --verify-cost 1,1,0", "verify cost of 3 tokens must"),
         ("evaluate speculative --alpha 1 --gamma 2 --c 0 --verify-cost 1,0,0", "verify cost of 2"),
         ("allocate --drafter a:1:0 --verify-cost 1,0,0 --gamma-max 2", "verify cost of 2 tokens"),
+        ("optimize --alpha 0.8 --c 0.05 --verify-cost 1.05", "verify cost must have at least two"),
+        ("allocate --drafter a:1:0 --verify-cost 1.05", "verify cost must have at least two"),
+        (
+            "optimize horizontal-cascade --drafters a,b --lengths 1,1 --alpha 0.7/0.6 --cost a=0.1 "
+            "--cost a=0.9",
+            "--cost a is given twice",
+        ),
     ],
 )
 def test_a_block_that_costs_nothing_has_no_speedup(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,6 +35,15 @@ def test_order_and_grouping_do_not_matter(counts: list[DraftCounts], rng: random
     parts = [each for part in (shuffled[:half], shuffled[half:]) for each, _ in pooled_counts(part)]
     assert [each for each, _ in pooled_counts(parts)] == whole
     assert sum(each.rounds for each in whole) == sum(each.rounds for each in counts)
+
+
+def test_a_position_that_one_of_two_does_not_tell_is_not_known_of_both() -> None:
+    few = DraftCounts(5, 1000, 2300, 5000, (800, 650))
+    more = DraftCounts(5, 1000, 2300, 5000, (800, 650, 450))
+    for both in (few + more, more + few):
+        assert both.reached == (1600, 1300)
+    varied = replace(few, gamma=None, accepted=1450) + replace(more, gamma=None, accepted=1900)
+    assert varied.reached == (1600, 1300, 450)
 
 
 @pytest.mark.parametrize("name", ["vllm-log-current.txt", "vllm-log-2025-04.txt", "sglang-log.txt"])

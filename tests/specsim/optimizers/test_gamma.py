@@ -212,7 +212,7 @@ class TestOptimize:
     @unhurried
     @given(
         curves,
-        st.lists(st.floats(0.3, 3), min_size=1, max_size=12),
+        st.lists(st.floats(0.3, 3), min_size=2, max_size=12),
         prices,
         prices,
         st.integers(0, 12),

@@ -17,7 +17,7 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.hardware.run_time_fit import fits
 from specsim.optimizers.workload import Workload
 from specsim.predict.measured import MeasuredCost
-from specsim.predict.replay.fixed_gamma import drafted_tokens, replay
+from specsim.predict.replay.fixed_gamma import block_survival, drafted_tokens, replay
 from specsim.profiles import Overhead, RunTime, file_digest, read_profile
 from specsim.traces import Trace, TraceError, read_trace
 from tests.support.profiles import rate, write
@@ -50,6 +50,16 @@ def blocks(text: Request, gamma: int, limit: int) -> list[tuple[int, int, int]]:
         seen.append((at, asked, drafted))
         at += min(matched, drafted) + 1
     return seen
+
+
+@given(requests, st.integers(0, 8))
+def test_survival_of_blocks_counts_those_of_the_walk(texts: list[Request], gamma: int) -> None:
+    trace = trace_of(texts)
+    (walked,) = replay(trace, [gamma])
+    limit = max(map(len, texts)) + gamma + 1
+    stood = [text[at][1] for text in texts for at, _, _ in blocks(text, gamma, limit)]
+    expected = [np.mean(np.array(stood) >= length) for length in range(gamma + 1)]
+    np.testing.assert_allclose(block_survival(trace, walked), expected, atol=1e-12)
 
 
 @given(requests, st.integers(0, 8))

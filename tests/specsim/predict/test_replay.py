@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim.predict.replay import fixed_gamma as module
-from specsim.predict.replay.fixed_gamma import replay, replay_calls_law
+from specsim.predict.replay.fixed_gamma import block_survival, replay, replay_calls_law
 from tests.support.traces import slow_calls, trace_of
 
 rates = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0]))
@@ -51,6 +51,22 @@ def test_greedy_text_replays_as_counting_does(agree: list[bool], gamma: int) -> 
     result = replay(trace_of([float(a) for a in agree]), [gamma])[0]
     assert result.calls[0] == calls
     assert replay_calls_law(np.array(agree, dtype=float), gamma)[calls] == 1
+
+
+@given(requests, st.integers(0, 9))
+def test_survival_of_blocks_is_that_of_every_start(texts: list[list[float]], gamma: int) -> None:
+    """Weighed by how probably a block starts there; behind the end of a request no draft stands."""
+    trace = trace_of(*texts)
+    (found,) = replay(trace, [gamma])
+    expected = np.zeros(gamma + 1)
+    for first, text in zip(trace.starts, texts, strict=False):
+        for at in range(len(text)):
+            stands = found.starts[first + at]
+            for length in range(gamma + 1):
+                expected[length] += stands
+                stands *= text[at + length] if at + length < len(text) else 0.0
+    expected /= found.total_calls
+    np.testing.assert_allclose(block_survival(trace, found), expected, atol=1e-12)
 
 
 def test_bonus_blocks_are_those_after_full_acceptance() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specsim.checks import UnsupportedError
+from specsim.acceptance import acceptance_of
+from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.cost import Cost, LinearVerify
 from specsim.laws import TARGET
 from specsim.predict import monte_carlo, renewal
 from specsim.schemes import SCHEMES, AdaptiveEstimate, AdaptiveHeuristic, SpeculativeDecoding
 from specsim.schemes.policies import EstimateAlpha, FixedGamma, GrowShrink
 from tests.support.contract import EDGES, geometric
+from tests.support.traces import trace_of
 
 
 class TestAdaptive:
@@ -46,6 +48,22 @@ class TestAdaptive:
             assert drawn.speedup.low < wanted.speedup < drawn.speedup.high
             tokens = drawn.tokens_per_call
             assert tokens.low < wanted.tokens_per_call < tokens.high
+
+    def test_the_first_length_is_at_most_the_longest(self) -> None:
+        assert AdaptiveHeuristic(gamma_max=16).gamma_start == 16
+        assert AdaptiveHeuristic().gamma_start == 20
+        with pytest.raises(InvalidArgumentError, match="gamma_start must be"):
+            AdaptiveHeuristic(gamma_start=20, gamma_max=16)
+
+    def test_a_trace_has_no_one_curve_for_blocks_of_several_lengths(self) -> None:
+        """Long blocks start in harder text: the law of a long run would promise too little."""
+        known = acceptance_of(trace_of([0.95] * 60 + [0.3] * 60))
+        with pytest.raises(UnsupportedError, match="depends on the length"):
+            AdaptiveHeuristic().stationary_law(known)
+        for scheme in (AdaptiveHeuristic(), AdaptiveEstimate(0.1)):
+            with pytest.raises(UnsupportedError, match="depends on the length"):
+                scheme.source(known)
+        assert SpeculativeDecoding(3).law(known).tokens_per_call > 1
 
     def test_there_is_no_law_of_one_block(self) -> None:
         for scheme in (AdaptiveHeuristic(), AdaptiveEstimate(0.1)):

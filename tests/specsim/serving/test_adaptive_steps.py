@@ -103,6 +103,11 @@ def test_a_file_is_sglangs(tmp_path: Path) -> None:
     file = tmp_path / "steps.json"
     file.write_text(json.dumps({"ema_alpha": 0.5, "1": {"candidate_steps": [5, 1]}}))
     assert AdaptiveSteps.read(file) == AdaptiveSteps((StepSlot(1, (1, 5), ema_alpha=0.5),))
+    file.write_text(json.dumps({"strategy": "ema", "1": {"candidate_steps": [5, 1]}}))
+    assert AdaptiveSteps.read(file) == AdaptiveSteps((StepSlot(1, (1, 5)),))
+    file.write_text(json.dumps({"strategy": "throughput_aware", "1": {"candidate_steps": [1]}}))
+    with pytest.raises(UnsupportedError, match="strategy 'throughput_aware' is not simulated"):
+        AdaptiveSteps.read(file)
     for content, said in (
         ({"1": {"candidate_step": [1]}}, "slot 1 takes candidate_steps, "),
         ({"1": {}}, "slot 1: candidate_steps must be a list"),

@@ -260,9 +260,7 @@ def test_the_host_starts_the_kernels_of_a_step_once() -> None:
 
 def test_a_chunk_behind_a_context_costs_more() -> None:
     model = step_model_of(roofline(1), 0, BONUS, 64, 40_000)
-    far, near = (
-        seconds(model, **chunk(2048), prefill_context=each)["target"] for each in (32768, 0)
-    )
+    far, near = (seconds(model, **chunk(2048), chunk_context=each)["target"] for each in (32768, 0))
     assert far > 1.1 * near
 
 

@@ -26,7 +26,16 @@ def test_a_percentile_below_the_median_is_a_typing_error(name: str) -> None:
 
 
 def test_milliseconds_are_noticed() -> None:
+    more = "is no limit: levels are in seconds; of milliseconds say"
     assert doubts_of(levels_of("ttft_p99=1000,tpot_p99=0.03,tpot_mean=30")) == (
-        "ttft_p99 <= 1,000 s is no limit: levels are in seconds",
-        "tpot_mean <= 30 s is no limit: levels are in seconds",
+        f"ttft_p99 <= 1,000 s {more} ttft_p99=1000ms",
+        f"tpot_mean <= 30 s {more} tpot_mean=30ms",
     )
+
+
+def test_a_limit_may_have_its_unit() -> None:
+    words = levels_of("ttft_p99=500ms,tpot_p99=60 ms,e2e=2s,itl_mean=0.1")
+    assert [each.limit_s for each in words] == pytest.approx([0.5, 0.06, 2.0, 0.1])
+    for word in ("ttft=1m", "ttft=ms", "ttft=1 sec"):
+        with pytest.raises(InvalidArgumentError, match="slo ttft must be a number"):
+            levels_of(word)

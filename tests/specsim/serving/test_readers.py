@@ -207,6 +207,20 @@ def test_times_of_any_clock_begin_at_the_first(times: tuple[float, float]) -> No
     assert found.arrival_s.tolist() == [0, 1.25]
 
 
+def test_times_that_may_be_milliseconds_are_noticed() -> None:
+    """Mooncake's clock counts milliseconds from the begin, under the same name."""
+    counts = {"prompt_len": 12, "output_len": 3}
+    for name, times, noticed in (
+        ("timestamp", (0, 27482, 90000), True),
+        ("timestamp", (0, 27.482, 90.5), False),
+        ("timestamp", (0, 30, 90), False),
+        ("arrival_s", (0, 27482, 90000), False),
+        ("timestamp", (1777142838500, 1777142839750, 1777142939750), False),
+    ):
+        found = read_records(lines(*({**counts, name: each} for each in times)))
+        assert any("give --scale 1000" in note for note in found.notes) is noticed
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -107,6 +107,21 @@ def test_files_that_decide_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ]
 
 
+def test_so_are_those_in_folders_that_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Models have a config.json, kernels three tables."""
+    monkeypatch.chdir(tmp_path)
+    for folder, name in (("model", "config.json"), ("tables", "dense.csv"), ("tables", "log.txt")):
+        Path(folder).mkdir(exist_ok=True)
+        Path(folder, name).write_text(name)
+    inputs = {"target": ("./model",), "step-cost": ("kernels:tables,layers=32",)}
+    assert list(SweepDefinition("serve", inputs).files()) == [
+        "model/config.json",
+        "tables/dense.csv",
+    ]
+
+
 test_what_is_no_sweep_is_refused = refuses(
     (lambda: Stepped(1, 0), "last must be >= 1, got 0"),
     (lambda: Stepped(0, 1, 0), "step must be large enough"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specsim.checks import SpecsimError
+from specsim.checks import SpecsimError, UnsupportedError
 from specsim.counts.drafts import DraftCounts
 from specsim.engines.readers import read_text
 from specsim.engines.readers.pooling import pooled_files
@@ -250,6 +250,18 @@ def test_totals_of_a_scrape_have_six_digits_and_positions_all() -> None:
     assert found.counts.accepted == 986856 + 616785 + 246714
     with pytest.raises(SpecsimError, match="add up to"):
         read(text.replace("246714", "246799"))
+
+
+def test_scrapes_that_lie_too_near_for_six_digits_are_refused() -> None:
+    """A server of a million rounds prints none of the 84 between two scrapes."""
+    text = "\n".join(
+        f"llamacpp:spec_decode_{name} {{}}"
+        for name in ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
+    )
+    pair = [text.format("1.23457e+06", "3.7037e+06", "2.4e+06")]
+    pair.append(text.format("1.23465e+06", "3.70395e+06", "2.40014e+06"))
+    with pytest.raises(UnsupportedError, match="so few digits that both may be"):
+        pooled_files([(f"scrape-{at}", each.encode()) for at, each in enumerate(pair)])
 
 
 def test_a_scrape_before_the_first_request_has_no_positions() -> None:

@@ -52,6 +52,18 @@ def test_log_lines_without_a_length_are_plain_steps() -> None:
     assert (reading.length, step.gamma, step.batch, step.seconds) == (None, 0, 4, 0.02)
 
 
+def test_windows_with_rests_are_left_out() -> None:
+    """One that holds a rest prints the throughput of it; one that begins with more requests than
+    it ends with a larger one than it has.
+    """
+    line = "Decode batch, #running-req: 4, #token: 9, gen throughput (token/s): {}, #queue-req: 0"
+    (reading,) = read("\n".join(line.format(rate) for rate in (200.0, 0.5, 210.0, 190.0, 900.0)))
+    (step,) = reading.steps
+    assert (step.batch, step.steps) == (4, 4)
+    assert step.seconds == pytest.approx((4 / 200 + 4 / 210) / 2)
+    assert "1 window with rests in between left out" in reading.notes
+
+
 def test_requests_of_three_generations() -> None:
     newest, oldest = read(sample("sglang-request-meta.json.txt"))
     for reading in (newest, oldest):

@@ -347,6 +347,11 @@ def test_a_chunk_is_a_step() -> None:
 PLAIN = {"max_concurrency": 8, "median_itl_ms": 12.5, "mean_itl_ms": 13.0, "mean_tpot_ms": 13.1}
 
 
+def test_a_batch_is_no_larger_than_the_requests_were() -> None:
+    (reading,) = read(json.dumps({**PLAIN, "max_concurrency": 256, "completed": 20}))
+    assert reading.steps[0].batch == 20
+
+
 def test_a_result_without_drafts_times_plain_steps() -> None:
     (reading,) = read(json.dumps(PLAIN))
     (step,) = reading.steps
