@@ -33,6 +33,7 @@ from specsim.batching.source import Source
 from specsim.batching.workload import BatchWorkload, draft_length
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, number
 from specsim.deployment.deployment import Deployment
+from specsim.deployment.drafters import KINDS, Parallel
 from specsim.engines import (
     Deployed,
     Drafting,
@@ -148,11 +149,15 @@ def export(
     if serving is not None:
         serving.check_same(deployment)
     margin = DEFAULT_MARGIN if margin is None else number("margin", margin, low=0.0)
-    source = Source(alpha, deployment, profile, temperature, mode, acceptance_law)
     said = None if method is None else method_named(method)
     drafter = drafter_of(deployment)
     if drafter is not None:
         said = method_of(drafter, said)
+    if deployment is not None and isinstance(drafter, Parallel) and said in KINDS:
+        # Which has a price of its own.
+        drafter = replace(drafter, kind=said)
+        deployment = replace(deployment, drafters=(drafter,))
+    source = Source(alpha, deployment, profile, temperature, mode, acceptance_law)
     workload = _only(source.workloads(draft_length("gamma_max", gamma_max)))
     method = said or workload.method or "draft_model"
     drafting, tree = _drafting(chosen, method, deployment)

@@ -171,7 +171,7 @@ class CapacityPlan(Result):
         row: Row = {
             "accelerator": planned.accelerator,
             "tensor_parallel": planned.deployment and planned.deployment.parallel.tensor,
-            "drafter": planned.drafter,
+            "drafter": planned.drafter_named,
             "gamma": planned.drafts.words if planned.speculates else "off",
             "replicas": answer.replicas or None,
             "cards": answer.cards or None,

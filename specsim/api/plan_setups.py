@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import LeftOut
 from specsim.api.serving_setup import FoundSetUp, SetUpWords, set_up
-from specsim.batching.deployed import alpha_of_others
+from specsim.batching.deployed import alpha_of_others, rates_apart
 from specsim.batching.source import Source
 from specsim.batching.workload import BatchWorkload
 from specsim.checks import SpecsimError, UnsupportedError
@@ -43,6 +43,7 @@ class PlannedSetUp:
     replica: Replica
     basis: str
     warnings: tuple[str, ...] = ()
+    rates: str = ""
 
     @property
     def drafts(self) -> DraftPolicy:
@@ -71,6 +72,11 @@ class PlannedSetUp:
         return self.deployment.drafters[0].label
 
     @property
+    def drafter_named(self) -> str:
+        """The same, with its acceptance where several have that name."""
+        return f"{self.drafter}{self.rates}" if self.drafter else ""
+
+    @property
     def place(self) -> tuple[str, int]:
         """Cards of one kind and number."""
         return self.accelerator, self.cards
@@ -79,8 +85,8 @@ class PlannedSetUp:
     def name(self) -> str:
         """``2 H100-SXM, eagle3, gamma 3``, of one replica."""
         words = [f"{self.cards} {self.accelerator}"] if self.accelerator else []
-        if self.drafter:
-            words.append(self.drafter)
+        if self.drafter_named:
+            words.append(self.drafter_named)
         words.append(f"gamma {self.drafts.words}" if self.speculates else "no drafts")
         return ", ".join(words)
 
@@ -113,7 +119,8 @@ def planned_setups(
     advance = steps(progress, "set-ups", len(groups))
     for what, each, words in groups:
         try:
-            several, unfit = _of_drafter(each, words, gammas, requests, offered, margin)
+            rates = _rates_of(each, deployments)
+            several, unfit = _of_drafter(each, words, gammas, requests, offered, margin, rates)
         except SpecsimError as error:
             left_out.append(LeftOut(what, str(error)))
         else:
@@ -154,7 +161,9 @@ def _words(
             cards = f"{deployment.card.name}, tensor parallel {degree}"
             several: list[Drafter | None] = [None, *deployment.drafters]
             for drafter in several:
-                what = f"{cards}, {drafter.label}" if drafter else f"{cards}, no drafts"
+                what = f"{cards}, no drafts"
+                if drafter:
+                    what = f"{cards}, {drafter.label}{rates_apart(deployment, drafter)}"
                 try:
                     one = replace(
                         deployment, parallel=parallel, drafters=(drafter,) if drafter else ()
@@ -167,6 +176,13 @@ def _words(
                 alpha = None if drafter is None else alpha_of_others(drafter, source.alpha)
                 own = replace(source, alpha=alpha, deployment=one)
                 yield what, one, SetUpWords(1 if drafter else None, own, None, None, engine)
+
+
+def _rates_of(one: Deployment | None, deployments: Sequence[Deployment]) -> str:
+    """What tells the drafter of a deployment of one from the others that were asked for."""
+    if one is None or not one.drafters:
+        return ""
+    return rates_apart(deployments[0], one.drafters[0])
 
 
 def _longest(deployment: Deployment | None, words: SetUpWords) -> int | None:
@@ -185,6 +201,7 @@ def _of_drafter(
     requests: Requests,
     offered: Offered,
     margin: float,
+    rates: str,
 ) -> tuple[list[PlannedSetUp], dict[int, str]]:
     """One drafter with every draft length, or plain decoding; and why which lengths cannot be."""
 
@@ -193,7 +210,9 @@ def _of_drafter(
         replica = replica_of(
             offered, setup.engine, setup.step_model, setup.drafts, setup.acceptance
         )
-        return PlannedSetUp(deployment, words.source, setup, replica, found.basis, found.warnings)
+        return PlannedSetUp(
+            *(deployment, words.source, setup, replica, found.basis, found.warnings, rates)
+        )
 
     if words.gamma is None:
         found = set_up(words, requests)

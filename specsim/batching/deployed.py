@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
+from typing import Any
 
 from specsim.acceptance import (
     Acceptance,
@@ -46,6 +48,9 @@ def of_deployment(
     found = []
     for drafter in deployment.drafters:
         given, acceptance = alpha, shared
+        if alpha is not None and getattr(alpha, "heads", True) is None:
+            given = _of_what_drafts(alpha, drafter)
+            acceptance = acceptance_of(given)
         if drafter.alpha is not None:
             given, acceptance = drafter.alpha, acceptance_of(drafter.alpha)
         if given is None or acceptance is None:
@@ -54,6 +59,12 @@ def of_deployment(
                 "accepted; give --alpha, such as 0.7, or what specsim read or calibrate measured"
             )
         found.append(_of_drafter(deployment, drafter, given, acceptance, gamma_max, basis))
+    return found
+
+
+def _of_what_drafts(alpha: Any, drafter: Drafter) -> AlphaLike:
+    """Rates that do not say whether heads drafted (``Marginal``) are of what drafts here."""
+    found: AlphaLike = replace(alpha, heads=not isinstance(drafter, (DraftModel, Ngram)))
     return found
 
 
@@ -138,11 +149,16 @@ def _name(deployment: Deployment, drafter: Drafter) -> str | None:
     """What tells it from the others, where there are any."""
     if len(deployment.drafters) == 1:
         return None
+    return f"{drafter.label}{rates_apart(deployment, drafter)}"
+
+
+def rates_apart(deployment: Deployment, drafter: Drafter) -> str:
+    """``, alpha 0.7/0.6`` behind the name of a drafter that others of the deployment have, too."""
     alike = [each for each in deployment.drafters if each.label == drafter.label]
     if len(alike) == 1:
-        return drafter.label
+        return ""
     rates = drafter.alpha if isinstance(drafter.alpha, Sequence) else [drafter.alpha]
-    return f"{drafter.label}, alpha {'/'.join(map(str, rates))}"
+    return f", alpha {'/'.join(map(str, rates))}"
 
 
 def _doubts(deployment: Deployment, drafter: Drafter, draft: Shape | None) -> list[str]:

@@ -161,7 +161,7 @@ alpha_option = stack(
         "--heads/--no-heads",
         default=None,
         help="Whether measured rates are those of heads (EAGLE, MTP), which lose hold with depth, "
-        "or of a draft model. [default: heads]",
+        "or of a draft model. [default: as what drafts, or heads where nobody says]",
     ),
 )
 
@@ -264,7 +264,7 @@ def read_alpha(given: dict[str, Any]) -> AlphaLike | None:
     from specsim.extrapolation import Conditional, Marginal
 
     kind = Marginal if named == ["marginal"] else Conditional
-    return kind(said[named[0]], rounds, True if heads is None else heads)
+    return kind(said[named[0]], rounds, heads)
 
 
 def check_figure(figure: Path | None) -> None:

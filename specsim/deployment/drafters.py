@@ -9,7 +9,8 @@ A round of K draft tokens costs, with runs, width and verified positions from th
     eagle, eagle3  K      K + 1                        topk             K + 1, or ``slots``
     mtp            K      K + 1                        1                K + 1
     medusa         1      1                            -                K + 1
-    parallel       1      K + 1                        -                K + 1
+    parallel       1      K + 1, 2K + 1 of PARD,       -                K + 1
+                          2K of P-EAGLE
     ngram, suffix  0      -                            -                1 + drafted
 
 The first run reads all positions that were verified, rejected ones too, since engines pad them
@@ -240,7 +241,9 @@ class Parallel(_Head):
 
     model : as in ``Eagle``, or the shape of a draft model
     draft_vocab : tokens that it can draft; None: all of the target
-    kind : which of them, as engines must be told; the price is the model's
+    kind : which of them, as engines must be told; the price is the model's, and PARD and P-EAGLE
+        read masked positions for their drafts behind those that were verified (vLLM 0.32.0,
+        vllm/config/speculative.py, max_num_new_slots_for_drafting)
     """
 
     method: ClassVar[str] = "parallel"
@@ -257,6 +260,10 @@ class Parallel(_Head):
 
     def runs(self, gamma: int) -> int:
         return min(gamma, 1)
+
+    def first_positions(self, gamma: int) -> int:
+        masked = {"pard": gamma, "p_eagle": max(gamma - 1, 0)}
+        return gamma + 1 + masked.get(self.kind or "", 0)
 
 
 @dataclass(frozen=True, kw_only=True)

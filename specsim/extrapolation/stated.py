@@ -20,12 +20,12 @@ class _Stated(ABC):
     rates : in [0, 1]; their number K is the draft length that they were measured at
     rounds : behind the rates; None is not known, and they weigh like rates from 400
     heads : whether the drafter reads its own features back (EAGLE, MTP) and loses hold with depth;
-        false for a draft model
+        false for a draft model; None: as what drafts in a deployment does, elsewhere true
     """
 
     rates: tuple[float, ...]
     rounds: float | None = None
-    heads: bool = True
+    heads: bool | None = None
 
     def __post_init__(self) -> None:
         name = type(self).__name__.lower()
@@ -51,7 +51,7 @@ class _Stated(ABC):
         count = DraftCounts(
             gamma, rounds, float(reached.sum()), rounds * gamma, tuple(reached.tolist())
         )
-        return AcceptanceOverGamma((count,), self.heads)
+        return AcceptanceOverGamma((count,), self.heads is not False)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def precision_for(shape: Shape, dtype: str | None = None, kv_dtype: str | None =
         mxfp4 is what gpt-oss is published in: routed experts only, multiplied in the 16-bit type;
         a model without experts is refused
     kv_dtype : of the KV cache; None or auto: the checkpoint's where it names one, else the 16-bit
-        type.  Queries and keys are multiplied in what the weights are multiplied in
+        type.  Queries and keys are multiplied in the 16-bit type, or in fp8 where the cache is so
 
     The 16-bit type is the shape's own, bfloat16 where the shape is in float32.
     """
@@ -208,6 +208,8 @@ def _grouped_schemes(dtype: str, config: Config) -> Precision:
     """
     named = object_of(config, "config_groups")
     groups = [object_of(named, name) for name in named]
+    if not groups and object_of(config, "kv_cache_scheme"):
+        return Precision(dtype, kv_bits=_cache_bits(config))  # the cache alone
     if len(groups) != 1:
         raise UnsupportedError(
             f"quantization_config.config_groups must hold one scheme, got {len(groups)}; "
@@ -217,13 +219,12 @@ def _grouped_schemes(dtype: str, config: Config) -> Precision:
     bits, size = _field(weights, "num_bits"), _group(weights)
     floats = weights.get("type") == "float"
     scale = 8.0 if floats and bits == 4 else _SCALE_BITS
-    cache = object_of(config, "kv_cache_scheme")
     kinds = {(8, True): "fp8", (8, False): "int8", (4, True): "fp4"}
     kind = count(activations, "num_bits", default=0), activations.get("type") == "float"
     return Precision(
         dtype,
         weight_bits=bits + (scale / size if size else 0.0),
-        kv_bits=_field(cache, "num_bits") if cache else None,
+        kv_bits=_cache_bits(config),
         compute=kinds.get(kind),
     )
 
@@ -239,14 +240,33 @@ def _modelopt(dtype: str, config: Config) -> Precision:
             "pass a Precision instead"
         )
     form = _FORMATS[algorithm.casefold()]
-    return Precision(dtype, weight_bits=form.bits, compute=form.compute)
+    return Precision(
+        dtype, weight_bits=form.bits, kv_bits=_cache_bits(config), compute=form.compute
+    )
+
+
+def _cache_bits(config: Config) -> float | None:
+    """Of a number in the KV cache, where the quantisation names one."""
+    cache = object_of(config, "kv_cache_scheme")
+    if cache:
+        return _field(cache, "num_bits")
+    named = str(config.get("kv_cache_quant_algo") or "").casefold()
+    return 8.0 if named == "fp8" else None
 
 
 def _leaves_attention_out(quantisation: Config, text: Config) -> bool:
-    """Whether ``ignore`` keeps the attention of every layer in the 16-bit type, or of none."""
-    patterns = [str(pattern) for pattern in entries_of(quantisation, "ignore")]
-    attention = [each for each in patterns if "self_attn" in each and "mtp" not in each]
-    if not attention:
+    """Whether what is not quantised has the attention of every layer of the decoder, or of none:
+    ``ignore`` of compressed-tensors and ModelOpt, ``modules_to_not_convert`` of AWQ and fp8,
+    ``ignored_layers`` of fp8.
+    """
+    patterns = [str(each) for name in _LEFT_OUT for each in entries_of(quantisation, name)]
+    elsewhere = ("mtp", "vision", "visual", "multi_modal")
+    attention = [
+        each
+        for each in patterns
+        if "self_attn" in each and not any(part in each for part in elsewhere)
+    ]
+    if not attention or quantisation.get("quant_method") == "mxfp4":  # which is of experts alone
         return False
     named = [re.search(r"layers\.(\d+)\.self_attn", each) for each in attention]
     layers = {int(match[1]) for match in named if match}
@@ -255,10 +275,13 @@ def _leaves_attention_out(quantisation: Config, text: Config) -> bool:
     if not everywhere or not experts:
         where = "every layer of a model without experts" if everywhere else f"{len(layers)} layers"
         raise UnsupportedError(
-            f"quantization_config.ignore leaves out the attention of {where}; "
-            "pass a Precision instead"
+            f"quantization_config leaves out the attention of {where}; pass a Precision instead"
         )
     return True
+
+
+# Where formats name the modules that they leave in the 16-bit type.
+_LEFT_OUT = ("ignore", "modules_to_not_convert", "ignored_layers")
 
 
 def _group(config: Config) -> int:

@@ -6,7 +6,9 @@
 starting the work of a layer however little it is).  eta = 1 and t_layer = 0 give a bound: no
 engine is faster on that accelerator.  Traffic counts the weights once, the KV cache read and the
 KV cache written; activations, rows of the embeddings and the order of the parts inside a run are
-left out, so arithmetic and traffic overlap perfectly, and all products are taken at one rate.
+left out, so arithmetic and traffic overlap perfectly.  Products with weights are taken at the
+rate of their type, those of attention at that of the 16-bit type, or of fp8 where the cache is in 8
+bits.
 
 A model on several cards is judged by the busiest of them (``Parallelism``), and what the cards send
 each other overlaps with nothing.  All weights of a tensor-parallel group count as divided, also the
@@ -201,12 +203,15 @@ def roofline(
     )
     eager = efficiency.graph_tokens is not None and tokens > efficiency.graph_tokens
     peak = accelerator.peak(shape.precision.multiplies_in)
+    attention = sequences * shape.attention_flops(new_tokens, context, encoder_context)
+    attention /= parallel.tensor
     layers = len(shape.layers)
     link = interconnect or accelerator.interconnect
     return Roofline(
         flops=flops,
         bytes=traffic,
-        compute_s=flops / (peak * efficiency.compute),
+        compute_s=((flops - attention) / peak + attention / _attention_peak(shape, accelerator))
+        / efficiency.compute,
         memory_s=traffic / (accelerator.bandwidth * efficiency.memory),
         launch_s=layers * efficiency.layer_s,
         communication_s=_communication_s(shape, parallel, link, tokens, wanted),
@@ -253,6 +258,17 @@ def memory_needed_bytes(
     share = -(-len(shape.layers) // stages) / len(shape.layers) if shape.layers else 1.0
     layers = dense / parallel.tensor + experts / sharing + batch * cache
     return share * layers + tables * precision.dtype_bytes / parallel.tensor
+
+
+def _attention_peak(shape: Shape, accelerator: Accelerator) -> float:
+    """FLOP/s of queries with keys, and of what they weigh the values by: weights may be quantised
+    and these are not, unless the cache is (vLLM 0.32.0, model_executor/layers/attention).
+    """
+    precision = shape.precision
+    if precision.multiplies_in == precision.dtype:
+        return accelerator.peak(precision.dtype)
+    kept = "fp8" if precision.kv_bits == 8 else precision.dtype
+    return accelerator.peak_flops.get(kept, accelerator.peak(precision.multiplies_in))
 
 
 def _dense_bytes(shape: Shape) -> float:

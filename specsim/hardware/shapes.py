@@ -278,13 +278,18 @@ class Shape:
         itself too, and norms count as matrices do.
         """
         at_head = new_tokens if logits is None else integer("logits", logits, high=new_tokens)
+        layers = (self.active_parameters - self.head) * new_tokens
+        attention = self.attention_flops(new_tokens, context, encoder_context)
+        return 2.0 * (layers + self.head * at_head) + attention
+
+    def attention_flops(self, new_tokens: int, context: int, encoder_context: int = 0) -> float:
+        """Of them those of new tokens with what is stored, which are of no weights."""
         products = 0
         for layer, count in self.distinct_layers:
             for part in layer.attentions:
                 stored = encoder_context if part.of_encoder else context
                 products += count * part.products(stored, new_tokens)
-        layers = (self.active_parameters - self.head) * new_tokens
-        return 2.0 * (layers + self.head * at_head + products)
+        return 2.0 * products
 
     def at(self, precision: Precision) -> Shape:
         """The same model kept in other numbers."""

@@ -343,6 +343,19 @@ def test_the_set_up_that_is_named_is_as_sure_as_its_costs_are() -> None:
     assert sum(each is found.best for each in (found.with_drafts, found.without)) == 1
 
 
+def test_two_acceptances_of_one_drafter_are_told_apart() -> None:
+    found = specsim.plan(
+        specsim.workload(rate=2.0, prompt=500, output=200),
+        slo="tpot_p99=0.5",
+        deployment=deploy("llama-3.1-8b", "H100", ["eagle3:alpha=0.8", "eagle3:alpha=0.5"]),
+        gammas=[2],
+        simulated=False,
+    )
+    named = {row["drafter"] for row in found.rows() if row["gamma"] != "off"}
+    assert named == {"eagle3, alpha 0.8", "eagle3, alpha 0.5"}
+    assert found.summary()["plan"]["drafter"] in (None, "eagle3")
+
+
 @pytest.mark.parametrize("simulated", [False, True])
 def test_cards_that_the_longest_request_does_not_fit_on_are_left_out(simulated: bool) -> None:
     """One L4 keeps 27,000 tokens, and one prompt in fifty is longer."""

@@ -72,11 +72,18 @@ def test_the_best_length_is_searched_among_carried_ones() -> None:
 def test_a_load_is_planned_with_them(capsys: pytest.CaptureFixture[str]) -> None:
     words = [*SHAPES, *["--marginal", "0.8,0.6,0.5", "--context", "512"]]
     _, out, err = run(capsys, "optimize", *words, "--batch", "1,64", "--format", "json")
-    acceptance = specsim.Marginal((0.8, 0.6, 0.5)).over_gamma()
+    # A draft model's, as it is one that drafts.
+    acceptance = specsim.Marginal((0.8, 0.6, 0.5), heads=False).over_gamma()
     for row in rows(out):
         tokens = acceptance.tokens_per_call(row["gamma"])[-1]
         assert row["tokens_per_call"] == pytest.approx(tokens)
         assert f"gamma {row['gamma']} " in err
+    _, same, _ = run(
+        capsys, "optimize", *words, "--no-heads", "--batch", "1,64", "--format", "json"
+    )
+    assert rows(same) == rows(out)
+    _, other, _ = run(capsys, "optimize", *words, "--heads", "--batch", "1,64", "--format", "json")
+    assert rows(other) != rows(out)
     code, _, err = run(capsys, "export", "vllm", *words, "--model", "draft")
     assert code == 0
     assert "acceptance was measured at gamma 3" in err

@@ -104,11 +104,16 @@ def test_the_kind_of_a_parallel_drafter_may_be_the_method(kind: str) -> None:
     assert found.method == kind
 
 
-def test_kinds_change_no_price() -> None:
-    """Only the model does."""
-    shapes = specsim.deploy("llama-3.1-8b", "H100-SXM", [Parallel(kind=kind) for kind in KINDS])
-    found = [DeployedCost(shapes, each, 5).draft_s(4, 8, 512, 0.0) for each in shapes.drafters]
-    assert found[0] == found[1] == found[2]
+def test_kinds_read_masked_positions_for_their_drafts() -> None:
+    """Four drafts: DFlash reads the five that were verified, P-EAGLE three more, PARD four (vLLM
+    0.32.0, vllm/config/speculative.py, max_num_new_slots_for_drafting).
+    """
+    drafters = [Parallel(kind=kind) for kind in ("dflash", "p_eagle", "pard")]
+    assert [each.first_positions(4) for each in drafters] == [5, 8, 9]
+    assert [each.first_positions(0) for each in drafters] == [1, 1, 1]
+    shapes = specsim.deploy("llama-3.1-8b", "H100-SXM", drafters)
+    found = [DeployedCost(shapes, each, 5).draft_s(4, 256, 512, 0.0) for each in drafters]
+    assert found[0] < found[1] < found[2]
 
 
 BAD = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -117,6 +118,52 @@ def test_what_checkpoints_say_of_cache_and_attention() -> None:
         assert (8 * precision.weight_bytes, 8 * precision.expert_bytes) == (16, 4.5)
 
 
+@pytest.mark.parametrize("name", ["ignore", "modules_to_not_convert", "ignored_layers"])
+def test_attention_that_is_left_out_by_any_name(name: str) -> None:
+    """AutoAWQ writes modules_to_not_convert."""
+    words = {"bits": 4, "group_size": 128, name: ["self_attn", "mlp.gate", "lm_head"]}
+    precision = hardware.shape_from_config(config("awq", "qwen3-235b-a22b", **words)).precision
+    assert (8 * precision.weight_bytes, 8 * precision.expert_bytes) == (16, 4 + 20 / 128)
+    # Experts alone are quantised anyway.
+    kept = config("mxfp4", "gpt-oss-20b", modules_to_not_convert=["model.layers.*.self_attn"])
+    assert hardware.shape_from_config(kept).precision.expert_bytes == 4.25 / 8
+
+
+def test_modules_of_vision_are_none_of_the_decoder() -> None:
+    each = [f"vision_tower.vision_model.encoder.layers.{at}.self_attn.k_proj" for at in range(27)]
+    known = config("compressed-tensors", config_groups=group(8, "int", None, 8), ignore=each)
+    assert hardware.shape_from_config(known).precision.weight_bytes == 1
+
+
+def test_a_cache_may_be_quantised_alone_or_without_groups() -> None:
+    scheme = {"num_bits": 8, "type": "float"}
+    alone = config("compressed-tensors", config_groups={}, kv_cache_scheme=scheme)
+    precision = hardware.shape_from_config(alone).precision
+    assert (precision.weight_bytes, precision.kv_bytes) == (2, 1)
+    for words in ({"kv_cache_scheme": scheme}, {"kv_cache_quant_algo": "FP8"}):
+        known = config("modelopt", quant_algo="FP8", **words)
+        precision = hardware.shape_from_config(known).precision
+        assert (precision.weight_bytes, precision.kv_bytes) == (1, 1)
+
+
+def test_attention_is_no_faster_for_quantised_weights() -> None:
+    """DeepSeek-V3, weights in fp8, caches of 16 bits: 61 layers, 128 heads of 2 x 512 + 64 numbers,
+    and its 37 billion weights a token, both as told apart by hand.
+    """
+    card = hardware.accelerator("H200")
+    kept = hardware.shape("deepseek-v3")
+    words = {"new_tokens": 4, "batch": 8, "context": 32768}
+    wide = {"parallel": hardware.Parallelism(tensor=8)}
+    found = hardware.roofline(kept, card, **words, **wide)
+    pairs = 8 * (4 * 32768 + 10)
+    attention = 2 * 61 * 128 * (2 * 512 + 64) * pairs / 8
+    fp8, half = card.peak("fp8"), card.peak("bfloat16")
+    assert found.compute_s == pytest.approx((found.flops - attention) / fp8 + attention / half)
+    cached = kept.at(replace(kept.precision, kv_bits=8.0))
+    quick = hardware.roofline(cached, card, **words, **wide)
+    assert quick.compute_s == pytest.approx(found.flops / fp8)
+
+
 NVFP4 = group(4, "float", 16, 4)
 test_what_cannot_be_is_refused = refuses(
     (lambda: precision_for(DENSE, "fp6"), r"dtype 'fp6' is not known, did you mean .*fp8"),
@@ -136,13 +183,13 @@ test_what_cannot_be_is_refused = refuses(
         lambda: hardware.shape_from_config(
             config("modelopt", config_groups=NVFP4, ignore=["*self_attn*"])
         ),
-        "ignore leaves out the attention of every layer of a model without experts",
+        "quantization_config leaves out the attention of every layer of a model without experts",
     ),
     (
         lambda: hardware.shape_from_config(
             config("modelopt", config_groups=NVFP4, ignore=["model.layers.3.self_attn*"])
         ),
-        "ignore leaves out the attention of 1 layers",
+        "quantization_config leaves out the attention of 1 layers",
     ),
     error=SpecsimError,
 )
