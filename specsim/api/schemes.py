@@ -329,7 +329,8 @@ def _grid(
         raise refused[0]
     if not refused:
         return found, ()
-    return found, (LeftOut(f"{len(refused):,} of {len(found) + len(refused):,}", str(refused[0])),)
+    what = f"{len(refused):,} of {len(found) + len(refused):,} combinations"
+    return found, (LeftOut(what, str(refused[0])),)
 
 
 def _differing(known: Any, knowns: Sequence[Any]) -> dict[str, Any]:

@@ -108,6 +108,10 @@ def precision_for(shape: Shape, dtype: str | None = None, kv_dtype: str | None =
     return replace(precision, kv_bits=_KV_BITS[_known("kv_dtype", kv_dtype, KV_DTYPES)])
 
 
+# Where formats name the modules that they leave in the 16-bit type.
+_LEFT_OUT = ("ignore", "modules_to_not_convert", "ignored_layers")
+
+
 def _quantised(shape: Shape, base: Precision, name: str) -> Precision:
     form = _FORMATS[name]
     if not form.experts_only:
@@ -278,10 +282,6 @@ def _leaves_attention_out(quantisation: Config, text: Config) -> bool:
             f"quantization_config leaves out the attention of {where}; pass a Precision instead"
         )
     return True
-
-
-# Where formats name the modules that they leave in the 16-bit type.
-_LEFT_OUT = ("ignore", "modules_to_not_convert", "ignored_layers")
 
 
 def _group(config: Config) -> int:

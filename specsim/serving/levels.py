@@ -93,7 +93,15 @@ def _level(name: str, limit: str) -> ServiceLevel:
             f"as _p99, got {name!r}"
         )
     milliseconds = limit.endswith("ms")
-    seconds = number(f"slo {name}", limit.removesuffix("ms").removesuffix("s").strip())
+    digits = limit.removesuffix("ms").removesuffix("s").strip()
+    try:
+        float(digits)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"slo {name} must be a number of seconds, or one with its unit such as 60ms, got "
+            f"{limit!r}"
+        ) from None
+    seconds = number(f"slo {name}", digits)
     return ServiceLevel(
         match["latency"], match["statistic"], seconds * 1e-3 if milliseconds else seconds
     )

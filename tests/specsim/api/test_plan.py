@@ -353,7 +353,9 @@ def test_two_acceptances_of_one_drafter_are_told_apart() -> None:
     )
     named = {row["drafter"] for row in found.rows() if row["gamma"] != "off"}
     assert named == {"eagle3, alpha 0.8", "eagle3, alpha 0.5"}
-    assert found.summary()["plan"]["drafter"] in (None, "eagle3")
+    assert found.with_drafts is not None
+    assert found.with_drafts.planned.drafter_named == "eagle3, alpha 0.8"
+    assert found.with_drafts.planned.drafter == "eagle3"
 
 
 @pytest.mark.parametrize("simulated", [False, True])

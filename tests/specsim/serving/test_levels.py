@@ -37,5 +37,7 @@ def test_a_limit_may_have_its_unit() -> None:
     words = levels_of("ttft_p99=500ms,tpot_p99=60 ms,e2e=2s,itl_mean=0.1")
     assert [each.limit_s for each in words] == pytest.approx([0.5, 0.06, 2.0, 0.1])
     for word in ("ttft=1m", "ttft=ms", "ttft=1 sec"):
-        with pytest.raises(InvalidArgumentError, match="slo ttft must be a number"):
+        with pytest.raises(
+            InvalidArgumentError, match="slo ttft must be a number of seconds, or one with its unit"
+        ):
             levels_of(word)

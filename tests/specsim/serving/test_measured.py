@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from specsim.serving import Requests, VllmEngine, run
+from specsim.serving import Requests, StepModel, VllmEngine, run
 from specsim.serving.costs.kernel_tables import kernel_tables
 from specsim.serving.requests import PrefixBlocks
 
@@ -38,5 +38,17 @@ def test_first_tokens_come_when_they_did() -> None:
         # left out here.
         typical.append(np.median(np.abs(found.ttft_s - measured)[1:50]))
     assert typical[0] < 0.010
+    # One chunk behind all that is in front of the chunks, and not behind what they attend to.
+    attended = StepModel(
+        tuple(
+            replace(
+                term,
+                axes=tuple("chunk_context" if n == "prefill_context" else n for n in term.axes),
+            )
+            for term in model.terms
+        )
+    )
+    other = run(requests, engine, attended)
+    assert np.median(np.abs(other.ttft_s - measured)[1:50]) > 1.1 * typical[0]
     # The engine scheduled asynchronously: without that, first tokens are told less well.
     assert typical[0] < 0.7 * typical[1]
