@@ -12,7 +12,7 @@ import pytest
 
 import specsim
 from specsim.acceptance import BetaAcceptance
-from specsim.checks import UnsupportedError
+from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.cli import main
 from specsim.cost import Cost, LinearVerify
 from specsim.predict import renewal
@@ -223,3 +223,21 @@ test_what_is_refused = refuses(
         "was it counted with the window 0",
     ),
 )
+
+
+def test_combinations_that_a_scheme_refuses_are_counted() -> None:
+    found = specsim.optimize(
+        *(0.7, 0.05),
+        scheme="beam-search",
+        candidates={"gamma": [2], "beams": [2, 4], "draft_beam": [3, 8]},
+    )
+    assert found.candidates == 3
+    (left_out,) = found.left_out
+    assert left_out.what == "1 of 4 combinations"
+    assert "draft_beam must be a whole number >= 4" in left_out.why
+    with pytest.raises(InvalidArgumentError, match="draft_beam must be"):
+        specsim.optimize(
+            *(0.7, 0.05),
+            scheme="beam-search",
+            candidates={"gamma": [2], "beams": [4], "draft_beam": [2, 3]},
+        )

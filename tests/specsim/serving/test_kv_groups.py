@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -150,3 +151,14 @@ def test_the_analytic_cap_is_of_all_groups() -> None:
     whole, windows = mean / 16 + 0.5, 3 * (64 / 16 + 1.0)
     ratio = (whole + windows) / whole
     assert plain.times.cap / replica.times.cap == pytest.approx(ratio, rel=0.1)
+
+
+def test_prompts_that_share_something_are_said_to_find_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "shared.jsonl"
+    record = '{{"timestamp": {}, "input_length": 1024, "output_length": 8, "hash_ids": [0, {}]}}\n'
+    file.write_text("".join(record.format(1000 * at, 1 + at) for at in range(4)))
+    for name, said in (("gemma-3-27b", True), ("llama-3.1-8b", False)):
+        found = specsim.serve(
+            specsim.workload(file), deployment=specsim.deploy(name, "H100"), replications=1
+        )
+        assert any("some layers see a window" in line for line in found.warnings) is said
