@@ -4,7 +4,8 @@
     specsim calibrate --draft embedded/small --requests 32 --max-new-tokens 133 --gamma-max 5 \\
         --out small.json
     python benchmarks/vllm_blind.py studies/measured/vllm small.json \\
-        [--temperature 0] [--api serve] [--passes 5] [--calibrations 1]
+        [--temperature 0] [--api serve] [--passes 5] \\
+        [--calibrations 1] [--repeats 5]
 
 First the step times at K = 0, 1, 3 and 5 and batch 1, 4 and 16 (``specsim.calibrate_engine``),
 then the check at K = 1 to 5, whose prediction is written before its servers start
@@ -15,8 +16,8 @@ that are done: start it again.  With 5 passes it takes half an hour on two idle 
 of them for ten servers to start.  Exits 1 where a measured interval lies outside of the predicted
 one.
 
-With ``--calibrations 3`` (at temperature 0) steps are timed three times, with ten minutes between
-one and the next and before the check.  Everything that they say is written before the check, which
+With ``--calibrations 3`` (at temperature 0) steps are timed three times, each begun ten minutes or
+more after the one before, and ten minutes pass before the check.  Everything that they say is written before the check, which
 judges all of them: the second and third timings have a number in their files' names
 (``blind-2-timed.json``), and ``blind-cells.csv`` has every speedup of every calibration.
 """
@@ -52,9 +53,9 @@ ENGINE_ARGS: dict[str, tuple[str, ...]] = {
     "serve": ("--distributed-executor-backend", _BACKEND),
     "generate": (),
 }
-# Seconds from one calibration to the next and to the check: machines have states that last for
-# minutes.
-APART_S = 600
+# Seconds from the end of one calibration to the next, and of the last to the check: machines have
+# states that last for minutes, and a calibration takes more than five of them itself.
+NEXT_S, CHECK_S = 300, 600
 
 
 def main() -> int:
@@ -64,6 +65,7 @@ def main() -> int:
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--api", choices=["serve", "generate"], default="serve")
     parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--repeats", type=int, help="of a timing; as many as passes")
     parser.add_argument("--calibrations", type=int, default=1)
     parser.add_argument("--part", help="timing-NUMBER, fix, check or report: one of them, here")
     asked = parser.parse_args()
@@ -103,7 +105,8 @@ def wait(asked: argparse.Namespace, part: str) -> None:
         return
     written = max((each.stat().st_mtime for each in files if each.is_file()), default=0.0)
     if part.startswith(("timing", "check")) and not file(asked, ".csv").is_file():
-        left = max(written + APART_S - time.time(), 0.0)
+        apart_s = CHECK_S if part == "check" else NEXT_S
+        left = max(written + apart_s - time.time(), 0.0)
         print(f"{part}: waits {left:.0f} s", flush=True)
         time.sleep(left)
 
@@ -117,7 +120,7 @@ def timing(asked: argparse.Namespace, number: int) -> int:
         api=asked.api,
         temperature=asked.temperature,
         gamma=(1, 3, 5),
-        repeats=asked.passes,
+        repeats=asked.repeats or asked.passes,
         engine_args=ENGINE_ARGS[asked.api],
         seed=number - 1,
     )
