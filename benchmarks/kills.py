@@ -1,6 +1,7 @@
 """Long commands killed at random moments and started again, against the same left alone.
 
     python benchmarks/kills.py [--kills 20] [--seed 0] [--interrupt] [--only calibrate score ...]
+        [--out studies/measured/kills.csv]
 
 Each command measures the embedded family in a few seconds.  It is started as a user would start
 it, killed (SIGKILL) at a random moment, started again, and so on until it ends; where it ends
@@ -12,13 +13,14 @@ before all its kills are spent, it is begun again in an empty folder.  Two thing
   counts, numbers of samples), and leaves the same files and nothing else.
 
 With --interrupt every other end is as of Ctrl-C (SIGINT), which must come within seconds, with one
-line and status 130 once modules are loaded.  Prints a table and exits 1 on any difference.  Times
-are of the machine and differ.
+line and status 130 once modules are loaded.  Prints a table, writes it to a file that is named, and
+exits 1 on any difference.  Times are of the machine and differ.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import hashlib
 import json
 import os
@@ -30,7 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +45,8 @@ _PAIR = (
 )
 _GRID = "--batch 1,2 --context 48,64"
 _LOOSE = "--tolerance 1000 --median-tolerance 1000 --format json"
+# Whose profile the checks are made on.
+_GIVEN = "calibrate --batch"
 # Until an interrupted command must be gone.
 _SECONDS_TO_END = 30
 # What a row of a check counts, which is the same in every run; the rest rests on times.
@@ -59,13 +63,13 @@ class Command:
     """A command, and what of its result must not depend on kills.
 
     words : typed in a folder of its own
-    needs_profile : whether p.json of a calibration lies there
+    after : the command that was run in that folder before
     said : of that folder and what the command printed
     files : contents of files that lie there, by name
     """
 
     words: str
-    needs_profile: bool
+    after: str | None
     said: Callable[[Path, str], Any]
     files: Mapping[str, str] = field(default_factory=dict)
 
@@ -107,30 +111,31 @@ def _files(folder: Path, printed: str) -> Any:
 
 
 COMMANDS = {
-    "calibrate": Command(_PAIR, False, _profile),
-    "calibrate --batch": Command(f"{_PAIR} {_GRID} --temperature 1", False, _profile),
-    "validate": Command(f"validate p.json --gamma 1:3 --requests 4 {_LOOSE}", True, _rows),
+    "calibrate": Command(_PAIR, None, _profile),
+    "calibrate --batch": Command(f"{_PAIR} {_GRID} --temperature 1", None, _profile),
+    "calibrate lookup": Command(f"{_PAIR} --draft prompt-lookup", None, _profile),
+    "validate": Command(f"validate p.json --gamma 1:3 --requests 4 {_LOOSE}", _GIVEN, _rows),
     "validate --blind": Command(
-        f"validate p.json --blind --gamma 1:2 --requests 3 --passes 3 {_LOOSE}", True, _rows
+        f"validate p.json --blind --gamma 1:2 --requests 3 --passes 3 {_LOOSE}", _GIVEN, _rows
     ),
     "validate --scheme": Command(
-        f"validate p.json --scheme speculative --requests 3 {_LOOSE}", True, _rows
+        f"validate p.json --scheme speculative --requests 3 {_LOOSE}", _GIVEN, _rows
     ),
     "validate --synthetic": Command(
-        f"validate p.json --synthetic --requests 8 --temperature 1 {_LOOSE}", True, _rows
+        f"validate p.json --synthetic --requests 8 --temperature 1 {_LOOSE}", _GIVEN, _rows
     ),
-    "score": Command("score --requests 48 --tokens 128 --out s.parquet", False, _files),
-    "study": Command("study leviathan --out results", False, _files),
+    "score": Command("score --requests 48 --tokens 128 --out s.parquet", None, _files),
+    "study": Command("study leviathan --out results", None, _files),
     "serve": Command(
         "serve --rate 40 --prompt uniform:50,400 --output uniform:1,60 --requests 20000 --seed 3 "
         "--step-cost step_ms=5,token_us=20 --engine vllm:num_gpu_blocks=600 "
         "--save-requests r.parquet --save-steps s.csv",
-        False,
+        None,
         _files,
     ),
     "sweep": Command(
         "sweep settings.toml --out results --workers 2 --chunk 1",
-        False,
+        None,
         _files,
         {
             "settings.toml": 'command = "simulate speculative"\n[inputs]\nalpha = [0.7, 0.8]\n'
@@ -139,16 +144,21 @@ COMMANDS = {
         },
     ),
     "calibrate --engine": Command(
-        f"{_PAIR} --gamma-max 2 --temperature 0 --engine vllm --batch 1,2", False, _engine_profile
+        f"{_PAIR} --gamma-max 2 --temperature 0 --engine vllm --batch 1,2", None, _engine_profile
     ),
     "validate --engine": Command(
         "validate p.json --engine vllm --gamma 1:2 --requests 4 --temperature 1 --format json",
-        True,
+        _GIVEN,
+        _rows,
+    ),
+    "validate --blind --engine": Command(
+        f"validate p.json --blind --engine vllm --gamma 1:2 --passes 3 --requests 4 {_LOOSE}",
+        "calibrate --engine",
         _rows,
     ),
 }
 # They need ``make engine``, and start a server each time.
-_WITH_ENGINE = ("calibrate --engine", "validate --engine")
+_WITH_ENGINE = ("calibrate --engine", "validate --engine", "validate --blind --engine")
 
 
 def files_in(folder: Path) -> Iterator[Path]:
@@ -255,22 +265,21 @@ class Battery:
         folder = self.root / str(self.number)
         temporary = self.root / f"{self.number}-temporary"
         temporary.mkdir(parents=True)
-        if command.needs_profile:
-            shutil.copytree(self.profile(), folder)
+        if command.after:
+            shutil.copytree(self.made_by(command.after), folder)
         else:
             folder.mkdir()
         for name, content in command.files.items():
             (folder / name).write_text(content)
         return Place(command, folder, temporary)
 
-    def profile(self) -> Path:
-        """A folder with the profile that checks are made on."""
-        folder = self.root / "profile"
+    def made_by(self, name: str) -> Path:
+        """A folder in which a command was run, left alone."""
+        folder = self.root / name.replace(" ", "")
         if not folder.exists():
-            making = self.root / "profile-making"
-            shutil.rmtree(making, ignore_errors=True)
+            making = folder.with_name(f"{folder.name}-making")
             making.mkdir()
-            place = Place(COMMANDS["calibrate --batch"], making, self.root)
+            place = Place(COMMANDS[name], making, self.root)
             finish(place.start(), place)
             making.rename(folder)
         return folder
@@ -382,6 +391,17 @@ def _watch(place: Place) -> tuple[float | None, float]:
     return first, total
 
 
+def write_row(path: Path, row: Sequence[object]) -> None:
+    """Behind those that are there."""
+    new = not path.exists()
+    with path.open("a", newline="") as stream:
+        rows = csv.writer(stream, lineterminator="\n")
+        if new:
+            counts = "kills", "ends", "items_that_stood", "problems", "seconds"
+            rows.writerow(("command", "by", "seed", *counts))
+        rows.writerow(row)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     usual = [name for name in COMMANDS if name not in _WITH_ENGINE]
@@ -389,21 +409,26 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--interrupt", action="store_true")
     parser.add_argument("--only", nargs="+", default=usual, choices=list(COMMANDS))
+    parser.add_argument("--out", type=Path, help="a CSV file, to which rows are added")
     given = parser.parse_args()
     failed = False
-    head = f"{'command':22}{'kills':>6}{'ends':>6}{'items that stood':>18}{'problems':>10}{'s':>7}"
+    head = f"{'command':26}{'kills':>6}{'ends':>6}{'items that stood':>18}{'problems':>10}{'s':>7}"
     print(head, flush=True)
     with tempfile.TemporaryDirectory(prefix="kills-") as root:
         battery = Battery(Path(root), random.Random(given.seed), given.interrupt)
-        if any(COMMANDS[name].needs_profile for name in given.only):
-            battery.profile()
+        for after in filter(None, dict.fromkeys(COMMANDS[name].after for name in given.only)):
+            battery.made_by(after)
         for name in given.only:
             command = COMMANDS[name]
             began = time.monotonic()
             found = battery.run(command, given.kills)
             took = time.monotonic() - began
             figures = f"{found.kills:6}{found.ends:6}{found.kept:18}{len(found.problems):10}"
-            print(f"{name:22}{figures}{took:7.0f}", flush=True)
+            print(f"{name:26}{figures}{took:7.0f}", flush=True)
+            if given.out:
+                how = "kill or interrupt" if given.interrupt else "kill"
+                counts = found.kills, found.ends, found.kept, len(found.problems), round(took)
+                write_row(given.out, (name, how, given.seed, *counts))
             for problem in found.problems:
                 print(f"    {problem}")
             failed = failed or bool(found.problems)

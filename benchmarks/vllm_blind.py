@@ -17,9 +17,10 @@ of them for ten servers to start.  Exits 1 where a measured interval lies outsid
 one.
 
 With ``--calibrations 3`` (at temperature 0) steps are timed three times, each begun ten minutes or
-more after the one before, and ten minutes pass before the check.  Everything that they say is written before the check, which
-judges all of them: the second and third timings have a number in their files' names
-(``blind-2-timed.json``), and ``blind-cells.csv`` has every speedup of every calibration.
+more after the one before, and ten minutes pass before the check.  Everything that they say is
+written before the check, which judges all of them: the second and third timings have a number in
+their files' names (``blind-2-timed.json``), and ``blind-cells.csv`` has every speedup of every
+calibration.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ ENGINE_ARGS: dict[str, tuple[str, ...]] = {
     "serve": ("--distributed-executor-backend", _BACKEND),
     "generate": (),
 }
-# Seconds from the end of one calibration to the next, and of the last to the check: machines have
-# states that last for minutes, and a calibration takes more than five of them itself.
-NEXT_S, CHECK_S = 300, 600
+# Seconds from the beginning of one calibration to that of the next, and from the end of the last to
+# the check: machines have states that last for minutes.
+APART_S = 600
 
 
 def main() -> int:
@@ -79,9 +80,10 @@ def main() -> int:
     asked.out.mkdir(parents=True, exist_ok=True)
     parts = [f"timing-{number}" for number in numbers]
     parts += ["fix", "check", "report"] if asked.calibrations > 1 else ["check"]
+    begun = 0.0
     for part in parts:
-        if asked.calibrations > 1:
-            wait(asked, part)
+        if asked.calibrations > 1 and wait(asked, part, begun):
+            begun = time.time()
         command = [sys.executable, __file__, *sys.argv[1:], "--part", part]
         done = subprocess.run(command, check=False)
         if done.returncode:
@@ -98,17 +100,23 @@ def file(asked: argparse.Namespace, ending: str, number: int = 1) -> Path:
     return found
 
 
-def wait(asked: argparse.Namespace, part: str) -> None:
-    """Before something is measured: until the newest calibration is long enough ago."""
+def wait(asked: argparse.Namespace, part: str, begun: float) -> bool:
+    """Before something is measured: until the newest calibration is long enough ago; whether there
+    is something to measure.
+
+    begun : when the newest one was, if it was here
+    """
     files = [file(asked, "-timed.json", at) for at in range(1, asked.calibrations + 1)]
-    if part.startswith("timing") and files[int(part.partition("-")[2]) - 1].is_file():
-        return
+    name, _, number = part.partition("-")
+    done = files[int(number) - 1] if name == "timing" else file(asked, ".csv")
+    if name not in ("timing", "check") or done.is_file():
+        return False
     written = max((each.stat().st_mtime for each in files if each.is_file()), default=0.0)
-    if part.startswith(("timing", "check")) and not file(asked, ".csv").is_file():
-        apart_s = CHECK_S if part == "check" else NEXT_S
-        left = max(written + apart_s - time.time(), 0.0)
-        print(f"{part}: waits {left:.0f} s", flush=True)
-        time.sleep(left)
+    since = begun if name == "timing" and begun else written
+    left = max(since + APART_S - time.time(), 0.0)
+    print(f"{part}: waits {left:.0f} s", flush=True)
+    time.sleep(left)
+    return True
 
 
 def timing(asked: argparse.Namespace, number: int) -> int:

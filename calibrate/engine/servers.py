@@ -80,11 +80,12 @@ class Servers:
 def speculative_config(check: EngineCheck, gamma: int, draft: str) -> dict[str, Any]:
     """What vLLM's ``--speculative-config`` is given."""
     if check.method == "ngram":
+        longest, shortest = check.lookups
         return {
             "method": "ngram",
             "num_speculative_tokens": gamma,
-            "prompt_lookup_min": check.lookup_min,
-            "prompt_lookup_max": check.lookup_max,
+            "prompt_lookup_min": shortest,
+            "prompt_lookup_max": longest,
         }
     return {
         "method": "draft_model",

@@ -160,10 +160,11 @@ def _of_copies(asked: Asked, check: EngineCheck, gamma: int) -> ExpectedRounds:
             "method ngram is replayed at temperature 0, where the trace says what the engine "
             "writes behind the end; give temperature=0"
         )
-    bounds = check.lookup_max, check.lookup_min
     found = []
     for prompt, text, n in zip(asked.prompts, asked.recorded, asked.tokens, strict=True):
-        proposals = [continuation([*prompt, *text[:place]], gamma, *bounds) for place in range(n)]
+        proposals = [
+            continuation([*prompt, *text[:place]], gamma, *check.lookups) for place in range(n)
+        ]
         found.append(engine_rounds_of_proposals(text, proposals, n, gamma))
     return reduce(add, found)
 

@@ -341,7 +341,8 @@ def _deployed(
     if deployment is None:
         return None
     in_step = _in_step(served, planned)
-    return Deployed(deployment.parallel, deployment.efficiency.graph_tokens, in_step)
+    graph_tokens = deployment.efficiency.graph_tokens
+    return Deployed(deployment.parallel, deployment.card.name, graph_tokens, in_step)
 
 
 def _in_step(served: BatchWorkload, planned: Plan) -> tuple[int, float] | None:

@@ -11,6 +11,7 @@ import numpy as np
 from specsim.api.plan_ranking import rate_of_each
 from specsim.api.plan_result import SELDOM, Answer, Sequences
 from specsim.api.plan_setups import PlannedSetUp
+from specsim.api.serving_doubts import beyond_graphs
 from specsim.api.serving_error import known_speed
 from specsim.batching.cost import CellUnavailableError, NoRoomError
 from specsim.batching.decision import decide
@@ -206,7 +207,9 @@ def warnings_of(workload: ServingWorkload, told: Sequence[Answer], rate: float) 
             f"max_num_seqs and where drafts stop paying are of its mean, {significant(rate, 3)}"
         ] = None
     if best.replicas:
-        replica = best.planned.replica
+        planned, (batch, _) = best.planned, _decoding(best, rate)
+        found |= dict.fromkeys(beyond_graphs(planned.setup, planned.deployment, batch))
+        replica = planned.replica
         own = rate_of_each(rate, best.replicas, replica)
         if own < replica.capacity:
             doubts = replica.at(own).doubts

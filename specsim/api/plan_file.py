@@ -29,6 +29,7 @@ class PlannedServing:
     target, accelerator, tensor_parallel, drafter : of one replica; None: not told, or none
     engine : whose scheduler was planned with; None: not told
     context : tokens in the cache of a request, in the mean; None: not told
+    dtypes : dtype and kv_dtype, of all that was compared; empty: not told
     """
 
     name: str
@@ -40,6 +41,7 @@ class PlannedServing:
     drafter: str | None = None
     engine: str | None = None
     context: int | None = None
+    dtypes: frozenset[tuple[str | None, str | None]] = frozenset()
 
     def check_same(self, deployment: Deployment | None) -> None:
         """Refuse a deployment that the plan's answer is not of; None: a profile."""
@@ -61,6 +63,13 @@ class PlannedServing:
                 raise InvalidArgumentError(
                     f"{what} must be {planned}, which {self.name} plans for, got {given}"
                 )
+        own = deployment.dtype, deployment.kv_dtype
+        if self.dtypes and own not in self.dtypes:
+            planned = " or ".join(sorted(map(_said, self.dtypes)))
+            raise InvalidArgumentError(
+                f"dtype and kv_dtype must be {planned}, which {self.name} plans for, got "
+                f"{_said(own)}"
+            )
 
 
 def planned_serving(plan: CapacityPlan | str | PathLike[str]) -> PlannedServing:
@@ -86,7 +95,19 @@ def planned_serving(plan: CapacityPlan | str | PathLike[str]) -> PlannedServing:
     inputs = document.get("inputs")
     engine = _told(inputs, "engine", str) if isinstance(inputs, dict) else None
     engine = engine and engine.partition(":")[0]
-    return PlannedServing(name, schedule, most, target, card, tensor, drafter, engine, context)
+    deployed = inputs.get("deployment") if isinstance(inputs, dict) else None
+    dtypes = frozenset(
+        (_told(each, "dtype", str), _told(each, "kv_dtype", str))
+        for each in (deployed if isinstance(deployed, list) else ())
+        if isinstance(each, dict)
+    )
+    return PlannedServing(
+        name, schedule, most, target, card, tensor, drafter, engine, context, dtypes
+    )
+
+
+def _said(dtypes: tuple[str | None, str | None]) -> str:
+    return " and ".join(each or "as the config says" for each in dtypes)
 
 
 def _told(plan: Mapping[str, Any], key: str, kind: type[Told]) -> Told | None:

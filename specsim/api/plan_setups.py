@@ -210,8 +210,9 @@ def _of_drafter(
         replica = replica_of(
             offered, setup.engine, setup.step_model, setup.drafts, setup.acceptance
         )
+        warnings = (*found.warnings, *found.doubts(setup.drafts))
         return PlannedSetUp(
-            *(deployment, words.source, setup, replica, found.basis, found.warnings, rates)
+            *(deployment, words.source, setup, replica, found.basis, warnings, rates)
         )
 
     if words.gamma is None:
@@ -244,9 +245,7 @@ def _of_drafter(
     of_longest = fits
 
     def drafting(schedule: Schedule) -> PlannedSetUp:
-        # With all that the engine does for this kind of drafter.
-        drafts = replace(of_longest.setup.drafts, schedule=tuple(schedule))
-        return planned(of_longest, replace(of_longest.setup, drafts=drafts))
+        return planned(of_longest, of_longest.of_schedule(schedule))
 
     idle = drafting([(1, 1, 0)])
     schedule = best_schedule(

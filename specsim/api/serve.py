@@ -11,6 +11,7 @@ import numpy as np
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
 from specsim.api.result import LeftOut, Row
+from specsim.api.serving_doubts import beyond_graphs
 from specsim.api.serving_result import LevelOutcome, Serving
 from specsim.api.serving_setup import Gamma, SetUpWords, set_up
 from specsim.api.workload import workload as workload_of
@@ -156,6 +157,8 @@ def serve(
             *doubts_of(levels),
             *workload.notes,
             *found.warnings,
+            *found.doubts(setup.drafts),
+            *beyond_graphs(setup, words.source.deployment, engine_did["batch_mean"]),
             *_undrafted(words),
             *_warnings(served),
             *(_of_few_stays(served.times, warmup) if runs[0].batches and count == 1 else ()),

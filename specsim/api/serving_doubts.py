@@ -5,6 +5,8 @@ from __future__ import annotations
 from specsim.batching.cost import LoadCost
 from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.step_cost import StepLoadCost
+from specsim.deployment.deployment import Deployment
+from specsim.serving.service import SetUp
 
 
 def beyond_timed(cost: LoadCost, context: int, most: int) -> list[str]:
@@ -16,6 +18,26 @@ def beyond_timed(cost: LoadCost, context: int, most: int) -> list[str]:
     if isinstance(cost, StepLoadCost):
         return _beyond_steps(cost, context, most)
     return []
+
+
+def beyond_graphs(setup: SetUp, deployment: Deployment | None, batch: float) -> tuple[str, ...]:
+    """Whether steps in which so many requests decode are wider than the engine's largest CUDA graph
+    and are priced as if they were not.
+
+    deployment : what the steps are priced by; None: they were timed, or given
+    """
+    if deployment is None or setup.step_model.eager_s:
+        return ()
+    decodes = max(round(batch), 1)
+    tokens = decodes * (1 + int(setup.drafts.gammas(decodes)[decodes]))
+    largest = int(max(setup.engine.capture_sizes(setup.drafts), default=0))
+    if tokens <= largest:
+        return ()
+    return (
+        f"steps of {tokens:,} tokens, of {decodes:,} requests that decode, are wider than the "
+        f"engine's largest CUDA graph, {largest:,}, and cost nothing more here: --eager-layer-us "
+        "says what its host needs for a layer of them",
+    )
 
 
 def _beyond_grid(cost: MeasuredLoadCost, context: int, most: int) -> list[str]:

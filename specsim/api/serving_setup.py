@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from numbers import Integral
 from pathlib import Path
 from typing import Literal
@@ -27,6 +28,7 @@ from specsim.deployment.drafters import Drafter, DraftModel, Ngram, Parallel
 from specsim.deployment.heads import draft_shapes
 from specsim.deployment.memory import BLOCK_TOKENS, CardMemory, card_memory
 from specsim.engines.schedule import Schedule
+from specsim.engines.vllm import runner_doubts
 from specsim.files import short_digest
 from specsim.intervals import Interval
 from specsim.profiles import read_profile
@@ -37,6 +39,7 @@ from specsim.serving.costs.words import step_model_of_words
 from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.kv_groups import KvGroup, kv_pool
 from specsim.serving.engines.settings import ServingEngine
+from specsim.serving.engines.vllm import VllmEngine
 from specsim.serving.requests import Requests
 from specsim.serving.service import SetUp
 from specsim.serving.step_model import StepModel
@@ -83,13 +86,17 @@ class FoundSetUp:
         95 % interval; None where nobody knows
     of_length : the same with always so many drafts, up to its longest: an engine's largest graph,
         and what it keeps for drafts, go by those; steps are priced once
+    of_schedule : the same with so many drafts by batch, priced as the engine makes them
+    doubts : of the engine with such drafts
     """
 
     setup: SetUp
     basis: str
     of_length: Callable[[int], SetUp]
+    of_schedule: Callable[[Schedule], SetUp]
     speed_at: Callable[[float], Interval[float] | None]
     warnings: tuple[str, ...] = ()
+    doubts: Callable[[DraftPolicy], Sequence[str]] = lambda drafts: ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,20 +154,38 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
         bonus = costs.workload.gains.bonus
     context_max = int((requests.prompt_tokens + requests.output_tokens).max())
     graphs = source.deployment and source.deployment.efficiency.graph_tokens
-    model = step_model_of(costs.cost, drafts.gamma_max, bonus, most, context_max, graphs or None)
+    runner = _Runner.of(engine, costs)
+
+    @cache
+    def model_of(always: int | None) -> StepModel:
+        cost = runner.cost(costs.cost, always)
+        return step_model_of(cost, drafts.gamma_max, bonus, most, context_max, graphs or None)
 
     def of_length(gamma: int) -> SetUp:
         own = _engine(words.engine, place, costs, gamma, context)
         policy = _policy(_as_schedule(gamma), costs.drafter, costs.method)
-        return SetUp(own, model, policy, acceptance)
+        return SetUp(own, model_of(None), policy, acceptance)
+
+    def of_policy(policy: DraftPolicy) -> SetUp:
+        return SetUp(engine, model_of(runner.always(policy)), policy, acceptance)
+
+    def of_schedule(schedule: Schedule) -> SetUp:
+        return of_policy(replace(drafts, schedule=tuple(schedule)))
 
     def speed_at(batch: float) -> Interval[float] | None:
         decodes = max(round(batch), 1)
         gamma = int(drafts.gammas(decodes)[decodes])
         return known_speed(source.deployment, costs.workload, gamma, decodes, context)
 
-    setup = SetUp(engine, model, drafts, acceptance)
-    return FoundSetUp(setup, costs.basis, of_length, speed_at, tuple(warnings))
+    return FoundSetUp(
+        setup=of_policy(drafts),
+        basis=costs.basis,
+        of_length=of_length,
+        of_schedule=of_schedule,
+        speed_at=speed_at,
+        warnings=tuple(warnings),
+        doubts=runner.doubts,
+    )
 
 
 def _place(source: Source, cost: LoadCost) -> Deployment | None:
@@ -201,6 +226,42 @@ def _slots_for_drafting(drafter: Drafter | None, method: str | None, longest: in
     return int(method == DraftModel.method)
 
 
+@dataclass(frozen=True)
+class _Runner:
+    """vLLM's V2 model runner, its default on GPUs, with a drafter whose drafts it makes otherwise
+    than the scheduler asks (``runner_doubts``).
+
+    drafter : None: another engine or drafter, or costs that were timed
+    """
+
+    drafter: Drafter | None
+
+    @staticmethod
+    def of(engine: ServingEngine, costs: _Costs) -> _Runner:
+        drafter = costs.drafter
+        alone = isinstance(drafter, DraftModel)
+        dflash = isinstance(drafter, Parallel) and drafter.kind == "dflash"
+        priced = isinstance(engine, VllmEngine) and isinstance(costs.cost, DeployedCost)
+        return _Runner(drafter if priced and (alone or dflash) else None)
+
+    def always(self, drafts: DraftPolicy) -> int | None:
+        """Drafts of every round; None: as many as the scheduler asks for."""
+        lengths = {gamma for *_, gamma in drafts.schedule}
+        return drafts.gamma_max if self.drafter is not None and len(lengths) > 1 else None
+
+    def cost(self, cost: LoadCost, always: int | None) -> LoadCost:
+        return replace(cost, always=always) if isinstance(cost, DeployedCost) else cost
+
+    def doubts(self, drafts: DraftPolicy) -> Sequence[str]:
+        drafter, by_batch = self.drafter, self.always(drafts) is not None
+        if drafter is None or not drafts.gamma_max:
+            return ()
+        if isinstance(drafter, DraftModel) and drafter.eager_us is not None and not by_batch:
+            return ()
+        word = drafter.method if isinstance(drafter, DraftModel) else "dflash"
+        return runner_doubts(word, list(drafts.schedule))
+
+
 def mean_context(requests: Requests) -> int:
     """Tokens in the cache of a request in the mean over the tokens that are emitted."""
     weights = requests.output_tokens.astype(np.float64)
@@ -236,7 +297,9 @@ def _of_step_model(words: SetUpWords) -> FoundSetUp:
     asked = _as_schedule(words.gamma)
     if not asked:
         plain = SetUp(engine, model.without_drafter())
-        return FoundSetUp(plain, "steps as given", lambda gamma: plain, _not_known)
+        return FoundSetUp(
+            plain, "steps as given", lambda gamma: plain, lambda schedule: plain, _not_known
+        )
     warnings: tuple[str, ...] = ()
     if not model.prices_drafts:
         warnings = (
@@ -254,7 +317,10 @@ def _of_step_model(words: SetUpWords) -> FoundSetUp:
     def of_length(gamma: int) -> SetUp:
         return replace(setup, drafts=_policy(_as_schedule(gamma)))
 
-    return FoundSetUp(setup, "steps as given", of_length, _not_known, warnings)
+    def of_schedule(schedule: Schedule) -> SetUp:
+        return replace(setup, drafts=replace(drafts, schedule=tuple(schedule)))
+
+    return FoundSetUp(setup, "steps as given", of_length, of_schedule, _not_known, warnings)
 
 
 def _not_known(batch: float) -> None:

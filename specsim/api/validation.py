@@ -13,6 +13,9 @@ from specsim.api.result import Result, Row
 from specsim.checks import InvalidArgumentError, integer, refuse
 from specsim.profiles import Mode
 
+# Tokens that vLLM's ngram looks up (vllm/config/speculative.py, __post_init__).
+_LOOKUP = 5
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -167,8 +170,8 @@ class EngineCheck:
         checkout, or vllm on the PATH, in this order
     method : who drafts: the profile's draft model, or look-ups in the text (ngram)
     drafts : how the draft model's tokens are chosen; greedy is vLLM's default, at any temperature
-    lookup_max, lookup_min : with ngram, the longest and the shortest run of tokens to look up; the
-        default is vLLM's
+    lookup_max, lookup_min : with ngram, the longest and the shortest run of tokens to look up; None
+        is the other one, and 5 if both are, as in vLLM
     engine_args : further words of ``vllm serve``, as it is deployed: ("--block-size", "32"), or
         ("--max-model-len", "4096") where the models read longer texts than the memory holds.  What
         is said of models, drafts and requests together is said by specsim alone
@@ -186,8 +189,8 @@ class EngineCheck:
     engine_bin: Path | None = None
     method: Literal["draft_model", "ngram"] = "draft_model"
     drafts: Literal["greedy", "probabilistic"] = "greedy"
-    lookup_max: int = 5
-    lookup_min: int = 5
+    lookup_max: int | None = None
+    lookup_min: int | None = None
     engine_args: tuple[str, ...] = ()
     seed: int = 0
 
@@ -198,8 +201,17 @@ class EngineCheck:
             refuse({"engine_bin": self.engine_bin}, "has no meaning with url: nothing is started")
             if self.api != "serve":
                 raise InvalidArgumentError(f"api must be serve with url, got {self.api}")
-        longest = integer("lookup_max", self.lookup_max, low=1)
-        integer("lookup_min", self.lookup_min, low=1, high=longest)
+        longest, shortest = self.lookups
+        integer("lookup_max", longest, low=1)
+        integer("lookup_min", shortest, low=1, high=longest)
+
+    @property
+    def lookups(self) -> tuple[int, int]:
+        """The longest and the shortest run of tokens that ngram looks up."""
+        longest, shortest = self.lookup_max, self.lookup_min
+        if longest is None:
+            longest = _LOOKUP if shortest is None else shortest
+        return longest, longest if shortest is None else shortest
 
     def context(self, longest: int) -> int:
         """Tokens of a text that engines are started for, of models that read ``longest``."""

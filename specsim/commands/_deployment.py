@@ -48,7 +48,11 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     ),
     "interconnect": (str, "Between the cards. [default: the accelerator's]", _NAME),
     "dtype": (str, "Number type of the target's weights. [default: as in its config.json]", {}),
-    "kv_dtype": (str, "Number type of the caches. [default: that of the embeddings]", {}),
+    "kv_dtype": (
+        str,
+        "Number type of the caches. [default: as its config.json says, else 16 bits]",
+        {},
+    ),
     "memory_utilisation": (
         Number(0, 1),
         "Share of the memory in use. [default: 0.9; vLLM takes 0.92 since 0.32]",

@@ -161,8 +161,10 @@ class _WithServing(click.Command):
     "Who drafts with --engine: the profile's draft, or look-ups. [default: draft_model]",
 )
 @drafts_option
-@option("--lookup-max", Integer(1), "Longest run that ngram looks up. [default: 5, as vLLM's]")
-@option("--lookup-min", Integer(1), "Shortest run that ngram looks up. [default: 5, as vLLM's]")
+@option(
+    "--lookup-max", Integer(1), "Longest run that ngram looks up. [default: the shortest, or 5]"
+)
+@option("--lookup-min", Integer(1), "Shortest run that ngram looks up. [default: the longest]")
 @figure_option
 @report_option
 @option("--device", str, "cpu, cuda, ... [default: the profile's]")

@@ -10,11 +10,11 @@ from specsim.batching.cost import NoRoomError
 from specsim.batching.tokens_per_block import TokensPerBlock
 from specsim.checks import Floats
 from specsim.deployment.deployment import Deployment, draft_parallelism
-from specsim.deployment.drafters import Drafter, Medusa, Ngram
+from specsim.deployment.drafters import Drafter, DraftModel, Medusa, Ngram
 from specsim.deployment.heads import DraftShapes, draft_shapes
 from specsim.deployment.memory import CardMemory, card_memory
 from specsim.hardware.parallel import Parallelism
-from specsim.hardware.roofline import Roofline, roofline
+from specsim.hardware.roofline import Efficiency, Roofline, roofline
 from specsim.hardware.shapes import Shape
 from specsim.profiles import Role
 
@@ -44,6 +44,9 @@ class DeployedCost:
 
     drafter : None where nothing drafts
     longest : widest target run that will be asked for, gamma + 1 of the largest gamma
+    always : drafts that are made however many are verified, as vLLM's V2 model runner makes those
+        of its longest length at every batch (``specsim.engines.vllm.runner_doubts``); None: as many
+        as are verified
 
     Raises NoRoomError where the requests, with caches up to the end of the round, do not
     fit beside the weights.
@@ -52,6 +55,7 @@ class DeployedCost:
     deployment: Deployment
     drafter: Drafter | None
     longest: int
+    always: int | None = None
 
     def draft_runs(self, gamma: int, batch: int, context: float) -> list[Runs]:
         """The runs of the drafter in a round with ``gamma`` drafts; with none, those that keep its
@@ -62,24 +66,26 @@ class DeployedCost:
             return []
         if gamma:
             self.check_room(gamma, batch, context)
-        positions = drafter.first_positions(gamma)
-        shapes = self._shapes(gamma) if positions else None
+        made = gamma if self.always is None else self.always
+        # One run makes all drafts, at places of their own, or reads what the last one verified.
+        positions = drafter.first_positions(made if drafter.runs(made) == 1 < made else gamma)
+        shapes = self._shapes(made) if positions else None
         if shapes is None:
             return []
         parts = self._parts(batch)
         size = -(-batch // parts)
-        parallel = self._draft_parallel
+        of_draft = self._draft_parallel, self._draft_efficiency
 
         def runs(shape: Shape, count: int, tokens: int, context: float, logits: int) -> Runs:
-            return Runs(count, self._run(shape, tokens, size, context, parallel, logits), parts)
+            return Runs(count, self._run(shape, tokens, size, context, logits, *of_draft), parts)
 
         # Tokens are drafted behind the last accepted one alone, or at every position at once.
-        drafted = gamma if drafter.runs(gamma) == 1 < gamma else 1
+        drafted = made if drafter.runs(made) == 1 < made else 1
         found = [runs(shapes.first, 1, positions, context, min(drafted, positions))]
-        if later := drafter.runs(gamma) - 1 if gamma else 0:
-            # Later run i has i more tokens in the cache, gamma / 2 in the mean.
+        if later := drafter.runs(made) - 1 if made else 0:
+            # Later run i has i more tokens in the cache, made / 2 in the mean.
             found.append(
-                runs(shapes.later, later, drafter.width, context + gamma / 2, drafter.width)
+                runs(shapes.later, later, drafter.width, context + made / 2, drafter.width)
             )
         return found
 
@@ -186,13 +192,14 @@ class DeployedCost:
         """A run of the target, or of a drafter that reads prompts, over so many tokens of each of
         ``batch`` sequences, the last ``logits`` of which get a distribution.
         """
+        deployment = self.deployment
         if model == "target":
-            shape, parallel = self.deployment.shape, self.deployment.parallel
-        else:
-            shapes = self._shapes(1)
-            assert shapes is not None, "asked for where a drafter reads prompts"
-            shape, parallel = shapes.first, self._draft_parallel
-        return self._run(shape, tokens, batch, context, parallel, logits).seconds
+            of_target = deployment.parallel, deployment.efficiency
+            return self._run(deployment.shape, tokens, batch, context, logits, *of_target).seconds
+        shapes = self._shapes(1)
+        assert shapes is not None, "asked for where a drafter reads prompts"
+        of_draft = self._draft_parallel, self._draft_efficiency
+        return self._run(shapes.first, tokens, batch, context, logits, *of_draft).seconds
 
     def gains(self, gains: TokensPerBlock) -> TokensPerBlock:
         """What a round gains of drafts that must be found: those that are there, as far as they
@@ -223,6 +230,14 @@ class DeployedCost:
         return draft_parallelism(self.deployment, self.drafter)
 
     @cached_property
+    def _draft_efficiency(self) -> Efficiency:
+        """Of the drafter's runs, which some engines start kernel by kernel."""
+        own, drafter = self.deployment.efficiency, self.drafter
+        if not isinstance(drafter, DraftModel) or drafter.eager_us is None:
+            return own
+        return replace(own, graph_tokens=0, eager_layer_s=1e-6 * drafter.eager_us)
+
+    @cached_property
     def _memories(self) -> dict[tuple[bool, int, int], CardMemory]:
         return {}
 
@@ -231,7 +246,9 @@ class DeployedCost:
         return {}
 
     @cached_property
-    def _runs(self) -> dict[tuple[int, Parallelism, int, int, int, int | None], Roofline]:
+    def _runs(
+        self,
+    ) -> dict[tuple[int, int, int, int, int | None, Parallelism, Efficiency], Roofline]:
         return {}
 
     def _shapes(self, gamma: int) -> DraftShapes | None:
@@ -244,7 +261,8 @@ class DeployedCost:
 
     def _target(self, tokens: int, batch: int, context: float) -> Roofline:
         deployment = self.deployment
-        return self._run(deployment.shape, tokens, batch, context, deployment.parallel, None)
+        of_target = deployment.parallel, deployment.efficiency
+        return self._run(deployment.shape, tokens, batch, context, None, *of_target)
 
     def _run(
         self,
@@ -252,11 +270,12 @@ class DeployedCost:
         tokens: int,
         batch: int,
         context: float,
-        parallel: Parallelism,
         logits: int | None,
+        parallel: Parallelism,
+        efficiency: Efficiency,
     ) -> Roofline:
         deployment, before = self.deployment, ceil(context)
-        key = id(shape), parallel, tokens, batch, before, logits
+        key = id(shape), tokens, batch, before, logits, parallel, efficiency
         found = self._runs.get(key)
         if found is None:
             found = self._runs[key] = roofline(
@@ -266,7 +285,7 @@ class DeployedCost:
                 batch,
                 before,
                 logits=logits,
-                efficiency=deployment.efficiency,
+                efficiency=efficiency,
                 parallel=parallel,
                 interconnect=deployment.link,
                 imbalance=deployment.imbalance,

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from specsim.checks import InvalidArgumentError, did_you_mean, integer, number, probability
-from specsim.deployment.drafters import DRAFTERS, Drafter
+from specsim.deployment.drafters import DRAFTERS, KINDS, Drafter
 
 # As the papers and SGLang write them.
 _ALIASES = {"eagle_1": "eagle", "eagle_3": "eagle3", "nextn": "mtp", "prompt_lookup": "ngram"}
@@ -16,7 +16,8 @@ def drafter(words: str) -> Drafter:
     """``eagle3:draft_vocab=32000,alpha=0.8/0.7``: a name, and what is said of it.
 
     A word without ``=`` is the model (``draft_model:llama-3.2-1b``).  ``alpha`` is one rate, or
-    conditional ones by position between slashes.
+    conditional ones by position between slashes.  ``dflash``, ``pard`` and ``p_eagle`` are
+    ``parallel`` of that kind.
 
     >>> drafter("ngram:match=0.4,alpha=0.7").match
     0.4
@@ -24,10 +25,12 @@ def drafter(words: str) -> Drafter:
     name, _, rest = words.partition(":")
     key = name.strip().casefold().replace("-", "_")
     key = _ALIASES.get(key, key)
+    if key in KINDS:
+        key, rest = "parallel", ",".join(filter(None, (rest, f"kind={key}")))
     if key not in DRAFTERS:
         raise InvalidArgumentError(
             f"drafter must be one of {', '.join(DRAFTERS)}, got {name!r}"
-            f"{did_you_mean(key, DRAFTERS)}"
+            f"{did_you_mean(key, (*DRAFTERS, *KINDS))}"
         )
     kind = DRAFTERS[key]
     known = {field.name: field.type for field in fields(kind)}

@@ -5,7 +5,7 @@ A round of K draft tokens costs, with runs, width and verified positions from th
     round = first run + (runs - 1) later runs + target run over the verified positions + host time
 
     drafter        runs   positions of the first run   of a later run   verified
-    draft_model    K      K + 1                        1                K + 1
+    draft_model    K      K + 2                        1                K + 1
     eagle, eagle3  K      K + 1                        topk             K + 1, or ``slots``
     mtp            K      K + 1                        1                K + 1
     medusa         1      1                            -                K + 1
@@ -14,8 +14,9 @@ A round of K draft tokens costs, with runs, width and verified positions from th
     ngram, suffix  0      -                            -                1 + drafted
 
 The first run reads all positions that were verified, rejected ones too, since engines pad them
-(vLLM 0.33.0, ``vllm/v1/spec_decode/llm_base_proposer.py``); logits are taken where tokens are
-drafted only.  ``eagle`` with topk above 1 verifies a tree of ``slots`` nodes, of depth K.
+(vLLM 0.33.0, ``vllm/v1/spec_decode/llm_base_proposer.py``), and a draft model, which takes no state
+of the target for the token behind them, that one besides; logits are taken where tokens are drafted
+only.  ``eagle`` with topk above 1 verifies a tree of ``slots`` nodes, of depth K.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from specsim.checks import (
     number,
     probability,
 )
+from specsim.deployment.head_configs import head_config, is_head
+from specsim.hardware.fields import optional_count
 from specsim.hardware.shapes import Shape
 
 # Drafters that run once, by their names: P-EAGLE (arXiv 2602.01469), PARD (2504.18583) and DFlash
@@ -102,15 +105,25 @@ class DraftModel(_Drafter):
 
     model : a shipped shape, a config.json, a folder with one, or a Shape
     tensor : cards that share it; None: those of the target
+    eager_us : microseconds that the host needs for each layer of a run, where the engine has no
+        CUDA graphs for it, as vLLM 0.32.0's V2 model runner
+        (``vllm/v1/worker/gpu/spec_decode/standalone_ar/speculator.py``); None: graphs as the
+        target's
     """
 
     method: ClassVar[str] = "draft_model"
 
     model: str | Path | Shape
     tensor: int | None = None
+    eager_us: float | None = None
 
     def __post_init__(self) -> None:
         _degree(self.tensor)
+        if self.eager_us is not None:
+            number("eager_us", self.eager_us, low=0.0)
+
+    def first_positions(self, gamma: int) -> int:
+        return gamma + 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,9 +254,9 @@ class Parallel(_Head):
 
     model : as in ``Eagle``, or the shape of a draft model
     draft_vocab : tokens that it can draft; None: all of the target
-    kind : which of them, as engines must be told; the price is the model's, and PARD and P-EAGLE
-        read masked positions for their drafts behind those that were verified (vLLM 0.32.0,
-        vllm/config/speculative.py, max_num_new_slots_for_drafting)
+    kind : which of them, as engines must be told.  PARD and P-EAGLE read masked positions for their
+        drafts behind those that were verified (vLLM 0.32.0, vllm/config/speculative.py,
+        max_num_new_slots_for_drafting), and P-EAGLE's layers are EAGLE-3's
     """
 
     method: ClassVar[str] = "parallel"
@@ -257,6 +270,13 @@ class Parallel(_Head):
             check_choice("kind", self.kind, KINDS)
         if self.draft_vocab is not None:
             integer("draft_vocab", self.draft_vocab, low=1)
+
+    @property
+    def longest(self) -> int | None:
+        """A head that drafts in blocks knows the first token of one (DFlash, section 3)."""
+        config = {} if self.model is None else head_config(self.method, str(self.model))
+        block = optional_count(config, "block_size") if is_head(config) else None
+        return block - 1 if block else None
 
     def runs(self, gamma: int) -> int:
         return min(gamma, 1)

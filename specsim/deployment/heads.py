@@ -115,7 +115,8 @@ def _head(
     plain = Layer(inputs + width * hidden + gated(hidden, inner) + 2 * hidden, (attention,))
     # EAGLE-3's first layer attends from the states and the embedded token side by side, each
     # behind a norm of its own.
-    extra = inputs + hidden if isinstance(drafter, Eagle3) else 0
+    like_eagle3 = _is_eagle3(drafter, config)
+    extra = inputs + hidden if like_eagle3 else 0
     vocabulary = _vocabulary(drafter, target, config)
     later = Shape(
         model_type=drafter.method,
@@ -128,15 +129,16 @@ def _head(
         longest_context=target.longest_context,
     )
     # States of the target are mixed into the head's width once, where the target has made them.
-    first = _with_weights(later, _states(drafter, config) * target.hidden * hidden)
-    own_head = isinstance(drafter, Eagle3) or vocabulary != target.vocabulary
+    mixing = _states(config, 3 if like_eagle3 else 2) * target.hidden * hidden
+    first = _with_weights(later, mixing, mixing)
+    own_head = like_eagle3 or vocabulary != target.vocabulary
     loaded = first if own_head else replace(first, head=hidden)
-    if not isinstance(drafter, Eagle3):
+    if not like_eagle3:
         later = first  # its drafted tokens go the same way
     return DraftShapes(first, later, loaded)
 
 
-def _states(drafter: Eagle | Eagle3 | Parallel, config: Mapping[str, Any]) -> int:
+def _states(config: Mapping[str, Any], usual: int) -> int:
     """Vectors that the head's first projection reads: EAGLE's state and embedded token, or states
     of so many layers.
     """
@@ -145,7 +147,15 @@ def _states(drafter: Eagle | Eagle3 | Parallel, config: Mapping[str, Any]) -> in
         states = entries_of(inside, field) or entries_of(config, field)
         if states:
             return len(states)
-    return 3 if isinstance(drafter, Eagle3) else 2
+    return usual
+
+
+def _is_eagle3(drafter: Eagle | Eagle3 | Parallel, config: Mapping[str, Any]) -> bool:
+    """P-EAGLE is EAGLE-3 that drafts at masked positions (arXiv 2602.01469, section 3)."""
+    if not isinstance(drafter, Parallel):
+        return isinstance(drafter, Eagle3)
+    words = " ".join(map(str, entries_of(config, "architectures"))).casefold()
+    return drafter.kind == "p_eagle" or "eagle3" in words
 
 
 def _vocabulary(
@@ -169,11 +179,14 @@ def _vocabulary(
 
 def _mtp(drafter: Mtp, target: Shape) -> DraftShapes:
     """The target's last layer over its state and the embedded token, each behind a norm, and one
-    more behind it; the target's own head.
+    more behind it; the target's own head.  What mixes them is in the numbers of the layer, though
+    vLLM keeps it in 16 bits beside quantised ones.
     """
     hidden = target.hidden
     one = replace(target, layers=target.layers[-1:], idle=0)
-    run = _with_weights(one, 2 * hidden * hidden + 2 * hidden)
+    mixing = 2 * hidden * hidden
+    divided = target.model_type == "qwen3_next"  # vLLM 0.32.0, models/qwen3_next_mtp.py
+    run = _with_weights(one, mixing + 2 * hidden, 0 if divided else mixing)
     loaded = replace(run, layers=run.layers * drafter.modules, head=drafter.modules * hidden)
     return DraftShapes(run, run, loaded)
 
@@ -181,7 +194,8 @@ def _mtp(drafter: Mtp, target: Shape) -> DraftShapes:
 def _medusa(drafter: Medusa, target: Shape, gamma: int) -> DraftShapes:
     """For each draft a square block with a bias, and a head of its own."""
     hidden = target.hidden
-    one = hidden * hidden + hidden + (target.vocabulary or 0) * hidden
+    block = hidden * hidden + hidden
+    one = block + (target.vocabulary or 0) * hidden
     of_all = Shape(
         model_type=drafter.method,
         layers=(),
@@ -190,8 +204,9 @@ def _medusa(drafter: Medusa, target: Shape, gamma: int) -> DraftShapes:
         idle=0,
         precision=_precision({}, target),
         vocabulary=target.vocabulary,
+        whole_head=drafter.heads * block,
     )
-    used = replace(of_all, head=gamma * one)
+    used = replace(of_all, head=gamma * one, whole_head=gamma * block)
     return DraftShapes(used, used, of_all)
 
 
@@ -242,7 +257,8 @@ def _precision(config: Mapping[str, Any], target: Shape) -> Precision:
     return replace(base, dtype=target.precision.dtype, kv_bits=target.precision.kv_bits)
 
 
-def _with_weights(shape: Shape, weights: int) -> Shape:
-    """The same with more weights in its first layer."""
-    first = replace(shape.layers[0], weights=shape.layers[0].weights + weights)
-    return replace(shape, layers=(first, *shape.layers[1:]))
+def _with_weights(shape: Shape, weights: int, whole: int) -> Shape:
+    """The same with more weights in its first layer, of which every card has so many whole."""
+    first, *others = shape.layers
+    more = replace(first, weights=first.weights + weights, whole=first.whole + whole)
+    return replace(shape, layers=(more, *others))

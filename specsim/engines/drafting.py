@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #   eagle        EAGLE heads, trained for the target
 #   eagle3       EAGLE-3 heads, trained for the target
 #   mtp          the target's own layers for multi-token prediction
-#   medusa       a head for each draft position; no engine here has it any more
+#   medusa       a head for each draft position
 #   p_eagle      EAGLE-3 heads that draft in one parallel run (P-EAGLE, arXiv 2602.01469)
 #   pard         a draft model that drafts in one parallel run (PARD, arXiv 2504.18583)
 #   dflash       a block of drafts in one parallel run (DFlash, arXiv 2602.06036)
@@ -93,12 +93,14 @@ class Deployed:
     """What was priced, beside what the engine is told of its drafts.
 
     parallel : over how many cards the target is spread
+    card : the name of one
     graph_tokens : of the largest CUDA graph; None: every run has one
     in_step : where batches draft nothing and the drafter still runs, the batch that it costs most,
         and seconds of that over those of a plain step; None: nothing
     """
 
     parallel: Parallelism
+    card: str
     graph_tokens: int | None = None
     in_step: tuple[int, float] | None = None
 

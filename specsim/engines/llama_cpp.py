@@ -37,7 +37,7 @@ def _write(order: Order) -> Configuration:
         f"best would be {in_words(order.schedule)}"
     ]
     if not looked_up:
-        notes.append("drafts end early only where --spec-draft-p-min is above 0, its default")
+        notes.append("drafts end early only where --spec-draft-p-min is above 0; its default is 0")
     if order.draft and not order.draft.endswith(".gguf"):
         notes.append(f"-md takes a file: convert {order.draft} to GGUF, and name that")
     return Configuration(shlex.join(flags), tuple(notes))

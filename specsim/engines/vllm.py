@@ -6,8 +6,8 @@ last range its number holds on (``vllm/v1/spec_decode/dynamic/utils.py``).  An u
 error.  ``parallel_drafting`` makes EAGLE-3 heads P-EAGLE's and a draft model PARD's (vLLM pull
 request 32887).  ``draft_tensor_parallel_size`` is 1 or the target's degree
 (``vllm/config/speculative.py``).  A CUDA graph has ``max_cudagraph_capture_size`` tokens at most
-(``vllm/config/compilation.py``), by default 2 max_num_seqs (1 + K), and 512 at most
-(``vllm/config/vllm.py``, ``_set_cudagraph_sizes``).
+(``vllm/config/compilation.py``), by default 2 max_num_seqs (1 + K), and 512 at most, or 1,024 on
+some cards (``vllm/config/vllm.py``, ``_set_cudagraph_sizes``).
 
 A length by context, ``num_speculative_tokens_per_seq_len``, is a proposal (vLLM issue 48627, pull
 request 54801, both open) that no release up to 0.33.0 knows.
@@ -33,8 +33,15 @@ if TYPE_CHECKING:
 
 _SAMPLED = '"draft_sample_method": "probabilistic"'
 _PARALLEL = {"parallel_drafting": True}
-# Tokens of the largest CUDA graph that it captures unasked.
-_LARGEST_GRAPH = 512
+# Tokens of the largest CUDA graph that it captures unasked, and that on cards of compute capability
+# 10.x (0.32.0 and later).
+LARGEST_CAPTURE, LARGEST_ON_BLACKWELL = 512, 1024
+_BLACKWELL = ("b200", "gb200", "b300", "gb300")
+
+
+def largest_capture(card: str) -> int:
+    """Of a card by its name."""
+    return LARGEST_ON_BLACKWELL if card.casefold() in _BLACKWELL else LARGEST_CAPTURE
 
 
 def _neural(word: str, **more: Any) -> Drafting:
@@ -50,6 +57,8 @@ _METHODS: dict[Method, Drafting] = {
     "p_eagle": _neural("eagle3", settings=_PARALLEL),
     "pard": _neural("draft_model", settings=_PARALLEL),
     "dflash": _neural("dflash"),
+    # The V1 model runner alone has it, with one length (vllm/v1/spec_decode/medusa.py).
+    "medusa": Drafting("medusa"),
     "ngram": Drafting("ngram", model="none", by_batch=True),
     # The V2 model runner has no suffix decoding, and the V1 one no lengths by batch with it
     # (vllm/config/vllm.py, _maybe_disable_dynamic_sd_for_v1).
@@ -66,8 +75,10 @@ def _write(order: Order) -> Configuration:
     content |= drafting.settings
     if order.draft_tensor is not None:
         content["draft_tensor_parallel_size"] = order.draft_tensor
-    lookups = {"prompt_lookup_min": order.lookup_min, "prompt_lookup_max": order.lookup_max}
-    bounds = {key: bound for key, bound in lookups.items() if bound is not None}
+    bounds = {}
+    if given := [each for each in (order.lookup_min, order.lookup_max) if each is not None]:
+        # A bound that is not given is the other one.
+        bounds = {"prompt_lookup_min": given[0], "prompt_lookup_max": given[-1]}
     if not drafting.by_batch:
         content["num_speculative_tokens"] = gamma_at(schedule, order.batch)
         return Configuration(json.dumps(content | bounds), _one_length_notes(order))
@@ -88,17 +99,52 @@ def _notes(order: Order) -> tuple[str, ...]:
         notes.append(
             f"with data parallelism above 1 vLLM drafts {largest(schedule)} tokens at every batch"
         )
-    if len(schedule) > 1:
-        notes.append(
-            "with draft lengths by batch vLLM's V1 model runner uses piecewise CUDA graphs instead "
-            "of full ones; VLLM_USE_V2_MODEL_RUNNER=1 keeps full ones"
-        )
     return (
         *notes,
+        *_runner_notes(order),
         *in_step_notes("vLLM", order),
         *_card_notes(order),
         *_graph_notes(order, schedule),
     )
+
+
+def _runner_notes(order: Order) -> list[str]:
+    by_batch = len(order.schedule) > 1
+    if order.drafting.settings:  # drafts in parallel
+        piecewise = (
+            "these drafts run on vLLM's V1 model runner alone, which with draft lengths by batch "
+            "uses piecewise CUDA graphs instead of full ones"
+        )
+        return [piecewise] if by_batch else []
+    return runner_doubts(order.drafting.word, order.schedule)
+
+
+def runner_doubts(word: str, schedule: Schedule) -> list[str]:
+    """What vLLM's V2 model runner does otherwise than it is planned.
+
+    ``vllm/config/vllm.py`` (``_get_v2_model_runner_unsupported_features``,
+    ``_maybe_override_dynamic_sd_cudagraph_mode``) and the ``propose`` of each speculator in
+    ``vllm/v1/worker/gpu/spec_decode`` of vLLM 0.32.0.
+
+    word : the method, as vLLM calls it
+    """
+    by_batch = len({gamma for *_, gamma in schedule}) > 1
+    always = f"drafts {largest(schedule)} tokens at every batch"
+    eager = "has no CUDA graphs for a draft model"
+    found = {
+        ("draft_model", True): f"{eager} and {always}, of which it verifies the planned ones",
+        ("draft_model", False): eager,
+        ("dflash", True): f"{always} with dflash, of which it verifies the planned ones",
+    }.get((word, by_batch))
+    if found is None:
+        return []
+    instead = "has graphs and drafts as planned" if word == "draft_model" else "drafts as planned"
+    graphs = ", with piecewise CUDA graphs instead of full ones" if by_batch else ""
+    priced = "; eager_us of draft_model prices runs without" if word == "draft_model" else ""
+    return [
+        f"vLLM's V2 model runner, its default on GPUs, {found}: VLLM_USE_V2_MODEL_RUNNER=0 "
+        f"{instead}{graphs}{priced}"
+    ]
 
 
 def _one_length_notes(order: Order) -> tuple[str, ...]:
@@ -109,8 +155,11 @@ def _one_length_notes(order: Order) -> tuple[str, ...]:
             "(suffix_decoding_max_spec_factor); it needs the package arctic-inference"
         )
     else:
+        where = "data parallelism"
+        if order.drafting.word == "medusa":
+            where = "Medusa, which its V1 model runner alone has"
         note = (
-            f"vLLM takes one draft length with data parallelism, here the best at batch "
+            f"vLLM takes one draft length with {where}, here the best at batch "
             f"{order.batch}; by batch the best would be {in_words(order.schedule)}"
         )
     every: Schedule = [(1, order.schedule[-1][1], gamma_at(order.schedule, order.batch))]
@@ -149,7 +198,7 @@ def _graph_notes(order: Order, schedule: Schedule) -> list[str]:
     if order.deployed is None:
         return []
     priced, groups = order.deployed.graph_tokens, order.deployed.parallel.data
-    limit = _LARGEST_GRAPH if priced is None else priced
+    limit = largest_capture(order.deployed.card) if priced is None else priced
     # A graph is of the requests of one group.
     tokens = [-(-last // groups) * (gamma + 1) for _, last, gamma in schedule]
     wide = [

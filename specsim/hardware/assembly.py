@@ -9,9 +9,17 @@ from specsim.hardware.quantisation import precision_from_config
 from specsim.hardware.shapes import Attention, Layer, Shape
 
 
-def layer(block: Layer, weights: int, *attentions: Attention) -> Layer:
-    """A layer of ``block`` behind attention with so many weights, norms included."""
-    return replace(block, weights=block.weights + weights, attentions=attentions)
+def layer(block: Layer, weights: int, *attentions: Attention, whole: int = 0) -> Layer:
+    """A layer of ``block`` behind attention with so many weights, norms included.
+
+    whole : of those of the attention, what every card of a tensor-parallel group has
+    """
+    return replace(
+        block,
+        weights=block.weights + weights,
+        attentions=attentions,
+        whole=block.whole + whole,
+    )
 
 
 def decoder(config: Config, text: Config, layers: list[Layer], tied: bool) -> Shape:

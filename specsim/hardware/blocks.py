@@ -87,6 +87,7 @@ def _experts(config: Config, inner: int, extra: int = 0) -> Layer:
     experts = count(config, "num_local_experts", "num_experts", "n_routed_experts")
     return Layer(
         weights=hidden * experts + extra,
+        whole=hidden * experts,
         attentions=(),
         experts=experts,
         experts_per_token=count(config, "num_experts_per_tok"),

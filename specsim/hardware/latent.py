@@ -19,11 +19,14 @@ def latent_decoder(config: Config) -> Shape:
     plain, value = count(config, "qk_nope_head_dim"), count(config, "v_head_dim")
     bias = bool(config.get("attention_bias"))
     queries = heads * (plain + rotary)
+    # Every card has the projections to latents whole, as each of its heads starts from all of them.
+    whole = (hidden + bias) * (latent + rotary)
     if config.get("q_lora_rank") is None:
         query_weights = hidden * queries
     else:
         rank = count(config, "q_lora_rank")
         query_weights = (hidden + bias) * rank + rank + rank * queries
+        whole += (hidden + bias) * rank
     weights = (
         query_weights
         + (hidden + bias) * (latent + rotary)
@@ -43,6 +46,7 @@ def latent_decoder(config: Config) -> Shape:
     if config["model_type"] == "deepseek_v32":
         index_weights, indexer = _indexer(config)
         weights += index_weights
+        whole += index_weights
         selected = count(config, "index_topk", default=2048)
         # Each token attends to others of its own, of which no two share what is expanded.
         attentions = (
@@ -50,7 +54,7 @@ def latent_decoder(config: Config) -> Shape:
             indexer,
         )
     layers = [
-        assembly.layer(blocks.deepseek_block(config, index), weights, *attentions)
+        assembly.layer(blocks.deepseek_block(config, index), weights, *attentions, whole=whole)
         for index in range(layer_count(config, "num_hidden_layers"))
     ]
     return assembly.decoder(config, config, layers, bool(config.get("tie_word_embeddings")))

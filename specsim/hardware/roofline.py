@@ -11,10 +11,12 @@ rate of their type, those of attention at that of the 16-bit type, or of fp8 whe
 bits.
 
 A model on several cards is judged by the busiest of them (``Parallelism``), and what the cards send
-each other overlaps with nothing.  All weights of a tensor-parallel group count as divided, also the
-few that engines keep whole on every card (norms, routers, projections to a latent or to fewer
-key-value heads than cards), and stages of a pipeline as equally long.  A CUDA graph counts for the
-tokens it is asked for, not for those it is padded to.
+each other overlaps with nothing.  Of a tensor-parallel group every card reads and multiplies its
+share of the weights, and all of those that engines keep whole (``Layer.whole``).  Some count as
+divided though they are not: norms, projections to fewer key-value heads than cards, the arithmetic
+of DeepSeek-V3.2's indexer, and shared experts where groups of several cards deal out the others.
+Stages of a pipeline count as equally long.  A CUDA graph counts for the tokens it is asked for, not
+for those it is padded to.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from specsim.hardware.interconnects import (
 )
 from specsim.hardware.parallel import ONE_CARD, Parallelism
 from specsim.hardware.routing import expected_experts, load_over_mean, most_touched
-from specsim.hardware.shapes import Layer, Shape
+from specsim.hardware.shapes import Shape
 
 # What a run waits for most.
 Bound = Literal["compute", "memory", "launch", "communication"]
@@ -195,9 +197,10 @@ def roofline(
         new_tokens, context, encoder_context, logits=logits
     ) - 2.0 * routed * (tokens / read)
     sharing = parallel.tensor if parallel.expert == 1 else parallel.stage_cards
-    flops = dense / parallel.tensor + 2.0 * (loaded or routed) / sharing
+    whole = 2.0 * (tokens * shape.whole_parameters + wanted * shape.whole_head)
+    flops = _on_a_card(dense, whole, parallel) + 2.0 * (loaded or routed) / sharing
     traffic = (
-        _dense_bytes(shape) / parallel.tensor
+        _on_a_card(_dense_bytes(shape), _whole_bytes(shape), parallel)
         + expert_bytes / sharing
         + sequences * _cache_traffic(shape, new_tokens, context, encoder_context, parallel.tensor)
     )
@@ -254,10 +257,18 @@ def memory_needed_bytes(
             cache += count * held / min(parallel.tensor, part.kv_heads)
     sharing = parallel.tensor if parallel.expert == 1 else parallel.stage_cards
     stages = parallel.pipeline
-    tables = shape.head + shape.idle if stages == 1 else max(shape.head, shape.idle)
+    head = _on_a_card(shape.head, shape.whole_head, parallel)
+    idle = shape.idle / parallel.tensor
+    tables = head + idle if stages == 1 else max(head, idle)
     share = -(-len(shape.layers) // stages) / len(shape.layers) if shape.layers else 1.0
-    layers = dense / parallel.tensor + experts / sharing + batch * cache
-    return share * layers + tables * precision.dtype_bytes / parallel.tensor
+    whole = shape.whole_parameters * precision.weight_bytes
+    layers = _on_a_card(dense, whole, parallel) + experts / sharing + batch * cache
+    return share * layers + tables * precision.dtype_bytes
+
+
+def _on_a_card(all_of_it: float, whole: float, parallel: Parallelism) -> float:
+    """Of a tensor-parallel group, which divides all but what every card has ``whole``."""
+    return (all_of_it - whole) / parallel.tensor + whole
 
 
 def _attention_peak(shape: Shape, accelerator: Accelerator) -> float:
@@ -276,6 +287,13 @@ def _dense_bytes(shape: Shape) -> float:
     precision = shape.precision
     layers = sum(count * layer.weights for layer, count in shape.distinct_layers)
     return shape.head * precision.dtype_bytes + layers * precision.weight_bytes
+
+
+def _whole_bytes(shape: Shape) -> float:
+    """Of them those of weights that every card of a tensor-parallel group has whole."""
+    precision = shape.precision
+    layers = shape.whole_parameters * precision.weight_bytes
+    return shape.whole_head * precision.dtype_bytes + layers
 
 
 def _cache_traffic(
@@ -338,11 +356,6 @@ def _communication_s(
         gathered = logits * shape.vocabulary * shape.precision.dtype_bytes
         seconds += all_gather_s(link, parallel.tensor, gathered)
     return seconds + (parallel.pipeline - 1) * point_to_point_s(link, states)
-
-
-def _cards_reached(cards: int, layer: Layer) -> float:
-    """Cards that have experts of a token, which are as good as drawn one by one."""
-    return cards * (1.0 - (1.0 - 1.0 / cards) ** layer.experts_per_token)
 
 
 def _encoder_context(shape: Shape, encoder_context: int) -> int:

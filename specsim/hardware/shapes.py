@@ -181,6 +181,9 @@ class Layer:
     """Weights of one layer that a run reads.
 
     weights : read by every run: attention, norms, router, shared experts or the dense block
+    whole : those of them that every card of a tensor-parallel group keeps and multiplies whole, as
+        vLLM does: a router, projections to a latent, what a head mixes states with; norms of
+        layers, which are lost among the others, are not in it
     attentions : one, or two where a decoder also attends to an encoder, or where one picks the
         tokens that the other attends to
     experts, experts_per_token, expert_weights : routed experts, how many of them one token
@@ -192,9 +195,11 @@ class Layer:
     experts: int = 0
     experts_per_token: int = 0
     expert_weights: int = 0
+    whole: int = 0
 
     def __post_init__(self) -> None:
         integer("experts per token", self.experts_per_token, high=self.experts)
+        integer("whole", self.whole, high=self.weights)
 
 
 @dataclass(frozen=True)
@@ -205,6 +210,7 @@ class Shape:
     hidden : numbers of a token between layers, which cards that share a layer exchange
     head : output projection and last norm, read whole by every run; a table of embeddings that
         is tied to the output counts here
+    whole_head : of the head's weights, those that every card of a tensor-parallel group keeps whole
     idle : kept in memory and not read, or a row per token: an untied table of embeddings, learned
         positions, an encoder
     vocabulary : tokens it tells apart; None: not known
@@ -223,6 +229,7 @@ class Shape:
     longest_context: int | None = None
     mtp_modules: int = 0
     name: str | None = None
+    whole_head: int = 0
 
     @property
     def label(self) -> str:
@@ -246,6 +253,11 @@ class Shape:
             for layer, count in self.distinct_layers
         )
         return layers + self.head + self.idle
+
+    @property
+    def whole_parameters(self) -> int:
+        """Of the layers' weights, those that every card of a tensor-parallel group keeps whole."""
+        return sum(count * layer.whole for layer, count in self.distinct_layers)
 
     @property
     def active_parameters(self) -> int:

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.checks import Ints, InvalidArgumentError, UnsupportedError, integer, number
+from specsim.engines.vllm import LARGEST_CAPTURE, LARGEST_ON_BLACKWELL, largest_capture
 from specsim.hardware.accelerators import Accelerator
 from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.kv_groups import KvGroup
 from specsim.serving.engines.settings import VLLM, EngineSettings
 
-# The largest graph by default, that on cards of compute capability 10.x since 0.32.0, and the sizes
-# below: vllm/config/vllm.py, _set_cudagraph_sizes.
-_LARGEST_CAPTURE, _LARGEST_ON_BLACKWELL = 512, 1024
-_BLACKWELL = ("b200", "gb200", "b300", "gb300")
 _NO_LIMIT = 2**31 - 1
 
 
@@ -25,8 +22,8 @@ class _Version:
 
     full_isl : admits a prompt only where all of it fits
     asynchronous : schedules a step while the one before still runs
-    appends_decode_sizes : multiples of 1 + gamma become further graph sizes; before, sizes were
-        rounded up to them
+    appends_decode_sizes : what so many requests decode, and the most tokens of a step, become
+        further graph sizes; before, sizes were rounded up to multiples of 1 + gamma
     tells_largest_cards : has limits of its own for cards of 160 GiB and more
     admits_with_lookahead : admits a request only where blocks for its drafts are free, too
         (v1/core/sched/scheduler.py, effective_lookahead_tokens)
@@ -73,9 +70,16 @@ def largest_graph_on(card: Accelerator, version: str, max_num_seqs: int) -> int 
     """``max_cudagraph_capture_size`` where nothing is said; None: that of most cards, as where so
     few requests run that it depends on their drafts.
     """
-    if card.name.casefold() not in _BLACKWELL or not VLLM_VERSIONS[version].larger_on_blackwell:
+    largest = largest_capture(card.name)
+    if largest == LARGEST_CAPTURE or not VLLM_VERSIONS[version].larger_on_blackwell:
         return None
-    return _LARGEST_ON_BLACKWELL if 2 * max_num_seqs >= _LARGEST_ON_BLACKWELL else None
+    return largest if 2 * max_num_seqs >= largest else None
+
+
+def _steps_up(largest: int) -> list[int]:
+    """1, 2, 4, from 8 by 8 and from 256 by 16."""
+    every = (1, 2, 4, *range(8, 256, 8), *range(256, largest + 1, 16))
+    return [each for each in every if each <= largest]
 
 
 @dataclass(frozen=True)
@@ -188,22 +192,41 @@ class VllmEngine:
     def capture_sizes(self, drafts: DraftPolicy) -> Ints:
         """Numbers of tokens that graphs were made for, rising; none: every step is eager.
 
-        By default 1, 2, 4, 8 and so on by 8, from 256 by 16, up to max_cudagraph_capture_size.
+        By default 1, 2, 4, 8 and so on by 8, from 256 by 16, up to max_cudagraph_capture_size
+        (vllm/config/vllm.py, _set_cudagraph_sizes).
         """
         if self.enforce_eager:
             return np.zeros(0, dtype=np.int64)
         if self.cudagraph_capture_sizes is not None:
             return np.array(self.cudagraph_capture_sizes, dtype=np.int64)
-        width = 1 + drafts.gamma_max
-        usual = min(2 * self.max_num_seqs * width, _LARGEST_CAPTURE)
-        largest = min(self.max_cudagraph_capture_size or usual, self.max_num_batched_tokens)
-        sizes = np.array([1, 2, 4, *range(8, 256, 8), *range(256, largest + 1, 16)])
-        sizes = sizes[sizes <= largest]
-        if width > 1:
-            uniform = np.arange(width, min(largest, self.max_num_seqs * width) + 1, width)
-            if VLLM_VERSIONS[self.version].appends_decode_sizes:
-                sizes = np.concatenate([sizes, uniform])
-            else:
-                sizes = -(-sizes // width) * width
-                sizes = sizes[sizes <= largest]
-        return np.unique(sizes)
+        width, budget = 1 + drafts.gamma_max, self.max_num_batched_tokens
+        usual = min(2 * self.max_num_seqs * width, LARGEST_CAPTURE)
+        asked = self.max_cudagraph_capture_size or usual
+        largest = min(asked, budget)
+        sizes = _steps_up(largest)
+        if VLLM_VERSIONS[self.version].appends_decode_sizes:
+            sizes += [budget] if budget <= asked else []
+            sizes += [each for each in self._decode_sizes(drafts, asked) if each <= largest]
+        elif width > 1:
+            rounded = [-(-each // width) * width for each in sizes]
+            sizes = [each for each in rounded if each <= largest]
+        return np.unique(np.array(sizes, dtype=np.int64))
+
+    def _decode_sizes(self, drafts: DraftPolicy, largest: int) -> list[int]:
+        """Tokens of steps in which 1, 2, 4, 8 and so on requests decode; none where
+        max_cudagraph_capture_size is given, but for the one that cards have by themselves.
+        """
+        if self.max_cudagraph_capture_size not in (None, LARGEST_ON_BLACKWELL):
+            return []
+        if not drafts.gamma_max:
+            return [self.max_num_seqs] if self.max_num_seqs <= largest else []
+        gammas = drafts.gammas(self.max_num_seqs)
+        # By tokens of a request, the most requests that have as many.
+        most = {1 + int(gamma): batch for batch, gamma in enumerate(gammas[1:], start=1)}
+        ceiling = max(largest, LARGEST_CAPTURE)
+        return [
+            width * requests
+            for width, batch in most.items()
+            for requests in (*_steps_up(min(batch, ceiling)), min(batch, ceiling))
+            if width * requests <= largest
+        ]

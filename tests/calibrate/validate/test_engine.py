@@ -424,7 +424,7 @@ def test_copies_are_replayed_by_the_engines_rule(
         (("--gamma", "3"), "drafts 2 tokens, gamma must be that, got 3"),
         (("--engine-bin", "vllm"), "engine_bin has no meaning with url"),
         (("--engine-args", "--block-size 32"), "engine_args are words of a server that is started"),
-        (("--lookup-min", "6"), "lookup_min must be a whole number in [1, 5], got 6"),
+        (("--lookup-min", "6", "--lookup-max", "5"), "lookup_min must be a whole number in [1, 5]"),
         (("--scheme", "all"), "--engine goes with neither --scheme nor --synthetic"),
         (("--with", "middle=x"), "--with goes with --scheme"),
         (("--only", "unseen"), "--only does not go with --engine"),
@@ -525,6 +525,10 @@ def test_what_the_engine_is_told() -> None:
         "num_speculative_tokens": 3,
         "draft_sample_method": "probabilistic",
     }
+    bounds = {(None, None): (5, 5), (3, None): (3, 3), (None, 2): (2, 2), (4, 2): (4, 2)}
+    for (longest, shortest), both in bounds.items():
+        found = specsim.EngineCheck(method="ngram", lookup_max=longest, lookup_min=shortest)
+        assert found.lookups == both
     copies = specsim.EngineCheck(method="ngram", lookup_max=4, lookup_min=2)
     assert speculative_config(copies, 3, "draft") == {
         "method": "ngram",
@@ -601,5 +605,8 @@ def test_chance_is_allowed_for_and_no_more() -> None:
 test_checks_refused = refuses(
     (lambda: specsim.EngineCheck(requests=0), "requests must be a whole number >= 1, got 0"),
     (lambda: specsim.EngineCheck(lookup_min=0), "lookup_min must be"),
-    (lambda: specsim.EngineCheck(lookup_max=3), r"lookup_min must be .* in \[1, 3\], got 5"),
+    (
+        lambda: specsim.EngineCheck(lookup_max=3, lookup_min=5),
+        r"lookup_min must be .* in \[1, 3\], got 5",
+    ),
 )

@@ -106,6 +106,18 @@ def test_a_plan_is_of_its_own_deployment(tmp_path: Path) -> None:
             found.check_same(specsim.deploy("llama-3.1-8b", card, drafter, tensor_parallel=tensor))
 
 
+def test_a_plan_is_of_its_own_numbers(tmp_path: Path) -> None:
+    path = written(tmp_path, [[1, 24, 3]], accelerator="H100-SXM")
+    document = json.loads(path.read_text())
+    deployed = [{"kind": "Deployment", "dtype": "fp8", "kv_dtype": None}]
+    path.write_text(json.dumps({**document, "inputs": {"deployment": deployed}}))
+    found = planned_serving(path)
+    found.check_same(specsim.deploy("llama-3.1-8b", "H100", dtype="fp8"))
+    known = "must be fp8 and as the config says, .* got as the config says and fp8"
+    with pytest.raises(InvalidArgumentError, match=known):
+        found.check_same(specsim.deploy("llama-3.1-8b", "H100", kv_dtype="fp8"))
+
+
 def test_export_takes_a_plan_beside_what_it_is_of(tmp_path: Path) -> None:
     path = written(tmp_path, [[1, 8, 5], [9, 24, 3]], max_num_seqs=24, accelerator="H100-SXM")
     with pytest.raises(InvalidArgumentError, match="capacity_plan needs beside it what was"):

@@ -304,6 +304,29 @@ def test_sglang_has_limits_by_card_and_degree(
     assert told.setup.engine.chunked_prefill_size == 64
 
 
+def test_vllm_drafts_with_a_draft_model_as_many_at_every_batch() -> None:
+    work = specsim.workload(rate=8, prompt=100, output=50, requests=40)
+
+    def drafted(gamma: Any, at: int) -> tuple[Any, bool]:
+        found = specsim.serve(work, deployment=LLAMAS, gamma=gamma, alpha=0.7)
+        terms = found.setup.step_model.terms
+        (term,) = (each for each in terms if each.part == "draft" and "gamma" in each.axes)
+        told = any("drafts 5 tokens at every batch" in each for each in found.warnings)
+        assert any("has no CUDA graphs for a draft model" in each for each in found.warnings)
+        return np.asarray(term.values)[at], told
+
+    short, told = drafted(1, 1)
+    assert not told
+    longest, told = drafted(5, 5)
+    assert not told
+    scheduled, told = drafted([(1, 2, 5), (3, 64, 1)], 1)
+    assert told
+    # Five runs, of which the first reads four positions less; beside few requests that is nothing.
+    assert (scheduled[1:4] > 4.9 * short[1:4]).all()
+    assert (scheduled[1:] > short[1:]).all()
+    assert (scheduled <= longest).all()
+
+
 def test_graphs_of_a_deployment_are_those_of_its_engine() -> None:
     """Unless the engine is told otherwise."""
     slow = replace(LLAMAS.efficiency, graph_tokens=64, eager_layer_s=1e-3)

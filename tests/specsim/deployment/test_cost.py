@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -35,13 +36,38 @@ def seconds(shape: hardware.Shape, tokens: int, batch: int, context: int, logits
 
 def test_a_draft_model_runs_once_a_token() -> None:
     found, draft = cost("draft_model:llama-3.2-1b"), hardware.shape("llama-3.2-1b")
-    first = seconds(draft, 5, 16, 100, 1)
+    # Four drafts of the last round, its last token, and the one behind them.
+    first = seconds(draft, 6, 16, 100, 1)
     later = seconds(draft, 1, 16, 102, 1)
     assert found.draft_s(4, 16, 100, 0.3) == pytest.approx(first + 3 * later, rel=1e-12)
     target = seconds(hardware.shape(TARGET), 5, 16, 100, 5)
     assert found.verify_s(4, 16, 100) == pytest.approx(target, rel=1e-12)
-    # With no drafts the drafter still reads what was decoded.
-    assert found.loaded_s(16, 100) == pytest.approx(seconds(draft, 1, 16, 100, 1), rel=1e-12)
+    # With no drafts the drafter still reads what was decoded, and the token behind it.
+    assert found.loaded_s(16, 100) == pytest.approx(seconds(draft, 2, 16, 100, 1), rel=1e-12)
+
+
+def test_a_runner_that_follows_no_schedule_makes_all_drafts() -> None:
+    found, draft = cost("draft_model:llama-3.2-1b"), hardware.shape("llama-3.2-1b")
+    always = replace(found, always=5)
+    later = 4 * seconds(draft, 1, 16, 103, 1)
+    # One draft was verified, its last token, and the one behind them.
+    first = seconds(draft, 3, 16, 100, 1)
+    assert always.draft_s(1, 16, 100, 0.3) == pytest.approx(first + later, rel=1e-12)
+    nothing = seconds(draft, 2, 16, 100, 1)
+    assert always.loaded_s(16, 100) == pytest.approx(nothing + later, rel=1e-12)
+    assert always.verify_s(1, 16, 100) == found.verify_s(1, 16, 100)
+    block = cost("dflash")
+    assert replace(block, always=5).draft_s(1, 16, 100, 0.0) == block.draft_s(5, 16, 100, 0.0)
+
+
+def test_a_draft_model_without_graphs_waits_for_the_host() -> None:
+    """16 layers, each of which the host needs 100 us for, more than the card."""
+    graphs, eager = cost("draft_model:llama-3.2-1b"), cost("draft_model:llama-3.2-1b,eager_us=100")
+    assert eager.draft_s(4, 16, 100, 0.3) == pytest.approx(4 * 16 * 100e-6, rel=1e-12)
+    assert eager.verify_s(4, 16, 100) == graphs.verify_s(4, 16, 100)
+    assert eager.run_s("draft", 100, 1, 0, 1) == pytest.approx(16 * 100e-6, rel=1e-12)
+    free = cost("draft_model:llama-3.2-1b,eager_us=0")
+    assert free.draft_s(4, 16, 100, 0.3) == graphs.draft_s(4, 16, 100, 0.3)
 
 
 @pytest.mark.parametrize(("words", "runs"), [("medusa", 1), ("parallel", 1), ("ngram", 0)])
@@ -72,6 +98,8 @@ def test_caches_of_both_must_fit() -> None:
 
 def test_words_say_what_the_fields_do() -> None:
     assert drafter("draft_model:qwen3-0.6b,alpha=0.5") == DraftModel(model="qwen3-0.6b", alpha=0.5)
+    assert drafter("DFlash:qwen3-8b") == drafter("parallel:qwen3-8b,kind=dflash")
+    assert drafter("p-eagle:alpha=0.8").label == "parallel:kind=p_eagle"
     for words in ("eagle3:layers=2,draft_vocab=1000", "suffix:match=0.5,length=3.5", "medusa"):
         assert drafter(words).label == words
 

@@ -134,6 +134,28 @@ def test_medusa() -> None:
     assert head("medusa:heads=5", target, gamma=3).first.active_parameters == 3 * one
 
 
+@pytest.mark.parametrize(
+    ("words", "target", "whole"),
+    [
+        ("eagle", "llama-3.1-8b", 2 * 4096**2),
+        ("eagle3:llama-3.1-8b", "llama-3.1-8b", 3 * 4096**2),
+        ("parallel:qwen3-8b", "qwen3-8b", 5 * 4096**2),
+        ("mtp", "deepseek-v3", 7168 * (2 * 7168 + 1536 + 576 + 256)),
+        ("mtp", "qwen3-next-80b-a3b", 2048 * 512),
+        ("draft_model:llama-3.2-1b", "llama-3.1-8b", 0),
+    ],
+)
+def test_what_mixes_states_is_whole_on_every_card(words: str, target: str, whole: int) -> None:
+    """As the modules of vLLM 0.32.0 are built (models/llama_eagle3.py, deepseek_mtp.py)."""
+    assert head(words, target).first.whole_parameters == whole
+
+
+def test_blocks_of_medusa_are_whole_on_every_card() -> None:
+    found = head("medusa:heads=5", "llama-3.1-8b", gamma=3)
+    assert found.first.whole_head == 3 * (4096**2 + 4096)
+    assert found.loaded.whole_head == 5 * (4096**2 + 4096)
+
+
 def test_the_table_of_shipped_heads() -> None:
     listed = re.findall(r"\| (\w+)-(\S+)\.json \| .* \| ([\d,]+) \|", README.read_text("utf-8"))
     heads = {
@@ -153,6 +175,11 @@ def test_dflash() -> None:
     layers = 5 * (target.layers[0].weights - 2 * 128)
     assert found.loaded.parameters == layers + 5 * 4096**2 + 4096
     assert found.first.head == target.head
+
+
+def test_p_eagle_has_the_weights_of_eagle3() -> None:
+    found = head("parallel:kind=p_eagle,draft_vocab=32000", "llama-3.1-8b").loaded
+    assert found.parameters == head("eagle3", "llama-3.1-8b").loaded.parameters
 
 
 def test_a_parallel_draft_model_is_a_model_of_its_own() -> None:

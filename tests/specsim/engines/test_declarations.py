@@ -47,7 +47,9 @@ def schedule_by_range(value: Any) -> bool:
 # key allowed; the methods are SpeculativeMethod, the schedule's rules those of
 # vllm/v1/spec_decode/dynamic/utils.py.
 VLLM: dict[str, Check] = {
-    "method": one_of("draft_model", "eagle", "eagle3", "mtp", "dflash", "ngram", "suffix"),
+    "method": one_of(
+        *("draft_model", "eagle", "eagle3", "mtp", "medusa", "dflash", "ngram", "suffix")
+    ),
     "model": text,
     "parallel_drafting": lambda value: value is True,
     "draft_tensor_parallel_size": whole(1),
@@ -295,8 +297,7 @@ def test_transformers_declares_what_is_set() -> None:
 
 
 def test_every_method_is_some_engines() -> None:
-    """Medusa was vLLM's and TensorRT-LLM's until they dropped it."""
-    assert set(METHODS) - {method for _, method in CASES} == {"medusa"}
+    assert set(METHODS) == {method for _, method in CASES}
 
 
 def test_drafters_and_methods_have_the_same_names() -> None:

@@ -113,7 +113,8 @@ def test_kinds_read_masked_positions_for_their_drafts() -> None:
     assert [each.first_positions(0) for each in drafters] == [1, 1, 1]
     shapes = specsim.deploy("llama-3.1-8b", "H100-SXM", drafters)
     found = [DeployedCost(shapes, each, 5).draft_s(4, 256, 512, 0.0) for each in drafters]
-    assert found[0] < found[1] < found[2]
+    # P-EAGLE's layer is EAGLE-3's, which is wider than the others'.
+    assert found[0] < found[2] < found[1]
 
 
 BAD = [
@@ -162,6 +163,15 @@ def test_a_tree_goes_to_sglang(capsys: pytest.CaptureFixture[str]) -> None:
 def test_trees_are_no_deeper_than_their_nodes() -> None:
     assert Eagle3(topk=4, slots=8).longest == 7
     assert Eagle3().longest is None
+
+
+def test_heads_that_draft_in_blocks_know_the_first_token_of_one() -> None:
+    """huggingface.co/z-lab/Qwen3-8B-DFlash-b16 is started with 15 tokens."""
+    assert Parallel(model="qwen3-8b").longest == 15
+    assert Parallel(model="qwen3-0.6b").longest is None  # a draft model
+    deployed = specsim.deploy("qwen3-8b", "H100-SXM", "parallel:qwen3-8b")
+    with pytest.raises(UnsupportedError, match="gamma_max must be <= 15 with parallel:"):
+        specsim.optimize(0.8, deployment=deployed, gamma_max=16)
 
 
 LARGE = {"target": "llama-3.3-70b", "tensor_parallel": 4}
@@ -447,7 +457,7 @@ def test_groups_share_no_graph() -> None:
         [(1, 256, 3)], replace(ENGINES["vllm"].drafting("ngram"), by_batch=False)
     )
     for groups, first in ((1, 129), (2, None)):
-        deployed = specsim.engines.Deployed(Parallelism(data=groups))
+        deployed = specsim.engines.Deployed(Parallelism(data=groups), "H100-SXM")
         notes = "\n".join(writes(replace(order, deployed=deployed)).notes)
         assert (f"from batch {first}" in notes) == (first is not None)
         assert ("CUDA graph" in notes) == (first is not None)
@@ -482,7 +492,8 @@ def test_engines_say_which_drafters_stay_in_step() -> None:
     def in_step(engine: Engine) -> set[str]:
         return {method for method, drafting in engine.methods.items() if drafting.in_step}
 
-    assert in_step(ENGINES["vllm"]) == set(ENGINES["vllm"].methods) - {"ngram", "suffix"}
+    without = {"ngram", "suffix", "medusa"}
+    assert in_step(ENGINES["vllm"]) == set(ENGINES["vllm"].methods) - without
     assert in_step(ENGINES["sglang"]) == {"eagle", "eagle3", "mtp"}
     assert not any(in_step(ENGINES[name]) for name in ("tensorrt-llm", "llama.cpp", "transformers"))
 

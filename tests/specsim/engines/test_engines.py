@@ -128,7 +128,11 @@ def test_engines_say_what_happens_above_the_last_batch() -> None:
 # What an engine does with the lengths that it was given, and a word of the sentence that says so.
 NOTES = [
     ("vllm", "draft_model", "data parallelism above 1"),
-    ("vllm", "draft_model", "piecewise CUDA graphs"),
+    ("vllm", "draft_model", "has no CUDA graphs for a draft model and drafts 3 tokens at every"),
+    ("vllm", "draft_model", "VLLM_USE_V2_MODEL_RUNNER=0 has graphs and drafts as planned, with"),
+    ("vllm", "dflash", "drafts 3 tokens at every batch with dflash, of which it verifies"),
+    ("vllm", "p_eagle", "V1 model runner alone, which with draft lengths by batch uses piecewise"),
+    ("vllm", "medusa", "takes one draft length with Medusa, which its V1 model runner alone has"),
     ("vllm", "eagle3", "at draft length 0 vLLM still runs the drafter"),
     ("vllm", "suffix", "drafts less where the match is short"),
     ("sglang", "draft_model", "runs 48 requests at most"),
@@ -152,7 +156,7 @@ def test_engines_say_what_they_make_of_it(
 
 def test_what_does_not_apply_is_not_said() -> None:
     """One length for all batches has no schedule to lose, and ngram no drafter to run."""
-    one = ENGINES["vllm"].write(order("vllm", merged([2, 2])))
+    one = ENGINES["vllm"].write(order("vllm", merged([2, 2]), "eagle3"))
     assert one.notes == ("above batch 2 vLLM goes on with draft length 2",)
     assert "by_batch" not in one.text
     looked_up = Order(merged([2, 0]), ENGINES["vllm"].drafting("ngram"))

@@ -65,7 +65,8 @@ def test_the_work_of_a_tensor_parallel_group_is_that_of_one_card(
     shape: hardware.Shape, size: tuple[int, int, int], degree: int
 ) -> None:
     one, shared = run(shape, size), run(shape, size, **cards(degree))
-    assert degree * shared.flops == pytest.approx(one.flops, rel=1e-12)
+    again = (degree - 1) * 2 * size[0] * size[1] * sum(layer.whole for layer in shape.layers)
+    assert degree * shared.flops == pytest.approx(one.flops + again, rel=1e-12)
     # Caches that cannot be divided are read by every card.
     assert one.bytes / degree <= shared.bytes * (1 + 1e-12)
     assert shared.compute_s <= one.compute_s
@@ -98,6 +99,8 @@ def test_work_adds_up_over_all_cards(name: str, form: tuple[int, int, int, int])
     whole = run(name, (3, 16, 1000)).flops
     chance = 0.0
     for layer, count in hardware.shape(name).distinct_layers:
+        # What every card of a group has whole, all of them multiply.
+        whole += (tensor - 1) * 2.0 * count * 3 * 16 * layer.whole
         if expert > 1 and layer.experts:
             chosen = layer.experts, layer.experts_per_token
             over = load_over_mean(*chosen, 3 * 16 / pipeline, expert) - 1.0
@@ -236,15 +239,38 @@ def test_graphs_end_at_the_tokens_of_a_group() -> None:
 def test_weights_of_all_cards_are_the_models(name: str) -> None:
     shape = hardware.shape(name)
     whole = hardware.memory_needed_bytes(shape, states=0)
+    kept = sum(layer.whole for layer in shape.layers) * shape.precision.weight_bytes
     shared = hardware.memory_needed_bytes(shape, parallel=Parallelism(4), states=0)
-    assert 4 * shared == pytest.approx(whole, rel=1e-12)
+    assert 4 * shared == pytest.approx(whole + 3 * kept, rel=1e-12)
     if name != DENSE:
         groups = Parallelism(2, data=2, expert=4)
         spread = hardware.memory_needed_bytes(shape, parallel=groups, states=0)
         experts = sum(each.experts * each.expert_weights for each in shape.layers)
         routed = experts * shape.precision.expert_bytes
         # Each group has the dense weights.
-        assert 4 * spread == pytest.approx(2 * (whole - routed) + routed, rel=1e-12)
+        assert 4 * spread == pytest.approx(2 * (whole + kept - routed) + routed, rel=1e-12)
+
+
+def test_what_every_card_has_whole() -> None:
+    # vLLM 0.32.0, models/deepseek_v2.py: the projections to the latents of queries, keys and
+    # values, and from the fourth layer on the router of 256 experts.
+    latents = 7168 * (1536 + 512 + 64)
+    found = [layer.whole for layer in hardware.shape(LATENT).layers]
+    assert found == 3 * [latents] + 58 * [latents + 7168 * 256]
+    # A third of what a card of eight reads of the weights besides the experts is not divided.
+    shape = hardware.shape(LATENT)
+    kept = shape.precision
+    weights = sum(layer.weights for layer in shape.layers)
+    alone, of_eight = (run(LATENT, (1, 1, 0), **cards(n)) for n in (1, 8))
+    experts = alone.experts * 58 * shape.layers[-1].expert_weights * kept.expert_bytes
+    cache = 61 * 576 * kept.kv_bytes
+    whole = sum(found) * kept.weight_bytes
+    dense = shape.head * kept.dtype_bytes + weights * kept.weight_bytes
+    read = of_eight.bytes - cache - experts / 8
+    assert read == pytest.approx(dense / 8 + 7 / 8 * whole, rel=1e-9)
+    assert 0.3 < whole / read < 0.4
+    assert {layer.whole for layer in hardware.shape(DENSE).layers} == {0}
+    assert {layer.whole for layer in hardware.shape(MIXTURE).layers} == {2048 * 128}
 
 
 def test_the_fullest_stage_of_a_pipeline() -> None:

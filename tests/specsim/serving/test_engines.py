@@ -100,26 +100,35 @@ def test_vllm_does_what_it_is_told() -> None:
 def test_vllm_makes_graphs_up_to_what_a_step_may_hold() -> None:
     assert vllm(max_num_seqs=4).capture_sizes(OFF).tolist() == [1, 2, 4, 8]
     few = {"max_num_seqs": 8, "max_num_batched_tokens": 10}
-    assert vllm(**few).capture_sizes(OFF).tolist() == [1, 2, 4, 8]
-    # Rounds of 1 + 2 tokens: beside them multiples of 3, of as many requests as run; before 0.32
-    # in their place.
-    assert vllm(**few).capture_sizes(TWO).tolist() == [1, 2, 3, 4, 6, 8, 9]
+    assert vllm(**few).capture_sizes(OFF).tolist() == [1, 2, 4, 8, 10]
+    # Rounds of 1 + 2 tokens: beside them those of 1, 2, 4 and 8 requests, as far as a step holds
+    # them, and the most that it holds; before 0.32 multiples of 3 in their place.
+    assert vllm(**few).capture_sizes(TWO).tolist() == [1, 2, 3, 4, 6, 8, 10]
     assert vllm(max_num_seqs=2).capture_sizes(TWO).tolist() == [1, 2, 3, 4, 6, 8]
     # 12, the next multiple, is beyond what a step may hold.
     eleven = {"max_num_seqs": 8, "max_num_batched_tokens": 11}
-    assert vllm(**eleven).capture_sizes(TWO).tolist() == [1, 2, 3, 4, 6, 8, 9]
+    assert vllm(**eleven).capture_sizes(TWO).tolist() == [1, 2, 3, 4, 6, 8, 11]
     for version, sizes in (("0.19.0", [3, 6, 9]), ("0.28.0", [3, 6, 9])):
         assert VllmEngine(version, 100, **few).capture_sizes(TWO).tolist() == sizes
-    assert VllmEngine("0.32.0", 100, **few).capture_sizes(TWO).tolist() == [1, 2, 3, 4, 6, 8, 9]
     large = vllm(max_num_seqs=140).capture_sizes(OFF).tolist()
-    assert large == [1, 2, 4, *range(8, 256, 8), 256, 272]
+    assert large == sorted([1, 2, 4, *range(8, 256, 8), 140, 256, 272])
     assert vllm(max_num_seqs=128).capture_sizes(OFF).tolist()[-2:] == [248, 256]
     assert vllm(max_num_seqs=300).capture_sizes(OFF).tolist()[-2:] == [496, 512]
     assert vllm(cudagraph_capture_sizes=(3, 5)).capture_sizes(TWO).tolist() == [3, 5]
     assert vllm(max_cudagraph_capture_size=16).capture_sizes(OFF).tolist() == [1, 2, 4, 8, 16]
     larger = {"max_cudagraph_capture_size": 1024, "max_num_batched_tokens": 600}
-    assert vllm(**larger).capture_sizes(OFF).tolist()[-2:] == [576, 592]
+    assert vllm(**larger).capture_sizes(OFF).tolist()[-2:] == [592, 600]
     assert vllm(enforce_eager=True).capture_sizes(TWO).tolist() == []
+
+
+def test_every_length_of_a_schedule_has_graphs_of_its_own_batches() -> None:
+    """Up to 2 requests draft 2 tokens, up to 5 one, 6 none: of each 1, 2, 4 and the most."""
+    by_batch = DraftPolicy(((1, 2, 2), (3, 5, 1), (6, 6, 0)))
+    asked = vllm(max_num_seqs=6, max_num_batched_tokens=100, max_cudagraph_capture_size=None)
+    decodes = {3, 6} | {2, 4, 8, 10} | {1, 2, 4, 6}
+    assert asked.capture_sizes(by_batch).tolist() == sorted({1, 2, 4, 8, 16, 24, 32} | decodes)
+    given = vllm(max_num_seqs=6, max_num_batched_tokens=100, max_cudagraph_capture_size=32)
+    assert given.capture_sizes(by_batch).tolist() == [1, 2, 4, 8, 16, 24, 32]
 
 
 def test_limits_of_vllm_change_with_the_memory_of_the_card() -> None:
