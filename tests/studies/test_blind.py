@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -220,6 +221,26 @@ def test_what_was_written_before_the_check_is_what_it_judged(
     off = [abs(row["predicted_speedup"] / row["measured_speedup"] - 1) for row in rows.values()]
     assert np.median(off) == pytest.approx(middle, abs=5e-4)
     assert max(off) == pytest.approx(worst, abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("draft", "middle", "worst", "by_cost"),
+    [("small", 0.017, 0.048, 0.009), ("middle", 0.009, 0.033, 0.007)],
+)
+def test_side_by_side_over_all_texts_of_a_profile(
+    draft: str, middle: float, worst: float, by_cost: float
+) -> None:
+    """2 % in the median was wanted."""
+    document = json.loads((BLIND / LAST / f"{draft}-side.json").read_text())
+    rows = document["answer"]["rows"]
+    assert [(row["temperature"], row["requests"]) for row in rows] == 8 * [(0, 16)] + 8 * [(1, 48)]
+    assert all(row["exact"] for row in rows if not row["temperature"])
+    off = [abs(row["predicted_speedup"] / row["measured_speedup"] - 1) for row in rows]
+    assert np.median(off) == pytest.approx(middle, abs=5e-4)
+    assert max(off) == pytest.approx(worst, abs=5e-4)
+    assert np.median(off) < 0.02
+    cost = [abs(row["cost_error"]) for row in rows]
+    assert np.median(cost) == pytest.approx(by_cost, abs=5e-4)
 
 
 def test_a_calibration_beside_programs_on_both_cores_says_so_and_allows_for_it() -> None:
