@@ -157,12 +157,13 @@ def fix(asked: argparse.Namespace) -> int:
     every, _ = asked_of(read_profile(asked.profile), asked.profile, blind, False)
     of_check = every.first(blind.requests)
     for number in range(2, asked.calibrations + 1):
-        steps = read_acceptance(file(asked, "-timed.json", number)).step_times()
+        timed = read_acceptance(file(asked, "-timed.json", number))
+        steps, streamed = timed.step_times(), tuple(timed.streamed_steps())
         batches = sorted({round(each.batch) for each in steps})
         sets = checked_sets(of_check, batches, len(of_check.requests) // 2)
         speedups = [
             {"gamma": each.gamma, "batch": each.batch, "speedup": astuple(each.speedup)}
-            for each in predicted(steps, of_check, sets, GAMMAS)
+            for each in predicted(steps, of_check, sets, GAMMAS, streamed)
         ]
         path = file(asked, "-predicted.json", number)
         if not path.is_file():

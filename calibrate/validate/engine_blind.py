@@ -13,7 +13,7 @@ from calibrate.engine.rounds import drawn_rounds, replayed_rounds
 from calibrate.engine.sets import TimedSet, request_sets
 from calibrate.measure.trace import DECODING
 from specsim.checks import Floats, Ints
-from specsim.counts.steps import StepTime
+from specsim.counts.steps import StepTime, StreamedSteps
 from specsim.intervals import Interval, apart, t_quantile
 from specsim.predict.engine_sets import AskedSets, SetSpeedup, StepRepeats
 
@@ -44,9 +44,13 @@ def predicted(
     asked: Asked,
     sets: Mapping[int, Sequence[tuple[int, ...]]],
     gammas: Sequence[int],
+    streamed: Sequence[StreamedSteps] = (),
 ) -> list[SetSpeedup]:
-    """Speedups of the sets by step times of the engine and the replay of each request's text."""
-    repeats = StepRepeats.of(steps)
+    """Speedups of the sets by step times of the engine and the replay of each request's text.
+
+    streamed : steps under load that were timed beside them
+    """
+    repeats = StepRepeats.of(steps).beside(streamed)
     rounds = {gamma: np.array(replayed_rounds(asked, gamma)) for gamma in (0, *gammas)}
     found = []
     for batch, requests in sets.items():
@@ -64,6 +68,7 @@ def predicted_of_draws(
     batches: Sequence[int],
     gammas: Sequence[int],
     seed: int,
+    streamed: Sequence[StreamedSteps] = (),
 ) -> list[SetSpeedup]:
     """Speedups of sets of requests like all that are asked, above temperature 0.
 
@@ -71,7 +76,7 @@ def predicted_of_draws(
     circle of requests, each of which begins one.  What the requests leave open is a bootstrap over
     them.
     """
-    repeats = StepRepeats.of(steps)
+    repeats = StepRepeats.of(steps).beside(streamed)
     size = len(asked.requests)
     rounds = {gamma: drawn_rounds(asked, gamma, seed) for gamma in (0, *gammas)}
     draws = max(len(each) for each in rounds.values())

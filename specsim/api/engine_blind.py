@@ -264,10 +264,12 @@ def validate_engine(
     from calibrate.validate.findings import beyond
 
     start = len(asked.requests) // 2
+    streamed = tuple(of_engine.streamed_steps())
     if asked.check.sampling.greedy:
-        predictions = predicted(steps_of, asked, checked_sets(asked, batches, start), gammas)
+        sets = checked_sets(asked, batches, start)
+        predictions = predicted(steps_of, asked, sets, gammas, streamed)
     else:
-        predictions = predicted_of_draws(steps_of, asked, batches, gammas, check.seed)
+        predictions = predicted_of_draws(steps_of, asked, batches, gammas, check.seed, streamed)
     file = engine_file(path, check, ".predicted")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     found = _Prediction.of(

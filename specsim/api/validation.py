@@ -201,8 +201,10 @@ class EngineCheck:
             refuse({"engine_bin": self.engine_bin}, "has no meaning with url: nothing is started")
             if self.api != "serve":
                 raise InvalidArgumentError(f"api must be serve with url, got {self.api}")
+        for name, given in (("lookup_max", self.lookup_max), ("lookup_min", self.lookup_min)):
+            if given is not None:
+                integer(name, given, low=1)
         longest, shortest = self.lookups
-        integer("lookup_max", longest, low=1)
         integer("lookup_min", shortest, low=1, high=longest)
 
     @property

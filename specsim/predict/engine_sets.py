@@ -15,18 +15,20 @@ same batch, timed in the same moments, on one line in K (``StepCosts.line`` has 
     S(K, B) / S(0, B) = 1 + f(B) + K g(B),        K >= 1.
 
 The line is of all K that were timed, so that no K has a price of its own that chance flatters.
+Steps of a server under load, timed in the same repeat, tell the same ratios once more: what counts
+is the geometric mean of both (``StepRepeats.beside``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from specsim.checks import Floats, Ints, UnsupportedError
-from specsim.counts.steps import StepTime
+from specsim.counts.steps import StepTime, StreamedSteps
 from specsim.intervals import Interval, sum_half_width
 
 # By how much servers of one configuration that are started again differ in how long a step takes,
@@ -34,6 +36,10 @@ from specsim.intervals import Interval, sum_half_width
 # few servers of one timing say little of that, and those of three not much more: it counts as if
 # three degrees of freedom told it.
 SERVERS_APART, _SERVERS_FREEDOM = 0.0135, 3
+
+
+# Steps under load that tell a ratio: fewer are of a second or less, in which machines are restless.
+_SEEN = 20
 
 
 def rounds_while_running(rounds: Ints | Floats) -> Floats:
@@ -152,6 +158,28 @@ class StepRepeats:
             steps=ratios[..., 0],
             firsts=ratios[..., 1],
         )
+
+    def beside(self, streamed: Sequence[StreamedSteps]) -> StepRepeats:
+        """The same, with what clients saw of steps under load in the same repeats.
+
+        Where so many steps without a prompt were seen of a timed batch, with these drafts and
+        without any, their ratio counts as much as that of the sets.
+        """
+        seconds: dict[tuple[int, int, int], tuple[float, int]] = {}
+        for each in streamed:
+            for step in each.steps:
+                if not step.prompts:
+                    at = each.repeat, each.gamma, step.decodes
+                    sum_s, count = seconds.get(at, (0.0, 0))
+                    seconds[at] = sum_s + step.steps * step.seconds, count + step.steps
+        step_s = {at: sum_s / count for at, (sum_s, count) in seconds.items() if count >= _SEEN}
+        logs = np.log(self.steps)
+        for at in np.ndindex(*logs.shape):
+            repeat, batch, gamma = at[0], self.batches[at[1]], self.gammas[at[2]]
+            drafted, plain = (step_s.get((repeat, k, batch)) for k in (gamma, 0))
+            if drafted and plain:
+                logs[at] = (logs[at] + np.log(drafted / plain)) / 2
+        return replace(self, steps=np.exp(logs))
 
     def speedup(
         self,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import t
 
 from specsim.checks import UnsupportedError
-from specsim.counts.steps import StepTime
+from specsim.counts.steps import StepTime, StreamedStep, StreamedSteps
 from specsim.predict.engine_sets import (
     SERVERS_APART,
     AskedSets,
@@ -149,6 +149,30 @@ def test_intervals_hold_a_measurement_on_other_servers(noise: float, off: float)
         measured = truth * np.exp(off * (random.standard_normal() - random.standard_normal()))
         inside += found.low <= measured <= found.high
     assert 0.92 * 400 <= inside <= (0.995 if off else 1.0) * 400
+
+
+def test_steps_under_load_of_a_repeat_count_as_much_as_its_sets() -> None:
+    timed = StepRepeats.of(steps(noise=0.1))
+
+    def seen(gamma: int, repeat: int, slower: float, count: int = 15) -> StreamedSteps:
+        rows = [
+            StreamedStep(16, 0, 0, slower * law(16, gamma) * share, count) for share in (0.9, 1.1)
+        ]
+        # Nor do steps that read a prompt count, nor batches that were not timed.
+        return StreamedSteps(
+            gamma,
+            (*rows, StreamedStep(16, 1, 9, 1.0, 99), StreamedStep(5, 0, 0, 1.0, 99)),
+            repeat=repeat,
+        )
+
+    streamed = [seen(0, 2, 1.0), seen(3, 2, 1.2), seen(0, 4, 1.0, 9), seen(3, 4, 1.2, 9)]
+    found = timed.beside(streamed)
+    expected = timed.steps.copy()
+    ratio = 1.2 * law(16, 3) / law(16, 0)
+    expected[2, 2, 1] = np.sqrt(expected[2, 2, 1] * ratio)
+    np.testing.assert_allclose(found.steps, expected, rtol=1e-12)
+    np.testing.assert_array_equal(found.plain_s, timed.plain_s)
+    np.testing.assert_allclose(timed.beside([]).steps, timed.steps, rtol=1e-12)
 
 
 def test_what_has_no_answer_is_refused() -> None:
