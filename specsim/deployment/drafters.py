@@ -6,7 +6,7 @@ A round of K draft tokens costs, with runs, width and verified positions from th
 
     drafter        runs   positions of the first run   of a later run   verified
     draft_model    K      K + 2                        1                K + 1
-    eagle, eagle3  K      K + 1                        topk             K + 1, or ``slots``
+    eagle, eagle3  K      K + 1, or ``slots``          topk             K + 1, or ``slots``
     mtp            K      K + 1                        1                K + 1
     medusa         1      1                            -                K + 1
     parallel       1      K + 1, 2K + 1 of PARD,       -                K + 1
@@ -182,6 +182,10 @@ class Eagle(_Head):
     @property
     def width(self) -> int:
         return self.topk
+
+    def first_positions(self, gamma: int) -> int:
+        # Of a tree all nodes, rejected ones, too (SGLang 0.5.23, speculative/eagle_worker_v2.py).
+        return self.verified(gamma)
 
     def verified(self, gamma: int) -> int:
         if self.slots is None or not gamma:

@@ -38,6 +38,11 @@ def _write(order: Order) -> Configuration:
     ]
     if not looked_up:
         notes.append("drafts end early only where --spec-draft-p-min is above 0; its default is 0")
+    if drafting.word in ("draft-simple", "draft-eagle3"):
+        notes.append(
+            "llama.cpp runs the drafter once more a round than planned: over what was verified, "
+            "before it drafts"
+        )
     if order.draft and not order.draft.endswith(".gguf"):
         notes.append(f"-md takes a file: convert {order.draft} to GGUF, and name that")
     return Configuration(shlex.join(flags), tuple(notes))

@@ -37,21 +37,25 @@ if TYPE_CHECKING:
 
 _SAMPLED = "--speculative-use-rejection-sampling"
 _ADAPTIVE = "adaptive.json"
+# What drafts over pipeline stages (``check_pipeline_parallel_compat`` of srt/arg_groups).
+_OVER_STAGES = ("EAGLE", "NEXTN")
 # The default of --speculative-ngram-max-trie-depth: a match and its drafts are no longer together.
 _TRIE_DEPTH = 18
 
 
-def _heads(word: str, **more: Any) -> Drafting:
+def _heads(word: str, ratio_test: str = _SAMPLED, **more: Any) -> Drafting:
     """With 0 steps the draft still extends its cache (``speculative/eagle_worker_v2.py``)."""
     tree = Drafting(word, **more)
-    return replace(tree, ratio_test=_SAMPLED, by_batch=True, in_step=True, tree=tree)
+    return replace(tree, ratio_test=ratio_test, by_batch=True, in_step=True, tree=tree)
 
 
 _METHODS: dict[Method, Drafting] = {
     # SGLang refuses rejection sampling with STANDALONE.
     "draft_model": Drafting("STANDALONE"),
     "eagle": _heads("EAGLE"),
-    "eagle3": _heads("EAGLE3"),
+    # Nor with a head that has a vocabulary of its own (``speculative/eagle_worker_v2.py``), as
+    # those of EAGLE-3 mostly have.
+    "eagle3": _heads("EAGLE3", ratio_test=""),
     "mtp": _heads("NEXTN", model="optional"),
     "dflash": Drafting("DFLASH"),
     "ngram": Drafting("NGRAM", model="none"),
@@ -61,6 +65,10 @@ _METHODS: dict[Method, Drafting] = {
 def _write(order: Order) -> Configuration:
     """A line of flags, and for lengths by batch a second one, the file."""
     word, groups = order.drafting.word, order.groups
+    stages = 1 if order.deployed is None else order.deployed.parallel.pipeline
+    if stages > 1 and word not in _OVER_STAGES:
+        alone = " and ".join(_OVER_STAGES)
+        raise UnsupportedError(f"SGLang drafts over pipeline stages with {alone} alone, got {word}")
     schedule = of_group(order.schedule, groups)
     adaptive = order.drafting.by_batch and len(schedule) > 1
     steps = gamma_at(order.schedule, order.batch)
@@ -105,6 +113,15 @@ def _write(order: Order) -> Configuration:
     return Configuration(f"{shlex.join(flags)}\n{json.dumps(file)}", (*notes, *_own_notes(order)))
 
 
+def _stage_notes(order: Order) -> list[str]:
+    if order.deployed is None or order.deployed.parallel.pipeline == 1:
+        return []
+    return [
+        "with pipeline stages SGLang drafts only if SGLANG_ENABLE_PP_SPEC=1 and "
+        "--disable-overlap-schedule are given"
+    ]
+
+
 def _check_tree(tree: Tree, steps: int) -> None:
     nodes = tree.topk + (steps - 1) * tree.topk**2
     if not steps < tree.slots <= nodes + 1:
@@ -118,13 +135,16 @@ def _named(order: Order) -> str:
     word = order.drafting.word
     if order.tree:
         return f"a tree of {word}"
-    shared = order.deployed is not None and attention_alone(order.deployed.parallel)
-    return f"{word} under attention data parallelism" if shared else word
+    if order.deployed is not None and attention_alone(order.deployed.parallel):
+        return f"{word} under attention data parallelism"
+    return f"{word} over pipeline stages" if _stage_notes(order) else word
 
 
 def _own_notes(order: Order) -> list[str]:
-    """What is to be known of one method only."""
+    """What is to be known of one method only, or of pipelines."""
     word = order.drafting.word
+    if stages := _stage_notes(order):
+        return stages
     if word == "NEXTN" and not order.draft:
         return [
             "SGLang finds the layers of NEXTN in the target's checkpoint for the architectures "
@@ -134,6 +154,12 @@ def _own_notes(order: Order) -> list[str]:
         return [
             "--speculative-num-draft-tokens is DFLASH's block, the drafts and one more; drafters "
             "with a sampling head (DFlash2, LiLiCorr) sample above temperature 0"
+        ]
+    if word == "NGRAM":
+        return [
+            "SGLang's NGRAM looks up what requests have written, all of them together, and not "
+            "their prompts, so that another share of drafts is accepted; and every request "
+            "verifies all places, whether it has drafts or not"
         ]
     return []
 
@@ -145,7 +171,7 @@ def _degrees(parallel: Parallelism) -> str:
         if shared
         else parallel.tensor,
         f"--pp-size {parallel.pipeline}": parallel.pipeline,
-        f"--dp-size {parallel.data}{' --enable-dp-attention' if shared else ''}": parallel.data,
+        f"--{'attn-dp-size' if shared else 'dp-size'} {parallel.data}": parallel.data,
         f"--ep-size {parallel.expert}": parallel.expert,
     }
     return " ".join(word for word, degree in words.items() if degree > 1)
@@ -157,6 +183,6 @@ ENGINE = Engine(
     _METHODS,
     _write,
     degrees=_degrees,
-    by_batch=lambda parallel: not attention_alone(parallel),
+    by_batch=lambda parallel: parallel.pipeline == 1 and not attention_alone(parallel),
     most_requests="--max-running-requests",
 )

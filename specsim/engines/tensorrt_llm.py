@@ -27,7 +27,7 @@ from specsim.engines.drafting import (
     Tree,
     attention_alone,
 )
-from specsim.engines.schedule import gamma_at, in_words, largest, of_group
+from specsim.engines.schedule import gamma_at, in_words, largest, of_group, off_at
 
 if TYPE_CHECKING:
     from specsim.hardware.parallel import Parallelism
@@ -123,6 +123,10 @@ def _notes(order: Order) -> tuple[str, ...]:
         )
     if not order.drafting.by_batch:
         drafts = f"a tree of {word}" if order.tree else word
+        if order.deployed is not None and attention_alone(order.deployed.parallel):
+            # Each rank would choose by its own batch, and they wait for each other.
+            drafts += " under attention data parallelism"
+            notes.append("max_batch_size is of each rank under attention data parallelism")
         notes.append(
             f"TensorRT-LLM takes one draft length with {drafts}, here the best at batch "
             f"{order.batch}; by batch the best would be {in_words(schedule)}"
@@ -134,6 +138,12 @@ def _notes(order: Order) -> tuple[str, ...]:
     )
     if gamma:
         notes.append(f"above batch {last} TensorRT-LLM drafts nothing")
+    if off_at(schedule):
+        notes.append(
+            "where it drafts nothing TensorRT-LLM does not run the drafter, whose cache lacks "
+            "these tokens: fewer of a request's later drafts are accepted than planned (pull "
+            "request 16888)"
+        )
     notes.append(
         "where pull request 16888 is in, which was open when this was read, TensorRT-LLM drafts "
         "one token with some drafters where the schedule says none"
@@ -161,5 +171,6 @@ ENGINE = Engine(
     _write,
     lookups=("lookup_max",),
     degrees=_degrees,
+    by_batch=lambda parallel: not attention_alone(parallel),
     most_requests="--max_batch_size",
 )

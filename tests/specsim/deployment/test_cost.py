@@ -108,7 +108,8 @@ def test_a_tree_drafts_from_one_position_then_from_its_width() -> None:
     found = cost("eagle:topk=4,slots=16")
     shapes = draft_shapes(drafter("eagle"), hardware.shape(TARGET), 3)
     assert shapes is not None
-    first = seconds(shapes.first, 4, 2, 100, 1)
+    # All nodes of the last round's tree.
+    first = seconds(shapes.first, 16, 2, 100, 1)
     later = seconds(shapes.later, 4, 2, 102, 4)
     assert found.draft_s(3, 2, 100, 0.0) == pytest.approx(first + 2 * later, rel=1e-3)
     target = hardware.shape(TARGET)

@@ -200,7 +200,7 @@ DEGREES: list[tuple[str, Parallelism, str]] = [
      "--enable-expert-parallel"),
     ("sglang", Parallelism(4, data=2), "--tp-size 4 --dp-size 2"),
     ("sglang", Parallelism(8, expert=8), "--tp-size 8 --ep-size 8"),
-    ("sglang", Parallelism(2, data=4, expert=8), "--tp-size 8 --dp-size 4 --enable-dp-attention "
+    ("sglang", Parallelism(2, data=4, expert=8), "--tp-size 8 --attn-dp-size 4 "
      "--ep-size 8"),
     ("tensorrt-llm", Parallelism(4, 2), "tensor_parallel_size: 4, pipeline_parallel_size: 2"),
     ("tensorrt-llm", Parallelism(data=8, expert=8), "tensor_parallel_size: 8, "
@@ -213,6 +213,14 @@ def test_degrees_of_the_target_in_the_engines_words(
     name: str, parallel: Parallelism, words: str
 ) -> None:
     assert ENGINES[name].degrees(parallel) == words
+
+
+def test_sglang_drafts_over_stages_with_few_methods_and_one_length() -> None:
+    found = exported("sglang", "mtp", pipeline_parallel=2, target="deepseek-v3", tensor_parallel=8)
+    assert "--speculative-adaptive" not in found.text
+    assert any("SGLANG_ENABLE_PP_SPEC=1" in note for note in found.warnings)
+    with pytest.raises(UnsupportedError, match="over pipeline stages with EAGLE and NEXTN alone"):
+        exported("sglang", "eagle3", pipeline_parallel=2)
 
 
 def test_what_was_priced_is_what_is_started() -> None:
