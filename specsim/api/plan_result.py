@@ -164,7 +164,7 @@ class CapacityPlan(Result):
     def essential(self) -> tuple[str, ...]:
         limited = (f"{each.name}_ms" for each in self.levels if each.statistic)
         first = ("accelerator", "tensor_parallel", "drafter", "gamma", "cards", "met")
-        return (*first, "cost_per_million_tokens", *limited, "by", "replicas")
+        return (*first, *limited, "by", "cost_per_million_tokens", "replicas")
 
     def _row(self, answer: Answer) -> Row:
         planned = answer.planned
