@@ -3,7 +3,8 @@
 Every step of a request ends with one streamed chunk, and all requests of a step get theirs in the
 same moment, so that what lies between two such moments is a step, whoever decoded or had a prompt
 read in it.  A step counts only where all of its requests are seen in it and in the one before, and
-none of their chunks has more tokens than a step gives: servers that lag join chunks.
+none of their chunks has more tokens than a step gives, or came together with the next: servers that
+lag join chunks, and clients that lag read several at once.
 
 A request that arrives while a step runs waits for its end.  One that spends d seconds before all
 steps becomes part of the first step that begins d after it was sent, or later; where requests are
@@ -145,17 +146,23 @@ def moments_of(streams: Sequence[Stream], gamma: int) -> list[Moment]:
     gaps: Floats = np.concatenate([np.diff(each.chunk_s) for each in streams])
     close = _CLOSE * float(np.quantile(gaps, _SHORT_STEP)) if gaps.size else 0.0
     groups: list[dict[int, Chunk]] = []
+    late: set[int] = set()
     latest_s = -np.inf
     for chunk in chunks:
-        if not groups or chunk.request in groups[-1] or chunk.at_s - latest_s > close:
+        again = groups[-1].get(chunk.request) if groups else None
+        if again is not None and again.at_s == chunk.at_s:
+            # A client that was busy read both at once: nobody knows when the first one came.
+            late |= {len(groups) - 1, len(groups)}
+        if not groups or again is not None or chunk.at_s - latest_s > close:
             groups.append({})
         groups[-1][chunk.request] = chunk
         latest_s = chunk.at_s
     found = []
     running: set[int] = set()
-    for group in groups:
+    for place, group in enumerate(groups):
         running |= {number for number, chunk in group.items() if chunk.first}
-        whole = running == group.keys() and not any(chunk.joined for chunk in group.values())
+        joined = place in late or any(chunk.joined for chunk in group.values())
+        whole = running == group.keys() and not joined
         found.append(Moment(min(chunk.at_s for chunk in group.values()), group, whole))
         running -= {number for number, chunk in group.items() if chunk.last}
     return found

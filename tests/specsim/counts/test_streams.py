@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,15 @@ def test_chunks_of_several_steps_do_not_count() -> None:
     assert (one.seconds, other.seconds) == pytest.approx((0.01, 0.01))
     # The prompt's step gives one token, so that another one is of the next step.
     assert streamed_steps([Stream(10, 0.0, (0.01, 0.02), (2, 2))], 3).steps == ()
+
+
+def test_chunks_that_a_busy_client_read_at_once_do_not_count() -> None:
+    """Three steps of a second; the chunk of the second was read with that of the third."""
+    late = Stream(4, 0.0, (1.0, 3.0, 3.0, 4.0))
+    found = streamed_steps([late], 1)
+    assert [(each.seconds, each.steps) for each in found.steps] == []
+    longer = streamed_steps([replace(late, chunk_s=(*late.chunk_s, 5.0))], 1)
+    assert [(each.seconds, each.steps) for each in longer.steps] == [(1.0, 1)]
 
 
 def test_steps_of_as_many_tokens_are_apart_by_nothing_else() -> None:

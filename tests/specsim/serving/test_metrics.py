@@ -94,7 +94,10 @@ def test_a_latency_that_no_request_has_meets_its_level() -> None:
         ("ttlt_p99=1", "slo must name ttft, tpot, itl, e2e, each alone or with _mean or a per"),
         ("ttft_p100=1", "slo must name"),
         ("ttft_p99=0", "ttft_p99 must be > 0 seconds, got 0"),
-        ("ttft_p99=x", "slo ttft_p99 must be a number of seconds, or one with its unit such as 60ms"),
+        (
+            "ttft_p99=x",
+            "slo ttft_p99 must be a number of seconds, or one with its unit such as 60ms",
+        ),
         ("itl=0.1", "itl is a latency of tokens, not of requests"),
         ("ttft=1,ttft=2", "slo has one level twice"),
     ],
