@@ -327,8 +327,8 @@ def test_the_longest_free_block_is_forgotten_first() -> None:
 @pytest.mark.parametrize(
     ("version", "sizes"),
     [
-        # 1 + 2 tokens a request: sizes rounded up to multiples of 3, or those of 1, 2 and 4 requests
-        # beside them
+        # 1 + 2 tokens a request: sizes rounded up to multiples of 3, or those of 1, 2 and 4
+        # requests beside them
         ("0.28.0", [3, 6, 9, 18, 24]),
         ("0.33.0", [1, 2, 3, 4, 6, 8, 12, 16, 24]),
     ],
