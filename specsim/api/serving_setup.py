@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from specsim.acceptance import Acceptance, acceptance_of
+from specsim.api.model_runner import ModelRunner, with_all_drafts
 from specsim.api.result import plain
 from specsim.api.serving_acceptance import profile_trace, trace_behind
 from specsim.api.serving_doubts import beyond_timed
@@ -28,7 +29,6 @@ from specsim.deployment.drafters import Drafter, DraftModel, Ngram, Parallel
 from specsim.deployment.heads import draft_shapes
 from specsim.deployment.memory import BLOCK_TOKENS, CardMemory, card_memory
 from specsim.engines.schedule import Schedule
-from specsim.engines.vllm import runner_doubts
 from specsim.files import short_digest
 from specsim.intervals import Interval
 from specsim.profiles import read_profile
@@ -39,7 +39,6 @@ from specsim.serving.costs.words import step_model_of_words
 from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.kv_groups import KvGroup, kv_pool
 from specsim.serving.engines.settings import ServingEngine
-from specsim.serving.engines.vllm import VllmEngine
 from specsim.serving.requests import Requests
 from specsim.serving.service import SetUp
 from specsim.serving.step_model import StepModel
@@ -154,11 +153,11 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
         bonus = costs.workload.gains.bonus
     context_max = int((requests.prompt_tokens + requests.output_tokens).max())
     graphs = source.deployment and source.deployment.efficiency.graph_tokens
-    runner = _Runner.of(engine, costs)
+    runner = ModelRunner.of(engine, costs.cost, costs.drafter)
 
     @cache
     def model_of(always: int | None) -> StepModel:
-        cost = runner.cost(costs.cost, always)
+        cost = with_all_drafts(costs.cost, always)
         return step_model_of(cost, drafts.gamma_max, bonus, most, context_max, graphs or None)
 
     def of_length(gamma: int) -> SetUp:
@@ -224,42 +223,6 @@ def _slots_for_drafting(drafter: Drafter | None, method: str | None, longest: in
         # The other kinds draft from the last token's own slot.
         return longest if drafter.kind in ("pard", "dflash") else max(longest - 1, 0)
     return int(method == DraftModel.method)
-
-
-@dataclass(frozen=True)
-class _Runner:
-    """vLLM's V2 model runner, its default on GPUs, with a drafter whose drafts it makes otherwise
-    than the scheduler asks (``runner_doubts``).
-
-    drafter : None: another engine or drafter, or costs that were timed
-    """
-
-    drafter: Drafter | None
-
-    @staticmethod
-    def of(engine: ServingEngine, costs: _Costs) -> _Runner:
-        drafter = costs.drafter
-        alone = isinstance(drafter, DraftModel)
-        dflash = isinstance(drafter, Parallel) and drafter.kind == "dflash"
-        priced = isinstance(engine, VllmEngine) and isinstance(costs.cost, DeployedCost)
-        return _Runner(drafter if priced and (alone or dflash) else None)
-
-    def always(self, drafts: DraftPolicy) -> int | None:
-        """Drafts of every round; None: as many as the scheduler asks for."""
-        lengths = {gamma for *_, gamma in drafts.schedule}
-        return drafts.gamma_max if self.drafter is not None and len(lengths) > 1 else None
-
-    def cost(self, cost: LoadCost, always: int | None) -> LoadCost:
-        return replace(cost, always=always) if isinstance(cost, DeployedCost) else cost
-
-    def doubts(self, drafts: DraftPolicy) -> Sequence[str]:
-        drafter, by_batch = self.drafter, self.always(drafts) is not None
-        if drafter is None or not drafts.gamma_max:
-            return ()
-        if isinstance(drafter, DraftModel) and drafter.eager_us is not None and not by_batch:
-            return ()
-        word = drafter.method if isinstance(drafter, DraftModel) else "dflash"
-        return runner_doubts(word, list(drafts.schedule))
 
 
 def mean_context(requests: Requests) -> int:

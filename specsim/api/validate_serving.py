@@ -164,6 +164,7 @@ def validate_serving(
         warnings=(
             *seen.notes,
             *found.warnings,
+            *found.doubts(setup.drafts),
             *_warnings(measured, requests, counted, count),
             _of_speed(speed),
         ),

@@ -29,7 +29,7 @@ def drafter(words: str) -> Drafter:
         key, rest = "parallel", ",".join(filter(None, (rest, f"kind={key}")))
     if key not in DRAFTERS:
         raise InvalidArgumentError(
-            f"drafter must be one of {', '.join(DRAFTERS)}, got {name!r}"
+            f"drafter must be one of {', '.join((*DRAFTERS, *KINDS))}, got {name!r}"
             f"{did_you_mean(key, (*DRAFTERS, *KINDS))}"
         )
     kind = DRAFTERS[key]

@@ -100,7 +100,8 @@ def _write(order: Order) -> Configuration:
                 f"SGLang takes one draft length with {_named(order)}, here the best at batch "
                 f"{order.batch}; by batch the best would be {in_words(order.schedule)}"
             )
-        return Configuration(shlex.join(flags), (*notes, *_own_notes(order)))
+        notes += [*_stage_notes(order), *_own_notes(order)]
+        return Configuration(shlex.join(flags), tuple(notes))
     flags += ["--speculative-adaptive", "--speculative-adaptive-config", _ADAPTIVE]
     file = {str(first): {"candidate_steps": [gamma]} for first, _, gamma in schedule}
     notes += [
@@ -141,10 +142,8 @@ def _named(order: Order) -> str:
 
 
 def _own_notes(order: Order) -> list[str]:
-    """What is to be known of one method only, or of pipelines."""
+    """What is to be known of one method only."""
     word = order.drafting.word
-    if stages := _stage_notes(order):
-        return stages
     if word == "NEXTN" and not order.draft:
         return [
             "SGLang finds the layers of NEXTN in the target's checkpoint for the architectures "

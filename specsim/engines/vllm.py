@@ -138,12 +138,13 @@ def runner_doubts(word: str, schedule: Schedule) -> list[str]:
     }.get((word, by_batch))
     if found is None:
         return []
-    instead = "has graphs and drafts as planned" if word == "draft_model" else "drafts as planned"
-    graphs = ", with piecewise CUDA graphs instead of full ones" if by_batch else ""
+    instead = ["has them" if word == "draft_model" else ""]
+    if by_batch:
+        instead.append("drafts by the schedule, with piecewise CUDA graphs instead of full ones")
     priced = "; eager_us of draft_model prices runs without" if word == "draft_model" else ""
     return [
         f"vLLM's V2 model runner, its default on GPUs, {found}: VLLM_USE_V2_MODEL_RUNNER=0 "
-        f"{instead}{graphs}{priced}"
+        f"{' and '.join(filter(None, instead))}{priced}"
     ]
 
 
@@ -163,7 +164,8 @@ def _one_length_notes(order: Order) -> tuple[str, ...]:
             f"{order.batch}; by batch the best would be {in_words(order.schedule)}"
         )
     every: Schedule = [(1, order.schedule[-1][1], gamma_at(order.schedule, order.batch))]
-    return (note, *_card_notes(order), *_graph_notes(order, every))
+    runner = [] if order.drafting.settings else runner_doubts(order.drafting.word, every)
+    return (note, *runner, *_card_notes(order), *_graph_notes(order, every))
 
 
 def _card_notes(order: Order) -> list[str]:

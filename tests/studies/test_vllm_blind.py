@@ -65,6 +65,11 @@ def test_three_calibrations_of_vllm_that_one_check_judges() -> None:
             np.testing.assert_allclose(known[row.gamma, row.batch], predicted)
             seen = measured.loc[(row.gamma, row.batch), "measured_speedup"]
             assert seen == pytest.approx(row.measured_speedup)
+    spread = []
+    for name in ("blind", "blind-2", "blind-3"):
+        steps = StepRepeats.of(read_acceptance(folder / f"{name}-timed.json").step_times()).steps
+        spread += np.log(steps).std(axis=0, ddof=1).ravel().tolist()
+    assert [min(spread), max(spread)] == pytest.approx([0.019, 0.346], abs=5e-4)
     chosen = recommended(cells)
     assert len(chosen) == 8
     assert (chosen["loss"] <= 0.02).sum() == 6

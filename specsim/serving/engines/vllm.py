@@ -30,6 +30,7 @@ class _Version:
     counts_slots_for_drafting : in what a step may hold (v1/core/sched/scheduler.py, draft_slots);
         of versions before 0.32.0 this was not read
     larger_on_blackwell : the largest graph; of versions before 0.32.0 this was not read
+    v2_model_runner : is the default on GPUs; of versions before 0.32.0 this was not read
     """
 
     full_isl: bool
@@ -39,13 +40,14 @@ class _Version:
     admits_with_lookahead: bool
     counts_slots_for_drafting: bool
     larger_on_blackwell: bool
+    v2_model_runner: bool
 
 
 VLLM_VERSIONS = {
-    "0.19.0": _Version(True, True, False, False, False, False, False),
-    "0.28.0": _Version(True, True, False, True, True, False, False),
-    "0.32.0": _Version(True, True, True, True, True, True, True),
-    "0.33.0": _Version(True, True, True, True, True, True, True),
+    "0.19.0": _Version(True, True, False, False, False, False, False, False),
+    "0.28.0": _Version(True, True, False, True, True, False, False, False),
+    "0.32.0": _Version(True, True, True, True, True, True, True, True),
+    "0.33.0": _Version(True, True, True, True, True, True, True, True),
 }
 _GIB = 2.0**30
 _LEAST_LIMITS = {"max_num_batched_tokens": 2048, "max_num_seqs": 256}
@@ -157,6 +159,11 @@ class VllmEngine:
     def longest(self) -> int:
         """The most tokens of prompt and output together."""
         return _NO_LIMIT if self.max_model_len is None else self.max_model_len
+
+    @property
+    def has_v2_model_runner(self) -> bool:
+        """Whether it takes that on GPUs unless it is told otherwise."""
+        return VLLM_VERSIONS[self.version].v2_model_runner
 
     def settings(self, drafts: DraftPolicy) -> EngineSettings:
         """What the scheduler goes by, with so many drafts."""

@@ -327,6 +327,25 @@ def test_vllm_drafts_with_a_draft_model_as_many_at_every_batch() -> None:
     assert (scheduled <= longest).all()
 
 
+@pytest.mark.parametrize(
+    ("card", "engine", "told"),
+    [
+        ("H100-SXM", "vllm", True),
+        ("H100-SXM", "vllm:version=0.28.0", False),  # which was not read
+        ("TPU-v6e", "vllm", False),
+        ("H100-SXM", "sglang", False),
+    ],
+)
+def test_the_v2_model_runner_is_that_of_vllm_on_gpus(card: str, engine: str, told: bool) -> None:
+    work = specsim.workload(rate=1, prompt=100, output=20, requests=10)
+    deployment = deploy("llama-3.2-3b", card, "draft_model:llama-3.2-1b")
+    found = specsim.serve(work, deployment=deployment, gamma=2, alpha=0.7, engine=engine)
+    assert any("V2 model runner" in each for each in found.warnings) == told
+    eager = deploy("llama-3.2-3b", card, "draft_model:llama-3.2-1b,eager_us=20")
+    found = specsim.serve(work, deployment=eager, gamma=2, alpha=0.7, engine=engine)
+    assert not any("V2 model runner" in each for each in found.warnings)
+
+
 def test_graphs_of_a_deployment_are_those_of_its_engine() -> None:
     """Unless the engine is told otherwise."""
     slow = replace(LLAMAS.efficiency, graph_tokens=64, eager_layer_s=1e-3)

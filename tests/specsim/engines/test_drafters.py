@@ -218,9 +218,25 @@ def test_degrees_of_the_target_in_the_engines_words(
 def test_sglang_drafts_over_stages_with_few_methods_and_one_length() -> None:
     found = exported("sglang", "mtp", pipeline_parallel=2, target="deepseek-v3", tensor_parallel=8)
     assert "--speculative-adaptive" not in found.text
-    assert any("SGLANG_ENABLE_PP_SPEC=1" in note for note in found.warnings)
+    assert said(found, "SGLANG_ENABLE_PP_SPEC=1")
+    assert said(found, "one draft length with NEXTN over pipeline stages")
     with pytest.raises(UnsupportedError, match="over pipeline stages with EAGLE and NEXTN alone"):
         exported("sglang", "eagle3", pipeline_parallel=2)
+
+
+def test_ranks_of_tensorrt_llm_that_wait_for_each_other_have_one_length() -> None:
+    wide = {"target": "qwen3-30b-a3b", "data_parallel": 4, "expert_parallel": 4}
+    found = exported("tensorrt-llm", "draft_model:qwen3-0.6b", **wide)
+    assert "draft_len_schedule" not in found.text
+    assert said(found, "one draft length with Draft_Target under attention data parallelism")
+    assert said(found, "max_batch_size is of each rank")
+
+
+def test_sglang_has_no_rejection_sampling_for_heads_with_a_vocabulary_of_their_own() -> None:
+    flag = "--speculative-use-rejection-sampling"
+    assert ENGINES["sglang"].drafting("eagle").ratio_test == flag
+    assert not ENGINES["sglang"].drafting("eagle3").ratio_test
+    assert not any(flag in note for note in exported("sglang", "eagle3").warnings)
 
 
 def test_what_was_priced_is_what_is_started() -> None:

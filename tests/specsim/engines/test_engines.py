@@ -129,7 +129,7 @@ def test_engines_say_what_happens_above_the_last_batch() -> None:
 NOTES = [
     ("vllm", "draft_model", "data parallelism above 1"),
     ("vllm", "draft_model", "has no CUDA graphs for a draft model and drafts 3 tokens at every"),
-    ("vllm", "draft_model", "VLLM_USE_V2_MODEL_RUNNER=0 has graphs and drafts as planned, with"),
+    ("vllm", "draft_model", "VLLM_USE_V2_MODEL_RUNNER=0 has them and drafts by the schedule, with"),
     ("vllm", "dflash", "drafts 3 tokens at every batch with dflash, of which it verifies"),
     ("vllm", "p_eagle", "V1 model runner alone, which with draft lengths by batch uses piecewise"),
     ("vllm", "medusa", "takes one draft length with Medusa, which its V1 model runner alone has"),
