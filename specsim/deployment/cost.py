@@ -67,7 +67,8 @@ class DeployedCost:
         if gamma:
             self.check_room(gamma, batch, context)
         made = gamma if self.always is None else self.always
-        # One run makes all drafts, at places of their own, or reads what the last one verified.
+        # A run that makes all drafts has places for all of them; the first of several reads what
+        # was verified.
         positions = drafter.first_positions(made if drafter.runs(made) == 1 < made else gamma)
         shapes = self._shapes(made) if positions else None
         if shapes is None:

@@ -15,8 +15,9 @@ A round of K draft tokens costs, with runs, width and verified positions from th
 
 The first run reads all positions that were verified, rejected ones too, since engines pad them
 (vLLM 0.33.0, ``vllm/v1/spec_decode/llm_base_proposer.py``), and a draft model, which takes no state
-of the target for the token behind them, that one besides; logits are taken where tokens are drafted
-only.  ``eagle`` with topk above 1 verifies a tree of ``slots`` nodes, of depth K.
+of the target for the token behind them, that one besides (in SGLang it does not); logits are taken
+where tokens are drafted only.  ``eagle`` with topk above 1 verifies a tree of ``slots`` nodes, of
+depth K.
 """
 
 from __future__ import annotations
