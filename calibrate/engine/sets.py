@@ -1,8 +1,8 @@
 """Sets of requests that servers of an engine decode, timed in repeats over all settings.
 
-Machines drift, so servers of all draft lengths run side by side and a repeat goes through all
-draft lengths and batches in random order, plain decoding twice as often: of sets in one repeat the
-ratio of seconds is what is kept.
+Machines drift, so servers of all draft lengths run side by side and decode the same set one after
+the other, plain decoding twice as often; sets of a repeat come in random order, and so do the draft
+lengths of each.  Of sets in one repeat the ratio of seconds is what is kept.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, sqrt
 
 from calibrate.engine.asked import Asked
 from calibrate.engine.client import Client, counted, counter
@@ -19,8 +18,9 @@ from calibrate.models.busy import CpuTimes
 from specsim.checkpoint import Checkpoint
 from specsim.counts.drafts import DraftCounts
 
-# Sets of one request in a repeat.  Larger sets tell more and are fewer.
-_SETS_OF_ONE = 4
+# Of each batch in a repeat.  Sets of 16 requests have more steps than sets of one, and still stand
+# for a few seconds of a machine that may stall for as long.
+_SETS = 4
 _WARM_TOKENS = 8
 # Workers of vLLM in processes of their own look out for work for a second after their last step,
 # each with all of a core (distributed/device_communicators/shm_broadcast.py), which the next server
@@ -52,10 +52,9 @@ class TimedSet:
 
 def request_sets(batch: int, requests: int, start: int) -> list[tuple[int, ...]]:
     """Sets of one batch, from request ``start`` on and in a circle where there are too few."""
-    sets = ceil(_SETS_OF_ONE / sqrt(batch))
     return [
         tuple((start + number * batch + place) % requests for place in range(batch))
-        for number in range(sets)
+        for number in range(_SETS)
     ]
 
 
@@ -99,15 +98,7 @@ def timed_repeats(
         _warm(client, asked, sets_of(0))
     found = []
     for repeat in range(repeats):
-        sets = sets_of(repeat)
-        settings = [
-            (gamma, batch, requests)
-            for gamma in (0, *clients)
-            for batch in sets
-            for requests in sets[batch]
-        ]
-        # A seed of its own, so that a run that goes on has the order of one that was not killed.
-        random.Random(f"{seed} {repeat}").shuffle(settings)
+        settings = _in_order(sets_of(repeat), (0, *clients), random.Random(f"{seed} {repeat}"))
 
         def measured(order: Sequence[tuple[int, int, tuple[int, ...]]] = settings) -> object:
             return [time_set(clients[gamma], asked, *(gamma, b, each)) for gamma, b, each in order]
@@ -115,6 +106,24 @@ def timed_repeats(
         found.append(checkpoint.keep_json(f"repeat-{repeat}.json", measured, list[TimedSet]))
         advance(repeat)
     return found
+
+
+def _in_order(
+    sets: Mapping[int, Sequence[tuple[int, ...]]], gammas: Sequence[int], order: random.Random
+) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Draft length, batch and requests of each set of a repeat, those of one set beside each other:
+    what slows the machine for half a minute slows all of them.
+
+    order : of a seed of the repeat's own, so that a run that goes on has the order of one that was
+        not killed
+    """
+    blocks = [(batch, requests) for batch, several in sets.items() for requests in several]
+    order.shuffle(blocks)
+    return [
+        (gamma, batch, requests)
+        for batch, requests in blocks
+        for gamma in order.sample(gammas, len(gammas))
+    ]
 
 
 def begun_seed(seed: int, repeats: int, checkpoint: Checkpoint) -> int:

@@ -24,8 +24,11 @@ _BOOTSTRAP = 200
 def checked_sets(
     asked: Asked, batches: Sequence[int], start: int
 ) -> dict[int, list[tuple[int, ...]]]:
-    """By batch, the sets of requests that are judged, from request ``start`` on."""
-    return {batch: request_sets(batch, len(asked.requests), start) for batch in batches}
+    """By batch, the sets of requests that are judged, from half a set behind request ``start`` on,
+    so that none of them is one that was timed.
+    """
+    size = len(asked.requests)
+    return {batch: request_sets(batch, size, start + batch // 2) for batch in batches}
 
 
 def sets_of_pass(

@@ -46,8 +46,8 @@ class EngineBlindCheck:
     gamma : draft lengths; None is 1 to the profile's longest
     batch : requests that are sent at once; None is as they were timed
     passes : over all draft lengths and batches
-    requests : of the profile, at most; the sets begin in their middle, where timing began with
-        the first
+    requests : of the profile, at most; the sets begin half a set behind their middle, where timing
+        began with the first
     timed : the acceptance file of ``specsim.calibrate_engine``; None is the one beside the profile
     prompts : the file that was calibrated with; None is the held-out modules
     engine_bin : the program to start; None is as in ``EngineCheck``

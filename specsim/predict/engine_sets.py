@@ -38,8 +38,9 @@ from specsim.intervals import Interval, sum_half_width
 SERVERS_APART, _SERVERS_FREEDOM = 0.0135, 3
 
 
-# Steps under load that tell a ratio: fewer are of a second or less, in which machines are restless.
-_SEEN = 20
+# Steps under load that tell a ratio.  In the restless timings of studies/measured/vllm/three ratios
+# of ten and more scatter less from repeat to repeat than those of sets.
+_SEEN = 10
 
 
 def rounds_while_running(rounds: Ints | Floats) -> Floats:

@@ -106,9 +106,9 @@ def measured(of: Asked, texts: Asked, passes: int) -> list[list[TimedSet]]:
 
 def test_every_pass_asks_the_next_requests_where_texts_are_drawn() -> None:
     drawn, known = asked(chance(0), 1.0), asked(certain(0), 0.0)
-    assert sets_of_pass(known, (4,), 3, 5) == {4: request_sets(4, REQUESTS, 3)}
+    assert sets_of_pass(known, (4,), 3, 5) == {4: request_sets(4, REQUESTS, 3 + 2)}
     assert sets_of_pass(drawn, (4,), 3, 0) == {4: request_sets(4, REQUESTS, 3)}
-    assert sets_of_pass(drawn, (4,), 3, 2) == {4: request_sets(4, REQUESTS, 3 + 2 * 8)}
+    assert sets_of_pass(drawn, (4,), 3, 2) == {4: request_sets(4, REQUESTS, 3 + 2 * 16)}
 
 
 def test_texts_that_are_all_alike_leave_nothing_more_open() -> None:

@@ -64,8 +64,8 @@ def state(of: Asked, gamma: int) -> EngineState:
 
 def test_sets_go_round_the_requests() -> None:
     assert request_sets(1, 32, 0) == [(0,), (1,), (2,), (3,)]
-    assert request_sets(4, 6, 3) == [(3, 4, 5, 0), (1, 2, 3, 4)]
-    assert request_sets(16, 32, 16) == [tuple(range(16, 32))]
+    assert request_sets(4, 6, 3) == [(3, 4, 5, 0), (1, 2, 3, 4), (5, 0, 1, 2), (3, 4, 5, 0)]
+    assert request_sets(16, 32, 16) == [tuple(range(16, 32)), tuple(range(16))] * 2
 
 
 def test_every_set_is_sent_and_a_killed_run_goes_on(tmp_path: Path) -> None:
@@ -91,13 +91,17 @@ def test_every_set_is_sent_and_a_killed_run_goes_on(tmp_path: Path) -> None:
         found = timed_repeats(clients, of, lambda repeat: sets, 3, 0, checkpoint)
         assert (checkpoint.folder / "repeat-1.json").read_bytes() == before
     counts = Counter((one.gamma, one.batch) for one in found[2])
-    assert counts == {(0, 1): 8, (0, 4): 4, (2, 1): 4, (2, 4): 2}
+    assert counts == {(0, 1): 8, (0, 4): 8, (2, 1): 4, (2, 4): 4}
     rounds = replayed_rounds(of, 2)
     assert replayed_rounds(of, 0) == [TOKENS - 1] * REQUESTS
     for one in (one for repeat in found for one in repeat):
         assert one.seconds > one.first_s > 0
         assert one.rounds == (sum(rounds[n] for n in one.requests) if one.gamma else None)
     assert [one.requests for one in found[0]] != [one.requests for one in found[1]]
+    # Of one set all draft lengths are beside each other.
+    for at in range(0, len(found[0]), 3):
+        assert len({one.requests for one in found[0][at : at + 3]}) == 1
+        assert sorted(one.gamma for one in found[0][at : at + 3]) == [0, 0, 2]
 
 
 def made_up(of: Asked, sets: dict[int, list[tuple[int, ...]]], noise: float) -> list[Any]:
@@ -181,7 +185,7 @@ def test_steps_that_took_no_time_at_all_are_refused() -> None:
     of = asked()
     rounds = known_rounds({gamma: replayed_rounds(of, gamma) for gamma in range(6)})
     repeats = made_up(of, {4: request_sets(4, REQUESTS, 0)}, 0.0)
-    repeats[0][0] = replace(repeats[0][0], seconds=repeats[0][0].first_s - 100.0)
+    repeats[0][0] = replace(repeats[0][0], seconds=repeats[0][0].first_s - 1000.0)
     with pytest.raises(UnsupportedError, match=r"sets of 4 requests took no longer .* time anoth"):
         step_times(repeats, of, rounds)
 

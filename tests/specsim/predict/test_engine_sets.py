@@ -165,7 +165,7 @@ def test_steps_under_load_of_a_repeat_count_as_much_as_its_sets() -> None:
             repeat=repeat,
         )
 
-    streamed = [seen(0, 2, 1.0), seen(3, 2, 1.2), seen(0, 4, 1.0, 9), seen(3, 4, 1.2, 9)]
+    streamed = [seen(0, 2, 1.0), seen(3, 2, 1.2), seen(0, 4, 1.0, 4), seen(3, 4, 1.2, 4)]
     found = timed.beside(streamed)
     expected = timed.steps.copy()
     ratio = 1.2 * law(16, 3) / law(16, 0)
