@@ -276,9 +276,11 @@ def _land(state: State, rules: Rules, log: Log) -> None:
             row = log.rounds[log.written[2]]
             row[0], row[1], row[2] = request, state.steps[turn].step, tokens
             log.written[2] += 1
-        if settings.asynchronous and own.status == RUNNING:
-            known = own.computed - own.placeholders
-            remember_blocks(state, settings, request, known)
+        if own.status == RUNNING:
+            if settings.kind == SGLANG:
+                remember_blocks(state, settings, request, own.prompt)
+            elif settings.asynchronous:
+                remember_blocks(state, settings, request, own.computed - own.placeholders)
         if own.emitted == own.output:
             _finish(state, rules, request, now)
     if rules.steps.slots.size > 0 and decodes > 0:

@@ -453,13 +453,13 @@ class Twin:
         if self.chunked is not None:
             r = self.chunked
             rest = r.known - r.computed
+            self.pool.remember(r, r.computed)
             tokens = min(rest, chunk)
             if left >= 1:
                 tokens = min(tokens, int(left))
             if self.pool.needs(r, [], r.computed + tokens) > len(self.pool.free):
                 return []
             self.pool.take(r, [], r.computed + tokens)
-            self.pool.remember(r, r.computed + tokens)
             plan.append([r, tokens, 0, r.computed])
             if tokens < rest:
                 return plan
@@ -494,7 +494,6 @@ class Twin:
             self.running.append(r)
             r.status, r.computed = "running", cached
             self.pool.take(r, found, cached + tokens)
-            self.pool.remember(r, cached + tokens)
             plan.append([r, tokens, 0, cached])
             left = beside - pages(tokens) - page
             if self.chunked is not r:
@@ -551,7 +550,6 @@ class Twin:
             if self.pool.needs(r, [], end(r)) > len(self.pool.free):
                 continue
             self.pool.take(r, [], end(r))
-            self.pool.remember(r, r.known)
             plan.append([r, end(r) - r.computed, r.drafts, r.computed])
             r.drafts = 0
         return plan, retracted
@@ -641,7 +639,9 @@ class Twin:
             r.emitted += tokens
             r.rounds += 1
             self.round_log.append((r.number, number, tokens))
-            if self.settings.asynchronous and r.status == "running":
+            if r.status == "running" and self.settings.kind == SGLANG:
+                self.pool.remember(r, r.prompt)
+            elif r.status == "running" and self.settings.asynchronous:
                 self.pool.remember(r, r.computed - r.placeholders)
             if r.emitted == r.output:
                 self.finish(r)

@@ -9,6 +9,11 @@ in flight, a request whose last token is surely in it does not decode again.
 A decode drafts, verifies, and has the drafter read what was accepted, so that how much is drafted
 follows from the requests of the same decode.  A step that reads prompts ends with the drafter's
 reading of them (speculative/eagle_worker_v2.py, forward_batch_generation).
+
+Others find a prompt in the cache when the step that read it is over
+(managers/scheduler_components/batch_result_processor.py), and a chunk that has not ended when the
+next step is planned.  A retracted request keeps its prompt there and nothing that it emitted
+(schedule_batch.py, which releases it without a checkpoint).
 """
 
 from __future__ import annotations
@@ -87,12 +92,12 @@ def _schedule_prefill(state: State, settings: EngineSettings) -> None:
         request = replica.chunked
         own = state.requests[request]
         rest = own.prompt + own.emitted - own.computed
+        remember_blocks(state, settings, request, own.computed)
         # It goes on where nothing is left, too, since only its end frees anything.
         tokens = min(rest, chunk_left, int(left) if left >= 1 else chunk_left)
         if needed_blocks(state, settings, request, 0, own.computed + tokens) > replica.free_blocks:
             return
         take_blocks(state, settings, request, 0, own.computed + tokens)
-        remember_blocks(state, settings, request, own.computed + tokens)
         add_to_plan(state, request, tokens, 0)
         if tokens < rest:
             return
@@ -133,7 +138,6 @@ def _schedule_prefill(state: State, settings: EngineSettings) -> None:
         own.status = RUNNING
         own.computed = cached
         take_blocks(state, settings, request, hits, cached + tokens)
-        remember_blocks(state, settings, request, cached + tokens)
         add_to_plan(state, request, tokens, 0)
         left = left_beside - paged - page
         if replica.chunked != request:
@@ -222,12 +226,10 @@ def _schedule_decode(state: State, settings: EngineSettings, gammas: Ints) -> in
         if not _decodes(state, request):
             continue
         own = state.requests[request]
-        known = own.prompt + own.emitted
-        end = known + own.placeholders + own.drafts
+        end = own.prompt + own.emitted + own.placeholders + own.drafts
         if needed_blocks(state, settings, request, 0, end) > replica.free_blocks:
             continue
         take_blocks(state, settings, request, 0, end)
-        remember_blocks(state, settings, request, known)
         add_to_plan(state, request, end - own.computed, own.drafts)
         own.drafts = 0
     return retracted

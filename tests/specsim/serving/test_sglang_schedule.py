@@ -214,6 +214,57 @@ def test_queues_of_up_to_128_are_served_by_what_is_cached() -> None:
         assert np.argsort(found.scheduled_s[1:]).tolist().index(count - 1) == place
 
 
+@pytest.mark.parametrize(("overlapped", "whole"), [(False, 3), (True, 4)])
+def test_a_prompt_is_found_in_the_cache_when_the_step_that_read_it_is_over(
+    overlapped: bool, whole: int
+) -> None:
+    # Behind one that is unlike them two read the same prompt in one step; the next in the step
+    # behind it, which with a step in flight is planned before that one is over; the last later.
+    own = [[8, 9], *[[1, 2]] * 4]
+    found = served(
+        [4] * 5,
+        [9] * 5,
+        arrivals=[0.0, 0.5, 0.5, 1.5, 3.5],
+        prefix=PrefixBlocks(np.concatenate(own), np.arange(0, 11, 2), 2),
+        disable_radix_cache=False,
+        disable_overlap_schedule=not overlapped,
+    )
+    assert found.cached_tokens.tolist() == [0] * whole + [3] * (5 - whole)
+
+
+def test_a_chunk_is_found_when_the_next_step_is_planned() -> None:
+    # The first reads 4 tokens in the first step, 4 in the next, beside which the second would find
+    # all that is in the cache by then.
+    found = served(
+        [6, 6],
+        [2, 2],
+        arrivals=[0.0, 0.5],
+        prefix=PrefixBlocks(np.array([1, 2, 3, 1, 2, 4]), np.array([0, 3, 6]), 2),
+        chunked_prefill_size=4,
+        disable_radix_cache=False,
+        disable_overlap_schedule=False,
+    )
+    assert found.cached_tokens.tolist() == [0, 4]
+
+
+def test_a_retracted_request_finds_its_prompt_and_nothing_that_it_emitted() -> None:
+    # As above, with the cache: what is read again is the 11 tokens that were emitted.
+    found = served(
+        [10, 8, 12],
+        [30, 30, 30],
+        arrivals=[0, 0.5, 1.5],
+        max_total_num_tokens=62,
+        schedule_conservativeness=0.0,
+        disable_radix_cache=False,
+    )
+    assert found.preemptions.sum() > 0
+    assert found.steps is not None
+    reads = [each for each in found.steps.prefill_tokens.tolist() if each]
+    assert reads[:3] == [10, 8, 12]
+    # Its place in the cache may be taken by then, in part or as a whole.
+    assert all(each >= 11 for each in reads[3:])
+
+
 def test_a_request_that_is_never_admitted_is_refused() -> None:
     # Of 64 tokens in pages of 16 one is left over behind 47 and a page.
     paged = {"max_total_num_tokens": 64, "page_size": 16}
