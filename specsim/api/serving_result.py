@@ -53,7 +53,8 @@ class Serving(Result):
     setup : what served
     workload : what came, in a few figures, of the first replication
     figures : latencies in seconds (``ttft_p99``), ``output_tokens_per_s``, ``requests_per_s`` and,
-        under levels, ``goodput`` (requests per second that keep all limits) and ``good_share``
+        under limits of requests, ``goodput`` (requests per second that keep all of them) and
+        ``good_share``
     engine : of the first replication: requests in a step (``batch_mean``), waiting (``queue_max``),
         ``cache_peak`` and other shares
     levels : those that are of a statistic, met or not

@@ -41,7 +41,7 @@ class ServingVerdict(Result):
     setup : what was simulated
     log_format : of the log
     requests, counted : in the log, and behind the figures, without the warm-up
-    replications : of the simulation; one where nothing in it is random
+    replications : of the simulation
     blocks, block_s : blocks of consecutive requests behind the measured intervals, and how long one
         is in the mean; 0: too few requests for intervals
     latencies : those that the log tells
@@ -75,6 +75,11 @@ class ServingVerdict(Result):
         drafts = self.setup.drafts
         words = "no drafts" if not drafts.schedule else f"gamma {drafts.words}"
         return f"{self.requests:,} requests ({self.log_format}), {words}, {self.basis}"
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether nothing in the simulation is random."""
+        return self.setup.acceptance is None or self.setup.acceptance.certain
 
     @property
     def passed(self) -> bool:
@@ -126,7 +131,7 @@ class ServingVerdict(Result):
     def table(self) -> list[Row]:
         """The ends of a prediction that is certain are left out."""
         hidden: tuple[str, ...] = ()
-        if self.replications == 1 and self.speed is None:
+        if self.replications == 1 and self.is_certain and self.speed is None:
             hidden += ("predicted_ms_low", "predicted_ms_high")
         if not self.blocks:
             hidden += ("measured_ms_low", "measured_ms_high")
@@ -215,7 +220,11 @@ class ServingVerdict(Result):
         share = max((each.high - each.low) / 2 / each.best if each.best else 0.0 for each in means)
         predicted = f"predicted over {self.replications} replications"
         if self.replications == 1:
-            predicted = "predictions are certain" if self.speed is None else "predicted once"
+            predicted = "predicted once"
+            if self.is_certain:
+                predicted = "predictions are certain" if self.speed is None else predicted
+            else:
+                predicted += ", without what chance leaves to acceptance (--replications)"
         if self.speed is not None:
             low, high = (significant(each, 3) for each in (self.speed.low, self.speed.high))
             predicted += f", and with steps at {low} and {high} times their speed"

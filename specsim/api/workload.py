@@ -33,9 +33,9 @@ def workload(
 ) -> ServingWorkload:
     """Requests that arrive over time.
 
-    file : whose requests they are: Azure's CSV, Mooncake's JSONL, LLMServingSim's JSONL, BurstGPT's
-        CSV, a result of ``vllm bench serve --save-detailed``, a dataset with token counts, or with
-        a ``tokenizer`` one of texts, such as ShareGPT's
+    file : whose requests they are: Azure's CSV, Mooncake's and Qwen-Bailian's JSONL,
+        LLMServingSim's JSONL, BurstGPT's CSV, a result of ``vllm bench serve --save-detailed``, a
+        dataset with token counts, or with a ``tokenizer`` one of texts, such as ShareGPT's
     rate : requests per second; with a file that has times, what these are stretched to
     arrivals : ``poisson`` (the default), ``gamma:BURSTINESS``, ``constant``, or
         ``schedule:SECONDS=RATE,...``; with a file, in place of its times

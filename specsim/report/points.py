@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from specsim.serving.metrics import counted_requests
+
 if TYPE_CHECKING:
     from specsim.api.plan_result import Answer, CapacityPlan
     from specsim.api.serving_result import Serving
@@ -98,9 +100,9 @@ def preempted_at(found: Serving) -> list[float]:
 
 
 def latency_values(found: Serving, name: str) -> Floats:
-    """Of all requests, rising; those that have none are left out."""
+    """Of all requests that count, rising; those that have none are left out."""
     times = found.served.times
-    values = np.sort(times.latency(name, np.arange(times.arrival_s.size)))
+    values = np.sort(times.latency(name, counted_requests(times, found.warmup)))
     known: Floats = values[values > 0]
     return known
 

@@ -71,6 +71,8 @@ def _latencies(axis: Any, found: Serving) -> None:
             share = 100 * np.arange(1, values.size + 1) / values.size
             axis.step(values, share, line, where="post", color=colour, label=name)
     for each in found.levels:
+        if each.level.latency == "itl":
+            continue  # of gaps, which are no latency of a request
         axis.axvline(each.level.limit_s, color=GREY, linewidth=1)
         axis.text(each.level.limit_s, 2, f" {each.level.name}", fontsize=8, color=GREY)
     axis.set_xscale("log")

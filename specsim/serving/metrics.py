@@ -104,25 +104,31 @@ class Measured:
     percentile_ends: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
+def counted_requests(times: RequestTimes, warmup: float) -> Ints:
+    """Indices of those that count, in the order in which they arrive."""
+    order = np.argsort(times.arrival_s, kind="stable")
+    return order[int(warmup * order.size) :]
+
+
 def measure(
     times: RequestTimes,
     levels: Sequence[ServiceLevel] = (),
     warmup: float = 0.0,
     resample: bool = False,
 ) -> Measured:
-    """Latencies, throughput and, under levels, goodput.
+    """Latencies, throughput and, under limits of requests, goodput.
 
     resample : whether the intervals of percentiles are wanted
     warmup : share of the requests, the first to arrive, that are left out; throughput is then of
         what ends after the first arrival that counts
     """
     warmup = number("warmup", warmup, low=0.0, high=0.9)
-    total = times.arrival_s.size
-    order = np.argsort(times.arrival_s, kind="stable")
-    counted = order[int(warmup * total) :]
+    counted = counted_requests(times, warmup)
     if not counted.size:
+        total = times.arrival_s.size
         raise InvalidArgumentError(f"warmup {warmup:g} leaves none of {total} requests")
-    good = times.good(request_limits(levels))
+    limits = request_limits(levels)
+    good = times.good(limits)
     begin = times.arrival_s[counted[0]]
     is_steady = tail_share(times) <= LONGEST_TAIL
     by_end = np.argsort(times.last_token_s, kind="stable")
@@ -135,7 +141,7 @@ def measure(
         seconds = float(times.last_token_s[some_ended[-1]] - from_s)
         found["output_tokens_per_s"] = _over(times.output_tokens[some_ended].sum(), seconds)
         found["requests_per_s"] = _over(some_ended.size, seconds)
-        if levels:
+        if limits:
             found["goodput"] = _over(good[some_ended].sum(), seconds)
             found["good_share"] = float(good[some].mean())
         return found

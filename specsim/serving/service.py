@@ -156,7 +156,7 @@ def serve_requests(
     if setup.acceptance is not None:
         setup = replace(setup, acceptance=setup.acceptance.of_requests(len(requests), seed))
     seeds = [(seed + each * _BETWEEN_REPLICAS) % _SEEDS for each in range(setup.replicas)]
-    split = _split(setup, requests, seeds)
+    split = _split(setup, requests, seeds, concurrency)
     chosen = parts(split, setup.replicas)
     runs = [
         run(
@@ -175,8 +175,11 @@ def serve_requests(
     return Served(requests, split, tuple(runs), tuple(some for some in chosen if some.size))
 
 
-def _split(setup: SetUp, requests: Requests, seeds: list[int]) -> Ints:
+def _split(setup: SetUp, requests: Requests, seeds: list[int], concurrency: int | None) -> Ints:
     """(N,) the replica of every request."""
+    if concurrency is not None:
+        # Of those that each may have at a time, so that all are busy to the end.
+        return round_robin(len(requests), concurrency) % setup.replicas
     if setup.routing == "round-robin" or setup.replicas == 1:
         return round_robin(len(requests), setup.replicas)
     from specsim.serving.replica import Replica  # with numba

@@ -102,7 +102,9 @@ def _distributions(found: Serving) -> Chart:
     rows: list[Row] = []
     for name in ("ttft", "tpot", "e2e"):
         rows += _shares(name, latency_values(found, name))
-    limits = [Level(each.level.limit_s, each.level.name, "x") for each in found.levels]
+    # Limits of gaps between tokens are no latency of a request.
+    levels = [each.level for each in found.levels if each.level.latency != "itl"]
+    limits = [Level(each.limit_s, each.name, "x") for each in levels]
     return _distribution("distributions", "How long requests wait", rows, "seconds", limits)
 
 

@@ -15,6 +15,7 @@ from specsim.serving.readers.records import Record
 from specsim.serving.requests import Requests, WorkloadError
 
 _MS = 1e-3
+_FIRST = "time_to_first_token_ms"
 
 
 def recognises(first: Record) -> bool:
@@ -35,6 +36,18 @@ def read(records: Sequence[Record]) -> RequestLog:
     answered = _records(groups, "successful")
     if not answered:
         raise WorkloadError("no request was answered (requests.successful is empty)")
+    notes = ["times are the client's: network and tokenizer are in them"]
+    empty = [each for each in answered if not each.values.get("output_tokens")]
+    streamed = [each for each in answered if each.values.get(_FIRST) is not None]
+    unseen = [each for each in answered if streamed and each.values.get(_FIRST) is None]
+    if lost := {each.place for each in (*empty, *unseen)}:
+        answered = [each for each in answered if each.place not in lost]
+        notes.append(
+            f"{len(lost)} requests without output tokens or the time of their first token are left "
+            "out, and their load, too"
+        )
+    if not answered:
+        raise WorkloadError("no answered request has output tokens (output_tokens)")
     answered.sort(key=lambda each: each.seconds("request_start_time"))
     start = np.array([each.seconds("request_start_time") for each in answered])
     arrival = start - start[0]
@@ -45,19 +58,18 @@ def read(records: Sequence[Record]) -> RequestLog:
     }
     first = None
     last = arrival + [each.seconds("request_latency") for each in answered]
-    if any(each.values.get("time_to_first_token_ms") is None for each in answered):
+    if not streamed:
         missing["ttft"] = missing["tpot"] = "answers were not streamed: no time of a first token"
     else:
-        first = arrival + [each.seconds("time_to_first_token_ms", _MS) for each in answered]
+        first = arrival + [each.seconds(_FIRST, _MS) for each in answered]
         more = [
             each.seconds("inter_token_latency_ms", _MS) * (tokens - 1) if tokens > 1 else 0.0
             for each, tokens in zip(answered, outputs.tolist(), strict=True)
         ]
         last = first + more
-    notes = ["times are the client's: network and tokenizer are in them"]
-    lost = sum(len(_records(groups, name)) for name in ("incomplete", "errored"))
-    if lost:
-        notes.append(f"{lost} requests without an answer are left out, and their load, too")
+    unanswered = sum(len(_records(groups, name)) for name in ("incomplete", "errored"))
+    if unanswered:
+        notes.append(f"{unanswered} requests without an answer are left out, and their load, too")
     return RequestLog(
         format="guidellm",
         requests=Requests(

@@ -55,7 +55,7 @@ def read_records(text: str, tokenize: texts.Tokenize | None = None) -> RecordedR
     return read_recognised(
         text,
         READERS.values(),
-        "Azure's and BurstGPT's CSV, Mooncake's and LLMServingSim's JSONL, results of vllm bench "
-        "serve --save-detailed, JSON or JSONL with token counts, such as prompt_len and "
-        "output_len, and with a tokenizer texts, such as ShareGPT's",
+        "Azure's and BurstGPT's CSV, Mooncake's, Qwen-Bailian's and LLMServingSim's JSONL, results "
+        "of vllm bench serve --save-detailed, JSON or JSONL with token counts, such as prompt_len "
+        "and output_len, and with a tokenizer texts, such as ShareGPT's",
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import specsim
-from specsim.api.serving_setup import memory_blocks, memory_groups
+from specsim.api.serving_engine import memory_blocks, memory_groups
 from specsim.checks import InvalidArgumentError
 from specsim.deployment.heads import named_shape
 from specsim.hardware.parallel import ONE_CARD, Parallelism

@@ -136,6 +136,20 @@ def test_guidellm() -> None:
     assert set(found.missing) == {"ttft", "tpot", "itl", "queue"}
 
 
+def test_guidellm_requests_that_tell_too_little_are_left_out() -> None:
+    whole = {"request_start_time": 8.0, "prompt_tokens": 9, "output_tokens": 5}
+    whole |= {"request_latency": 0.5, "time_to_first_token_ms": 100.0, "inter_token_latency_ms": 20}
+    empty, late = whole | {"output_tokens": 0}, whole | {"time_to_first_token_ms": None}
+    groups = {"successful": [whole, empty, late, whole]}
+    found = read_log_text(json.dumps({"benchmarks": [{"requests": groups}]}))
+    assert len(found.requests) == 2
+    assert "2 requests without output tokens or the time of their first token" in found.notes[1]
+    assert set(found.samples) == {"ttft", "tpot", "e2e"}
+    groups = {"successful": [empty]}
+    with pytest.raises(WorkloadError, match="no answered request has output tokens"):
+        read_log_text(json.dumps({"benchmarks": [{"requests": groups}]}))
+
+
 BENCH = {
     "input_lens": [3],
     "output_lens": [2],

@@ -49,15 +49,24 @@ def test_latencies_by_hand() -> None:
         ("ttft_p99=0.4,tpot_p50=0.3", 1),
         ("tpot=0.2", 1),  # one token has a TPOT of 0, as vllm bench serve has it
         ("e2e_mean=2,ttft=1", 2),
-        ("e2e_mean=2", 3),  # those above a mean are what makes it one
         ("e2e=5,e2e_p99=0.3", 1),  # the least of two limits
-        ("itl_p99=0.1", 3),  # gaps are not a request's
     ],
 )
 def test_goodput_counts_as_vllm_does(words: str, good: int) -> None:
     found = measure(by_hand(), levels_of(words)).figures
     assert found["goodput"] == pytest.approx(good / 6)
     assert found["good_share"] == pytest.approx(good / 3)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "e2e_mean=2",  # those above a mean are what makes it one
+        "itl_p99=0.1",  # gaps are not a request's
+    ],
+)
+def test_without_a_limit_of_requests_none_is_good_or_not(words: str) -> None:
+    assert not {"goodput", "good_share"} & set(measure(by_hand(), levels_of(words)).figures)
 
 
 def test_the_warm_up_is_left_out() -> None:

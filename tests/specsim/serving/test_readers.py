@@ -64,6 +64,33 @@ def test_mooncake() -> None:
     assert shared_tokens(found.prefix) == 2 * 512
 
 
+def test_qwen_bailian() -> None:
+    """By its README: seconds, and an id for each 16 tokens."""
+    found = read_records(
+        lines(
+            *(
+                {
+                    "chat_id": chat,
+                    "parent_chat_id": -1,
+                    "timestamp": seconds,
+                    "input_length": 40,
+                    "output_length": 132,
+                    "type": "text",
+                    "turn": 1,
+                    "hash_ids": [1089, 1090, last],
+                }
+                for chat, seconds, last in ((1, 61.114, 7), (2, 62.614, 8))
+            )
+        )
+    )
+    assert found.format == "qwen-bailian"
+    assert found.arrival_s is not None
+    assert found.arrival_s.tolist() == [61.114, 62.614]
+    assert found.prefix is not None
+    assert found.prefix.block_tokens == 16
+    assert shared_tokens(found.prefix) == 32
+
+
 def test_the_same_block_behind_another_is_another() -> None:
     prefix = blocks_of_tokens([[1, 2, 3, 4], [9, 9, 3, 4], [1, 2, 3, 4, 5]], 2)
     one, two, three = (prefix.of(n).tolist() for n in range(3))
@@ -241,6 +268,11 @@ def test_times_that_may_be_milliseconds_are_noticed() -> None:
         (MOONCAKE.replace("490", "null"), "line 2: output_length is missing"),
         (MOONCAKE.replace("[0, 14, 15]", '["a"]'), "line 2: hash_ids must be a list of whole"),
         (MOONCAKE[:-20], "line 3: not complete JSON"),
+        (
+            MOONCAKE.replace("[0, 14, 15]", "[0, 14, 15, 16]"),
+            "line 2: hash_ids has 4 ids for a prompt of 1536 tokens, and a trace of this kind has "
+            "one for each 512; leave hash_ids out",
+        ),
         ('{"conversations": [{"from": "human", "value": "hi"}]}', "no number of prompt tokens"),
         ('{"prompt": "hi", "prompt_len": 3}', "record 1: no number of output tokens (looked for"),
         (

@@ -125,6 +125,11 @@ def test_least_outstanding_waits_less() -> None:
 def test_a_closed_loop_is_shared_out() -> None:
     served = serve_requests(setup(3), requests(30), concurrency=8, seed=3)
     assert [each.concurrency for each in served.runs] == [3, 3, 2]
+    # As many more requests for those that take more at a time, so that none is idle before the end.
+    many = serve_requests(setup(3), requests(800), concurrency=8, seed=3)
+    assert [each.first_token_s.size for each in many.runs] == [300, 300, 200]
+    ends = [each.last_token_s.max() for each in many.runs]
+    assert max(ends) < 1.1 * min(ends)
     with pytest.raises(InvalidArgumentError, match="routing least-outstanding has no meaning in"):
         serve_requests(setup(3, "least-outstanding"), requests(), concurrency=8)
     with pytest.raises(InvalidArgumentError, match="concurrency must be >= replicas = 3, got 2"):
