@@ -194,13 +194,15 @@ class DeployedCost:
         ``batch`` sequences, the last ``logits`` of which get a distribution.
         """
         deployment = self.deployment
+        # Tokens of a prompt are not as much alike as drafts, which ``routing_exponent`` is of.
         if model == "target":
             of_target = deployment.parallel, deployment.efficiency
-            return self._run(deployment.shape, tokens, batch, context, logits, *of_target).seconds
+            run = self._run(deployment.shape, tokens, batch, context, logits, *of_target, 1.0)
+            return run.seconds
         shapes = self._shapes(1)
         assert shapes is not None, "asked for where a drafter reads prompts"
         of_draft = self._draft_parallel, self._draft_efficiency
-        return self._run(shapes.first, tokens, batch, context, logits, *of_draft).seconds
+        return self._run(shapes.first, tokens, batch, context, logits, *of_draft, 1.0).seconds
 
     def gains(self, gains: TokensPerBlock) -> TokensPerBlock:
         """What a round gains of drafts that must be found: those that are there, as far as they
@@ -249,7 +251,7 @@ class DeployedCost:
     @cached_property
     def _runs(
         self,
-    ) -> dict[tuple[int, int, int, int, int | None, Parallelism, Efficiency], Roofline]:
+    ) -> dict[tuple[int, int, int, int, int | None, Parallelism, Efficiency, float], Roofline]:
         return {}
 
     def _shapes(self, gamma: int) -> DraftShapes | None:
@@ -274,9 +276,11 @@ class DeployedCost:
         logits: int | None,
         parallel: Parallelism,
         efficiency: Efficiency,
+        routing_exponent: float | None = None,
     ) -> Roofline:
         deployment, before = self.deployment, ceil(context)
-        key = id(shape), tokens, batch, before, logits, parallel, efficiency
+        exponent = deployment.routing_exponent if routing_exponent is None else routing_exponent
+        key = id(shape), tokens, batch, before, logits, parallel, efficiency, exponent
         found = self._runs.get(key)
         if found is None:
             found = self._runs[key] = roofline(
@@ -290,6 +294,6 @@ class DeployedCost:
                 parallel=parallel,
                 interconnect=deployment.link,
                 imbalance=deployment.imbalance,
-                routing_exponent=deployment.routing_exponent,
+                routing_exponent=exponent,
             )
         return found

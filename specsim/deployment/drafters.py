@@ -207,6 +207,11 @@ class Eagle3(Eagle):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.model is not None and self.draft_vocab != type(self).draft_vocab:
+            raise InvalidArgumentError(
+                "draft_vocab must be left out where a model is given, whose config says how many, "
+                f"got {self.draft_vocab}"
+            )
         if self.draft_vocab is not None:
             integer("draft_vocab", self.draft_vocab, low=1)
 

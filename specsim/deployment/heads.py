@@ -214,8 +214,11 @@ def _attention(config: Mapping[str, Any], target: Shape) -> Attention:
     hidden = target.hidden
     full = [part for layer in target.layers for part in layer.attentions if part.window is None]
     like = full[-1] if full else target.layers[-1].attentions[-1]
-    # A latent attention has no key-value heads to copy.
-    latent = like.kv_heads == 1 < like.heads
+    # A latent attention has no key-value heads to copy; another one of a single head has.
+    parts = (part for layer in target.layers for part in layer.attentions)
+    latent = like.kv_heads == 1 < like.heads and any(
+        part.expanded_width is not None or part.selected is not None for part in parts
+    )
     heads = hidden // _HEAD_WIDTH if latent else like.heads
     # Eight, as SpecForge's head for DeepSeek-V3 has.
     kv_heads = (8 if heads % 8 == 0 else heads) if latent else like.kv_heads

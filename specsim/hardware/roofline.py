@@ -7,8 +7,9 @@ starting the work of a layer however little it is).  eta = 1 and t_layer = 0 giv
 engine is faster on that accelerator.  Traffic counts the weights once, the KV cache read and the
 KV cache written; activations, rows of the embeddings and the order of the parts inside a run are
 left out, so arithmetic and traffic overlap perfectly.  Products with weights are taken at the
-rate of their type, those of attention at that of the 16-bit type, or of fp8 where the cache is in 8
-bits.
+rate of their type, where they are quantised; those of the head at that of the 16-bit type, as those
+of all layers where experts alone are quantised; those of attention, too, or at that of fp8 where
+the cache is in 8 bits.
 
 A model on several cards is judged by the busiest of them (``Parallelism``), and what the cards send
 each other overlaps with nothing.  Of a tensor-parallel group every card reads and multiplies its
@@ -73,6 +74,11 @@ PEAK = Efficiency()
 # (``configs/fits.csv``, ``benchmarks/shipped_fits.py``): 0.67 to 0.75 of the bandwidth, 0.5 of the
 # arithmetic in verifications of 256 tokens and more in long prompts.
 USUAL = Efficiency(compute=0.6, memory=0.75)
+
+
+# Tokens after which a scan over a prompt writes the state that it carries (the chunks of
+# flash-linear-attention, which vLLM's gated delta net takes).
+_STATE_CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -169,7 +175,8 @@ def roofline(
     parts = min(parallel.pipeline, of_group)
     sequences = -(-of_group // parts)
     tokens = sequences * new_tokens
-    wanted = sequences * (new_tokens if logits is None else logits)
+    kept = new_tokens if logits is None else logits
+    wanted = sequences * kept
     # Tokens that the experts of a card see: dealt-out ones those of all groups.
     read = tokens
     if parallel.expert > 1:
@@ -202,19 +209,22 @@ def roofline(
     traffic = (
         _on_a_card(_dense_bytes(shape), _whole_bytes(shape), parallel)
         + expert_bytes / sharing
-        + sequences * _cache_traffic(shape, new_tokens, context, encoder_context, parallel.tensor)
+        + sequences * _cache_traffic(shape, new_tokens, context, encoder_context, kept, parallel)
     )
     eager = efficiency.graph_tokens is not None and tokens > efficiency.graph_tokens
-    peak = accelerator.peak(shape.precision.multiplies_in)
     attention = sequences * shape.attention_flops(new_tokens, context, encoder_context)
-    attention /= parallel.tensor
+    of_card = _Products(
+        experts=2.0 * (loaded or routed) / sharing,
+        attention=attention / parallel.tensor,
+        head=2.0 * wanted * _on_a_card(shape.head, shape.whole_head, parallel),
+        all=flops,
+    )
     layers = len(shape.layers)
     link = interconnect or accelerator.interconnect
     return Roofline(
         flops=flops,
         bytes=traffic,
-        compute_s=((flops - attention) / peak + attention / _attention_peak(shape, accelerator))
-        / efficiency.compute,
+        compute_s=of_card.seconds(shape, accelerator) / efficiency.compute,
         memory_s=traffic / (accelerator.bandwidth * efficiency.memory),
         launch_s=layers * efficiency.layer_s,
         communication_s=_communication_s(shape, parallel, link, tokens, wanted),
@@ -271,15 +281,40 @@ def _on_a_card(all_of_it: float, whole: float, parallel: Parallelism) -> float:
     return (all_of_it - whole) / parallel.tensor + whole
 
 
+@dataclass(frozen=True)
+class _Products:
+    """FLOPs of a card by what is multiplied: those of layers are the rest of ``all``."""
+
+    experts: float
+    attention: float
+    head: float
+    all: float
+
+    def seconds(self, shape: Shape, accelerator: Accelerator) -> float:
+        """At the peaks.  What a quantisation leaves out is multiplied in the numbers that it is
+        kept in: the head always, and all layers where routed experts alone are quantised.
+        """
+        precision = shape.precision
+        quantised = accelerator.peak(precision.multiplies_in)
+        kept = accelerator.peak_flops.get(precision.dtype, quantised)
+        experts_only = precision.weight_bits is None and precision.expert_bits is not None
+        layers = self.all - self.experts - self.attention - self.head
+        return (
+            self.experts / quantised
+            + layers / (kept if experts_only else quantised)
+            + self.head / kept
+            + self.attention / _attention_peak(shape, accelerator)
+        )
+
+
 def _attention_peak(shape: Shape, accelerator: Accelerator) -> float:
     """FLOP/s of queries with keys, and of what they weigh the values by: weights may be quantised
     and these are not, unless the cache is (vLLM 0.32.0, model_executor/layers/attention).
     """
     precision = shape.precision
-    if precision.multiplies_in == precision.dtype:
-        return accelerator.peak(precision.dtype)
-    kept = "fp8" if precision.kv_bits == 8 else precision.dtype
-    return accelerator.peak_flops.get(kept, accelerator.peak(precision.multiplies_in))
+    quantised = accelerator.peak(precision.multiplies_in)
+    kept = accelerator.peak_flops.get(precision.dtype, quantised)
+    return accelerator.peak_flops.get("fp8", kept) if precision.kv_bits == 8 else kept
 
 
 def _dense_bytes(shape: Shape) -> float:
@@ -297,22 +332,29 @@ def _whole_bytes(shape: Shape) -> float:
 
 
 def _cache_traffic(
-    shape: Shape, new_tokens: int, context: int, encoder_context: int, tensor: int
+    shape: Shape,
+    new_tokens: int,
+    context: int,
+    encoder_context: int,
+    kept: int,
+    parallel: Parallelism,
 ) -> float:
     """Bytes of the KV cache and of constant states that one sequence reads and writes on a card.
 
-    A state is read once and written for every new token, as nobody knows yet which is the last one
-    that is accepted.
+    A state is read once.  It is written for each of the ``kept`` tokens whose distribution is
+    wanted, as nobody knows yet which is the last one that is accepted, and for every chunk of the
+    others.
     """
     precision, moved_bytes = shape.precision, 0.0
+    written = kept + -(-(new_tokens - kept) // _STATE_CHUNK)
     for layer, count in shape.distinct_layers:
         for part in layer.attentions:
             moved = encoder_context
             if not part.of_encoder:
                 moved = part.read(context, new_tokens) + new_tokens
             numbers = part.kv_width * moved * precision.kv_bytes
-            numbers += (1 + new_tokens) * part.state * precision.state_bytes
-            moved_bytes += count * numbers / min(tensor, part.kv_heads)
+            numbers += (1 + written) * part.state * precision.state_bytes
+            moved_bytes += count * numbers / min(parallel.tensor, part.kv_heads)
     return moved_bytes
 
 
@@ -330,8 +372,8 @@ def _communication_s(
     the states of their tokens and give them back, and the group gathers them; stages hand the
     states on.  A token's state goes to a card once, however many of its experts are there.
     """
-    if parallel.cards == 1:
-        return 0.0
+    if parallel.tensor * parallel.pipeline * parallel.expert == 1:
+        return 0.0  # groups of cards that share nothing
     if link is None:
         raise UnsupportedError(
             f"interconnect is missing: {parallel.cards} cards send each other something; name one"

@@ -46,6 +46,27 @@ def test_a_draft_model_runs_once_a_token() -> None:
     assert found.loaded_s(16, 100) == pytest.approx(seconds(draft, 2, 16, 100, 1), rel=1e-12)
 
 
+def test_tokens_of_a_prompt_choose_experts_for_themselves() -> None:
+    """What drafts of one request have in common, prompts have not."""
+    one, other = (
+        DeployedCost(deploy("qwen3-235b-a22b", "H200", tensor_parallel=8, **more), None, 9)
+        for more in ({}, {"routing_exponent": 0.5})
+    )
+    assert one.run_s("target", 512, 1, 0, 1) == other.run_s("target", 512, 1, 0, 1)
+    assert one.verify_s(5, 8, 100) == other.verify_s(5, 8, 100)  # nothing drafts: plain steps
+    drafting = [
+        replace(each, drafter=drafter("eagle3"), deployment=each.deployment)
+        for each in (one, other)
+    ]
+    assert drafting[1].verify_s(5, 8, 100) < drafting[0].verify_s(5, 8, 100)
+
+
+def test_groups_that_share_nothing_need_no_link() -> None:
+    card = replace(hardware.accelerator("H100-SXM"), interconnect=None)
+    deployed = deploy(TARGET, card, "eagle3", data_parallel=2)
+    assert DeployedCost(deployed, deployed.drafters[0], 5).verify_s(0, 8, 100) > 0
+
+
 def test_a_runner_that_follows_no_schedule_makes_all_drafts() -> None:
     found, draft = cost("draft_model:llama-3.2-1b"), hardware.shape("llama-3.2-1b")
     always = replace(found, always=5)

@@ -156,6 +156,18 @@ def test_blocks_of_medusa_are_whole_on_every_card() -> None:
     assert found.loaded.whole_head == 5 * (4096**2 + 4096)
 
 
+def test_a_single_head_of_keys_is_no_latent() -> None:
+    """Gemma-3-1B has four heads over one of keys and values, of 256 numbers each."""
+    (layer,) = head("eagle3", "gemma-3-1b").later.layers
+    (attention,) = layer.attentions
+    assert (attention.heads, attention.kv_heads, attention.kv_width) == (4, 1, 512)
+
+
+def test_the_vocabulary_of_a_given_head_is_its_own() -> None:
+    with pytest.raises(SpecsimError, match="draft_vocab must be left out where a model is given"):
+        drafter("eagle3:llama-3.1-8b,draft_vocab=1000")
+
+
 def test_the_table_of_shipped_heads() -> None:
     listed = re.findall(r"\| (\w+)-(\S+)\.json \| .* \| ([\d,]+) \|", README.read_text("utf-8"))
     heads = {
