@@ -121,7 +121,7 @@ def calibrate(
             "batches": batches,
             "cost_only": cost_only,
         },
-        warnings=(*warnings, *(best.warnings if best else ())),
+        warnings=tuple(dict.fromkeys((*warnings, *(best or profile).warnings))),
         left_out=tuple(
             LeftOut(f"batch {cell.batch}, context {cell.context}, {cell.mode}", cell.reason)
             for cell in profile.missing

@@ -105,7 +105,8 @@ def demonstrate(
     else:
         calibrate(path, models, measurement, command=command, progress=progress)
         checkpoint.replace_json(_CALIBRATED, file_digest(path))
-    best = optimize_profile(path).rows()
+    recommended = optimize_profile(path)
+    best = recommended.rows()
     gammas = {row["gamma"] for row in best} - {0}
     check = BlindCheck(
         tuple(sorted(gammas.union(_GAMMAS))),
@@ -122,7 +123,7 @@ def demonstrate(
         chosen=tuple({name: row[name] for name in names} for row in best),
         validation=validation,
         inputs={"out": str(out), "draft": draft, "seed": seed},
-        warnings=(*warnings, *validation.warnings),
+        warnings=tuple(dict.fromkeys((*warnings, *recommended.warnings, *validation.warnings))),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from specsim.api.models import Models
 from specsim.api.validation import EngineCheck
+from specsim.checks import UnsupportedError
 from specsim.optimizers.workload import Workload
 from specsim.profiles import Profile
 
@@ -70,6 +71,13 @@ def asked_of(
 
     law = LAWS[question.drafts]
     (workload, *_) = Workload.all_of(profile, path, question.temperature, law)
+    sampling = workload.measured.sampling
+    filtered = sampling.top_k is not None or sampling.top_p is not None
+    if law == "ratio-test" and sampling.temperature and filtered:
+        raise UnsupportedError(
+            "probabilistic drafts of vLLM are drawn without top_k and top_p, and those of this "
+            "profile with them: give drafts greedy, or calibrate without top_k and top_p"
+        )
     device, dtype = Models.of(profile).place()
     pair = load_measured_pair(profile, device, dtype, trust_remote_code)
     pair.target.require_causal("an engine")

@@ -23,6 +23,7 @@ from specsim.checkpoint import Checkpoint
 from specsim.checks import (
     Floats,
     InvalidArgumentError,
+    SpecsimError,
     UnsupportedError,
     integer,
     significant,
@@ -350,11 +351,14 @@ def awaits_timing(profile: Path, timing: EngineTiming, command: str) -> bool:
     """Whether the same command, as it was typed, wrote the profile and was killed before it had
     timed the engine: then the profile is not to be measured again.
     """
-    if not profile.is_file() or read_profile(profile).command != command:
-        return False
-    timed = engine_file(profile, timing)
-    known = {each.sha256 for each in read_acceptance(timed).sources} if timed.is_file() else set()
-    return file_digest(profile) not in known
+    try:
+        if not profile.is_file() or read_profile(profile).command != command:
+            return False
+        timed = engine_file(profile, timing)
+        sources = read_acceptance(timed).sources if timed.is_file() else []
+    except SpecsimError:
+        return False  # what cannot be read is made anew
+    return file_digest(profile) not in {each.sha256 for each in sources}
 
 
 def _document(

@@ -214,6 +214,12 @@ def explain(
         found = source.workloads()
         _check_length(gamma, found[0], deployment)
         if gamma > found[0].gamma_max:
+            if deployment is not None:
+                # The others are tried in its place, as far as they draft.
+                first = replace(deployment, drafters=deployment.drafters[:1])
+                source = replace(source, deployment=first)
+                if first.drafters[0].alpha is not None:
+                    source = Source(None, first)
             found = source.workloads(gamma)
         if deployment is not None and profile is not None:
             from specsim.extrapolation.from_file import counted_acceptance

@@ -26,6 +26,7 @@ from specsim.api.export_notes import (
 )
 from specsim.api.plan_file import planned_serving
 from specsim.api.result import Result, Row
+from specsim.batching.decision import decide
 from specsim.batching.loaded import WithDrafterLoaded
 from specsim.batching.point import DEFAULT_MARGIN, batch_point
 from specsim.batching.schedule import Plan, plan
@@ -40,6 +41,7 @@ from specsim.engines import (
     Engine,
     Method,
     Order,
+    Schedule,
     Tree,
     engine_named,
     gamma_at,
@@ -185,23 +187,29 @@ def export(
     else:
         gains = _gains(workload, planned)
         schedule = planned.schedule if gains else merged([0] * planned.largest)
+    best = None
+    if gains and not drafting.by_batch and not under_load:
+        # Ranges of a schedule pass over what is a little better at one batch.
+        point = decide(served, batch or 1, where, margin).point
+        best = point.gamma if point.pays(margin) else 0
     order = Order(
         schedule,
         drafting,
         draft,
         batch=batch or 1,
+        best=best,
         lookup_max=lookup_max,
         lookup_min=lookup_min,
         tree=tree,
         draft_tensor=draft_tensor(chosen, deployment, drafter),
-        deployed=_deployed(deployment, served, planned),
+        deployed=_deployed(deployment, served, planned, schedule),
     )
     if not gains:
         reason = f"speculation never gains {100 * margin:.3g}% or more here"
         if serving is not None:
             reason = f"{serving.name} drafts nothing"
         text, notes = "", [f"{reason}: leave it off"]
-    elif not drafting.by_batch and not gamma_at(schedule, order.batch):
+    elif not drafting.by_batch and not order.one_length:
         text, notes = "", [f"speculation does not pay at batch {order.batch}: leave it off"]
     else:
         configuration = chosen.write(order)
@@ -214,7 +222,7 @@ def export(
             *(
                 []
                 if drafting.by_batch or chosen.one_request
-                else one_length_notes(planned, schedule, order.batch)
+                else one_length_notes(planned, schedule, order.one_length, bool(under_load))
             ),
             *loaded_notes(served, planned, schedule),
             *card_notes(chosen, order.deployed),
@@ -336,20 +344,20 @@ def _gains(workload: BatchWorkload, planned: Plan) -> bool:
 
 
 def _deployed(
-    deployment: Deployment | None, served: BatchWorkload, planned: Plan
+    deployment: Deployment | None, served: BatchWorkload, planned: Plan, schedule: Schedule
 ) -> Deployed | None:
     if deployment is None:
         return None
-    in_step = _in_step(served, planned)
+    in_step = _in_step(served, planned, schedule)
     graph_tokens = deployment.efficiency.graph_tokens
     return Deployed(deployment.parallel, deployment.card.name, graph_tokens, in_step)
 
 
-def _in_step(served: BatchWorkload, planned: Plan) -> tuple[int, float] | None:
+def _in_step(served: BatchWorkload, planned: Plan, schedule: Schedule) -> tuple[int, float] | None:
     """The batch without drafts that the loaded drafter costs most, and that over a plain step."""
     found = []
     for point in planned.points:
-        if gamma_at(planned.schedule, point.batch) == 0:
+        if gamma_at(schedule, point.batch) == 0:
             loaded = served.cost.loaded_s(point.batch, planned.context)
             found.append((loaded / (point.spent.plain_step_s - loaded), point.batch))
     share, batch = max(found, default=(0.0, 0))

@@ -85,9 +85,14 @@ def loaded_notes(served: BatchWorkload, planned: Plan, schedule: Schedule) -> li
     ]
 
 
-def one_length_notes(planned: Plan, schedule: Schedule, batch: int) -> list[str]:
-    """What the one draft length of all batches, that of ``batch``, gives at the largest planned."""
-    length, best = (gamma_at(schedule, each) for each in (batch, planned.largest))
+def one_length_notes(planned: Plan, schedule: Schedule, length: int, under_load: bool) -> list[str]:
+    """What the one draft length of all batches gives at the largest planned.
+
+    under_load : whether the schedule is of a plan, or else that of what is best at each batch
+    """
+    best = planned.decisions[-1].point.gamma
+    if under_load:
+        best = gamma_at(schedule, planned.largest)
     if length == best:
         return []
     points = planned.decisions[-1].points

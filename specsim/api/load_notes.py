@@ -56,10 +56,10 @@ def notes_on_plans(workload: BatchWorkload, plans: Sequence[Plan]) -> list[str]:
     """What to know of one setting, one line each."""
     points = [point for each in plans for point in each.points]
     notes = [*workload.doubts, *_changed_places(workload, points[0])]
-    # What there is to know of one draft length is known of the shorter ones.
-    notes += workload.notes(max(point.gamma for point in points))
+    lengths = sorted({point.gamma for point in points})
+    notes += dict.fromkeys(line for each in lengths for line in workload.notes(each))
     bounded = [point for point in points if point.gamma == workload.gamma_max > 0]
-    if bounded and plans[0].gamma is None:
+    if bounded and plans[0].gamma is None and workload.gamma_max != workload.longest:
         notes.append(
             f"gamma {workload.gamma_max}, the longest that was considered, is best at "
             f"{_listed(bounded)}: a longer one may pay more"

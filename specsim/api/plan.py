@@ -86,7 +86,7 @@ def plan(
     mode: Mode | None = None,
     acceptance_law: AcceptanceLaw | None = None,
     step_model: StepModel | str | Mapping[str, float] | None = None,
-    gammas: Sequence[int] = GAMMAS,
+    gammas: Sequence[int] | None = None,
     degrees: Sequence[int] | None = None,
     engine: ServingEngine | str = "vllm",
     routing: Routing = "round-robin",
@@ -107,7 +107,8 @@ def plan(
         cards
     alpha, profile, temperature, mode, acceptance_law, step_model, engine, routing : as of
         ``serve``
-    gammas : draft lengths that are tried, and the best schedule of them by batch
+    gammas : draft lengths that are tried, and the best schedule of them by batch; None: 1, 2, 3, 4,
+        5 and 7, as far as a drafter goes
     degrees : tensor parallel degrees; None: 1, 2, 4 and 8, unless a deployment names one above 1
     price : of an accelerator for an hour, or by the name of the accelerator; None: the fewest cards
         are the cheapest
@@ -122,12 +123,17 @@ def plan(
     all can be planned; a plan that meets no level is a result, with the nearest set-up.
     """
     levels = levels_of(slo)
-    if not any(each.statistic for each in levels):
-        raise InvalidArgumentError(
-            f"slo must limit a mean or a percentile, such as ttft_p99=1,tpot_p99=0.06, got {slo!r}"
-        )
+    if not levels:
+        raise InvalidArgumentError("slo must have a level, such as ttft_p99=1,tpot_p99=0.06")
+    for level in levels:
+        if level.statistic is None:
+            raise InvalidArgumentError(
+                f"slo {level.name} is a limit of single requests, which a plan cannot promise: "
+                f"give {level.name}_p99 or {level.name}_mean"
+            )
     margin = DEFAULT_MARGIN if margin is None else number("margin", margin, low=0.0)
-    lengths = sorted({int(each) for each in np.atleast_1d(integers("gammas", gammas, low=0))})
+    asked_gammas = GAMMAS if gammas is None else gammas
+    lengths = sorted({int(each) for each in np.atleast_1d(integers("gammas", asked_gammas, low=0))})
     draft_length("gammas", lengths[-1])
     if isinstance(workload, (str, PathLike)):
         workload = workload_of(workload)
@@ -137,7 +143,7 @@ def plan(
         )
     asked = workload.inputs
     drawn = workload if isinstance(workload, DrawnWorkload) else None
-    if drawn is not None and (drawn.requests or drawn.duration_s):
+    if drawn is not None and not (drawn.requests is None and drawn.duration_s is None):
         drawn = None
     if drawn is not None and isinstance(drawn.arrivals, ScheduledArrivals):
         raise InvalidArgumentError(
@@ -171,6 +177,7 @@ def plan(
         offered,
         margin,
         step_model,
+        gammas is not None,
         progress,
     )
     _check_any(setups, left_out)
@@ -212,7 +219,7 @@ def plan(
         plain = plain_beside(drafting, answers)
         if plain is not None:
             speed = speed_of(drafting.planned, drafting, rate, context)
-            if plain.per_card > 0:
+            if plain.per_card > 0 and drafting.per_card > 0:
                 ratio = drafting.per_card / plain.per_card
                 low, high = (speed.low, speed.high) if speed else (nan, nan)
                 gain = Interval(ratio * low, ratio, ratio * high)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, exp, log
+from math import ceil, exp, isnan, log
 
 import numpy as np
 
@@ -47,11 +47,17 @@ def _decoding(answer: Answer, rate: float) -> tuple[int, int]:
     of so many.
     """
     replica = answer.planned.replica
-    own = rate_of_each(rate, answer.replicas, replica)
-    # Prompts that are in the cache may leave room for more than the analytic capacity.
-    mean = replica.shared(min(own, _FULL * replica.capacity)).mean
+    mean = replica.shared(_own_rate(answer, rate)).mean
     batch = max(1, round(mean))
     return batch, int(replica.gammas[min(batch, replica.gammas.size - 1)])
+
+
+def _own_rate(answer: Answer, rate: float) -> float:
+    """Of one replica, below its analytic capacity, for more than which prompts that are in the
+    cache may leave room.
+    """
+    replica = answer.planned.replica
+    return min(rate_of_each(rate, answer.replicas, replica), _FULL * replica.capacity)
 
 
 def speed_of(planned: PlannedSetUp, answer: Answer, rate: float, context: int) -> Speed:
@@ -86,7 +92,7 @@ def replicas_interval(
     """At the ends of the speed: fewer where it is faster.  Simulation may have found that more are
     needed than analytically, or fewer, and is taken to do so at the ends by the same share.
     """
-    if speed is None or not best.replicas:
+    if speed is None or not best.replicas or not best.sustained:
         return None
     analytic = replicas_needed(rate, best.sustained)
     ends = []
@@ -197,6 +203,12 @@ def warnings_of(workload: ServingWorkload, told: Sequence[Answer], rate: float) 
     """Of the answer, which is first, and of what it is held against."""
     best = told[0]
     found = dict.fromkeys(workload.notes)
+    kinds = list(dict.fromkeys(each.planned.accelerator for each in told))
+    if best.price is None and len(kinds) > 1:
+        prices = ",".join(f"{name}=..." for name in kinds)
+        found[
+            f"without prices fewer cards are the cheaper ones, of whatever kind: --price {prices}"
+        ] = None
     for each in told:
         found |= dict.fromkeys(each.planned.warnings)
     arrivals = getattr(workload, "arrivals", None)
@@ -204,16 +216,14 @@ def warnings_of(workload: ServingWorkload, told: Sequence[Answer], rate: float) 
         most = significant(max(arrivals.rates))
         found[
             f"the rate changes, up to {most} requests/s: what the analytic mode says, other rates, "
-            f"max_num_seqs and where drafts stop paying are of its mean, {significant(rate, 3)}"
+            f"{best.planned.setup.engine.limit} and where drafts stop paying are of its mean, "
+            f"{significant(rate, 3)}"
         ] = None
     if best.replicas:
         planned, (batch, _) = best.planned, _decoding(best, rate)
         found |= dict.fromkeys(beyond_graphs(planned.setup, planned.deployment, batch))
-        replica = planned.replica
-        own = rate_of_each(rate, best.replicas, replica)
-        if own < replica.capacity:
-            doubts = replica.at(own).doubts
-            found |= dict.fromkeys(f"analytic mode: {doubt}" for doubt in doubts)
+    doubts = best.planned.replica.at(_own_rate(best, rate)).doubts
+    found |= dict.fromkeys(f"analytic mode: {doubt}" for doubt in doubts)
     return tuple(found)
 
 
@@ -221,9 +231,10 @@ def too_short(summary: WorkloadSummary, rate: float, stay_s: float) -> tuple[str
     """Whether requests come for too short a time to show what lasts, of which one stays so long."""
     if lasts(summary, stay_s):
         return ()
-    come, stays = significant(summary.duration_s, 3), significant(stay_s, 3)
+    within, stays = f"within {significant(summary.duration_s, 3)} s", significant(stay_s, 3)
+    come = "at one moment" if isnan(summary.duration_s) else within
     return (
-        f"the simulated requests come within {come} s, less than {STAYS} times the {stays} s that "
+        f"the simulated requests come {come}, less than {STAYS} times the {stays} s that "
         "one stays: fewer replicas than the analytic mode asks for are not tried, and may be too "
         f"few yet; take {requests_wanted(rate, stay_s):,} requests",
     )

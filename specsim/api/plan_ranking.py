@@ -32,8 +32,8 @@ Settling = Callable[[Answer], Sequence[Settled]]
 RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 # Set-ups of either kind that are simulated at the least.
 _FINALISTS = 2
-# A rate is above another by this share of it.
-_ABOVE = 1e-6
+# A rate is above another by this share of it, and below it at this share.
+_ABOVE, _BELOW = 1e-6, 1.0 - 1e-6
 # More replicas than this are not planned.
 _MOST_REPLICAS = 10_000
 
@@ -91,6 +91,9 @@ def analytic_answer(
     replica = planned.replica
     each = sustained(replica, levels)
     count = replicas_needed(rate, each) if each > 0 else 0
+    if not count and reads_less(planned.setup, replica.offered):
+        # Prompts that are in the cache may meet what prompts that are read whole do not.
+        count = replicas_needed(rate, replica.capacity * _BELOW)
     if count > _MOST_REPLICAS:
         count = 0
     figures = dict(replica.at(rate_of_each(rate, count, replica), levels).figures)
@@ -154,8 +157,8 @@ def settling(
         least = answer.replicas
         setup = replace(answer.planned.setup, routing=routing)
         if lasts(summary, answer.figures["e2e_mean"]):
-            least = replicas_needed(rate, replica.capacity * (1.0 - 1e-6))
-            if _reads_less(setup, replica.offered):
+            least = replicas_needed(rate, replica.capacity * _BELOW)
+            if reads_less(setup, replica.offered):
                 least = 1
         return settle(
             setup, answer.replicas, least, lambda one: simulate(one, workload, levels, seed)
@@ -187,7 +190,7 @@ def at_both_ends(
     return with_errors(answer.settled, speed, simulated)
 
 
-def _reads_less(setup: SetUp, offered: Offered) -> bool:
+def reads_less(setup: SetUp, offered: Offered) -> bool:
     """Whether a replica may serve more than the analytic capacity, which takes every prompt to be
     read whole, and in a step of its own where nothing is decoded.
     """
@@ -279,9 +282,11 @@ def _of_kind(answers: Sequence[Answer], speculates: bool) -> list[Answer]:
 
 
 def _at_rate(several: Sequence[Answer], rate: float) -> tuple[float, int, Answer]:
-    """The cheapest of some set-ups by what each sustains, behind its cost and its replicas."""
+    """The cheapest of some set-ups by what each sustains, behind its cost and its replicas; of
+    equals the one that could take most.
+    """
     at = [(replicas_needed(rate, each.sustained), each) for each in several]
-    count, chosen = min(at, key=lambda pair: (_cost(*pair), -pair[1].per_card))
+    count, chosen = min(at, key=lambda pair: (_cost(*pair), -pair[0] * pair[1].sustained))
     return _cost(count, chosen), count, chosen
 
 
@@ -325,7 +330,8 @@ def by_rate(answers: Sequence[Answer], rate: float, margin: float) -> tuple[Row,
             continue
         _, kind, count, chosen = min(ranked, key=lambda each: each[:2])
         if len(ranked) == 2 and ranked[0][0] == ranked[1][0]:
-            gains = ranked[1][3].per_card >= (1.0 + margin) * ranked[0][3].per_card
+            plain, drafting = (count * each.sustained for _, _, count, each in ranked)
+            gains = drafting >= (1.0 + margin) * plain
             _, kind, count, chosen = ranked[1] if gains else ranked[0]
         row |= {"best": chosen.planned.name, "cards": count * chosen.planned.cards, "pays": kind}
         rows.append(row)

@@ -105,6 +105,7 @@ def planned_setups(
     offered: Offered,
     margin: float,
     step_model: StepModel | str | Mapping[str, float] | None = None,
+    named: bool = True,
     progress: Progress = quiet,
 ) -> tuple[list[PlannedSetUp], list[LeftOut]]:
     """All that can be had, and what cannot, with the reason.
@@ -112,6 +113,7 @@ def planned_setups(
     deployments : one for each kind of cards, all with the same drafters; none: as ``source`` says
     degrees : tensor parallel degrees that are tried; None: the deployments' own
     gammas : fixed draft lengths; beside them stands the best schedule by batch of each drafter
+    named : whether somebody asked for these lengths, who wants to know which a drafter cannot make
     """
     found: list[PlannedSetUp] = []
     left_out: list[LeftOut] = []
@@ -125,6 +127,11 @@ def planned_setups(
             left_out.append(LeftOut(what, str(error)))
         else:
             found += several
+            longest = _longest(each, words) if named and words.gamma else None
+            beyond = [gamma for gamma in gammas if longest is not None and gamma > longest]
+            drafts = "its drafter makes" if each is not None else "measured were"
+            why_beyond = f"{drafts} no more than {longest}"
+            unfit |= dict.fromkeys(beyond, why_beyond)
             left_out += [LeftOut(f"{what}, gamma {gamma}", why) for gamma, why in unfit.items()]
         advance()
     for card in dict.fromkeys(each.card.name for each in deployments):
@@ -157,7 +164,6 @@ def _words(
         return
     for deployment in deployments:
         for degree in degrees or [deployment.parallel.tensor]:
-            parallel = replace(deployment.parallel, tensor=degree)
             cards = f"{deployment.card.name}, tensor parallel {degree}"
             several: list[Drafter | None] = [None, *deployment.drafters]
             for drafter in several:
@@ -166,7 +172,9 @@ def _words(
                     what = f"{cards}, {drafter.label}{rates_apart(deployment, drafter)}"
                 try:
                     one = replace(
-                        deployment, parallel=parallel, drafters=(drafter,) if drafter else ()
+                        deployment,
+                        parallel=replace(deployment.parallel, tensor=degree),
+                        drafters=(drafter,) if drafter else (),
                     )
                 except SpecsimError as error:
                     left_out.append(LeftOut(what, str(error)))
@@ -203,7 +211,9 @@ def _of_drafter(
     margin: float,
     rates: str,
 ) -> tuple[list[PlannedSetUp], dict[int, str]]:
-    """One drafter with every draft length, or plain decoding; and why which lengths cannot be."""
+    """One drafter with every draft length, and by batch where the engine takes that, or plain
+    decoding; and why which lengths cannot be.
+    """
 
     def planned(found: FoundSetUp, setup: SetUp) -> PlannedSetUp:
         check_fit(requests, setup.engine, setup.drafts)
@@ -247,11 +257,14 @@ def _of_drafter(
     def drafting(schedule: Schedule) -> PlannedSetUp:
         return planned(of_longest, of_longest.of_schedule(schedule))
 
+    result = [several[gamma] for gamma in lengths if gamma in several]
+    why = {gamma: str(error) for gamma, error in unfit.items()}
+    if not of_longest.by_batch:
+        return result, why
     idle = drafting([(1, 1, 0)])
     schedule = best_schedule(
         {0: idle.replica, **{gamma: each.replica for gamma, each in several.items()}}, margin
     )
-    result = [several[gamma] for gamma in lengths if gamma in several]
     if len(schedule) > 1:
         result.append(drafting(schedule))
-    return result, {gamma: str(error) for gamma, error in unfit.items()}
+    return result, why

@@ -39,7 +39,8 @@ def sentences(found: CapacityPlan) -> list[str]:
     if found.stops is not None and found.with_drafts is not None:
         lines.append(_stops_words(found))
     if found.sequences is not None and found.met:
-        lines.append(_sequences_words(found.sequences))
+        limit = found.best.planned.setup.engine.limit
+        lines.append(_sequences_words(found.sequences, limit))
     changes = _changes(found.by_rate)
     if changes:
         lines.append(f"at multiples of the rate (analytic): {changes}")
@@ -93,17 +94,19 @@ def _intervals(found: CapacityPlan) -> list[str]:
     return [line]
 
 
-def _sequences_words(sequences: Sequences) -> str:
+def _sequences_words(sequences: Sequences, limit: str) -> str:
     if sequences.too_few:
         share = significant(100 * sequences.all_in_use, 2)
         return (
             f"all {sequences.count} sequences that fit are in use {share}% of the time, and "
             "requests wait"
         )
-    return f"max_num_seqs {sequences.count} holds all but 1 in 1,000 moments"
+    return f"{limit} {sequences.count} holds all but 1 in 1,000 moments"
 
 
 def _milliseconds(value: Interval[float]) -> str:
+    if isnan(value.best):
+        return "of no request"
     if isnan(value.low) or value.low == value.high:
         return milliseconds(value.best)
     low, high = significant(1e3 * value.low, 3), significant(1e3 * value.high, 3)
@@ -114,18 +117,26 @@ def _tie(found: CapacityPlan) -> str:
     """That the answer is the cheapest, or how it was chosen of two that cost the same."""
     plain, drafting = found.without, found.with_drafts
     if plain is None or drafting is None or _cost(plain) != _cost(drafting):
-        return "cheapest: "
+        return "fewest cards: " if _unpriced(found) else "cheapest: "
     same = "the same price"
     if plain.cards == drafting.cards:
         count = plain.cards
         same = _cards(count) if plain.planned.accelerator else _replicas(count)
+    if not plain.sustained or not drafting.sustained:
+        return f"{same} either way: "
     # Of what costs the same, so that this is what each leaves beyond the workload.
     room = drafting.replicas * drafting.sustained / (plain.replicas * plain.sustained)
-    held = "" if found.best is drafting else ", which is within the margin"
+    held = "" if found.best is drafting or room < 1 else ", which is within the margin"
     return (
         f"{same} either way, drafts sustain {significant(room, 3)} times the rate (analytic)"
         f"{held}: "
     )
+
+
+def _unpriced(found: CapacityPlan) -> bool:
+    """Whether cards of several kinds are compared by their number."""
+    several = {each.planned.accelerator for each in found.answers}
+    return found.best.price is None and len(several) > 1
 
 
 def _cost(answer: Answer) -> float:
@@ -140,10 +151,8 @@ def _nearest(found: CapacityPlan, answer: Answer) -> str:
         if each.statistic and not each.met(answer.figures[each.name])
     ]
     where = f"with {_replicas(answer.replicas)}" if answer.replicas else "at no load"
-    return (
-        f"nearest: {answer.planned.name}, {where}{_by(answer)}: "
-        f"{', '.join(missed) or 'the queue grows without end'}"
-    )
+    otherwise = "the queue grows without end" if answer.replicas else "it takes too many replicas"
+    return f"nearest: {answer.planned.name}, {where}{_by(answer)}: {', '.join(missed) or otherwise}"
 
 
 def other_cards(
@@ -171,7 +180,8 @@ def _other_cards(found: CapacityPlan) -> list[str]:
     for each in other_cards(found.answers, told, found.levels):
         name = each.planned.accelerator
         if each.met(found.levels):
-            lines.append(f"with {name}, none of them cheaper: {_words(found, each)}")
+            less = "none with fewer cards" if _unpriced(found) else "none of them cheaper"
+            lines.append(f"with {name}, {less}: {_words(found, each)}")
         else:
             lines.append(f"with {name}, no set-up meets the levels; {_nearest(found, each)}")
     return lines

@@ -227,7 +227,8 @@ def read(
     if out is not None and method is None and found.counts:
         unsaid = (
             "where the drafts came from is not told: at longer drafts acceptance will be taken to "
-            "fall as that of heads does (EAGLE, MTP); give --method, draft_model for a draft model"
+            "fall as that of heads does (EAGLE, MTP), unless a deployment says what drafts; give "
+            "--method, draft_model for a draft model"
         )
         found = replace(found, warnings=(*found.warnings, unsaid))
     if speculation_profile is not None:

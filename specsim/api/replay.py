@@ -160,7 +160,7 @@ def replay(
             tokens=int(each.lengths.sum()),
             calls=each.total_calls,
             tokens_per_call=each.tokens_per_call,
-            speedup=None if blocks is None else _speedup(text, each, blocks),
+            speedup=None if blocks is None else _speedup(text, each, blocks, prices),
         )
         for each in fixed_gamma.replay(text, gammas)
     ]
@@ -260,7 +260,12 @@ def _of_calls(gamma: int, streamed: StreamedReplay, blocks: Floats | None) -> Re
     )
 
 
-def _speedup(trace: Trace, replayed: fixed_gamma.Replay, blocks: Floats) -> float:
+def _speedup(trace: Trace, replayed: fixed_gamma.Replay, blocks: Floats, prices: Prices) -> float:
     """Against plain decoding; ``blocks`` by how many tokens they draft, in target runs."""
-    cost = blocks[fixed_gamma.drafted_tokens(trace, replayed.gamma)]
+    drafted = fixed_gamma.drafted_tokens(trace, replayed.gamma)
+    cost = blocks[drafted]
+    if trace.by_lookup and replayed.gamma:
+        # A search that finds nothing takes its time, too.
+        searched = prices.cost({})
+        cost = cost + (drafted == 0) * (searched.overhead - searched.plain_overhead)
     return float(trace.tokens / (replayed.starts @ cost))

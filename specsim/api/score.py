@@ -73,7 +73,8 @@ def score(
     if out.suffix not in (".parquet", ".csv"):
         raise InvalidArgumentError(f"out {out}: the name must end in .parquet or .csv")
     check_replaceable(out, "out")
-    requests, tokens = integer("requests", requests, low=1), integer("tokens", tokens, low=2)
+    # Intervals are over texts.
+    requests, tokens = integer("requests", requests, low=2), integer("tokens", tokens, low=2)
     models.require_draft_model("score")
     pair = models.load()
     pair.target.require_causal("score")
@@ -89,9 +90,9 @@ def score(
     found = find_prompts(text, pair.target.tokenizer, tokens, requests)
     texts = [words for words in found if len(words) > 1]
     if len(texts) < 2:
-        # Intervals are over texts.
+        where = "the held-out modules have" if text is None else f"{text} has"
         raise measure.ScoreError(
-            f"{text} has {len(texts)} texts of at least two tokens, two are needed"
+            f"{where} {len(texts)} texts of at least two tokens, two are needed"
         )
     target, draft = pair.target.description, pair.draft.description
     weights = next(pair.target.model.parameters())

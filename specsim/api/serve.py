@@ -11,7 +11,7 @@ import numpy as np
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
 from specsim.api.result import LeftOut, Row
-from specsim.api.serving_doubts import beyond_graphs
+from specsim.api.serving_doubts import beyond_graphs, routing_doubts
 from specsim.api.serving_result import LevelOutcome, Serving
 from specsim.api.serving_setup import Gamma, SetUpWords, set_up
 from specsim.api.workload import workload as workload_of
@@ -158,7 +158,13 @@ def serve(
             *workload.notes,
             *found.warnings,
             *found.doubts(setup.drafts),
+            *routing_doubts(setup, first),
             *beyond_graphs(setup, words.source.deployment, engine_did["batch_mean"]),
+            *(
+                _of_same_requests()
+                if count > 1 and _are_same(first, workload.draw(seed, 1))
+                else ()
+            ),
             *_undrafted(words),
             *_warnings(served),
             *(_of_few_stays(served.times, warmup) if runs[0].batches and count == 1 else ()),
@@ -205,6 +211,11 @@ def _is_certain(workload: ServingWorkload, setup: SetUp, one: Requests, two: Req
     acceptance = setup.acceptance
     if acceptance is not None and not acceptance.certain:
         return False
+    return _are_same(one, two)
+
+
+def _are_same(one: Requests, two: Requests) -> bool:
+    """Whether two replications have the same requests, to the last bit."""
     if len(one) != len(two):
         return False
     columns = [
@@ -213,6 +224,14 @@ def _is_certain(workload: ServingWorkload, setup: SetUp, one: Requests, two: Req
         for each in (one, two)
     ]
     return all(np.array_equal(*pair) for pair in zip(*columns, strict=True))
+
+
+def _of_same_requests() -> tuple[str, ...]:
+    """What replications of a file at its own times do not tell."""
+    return (
+        "requests are the same in every replication, so that intervals are of drafts alone: those "
+        "of a single run have what other requests would change, too",
+    )
 
 
 def _undrafted(words: SetUpWords) -> list[str]:

@@ -6,6 +6,7 @@ from specsim.batching.cost import LoadCost
 from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.step_cost import StepLoadCost
 from specsim.deployment.deployment import Deployment
+from specsim.serving.requests import Requests
 from specsim.serving.service import SetUp
 
 
@@ -18,6 +19,16 @@ def beyond_timed(cost: LoadCost, context: int, most: int) -> list[str]:
     if isinstance(cost, StepLoadCost):
         return _beyond_steps(cost, context, most)
     return []
+
+
+def routing_doubts(setup: SetUp, requests: Requests) -> tuple[str, ...]:
+    """Whether requests are routed by prefixes of which nothing is known."""
+    if setup.routing != "prefix-aware" or setup.replicas == 1 or requests.prefix is not None:
+        return ()
+    return (
+        "nothing is known of what prompts share, so that prefix-aware routing is least-outstanding "
+        "here: give a file with hashes or token ids",
+    )
 
 
 def beyond_graphs(setup: SetUp, deployment: Deployment | None, batch: float) -> tuple[str, ...]:

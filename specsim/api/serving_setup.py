@@ -6,43 +6,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Integral
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from specsim.acceptance import Acceptance, acceptance_of
+from specsim.acceptance import acceptance_of
 from specsim.api.model_runner import ModelRunner, with_all_drafts
 from specsim.api.result import plain
-from specsim.api.serving_acceptance import profile_trace, trace_behind
+from specsim.api.serving_costs import costs_with_drafts, law_rows, plain_costs
 from specsim.api.serving_doubts import beyond_timed
+from specsim.api.serving_engine import place_of, serving_engine, takes_schedules
 from specsim.api.serving_error import known_speed
-from specsim.batching.cost import LoadCost
-from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.source import Source
-from specsim.batching.workload import BatchWorkload, Load, draft_length
-from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, refuse
-from specsim.counts.file import is_acceptance
-from specsim.deployment.cost import DeployedCost
-from specsim.deployment.deployment import Deployment, draft_parallelism
-from specsim.deployment.drafters import Drafter, DraftModel, Ngram, Parallel
-from specsim.deployment.heads import draft_shapes
-from specsim.deployment.memory import BLOCK_TOKENS, CardMemory, card_memory
-from specsim.engines.schedule import Schedule
+from specsim.batching.workload import Load, draft_length
+from specsim.checks import InvalidArgumentError, UnsupportedError, refuse
+from specsim.deployment.drafters import Drafter, DraftModel, Parallel
+from specsim.engines.schedule import Schedule, in_words
 from specsim.files import short_digest
 from specsim.intervals import Interval
-from specsim.profiles import read_profile
 from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.adaptive_steps import AdaptiveSteps
 from specsim.serving.costs.load_cost import step_model_of
 from specsim.serving.costs.words import step_model_of_words
 from specsim.serving.drafts import DraftPolicy
-from specsim.serving.engines.kv_groups import KvGroup, kv_pool
 from specsim.serving.engines.settings import ServingEngine
+from specsim.serving.engines.sglang import SglangEngine
 from specsim.serving.requests import Requests
 from specsim.serving.service import SetUp
 from specsim.serving.step_model import StepModel
-from specsim.serving.words import EngineDefaults, engine_of
+from specsim.serving.words import engine_of
 
 Gamma = int | Literal["table"] | Schedule | AdaptiveSteps | None
 
@@ -86,7 +78,8 @@ class FoundSetUp:
     of_length : the same with always so many drafts, up to its longest: an engine's largest graph,
         and what it keeps for drafts, go by those; steps are priced once
     of_schedule : the same with so many drafts by batch, priced as the engine makes them
-    doubts : of the engine with such drafts
+    doubts : of so many drafts, and of the engine with them
+    by_batch : whether the engine takes a draft length for each batch of what drafts
     """
 
     setup: SetUp
@@ -96,25 +89,7 @@ class FoundSetUp:
     speed_at: Callable[[float], Interval[float] | None]
     warnings: tuple[str, ...] = ()
     doubts: Callable[[DraftPolicy], Sequence[str]] = lambda drafts: ()
-
-
-@dataclass(frozen=True, eq=False)
-class _Costs:
-    """What steps cost at any load, what is accepted, and the words for both.
-
-    method : where drafts come from, as engines call it; None: not known
-    longest : tokens of one request that the models take; None: not known
-    """
-
-    cost: LoadCost
-    basis: str
-    survival: Callable[[int], Floats] | None
-    trace: RoundAcceptance | None = None
-    workload: BatchWorkload | None = None
-    drafter: Drafter | None = None
-    method: str | None = None
-    longest: int | None = None
-    warnings: tuple[str, ...] = ()
+    by_batch: bool = True
 
 
 def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
@@ -128,26 +103,45 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     drafting = gamma not in (None, 0)
     longest = draft_length("gamma", _longest(gamma))
     context = mean_context(requests)
-    costs = _with_drafts(source, longest) if drafting else _plain(source)
-    place = _place(source, costs.cost)
-    engine = _engine(words.engine, place, costs, longest, context)
+    costs = costs_with_drafts(source, longest) if drafting else plain_costs(source)
+    place = place_of(source, costs.cost)
+    engine = serving_engine(words.engine, place, costs, longest, context)
     limits = DraftPolicy.fixed(longest or 1) if drafting else DraftPolicy.off()
     most = engine.settings(limits).max_seqs
+    asked: Schedule | AdaptiveSteps = []
+    if drafting:
+        asked = _schedule(gamma, source, most, context)
+        if longest is None:
+            # The engine of a table is that of its longest drafts.
+            engine = serving_engine(words.engine, place, costs, _longest(asked), context)
+            most = engine.settings(DraftPolicy.fixed(_longest(asked) or 1)).max_seqs
+    by_batch = takes_schedules(engine, costs.drafter, costs.method)
+    if not by_batch and _changes(asked):
+        drafter = costs.drafter.label if costs.drafter else costs.method
+        title = "SGLang" if isinstance(engine, SglangEngine) else "vLLM"
+        raise UnsupportedError(
+            f"{title} takes one draft length with {drafter}, whatever the batch: gamma must be one "
+            f"number, got {in_words(asked) if isinstance(asked, list) else 'adaptive'}"
+        )
     drafts, acceptance = DraftPolicy.off(), None
     warnings = [*costs.warnings, *beyond_timed(costs.cost, context, most)]
+    if place is not None and place.parallel.pipeline > 1:
+        warnings.append(
+            f"a prompt goes through all {place.parallel.pipeline} stages of the pipeline before "
+            "the next step, where engines keep them busy with other batches: prompts take too long "
+            "here"
+        )
     if requests.prefix is not None and engine.kv_groups:
         warnings.append(
             "some layers see a window: what prompts share is read by every request here, though "
             "vLLM finds some of it in its cache"
         )
     if drafting:
-        drafts = _policy(_schedule(gamma, source, most, context), costs.drafter, costs.method)
+        drafts = _policy(asked, costs.drafter, costs.method)
     if drafts.schedule:
         acceptance = words.acceptance or costs.trace
         if acceptance is None and costs.survival is not None:
             acceptance = RoundAcceptance.law(law_rows(costs.survival, max(drafts.gamma_max, 1)))
-        if costs.workload is not None:
-            warnings += costs.workload.notes(drafts.gamma_max)
     bonus = np.ones(1)
     if drafts.gamma_max and costs.workload is not None:
         bonus = costs.workload.gains.bonus
@@ -161,7 +155,7 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
         return step_model_of(cost, drafts.gamma_max, bonus, most, context_max, graphs or None)
 
     def of_length(gamma: int) -> SetUp:
-        own = _engine(words.engine, place, costs, gamma, context)
+        own = serving_engine(words.engine, place, costs, gamma, context)
         policy = _policy(_as_schedule(gamma), costs.drafter, costs.method)
         return SetUp(own, model_of(None), policy, acceptance)
 
@@ -176,6 +170,10 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
         gamma = int(drafts.gammas(decodes)[decodes])
         return known_speed(source.deployment, costs.workload, gamma, decodes, context)
 
+    def doubts(policy: DraftPolicy) -> Sequence[str]:
+        notes = costs.workload.notes(policy.gamma_max) if costs.workload and policy.schedule else ()
+        return (*notes, *runner.doubts(policy))
+
     return FoundSetUp(
         setup=of_policy(drafts),
         basis=costs.basis,
@@ -183,15 +181,9 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
         of_schedule=of_schedule,
         speed_at=speed_at,
         warnings=tuple(warnings),
-        doubts=runner.doubts,
+        doubts=doubts,
+        by_batch=by_batch,
     )
-
-
-def _place(source: Source, cost: LoadCost) -> Deployment | None:
-    """What serves: as named, or as a profile was timed on, where that is known."""
-    if isinstance(cost, MeasuredLoadCost) and cost.deployed is not None:
-        return cost.deployed.deployment
-    return source.deployment
 
 
 def _policy(
@@ -229,14 +221,6 @@ def mean_context(requests: Requests) -> int:
     """Tokens in the cache of a request in the mean over the tokens that are emitted."""
     weights = requests.output_tokens.astype(np.float64)
     return round(float(np.average(requests.prompt_tokens + weights / 2, weights=weights)))
-
-
-def law_rows(survival: Callable[[int], Floats], longest: int) -> Floats:
-    """(K, K) P(the first j drafts stand) by draft length and j, from curves S_0..S_gamma."""
-    rows = np.zeros((longest, longest))
-    for gamma in range(1, longest + 1):
-        rows[gamma - 1, :gamma] = survival(gamma)[1:]
-    return rows
 
 
 def _of_step_model(words: SetUpWords) -> FoundSetUp:
@@ -290,97 +274,6 @@ def _not_known(batch: float) -> None:
     """How far off steps are that somebody gave."""
 
 
-def _plain(source: Source) -> _Costs:
-    """Costs of plain decoding, whatever is known of drafts."""
-    source.check()
-    if source.deployment is not None:
-        deployment = replace(source.deployment, drafters=())
-        return _Costs(
-            DeployedCost(deployment, None, 1),
-            _basis_of(deployment),
-            None,
-            longest=deployment.shape.longest_context or None,
-            warnings=deployment.doubts,
-        )
-    if source.alpha is None and source.profile and _is_of_costs_alone(Path(source.profile)):
-        source = replace(source, alpha=0.0)  # nothing is drafted, whatever would be accepted
-    workload = _one(source, None)
-    return _Costs(
-        workload.cost,
-        workload.basis.of_times,
-        None,
-        longest=workload.context,
-        warnings=workload.doubts,
-    )
-
-
-def _is_of_costs_alone(path: Path) -> bool:
-    return not is_acceptance(path) and not read_profile(path).acceptance
-
-
-def _with_drafts(source: Source, gamma_max: int | None) -> _Costs:
-    workload = _one(source, gamma_max)
-    drafter = source.deployment.drafters[0] if source.deployment is not None else None
-    trace: RoundAcceptance | None = None
-    doubts: tuple[str, ...] = ()
-    survival: Callable[[int], Floats] | None = None
-    alpha = source.alpha
-    if alpha is None and drafter is not None:
-        alpha = drafter.alpha
-    if alpha is not None:
-        survival = acceptance_of(alpha).survival
-    elif source.profile is not None:
-        path = Path(source.profile)
-        if is_acceptance(path):
-            from specsim.extrapolation.from_file import counted_acceptance
-
-            counted: Acceptance = acceptance_of(counted_acceptance(path, source.temperature))
-            survival = counted.survival
-            trace, doubts = trace_behind(path)
-        else:
-            trace = profile_trace(path, workload.temperature, source.acceptance_law)
-    if isinstance(drafter, Ngram) and survival is not None:
-        survival = _found(drafter, survival)
-    method: str | None = workload.method if drafter is None else drafter.method
-    if method is None and source.profile is not None and not is_acceptance(Path(source.profile)):
-        method = DraftModel.method  # a profile is of two models
-    if isinstance(workload.cost, MeasuredLoadCost) and workload.cost.deployed is not None:
-        drafter = workload.cost.deployed.drafter
-    return _Costs(
-        workload.cost,
-        workload.basis.of_times,
-        survival,
-        trace,
-        workload,
-        drafter,
-        method,
-        workload.context,
-        (*workload.doubts, *doubts),
-    )
-
-
-def _one(source: Source, gamma_max: int | None) -> BatchWorkload:
-    found = source.workloads(gamma_max)
-    if len(found) > 1:
-        names = "; ".join(each.name for each in found)
-        raise InvalidArgumentError(
-            f"one setting is served, and here are {len(found)}: {names}; name one drafter, or one "
-            "temperature"
-        )
-    return found[0]
-
-
-def _found(drafter: Ngram, survival: Callable[[int], Floats]) -> Callable[[int], Floats]:
-    """Drafts that must be found: in a round that has none, none stands."""
-
-    def curve(gamma: int) -> Floats:
-        found = survival(gamma).copy()
-        found[1:] *= drafter.match * drafter.lengths(gamma)
-        return found
-
-    return curve
-
-
 def _schedule(gamma: Gamma, source: Source, most: int, context: int) -> Schedule | AdaptiveSteps:
     if gamma != "table":
         return _as_schedule(gamma)
@@ -401,83 +294,13 @@ def _as_schedule(gamma: Gamma) -> Schedule | AdaptiveSteps:
     return list(gamma)
 
 
+def _changes(asked: Schedule | AdaptiveSteps) -> bool:
+    """Whether draft lengths are not one for all batches."""
+    return isinstance(asked, AdaptiveSteps) or len({gamma for *_, gamma in asked}) > 1
+
+
 def _longest(gamma: Gamma) -> int | None:
     if isinstance(gamma, AdaptiveSteps):
         return gamma.gamma_max
     schedule = [] if gamma == "table" else _as_schedule(gamma)
     return _policy(schedule).gamma_max if schedule else None
-
-
-def _basis_of(deployment: Deployment) -> str:
-    return f"step times at {deployment.words}" if deployment.is_bound else deployment.words
-
-
-def _engine(
-    engine: ServingEngine | str,
-    deployment: Deployment | None,
-    costs: _Costs,
-    gamma: int | None,
-    context: int,
-) -> ServingEngine:
-    """The engine that is meant; a deployment tells its card, how many blocks its memory has, and
-    how large its CUDA graphs are.
-    """
-    if not isinstance(engine, str):
-        return engine
-    defaults = EngineDefaults(longest=costs.longest)
-    if deployment is not None:
-        if deployment.parallel.data > 1:
-            raise UnsupportedError(
-                "data_parallel has no meaning for one replica: give tensor_parallel, and replicas"
-            )
-        blocks = memory_blocks(deployment, costs.drafter, context, gamma or 0)
-        groups, group_tokens = memory_groups(deployment, costs.drafter, context, gamma or 0)
-        defaults = EngineDefaults(
-            cache_tokens=blocks * BLOCK_TOKENS,
-            kv_groups=groups,
-            group_tokens=group_tokens,
-            longest=costs.longest,
-            card=deployment.card,
-            tensor_parallel=deployment.parallel.tensor,
-            graph_tokens=deployment.efficiency.graph_tokens,
-            gamma_max=gamma or 0,
-        )
-    return engine_of(engine, defaults)
-
-
-def memory_blocks(deployment: Deployment, drafter: Drafter | None, context: int, gamma: int) -> int:
-    """KV blocks of 16 tokens that the memory of the cards holds beside the weights.
-
-    context : tokens of a request, where what it keeps is not in proportion to them
-    """
-    memory = card_memory(deployment, drafter, context, gamma)
-    per_request = -(-(context + gamma + 1) // BLOCK_TOKENS)
-    return int(_left(memory, deployment, context) / memory.request * per_request)
-
-
-def memory_groups(
-    deployment: Deployment, drafter: Drafter | None, context: int, gamma: int
-) -> tuple[tuple[KvGroup, ...], int | None]:
-    """Groups of layers that have blocks of their own in vLLM, and the tokens that all blocks hold
-    of one group; none where all layers have theirs together.
-    """
-    models = [(deployment.shape, deployment.parallel)]
-    shapes = None if drafter is None else draft_shapes(drafter, deployment.shape, gamma)
-    if drafter is not None and shapes is not None:
-        models.append((shapes.loaded, draft_parallelism(deployment, drafter)))
-    pool = kv_pool(models)
-    if pool is None:
-        return (), None
-    left = _left(card_memory(deployment, drafter, context, gamma), deployment, context)
-    return pool.groups, int(left / pool.token_bytes)
-
-
-def _left(memory: CardMemory, deployment: Deployment, context: int) -> float:
-    """Bytes beside the weights; InvalidArgumentError where not one request fits."""
-    left = memory.usable - memory.target - memory.draft
-    if left < memory.request:
-        raise InvalidArgumentError(
-            f"{deployment.name} leaves no room for a request of {context:,} tokens on "
-            f"{deployment.card.name}; it may fit on more cards, or in another dtype"
-        )
-    return left

@@ -20,7 +20,7 @@ from specsim.api.validation import (
     Tolerance,
     Validation,
 )
-from specsim.checks import InvalidArgumentError, refuse
+from specsim.checks import InvalidArgumentError, UnsupportedError, refuse
 from specsim.counts.file import is_acceptance
 from specsim.files import file_digest
 from specsim.optimizers.workload import Workload
@@ -172,7 +172,13 @@ def _engine(asked: CheckedProfile, check: EngineCheck) -> Validation:
     profile = asked.profile
     workloads = Workload.all_of(profile, asked.path, check.temperature)
     gammas = draft_lengths(check.gamma, profile.gamma_max)
+    if check.method == "ngram" and any(each.measured.sampling.temperature for each in workloads):
+        raise UnsupportedError(
+            "temperature must be 0 with method ngram, where the trace says what the engine writes "
+            "behind the end of a text; this profile has others, too"
+        )
     device, dtype = asked.models.place()
+    from calibrate.engine.server import engine_told_apart_by, find_program
     from calibrate.models.load import load_measured_pair
     from calibrate.validate import engine
     from calibrate.validate.findings import engine_findings
@@ -187,7 +193,9 @@ def _engine(asked: CheckedProfile, check: EngineCheck) -> Validation:
     servers = engine.Servers.of(profile, check, gammas)
     requests = [engine.Asked.of(each, max(servers.gammas)) for each in checked]
     decoded = len(servers.gammas) * sum(len(each.prompts) for each in requests)
-    checkpoint = asked.checkpoint(check)
+    # What an engine counted before a kill is not of another one.
+    here = engine_told_apart_by(find_program(check.engine_bin)) if check.url is None else []
+    checkpoint = asked.checkpoint(check, here)
     warnings = resumed_warnings(checkpoint)
     advance = steps(asked.progress, "decoding", decoded)
     rows = engine.validate(pair, servers, requests, check, checkpoint, advance)

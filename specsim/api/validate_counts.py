@@ -13,12 +13,30 @@ import numpy as np
 
 from specsim.api.result import Row
 from specsim.api.validation import CountsCheck, Tolerance, Validation
-from specsim.checks import UnsupportedError
+from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.drafts import DraftCounts
+from specsim.counts.file import read_acceptance
 from specsim.extrapolation import AcceptanceOverGamma
 from specsim.extrapolation.curve import INTERVAL_LEVEL
 from specsim.extrapolation.from_file import counted_acceptance
+from specsim.files import file_digest
 from specsim.intervals import FALSE_ALARM, Interval, apart, chance_limit, normal_quantile
+
+
+def _check_alike(path: Path, other: Path) -> None:
+    """Refuse a file that cannot judge another one."""
+    if file_digest(path) == file_digest(other):
+        raise InvalidArgumentError(
+            f"counted {other} has the same content as {path}, which says nothing of itself"
+        )
+    known, judged = read_acceptance(path), read_acceptance(other)
+    for name in ("temperature", "acceptance_law", "method"):
+        one, two = getattr(known, name), getattr(judged, name)
+        if None not in (one, two) and one != two:
+            raise InvalidArgumentError(
+                f"counted {other} is of another {name.replace('_', ' ')} than {path}: {two}, not "
+                f"{one}"
+            )
 
 
 def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None) -> Validation:
@@ -30,6 +48,7 @@ def validate_counts(path: Path, check: CountsCheck, tolerance: Tolerance | None)
     """
     known = counted_acceptance(path)
     if check.counted is not None:
+        _check_alike(path, check.counted)
         judged = counted_acceptance(check.counted)
         rows = [_row(known, count) for count in judged.counts]
     else:

@@ -38,17 +38,22 @@ def validate_schemes(asked: CheckedProfile, check: SchemeCheck) -> Validation:
         )
         listed = settings(found.sampling)
         chosen = [s for s in listed if {"all", scheme_name(s)} & set(check.schemes)]
+        for name in sorted(set(check.schemes) - {"all"} - {scheme_name(s) for s in listed}):
+            why = f"no setting of it is decoded at temperature {found.sampling.temperature:g}"
+            missing[f"{name} {found.sampling.temperature:g}"] = LeftOut(name, why)
         for scheme, reason in [(each, pool.why_not(each)) for each in chosen]:
             if reason is not None:
                 missing[scheme_name(scheme)] = LeftOut(scheme_name(scheme), reason)
                 chosen.remove(scheme)
         for name in sorted({name for each in chosen for name in each.models} - pool.names):
             missing[name] = LeftOut(f"what needs {name}", "no such model; name one in others")
-        checked.append((found, [s for s in chosen if pool.names.issuperset(s.models)]))
-    if not any(chosen for _, chosen in checked):
+        if runs := [s for s in chosen if pool.names.issuperset(s.models)]:
+            checked.append((found, runs))
+    if not checked:
+        reasons = "; ".join(dict.fromkeys(f"{each.what}: {each.why}" for each in missing.values()))
         raise InvalidArgumentError(
             f"schemes {', '.join(check.schemes)}: nothing of it runs at these temperatures with "
-            "the models at hand; name more in others"
+            f"the models at hand ({reasons})"
         )
     contexts = sorted({row.context for row in profile.run_times})
     run = asked.begin(check, dict(pool.digests))

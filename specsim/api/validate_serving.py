@@ -12,6 +12,7 @@ import numpy as np
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
 from specsim.api.result import LeftOut
+from specsim.api.serving_doubts import routing_doubts
 from specsim.api.serving_setup import Gamma, SetUpWords, set_up
 from specsim.api.serving_verdict import THROUGHPUT, ServingVerdict, Throughput, tolerances_of
 from specsim.batching.source import Source
@@ -105,6 +106,10 @@ def validate_serving(
     of_counted = {name: measured[name].of(counted) for name in COMPARED if name in measured}
     compared = {name: each for name, each in of_counted.items() if each.seconds.size}
     told = (*compared, *(THROUGHPUT if seen.last_token_s is not None else ()))
+    if not compared:
+        raise WorkloadError(
+            f"log {path}: tells no latency of a request that counts, so that nothing is compared"
+        )
     allowed = tolerances_of(tolerance, told)
     if not count and not allowed:
         raise WorkloadError(
@@ -166,6 +171,7 @@ def validate_serving(
             *found.warnings,
             *found.doubts(setup.drafts),
             *_warnings(measured, requests, counted, count),
+            *routing_doubts(setup, requests),
             _of_speed(speed),
         ),
         left_out=_left_out(seen, [name for name in of_counted if name not in compared]),

@@ -201,7 +201,15 @@ class EngineCheck:
             refuse({"engine_bin": self.engine_bin}, "has no meaning with url: nothing is started")
             if self.api != "serve":
                 raise InvalidArgumentError(f"api must be serve with url, got {self.api}")
-        for name, given in (("lookup_max", self.lookup_max), ("lookup_min", self.lookup_min)):
+        lookups = {"lookup_max": self.lookup_max, "lookup_min": self.lookup_min}
+        if self.method != "ngram":
+            refuse(lookups, "goes with method ngram")
+        elif self.drafts != "greedy":
+            raise InvalidArgumentError(
+                f"drafts must be greedy with method ngram, whose drafts are read in the text, got "
+                f"{self.drafts}"
+            )
+        for name, given in lookups.items():
             if given is not None:
                 integer(name, given, low=1)
         longest, shortest = self.lookups

@@ -115,7 +115,9 @@ def of_deployment_here(
         return batch_point(workload.gains, workload.cost, gamma, here.batch, here.context)
 
     for other in others:
-        yield Candidate(f"drafter {other.label}", partial(at, drafters=(other,)), asked=True)
+        shorter = other.longest is not None and other.longest < here.gamma
+        name = f"drafter {other.label}" + (f" at gamma {other.longest}" if shorter else "")
+        yield Candidate(name, partial(at, drafters=(other,)), asked=True)
     if not others:
         same = alpha if used.alpha is None else used.alpha
         for other, assumes in _usual(used):

@@ -47,24 +47,24 @@ def of_deployment(
     basis = Basis(deployment.words, deployment.is_bound, lambda batch, context: deployment.error)
     found = []
     for drafter in deployment.drafters:
-        given, acceptance = alpha, shared
-        if alpha is not None and getattr(alpha, "heads", True) is None:
-            given = _of_what_drafts(alpha, drafter)
-            acceptance = acceptance_of(given)
-        if drafter.alpha is not None:
-            given, acceptance = drafter.alpha, acceptance_of(drafter.alpha)
-        if given is None or acceptance is None:
+        given = alpha if drafter.alpha is None else drafter.alpha
+        if given is None:
             raise InvalidArgumentError(
                 f"alpha is missing: {drafter.label} does not say how often its drafts are "
                 "accepted; give --alpha, such as 0.7, or what specsim read or calibrate measured"
             )
-        found.append(_of_drafter(deployment, drafter, given, acceptance, gamma_max, basis))
+        told = of_what_drafts(given, drafter)
+        acceptance = acceptance_of(told) if shared is None or told is not alpha else shared
+        found.append(_of_drafter(deployment, drafter, told, acceptance, gamma_max, basis))
     return found
 
 
-def _of_what_drafts(alpha: Any, drafter: Drafter) -> AlphaLike:
+def of_what_drafts(alpha: AlphaLike, drafter: Drafter) -> AlphaLike:
     """Rates that do not say whether heads drafted (``Marginal``) are of what drafts here."""
-    found: AlphaLike = replace(alpha, heads=not isinstance(drafter, (DraftModel, Ngram)))
+    if getattr(alpha, "heads", True) is not None:
+        return alpha
+    said: Any = alpha
+    found: AlphaLike = replace(said, heads=not isinstance(drafter, (DraftModel, Ngram)))
     return found
 
 
@@ -122,6 +122,7 @@ def _of_drafter(
         cost=cost,
         gamma_max=longest,
         context=min(known, default=None),
+        longest=drafter.longest,
         drafter=_name(deployment, drafter),
         doubts=tuple(_doubts(deployment, drafter, shapes.first if shapes else None)),
         notes=partial(_notes, drafter, alpha, acceptance),
@@ -163,12 +164,7 @@ def rates_apart(deployment: Deployment, drafter: Drafter) -> str:
 
 def _doubts(deployment: Deployment, drafter: Drafter, draft: Shape | None) -> list[str]:
     """What the prices take for granted."""
-    target, found = deployment.shape, list(deployment.doubts)
-    if deployment.efficiency.graph_tokens and not deployment.efficiency.eager_layer_s:
-        found.append(
-            f"runs of more than {deployment.efficiency.graph_tokens:,} tokens cost nothing more: "
-            "--eager-layer-us says how long the host needs for a layer of them"
-        )
+    target, found = deployment.shape, target_doubts(deployment)
     if isinstance(drafter, DraftModel) and draft is not None:
         vocabularies = target.vocabulary, draft.vocabulary
         if all(vocabularies) and vocabularies[0] != vocabularies[1]:
@@ -176,6 +172,22 @@ def _doubts(deployment: Deployment, drafter: Drafter, draft: Shape | None) -> li
                 f"the target's vocabulary has {target.vocabulary:,} tokens and the draft's "
                 f"{draft.vocabulary:,}: both must read the same tokens (padding may differ)"
             )
+    return [*found, *_of_drafts(deployment, drafter)]
+
+
+def target_doubts(deployment: Deployment) -> list[str]:
+    """What the prices of the target take for granted, whatever drafts."""
+    target, found = deployment.shape, list(deployment.doubts)
+    if deployment.efficiency.graph_tokens and not deployment.efficiency.eager_layer_s:
+        found.append(
+            f"runs of more than {deployment.efficiency.graph_tokens:,} tokens cost nothing more: "
+            "--eager-layer-us says how long the host needs for a layer of them"
+        )
+    if deployment.dtype is None and target.precision.multiplies_in == "float32":
+        found.append(
+            f"{deployment.name} is priced in float32, as its config.json says or leaves open: "
+            "engines take 16 bits unless they are told otherwise (--dtype bfloat16)"
+        )
     if any(layer.experts for layer in target.layers):
         spread = ""
         if deployment.parallel.expert > 1:
@@ -186,7 +198,7 @@ def _doubts(deployment: Deployment, drafter: Drafter, draft: Shape | None) -> li
         if (exponent := deployment.routing_exponent) < 1:
             alike = f"n tokens of a request chose as n^{exponent:g} independent ones, uniformly"
         found.append(f"experts are counted as if {alike}{spread}")
-    return [*found, *_of_cards(deployment), *_of_drafts(deployment, drafter)]
+    return [*found, *_of_cards(deployment)]
 
 
 def _of_cards(deployment: Deployment) -> list[str]:
@@ -208,7 +220,8 @@ def _of_drafts(deployment: Deployment, drafter: Drafter) -> list[str]:
             f"the config.json of {deployment.name} names no modules for multi-token prediction "
             "(num_nextn_predict_layers): see whether its checkpoint has them"
         )
-    if drafter.alpha is None and len(deployment.drafters) > 1:
+    without_rates = sum(each.alpha is None for each in deployment.drafters)
+    if drafter.alpha is None and without_rates > 1:
         found.append(
             "drafters without rates of their own are compared at one acceptance: give each its own "
             "(alpha)"

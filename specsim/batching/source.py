@@ -115,7 +115,8 @@ class Source:
             replace(
                 each,
                 temperature=file.temperature,
-                acceptance_law=file.acceptance_law,
+                # Rates that were typed are of nobody's law.
+                acceptance_law=None if self.alpha is not None else file.acceptance_law,
                 method=file.method,
             )
             for each in found

@@ -77,8 +77,19 @@ class StepLoadCost:
 
     @property
     def batches(self) -> tuple[int, ...]:
-        """Batches that were timed."""
-        return tuple(int(batch) for batch in self.steps.batches)
+        """Batches that were timed, up to the largest that all draft lengths reach: beyond it
+        nobody knows which of them is best.
+        """
+        most = min(self._reach.values())
+        return tuple(int(batch) for batch in self.steps.batches if batch <= most)
+
+    @cached_property
+    def _reach(self) -> dict[int, float]:
+        """The largest batch of each draft length."""
+        return {
+            gamma: max(row.batch for row in self.steps.times if row.gamma == gamma)
+            for gamma in self.steps.gammas
+        }
 
     @property
     def half(self) -> int:
@@ -136,16 +147,17 @@ class StepLoadCost:
     def timed_s(self, gamma: int, batch: int) -> float:
         """A step at the context that was timed."""
         shortest = self.drafted[0]
-        try:
-            if 0 < gamma < shortest and len(self.drafted) > 1:
-                # Two long drafts may lie so steeply that the line falls below a plain step.
-                plain = self.steps.plain_s(batch)
-                return max(self.steps.line(batch).step_s(gamma), plain)
-            return self.steps.step_s(max(gamma, shortest) if gamma else 0, batch)
-        except UnsupportedError as reason:
-            if batch > self.batches[-1]:
+        least = min(self._reach, key=lambda each: (self._reach[each], each != gamma))
+        if batch > self._reach[least]:
+            try:
+                self.steps.step_s(least, batch)
+            except UnsupportedError as reason:
                 raise CellUnavailableError(str(reason)) from None
-            raise
+        if 0 < gamma < shortest and len(self.drafted) > 1:
+            # Two long drafts may lie so steeply that the line falls below a plain step.
+            plain = self.steps.plain_s(batch)
+            return max(self.steps.line(batch).step_s(gamma), plain)
+        return self.steps.step_s(max(gamma, shortest) if gamma else 0, batch)
 
     def overhead_s(self, gamma: int, batch: int) -> float:
         return 0.0  # in the step

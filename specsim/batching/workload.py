@@ -120,6 +120,7 @@ class BatchWorkload:
     survival : S_1.., over all of the text
     replay : makes ``gains``, what a block gains; of a profile from its trace, so where blocks start
     gamma_max : longest draft that is considered
+    longest : that the drafter can make; None: any
     temperature : of what was measured; None where nothing was, or where it is not known
     context : longest that both models take; None where it is not known
     draft_name : as in the profile
@@ -149,6 +150,7 @@ class BatchWorkload:
     notes: Callable[[int], tuple[str, ...]] = no_notes
     ends: Callable[[], Ends | None] = _no_ends
     basis: Basis = Basis()
+    longest: int | None = None
 
     @cached_property
     def gains(self) -> TokensPerBlock:
@@ -200,8 +202,9 @@ class BatchWorkload:
             limit = self.context or max(_CONTEXTS)
             return [context for context in _CONTEXTS if context <= limit] or [limit]
         if self.context is not None and max(asked) > self.context:
+            of_drafter = f" with {self.drafter}" if self.drafter else ""
             raise InvalidArgumentError(
-                f"context must be <= {self.context:,}, which is all that the models take, "
-                f"got {max(asked):,}"
+                f"context must be <= {self.context:,}{of_drafter}, which is all that the models "
+                f"take, got {max(asked):,}"
             )
         return asked

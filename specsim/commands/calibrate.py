@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -156,9 +157,11 @@ def command(
             )
             if timing is not None:
                 click.echo(f"wrote {out}", err=True)
+                first = found.warnings
                 found = calibrate_engine(
                     out, timing=timing, trust_remote_code=trusted, progress=bar
                 )
+                found = replace(found, warnings=(*first, *found.warnings))
     click.echo(f"wrote {found.path if isinstance(found, EngineCalibration) else out}", err=True)
     title = "run times of one token, and how far off the fit is"
     show(found, output_format, title if cost_only else "best draft length, predicted")

@@ -65,7 +65,8 @@ from specsim.commands._workload import read_workload, workload_options
 @option(
     "--price",
     str,
-    "Of an accelerator for an hour; of several kinds NAME=PRICE,...",
+    "Of an accelerator for an hour; of several kinds NAME=PRICE,... Without it the fewest cards "
+    "are the answer.",
     metavar="PRICE|NAME=PRICE,...",
 )
 @margin_option
@@ -128,12 +129,27 @@ def _deployments(given: dict[str, Any]) -> Any:
     if given["tensor_parallel"] is not None:
         refuse_given(("degrees",), "and --tensor-parallel exclude each other")
         given["degrees"] = [given["tensor_parallel"]]
+    elif least := _least_degree(given):
+        from specsim.api.plan import DEGREES
+
+        given["degrees"] = given["degrees"] or DEGREES
+        given["tensor_parallel"] = least
     first, *others = (given["accelerator"] or "").split(",")
     given["accelerator"] = first or None
     deployment = read_deployment(given)
     if deployment is None or not others:
         return deployment
     return [deployment, *(replace(deployment, accelerator=each) for each in others)]
+
+
+def _least_degree(given: dict[str, Any]) -> int:
+    """Cards that what is dealt out needs at least; 0: nothing is, and one will do."""
+    parts = [part for each in given["drafter"] for part in each.split(",")]
+    of_drafters = [part.partition("tensor=")[2] for part in parts if "tensor=" in part]
+    found = [int(each) for each in of_drafters if each.isdecimal()]
+    if given["expert_parallel"]:
+        found.append(given["expert_parallel"] // (given["data_parallel"] or 1))
+    return max(found, default=0)
 
 
 def _price(words: str | None) -> float | dict[str, float] | None:
@@ -144,4 +160,7 @@ def _price(words: str | None) -> float | dict[str, float] | None:
     pairs = [part.partition("=") for part in words.split(",")]
     if not all(equals for _, equals, _ in pairs):
         raise InvalidArgumentError(f"--price must be PRICE or NAME=PRICE,..., got {words!r}")
+    named = [name.strip() for name, *_ in pairs]
+    if len(set(named)) < len(named):
+        raise InvalidArgumentError(f"--price names one accelerator twice, got {words!r}")
     return {name.strip(): number(f"--price {name}", each.strip()) for name, _, each in pairs}

@@ -24,7 +24,7 @@ from specsim.commands._options import PATH, Integer, Number, format_option, opti
 )
 @option("--temperature", Number(0), "Temperature.", default=1.0)
 @sampling_options
-@option("--requests", Integer(1), "Texts, at most.", default=128)
+@option("--requests", Integer(2), "Texts, at most.", default=128)
 @option("--tokens", Integer(2), "Tokens of a text, at most.", default=128)
 @option("--out", PATH, "File to write, .parquet or .csv.", required=True)
 @format_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from specsim.acceptance import AcceptanceLaw
 from specsim.checks import InvalidArgumentError, UnsupportedError, did_you_mean
-from specsim.engines.schedule import Schedule, off_at, ranges_in_words
+from specsim.engines.schedule import Schedule, gamma_at, off_at, ranges_in_words
 
 if TYPE_CHECKING:
     from specsim.hardware.parallel import Parallelism
@@ -113,6 +113,8 @@ class Order:
     drafting : the method, in the engine's words
     draft : the draft's name or path; empty where none is named
     batch : where the engine takes one length, the batch whose length that is
+    best : the best length at that batch, of which ranges of a schedule may lie off; None: that of
+        the schedule
     lookup_max, lookup_min : longest and shortest run of tokens that ngram looks up; None: the
         engine's own
     tree : of drafts; None: a chain
@@ -124,11 +126,18 @@ class Order:
     drafting: Drafting
     draft: str = ""
     batch: int = 1
+    best: int | None = None
     lookup_max: int | None = None
     lookup_min: int | None = None
     tree: Tree | None = None
     draft_tensor: int | None = None
     deployed: Deployed | None = None
+
+    @property
+    def one_length(self) -> int:
+        """The draft length of an engine that takes one."""
+        planned = gamma_at(self.schedule, self.batch)
+        return planned if self.best is None else self.best
 
     @property
     def groups(self) -> int:

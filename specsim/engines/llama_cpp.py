@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 
 from specsim.engines.drafting import Configuration, Drafting, Engine, Method, Order
-from specsim.engines.schedule import gamma_at, in_words
+from specsim.engines.schedule import in_words
 
 _METHODS: dict[Method, Drafting] = {
     "draft_model": Drafting("draft-simple"),
@@ -23,7 +23,7 @@ _METHODS: dict[Method, Drafting] = {
 
 def _write(order: Order) -> Configuration:
     """One line of flags."""
-    drafting, length = order.drafting, str(gamma_at(order.schedule, order.batch))
+    drafting, length = order.drafting, str(order.one_length)
     flags = ["--spec-type", drafting.word]
     if order.draft:
         flags += ["-md", order.draft]

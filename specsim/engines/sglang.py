@@ -30,7 +30,7 @@ from specsim.engines.drafting import (
     attention_alone,
     in_step_notes,
 )
-from specsim.engines.schedule import gamma_at, in_words, largest, of_group
+from specsim.engines.schedule import in_words, largest, of_group
 
 if TYPE_CHECKING:
     from specsim.hardware.parallel import Parallelism
@@ -71,7 +71,7 @@ def _write(order: Order) -> Configuration:
         raise UnsupportedError(f"SGLang drafts over pipeline stages with {alone} alone, got {word}")
     schedule = of_group(order.schedule, groups)
     adaptive = order.drafting.by_batch and len(schedule) > 1
-    steps = gamma_at(order.schedule, order.batch)
+    steps = order.one_length
     if order.drafting.by_batch:
         steps = largest(schedule)
     flags = ["--speculative-algorithm", word]

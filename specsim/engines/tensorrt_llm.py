@@ -27,7 +27,7 @@ from specsim.engines.drafting import (
     Tree,
     attention_alone,
 )
-from specsim.engines.schedule import gamma_at, in_words, largest, of_group, off_at
+from specsim.engines.schedule import in_words, largest, of_group, off_at
 
 if TYPE_CHECKING:
     from specsim.hardware.parallel import Parallelism
@@ -57,7 +57,7 @@ def _write(order: Order) -> Configuration:
     drafting, groups = order.drafting, order.groups
     by_batch = drafting.by_batch
     own = replace(order, schedule=of_group(order.schedule, groups))
-    length = largest(own.schedule) if by_batch else gamma_at(order.schedule, order.batch)
+    length = largest(own.schedule) if by_batch else order.one_length
     lines = [
         "speculative_config:",
         f"  decoding_type: {drafting.word}",

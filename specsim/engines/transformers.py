@@ -13,7 +13,6 @@ from typing import Any
 
 from specsim.checks import UnsupportedError
 from specsim.engines.drafting import Configuration, Drafting, Engine, Method, Order
-from specsim.engines.schedule import gamma_at
 
 _METHODS: dict[Method, Drafting] = {
     "draft_model": Drafting("assistant_model", model="none", acceptance_law="ratio-test"),
@@ -27,7 +26,7 @@ def _write(order: Order) -> Configuration:
     """Lines of Python; assisted generation takes one request at a time."""
     if order.batch != 1:
         raise UnsupportedError(f"transformers drafts at batch 1 only, got --batch {order.batch}")
-    length, word = gamma_at(order.schedule, order.batch), order.drafting.word
+    length, word = order.one_length, order.drafting.word
     if word == "assistant_model":
         settings: dict[str, Any] = {
             "num_assistant_tokens": length,

@@ -26,7 +26,7 @@ from specsim.engines.drafting import (
     Order,
     in_step_notes,
 )
-from specsim.engines.schedule import Schedule, gamma_at, in_words, largest
+from specsim.engines.schedule import Schedule, in_words, largest
 
 if TYPE_CHECKING:
     from specsim.hardware.parallel import Parallelism
@@ -80,7 +80,7 @@ def _write(order: Order) -> Configuration:
         # A bound that is not given is the other one.
         bounds = {"prompt_lookup_min": given[0], "prompt_lookup_max": given[-1]}
     if not drafting.by_batch:
-        content["num_speculative_tokens"] = gamma_at(schedule, order.batch)
+        content["num_speculative_tokens"] = order.one_length
         return Configuration(json.dumps(content | bounds), _one_length_notes(order))
     content["num_speculative_tokens"] = largest(schedule)
     # One length for all batches needs no schedule, and a schedule has a price of its own.
@@ -163,7 +163,7 @@ def _one_length_notes(order: Order) -> tuple[str, ...]:
             f"vLLM takes one draft length with {where}, here the best at batch "
             f"{order.batch}; by batch the best would be {in_words(order.schedule)}"
         )
-    every: Schedule = [(1, order.schedule[-1][1], gamma_at(order.schedule, order.batch))]
+    every: Schedule = [(1, order.schedule[-1][1], order.one_length)]
     runner = [] if order.drafting.settings else runner_doubts(order.drafting.word, every)
     return (note, *runner, *_card_notes(order), *_graph_notes(order, every))
 

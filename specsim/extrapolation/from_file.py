@@ -13,7 +13,8 @@ _READS_TEXT_ALONE = ("draft_model", "ngram", "suffix")
 
 
 def counted_acceptance(path: Path, temperature: float | None = None) -> AcceptanceOverGamma:
-    """The counts of an acceptance file, carried to every draft length.
+    """The counts of an acceptance file, carried to every draft length; where the file does not say
+    what drafted, as what drafts in a deployment does, elsewhere as a head's.
 
     temperature : must be the file's, where one is given
 
@@ -27,7 +28,8 @@ def counted_acceptance(path: Path, temperature: float | None = None) -> Acceptan
             f"{path} has no counts of one draft length, only means or totals: read what counts "
             "rounds (a scrape of /metrics, benchmark results, request statistics)"
         )
-    return acceptance_from_counts(counts, heads=file.method not in _READS_TEXT_ALONE)
+    heads = None if file.method is None else file.method not in _READS_TEXT_ALONE
+    return acceptance_from_counts(counts, heads)
 
 
 def check_temperature(path: Path, file: AcceptanceFile, temperature: float | None) -> None:

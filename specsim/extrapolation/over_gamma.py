@@ -50,7 +50,7 @@ MIXTURE = "token mixture"
 
 
 def acceptance_from_counts(
-    counts: Iterable[DraftCounts], heads: bool = True
+    counts: Iterable[DraftCounts], heads: bool | None = True
 ) -> AcceptanceOverGamma:
     """What an engine counted at one or several draft lengths, as an acceptance at every one.
 
@@ -103,8 +103,13 @@ class AcceptanceOverGamma:
     """
 
     counts: tuple[DraftCounts, ...]
-    heads: bool = True
+    heads: bool | None = True
     left_out: tuple[DraftCounts, ...] = ()
+
+    @property
+    def _is_of_heads(self) -> bool:
+        """Where nobody says what drafted, too."""
+        return self.heads is not False
 
     @property
     def measured(self) -> tuple[int, ...]:
@@ -115,7 +120,7 @@ class AcceptanceOverGamma:
         """What the figures at this draft length come from."""
         if gamma == 0 or gamma in self.measured:
             return MEASURED
-        if not self.heads:
+        if not self._is_of_heads:
             return MIXTURE
         # Of totals it was not seen where blocks start; how rates of heads fall is known better.
         return MIXTURE if gamma < self.measured[-1] and self._next(gamma).reached else CONTINUED
@@ -189,7 +194,7 @@ class AcceptanceOverGamma:
             bounds = mixture_bounds(self._mixtures[basis], basis, gamma, INTERVAL_LEVEL)
             scale = best / bounds.best
             low, high = min(low, bounds.low * scale), max(high, bounds.high * scale)
-            if self.heads:
+            if self._is_of_heads:
                 carried = _fallen(self._level[near].survival(gamma), -1.0)  # the fall put on again
                 high = max(high, 1.0 + float(carried.sum()) + half)
         return Interval(max(low, 1.0), best, min(high, gamma + 1.0))
@@ -229,7 +234,7 @@ class AcceptanceOverGamma:
 
     def _basis(self, gamma: int) -> tuple[DraftCounts, ...]:
         """The counts whose mixture answers for this draft length."""
-        return (self._next(gamma),) if self.heads else self.counts
+        return (self._next(gamma),) if self._is_of_heads else self.counts
 
     def _next(self, gamma: int) -> DraftCounts:
         """Of the shortest draft that was counted and is no shorter than this."""
@@ -257,7 +262,7 @@ class AcceptanceOverGamma:
         count = self._next(gamma)
         if len(count.reached) >= gamma:
             return np.clip(np.array(count.reached[:gamma]) / count.rounds, 0.0, 1.0)
-        if self.heads and not count.reached:
+        if self._is_of_heads and not count.reached:
             return curve_of_tokens(count.tokens_per_call, gamma)
         curve = self._mixtures[(count,)].survival(gamma)[1:]
         known = np.array(count.reached) / count.rounds

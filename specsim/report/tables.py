@@ -70,12 +70,16 @@ def show_table(
 
 
 def show_notes(result: Result) -> None:
-    """On stderr what a table does not say, in at most 20 notes."""
-    lines = [*result.sentences(), *result.warnings]
-    lines += [each.line for each in result.left_out]
+    """On stderr what a table does not say, in at most 20 notes.  Of many sentences the last, as
+    failures are, give way to the warnings, which may explain them.
+    """
+    sentences = result.sentences()
+    behind = [*result.warnings, *(each.line for each in result.left_out)]
+    lines = [*sentences, *behind]
     if len(lines) > _MOST_NOTES:
-        rest = len(lines) - _MOST_NOTES + 1
-        lines = [*lines[: _MOST_NOTES - 1], f"and {rest} lines more, all in --format json"]
+        room = max(_MOST_NOTES - 1 - len(behind), _MOST_NOTES // 2)
+        kept = [*sentences[:room], *behind][: _MOST_NOTES - 1]
+        lines = [*kept, f"and {len(lines) - len(kept)} lines more, all in --format json"]
     for line in lines:
         say(line)
 

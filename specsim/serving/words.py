@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def lengths_of(name: str, words: str | int | Lengths) -> Lengths:
     >>> lengths_of("prompt", "lognormal:1155,0.9")
     LognormalLength(mean=1155.0, sigma=0.9, high=100000000)
     """
-    if not isinstance(words, (str, int)):
+    if not isinstance(words, (str, int, Real)):
         return words
     kind, colon, rest = str(words).partition(":")
     if not colon:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -41,6 +42,8 @@ def replica_of(
         )
     offered = requests if isinstance(requests, Offered) else Offered.of(requests)
     settings = engine.settings(drafts)
+    if not settings.caching:
+        offered = replace(offered, shared=0.0)  # whatever prompts begin with, each is read whole
     # Blocks of a request at its mean context: the last one is half full in the mean.
     mean_tokens = offered.mean_context + 1.0 + settings.lookahead
     held = mean_tokens / settings.block_size + 0.5

@@ -51,6 +51,11 @@ class ServingEngine(Protocol):
     """A description of an engine."""
 
     @property
+    def limit(self) -> str:
+        """What it calls the most requests that run together."""
+        ...
+
+    @property
     def longest(self) -> int:
         """The most tokens of prompt and output together."""
         ...

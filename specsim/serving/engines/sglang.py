@@ -116,6 +116,11 @@ class SglangEngine:
             )
 
     @property
+    def limit(self) -> str:
+        """What it calls the most requests that run together."""
+        return "max_running_requests"
+
+    @property
     def longest(self) -> int:
         """The most tokens of prompt and output together."""
         return _NO_LIMIT if self.context_length is None else self.context_length

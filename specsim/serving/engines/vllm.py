@@ -156,6 +156,11 @@ class VllmEngine:
                 )
 
     @property
+    def limit(self) -> str:
+        """What it calls the most requests that run together."""
+        return "max_num_seqs"
+
+    @property
     def longest(self) -> int:
         """The most tokens of prompt and output together."""
         return _NO_LIMIT if self.max_model_len is None else self.max_model_len

@@ -255,7 +255,7 @@ def test_validate_refuses_what_does_not_go_with_schemes(
     assert "a head over its target's states" in middle
     text = "--temperature", "0", "--requests", "2"
     assert (
-        "name more in others"
+        "nothing of it runs at these temperatures"
         in run(capsys, *words, "--scheme", "specdec", *text)[2].splitlines()[-1]
     )
 

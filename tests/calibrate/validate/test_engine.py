@@ -33,6 +33,7 @@ from specsim.files import file_digest
 from specsim.profiles import read_profile
 from tests.support.command_line import fail, rows, run, succeed
 from tests.support.engine_server import EngineState, serving
+from tests.support.profiles import write
 from tests.support.refusals import refuses
 from tests.support.streamed import PROMPT_S, REQUEST_S, STEP_S, TOKEN_S, served
 
@@ -343,6 +344,8 @@ def test_a_command_that_was_killed_while_it_timed_the_engine_measures_nothing_el
     (tmp_path / "tiny.vllm.json").unlink()
     assert awaits_timing(out, timing, command)
     assert not awaits_timing(out, timing, command + " --seed 1")
+    out.write_text("{}")
+    assert not awaits_timing(out, timing, command), "what cannot be read is made anew"
     assert not list(tmp_path.glob(".*.work"))
 
 
@@ -424,7 +427,10 @@ def test_copies_are_replayed_by_the_engines_rule(
         (("--gamma", "3"), "drafts 2 tokens, gamma must be that, got 3"),
         (("--engine-bin", "vllm"), "engine_bin has no meaning with url"),
         (("--engine-args", "--block-size 32"), "engine_args are words of a server that is started"),
-        (("--lookup-min", "6", "--lookup-max", "5"), "lookup_min must be a whole number in [1, 5]"),
+        (
+            ("--method", "ngram", "--lookup-min", "6", "--lookup-max", "5"),
+            "lookup_min must be a whole number in [1, 5]",
+        ),
         (("--scheme", "all"), "--engine goes with neither --scheme nor --synthetic"),
         (("--with", "middle=x"), "--with goes with --scheme"),
         (("--only", "unseen"), "--only does not go with --engine"),
@@ -604,9 +610,19 @@ def test_chance_is_allowed_for_and_no_more() -> None:
 
 test_checks_refused = refuses(
     (lambda: specsim.EngineCheck(requests=0), "requests must be a whole number >= 1, got 0"),
-    (lambda: specsim.EngineCheck(lookup_min=0), "lookup_min must be"),
+    (lambda: specsim.EngineCheck(method="ngram", lookup_min=0), "lookup_min must be"),
+    (lambda: specsim.EngineCheck(lookup_max=3), "lookup_max goes with method ngram"),
     (
-        lambda: specsim.EngineCheck(lookup_max=3, lookup_min=5),
+        lambda: specsim.EngineCheck(method="ngram", drafts="probabilistic"),
+        "drafts must be greedy with method ngram",
+    ),
+    (
+        lambda: specsim.EngineCheck(method="ngram", lookup_max=3, lookup_min=5),
         r"lookup_min must be .* in \[1, 3\], got 5",
     ),
 )
+
+
+def test_lookups_are_checked_at_temperature_0_alone(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="temperature must be 0 with method ngram"):
+        specsim.validate(write(tmp_path), specsim.EngineCheck(method="ngram"))

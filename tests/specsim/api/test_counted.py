@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import specsim
 from specsim.acceptance import SurvivalAcceptance
 from specsim.api.validation import CountsCheck, SpeedupCheck
+from specsim.batching.source import Source
 from specsim.checks import InvalidArgumentError, UnsupportedError
+from specsim.counts.file import read_acceptance
+from specsim.extrapolation import acceptance_from_counts
 from tests.support.command_line import SHAPES, fail, rows, run
 from tests.support.engine_files import bench, scrape
 from tests.support.profiles import write
@@ -132,6 +136,21 @@ def test_export_takes_the_method_that_was_counted(timed: Path, tmp_path: Path) -
     assert not any("costs of a draft model" in line for line in found.warnings)
 
 
+def test_a_file_that_names_no_drafter_is_of_what_drafts(tmp_path: Path) -> None:
+    """Carried to another length as ``--marginal`` with the same rates is."""
+    (tmp_path / "scrape.txt").write_text(scrape(0.7, 4))
+    path = tmp_path / "unsaid.json"
+    specsim.read(tmp_path / "scrape.txt", out=path)
+    for drafter, heads in (("draft_model:llama-3.2-1b", False), ("eagle3", True)):
+        deployment = specsim.deploy("llama-3.1-8b", "H100", drafter)
+        acceptance = acceptance_from_counts(read_acceptance(path).draft_counts(), heads)
+        gains = [
+            Source(alpha, deployment, profile).workloads(8)[0].gains.tokens
+            for alpha, profile in ((None, path), (acceptance, None))
+        ]
+        np.testing.assert_array_equal(*gains)
+
+
 def test_counts_at_one_length_are_predicted_from_others(tmp_path: Path) -> None:
     """vllm-project/vllm pull request 48892: one MTP model counted at K = 1 and at K = 8.
 
@@ -152,6 +171,11 @@ def test_counts_are_predicted_from_another_file(counted: Path, tmp_path: Path) -
     specsim.read(tmp_path / "two.txt", out=tmp_path / "two.json")
     (row,) = specsim.validate(counted, CountsCheck(tmp_path / "two.json")).rows()
     assert abs(row["relative_error"]) < 0.01
+    with pytest.raises(InvalidArgumentError, match="which says nothing of itself"):
+        specsim.validate(counted, CountsCheck(counted))
+    specsim.read(tmp_path / "two.txt", out=tmp_path / "heads.json", method="eagle3")
+    with pytest.raises(InvalidArgumentError, match=r"is of another method than .*eagle3, not"):
+        specsim.validate(counted, CountsCheck(tmp_path / "heads.json"))
     with pytest.raises(UnsupportedError, match="counts at one draft length, 4"):
         specsim.validate(counted)
     with pytest.raises(InvalidArgumentError, match="names no models"):

@@ -170,7 +170,7 @@ def test_changes_are_what_the_changed_deployment_gives() -> None:
     deployed = deploy(DENSE, "H100", drafters, **setting)
     found = specsim.explain(0.6, deployment=deployed, **here)
     expected = {
-        "drafter medusa:heads=3": point(drafter="medusa:heads=3", gamma=3),
+        "drafter medusa:heads=3 at gamma 3": point(drafter="medusa:heads=3", gamma=3),
         "drafter eagle": point(drafter="eagle"),
         "host time -> 0": point(overhead_us=0, round_us=0),
         "tensor parallel 1 -> 2": point(tensor_parallel=2),

@@ -16,7 +16,7 @@ import specsim
 from specsim import deploy
 from specsim.api.plan_doubts import replicas_interval
 from specsim.api.plan_ranking import prices_of
-from specsim.checks import InvalidArgumentError, significant
+from specsim.checks import InvalidArgumentError, UnsupportedError, significant
 from specsim.intervals import Interval
 from specsim.serving.levels import levels_of
 from specsim.serving.planning.crossing import Crossing
@@ -193,6 +193,14 @@ def test_prompts_that_are_in_the_cache_need_fewer_replicas(tmp_path: Path) -> No
     assert whole.best.replicas >= least
     assert found.met
     assert found.best.replicas < least
+    assert any("prompts share" in each for each in found.warnings)
+    assert not any("prompts share" in each for each in whole.warnings)
+    # Read whole, a prompt takes longer than such a level.
+    shorter: Any = {"slo": "ttft_p90=0.03", "engine": f"{ENGINE},block_size=16"}
+    tight = specsim.plan(specsim.workload(path), **shorter, **given)
+    assert tight.best.sustained == 0
+    assert tight.met
+    assert any("prompts share" in each for each in tight.warnings)
     # The analytic mode does not know how many run together there: drafts of all batches are told.
     assert found.sequences is None
     most = found.best.planned.setup.engine.max_num_seqs
@@ -410,6 +418,10 @@ def test_requests_that_are_drawn_later_must_fit_too(monkeypatch: pytest.MonkeyPa
             "temperature needs a profile",
         ),
         (
+            {"deployment": deploy("llama-3.1-8b", "H100"), "slo": "ttft=1,tpot_p99=0.05"},
+            "slo ttft is a limit of single requests, which a plan cannot promise: give ttft_p99",
+        ),
+        (
             {"deployment": deploy("llama-3.1-8b", "H100"), "gammas": [1, 300]},
             r"gammas must be a whole number in \[0, 256\], got 300",
         ),
@@ -418,7 +430,7 @@ def test_requests_that_are_drawn_later_must_fit_too(monkeypatch: pytest.MonkeyPa
 def test_what_would_have_no_effect_is_refused(given: Any, said: str) -> None:
     work = specsim.workload(rate=4, prompt=500, output=150)
     with pytest.raises(InvalidArgumentError, match=said):
-        specsim.plan(work, slo="tpot_p99=0.05", simulated=False, **given)
+        specsim.plan(work, **{"slo": "tpot_p99=0.05", "simulated": False, **given})
 
 
 def test_engines_are_made_for_the_draft_length_that_they_have() -> None:
@@ -474,6 +486,116 @@ def test_a_draft_length_that_does_not_fit_leaves_the_shorter_ones() -> None:
     (left_out,) = found.left_out
     assert left_out.what == "drafts, gamma 8"
     assert "all that the KV cache holds" in left_out.why
+
+
+def test_a_draft_length_that_was_asked_for_and_cannot_be_is_left_out_and_said() -> None:
+    """Of lengths that nobody asked for only those are tried that the drafter makes."""
+    given: Any = {
+        "slo": "ttft_p99=1",
+        "deployment": deploy("llama-3.1-8b", "H100", "medusa:heads=2,alpha=0.7"),
+        "degrees": [1],
+        "simulated": False,
+    }
+    work = specsim.workload(rate=1, prompt=100, output=50)
+    (left_out,) = specsim.plan(work, gammas=[2, 8], **given).left_out
+    assert left_out.what == "H100-SXM, tensor parallel 1, medusa:heads=2, gamma 8"
+    assert left_out.why == "its drafter makes no more than 2"
+    found = specsim.plan(work, **given)
+    assert not found.left_out
+    assert {each.planned.drafts.gamma_max for each in found.answers} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("drafter", "engine", "by_batch"),
+    [
+        ("draft_model:llama-3.2-1b,alpha=0.8", "vllm", True),
+        ("draft_model:llama-3.2-1b,alpha=0.8", "sglang", False),
+        ("eagle3:alpha=0.8", "sglang:max_running_requests=256", True),
+        ("medusa:alpha=0.8", "vllm", False),
+    ],
+)
+def test_lengths_by_batch_are_planned_where_engines_take_them(
+    drafter: str, engine: str, by_batch: bool
+) -> None:
+    """At this rate and price of a round the best length falls with the batch."""
+    deployment = deploy("llama-3.1-8b", "L40S", drafter, efficiency=0.6, layer_us=10)
+    work = specsim.workload(rate=20, prompt=100, output=200, requests=100)
+    given: Any = {"deployment": deployment, "engine": engine}
+    found = specsim.plan(
+        work, slo="tpot_p99=0.5", gammas=[1, 4], degrees=[1], simulated=False, **given
+    )
+    lengths = [len({each for *_, each in one.planned.drafts.schedule}) for one in found.answers]
+    assert (max(lengths) > 1) == by_batch
+    schedule: Any = [(1, 4, 4), (5, 64, 1)]
+    if by_batch:
+        assert specsim.serve(work, gamma=schedule, **given).figures
+    else:
+        with pytest.raises(UnsupportedError, match="takes one draft length with"):
+            specsim.serve(work, gamma=schedule, **given)
+
+
+def test_what_is_known_of_drafts_is_said_of_the_length_that_is_named() -> None:
+    """That one rate is taken for seven drafts concerns nobody whose answer has two."""
+    found = specsim.plan(
+        specsim.workload(rate=8, prompt=100, output=50, requests=50),
+        slo="tpot_p99=0.5",
+        deployment=deploy("llama-3.1-8b", "H100", "eagle3:alpha=0.7"),
+        gammas=[2, 7],
+        degrees=[1],
+        simulated=False,
+    )
+    warned = {
+        each.planned.drafts.gamma_max: any("at every draft" in one for one in each.planned.warnings)
+        for each in found.answers
+        if len(each.planned.drafts.schedule) == 1
+    }
+    assert warned == {2: False, 7: True}
+
+
+def test_without_prices_the_fewest_cards_are_no_cheapest() -> None:
+    words: dict[str, Any] = {"slo": "tpot_p99=0.08", "degrees": [1], "simulated": False}
+    cards = ("H100-SXM", "L4")
+    work = specsim.workload(rate=20, prompt=200, output=100, requests=100)
+    several = [deploy("llama-3.1-8b", each) for each in cards]
+    found = specsim.plan(work, deployment=several, **words)
+    lines = found.sentences()
+    assert lines[0].startswith("fewest cards: ")
+    assert any(each.startswith("with L4, none with fewer cards: ") for each in lines)
+    assert any("--price H100-SXM=...,L4=..." in each for each in found.warnings)
+    priced = specsim.plan(work, deployment=several, price={"H100": 3.0, "L4": 0.4}, **words)
+    assert priced.sentences()[0].startswith("cheapest: ")
+    assert not any("--price" in each for each in priced.warnings)
+    alone = specsim.plan(work, deployment=several[0], **words)
+    assert alone.sentences()[0].startswith("cheapest: ")
+
+
+def test_more_replicas_than_are_planned_are_no_queue() -> None:
+    found = plan("ttft_p99=5", rate=10_000_000, requests=100, more={"simulated": False})
+    assert not found.met
+    assert found.sentences()[0].endswith("at no load (analytic): it takes too many replicas")
+
+
+def test_one_request_comes_at_one_moment() -> None:
+    found = plan(rate=5, requests=1)
+    assert any("requests come at one moment, less than" in each for each in found.warnings)
+    assert not any("nan" in each for each in (*found.warnings, *found.sentences()))
+
+
+def test_a_drafter_that_is_dealt_out_is_planned_at_degrees(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The target alone cannot be on one card then."""
+    words = (
+        "plan --rate 1 --requests 50 --prompt 200 --output 50 --slo tpot_p99=0.5 --analytic "
+        "--accelerator H100 --format json --degrees 2,8"
+    )
+    drafter = "--target llama-3.1-8b --drafter draft_model:llama-3.2-1b,tensor=2,alpha=0.7"
+    experts = "--target qwen3-235b-a22b --expert-parallel 8"
+    for more, degrees in ((drafter, {2, 8}), (experts, {8})):
+        code, out, err = run(capsys, *words.split(), *more.split())
+        assert code == 0, err
+        rows = json.loads(out)["answer"]["rows"]
+        assert {row["tensor_parallel"] for row in rows} == degrees
 
 
 def test_a_drafter_that_makes_no_such_drafts_is_left_out_and_said() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.api.plan_ranking import cards_by_rate, cheapest, order, with_simulated
+from specsim.api.plan_ranking import by_rate, cards_by_rate, cheapest, order, with_simulated
 from specsim.api.plan_result import Answer
 from specsim.intervals import Interval
 from specsim.serving.levels import levels_of
@@ -34,6 +34,7 @@ class Planned:
     enough: int
     accelerator: str = "H100"
     cards: int = 1
+    name: str = "set-up"
 
 
 def enough(one: Answer) -> int:
@@ -143,3 +144,16 @@ def test_no_set_up_of_a_kind_has_no_steps() -> None:
     assert [(pytest.approx(rate, rel=1e-5), cards) for rate, cards, _ in rows] == [
         *((1.0, 1), (5.0, 2), (10.0, 3), (11.0, 3))
     ]
+
+
+def test_what_costs_the_same_at_other_rates_is_told_apart_as_the_ranking_does() -> None:
+    """Two at half the price sustain 6 requests a second, one at the price 5."""
+    several = [
+        replace(answer(kind, each, 1), price=price)
+        for kind, each, price in ((False, 3.0, 1.0), (True, 5.0, 2.0))
+    ]
+    several = [replace(each, replicas=replicas_needed(5.0, each.sustained)) for each in several]
+    best = cheapest(several, several[0], several[1], 0.05, LEVELS)
+    (row,) = (each for each in by_rate(several, 5.0, 0.05) if each["rate"] == 5.0)
+    assert not best.planned.speculates
+    assert (row["pays"], row["cards"]) == (False, 2)

@@ -14,9 +14,11 @@ import pytest
 
 import specsim
 from specsim import Serving, deploy
-from specsim.api.serving_setup import law_rows, mean_context, memory_blocks
+from specsim.api.serving_costs import law_rows
+from specsim.api.serving_engine import memory_blocks
+from specsim.api.serving_setup import mean_context
 from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
-from specsim.report.points import step_parts
+from specsim.report.points import latency_values, step_parts
 from specsim.serving import RoundAcceptance, VllmEngine
 from specsim.serving.acceptance import TRACE
 from specsim.serving.arrivals import ClosedLoop, PoissonArrivals
@@ -152,6 +154,38 @@ def test_without_a_drafter_nobody_reads_prompts_for_it() -> None:
             if each.planned.speculates == speculates and len(each.planned.drafts.schedule) < 2
         )
         assert (dear > cheap) == speculates
+
+
+def test_routing_by_prefixes_that_nobody_knows_is_said() -> None:
+    for routing, said in (("prefix-aware", True), ("least-outstanding", False)):
+        found = serve(replicas=2, routing=routing)
+        assert any("prefix-aware routing is least" in each for each in found.warnings) == said
+
+
+def test_replications_of_the_same_requests_say_so(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    rows = ({"timestamp": n / 10, "prompt_len": 50, "output_len": 20} for n in range(300))
+    path.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    given: Any = {"step_model": STEPS, "engine": ENGINE, "gamma": 2, "alpha": 0.7}
+    for work, said in ((specsim.workload(path), True), (WORK, False)):
+        found = specsim.serve(work, replications=2, **given)
+        assert any("same in every replication" in each for each in found.warnings) == said
+    alone = specsim.serve(specsim.workload(path), **given)
+    assert not any("same in every replication" in each for each in alone.warnings)
+
+
+def test_pictures_are_of_the_requests_that_count() -> None:
+    found = serve(warmup=0.5)
+    assert latency_values(found, "e2e").size == found.counted == 150
+    assert latency_values(serve(), "e2e").size == 300
+
+
+def test_stages_of_a_pipeline_and_many_cards_are_said_without_drafts_too() -> None:
+    deployment = deploy("llama-3.1-405b", "H100", tensor_parallel=8, pipeline_parallel=2)
+    work = specsim.workload(rate=1, prompt=100, output=10, requests=20)
+    found = specsim.serve(work, deployment=deployment)
+    assert any("all 2 stages of the pipeline" in each for each in found.warnings)
+    assert any("16 cards are priced as if" in each for each in found.warnings)
 
 
 def test_a_closed_loop_arrives_as_it_is_served() -> None:
@@ -387,6 +421,45 @@ def test_a_profile_replays_its_trace(tmp_path: Path) -> None:
     assert "measured run times" in found.title
     law = specsim.serve(work, alpha=0.6, profile=path, gamma=3, engine="vllm:num_gpu_blocks=1000")
     assert law.inputs["acceptance"] == "law"
+
+
+def test_rates_that_do_not_say_what_drafted_are_of_what_drafts() -> None:
+    """A draft model holds on beyond the drafts that were counted, as it does in ``optimize``."""
+    counted = specsim.Marginal([0.8, 0.62])
+    found = {
+        heads: specsim.serve(
+            WORK, deployment=LLAMAS, alpha=replace(counted, heads=heads), gamma=5, seed=1
+        ).engine["tokens_per_call"]
+        for heads in (None, False, True)
+    }
+    assert found[None] == found[False] > found[True]
+
+
+def test_a_table_has_the_engine_of_its_longest_drafts() -> None:
+    """Graphs of 64 tokens hold 64 / (1 + K) requests in SGLang."""
+    deployment = deploy(
+        *("llama-3.1-8b", "L40S", "eagle3:alpha=0.8"),
+        efficiency=0.6,
+        layer_us=10,
+        graph_tokens=64,
+        eager_layer_us=100,
+    )
+    engine = "sglang:max_running_requests=256"
+    given: Any = {"deployment": deployment, "engine": engine, "seed": 1}
+    table = specsim.serve(WORK, gamma="table", **given)
+    schedule = [tuple(each) for each in table.inputs["schedule"]]
+    assert len(schedule) > 1
+    typed = specsim.serve(WORK, gamma=schedule, **given)
+    assert table.inputs["engine"] == typed.inputs["engine"]
+    assert table.figures == typed.figures
+
+
+def test_lengths_are_numbers_of_any_kind() -> None:
+    for tokens in (np.int64(50), 50.0):
+        drawn = specsim.workload(rate=1, prompt=tokens, output=5, requests=3).draw(0)
+        assert drawn.prompt_tokens.tolist() == [50] * 3
+    with pytest.raises(InvalidArgumentError, match="prompt tokens must be a whole number"):
+        specsim.workload(rate=1, prompt=50.5, output=5, requests=3)
 
 
 def test_drafts_that_are_looked_up_must_be_found() -> None:

@@ -17,6 +17,7 @@ from specsim.checks import InvalidArgumentError
 from specsim.intervals import Interval
 from specsim.serving.comparison import LatencySample, compare, of_replications
 from specsim.serving.metrics import STATISTICS
+from specsim.serving.requests import WorkloadError
 from specsim.serving.service import Served, serve_requests
 from tests.support.bench_log import bench_log
 
@@ -143,3 +144,34 @@ def test_a_latency_that_no_counted_request_has_is_left_out(tmp_path: Path) -> No
             specsim.validate_serving(path, tolerance=f"{name}=0.05", **words)
     whole = specsim.validate_serving(path, tolerance="tpot_mean=0.9", **words | {"warmup": 0.0})
     assert [each.what for each in whole.left_out] == ["queue"]
+
+
+def test_one_draw_of_what_is_random_is_no_certainty(tmp_path: Path) -> None:
+    work = specsim.workload(rate=12, prompt=100, output=40, requests=100)
+    words: dict[str, Any] = {
+        "step_model": "step_ms=5,draft_run_ms=1",
+        "engine": "vllm:num_gpu_blocks=2000",
+    }
+    drafted = {**words, "gamma": 2, "alpha": 0.7}
+    path = bench_log(specsim.serve(work, **drafted).served, tmp_path)
+    found = specsim.validate_serving(path, replications=1, **drafted)
+    assert "predicted_ms_low" in found.table()[0]
+    (line,) = (each for each in found.sentences() if each.startswith("intervals: "))
+    assert "predicted once, without what chance leaves to acceptance (--replications)" in line
+    plain = specsim.validate_serving(path, **words)
+    (line,) = (each for each in plain.sentences() if each.startswith("intervals: "))
+    assert "predictions are certain" in line
+
+
+def test_a_log_without_latencies_passes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    row = json.dumps({"input_toks": 5, "output_toks": 2, "queued_ts": 3.0})
+    path.write_text(f"{row}\n" * 40)
+    for tolerance in (None, "mean=0.05"):
+        with pytest.raises(WorkloadError, match="tells no latency of a request that counts"):
+            specsim.validate_serving(
+                path,
+                step_model="step_ms=5",
+                engine="vllm:num_gpu_blocks=2000",
+                tolerance=tolerance,
+            )

@@ -67,6 +67,19 @@ def test_contexts_unlike_the_timed_one_are_not_covered(
     assert [found.covers(1, each) for each in far] == [False] * len(far)
 
 
+def test_batches_that_one_length_was_not_timed_at_have_no_price() -> None:
+    """Of plain decoding up to 64, of two drafts up to 32: which is best at 64 nobody knows."""
+    timed = [(0, 1), (0, 32), (0, 64), (2, 1), (2, 32), (4, 1), (4, 64)]
+    found = StepLoadCost(StepCosts.of(StepTime(g, b, 0.01 + b / 1e3) for g, b in timed))
+    assert found.batches == (1, 32)
+    for gamma in (0, 2, 3, 4):
+        with pytest.raises(
+            CellUnavailableError, match="of 2 draft tokens were timed at batch 1, 32"
+        ):
+            found.timed_s(gamma, 64)
+        assert found.timed_s(gamma, 32) > 0
+
+
 def test_the_best_length_is_found_among_those_timed() -> None:
     for alpha in (0.1, 0.5, 0.9):
         survival = alpha ** np.arange(1.0, 5.0)

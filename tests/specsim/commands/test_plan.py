@@ -117,8 +117,9 @@ def test_it_says_how_far_it_is() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--slo tpot=0.1", "slo must limit a mean or a percentile"),
-        ("--slo tpot_p99=0.1 --price x=", "price x must be a"),
+        ("--slo tpot=0.1", "slo tpot is a limit of single requests, which a plan cannot promise"),
+        ("--slo ttft_p99=1 --price A=1,B=2,A=3", "--price names one accelerator twice"),
+        ("--slo ttft_p99=1 --price A=", "--price A must be a number"),
         ("--slo tpot_p99=0.1 --price 1,2=3", "--price must be PRICE or NAME=PRICE"),
         ("--slo tpot_p99=0.1 --figure f.txt", "--figure f.txt must be a .png"),
     ],
