@@ -25,7 +25,7 @@ def checked_sets(
     asked: Asked, batches: Sequence[int], start: int
 ) -> dict[int, list[tuple[int, ...]]]:
     """By batch, the sets of requests that are judged, from half a set behind request ``start`` on,
-    so that none of them is one that was timed.
+    so that they are mostly other ones than were timed.
     """
     size = len(asked.requests)
     return {batch: request_sets(batch, size, start + batch // 2) for batch in batches}

@@ -187,7 +187,7 @@ def plan(
         answers.append(analytic_answer(each, rate, levels, prices))
         advance()
     answers.sort(key=order)
-    stays_s = {id(each.planned): each.figures["e2e_mean"] for each in answers if each.replicas}
+    stays_s = {id(each.planned): each.figures["e2e_mean"] for each in answers if each.sustained}
     if simulated:
         more = requests_wanted(rate, longest_stay(answers))
         if drawn is not None and more > LEAST:

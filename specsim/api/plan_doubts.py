@@ -192,7 +192,7 @@ def error_budget(
     if best.settled is not None:
         widths = []
         for each in levels:
-            value = best.settled.figures.get(each.name) if each.statistic else None
+            value = best.settled.figures.get(each.name)
             if value is not None and value.high == value.high and value.best > 0:
                 widths.append((value.high - value.low) / 2 / value.best)
         found["sampling"] = max(widths, default=None)
@@ -222,7 +222,10 @@ def warnings_of(workload: ServingWorkload, told: Sequence[Answer], rate: float) 
     if best.replicas:
         planned, (batch, _) = best.planned, _decoding(best, rate)
         found |= dict.fromkeys(beyond_graphs(planned.setup, planned.deployment, batch))
-    doubts = best.planned.replica.at(_own_rate(best, rate)).doubts
+    replica = best.planned.replica
+    own = rate_of_each(rate, best.replicas, replica)
+    # Beyond the capacity, which prompts in the cache may leave behind, doubts of the load are none.
+    doubts = replica.at(own if own < replica.capacity else 1e-6 * replica.capacity).doubts
     found |= dict.fromkeys(f"analytic mode: {doubt}" for doubt in doubts)
     return tuple(found)
 

@@ -21,7 +21,6 @@ from specsim.serving.planning.sizing import replicas_needed, slack, sustained
 from specsim.serving.planning.span import lasts
 from specsim.serving.requests import Requests
 from specsim.serving.routing import Routing
-from specsim.serving.service import SetUp
 from specsim.serving.simulation import check_fit
 from specsim.serving.workload import ServingWorkload
 from specsim.serving.workload_summary import WorkloadSummary
@@ -91,7 +90,7 @@ def analytic_answer(
     replica = planned.replica
     each = sustained(replica, levels)
     count = replicas_needed(rate, each) if each > 0 else 0
-    if not count and reads_less(planned.setup, replica.offered):
+    if not count and replica.offered.shared:
         # Prompts that are in the cache may meet what prompts that are read whole do not.
         count = replicas_needed(rate, replica.capacity * _BELOW)
     if count > _MOST_REPLICAS:
@@ -109,12 +108,15 @@ def rate_of_each(rate: float, count: int, replica: Replica) -> float:
     return rate / count if count else 1e-6 * replica.capacity
 
 
-def order(answer: Answer) -> tuple[bool, float, float]:
-    """The cheapest first; of equals the one that could take most."""
+def order(answer: Answer) -> tuple[int, float, float]:
+    """The cheapest first; of equals the one that could take most.  Behind them those that meet the
+    levels only if prompts are in the cache, which nobody has tried, and those that do not.
+    """
     if not answer.replicas:
-        return True, 0.0, -answer.per_card
+        return 2, 0.0, -answer.per_card
     cost = float(answer.cards) if answer.hourly is None else answer.hourly
-    return False, cost, -answer.per_card * (cost and answer.cards / cost)
+    untried = not answer.sustained and answer.settled is None
+    return int(untried), cost, -answer.per_card * (cost and answer.cards / cost)
 
 
 def fitting(answers: Sequence[Answer], requests: Requests) -> tuple[list[Answer], list[LeftOut]]:
@@ -134,7 +136,7 @@ def fitting(answers: Sequence[Answer], requests: Requests) -> tuple[list[Answer]
 
 def longest_stay(answers: Sequence[Answer]) -> float:
     """Mean seconds that a request is with the cheapest of either kind, the longer of the two."""
-    able = [each for each in answers if each.replicas]
+    able = [each for each in answers if each.sustained]
     kinds = {each.planned.speculates: each for each in reversed(able)}
     return max((each.figures["e2e_mean"] for each in kinds.values()), default=0.0)
 
@@ -158,7 +160,7 @@ def settling(
         setup = replace(answer.planned.setup, routing=routing)
         if lasts(summary, answer.figures["e2e_mean"]):
             least = replicas_needed(rate, replica.capacity * _BELOW)
-            if reads_less(setup, replica.offered):
+            if _reads_less(replica.offered):
                 least = 1
         return settle(
             setup, answer.replicas, least, lambda one: simulate(one, workload, levels, seed)
@@ -190,12 +192,11 @@ def at_both_ends(
     return with_errors(answer.settled, speed, simulated)
 
 
-def reads_less(setup: SetUp, offered: Offered) -> bool:
+def _reads_less(offered: Offered) -> bool:
     """Whether a replica may serve more than the analytic capacity, which takes every prompt to be
     read whole, and in a step of its own where nothing is decoded.
     """
-    caching = setup.engine.settings(setup.drafts).caching
-    return (caching and offered.shared > 0) or offered.mean_output <= 1
+    return offered.shared > 0 or offered.mean_output <= 1
 
 
 def with_simulated(
@@ -235,7 +236,7 @@ def _to_simulate(
         missing = _FINALISTS - len({id(each.planned) for each in known})
         if missing > 0:
             found += ranked[:missing]
-        elif ranked:
+        elif ranked and ranked[0].sustained:
             first = min((order(each) for each in known if each.met(levels)), default=None)
             if first is None or order(ranked[0]) < first:
                 found.append(ranked[0])
@@ -257,7 +258,8 @@ def cheapest(
     ours, plain = order(drafting), order(without)
     if ours[1] != plain[1]:
         return drafting if ours[1] < plain[1] else without
-    return drafting if ours[2] <= plain[2] * (1.0 + margin) else without
+    gains = ours[2] < 0 and ours[2] <= plain[2] * (1.0 + margin)
+    return drafting if gains else without
 
 
 def plain_beside(drafting: Answer, answers: Sequence[Answer]) -> Answer | None:

@@ -30,7 +30,8 @@ class Answer:
     """A set-up and how many replicas of it the workload needs.
 
     planned : one replica
-    replicas : of it; 0 where no number of them meets the levels
+    replicas : of it; 0 where no number of them meets the levels.  Where prompts share what they
+        begin with, and would not meet them read whole, as many as have the capacity
     sustained : the highest rate of one replica within the levels, requests per second (analytic)
     figures : latencies and throughput of the workload; at no load where ``replicas`` is 0
     settled : the same simulated, with intervals; None: analytic
@@ -162,7 +163,7 @@ class CapacityPlan(Result):
 
     @property
     def essential(self) -> tuple[str, ...]:
-        limited = (f"{each.name}_ms" for each in self.levels if each.statistic)
+        limited = (f"{each.name}_ms" for each in self.levels)
         first = ("accelerator", "tensor_parallel", "drafter", "gamma", "cards", "met")
         return (*first, *limited, "by", "cost_per_million_tokens", "replicas")
 
@@ -179,8 +180,7 @@ class CapacityPlan(Result):
             "sustained_rate_per_card": answer.per_card,
         }
         for each in self.levels:
-            if each.statistic:
-                row[f"{each.name}_ms"] = _number(1e3 * answer.figures.get(each.name, float("nan")))
+            row[f"{each.name}_ms"] = _number(1e3 * answer.figures.get(each.name, float("nan")))
         row["met"] = answer.met(self.levels)
         row["by"] = "analytic" if answer.settled is None else "simulated"
         return row
@@ -230,7 +230,6 @@ class CapacityPlan(Result):
                     "met": each.met(best.figures[each.name]),
                 }
                 for each in self.levels
-                if each.statistic
             },
             "metrics": {
                 name: {each: self._value(f"{name}_{each}") for each in STATISTICS}

@@ -128,10 +128,9 @@ def planned_setups(
         else:
             found += several
             longest = _longest(each, words) if named and words.gamma else None
-            beyond = [gamma for gamma in gammas if longest is not None and gamma > longest]
-            drafts = "its drafter makes" if each is not None else "measured were"
-            why_beyond = f"{drafts} no more than {longest}"
-            unfit |= dict.fromkeys(beyond, why_beyond)
+            if longest is not None:
+                beyond = [gamma for gamma in gammas if gamma > longest]
+                unfit |= dict.fromkeys(beyond, f"drafts are known up to {longest}")
             left_out += [LeftOut(f"{what}, gamma {gamma}", why) for gamma, why in unfit.items()]
         advance()
     for card in dict.fromkeys(each.card.name for each in deployments):

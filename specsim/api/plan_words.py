@@ -69,8 +69,8 @@ def _first(found: CapacityPlan) -> str:
 
 def _intervals(found: CapacityPlan) -> list[str]:
     """How sure what was simulated of the answer is, and which level may still be missed."""
-    settled, levels = found.best.settled, [each for each in found.levels if each.statistic]
-    if settled is None or not levels:
+    settled, levels = found.best.settled, found.levels
+    if settled is None:
         return []
     words, doubtful, unknown = [], [], False
     for level in levels:
@@ -148,7 +148,7 @@ def _nearest(found: CapacityPlan, answer: Answer) -> str:
     missed = [
         f"{each.name} {milliseconds(answer.figures[each.name])} of {milliseconds(each.limit_s)}"
         for each in found.levels
-        if each.statistic and not each.met(answer.figures[each.name])
+        if not each.met(answer.figures[each.name])
     ]
     where = f"with {_replicas(answer.replicas)}" if answer.replicas else "at no load"
     otherwise = "the queue grows without end" if answer.replicas else "it takes too many replicas"

@@ -8,7 +8,7 @@ from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.source import Source
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.deployment.deployment import Deployment, draft_parallelism
-from specsim.deployment.drafters import Drafter, Parallel
+from specsim.deployment.drafters import Drafter, Eagle, Parallel
 from specsim.deployment.heads import draft_shapes
 from specsim.deployment.memory import BLOCK_TOKENS, CardMemory, card_memory
 from specsim.engines import ENGINES, method_named
@@ -58,12 +58,22 @@ def serving_engine(
     return engine_of(engine, defaults)
 
 
-def takes_schedules(engine: ServingEngine, drafter: Drafter | None, method: str | None) -> bool:
-    """Whether it takes a draft length for each batch of what drafts; where that is not known, too.
+def takes_schedules(
+    engine: ServingEngine,
+    place: Deployment | None,
+    drafter: Drafter | None,
+    method: str | None,
+) -> bool:
+    """Whether it takes a draft length for each batch there of what drafts; where that is not known,
+    too.
 
     method : as engines call it, where no drafter is known
     """
     own = ENGINES["sglang" if isinstance(engine, SglangEngine) else "vllm"]
+    if place is not None and not own.by_batch(place.parallel):
+        return False
+    if isinstance(drafter, Eagle) and drafter.topk > 1:
+        return False  # a tree has one size
     known = drafter.kind if isinstance(drafter, Parallel) else method
     if known is None:
         return drafter is None or own is ENGINES["vllm"]

@@ -115,12 +115,12 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
             # The engine of a table is that of its longest drafts.
             engine = serving_engine(words.engine, place, costs, _longest(asked), context)
             most = engine.settings(DraftPolicy.fixed(_longest(asked) or 1)).max_seqs
-    by_batch = takes_schedules(engine, costs.drafter, costs.method)
+    by_batch = takes_schedules(engine, place, costs.drafter, costs.method)
     if not by_batch and _changes(asked):
         drafter = costs.drafter.label if costs.drafter else costs.method
         title = "SGLang" if isinstance(engine, SglangEngine) else "vLLM"
         raise UnsupportedError(
-            f"{title} takes one draft length with {drafter}, whatever the batch: gamma must be one "
+            f"{title} takes no draft lengths by batch with {drafter} here: gamma must be one "
             f"number, got {in_words(asked) if isinstance(asked, list) else 'adaptive'}"
         )
     drafts, acceptance = DraftPolicy.off(), None

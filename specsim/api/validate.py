@@ -172,10 +172,11 @@ def _engine(asked: CheckedProfile, check: EngineCheck) -> Validation:
     profile = asked.profile
     workloads = Workload.all_of(profile, asked.path, check.temperature)
     gammas = draft_lengths(check.gamma, profile.gamma_max)
-    if check.method == "ngram" and any(each.measured.sampling.temperature for each in workloads):
+    temperatures = [each.measured.sampling.temperature for each in workloads]
+    if check.method == "ngram" and any(temperatures):
         raise UnsupportedError(
             "temperature must be 0 with method ngram, where the trace says what the engine writes "
-            "behind the end of a text; this profile has others, too"
+            f"behind the end of a text, got {', '.join(f'{each:g}' for each in temperatures)}"
         )
     device, dtype = asked.models.place()
     from calibrate.engine.server import engine_told_apart_by, find_program

@@ -77,8 +77,8 @@ class StepLoadCost:
 
     @property
     def batches(self) -> tuple[int, ...]:
-        """Batches that were timed, up to the largest that all draft lengths reach: beyond it
-        nobody knows which of them is best.
+        """Batches that were timed, up to the largest that all draft lengths reach, plain decoding
+        among them: beyond it nobody knows which of them is best.
         """
         most = min(self._reach.values())
         return tuple(int(batch) for batch in self.steps.batches if batch <= most)

@@ -43,7 +43,7 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     ),
     "routing_exponent": (
         Number(0, 1),
-        "n tokens of one request choose as many experts as n^R independent ones. [default: 1]",
+        "n drafts of a request choose as many experts as n^R independent ones. [default: 1]",
         {},
     ),
     "interconnect": (str, "Between the cards. [default: the accelerator's]", _NAME),

@@ -132,7 +132,7 @@ def _deployments(given: dict[str, Any]) -> Any:
     elif least := _least_degree(given):
         from specsim.api.plan import DEGREES
 
-        given["degrees"] = given["degrees"] or DEGREES
+        given["degrees"] = given["degrees"] or sorted({*DEGREES, least})
         given["tensor_parallel"] = least
     first, *others = (given["accelerator"] or "").split(",")
     given["accelerator"] = first or None
@@ -143,12 +143,12 @@ def _deployments(given: dict[str, Any]) -> Any:
 
 
 def _least_degree(given: dict[str, Any]) -> int:
-    """Cards that what is dealt out needs at least; 0: nothing is, and one will do."""
+    """Cards that drafters and experts are said to be on, at least; 0: nothing is said."""
     parts = [part for each in given["drafter"] for part in each.split(",")]
     of_drafters = [part.partition("tensor=")[2] for part in parts if "tensor=" in part]
     found = [int(each) for each in of_drafters if each.isdecimal()]
     if given["expert_parallel"]:
-        found.append(given["expert_parallel"] // (given["data_parallel"] or 1))
+        found.append(given["expert_parallel"])
     return max(found, default=0)
 
 

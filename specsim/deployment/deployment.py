@@ -62,8 +62,8 @@ class Deployment:
         the data sheet that no engine is as fast
     utilisation : share of the memory that the engine takes
     reserve : bytes on every card for what runs compute, and for CUDA graphs
-    routing_exponent : r in [0, 1]: n new tokens of one request choose as many experts as n^r
-        independent ones; 1: each chooses for itself
+    routing_exponent : r in [0, 1]: n tokens of one request that are verified choose as many experts
+        as n^r independent ones; 1: each chooses for itself, as those of a prompt always do
     imbalance : with experts dealt out to cards, what the busiest card has to do over what uniform
         routing gives it by chance
     """

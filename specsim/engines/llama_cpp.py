@@ -33,8 +33,8 @@ def _write(order: Order) -> Configuration:
     if order.lookup_max is not None:
         flags += ["--spec-ngram-simple-size-n", str(order.lookup_max)]
     notes = [
-        f"llama.cpp takes one draft length, here the best at batch {order.batch}; by batch the "
-        f"best would be {in_words(order.schedule)}"
+        f"llama.cpp takes one draft length, here the best at batch {order.batch}; by batch, in "
+        f"few ranges, they would be {in_words(order.schedule)}"
     ]
     if not looked_up:
         notes.append("drafts end early only where --spec-draft-p-min is above 0; its default is 0")

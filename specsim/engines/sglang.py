@@ -98,7 +98,7 @@ def _write(order: Order) -> Configuration:
         if len(schedule) > 1:
             notes.append(
                 f"SGLang takes one draft length with {_named(order)}, here the best at batch "
-                f"{order.batch}; by batch the best would be {in_words(order.schedule)}"
+                f"{order.batch}; by batch, in few ranges, they would be {in_words(order.schedule)}"
             )
         notes += [*_stage_notes(order), *_own_notes(order)]
         return Configuration(shlex.join(flags), tuple(notes))

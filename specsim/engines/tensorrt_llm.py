@@ -129,7 +129,7 @@ def _notes(order: Order) -> tuple[str, ...]:
             notes.append("max_batch_size is of each rank under attention data parallelism")
         notes.append(
             f"TensorRT-LLM takes one draft length with {drafts}, here the best at batch "
-            f"{order.batch}; by batch the best would be {in_words(schedule)}"
+            f"{order.batch}; by batch, in few ranges, they would be {in_words(schedule)}"
         )
         return tuple(notes)
     notes.append(

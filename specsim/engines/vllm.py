@@ -161,7 +161,7 @@ def _one_length_notes(order: Order) -> tuple[str, ...]:
             where = "Medusa, which its V1 model runner alone has"
         note = (
             f"vLLM takes one draft length with {where}, here the best at batch "
-            f"{order.batch}; by batch the best would be {in_words(order.schedule)}"
+            f"{order.batch}; by batch, in few ranges, they would be {in_words(order.schedule)}"
         )
     every: Schedule = [(1, order.schedule[-1][1], order.one_length)]
     runner = [] if order.drafting.settings else runner_doubts(order.drafting.word, every)

@@ -21,7 +21,7 @@ def plan_figure(found: CapacityPlan) -> Figure:
     """One panel of throughput per card against tokens per second of a user, of all set-ups, and one
     for each level against the rate; both analytic, with what was simulated as points.
     """
-    levels = [each for each in found.levels if each.statistic]
+    levels = found.levels
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
             1,

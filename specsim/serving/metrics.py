@@ -176,8 +176,7 @@ def short_span(times: RequestTimes, warmup: float = 0.0) -> tuple[float, float] 
     """Seconds within which counted requests arrive, and that one stays, where these are too few
     stays for batches that are nearly independent.
     """
-    order = np.argsort(times.arrival_s, kind="stable")
-    span_s, stay_s = _span_and_stay(times, order[int(warmup * order.size) :])
+    span_s, stay_s = _span_and_stay(times, counted_requests(times, warmup))
     return None if span_s >= SHORT_SPAN_STAYS * stay_s else (span_s, stay_s)
 
 

@@ -78,9 +78,9 @@ def estimate_of(replica: Replica, rate: float, levels: Sequence[ServiceLevel]) -
         figures |= _statistics(name, values, dict.fromkeys((*STATISTICS, *extra)))
     figures["output_tokens_per_s"] = rate * offered.mean_output
     figures["requests_per_s"] = rate
-    if levels:
+    if limits := request_limits(levels):
         kept = np.ones(_POINTS, dtype=bool)
-        for name, limit in request_limits(levels).items():
+        for name, limit in limits.items():
             kept &= {"ttft": ttft, "tpot": tpot, "e2e": e2e}[name] <= limit
         figures["good_share"] = float(kept.mean())
         figures["goodput"] = rate * figures["good_share"]

@@ -253,7 +253,7 @@ def test_vllm_has_one_length_with_groups() -> None:
     assert "per_batch_size" not in one.text
     assert json.loads(one.text)["num_speculative_tokens"] == gamma_at(list(one.schedule), 32)
     assert "one draft length with data parallelism, here the best at batch 32" in (
-        said(one, "by batch the best")
+        said(one, "by batch, in few ranges")
     )
     with pytest.raises(InvalidArgumentError, match="takes a length for each batch"):
         exported("vllm", "eagle3", most=64, batch=32)

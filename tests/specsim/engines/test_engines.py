@@ -138,7 +138,7 @@ NOTES = [
     ("sglang", "draft_model", "runs 48 requests at most"),
     ("sglang", "eagle3", "pads a batch to the next CUDA-graph size"),
     ("sglang", "mtp", "attention data parallelism, two-batch overlap"),
-    ("sglang", "draft_model", "by batch the best would be 1-2: 3, 3-4: 1, 5-6: 0"),
+    ("sglang", "draft_model", "by batch, in few ranges, they would be 1-2: 3, 3-4: 1, 5-6: 0"),
     ("tensorrt-llm", "draft_model", "older and calls it DraftTarget"),
     ("tensorrt-llm", "draft_model", "pull request 16888"),
     ("tensorrt-llm", "draft_model", "does not run the drafter, whose cache lacks these tokens"),
