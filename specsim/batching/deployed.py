@@ -196,7 +196,7 @@ def target_doubts(deployment: Deployment) -> list[str]:
                 spread += f", {deployment.imbalance:g} times over (--imbalance)"
         alike = "every token chose its own uniformly, which reads more of them than real routing"
         if (exponent := deployment.routing_exponent) < 1:
-            alike = f"n tokens of a request chose as n^{exponent:g} independent ones, uniformly"
+            alike = f"n drafts of a request chose as n^{exponent:g} independent tokens, uniformly"
         found.append(f"experts are counted as if {alike}{spread}")
     return [*found, *_of_cards(deployment)]
 

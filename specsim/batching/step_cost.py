@@ -149,6 +149,7 @@ class StepLoadCost:
         shortest = self.drafted[0]
         least = min(self._reach, key=lambda each: (self._reach[each], each != gamma))
         if batch > self._reach[least]:
+            # The length that was timed to the smallest batch says at which ones.
             try:
                 self.steps.step_s(least, batch)
             except UnsupportedError as reason:

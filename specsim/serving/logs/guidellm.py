@@ -38,8 +38,9 @@ def read(records: Sequence[Record]) -> RequestLog:
         raise WorkloadError("no request was answered (requests.successful is empty)")
     notes = ["times are the client's: network and tokenizer are in them"]
     empty = [each for each in answered if not each.values.get("output_tokens")]
-    streamed = [each for each in answered if each.values.get(_FIRST) is not None]
-    unseen = [each for each in answered if streamed and each.values.get(_FIRST) is None]
+    whole = [each for each in answered if each.values.get("output_tokens")]
+    streamed = [each for each in whole if each.values.get(_FIRST) is not None]
+    unseen = [each for each in whole if streamed and each.values.get(_FIRST) is None]
     if lost := {each.place for each in (*empty, *unseen)}:
         answered = [each for each in answered if each.place not in lost]
         notes.append(

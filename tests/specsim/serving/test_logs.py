@@ -145,6 +145,11 @@ def test_guidellm_requests_that_tell_too_little_are_left_out() -> None:
     assert len(found.requests) == 2
     assert "2 requests without output tokens or the time of their first token" in found.notes[1]
     assert set(found.samples) == {"ttft", "tpot", "e2e"}
+    # One that streamed nothing does not tell that the others did.
+    groups = {"successful": [empty, late]}
+    found = read_log_text(json.dumps({"benchmarks": [{"requests": groups}]}))
+    assert len(found.requests) == 1
+    assert set(found.samples) == {"e2e"}
     groups = {"successful": [empty]}
     with pytest.raises(WorkloadError, match="no answered request has output tokens"):
         read_log_text(json.dumps({"benchmarks": [{"requests": groups}]}))
