@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
 from specsim.api.export_drafter import (
-    draft_tensor,
+    check_draft_tensor,
     drafter_of,
     measured_lookups,
     method_of,
@@ -32,7 +32,7 @@ from specsim.batching.point import DEFAULT_MARGIN, batch_point
 from specsim.batching.schedule import Plan, plan
 from specsim.batching.source import Source
 from specsim.batching.workload import BatchWorkload, draft_length
-from specsim.checks import InvalidArgumentError, UnsupportedError, integer, number
+from specsim.checks import InvalidArgumentError, UnsupportedError, integer, number, refuse
 from specsim.deployment.deployment import Deployment
 from specsim.deployment.drafters import KINDS, Parallel
 from specsim.engines import (
@@ -107,7 +107,7 @@ def export(
     mode: Mode | None = None,
     acceptance_law: AcceptanceLaw | None = None,
     context: int | None = None,
-    most: int = _MOST,
+    most: int | None = None,
     batch: int | None = None,
     gamma_max: int | None = None,
     margin: float | None = None,
@@ -124,7 +124,7 @@ def export(
         ``optimize`` by load
     context : tokens in the cache of each request; by default the smallest of a profile, or beside a
         deployment those of ``capacity_plan`` in the mean, or 512
-    most : largest batch to plan for
+    most : largest batch to plan for, by default 256
     batch : where the engine takes one length for all batches, the one to plan it for; by default 1
     method : where drafts come from, with costs of a profile; by default as in an acceptance file,
         or draft_model.  A deployment's drafter says it itself
@@ -149,6 +149,10 @@ def export(
             "or a profile"
         )
     if serving is not None:
+        refuse(
+            {"most": most, "margin": margin},
+            "has no meaning with capacity_plan, whose schedule is written as it is",
+        )
         serving.check_same(deployment)
     margin = DEFAULT_MARGIN if margin is None else number("margin", margin, low=0.0)
     said = None if method is None else method_named(method)
@@ -163,6 +167,7 @@ def export(
     workload = _only(source.workloads(draft_length("gamma_max", gamma_max)))
     method = said or workload.method or "draft_model"
     drafting, tree = _drafting(chosen, method, deployment)
+    check_draft_tensor(chosen, deployment, drafter)
     if batch is not None and drafting.by_batch:
         raise InvalidArgumentError(
             f"batch has no meaning for {engine} with {method}, which takes a length for each batch"
@@ -180,7 +185,10 @@ def export(
             f"gamma_max must be >= {largest(under_load)}, which the plan drafts, got "
             f"{workload.gamma_max}"
         )
-    most = under_load[-1][1] if under_load else integer("most", most, low=1, high=_LARGEST_BATCH)
+    if under_load:
+        most = under_load[-1][1]
+    else:
+        most = integer("most", _MOST if most is None else most, low=1, high=_LARGEST_BATCH)
     planned = plan(served, range(1, most + 1), where, margin=margin)
     if under_load:
         gains, schedule = any(gamma for _, _, gamma in under_load), under_load
@@ -201,7 +209,7 @@ def export(
         lookup_max=lookup_max,
         lookup_min=lookup_min,
         tree=tree,
-        draft_tensor=draft_tensor(chosen, deployment, drafter),
+        modules=1 if deployment is None else max(deployment.shape.mtp_modules, 1),
         deployed=_deployed(deployment, served, planned, schedule),
     )
     if not gains:

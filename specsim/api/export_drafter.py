@@ -62,27 +62,17 @@ def tree_of(chosen: Engine, drafting: Drafting, drafter: Drafter | None) -> Tree
     return Tree(drafter.topk, drafter.slots)
 
 
-def draft_tensor(
+def check_draft_tensor(
     chosen: Engine, deployment: Deployment | None, drafter: Drafter | None
-) -> int | None:
-    """Over how many cards the engine must be told to spread the drafter; None: as the target."""
+) -> None:
+    """Refuse a drafter over another number of cards than the target is: no engine has that."""
     tensor: int | None = getattr(drafter, "tensor", None)
-    if deployment is None or tensor is None:
-        return None
-    target = deployment.parallel.tensor
-    if tensor == target:
-        return tensor if chosen.draft_alone and target > 1 else None
-    if not chosen.draft_alone:
+    target = 1 if deployment is None else deployment.parallel.tensor
+    if deployment is not None and tensor not in (None, target):
         raise UnsupportedError(
             f"tensor of the drafter must be {target} with {chosen.title}, which spreads it as the "
             f"target, got {tensor}"
         )
-    if tensor != 1:
-        raise UnsupportedError(
-            f"tensor of the drafter must be 1 or {target}, the target's, with {chosen.title}, got "
-            f"{tensor}"
-        )
-    return tensor
 
 
 def measured_lookups(

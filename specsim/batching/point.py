@@ -7,7 +7,7 @@ all of them waiting for the slowest part, and each request gains its own tokens,
     block = draft runs + target run over gamma + 1 + overhead
     speedup = (target run over 1 + overhead of a plain step) E[N] / block
 
-which is Leviathan23 Theorem 3.8 with every cost taken at the batch.
+which is Leviathan23 Thm 3.8 with every cost taken at the batch.
 
 Left out: reading of prompts, requests that join or leave, and that contexts differ between
 requests.  What a batch costs is a ``LoadCost``: of a deployment, or from measured run times.

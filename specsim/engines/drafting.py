@@ -118,7 +118,7 @@ class Order:
     lookup_max, lookup_min : longest and shortest run of tokens that ngram looks up; None: the
         engine's own
     tree : of drafts; None: a chain
-    draft_tensor : cards that share the drafter; None: those of the target
+    modules : that the target has for multi-token prediction
     deployed : what was priced; None where costs were measured
     """
 
@@ -130,7 +130,7 @@ class Order:
     lookup_max: int | None = None
     lookup_min: int | None = None
     tree: Tree | None = None
-    draft_tensor: int | None = None
+    modules: int = 1
     deployed: Deployed | None = None
 
     @property
@@ -175,8 +175,6 @@ class Engine:
         takes no such degrees
     by_batch : whether a target over so many cards leaves it a draft length for each batch, where
         its method takes one
-    draft_alone : whether a drafter may run on one card beside a target on several; else it is
-        spread as the target is
     one_request : whether it drafts for a single request only
     most_requests : its option for how many requests are served at a time; None: it has none
     """
@@ -188,7 +186,6 @@ class Engine:
     lookups: tuple[Literal["lookup_max", "lookup_min"], ...] = ()
     degrees: Callable[[Parallelism], str] = lambda parallel: ""
     by_batch: Callable[[Parallelism], bool] = lambda parallel: True
-    draft_alone: bool = False
     one_request: bool = False
     most_requests: str | None = None
 

@@ -39,6 +39,9 @@ _SAMPLED = "--speculative-use-rejection-sampling"
 _ADAPTIVE = "adaptive.json"
 # What drafts over pipeline stages (``check_pipeline_parallel_compat`` of srt/arg_groups).
 _OVER_STAGES = ("EAGLE", "NEXTN")
+# What does not draft where attention alone is data parallel (``srt/arg_groups/speculative_hook.py``;
+# pull request 28616, which was open when this was read, lets ngram).
+_NOT_IN_GROUPS = ("STANDALONE", "DFLASH", "NGRAM")
 # The default of --speculative-ngram-max-trie-depth: a match and its drafts are no longer together.
 _TRIE_DEPTH = 18
 
@@ -69,6 +72,11 @@ def _write(order: Order) -> Configuration:
     if stages > 1 and word not in _OVER_STAGES:
         alone = " and ".join(_OVER_STAGES)
         raise UnsupportedError(f"SGLang drafts over pipeline stages with {alone} alone, got {word}")
+    if word in _NOT_IN_GROUPS and order.deployed and attention_alone(order.deployed.parallel):
+        raise UnsupportedError(
+            f"SGLang has no {word} under attention data parallelism: share experts out over no "
+            "more cards than a group has"
+        )
     schedule = of_group(order.schedule, groups)
     adaptive = order.drafting.by_batch and len(schedule) > 1
     steps = order.one_length

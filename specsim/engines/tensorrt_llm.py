@@ -68,6 +68,9 @@ def _write(order: Order) -> Configuration:
         lines.append(f"  speculative_model: {json.dumps(order.draft)}")
     if order.lookup_max is not None:
         lines.append(f"  max_matching_ngram_size: {order.lookup_max}")
+    if drafting.word == "NGram":
+        # What other requests wrote is looked up, too, unless told.
+        lines.append("  is_public_pool: false")
     if order.tree is not None:
         lines += _tree(order.tree, length)
     lines += _schedule(own) if by_batch else _cutoff(own)
@@ -102,9 +105,17 @@ def _schedule(order: Order) -> list[str]:
 
 
 def _cutoff(order: Order) -> list[str]:
-    """The largest batch that drafts, where some do not."""
+    """The largest batch that drafts, where some do not.
+
+    It becomes a ``draft_len_schedule`` (``tensorrt_llm/llmapi/llm_args.py``), by which each rank
+    of attention data parallelism would go by its own batch.
+    """
     first, _, gamma = order.schedule[-1]
-    return [] if gamma else [f"  max_concurrency: {first - 1}"]
+    return [] if gamma or _by_rank(order) else [f"  max_concurrency: {first - 1}"]
+
+
+def _by_rank(order: Order) -> bool:
+    return order.deployed is not None and attention_alone(order.deployed.parallel)
 
 
 def _notes(order: Order) -> tuple[str, ...]:
@@ -123,10 +134,12 @@ def _notes(order: Order) -> tuple[str, ...]:
         )
     if not order.drafting.by_batch:
         drafts = f"a tree of {word}" if order.tree else word
-        if order.deployed is not None and attention_alone(order.deployed.parallel):
+        if _by_rank(order):
             # Each rank would choose by its own batch, and they wait for each other.
             drafts += " under attention data parallelism"
             notes.append("max_batch_size is of each rank under attention data parallelism")
+            if not gamma:
+                notes.append("nothing switches drafts off by batch there")
         notes.append(
             f"TensorRT-LLM takes one draft length with {drafts}, here the best at batch "
             f"{order.batch}; by batch, in few ranges, they would be {in_words(schedule)}"

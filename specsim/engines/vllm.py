@@ -4,7 +4,10 @@
 the first from 1 on; every number of tokens is at most ``num_speculative_tokens``, and beyond the
 last range its number holds on (``vllm/v1/spec_decode/dynamic/utils.py``).  An unknown key is an
 error.  ``parallel_drafting`` makes EAGLE-3 heads P-EAGLE's and a draft model PARD's (vLLM pull
-request 32887).  ``draft_tensor_parallel_size`` is 1 or the target's degree
+request 32887).  ``draft_tensor_parallel_size`` is not written: heads are spread as the target is
+whatever it says (``_create_draft_vllm_config`` of ``vllm/v1/spec_decode/llm_base_proposer.py``),
+and so are draft models, or they are refused (``vllm/v1/spec_decode/draft_model.py``).  More tokens
+than a target has modules for multi-token prediction must be a multiple of these
 (``vllm/config/speculative.py``).  A CUDA graph has ``max_cudagraph_capture_size`` tokens at most
 (``vllm/config/compilation.py``), by default 2 max_num_seqs (1 + K), and 512 at most, or 1,024 on
 some cards (``vllm/config/vllm.py``, ``_set_cudagraph_sizes``).
@@ -18,6 +21,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from specsim.checks import UnsupportedError
 from specsim.engines.drafting import (
     Configuration,
     Drafting,
@@ -37,6 +41,8 @@ _PARALLEL = {"parallel_drafting": True}
 # 10.x (0.32.0 and later).
 LARGEST_CAPTURE, LARGEST_ON_BLACKWELL = 512, 1024
 _BLACKWELL = ("b200", "gb200", "b300", "gb300")
+# What the V1 model runner does of what the V2 one does not.
+_INSTEAD = {"draft_model": "has them", "ngram": "verifies what was found"}
 
 
 def largest_capture(card: str) -> int:
@@ -54,8 +60,11 @@ _METHODS: dict[Method, Drafting] = {
     "eagle": _neural("eagle"),
     "eagle3": _neural("eagle3"),
     "mtp": _neural("mtp", model="optional"),
-    "p_eagle": _neural("eagle3", settings=_PARALLEL),
-    "pard": _neural("draft_model", settings=_PARALLEL),
+    # They run on the V1 model runner alone, which drafts the largest length at every batch and takes
+    # it for that of the batch (vllm/v1/spec_decode/llm_base_proposer.py, extra_slots_per_request;
+    # vLLM pull request 45695, open when this was read).
+    "p_eagle": Drafting("eagle3", ratio_test=_SAMPLED, settings=_PARALLEL),
+    "pard": Drafting("draft_model", ratio_test=_SAMPLED, settings=_PARALLEL),
     "dflash": _neural("dflash"),
     # The V1 model runner alone has it, with one length (vllm/v1/spec_decode/medusa.py).
     "medusa": Drafting("medusa"),
@@ -73,20 +82,30 @@ def _write(order: Order) -> Configuration:
     if order.draft:
         content["model"] = order.draft
     content |= drafting.settings
-    if order.draft_tensor is not None:
-        content["draft_tensor_parallel_size"] = order.draft_tensor
     bounds = {}
     if given := [each for each in (order.lookup_min, order.lookup_max) if each is not None]:
         # A bound that is not given is the other one.
         bounds = {"prompt_lookup_min": given[0], "prompt_lookup_max": given[-1]}
     if not drafting.by_batch:
         content["num_speculative_tokens"] = order.one_length
+        _check_modules(order, order.one_length)
         return Configuration(json.dumps(content | bounds), _one_length_notes(order))
     content["num_speculative_tokens"] = largest(schedule)
+    _check_modules(order, largest(schedule))
     # One length for all batches needs no schedule, and a schedule has a price of its own.
     if len(schedule) > 1:
         content["num_speculative_tokens_per_batch_size"] = schedule
     return Configuration(json.dumps(content | bounds), _notes(order))
+
+
+def _check_modules(order: Order, length: int) -> None:
+    modules = order.modules
+    if order.drafting.word == "mtp" and length > modules and length % modules:
+        raise UnsupportedError(
+            f"vLLM drafts a multiple of {modules} tokens with {modules} modules for multi-token "
+            f"prediction, or fewer than these, and the best here would be {length}: plan with "
+            f"gamma_max {length - length % modules}"
+        )
 
 
 def _notes(order: Order) -> tuple[str, ...]:
@@ -101,25 +120,14 @@ def _notes(order: Order) -> tuple[str, ...]:
         )
     return (
         *notes,
-        *_runner_notes(order),
+        *runner_doubts(order.drafting.word, schedule, order.modules),
         *in_step_notes("vLLM", order),
-        *_card_notes(order),
+        *_expert_notes(order),
         *_graph_notes(order, schedule),
     )
 
 
-def _runner_notes(order: Order) -> list[str]:
-    by_batch = len(order.schedule) > 1
-    if order.drafting.settings:  # drafts in parallel
-        piecewise = (
-            "these drafts run on vLLM's V1 model runner alone, which with draft lengths by batch "
-            "uses piecewise CUDA graphs instead of full ones"
-        )
-        return [piecewise] if by_batch else []
-    return runner_doubts(order.drafting.word, order.schedule)
-
-
-def runner_doubts(word: str, schedule: Schedule) -> list[str]:
+def runner_doubts(word: str, schedule: Schedule, modules: int = 1) -> list[str]:
     """What vLLM's V2 model runner does otherwise than it is planned.
 
     ``vllm/config/vllm.py`` (``_get_v2_model_runner_unsupported_features``,
@@ -127,18 +135,24 @@ def runner_doubts(word: str, schedule: Schedule) -> list[str]:
     ``vllm/v1/worker/gpu/spec_decode`` of vLLM 0.32.0.
 
     word : the method, as vLLM calls it
+    modules : for multi-token prediction
     """
     by_batch = len({gamma for *_, gamma in schedule}) > 1
     always = f"drafts {largest(schedule)} tokens at every batch"
+    planned = "of which it verifies the planned ones"
     eager = "has no CUDA graphs for a draft model"
+    unfound = "verifies all places of a request with ngram, whether anything was found or not"
     found = {
-        ("draft_model", True): f"{eager} and {always}, of which it verifies the planned ones",
+        ("draft_model", True): f"{eager} and {always}, {planned}",
         ("draft_model", False): eager,
-        ("dflash", True): f"{always} with dflash, of which it verifies the planned ones",
+        ("dflash", True): f"{always} with dflash, {planned}",
+        ("ngram", by_batch): unfound,
     }.get((word, by_batch))
+    if word == "mtp" and modules > 1 and by_batch:
+        found = f"{always} with {modules} modules for multi-token prediction, {planned}"
     if found is None:
         return []
-    instead = ["has them" if word == "draft_model" else ""]
+    instead = [_INSTEAD.get(word, "")]
     if by_batch:
         instead.append("drafts by the schedule, with piecewise CUDA graphs instead of full ones")
     priced = "; eager_us of draft_model prices runs without" if word == "draft_model" else ""
@@ -159,28 +173,19 @@ def _one_length_notes(order: Order) -> tuple[str, ...]:
         where = "data parallelism"
         if order.drafting.word == "medusa":
             where = "Medusa, which its V1 model runner alone has"
+        if order.drafting.settings:
+            where = (
+                "parallel drafts, which its V1 model runner alone has, and there lengths by batch "
+                "give requests each other's drafts (pull request 45695)"
+            )
         note = (
             f"vLLM takes one draft length with {where}, here the best at batch "
             f"{order.batch}; by batch, in few ranges, they would be {in_words(order.schedule)}"
         )
     every: Schedule = [(1, order.schedule[-1][1], order.one_length)]
+    # Parallel drafts run where there is no doubt.
     runner = [] if order.drafting.settings else runner_doubts(order.drafting.word, every)
-    return (note, *runner, *_card_notes(order), *_graph_notes(order, every))
-
-
-def _card_notes(order: Order) -> list[str]:
-    return [*_draft_tensor_notes(order), *_expert_notes(order)]
-
-
-def _draft_tensor_notes(order: Order) -> list[str]:
-    """``_raise_if_draft_tp_mismatch`` of ``vllm/v1/spec_decode/draft_model.py``."""
-    target = order.deployed.parallel.tensor if order.deployed else 1
-    if order.drafting.word != "draft_model" or order.draft_tensor in (None, target):
-        return []
-    return [
-        f"vLLM's V1 model runner refuses a draft model on {order.draft_tensor} card beside a "
-        f"target on {target}"
-    ]
+    return (note, *runner, *_expert_notes(order), *_graph_notes(order, every))
 
 
 def _expert_notes(order: Order) -> list[str]:
@@ -243,6 +248,5 @@ ENGINE = Engine(
     lookups=("lookup_max", "lookup_min"),
     degrees=_degrees,
     by_batch=lambda parallel: parallel.data == 1,
-    draft_alone=True,
     most_requests="--max-num-seqs",
 )

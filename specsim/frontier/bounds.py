@@ -121,7 +121,9 @@ def _worst(draft: Floats, target: Floats, tv: Floats, gap: Floats) -> tuple[floa
             at = np.searchsorted(-curve.setting, -costs, side=side)
             at = np.minimum(at, len(curve.setting) - 1)
             risks.append(curve.loss[at] + costs * curve.rejection[at])
-        regrets.append(risks[0] - risks[1])
+        regret = risks[0] - risks[1]
+        # Below a cost of 0 nobody asks.
+        regrets.append(np.where(costs > 0, regret, -np.inf) if side == "right" else regret)
     regret = np.maximum(*regrets)
     worst = int(regret.argmax())
     return float(costs[worst]), float(regret[worst])

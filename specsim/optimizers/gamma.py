@@ -59,6 +59,7 @@ def evaluate_numbers(
     verify = prices.verify
     longest = max([int(lengths.max()), *_known_lengths(acceptance, verify)])
     setting = _setting(rates, acceptance, prices, verify, longest)
+    _check_shapes(setting, gamma=lengths)
     asked = {**_echo(setting, alpha, prices), "gamma": _scalar(lengths)}
     return setting.at(lengths, None, asked, _notes(alpha, acceptance, lengths))
 
@@ -82,6 +83,7 @@ def optimize_numbers(
     if gamma_max and isinstance(verify, MeasuredVerify):
         verify.check_drafts()
     setting = _setting(rates, acceptance, prices, verify, longest)
+    _check_shapes(setting)
     asked = {**_echo(setting, alpha, prices), "gamma_max": gamma_max}
     best = _best_gamma(setting)
     return setting.at(best, longest, asked, _notes(alpha, acceptance, best))
@@ -144,6 +146,17 @@ def _setting(
         overhead=number("overhead", prices.overhead or 0.0, low=0.0),
         longest=longest,
     )
+
+
+def _check_shapes(setting: Setting, **more: Ints) -> None:
+    known = {"alpha": setting.alpha, "c": setting.c, "c_ops": setting.c_ops}
+    arrays = {**known, "c_memory": setting.c_memory, **more}
+    try:
+        np.broadcast_shapes(*(each.shape for each in arrays.values()))
+    except ValueError:
+        given = {name: each.shape for name, each in arrays.items() if each.ndim}
+        shapes = " and ".join(f"{name} {shape}" for name, shape in given.items())
+        raise InvalidArgumentError(f"arrays must broadcast, got {shapes}") from None
 
 
 def _echo(setting: Setting, alpha: AlphaLike | None, prices: Prices) -> dict[str, Any]:

@@ -10,7 +10,7 @@ norm(max(0, pi - q)).  What comes out at one position is
 and m = pi if and only if pi sums to one.  Where the residual is zero everywhere although a
 rejection is possible, the replacement is drawn from p.
 
-A new rule is a frozen dataclass with its thresholds as fields, a ``target``, and one line in
+A new rule is a frozen dataclass with its thresholds as fields, its ``pi``, and one line in
 ``specsim.rules.RULES``.  It is written once for NumPy and PyTorch: arrays come in and go out in
 the library of the rows given (``array_api_compat``), and nothing branches on their values, so a
 rule on a GPU never waits for the host.
@@ -142,7 +142,7 @@ class Rule(ABC):
         return at(self.accepted(rows), tokens)
 
     def acceptance(self, rows: Distributions) -> Array:
-        """beta = sum_x min(q, pi)(x), shape (...) (Leviathan23 Theorem 5 for pi = p)."""
+        """beta = sum_x min(q, pi)(x), shape (...) (Leviathan23 Thm 3.5 for pi = p)."""
         xp = array_namespace(rows.p)
         total = xp.sum(self.accepted(rows), axis=-1)
         return xp.minimum(total, xp.ones_like(total))
@@ -265,7 +265,7 @@ def kth_largest(rows: Array, k: int) -> Array:
 
 
 def distance(p: Array, q: Array) -> Array:
-    """D_TV = D_LK = 1 - sum_x min(p, q)(x) in [0, 1], shape (...) (Leviathan23 Lemma 3)."""
+    """D_TV = D_LK = 1 - sum_x min(p, q)(x) in [0, 1], shape (...) (Leviathan23 Lemma 3.3)."""
     xp = array_namespace(p)
     common = xp.sum(xp.minimum(p, q), axis=-1)
     return 1 - xp.minimum(common, xp.ones_like(common))

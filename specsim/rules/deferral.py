@@ -146,7 +146,9 @@ class BildStar(DeferralRule):
         xp = array_namespace(p)
         if self.distance == "expectation":
             return cross_entropy(q, p) > self.threshold
-        return at(p, xp.argmax(q, axis=-1)) < math.exp(-self.threshold)
+        likeliest = at(p, xp.argmax(q, axis=-1))
+        # An infinite distance is beyond thresholds whose exponential underflows, too.
+        return (likeliest < math.exp(-self.threshold)) | (likeliest == 0)
 
 
 def _top(rows: Array) -> Array:

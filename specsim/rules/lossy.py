@@ -77,7 +77,7 @@ class LenientRedraw(_LenientRule):
     """A counter-example: lenience that redraws a rejected token from p itself.
 
     The bound m(x) <= p(x) / l fails (by a factor below two).  Not of Algorithm 4's form: its
-    ``target`` is the accepted part only, and its residual is p.
+    ``pi`` is the accepted part only, and its residual is p.
     """
 
     def pi(self, rows: Distributions) -> Array:

@@ -18,6 +18,8 @@ from specsim.api.serving_costs import law_rows
 from specsim.api.serving_engine import memory_blocks
 from specsim.api.serving_setup import mean_context
 from specsim.checks import InvalidArgumentError, SpecsimError, UnsupportedError
+from specsim.files import file_digest
+from specsim.report.page.shown import shown_inputs
 from specsim.report.points import latency_values, step_parts
 from specsim.serving import RoundAcceptance, VllmEngine
 from specsim.serving.acceptance import TRACE
@@ -380,6 +382,16 @@ def test_the_v2_model_runner_is_that_of_vllm_on_gpus(card: str, engine: str, tol
     assert not any("V2 model runner" in each for each in found.warnings)
 
 
+@pytest.mark.parametrize(
+    ("drafter", "told"), [("ngram:match=0.5", True), ("ngram", False), ("suffix:match=0.5", False)]
+)
+def test_look_ups_that_find_nothing_are_verified_by_the_v2_runner(drafter: str, told: bool) -> None:
+    work = specsim.workload(rate=1, prompt=100, output=20, requests=10)
+    deployment = deploy("llama-3.2-3b", "H100-SXM", drafter)
+    found = specsim.serve(work, deployment=deployment, gamma=2, alpha=0.7, engine="vllm")
+    assert any("whether anything was found or not" in each for each in found.warnings) == told
+
+
 def test_graphs_of_a_deployment_are_those_of_its_engine() -> None:
     """Unless the engine is told otherwise."""
     slow = replace(LLAMAS.efficiency, graph_tokens=64, eager_layer_s=1e-3)
@@ -639,3 +651,22 @@ def test_a_card_tells_the_limits_of_vllm(card: str, version: str, limits: tuple[
         work, deployment=deployment, engine="vllm:max_num_batched_tokens=200"
     ).setup.engine
     assert (told.max_num_batched_tokens, told.max_num_seqs) == (200, 200)
+
+
+def test_files_of_a_workload_are_among_the_inputs(tmp_path: Path) -> None:
+    """By their names and digests, in place of every length."""
+    file = tmp_path / "w.jsonl"
+    rows = ({"prompt_len": tokens, "output_len": tokens} for tokens in range(1, 61))
+    file.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    named = {"file": str(file), "sha256": file_digest(file)}
+
+    def asked(work: Any) -> dict[str, Any]:
+        return json.loads(specsim.describe_workload(work).to_json())["inputs"]["workload"]
+
+    drawn = asked(specsim.workload(rate=4, prompt=f"file:{file}", output=20, requests=50))
+    assert drawn["prompt"] == {"kind": "EmpiricalLength", **named}
+    assert drawn["output"] == {"kind": "FixedLength", "tokens": 20}
+    recorded = asked(specsim.workload(file, rate=4))
+    assert recorded == {**recorded, **named, "recorded": "token-counts"}
+    shown = dict(shown_inputs(drawn, "workload"))
+    assert (shown["workload.prompt"], shown["workload.prompt.file"]) == ("empirical", str(file))

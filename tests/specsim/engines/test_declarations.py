@@ -52,7 +52,6 @@ VLLM: dict[str, Check] = {
     ),
     "model": text,
     "parallel_drafting": lambda value: value is True,
-    "draft_tensor_parallel_size": whole(1),
     "num_speculative_tokens": whole(1),
     "num_speculative_tokens_per_batch_size": schedule_by_range,
     "prompt_lookup_max": whole(1),
@@ -83,7 +82,8 @@ TENSORRT_LLM: dict[str, Check] = {
     "draft_len_schedule": lambda value: all(k >= 1 and v >= 0 for k, v in value.items()),
     "max_concurrency": whole(1),
     "max_matching_ngram_size": whole(1),
-    "use_dynamic_tree": one_of("true"),
+    "is_public_pool": lambda value: value is False,
+    "use_dynamic_tree": lambda value: value is True,
     "dynamic_tree_max_topK": whole(1),
     "max_total_draft_tokens": whole(1),
 }
@@ -134,7 +134,9 @@ def flags(line: str) -> dict[str, Any]:
 
 
 def yaml(document: str) -> dict[str, Any]:
-    """The little YAML that is written: nested maps of numbers, words and JSON strings."""
+    """The little YAML that is written: nested maps of numbers, words, and JSON's strings and truth
+    values.
+    """
     root: dict[str, Any] = {}
     open_maps = [root]
     for line in document.splitlines():
@@ -145,7 +147,8 @@ def yaml(document: str) -> dict[str, Any]:
         name: Any = int(key) if key.isdigit() else key
         if value:
             word = value.strip()
-            here[name] = json.loads(word) if word.startswith('"') else number_or_word(word)
+            as_json = word.startswith('"') or word in ("true", "false")
+            here[name] = json.loads(word) if as_json else number_or_word(word)
         else:
             here[name] = {}
             open_maps.append(here[name])

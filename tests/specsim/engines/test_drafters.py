@@ -177,19 +177,33 @@ def test_heads_that_draft_in_blocks_know_the_first_token_of_one() -> None:
 LARGE = {"target": "llama-3.3-70b", "tensor_parallel": 4}
 
 
-def test_the_degree_of_the_draft_goes_to_vllm() -> None:
-    for tensor in (1, 4):
-        found = exported("vllm", f"eagle3:tensor={tensor}", most=8, **LARGE)
-        assert json.loads(found.text)["draft_tensor_parallel_size"] == tensor
-    assert "draft_tensor_parallel_size" not in exported("vllm", "eagle3", most=8, **LARGE).text
-    with pytest.raises(UnsupportedError, match="must be 1 or 4, the target's, with vLLM, got 2"):
-        exported("vllm", "eagle3:tensor=2", most=8, **LARGE)
-    beside = exported("vllm", "draft_model:llama-3.2-1b,tensor=1", most=8, **LARGE)
-    assert "on 1 card beside a target on 4" in said(beside, "refuses a draft model")
-    for name in ("sglang", "tensorrt-llm", "llama.cpp"):
+@pytest.mark.parametrize("name", ["vllm", "sglang", "tensorrt-llm", "llama.cpp"])
+def test_engines_spread_a_drafter_as_the_target(name: str) -> None:
+    """vLLM's ``draft_tensor_parallel_size`` is read for draft models alone, whose layers ask the
+    target's group of cards for its degree all the same (``vllm/v1/spec_decode/draft_model.py``).
+    """
+    for drafts in ("eagle3:tensor=1", "eagle3:tensor=2", "draft_model:llama-3.2-1b,tensor=1"):
         with pytest.raises(UnsupportedError, match="tensor of the drafter must be 4"):
-            exported(name, "eagle3:tensor=1", most=8, **LARGE)
-        assert exported(name, "eagle3:tensor=4", most=8, **LARGE).text
+            exported(name, drafts, most=8, **LARGE)
+    found = exported(name, "eagle3:tensor=4", most=8, **LARGE)
+    assert found.text == exported(name, "eagle3", most=8, **LARGE).text
+    assert "tensor" not in found.text
+
+
+def test_vllm_drafts_multiples_of_the_modules_of_a_target() -> None:
+    """Of the same number beyond them (``vllm/config/speculative.py``)."""
+    vllm = ENGINES["vllm"]
+    order = specsim.engines.Order([(1, 8, 3)], vllm.drafting("mtp"), modules=2)
+    for refused in (order, replace(order, drafting=replace(order.drafting, by_batch=False))):
+        with pytest.raises(UnsupportedError, match=r"a multiple of 2 .* plan with gamma_max 2"):
+            vllm.write(refused)
+    for modules, length in ((2, 4), (4, 3), (1, 3)):
+        one = replace(order, schedule=[(1, 8, length)], modules=modules)
+        assert json.loads(vllm.write(one).text)["num_speculative_tokens"] == length
+    by_batch = replace(order, schedule=[(1, 4, 2), (5, 8, 1)])
+    assert "drafts 2 tokens at every batch with 2 modules" in "\n".join(vllm.write(by_batch).notes)
+    alone = replace(by_batch, modules=1)
+    assert "model runner" not in "\n".join(vllm.write(alone).notes)
 
 
 # As the documentation names them: docs.vllm.ai (vllm serve), docs.sglang.io
@@ -224,12 +238,27 @@ def test_sglang_drafts_over_stages_with_few_methods_and_one_length() -> None:
         exported("sglang", "eagle3", pipeline_parallel=2)
 
 
+def test_what_sglang_does_not_draft_where_groups_share_experts() -> None:
+    wide = {"target": "qwen3-30b-a3b", "data_parallel": 4, "expert_parallel": 4}
+    for drafts in ("draft_model:qwen3-0.6b", "parallel:kind=dflash,layers=5", "ngram:match=0.5"):
+        with pytest.raises(UnsupportedError, match="under attention data parallelism"):
+            exported("sglang", drafts, **wide)
+
+
 def test_ranks_of_tensorrt_llm_that_wait_for_each_other_have_one_length() -> None:
     wide = {"target": "qwen3-30b-a3b", "data_parallel": 4, "expert_parallel": 4}
     found = exported("tensorrt-llm", "draft_model:qwen3-0.6b", **wide)
     assert "draft_len_schedule" not in found.text
     assert said(found, "one draft length with Draft_Target under attention data parallelism")
     assert said(found, "max_batch_size is of each rank")
+    # max_concurrency becomes a schedule, by which each rank would choose for itself.
+    trt, off = ENGINES["tensorrt-llm"], [(1, 8, 3), (9, 64, 0)]
+    looked_up = specsim.engines.Order(off, trt.drafting("ngram"))
+    assert "max_concurrency: 8" in trt.write(looked_up).text
+    ranks = specsim.engines.Deployed(Parallelism(data=4, expert=4), "H100-SXM")
+    found_there = trt.write(replace(looked_up, deployed=ranks))
+    assert "max_concurrency" not in found_there.text
+    assert "nothing switches drafts off by batch there" in found_there.notes
 
 
 def test_sglang_has_no_rejection_sampling_for_heads_with_a_vocabulary_of_their_own() -> None:
@@ -516,7 +545,8 @@ def test_engines_say_which_drafters_stay_in_step() -> None:
     def in_step(engine: Engine) -> set[str]:
         return {method for method, drafting in engine.methods.items() if drafting.in_step}
 
-    without = {"ngram", "suffix", "medusa"}
+    # Those that draft in parallel have one length, above 0.
+    without = {"ngram", "suffix", "medusa", "p_eagle", "pard"}
     assert in_step(ENGINES["vllm"]) == set(ENGINES["vllm"].methods) - without
     assert in_step(ENGINES["sglang"]) == {"eagle", "eagle3", "mtp"}
     assert not any(in_step(ENGINES[name]) for name in ("tensorrt-llm", "llama.cpp", "transformers"))

@@ -173,6 +173,13 @@ def test_every_threshold_is_what_the_rule_does(name: str, case: tuple[Floats, An
         assert curve.loss[at] == pytest.approx(loss, abs=1e-12)
 
 
+def test_a_draft_as_sure_as_its_target_is_never_deferred() -> None:
+    """Scores of 0 are beyond costs below 0 alone, which nobody asks for."""
+    labels = np.array([0, 1])
+    found = plug_in_regret(table(np.stack([np.eye(2), np.eye(2)[::-1]]), labels), "0-1")
+    assert (found.cost, found.regret) == (0.0, 0.0)
+
+
 @given(labelled(least=1), st.lists(COST, max_size=8))
 def test_plug_in_regret_is_the_worst_cost(case: tuple[Floats, Any], costs: list[float]) -> None:
     """No cost has more regret than the one reported, and the lemmas hold with one-hot truth."""

@@ -283,6 +283,14 @@ test_errors_name_the_argument = refuses(
     (lambda: optimize(c=0.1), "alpha is missing"),
     (lambda: optimize([[0.5]], 0.1), "alpha must be one acceptance here"),
     (lambda: optimize(0.5), "c is missing"),
+    (
+        lambda: optimize(np.array([0.6, 0.7, 0.8]), np.array([0.1, 0.2])),
+        r"arrays must broadcast, got alpha \(3,\) and c \(2,\)",
+    ),
+    (
+        lambda: evaluate(np.array([0.6, 0.7]), 0.1, gamma=[1, 2, 3]),
+        r"arrays must broadcast, got alpha \(2,\) and gamma \(3,\)",
+    ),
     (lambda: evaluate(0.5, 0.1), "gamma is missing"),
     (lambda: optimize(1.5, 0.1), r"alpha must be in \[0, 1\], got 1.5"),
     (lambda: optimize("high", 0.1), "alpha must be a number, got 'high'"),

@@ -234,6 +234,8 @@ def test_erratum_bild_distance_of_a_model_to_itself_is_not_zero() -> None:
     p = np.full(4, 0.25)
     for kind in ("greedy", "expectation"):
         assert rules.BildStar(1.38, kind).defer(Distributions(p, p))  # ln 4 = 1.386
+        never = Distributions(np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+        assert rules.BildStar(800.0, kind).defer(never), "exp(-800) is 0"
         assert not rules.BildStar(1.39, kind).defer(Distributions(p, p))
 
 
