@@ -382,7 +382,8 @@ def _document(
         counts=[counted_rounds(each) for each in counts],
         lengths=[],
         steps=[timed_step(each) for each in times],
-        sources=[Source(str(profile), file_digest(profile), [PROFILE_SOURCE])],
+        # Wherever both are taken, the profile is looked for beside this file.
+        sources=[Source(profile.name, file_digest(profile), [PROFILE_SOURCE])],
         notes=warnings,
         prompts=[timed_prompt(each) for each in prompts],
         streamed=[timed_streams(each) for each in streamed],

@@ -38,7 +38,7 @@ from specsim.intervals import Interval, sum_half_width
 SERVERS_APART, _SERVERS_FREEDOM = 0.0135, 3
 
 
-# Steps under load that tell a ratio.  In the restless timings of studies/measured/vllm/three ratios
+# Steps under load that tell a ratio.  In the timings of studies/measured/vllm/three-restless ratios
 # of ten and more scatter less from repeat to repeat than those of sets.
 _SEEN = 10
 

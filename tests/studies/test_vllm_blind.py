@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -44,18 +45,46 @@ def test_speedups_of_vllm_are_within_what_was_to_be_reached(name: str) -> None:
     assert words.replace("%", " %") in text
 
 
-def test_three_calibrations_of_vllm_that_one_check_judges() -> None:
-    """Wanted were 5 % in the median and 12 % at worst, and intervals that hold."""
-    folder = MEASURED / "vllm" / "three"
+class Three(NamedTuple):
+    """What is said of three calibrations: median, worst and mean error, intervals that hold of 45,
+    least and largest spread of a step's ratio over repeats, recommended lengths and how many of
+    them are within 2 % of the fastest.
+    """
+
+    median: float
+    worst: float
+    mean: float
+    inside: int
+    spread: tuple[float, float]
+    chosen: int
+    within: int
+
+
+THREE = {
+    "three": Three(0.019, 0.084, -0.011, 44, (0.011, 0.096), 6, 6),
+    "three-restless": Three(0.041, 0.160, -0.037, 45, (0.019, 0.346), 8, 6),
+}
+
+
+def test_three_calibrations_of_today_are_within_what_was_to_be_reached() -> None:
+    """5 % in the median and 12 % at worst, and intervals that hold 90 to 99 %."""
+    today = THREE["three"]
+    assert today.median < 0.05
+    assert today.worst < 0.12
+    assert 0.90 <= today.inside / 45 <= 0.99
+
+
+@pytest.mark.parametrize("name", THREE)
+def test_three_calibrations_of_vllm_that_one_check_judges(name: str) -> None:
+    folder, said_of = MEASURED / "vllm" / name, THREE[name]
     cells = pd.read_csv(folder / "blind-cells.csv")
     measured = pd.read_csv(folder / "blind.csv").set_index(["gamma", "batch"])
     assert len(cells) == 45
     off = cells["predicted_speedup"] / cells["measured_speedup"] - 1
     np.testing.assert_allclose(cells["relative_error"], off, atol=1e-12)
-    assert off.abs().median() == pytest.approx(0.041, abs=5e-4)
-    assert off.abs().max() == pytest.approx(0.160, abs=5e-4)
-    assert off.mean() == pytest.approx(-0.037, abs=5e-4)
-    assert cells["inside"].all()
+    found = off.abs().median(), off.abs().max(), off.mean()
+    assert found == pytest.approx(said_of[:3], abs=5e-4)
+    assert cells["inside"].sum() == said_of.inside
     for number, part in cells.groupby("calibration"):
         calibration = f"-{number}" if number > 1 else ""
         said = json.loads((folder / f"blind{calibration}-predicted.json").read_text())["speedups"]
@@ -66,13 +95,13 @@ def test_three_calibrations_of_vllm_that_one_check_judges() -> None:
             seen = measured.loc[(row.gamma, row.batch), "measured_speedup"]
             assert seen == pytest.approx(row.measured_speedup)
     spread = []
-    for name in ("blind", "blind-2", "blind-3"):
-        steps = StepRepeats.of(read_acceptance(folder / f"{name}-timed.json").step_times()).steps
+    for timed in ("blind-timed.json", "blind-2-timed.json", "blind-3-timed.json"):
+        steps = StepRepeats.of(read_acceptance(folder / timed).step_times()).steps
         spread += np.log(steps).std(axis=0, ddof=1).ravel().tolist()
-    assert [min(spread), max(spread)] == pytest.approx([0.019, 0.346], abs=5e-4)
+    assert (min(spread), max(spread)) == pytest.approx(said_of.spread, abs=5e-4)
     chosen = recommended(cells)
-    assert len(chosen) == 8
-    assert (chosen["loss"] <= 0.02).sum() == 6
+    assert len(chosen) == said_of.chosen
+    assert (chosen["loss"] <= 0.02).sum() == said_of.within
 
 
 def test_how_far_servers_of_vllm_are_apart() -> None:
