@@ -190,12 +190,18 @@ def _last_change(folder: Path) -> float:
 
 def _remove(folder: Path) -> None:
     """A folder that this process holds."""
-    os.close(_HELD.pop(folder.absolute()))
+    descriptor = _HELD.pop(folder.absolute())
+    # Windows renames no folder in which a file is open.  Elsewhere it is held until it has another
+    # name: else another process could take it up just before.
+    if sys.platform == "win32":
+        os.close(descriptor)
     if not folder.name.endswith(_DONE):
         aside = folder.with_name(folder.name + _DONE)
         shutil.rmtree(aside, ignore_errors=True)
         with suppress(OSError):
             folder = folder.rename(aside)
+    if sys.platform != "win32":
+        os.close(descriptor)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -292,12 +292,14 @@ def check_rows(path: Path, frame: pd.DataFrame) -> None:
                 )
     if ("found" in frame) != ("matched" in frame):
         raise TraceError(f"trace {path}: found and matched go together, and one of them is missing")
-    if "found" in frame and (frame["matched"] > frame["found"]).any():
-        row = int((frame["matched"] > frame["found"]).to_numpy().argmax())
-        raise TraceError(
-            f"trace {path}: matched must be <= found, got {frame['matched'].iloc[row]} of "
-            f"{frame['found'].iloc[row]} in row {row}"
-        )
+    if "found" in frame:
+        wrong = column_numbers(frame["matched"]) > column_numbers(frame["found"])
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise TraceError(
+                f"trace {path}: matched must be <= found, got {frame['matched'].iloc[row]} of "
+                f"{frame['found'].iloc[row]} in row {row}"
+            )
     target = frame["logp_target"].to_numpy(np.float64)
     if np.isneginf(target).any():
         row = int(target.argmin())

@@ -25,10 +25,10 @@ import torch
 from calibrate.batch.clock import Clock
 from calibrate.batch.ragged import RaggedModel
 from calibrate.decode.engine import wait
-from calibrate.decode.verification import draw_any, verify_greedy, verify_lossless
+from calibrate.decode.verification import draw_any, verify_exact, verify_greedy, verify_lossless
 from calibrate.models.sampling import Sampling
-from specsim.acceptance import SurvivalAcceptance
-from specsim.checks import InvalidArgumentError, integer
+from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw, SurvivalAcceptance
+from specsim.checks import InvalidArgumentError, check_choice, integer
 
 # The tokens that every row gains in a block, given how many drafts the verification accepted.
 Gains = Callable[[list[int]], list[int]]
@@ -75,6 +75,10 @@ def decode_synthetic(
     blocks: int,
     temperature: float,
     random: np.random.Generator,
+    *,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    acceptance_law: AcceptanceLaw = "ratio-test",
 ) -> Timed:
     """Decode so many blocks from the caches as they are, with acceptance from a survival curve.
 
@@ -85,6 +89,8 @@ def decode_synthetic(
     survival : S_1, S_2, ..., at least gamma of them; S_i is the chance that the first i draft
         tokens of a block are all accepted.  Every row draws for itself
     gamma : 0, or no draft, is plain decoding: a target run of one token and a draw
+    temperature, top_k, top_p, acceptance_law : how tokens are drawn and drafts verified, which the
+        host pays for whatever is then taken as accepted
     """
     gamma = integer("gamma", gamma) if draft else 0
     draft = draft if gamma else None
@@ -94,7 +100,8 @@ def decode_synthetic(
     drawn = 1 + draw_accepted(survival, gamma, (blocks + 1, target.batch), random)
     before, gains = drawn[0], drawn[1:]
     longest = start + int(gains[:-1].sum(axis=0).max()) + gamma + 1
-    decoding = _Decoding(target, draft, gamma, Sampling(temperature), random)
+    sampling = Sampling(temperature, top_k, top_p)
+    decoding = _Decoding(target, draft, gamma, sampling, random, acceptance_law)
     if draft and gamma + 1 in before:
         decoding.fall_behind()
     target.prepare(gamma + 1, longest)
@@ -132,6 +139,7 @@ def speculate(
     max_new_tokens: int,
     temperature: float,
     random: np.random.Generator,
+    acceptance_law: AcceptanceLaw = "ratio-test",
 ) -> list[list[int]]:
     """Decode a batch of prompts by the same blocks with real acceptance; the tokens of each row.
 
@@ -142,8 +150,9 @@ def speculate(
     wanted = integer("max_new_tokens", max_new_tokens)
     target.prefill(prompts)
     draft.prefill(prompts)
-    _check(target, draft, target.longest + wanted + gamma)
-    decoding = _Decoding(target, draft, gamma, Sampling(temperature), random)
+    # The longest row, with all its tokens, may be read on with the others.
+    _check(target, draft, target.longest + wanted + gamma + 1)
+    decoding = _Decoding(target, draft, gamma, Sampling(temperature), random, acceptance_law)
     decoding.begin(prompts)
     texts: list[list[int]] = [[] for _ in prompts]
 
@@ -169,9 +178,14 @@ class _Decoding:
         gamma: int,
         sampling: Sampling,
         random: np.random.Generator,
+        acceptance_law: AcceptanceLaw,
     ) -> None:
+        check_choice("acceptance_law", acceptance_law, ACCEPTANCE_LAWS)
         self.target, self.draft, self.gamma = target, draft, gamma
         self.sampling = sampling
+        self._drafting = Sampling(0.0) if acceptance_law == "greedy-drafts" else sampling
+        # Otherwise drafts stand while they are equal to what the target draws.
+        self._by_ratio = not sampling.greedy and acceptance_law != "exact-match"
         self.draft_runs = self.wide_first_runs = 0
         device = target.device
         # Marked before and after every run, of the models listed.
@@ -204,7 +218,11 @@ class _Decoding:
             count, token = verify_greedy(logits, drafts)
         else:
             p = self.sampling.probabilities(logits)
-            count, token = verify_lossless(p, p[:, :0] if q is None else q, drafts, self._random)
+            if self._by_ratio:
+                q = p[:, :0] if q is None else q
+                count, token = verify_lossless(p, q, drafts, self._random)
+            else:
+                count, token = verify_exact(p, drafts, self._random)
         # All that the host learns of a block, in one transfer.
         rows = torch.cat([drafts, token, count[:, None]], dim=1).tolist()
         accepted = [row[-1] for row in rows]
@@ -226,13 +244,19 @@ class _Decoding:
             logits = self._read(self.draft, ids)
             self.draft_runs += 1
             self.wide_first_runs += ids.shape[1] - 1
-            if self.sampling.greedy:
-                ids = logits[:, -1].argmax(dim=-1, keepdim=True)
-            else:
-                laws.append(self.sampling.probabilities(logits[:, -1]))
-                ids = draw_any(laws[-1], self._random)
+            ids, law = self._draw(logits[:, -1])
             drafts.append(ids)
+            if law is not None:
+                laws.append(law)
         return torch.cat(drafts, dim=1), torch.stack(laws, dim=1) if laws else None
+
+    def _draw(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """A draft token of each row, (B, 1), and its law, (B, V), where the ratio decides."""
+        if self._drafting.greedy:
+            token = logits.argmax(dim=-1, keepdim=True)
+            return token, self._drafting.probabilities(logits) if self._by_ratio else None
+        law = self._drafting.probabilities(logits)
+        return draw_any(law, self._random), law if self._by_ratio else None
 
     def runs(self) -> list[tuple[RaggedModel, float]]:
         """Every run so far: of which model, and its seconds."""

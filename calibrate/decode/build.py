@@ -95,9 +95,6 @@ def build_drafter(
             return Neural(model_set[name])
         case described.EagleDrafter(name=name):
             return EagleHead(model_set.head(name))
-        case described.NgramDrafter(name=name):
-            kind = {"bigram": Bigram, "unigram": Unigram}[name]
-            return kind(model_set.pair_counts(name))
         case described.VerticalDrafter():
             return Vertical(
                 model_set[drafter.name],
@@ -113,7 +110,7 @@ def build_drafter(
         case _:
             # One drafter of a name in a model set: it is counted under that name.
             if drafter.name not in model_set.shared:
-                model_set.shared[drafter.name] = _deterministic(drafter, model_set)
+                model_set.shared[drafter.name] = _shared(drafter, model_set)
             return model_set.shared[drafter.name]
 
 
@@ -124,10 +121,15 @@ def longest_proposal(drafter: described.Drafter) -> int | None:
     return drafter.tokens
 
 
-def _deterministic(
-    drafter: described.CopyDrafter | described.MaskDrafter, model_set: ModelSet
+def _shared(
+    drafter: described.NgramDrafter | described.CopyDrafter | described.MaskDrafter,
+    model_set: ModelSet,
 ) -> Drafter:
+    """A drafter that several parts may have in common."""
     name = drafter.name
+    if isinstance(drafter, described.NgramDrafter):
+        kind = {"bigram": Bigram, "unigram": Unigram}[name]
+        return kind(model_set.pair_counts(name))
     if isinstance(drafter, described.MaskDrafter):
         return MaskFiller(model_set[name], model_set.mask_token(name))
     if name == "copy":

@@ -93,6 +93,17 @@ def verify_greedy(logits: torch.Tensor, drafts: torch.Tensor) -> tuple[torch.Ten
     return _matched(logits.argmax(dim=-1), drafts)
 
 
+def verify_exact(
+    p: torch.Tensor, drafts: torch.Tensor, generator: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same by exact match at a temperature, with a draw of the target at every position.
+
+    p : what the target says, (B, n + 1, V), before and behind the drafts (B, n)
+    """
+    choice = draw_any(p.flatten(0, 1), generator).view(p.shape[:2])
+    return _matched(choice, drafts)
+
+
 def _matched(choice: torch.Tensor, drafts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """How many drafts (B, n) equal what was chosen (B, n + 1), and the choice behind, (B, 1)."""
     count: torch.Tensor = leading(choice[:, :-1] == drafts)

@@ -10,7 +10,6 @@ and the others are measured all the same.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -26,8 +25,10 @@ from calibrate.batch.clock import Clock
 from calibrate.batch.ragged import CompileError, RaggedModel, release_unused
 from calibrate.batch.synthetic import decode_synthetic
 from calibrate.decode.engine import wait
+from calibrate.models.sampling import Sampling
+from specsim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw
 from specsim.checkpoint import Checkpoint
-from specsim.checks import InvalidArgumentError, UnsupportedError, integer
+from specsim.checks import InvalidArgumentError, UnsupportedError, check_choice, integer
 
 # Model, the model that ran just before, and new tokens.
 Kind = tuple[str, str, int]
@@ -59,6 +60,7 @@ class GridSettings:
     """What is measured.
 
     repeats : times that a cell is measured; each gives two target runs of every width
+    top_k, top_p, acceptance_law : how the overhead is decoded, at each of the temperatures
     """
 
     batches: tuple[int, ...]
@@ -68,6 +70,9 @@ class GridSettings:
     temperatures: tuple[float, ...]
     modes: tuple[str, ...] = ("eager",)
     seed: int = 0
+    top_k: int | None = None
+    top_p: float | None = None
+    acceptance_law: AcceptanceLaw = "ratio-test"
 
     def __post_init__(self) -> None:
         for name, values in (("batch", self.batches), ("context", self.contexts)):
@@ -75,6 +80,9 @@ class GridSettings:
                 integer(name, value, low=1)
         integer("gamma_max", self.gamma_max, low=1)
         integer("repeats", self.repeats, low=1)
+        check_choice("acceptance_law", self.acceptance_law, ACCEPTANCE_LAWS)
+        for temperature in self.temperatures:
+            Sampling(temperature, self.top_k, self.top_p)  # checks them
 
     @property
     def cells(self) -> list[Cell]:
@@ -88,7 +96,7 @@ class GridSettings:
 
     def check_fits(self, context: int) -> None:
         """Refuse contexts that the models cannot read."""
-        most = context - room(self.gamma_max)
+        most = longest_context(context, self.gamma_max)
         for asked in self.contexts:
             if asked > most:
                 raise InvalidArgumentError(
@@ -162,7 +170,7 @@ def measure_grid(
         elif name in checkpoint or cell not in reasons:
             part = replace(
                 settings,
-                repeats=math.ceil(settings.repeats / passes),
+                repeats=settings.repeats // passes + (number < settings.repeats % passes),
                 seed=settings.seed + number,
             )
             keep = partial(_kept_repeat, checkpoint, f"grid-{cell.name}-{number}")
@@ -224,10 +232,23 @@ def joined(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(together.values())
 
 
-def usual_contexts(context: int, room: int) -> tuple[int, ...]:
-    """Contexts to measure models at whose longest text is ``context``, ``room`` kept free."""
-    found = tuple(usual for usual in _USUAL_CONTEXTS if usual <= context - room)
-    return found or ((context - room) // 4, context - room)
+def usual_contexts(context: int, gamma_max: int) -> tuple[int, ...]:
+    """Contexts to measure models at whose longest text is ``context``."""
+    most = longest_context(context, gamma_max)
+    found = tuple(usual for usual in _USUAL_CONTEXTS if usual <= most)
+    return found or (max(most // 4, 1), most)
+
+
+def longest_context(context: int, gamma_max: int) -> int:
+    """The longest context of a cell of models whose longest text is ``context``."""
+    most = context - room(gamma_max)
+    if most < 1:
+        longest = (context - room(0) - 1) // BLOCKS
+        raise InvalidArgumentError(
+            f"gamma_max must be in [1, {longest}] where batches are timed with these models, which "
+            f"read {context} tokens, got {gamma_max}"
+        )
+    return most
 
 
 def room(gamma_max: int) -> int:
@@ -410,7 +431,16 @@ def _overhead(
             for model in models.values():
                 model.rewind(model.longest - cell.context)
             found = decode_synthetic(
-                models["target"], models["draft"], gamma, survival, BLOCKS, temperature, random
+                models["target"],
+                models["draft"],
+                gamma,
+                survival,
+                BLOCKS,
+                temperature,
+                random,
+                top_k=settings.top_k,
+                top_p=settings.top_p,
+                acceptance_law=settings.acceptance_law,
             )
             if repeat:
                 # Where nothing lies between the runs, two clocks may differ by less than that.

@@ -117,10 +117,11 @@ def _processes() -> Iterator[tuple[int, list[str]]]:
     for folder in os.scandir("/proc"):
         if folder.name.isdigit():
             try:
-                content = Path(folder.path, "stat").read_text()
+                content = Path(folder.path, "stat").read_bytes()
             except OSError:
                 continue  # it has ended
-            yield int(folder.name), content.rpartition(")")[2].split()
+            # The kernel cuts a name at 15 bytes, which may be in the midst of a letter.
+            yield int(folder.name), content.rpartition(b")")[2].decode().split()
 
 
 def others_load(interval_s: float = _FIRST_S) -> float | None:

@@ -41,7 +41,8 @@ def _device(name: str | None) -> torch.device:
         return accelerator or torch.device("cpu")
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
+        # Memory can be had of devices that work nothing out, such as meta.
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError):
         raise InvalidArgumentError(f"device {name} is not to be had on this machine") from None
     return device

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from calibrate.models.embedded import EMBEDDED
 from calibrate.models.load import ModelError, resolve
+from specsim.checks import reason_of
 
 
 def token_ids(model: str) -> Callable[[Sequence[str]], list[list[int]]]:
@@ -18,9 +19,14 @@ def token_ids(model: str) -> Callable[[Sequence[str]], list[list[int]]]:
     from transformers import AutoTokenizer
 
     known = model.startswith(EMBEDDED) or os.path.isdir(model)
+    source = str(resolve(model)) if known else model
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(resolve(model)) if known else model)
-    except (OSError, ValueError) as error:
+        # Unless it is told, transformers asks at the terminal whether to run what comes with it.
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    # transformers raises whatever a damaged file leads it to, which all means the same.
+    except Exception as error:
+        if known:
+            raise ModelError(f"tokenizer {model} cannot be loaded: {reason_of(error)}") from None
         raise ModelError(
             f"tokenizer {model}: no such folder, and it cannot be fetched from the Hugging Face "
             f"Hub ({type(error).__name__})"

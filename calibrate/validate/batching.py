@@ -80,16 +80,19 @@ def validate_cell(
     error: float | None,
     seed: int,
     checkpoint: Checkpoint,
+    **drawn: Any,
 ) -> list[dict[str, Any]]:
     """Rows of predicted beside measured of one cell; see ``decode_cell`` and ``compare_cell``.
 
     checkpoint : keeps the rounds that were decoded
+    drawn : top_k, top_p and acceptance_law of ``decode_synthetic``
     """
     mode = cost.cost.mode
     compiled = mode == "compiled"
     decoded = decode_cell(
         *(target, draft, batch, context, gammas, survival, temperature, rounds, compiled, seed),
         checkpoint,
+        **drawn,
     )
     compared = compare_cell(decoded, cost.cost, survival, batch, context, cost, error)
     return [{"temperature": temperature, "mode": mode, **row} for row in compared]
@@ -107,6 +110,7 @@ def decode_cell(
     compiled: bool,
     seed: int,
     checkpoint: Checkpoint,
+    **drawn: Any,
 ) -> dict[int, Segments]:
     """Segments of decoding by draft length, plain decoding (0) among them.
 
@@ -116,6 +120,7 @@ def decode_cell(
     rounds : segments of each draft length that may be the best under ``survival``; slower ones
         have fewer, spread over the same time
     checkpoint : keeps the rounds that were decoded
+    drawn : top_k, top_p and acceptance_law of ``decode_synthetic``
     """
 
     @cache
@@ -152,11 +157,9 @@ def decode_cell(
             for model in (large, small):
                 model.cut(start)
             # What a draft length accepts does not depend on which others take part.
-            drawn = [seed, batch, context, number, gamma, 0 if gamma else place]
-            random = np.random.default_rng(drawn)
-            timed.append(
-                decode_synthetic(large, small, gamma, survival, BLOCKS, temperature, random)
-            )
+            names = [seed, batch, context, number, gamma, 0 if gamma else place]
+            given = gamma, survival, BLOCKS, temperature, np.random.default_rng(names)
+            timed.append(decode_synthetic(large, small, *given, **drawn))
         return timed
 
     def decode_round(number: int, gammas: Sequence[int]) -> list[Timed]:

@@ -130,13 +130,21 @@ def scheme_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Finding
     sizes = [abs(row["relative_error"]) for row in rows]
     kept = sum(row["counts_as_predicted"] for row in rows)
     exact = [row["exact"] for row in rows if row["exact"] is not None]
-    errors = (
-        f"runs as predicted, within 3 % or two standard errors: {kept} of {len(rows)} settings; "
-        f"at temperature 0 every target call as predicted: {sum(exact)} of {len(exact)}; "
-        f"relative error of the speedup: median {median(sizes):.1%}, worst {max(sizes):.1%}; "
-        f"{_explained(rows)}"
+    said = [f"runs as predicted, within 3 % or two standard errors: {kept} of {len(rows)} settings"]
+    if exact:
+        said.append(
+            f"at temperature 0 every target call as predicted: {sum(exact)} of {len(exact)}"
+        )
+    said.append(
+        f"relative error of the speedup: median {median(sizes):.1%}, worst {max(sizes):.1%}"
     )
-    return Findings((errors,), (*contradictions(rows), *beyond(judged, tolerance)))
+    said.append(_explained(rows))
+    if others := len(rows) - len(judged):
+        said.append(
+            f"speedups of {others}, whose runs are known approximately, are not judged without "
+            "--tolerance"
+        )
+    return Findings(("; ".join(said),), (*contradictions(rows), *beyond(judged, tolerance)))
 
 
 def synthetic_findings(rows: Sequence[Row], tolerance: Tolerance | None) -> Findings:

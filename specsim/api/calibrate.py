@@ -80,15 +80,15 @@ def calibrate(
     batches : measure run times of whole batches as well, which decisions by load rest on; what
         could not be measured is left out, with its reason
     cost_only : measure those batches (by default the usual ones) and nothing of acceptance; a
-        model may then be given by its shape alone.  Of the measurement only temperature,
-        gamma_max, repeats and seed mean something
+        model may then be given by its shape alone.  Of the measurement only temperature, top_k,
+        top_p, acceptance_law, gamma_max, repeats and seed mean something
     command : what was typed, for the record
     more_time : with ``cost_only``, whether another batch and context may be begun; those that were
         not are left out, or have fewer repeats, and another call with the same arguments goes on
         with them
     """
-    out = Path(out)
-    check_replaceable(out, "out")
+    # Traces lie beside the profile itself, wherever a link to it lies.
+    out = check_replaceable(Path(out), "out")
     if cost_only or batches:
         models.require_draft_model("the timing of batches (--batch, --cost-only)")
     warnings: list[str] = []
@@ -187,16 +187,19 @@ def _settings(pair: Pair, measurement: Measurement, warnings: list[str]) -> Sett
 
 def _grid(batches: Batches, measurement: Measurement, longest: int) -> GridSettings:
     """The batches as a grid for models that read up to ``longest`` tokens."""
-    from calibrate.measure.grid import GridSettings, room, usual_contexts
+    from calibrate.measure.grid import GridSettings, usual_contexts
 
     grid = GridSettings(
         batches=batches.batch,
-        contexts=batches.context or usual_contexts(longest, room(measurement.gamma_max)),
+        contexts=batches.context or usual_contexts(longest, measurement.gamma_max),
         gamma_max=measurement.gamma_max,
         repeats=measurement.repeats,
         temperatures=measurement.temperature,
         modes=batches.modes,
         seed=measurement.seed,
+        top_k=measurement.top_k,
+        top_p=measurement.top_p,
+        acceptance_law=measurement.acceptance_law,
     )
     grid.check_fits(longest)
     return grid

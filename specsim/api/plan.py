@@ -38,6 +38,7 @@ from specsim.api.plan_setups import planned_setups
 from specsim.api.plan_words import other_cards
 from specsim.api.progress import Progress, quiet, steps
 from specsim.api.result import LeftOut
+from specsim.api.serving_doubts import routing_doubts
 from specsim.api.serving_setup import SetUpWords, mean_context
 from specsim.api.workload import workload as workload_of
 from specsim.batching.deployed import check_alpha
@@ -113,7 +114,8 @@ def plan(
     price : of an accelerator for an hour, or by the name of the accelerator; None: the fewest cards
         are the cheapest
     margin : what drafts must gain to be worth it; None: 0.05
-    simulated : whether the best set-ups are simulated; else all is analytic
+    simulated : whether the best set-ups are simulated; else all is analytic, and ``routing`` must
+        be round-robin
     seed : of the simulation: every set-up sees the same requests and the same luck
     progress : called with what is going on, how much of it is done and how much there is
 
@@ -131,6 +133,11 @@ def plan(
                 f"slo {level.name} is a limit of single requests, which a plan cannot promise: "
                 f"give {level.name}_p99 or {level.name}_mean"
             )
+    if not simulated and routing != "round-robin":
+        raise InvalidArgumentError(
+            f"routing must be round-robin where nothing is simulated (--analytic), got {routing}: "
+            "there every replica has its share of the rate"
+        )
     margin = DEFAULT_MARGIN if margin is None else number("margin", margin, low=0.0)
     asked_gammas = GAMMAS if gammas is None else gammas
     lengths = sorted({int(each) for each in np.atleast_1d(integers("gammas", asked_gammas, low=0))})
@@ -264,6 +271,7 @@ def plan(
         warnings=(
             *doubts_of(levels),
             *warnings_of(workload, told, rate),
+            *routing_doubts(routing, max(each.replicas for each in told), requests),
             *(too_short(summary, rate, stay_s) if simulated else ()),
         ),
         left_out=tuple(left_out),

@@ -208,9 +208,14 @@ def read(
         temperature = number("temperature", temperature, low=0.0)
     if method is not None:
         check_choice("method", method, METHODS)
-    for option, path in (("out", out), ("speculation_profile", speculation_profile)):
-        if path is not None:
-            check_replaceable(Path(path), option)
+    asked = {"out": out, "speculation_profile": speculation_profile}
+    written = {option: Path(path) for option, path in asked.items() if path is not None}
+    for option, path in written.items():
+        check_replaceable(path, option)
+    if len(set(written.values())) < len(written):
+        raise InvalidArgumentError(
+            f"out and speculation_profile must be two files, got {out} for both"
+        )
     names = [str(file) for file in files]
     pooled = pooled_files([(name, _content(name)) for name in names], engine)
     inputs = {
@@ -222,6 +227,8 @@ def read(
         "speculation_profile": None if speculation_profile is None else str(speculation_profile),
     }
     found = engine_counts(pooled, inputs)
+    # Before anything is written: it holds the counts of one K, and refuses others.
+    profile = None if speculation_profile is None else _profile(found, temperature, method)
     if out is not None:
         write_acceptance(_document(found, temperature, method), Path(out))
     if out is not None and method is None and found.counts:
@@ -231,9 +238,8 @@ def read(
             "--method, draft_model for a draft model"
         )
         found = replace(found, warnings=(*found.warnings, unsaid))
-    if speculation_profile is not None:
-        text = _profile(found, temperature, method)
-        write_atomically(Path(speculation_profile), text.encode())
+    if speculation_profile is not None and profile is not None:
+        write_atomically(Path(speculation_profile), profile.encode())
     return found
 
 

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from specsim.acceptance import AlphaLike, notes_on
+from specsim.acceptance import Acceptance, AlphaLike, PerPositionAcceptance, notes_on
 from specsim.api.result import LeftOut, Result, Row
-from specsim.checks import InvalidArgumentError, did_you_mean, number
+from specsim.checks import InvalidArgumentError, SpecsimError, did_you_mean, number, refuse
 from specsim.cost import Cost, Prices
 from specsim.laws import TARGET
 from specsim.predict import monte_carlo, renewal
@@ -21,6 +21,8 @@ from specsim.schemes import SCHEMES, Acceptances, Known, Scheme, scheme_name
 
 # Candidates of a search over a scheme's fields; a few milliseconds each at worst.
 MOST_CANDIDATES = 20_000
+# What is drawn where nobody says how much.
+_BLOCKS, _REQUESTS = 1_000_000, 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +174,8 @@ def optimize_scheme(
     """
     kind = named_scheme(kind) if isinstance(kind, str) else kind
     lists = {name: _to_try(values) for name, values in candidates.items()}
-    knowns = known if isinstance(known, Sequence) else [_stated(kind, alpha, known)]
+    several = known if isinstance(known, Sequence) else [known]
+    knowns = [_stated(kind, alpha, each) for each in several]
     size = prod(map(len, lists.values())) * len(knowns)
     if not 0 < size <= MOST_CANDIDATES:
         raise InvalidArgumentError(
@@ -216,34 +219,49 @@ def simulate(
     verify_slope: float | None = None,
     verify_cost: npt.ArrayLike | None = None,
     overhead: float | None = None,
-    blocks: int = 1_000_000,
+    blocks: int | None = None,
     tokens: int | None = None,
-    requests: int = 10_000,
+    requests: int | None = None,
     seed: int = 0,
     level: float = 0.95,
 ) -> SchemeSimulation:
     """Draw blocks of a scheme: speedup and tokens per call, each with its interval.
 
-    blocks : of one long run; or, with ``tokens``, so many ``requests`` of exactly so many tokens
+    blocks : of one long run, 1,000,000 by default
+    tokens : in place of a long run, requests of exactly so many tokens
+    requests : with ``tokens``, how many, 10,000 by default
     level : of the intervals
 
     What is known and what runs cost are as in ``optimize``.
     """
-    known = _stated(type(scheme), alpha, known)
+    if tokens is None:
+        refuse({"requests": requests}, "needs tokens, how many each request has")
+    else:
+        refuse({"blocks": blocks}, "has no meaning with tokens: requests says how many are drawn")
+    stated = _stated(type(scheme), alpha, known)
     prices = Prices(c, None, None, verify_slope, verify_cost, overhead)
     cost = _cost(scheme, prices, costs)
-    source, plain = scheme.source(known), scheme.baseline()
+    source, plain = scheme.source(stated), scheme.baseline()
     random = np.random.default_rng(seed)
     drawn: monte_carlo.Simulation | monte_carlo.SimulatedRequests
     asked: dict[str, Any] = {"seed": seed, "level": level}
     if tokens is None:
+        blocks = _BLOCKS if blocks is None else blocks
         asked["blocks"] = blocks
         drawn = monte_carlo.simulate(source, cost, random, blocks, level, plain)
     else:
+        requests = _REQUESTS if requests is None else requests
         asked |= {"tokens": tokens, "requests": requests}
         drawn = monte_carlo.simulate_requests(source, cost, random, tokens, requests, level, plain)
+    try:
+        notes = _notes(scheme, alpha, stated)
+    except SpecsimError:  # what is drawn may have no law in the long run
+        notes = ()
     return SchemeSimulation(
-        scheme=scheme, drawn=drawn, inputs={**_inputs(scheme, known, cost), **asked}
+        scheme=scheme,
+        drawn=drawn,
+        inputs={**_inputs(scheme, stated, cost), **asked},
+        warnings=notes,
     )
 
 
@@ -269,14 +287,26 @@ def _evaluate(scheme: Scheme, known: Known | None, cost: Cost) -> SchemeEvaluati
 
 
 def _notes(scheme: Scheme, alpha: AlphaLike | None, known: Known | None) -> tuple[str, ...]:
-    """How far what is known of acceptance was measured, at the longest draft of the scheme."""
+    """How acceptance was read and how far it was measured, at the longest draft of the scheme.
+
+    alpha : as it was given; None: with ``known``
+    """
     if not isinstance(known, Acceptances):
         return ()
     runs = scheme.stationary_law(known).runs
     gamma = max((run.positions for run in runs if run.model == TARGET), default=1) - 1
     of_pairs = known.by_pair(scheme.pairs).values()
-    said = [(each if alpha is None else alpha, each) for each in of_pairs]
+    said = [(_as_given(each) if alpha is None else alpha, each) for each in of_pairs]
     return tuple(dict.fromkeys(line for pair in said for line in notes_on(*pair, gamma)))
+
+
+def _as_given(acceptance: Acceptance) -> AlphaLike:
+    """Rates by position as the list that ``Acceptances`` may have made them of, which could have
+    meant something else; others are themselves.
+    """
+    if isinstance(acceptance, PerPositionAcceptance):
+        return list(acceptance.alphas)
+    return acceptance
 
 
 def _stated(kind: type[Scheme], alpha: AlphaLike | None, known: Known | None) -> Known | None:

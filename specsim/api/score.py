@@ -69,10 +69,9 @@ def score(
     tokens : tokens of a text, at most
     command : what was typed, for the record
     """
-    out = Path(out)
+    out = check_replaceable(Path(out), "out")
     if out.suffix not in (".parquet", ".csv"):
         raise InvalidArgumentError(f"out {out}: the name must end in .parquet or .csv")
-    check_replaceable(out, "out")
     # Intervals are over texts.
     requests, tokens = integer("requests", requests, low=2), integer("tokens", tokens, low=2)
     models.require_draft_model("score")

@@ -11,7 +11,7 @@ import numpy as np
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
 from specsim.api.result import LeftOut, Row
-from specsim.api.serving_doubts import beyond_graphs, routing_doubts
+from specsim.api.serving_doubts import beyond_graphs, routing_doubts, undrafted
 from specsim.api.serving_result import LevelOutcome, Serving
 from specsim.api.serving_setup import Gamma, SetUpWords, set_up
 from specsim.api.workload import workload as workload_of
@@ -158,14 +158,14 @@ def serve(
             *workload.notes,
             *found.warnings,
             *found.doubts(setup.drafts),
-            *routing_doubts(setup, first),
-            *beyond_graphs(setup, words.source.deployment, engine_did["batch_mean"]),
+            *routing_doubts(routing, replicas, first),
+            *beyond_graphs(setup, deployment, engine_did["batch_mean"]),
             *(
                 _of_same_requests()
                 if count > 1 and _are_same(first, workload.draw(seed, 1))
                 else ()
             ),
-            *_undrafted(words),
+            *(undrafted(source, acceptance) if gamma is None else ()),
             *_warnings(served),
             *(_of_few_stays(served.times, warmup) if runs[0].batches and count == 1 else ()),
         ),
@@ -232,18 +232,6 @@ def _of_same_requests() -> tuple[str, ...]:
         "requests are the same in every replication, so that intervals are of drafts alone: those "
         "of a single run have what other requests would change, too",
     )
-
-
-def _undrafted(words: SetUpWords) -> list[str]:
-    """That drafts were described and none are asked for."""
-    deployment = words.source.deployment
-    described = words.source.alpha is not None or words.acceptance is not None
-    if words.gamma is not None or not (described or (deployment and deployment.drafters)):
-        return []
-    return [
-        "nothing is drafted, so that drafter and acceptance are not used: say how much (--gamma N, "
-        "or --gamma table)"
-    ]
 
 
 def _warnings(served: Served) -> list[str]:

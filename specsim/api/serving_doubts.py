@@ -1,12 +1,15 @@
-"""What of a simulated server lies beyond what was timed."""
+"""What of a simulated server lies beyond what was timed, or was said and is not used."""
 
 from __future__ import annotations
 
 from specsim.batching.cost import LoadCost
 from specsim.batching.measured_cost import MeasuredLoadCost
+from specsim.batching.source import Source
 from specsim.batching.step_cost import StepLoadCost
 from specsim.deployment.deployment import Deployment
+from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.requests import Requests
+from specsim.serving.routing import Routing
 from specsim.serving.service import SetUp
 
 
@@ -21,13 +24,27 @@ def beyond_timed(cost: LoadCost, context: int, most: int) -> list[str]:
     return []
 
 
-def routing_doubts(setup: SetUp, requests: Requests) -> tuple[str, ...]:
+def routing_doubts(routing: Routing, replicas: int, requests: Requests) -> tuple[str, ...]:
     """Whether requests are routed by prefixes of which nothing is known."""
-    if setup.routing != "prefix-aware" or setup.replicas == 1 or requests.prefix is not None:
+    if routing != "prefix-aware" or replicas <= 1 or requests.prefix is not None:
         return ()
     return (
         "nothing is known of what prompts share, so that prefix-aware routing is least-outstanding "
         "here: give a file with hashes or token ids",
+    )
+
+
+def undrafted(source: Source, acceptance: RoundAcceptance | None) -> tuple[str, ...]:
+    """Whether drafts are described, where nobody says how many are made.
+
+    acceptance : what rounds emit, in place of the source's
+    """
+    drafters = source.deployment is not None and source.deployment.drafters
+    if source.alpha is None and acceptance is None and not drafters:
+        return ()
+    return (
+        "nothing is drafted, so that drafter and acceptance are not used: say how much (--gamma N, "
+        "or --gamma table)",
     )
 
 

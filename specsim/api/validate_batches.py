@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from specsim.api.checked_profile import CheckedProfile, draft_lengths
 from specsim.api.progress import steps
@@ -45,9 +46,23 @@ def validate_batches(asked: CheckedProfile, check: SyntheticCheck) -> Validation
                 grid.workload.basis.error(batch, context),
                 check.seed,
                 run.checkpoint,
+                **_drawn(asked.profile, grid.workload.temperature or 0.0),
             )
             advance()
     return asked.result(check, rows, synthetic_findings(rows, asked.tolerance), run.done())
+
+
+def _drawn(profile: Profile, temperature: float) -> dict[str, Any]:
+    """How the profile's tokens were drawn and its drafts verified, which host times are of."""
+    for measured in profile.acceptance:
+        sampling = measured.sampling
+        if sampling.temperature == temperature:
+            return {
+                "top_k": sampling.top_k,
+                "top_p": sampling.top_p,
+                "acceptance_law": measured.acceptance_law,
+            }
+    return {}  # costs alone
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,7 @@ def _row(known: AcceptanceOverGamma, count: DraftCounts) -> Row:
         **predicted.columns("predicted_tokens_per_call"),
         "cut_or_held_tokens_per_call": _cut_or_held(known, gamma),
         **measured.columns("measured_tokens_per_call"),
+        "level": INTERVAL_LEVEL,
     }
     row["inside"] = apart(*_intervals(row)) <= 1
     for name in ("predicted", "cut_or_held"):

@@ -12,7 +12,7 @@ import numpy as np
 
 from specsim.acceptance import AcceptanceLaw, AlphaLike
 from specsim.api.result import LeftOut
-from specsim.api.serving_doubts import routing_doubts
+from specsim.api.serving_doubts import beyond_graphs, routing_doubts, undrafted
 from specsim.api.serving_setup import Gamma, SetUpWords, set_up
 from specsim.api.serving_verdict import THROUGHPUT, ServingVerdict, Throughput, tolerances_of
 from specsim.batching.source import Source
@@ -171,7 +171,10 @@ def validate_serving(
             *found.warnings,
             *found.doubts(setup.drafts),
             *_warnings(measured, requests, counted, count),
-            *routing_doubts(setup, requests),
+            *routing_doubts(routing, replicas, requests),
+            # Steps that were given are of no deployment, and their batch is not asked for.
+            *beyond_graphs(setup, deployment, repeats[0].batch),
+            *(undrafted(source, acceptance) if gamma is None else ()),
             _of_speed(speed),
         ),
         left_out=_left_out(seen, [name for name in of_counted if name not in compared]),

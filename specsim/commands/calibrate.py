@@ -132,6 +132,7 @@ def command(
             engine_bin=engine_bin,
             drafts=drafts or "greedy",
             engine_args=engine_args or (),
+            seed=measurement.seed,
         )
         timing.find_program()
     elif batch or context or compiled:

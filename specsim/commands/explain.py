@@ -54,7 +54,7 @@ def command(figure: Path | None, report: Path | None, output_format: str, **give
     found = explain(read_alpha(given), deployment=read_deployment(given), **given)
     show(found, output_format)
     if found.changes and output_format == "table":
-        show_table(found.change_rows(), "single changes that help most", told="assumes")
+        show_table(found.change_rows(), "single changes, the best first", told="assumes")
     write_report(found, report)
     if figure is not None:
         from specsim.report.explain_plots import parts_per_token

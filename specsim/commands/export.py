@@ -18,7 +18,6 @@ from specsim.commands._options import (
     option,
     profile_options,
     read_alpha,
-    refuse_given,
 )
 
 
@@ -41,7 +40,7 @@ from specsim.commands._options import (
     "those of --capacity-plan, or 512]",
 )
 @margin_option
-@option("--most", Integer(1), "Largest batch to plan for.", default=256)
+@option("--most", Integer(1), "Largest batch to plan for. [default: 256]")
 @option(
     "--batch",
     Integer(1),
@@ -85,8 +84,6 @@ def command(engine: str, output_format: str, **given: Any) -> int:
     from specsim.report.tables import show_notes
     from specsim.report.terminal import line_width
 
-    if given["capacity_plan"] is not None:
-        refuse_given(("most",), "has no meaning with --capacity-plan, which says the largest batch")
     alpha = read_alpha(given)
     found = export(engine, deployment=read_deployment(given), alpha=alpha, **given)
     if output_format == "json":

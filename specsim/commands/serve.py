@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from specsim.checks import InvalidArgumentError
 from specsim.commands._options import (
     PATH,
     Integer,
@@ -71,6 +72,10 @@ def command(
     for each in (save_requests, save_steps):
         if each is not None:
             check_frame_path(each)
+    if save_requests is not None and save_requests == save_steps:
+        raise InvalidArgumentError(
+            f"--save-requests and --save-steps must be two files, got {save_steps} for both"
+        )
     setting = read_setup(given)
     work = read_workload(given)
     found = serve(work, warmup=given.pop("warmup") or 0.0, **setting, **given)

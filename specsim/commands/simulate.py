@@ -11,9 +11,9 @@ from specsim.commands._options import Integer, option, seed_option
 from specsim.commands._schemes import Candidates, SchemeGroup, only, scheme_command
 
 _OPTIONS = (
-    option("--blocks", Integer(1), "Blocks of the long run.", default=1_000_000),
+    option("--blocks", Integer(1), "Blocks of the long run. [default: 1000000]"),
     option("--tokens", Integer(1), "Instead: requests of exactly so many tokens."),
-    option("--requests", Integer(2), "Requests, with --tokens.", default=10_000),
+    option("--requests", Integer(2), "Requests, with --tokens. [default: 10000]"),
     seed_option,
 )
 

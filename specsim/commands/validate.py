@@ -36,8 +36,6 @@ from specsim.commands._options import (
     option,
     refuse_given,
     report_option,
-    seed_option,
-    was_given,
     write_report,
 )
 from specsim.counts.file import is_acceptance
@@ -170,7 +168,11 @@ class _WithServing(click.Command):
 @option("--device", str, "cpu, cuda, ... [default: the profile's]")
 @option("--threads", Integer(1), "CPU threads. [default: the profile's]")
 @click.option("--trust-remote-code", is_flag=True, help="Run the code that comes with the models.")
-@seed_option
+@option(
+    "--seed",
+    Integer(),
+    "Random seed; of --blind --engine another than that of the timing. [default: 0, there 1]",
+)
 @format_option
 def command(
     profile: Path,
@@ -192,7 +194,7 @@ def command(
     alpha: tuple[float, ...] | None,
     mode: Mode | None,
     engine: Literal["vllm"] | None,
-    seed: int,
+    seed: int | None,
     figure: Path | None,
     report: Path | None,
     output_format: str,
@@ -251,8 +253,6 @@ def command(
         if blind:
             others_of = (*_OF_ENGINE[4:], *_OF_SYNTHETIC[1:], "only", "device", "threads")
             refuse_given(others_of, "does not go with --blind --engine")
-            if not was_given("seed"):
-                del text["seed"]  # another one than that of the timing
             check = _asked(EngineBlindCheck, text, batch=batch, passes=passes, **of_engine)
         else:
             refuse_given(("batch",), "does not go with --engine alone")

@@ -69,14 +69,21 @@ class DraftCounts:
                 f"reached must have no round behind position gamma = {self.gamma}, got "
                 f"{self.reached[self.gamma]:g} at position {self.gamma + 1}"
             )
-        whole = self.gamma is not None and len(self.reached) >= self.gamma
-        least = total - off
-        most = total + off if whole else self.accepted
-        if self.reached and not least <= self.accepted <= most:
+        if not self.reached:
+            return
+        later = None if self.gamma is None else max(self.gamma - len(self.reached), 0)
+        if self.accepted < total - off or (later == 0 and self.accepted > total + off):
             raise InvalidArgumentError(
                 f"accepted must be the sum over positions, {total:g} with these, got "
                 f"{self.accepted:g}"
             )
+        if later:
+            most = total + later * self.reached[-1]
+            if self.accepted > most + off + later * _PRINTED * self.rounds:
+                raise InvalidArgumentError(
+                    f"accepted must be at most {most:g}, as no later position is reached more "
+                    f"often than the last of these, got {self.accepted:g}"
+                )
 
     def __add__(self, other: DraftCounts) -> DraftCounts:
         """Both together; positions and drafted tokens stay known where both know them."""
@@ -110,7 +117,7 @@ class DraftCounts:
         """``tokens_per_call`` with its interval, rounds taken as independent.
 
         Wilson's interval of the share accepted / (gamma rounds) over as many trials as give a
-        round's accepted tokens their variance.  Where positions are not known, the variance is
+        round's accepted tokens their variance.  Where not all positions are known, the variance is
         the largest that the mean leaves, gamma^2 p (1 - p) (Bhatia and Davis 2000): the interval
         is then wider than need be.  None where nothing bounds a round.
         """
@@ -122,7 +129,7 @@ class DraftCounts:
         share = min(mean / longest, 1.0)
         largest = longest**2 * share * (1 - share)
         variance = largest
-        if self.reached:
+        if len(self.reached) >= longest:
             odd = 2 * np.arange(1, len(self.reached) + 1) - 1
             variance = float(odd @ np.array(self.reached)) / self.rounds - mean**2
         spread = variance / largest if 0 < variance < largest else 1.0

@@ -37,8 +37,9 @@ class StepLine:
     fixed_s : f, seconds of a round beside its drafts and positions; may be < 0 by noise
     per_draft_s : d + b, seconds that one more draft token adds
     draft_run_s, verify_slope_s : d and b; None where the drafts were not timed apart
-    deviation : largest |S(K) - fit| / S(K) of the K that were timed; 0 for two of them
-    gammas : K that were timed
+    deviation : largest |S(K) - fit| / S(K) of the K that were timed; 0 of as many K as were fitted:
+        two, or one where f was said
+    gammas : K that were timed at this batch, or on both sides of it
     """
 
     batch: float
@@ -67,6 +68,7 @@ class StepCosts:
     verification : rows of gamma > 0 that timed the verification alone, without drafts
 
     Values between measured draft lengths >= 1 and batches are linear; beyond them is an error.
+    Lengths that were timed on one side of a batch alone say nothing there.
     """
 
     times: tuple[StepTime, ...]
@@ -135,7 +137,9 @@ class StepCosts:
                 f"{', '.join(map(str, timed)) or 'none'}; time it, or take the law of "
                 f"line({batch:g})"
             )
-        known = [each for each in timed if each == gamma] or timed
+        known = [gamma] if gamma in timed else self._timed_at(batch)
+        if not known or not known[0] <= gamma <= known[-1]:
+            known = timed  # one of them was not timed there, and says at which batches it was
         seconds = [self._of_gamma(each, batch) for each in known]
         return float(np.interp(gamma, known, seconds))
 
@@ -144,19 +148,20 @@ class StepCosts:
         return self.step_s(gamma, batch) / self.plain_s(batch)
 
     def line(self, batch: float, fixed_s: float | None = None) -> StepLine:
-        """The law in K of one batch, by least squares over the K >= 1 that were timed.
+        """The law in K of one batch, by least squares over the K >= 1 that were timed there.
 
         fixed_s : f, where only one K was timed and it must be said; 0 puts all of S(K) - S(0)
             on the drafts
         """
-        timed = np.array([each for each in self.gammas if each > 0], dtype=float)
         plain = self.plain_s(batch)
+        timed = np.array(self._timed_at(batch), dtype=float)
         seconds = np.array([self._of_gamma(int(each), batch) for each in timed])
         if timed.size < 2 and (fixed_s is None or not timed.size):
             raise UnsupportedError(
                 f"{timed.size} draft lengths were timed at batch {batch:g}, and a slope in K needs "
                 "two; time a second one, or say what a round costs beside its drafts (fixed_s)"
             )
+        fitted = 2 if fixed_s is None else 1
         if fixed_s is None:
             slope, start = np.polyfit(timed, seconds, 1)
             fixed_s = float(start) - plain
@@ -172,7 +177,7 @@ class StepCosts:
             per_draft_s=float(slope),
             draft_run_s=run,
             verify_slope_s=None if run is None else float(slope) - run,
-            deviation=float(off.max()) if timed.size > 2 else 0.0,
+            deviation=float(off.max()) if timed.size > fitted else 0.0,
             gammas=tuple(int(each) for each in timed),
         )
 
@@ -185,6 +190,18 @@ class StepCosts:
             except UnsupportedError:
                 continue
         return found
+
+    def _timed_at(self, batch: float) -> list[int]:
+        """Draft lengths >= 1 that were timed at this batch, or on both sides of it, rising."""
+        batch = number("batch", batch, low=0)
+        batches: dict[int, list[float]] = defaultdict(list)
+        for row in self.times:
+            batches[_gamma_of(row)].append(row.batch)
+        return [
+            gamma
+            for gamma, timed in sorted(batches.items())
+            if gamma > 0 and min(timed) <= batch <= max(timed)
+        ]
 
     def _of_gamma(self, gamma: int, batch: float) -> float:
         rows = [row for row in self.times if row.gamma == gamma]

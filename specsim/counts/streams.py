@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +34,9 @@ from specsim.counts.steps import FrontendTime, StreamedStep, StreamedSteps
 # times between the chunks of a request.
 _CLOSE = 0.5
 _SHORT_STEP = 0.05
+# Chunks of one request that a client read at once are apart by what it takes to read them,
+# microseconds; no step is as short as this.
+_AT_ONCE_S = 1e-4
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,11 @@ def _pooled(decodes: int, steps: Sequence[tuple[int, float]]) -> Iterator[Stream
 
 def moments_of(streams: Sequence[Stream], gamma: int) -> list[Moment]:
     """Chunks that came together, in order of time."""
-    chunks = sorted(chunk for n, each in enumerate(streams) for chunk in _chunks(n, each, gamma))
+    # Those of one request stay in their order, also where a client read several at once.
+    chunks = sorted(
+        (chunk for n, each in enumerate(streams) for chunk in _chunks(n, each, gamma)),
+        key=attrgetter("at_s", "request"),
+    )
     gaps: Floats = np.concatenate([np.diff(each.chunk_s) for each in streams])
     close = _CLOSE * float(np.quantile(gaps, _SHORT_STEP)) if gaps.size else 0.0
     groups: list[dict[int, Chunk]] = []
@@ -150,7 +157,7 @@ def moments_of(streams: Sequence[Stream], gamma: int) -> list[Moment]:
     latest_s = -np.inf
     for chunk in chunks:
         again = groups[-1].get(chunk.request) if groups else None
-        if again is not None and again.at_s == chunk.at_s:
+        if again is not None and chunk.at_s - again.at_s < _AT_ONCE_S:
             # A client that was busy read both at once: nobody knows when the first one came.
             late |= {len(groups) - 1, len(groups)}
         if not groups or again is not None or chunk.at_s - latest_s > close:

@@ -39,8 +39,9 @@ _SAMPLED = "--speculative-use-rejection-sampling"
 _ADAPTIVE = "adaptive.json"
 # What drafts over pipeline stages (``check_pipeline_parallel_compat`` of srt/arg_groups).
 _OVER_STAGES = ("EAGLE", "NEXTN")
-# What does not draft where attention alone is data parallel (``srt/arg_groups/speculative_hook.py``;
-# pull request 28616, which was open when this was read, lets ngram).
+# What does not draft where attention alone is data parallel
+# (``srt/arg_groups/speculative_hook.py``; pull request 28616, which was open when this was read,
+# lets ngram).
 _NOT_IN_GROUPS = ("STANDALONE", "DFLASH", "NGRAM")
 # The default of --speculative-ngram-max-trie-depth: a match and its drafts are no longer together.
 _TRIE_DEPTH = 18

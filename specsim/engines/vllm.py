@@ -60,9 +60,9 @@ _METHODS: dict[Method, Drafting] = {
     "eagle": _neural("eagle"),
     "eagle3": _neural("eagle3"),
     "mtp": _neural("mtp", model="optional"),
-    # They run on the V1 model runner alone, which drafts the largest length at every batch and takes
-    # it for that of the batch (vllm/v1/spec_decode/llm_base_proposer.py, extra_slots_per_request;
-    # vLLM pull request 45695, open when this was read).
+    # They run on the V1 model runner alone, which drafts the largest length at every batch and
+    # takes it for that of the batch (vllm/v1/spec_decode/llm_base_proposer.py,
+    # extra_slots_per_request; vLLM pull request 45695, open when this was read).
     "p_eagle": Drafting("eagle3", ratio_test=_SAMPLED, settings=_PARALLEL),
     "pard": Drafting("draft_model", ratio_test=_SAMPLED, settings=_PARALLEL),
     "dflash": _neural("dflash"),

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, number
+from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, integer, number
 from specsim.counts.drafts import DraftCounts
 from specsim.extrapolation.counted import counted_rates
 from specsim.extrapolation.mixtures import TokenMixture, calls, rate_grid
@@ -58,8 +58,10 @@ def tokens_per_call_bounds(measured: Mapping[int, float], gamma: int) -> Interva
     >>> round(found.low, 2), round(found.high, 2)
     (4.17, 4.55)
     """
+    gamma = integer("gamma", gamma)
     rows: list[Floats] = []
     for length, tokens in measured.items():
+        length = integer("a draft length of measured", length)
         tokens = number(f"tokens per call at gamma {length}", tokens, low=1.0, high=length + 1.0)
         row = tokens * calls(rate_grid(), length) - 1.0
         rows += [row, -row]

@@ -1,7 +1,10 @@
-"""What counts say of a mixture over tokens: one linear equation for each rate that was counted."""
+"""What counts say of a mixture over tokens: a linear equation for each rate that was counted, and
+one for the tokens behind the last position that was.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,18 +13,23 @@ import numpy as np
 from specsim.checks import Floats
 from specsim.conversions import alpha_from_acceptance_length
 from specsim.counts.drafts import DraftCounts
-from specsim.extrapolation.mixtures import TokenMixture, calls
+from specsim.extrapolation.mixtures import TokenMixture, calls, powers
 from specsim.intervals import normal_quantile, wilson_interval
+
+# Rounds; fewer are none, since sums that were recovered from printed shares need not be whole.
+_SOME = 0.5
 
 
 @dataclass(frozen=True)
-class CountedRate:
-    """One counted rate: E_nu[(a^j - rate a^(j-1)) r] = 0 is alpha_j = rate in blocks of gamma.
+class Counted(ABC):
+    """A figure of blocks of one draft length, and its equation.
 
-    position : j, or 0 where only totals were counted: then E_nu[rate r] = 1, tokens per call
+    gamma : the draft length
+    position : that the figure is of
+    rate : the figure
     tokens : per call at this gamma; scales all equations alike
-    reached : S_(j-1)
-    trials : rounds that got to position j - 1, or all of them
+    reached : the share of the rounds that the figure is a mean over
+    trials : those rounds
     """
 
     gamma: int
@@ -31,57 +39,126 @@ class CountedRate:
     reached: float
     trials: float
 
+    @abstractmethod
     def row(self, rates: Floats, rate: float) -> Floats:
-        """Of the equation with another rate, by the acceptance of each share, shape (n,)."""
-        price = calls(rates, self.gamma)
-        if not self.position:
-            return np.asarray(1.0 - rate * price)
+        """Of the equation with another figure, by the acceptance of each share, shape (n,)."""
+
+    @abstractmethod
+    def value(self, mixture: TokenMixture) -> float:
+        """What the mixture has for the figure."""
+
+    @property
+    @abstractmethod
+    def error(self) -> float:
+        """Standard deviation of the equation's left side by chance."""
+
+    @abstractmethod
+    def interval(self, level: float) -> tuple[float, float]:
+        """Of the figure, by chance."""
+
+
+@dataclass(frozen=True)
+class CountedRate(Counted):
+    """E_nu[(a^j - rate a^(j-1)) r] = 0 is alpha_j = rate, at position j, of the rounds that got to
+    position j - 1.
+    """
+
+    def row(self, rates: Floats, rate: float) -> Floats:
         last = rates ** (self.position - 1)
-        return np.asarray((rates - rate) * last * price * self.tokens)
+        return np.asarray((rates - rate) * last * calls(rates, self.gamma) * self.tokens)
 
     def value(self, mixture: TokenMixture) -> float:
-        """What the mixture has for this rate."""
-        if not self.position:
-            return float(mixture.tokens_per_call(self.gamma)[-1])
         return float(mixture.conditional(self.gamma)[self.position - 1])
 
     @property
     def error(self) -> float:
-        """Standard deviation of the equation's left side by chance; half an event is added."""
-        if not self.position:
-            return self._deviation / self.rate
+        """Half an event is added."""
         rate = (self.rate * self.trials + 0.5) / (self.trials + 1.0)
         return self.reached * float(np.sqrt(rate * (1.0 - rate) / (self.trials + 1.0)))
 
     def interval(self, level: float) -> tuple[float, float]:
-        if not self.position:
-            half = normal_quantile(level) * self._deviation
-            return max(self.rate - half, 1.0), min(self.rate + half, self.gamma + 1.0)
         found = wilson_interval(np.array(self.rate), np.array(self.trials), level)
         return float(found.low), float(found.high)
 
+
+@dataclass(frozen=True)
+class CountedTokens(Counted):
+    """E_nu[(1 + a + ... + a^(gamma - j) - rate) a^j r] = 0 is a mean of ``rate`` tokens behind
+    position j, the recovered or bonus token counted, of the rounds that got to position j.
+
+    Of j = 0 these are the tokens per call.
+    """
+
+    def row(self, rates: Floats, rate: float) -> Floats:
+        behind = powers(rates, self._left).sum(axis=0) - rate
+        return np.asarray(behind * rates**self.position * calls(rates, self.gamma) * self.tokens)
+
+    def value(self, mixture: TokenMixture) -> float:
+        return float(self.curve_behind(mixture.survival(self.gamma)).sum())
+
+    @property
+    def error(self) -> float:
+        return self.reached * self._deviation
+
+    def interval(self, level: float) -> tuple[float, float]:
+        half = normal_quantile(level) * self._deviation
+        return max(self.rate - half, 1.0), min(self.rate + half, self._left + 1.0)
+
+    def curve_behind(self, curve: Floats) -> Floats:
+        """S_j..S_gamma over S_j, from S_0..S_gamma."""
+        return np.asarray(curve[self.position :] / max(curve[self.position], 1e-12))
+
+    @property
+    def _left(self) -> int:
+        """Drafts behind the position."""
+        return self.gamma - self.position
+
     @property
     def _deviation(self) -> float:
-        """Of a mean of tokens per call whose spread was not counted: that of i.i.d. acceptance."""
-        curve = np.power(
-            alpha_from_acceptance_length(self.tokens, self.gamma), np.arange(1.0, self.gamma + 1.0)
-        )
+        """Of a mean of tokens whose spread was not counted: that of i.i.d. acceptance."""
+        alpha = alpha_from_acceptance_length(self.rate, self._left)
+        curve = np.power(alpha, np.arange(1.0, self._left + 1.0))
         return tokens_deviation(np.asarray(curve), self.trials)
 
 
-def counted_rates(count: DraftCounts) -> Iterator[CountedRate]:
-    """What one count says: rates by position as far as any round got, else the mean of tokens."""
+def counted_rates(count: DraftCounts) -> Iterator[Counted]:
+    """What one count says: rates by position as far as any round got, and the mean of the tokens
+    behind those that were counted.
+    """
     assert count.gamma is not None
     tokens = min(count.tokens_per_call, count.gamma + 1.0)
     before = count.rounds
     for position, reached in enumerate(count.reached[: count.gamma], 1):
-        if before < 0.5:
+        if before < _SOME:
             return
         rate = min(reached / before, 1.0)
         yield CountedRate(count.gamma, position, rate, tokens, before / count.rounds, before)
         before = reached
-    if len(count.reached) < count.gamma:
-        yield CountedRate(count.gamma, 0, tokens, tokens, 1.0, count.rounds)
+    behind = counted_tokens(count)
+    if behind is not None:
+        yield behind
+
+
+def counted_tokens(count: DraftCounts) -> CountedTokens | None:
+    """Tokens behind the last position that was counted; None where there is no later one, or no
+    round got so far.
+
+    What was accepted up to there is in the rates of the positions, and must not count twice.
+    """
+    assert count.gamma is not None
+    position = len(count.reached)
+    trials = count.reached[-1] if count.reached else count.rounds
+    if position >= count.gamma or trials < _SOME:
+        return None
+    later = max(count.accepted - sum(count.reached), 0.0) / trials
+    return CountedTokens(
+        count.gamma,
+        position,
+        min(1.0 + later, count.gamma - position + 1.0),
+        min(count.tokens_per_call, count.gamma + 1.0),
+        trials / count.rounds,
+        trials,
+    )
 
 
 def tokens_deviation(curve: Floats, rounds: float) -> float:

@@ -252,7 +252,8 @@ def curve_of_tokens(tokens_per_call: float, k: int, slope: float = FALLING.slope
     def curve(level: float) -> Floats:
         return _continue(np.ones(1), np.asarray(level + steps, dtype=np.float64))[1:]
 
-    end = 60.0  # log odds whose rate is 1 to the last digit
+    # Log odds at which every rate is 1 to the last digit, or 0.
+    end = 60.0 + float(np.ptp(steps))
     gained = tokens_per_call - 1.0
     if gained <= float(curve(-end).sum()):
         return np.zeros(k)

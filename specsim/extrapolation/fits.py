@@ -9,7 +9,7 @@ import numpy as np
 
 from specsim.checks import Floats
 from specsim.counts.drafts import DraftCounts
-from specsim.extrapolation.counted import counted_rates, tokens_deviation
+from specsim.extrapolation.counted import counted_rates, counted_tokens, tokens_deviation
 from specsim.extrapolation.mixtures import TokenMixture, rate_grid
 
 # Quantiles of the Beta law that starts a fit.
@@ -88,14 +88,17 @@ def likeliest_beta(counts: Sequence[DraftCounts]) -> Floats:
 
 
 def _log_likelihood(mixture: TokenMixture, count: DraftCounts) -> float:
-    """Of the rounds that stopped at each position, or of the mean where only that was counted."""
+    """Of the rounds that stopped at each position, and of the mean of what was not counted so."""
     assert count.gamma is not None
     curve = mixture.survival(count.gamma)
     known = len(count.reached[: count.gamma])
     stopped = -np.diff([count.rounds, *count.reached[:known], 0.0])
     chance = -np.diff(np.append(curve[: known + 1], 0.0))
     found = float(np.maximum(stopped, 0.0) @ np.log(np.maximum(chance, 1e-12)))
-    if known < count.gamma:
-        off = count.tokens_per_call - float(curve.sum())
-        found -= (off / tokens_deviation(curve[1:], count.rounds)) ** 2 / 2.0
+    behind = counted_tokens(count)
+    if behind is not None:
+        later = behind.curve_behind(curve)
+        deviation = tokens_deviation(later[1:], behind.trials)
+        off = behind.rate - float(later.sum())
+        found -= (off / deviation) ** 2 / 2.0 + float(np.log(deviation))
     return found

@@ -58,7 +58,9 @@ class GapLaw:
         if (np.diff(longer) > 1e-9 * longer[0]).any():
             raise InvalidArgumentError("longer must be non-increasing: gaps of more than n tokens")
         tail = numbers("tail", self.tail, low=0.0, high=1.0).item()
-        if tail == 1 and longer[-1] > 0:
+        if longer[-1] == 0:
+            tail = 0.0  # nothing is left that could fall
+        elif tail == 1:
             raise InvalidArgumentError("tail must be < 1, or gaps would never end, got 1")
         object.__setattr__(self, "longer", longer)
         object.__setattr__(self, "tail", tail)
@@ -77,7 +79,11 @@ class GapLaw:
             gaps behind a rejection count, and one that the end cut off only as longer than it got
             (Kaplan and Meier 1958).  Gaps as long as requests are not seen; where they are not
             rare, neither figure is that of longer requests.
+
+        Raises UnsupportedError for the trace of prompt lookup, whose drafts depend on where blocks
+        start.
         """
+        trace.require_model("the gap law")
         accepted = trace.acceptance
         starts = np.append(1.0, 1.0 - accepted[:-1])
         starts[trace.starts[:-1]] = 0.0 if stationary else 1.0

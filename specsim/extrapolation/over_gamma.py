@@ -135,7 +135,7 @@ class AcceptanceOverGamma:
         if model == MIXTURE:
             curve = self._carried(length)
         elif length > self.measured[-1]:
-            curve = self._beyond(length).survival
+            curve = self._beyond(length, self._longest_curve).survival
         else:
             curve = self._counted(int(self._next(length).gamma or 0))[:length]
         return np.concatenate([[1.0], curve])
@@ -153,9 +153,9 @@ class AcceptanceOverGamma:
 
         Chance alone gives the normal interval.  To it come, by the mixture, the sharp bounds of all
         mixtures within the confidence intervals of the counted rates; by the trend, towards longer
-        drafts the intervals of ``extrapolate``, added up, and from totals to shorter ones the
-        spread of slopes between drafters.  Rates of heads that fall with depth hide how much text
-        differs, so towards shorter drafts the interval goes on to the mixture behind such a fall.
+        drafts the intervals of ``extrapolate``, added up, and from totals alone the spread of
+        slopes between drafters.  Rates of heads that fall with depth hide how much text differs,
+        so towards shorter drafts the interval goes on to the mixture behind such a fall.
         """
         if gamma not in self._intervals:
             self._intervals[gamma] = self._interval(gamma)
@@ -172,22 +172,19 @@ class AcceptanceOverGamma:
             return Interval(best, best, best)
         model = self.model(gamma)
         if model == CONTINUED and gamma > self.measured[-1]:
-            found = self._beyond(gamma)
-            return Interval(1.0 + float(found.low.sum()), best, 1.0 + float(found.high.sum()))
+            curves = [self._longest_curve, *self._other_slopes(self.counts[-1])]
+            found = [self._beyond(gamma, curve).interval(gamma) for curve in curves]
+            return Interval(min(each.low for each in found), best, max(each.high for each in found))
         curve = self.survival(gamma)[1:]
         near = self._next(gamma) if gamma <= self.measured[-1] else self.counts[-1]
         half = normal_quantile(INTERVAL_LEVEL) * tokens_deviation(curve, near.rounds)
         low, high = best - half, best + half
         # Rounds that were all alike show no spread, and leave one open all the same.
-        if model == MEASURED and near.reached and (own := near.length(INTERVAL_LEVEL)) is not None:
+        whole = len(near.reached) >= gamma
+        if model == MEASURED and whole and (own := near.length(INTERVAL_LEVEL)) is not None:
             low, high = min(low, own.low), max(high, own.high)
         if model == CONTINUED:
-            reach = normal_quantile(INTERVAL_LEVEL) * FALLING.spread
-            length, tokens = int(near.gamma or 0), near.tokens_per_call
-            ends = [
-                1.0 + float(curve_of_tokens(tokens, length, slope)[:gamma].sum())
-                for slope in (FALLING.slope - reach, FALLING.slope + reach)
-            ]
+            ends = [1.0 + float(curve[:gamma].sum()) for curve in self._other_slopes(near)]
             low, high = min(ends) - half, max(ends) + half
         if model == MIXTURE:
             basis = self._basis(gamma)
@@ -195,7 +192,7 @@ class AcceptanceOverGamma:
             scale = best / bounds.best
             low, high = min(low, bounds.low * scale), max(high, bounds.high * scale)
             if self._is_of_heads:
-                carried = _fallen(self._level[near].survival(gamma), -1.0)  # the fall put on again
+                carried = _fallen(self._level(near).survival(gamma), -1.0)  # the fall put on again
                 high = max(high, 1.0 + float(carried.sum()) + half)
         return Interval(max(low, 1.0), best, min(high, gamma + 1.0))
 
@@ -244,18 +241,43 @@ class AcceptanceOverGamma:
     def _mixtures(self) -> _Fits:
         return _Fits()
 
-    @cached_property
-    def _level(self) -> _Level:
-        return _Level()
+    def _level(self, near: DraftCounts) -> AcceptanceOverGamma:
+        """Counts of heads without their fall with depth, to be carried as a draft model's are."""
+        gamma = int(near.gamma or 0)
+        if gamma not in self._levels:
+            curve = np.append(1.0, self._counted(gamma))
+            reached = tuple((near.rounds * _fallen(curve, 1.0)).tolist())
+            # Rates that are raised may be of more tokens than short drafts had.
+            drafted = None if near.drafted is None else max(near.drafted, sum(reached))
+            level = DraftCounts(gamma, near.rounds, sum(reached), drafted, reached)
+            self._levels[gamma] = AcceptanceOverGamma((level,), heads=False)
+        return self._levels[gamma]
 
-    def _beyond(self, gamma: int) -> Extrapolation:
-        """The longest draft that was counted, at a longer one, as heads have it."""
-        return extrapolate(self._longest_curve, gamma, self.counts[-1].rounds, FALLING.name)
+    @cached_property
+    def _levels(self) -> dict[int, AcceptanceOverGamma]:
+        """Those that were asked for, by draft length: each is a fit."""
+        return {}
+
+    def _beyond(self, gamma: int, curve: Floats) -> Extrapolation:
+        """The longest draft that was counted, by this curve, at a longer one, as heads have it."""
+        return extrapolate(curve, gamma, self.counts[-1].rounds, FALLING.name)
 
     @cached_property
     def _longest_curve(self) -> Floats:
         """S_1..S_K of the longest draft, as it was counted, or as totals and the trend have it."""
         return self._counted(self.measured[-1])
+
+    def _other_slopes(self, count: DraftCounts) -> list[Floats]:
+        """S_1..S_K of totals alone at the ends of the slopes that drafters have; none where
+        positions tell the slope.
+        """
+        if count.reached:
+            return []
+        reach = normal_quantile(INTERVAL_LEVEL) * FALLING.spread
+        return [
+            curve_of_tokens(count.tokens_per_call, int(count.gamma or 0), slope)
+            for slope in (FALLING.slope - reach, FALLING.slope + reach)
+        ]
 
     def _counted(self, gamma: int) -> Floats:
         """S_1..S_gamma as counted; where only totals were, by the model that shares them out."""
@@ -297,19 +319,6 @@ def _fallen(survival: Floats, sign: float) -> Floats:
     odds = np.exp(sign * fall * np.arange(rates.size))
     # The odds of a rate times that, defined at 0 and at 1.
     return np.cumprod(rates * odds / (1.0 + rates * (odds - 1.0)))
-
-
-class _Level(dict[DraftCounts, AcceptanceOverGamma]):
-    """Counts of heads without their fall with depth, to be carried as a draft model's are."""
-
-    def __missing__(self, count: DraftCounts) -> AcceptanceOverGamma:
-        counted = np.append(1.0, np.array(count.reached) / count.rounds)
-        reached = tuple((count.rounds * _fallen(counted, 1.0)).tolist())
-        # Rates that are raised may be of more tokens than short drafts had.
-        drafted = None if count.drafted is None else max(count.drafted, sum(reached))
-        level = DraftCounts(count.gamma, count.rounds, sum(reached), drafted, reached)
-        self[count] = found = AcceptanceOverGamma((level,), heads=False)
-        return found
 
 
 class _Fits(dict[tuple[DraftCounts, ...], TokenMixture]):

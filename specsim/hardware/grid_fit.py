@@ -56,9 +56,12 @@ def grid_fits(
 
 
 def _experts(shape: Shape | None) -> Experts | None:
-    """Of the layers that have any; None where there are none, or no shape is known."""
+    """Of the layers that have more of them than a token takes, so that more tokens touch more; None
+    where there are none, or no shape is known.
+    """
     layers = () if shape is None else shape.layers
-    return next((Experts(e.experts, e.experts_per_token) for e in layers if e.experts), None)
+    several = (e for e in layers if e.experts > e.experts_per_token)
+    return next((Experts(e.experts, e.experts_per_token) for e in several), None)
 
 
 def _growth(profile: Profile, role: Role) -> Growth | None:

@@ -105,7 +105,8 @@ def precision_for(shape: Shape, dtype: str | None = None, kv_dtype: str | None =
             precision = _quantised(shape, replace(kept, dtype=base), name)
     if kv_dtype is None or kv_dtype.casefold() == "auto":
         return precision
-    return replace(precision, kv_bits=_KV_BITS[_known("kv_dtype", kv_dtype, KV_DTYPES)])
+    name = _known("kv_dtype", kv_dtype, KV_DTYPES)
+    return replace(precision, kv_bits=_KV_BITS[name], kv_integers=name == "int8")
 
 
 # Where formats name the modules that they leave in the 16-bit type.
@@ -213,7 +214,7 @@ def _grouped_schemes(dtype: str, config: Config) -> Precision:
     named = object_of(config, "config_groups")
     groups = [object_of(named, name) for name in named]
     if not groups and object_of(config, "kv_cache_scheme"):
-        return Precision(dtype, kv_bits=_cache_bits(config))  # the cache alone
+        return _with_cache(Precision(dtype), config)  # the cache alone
     if len(groups) != 1:
         raise UnsupportedError(
             f"quantization_config.config_groups must hold one scheme, got {len(groups)}; "
@@ -225,12 +226,8 @@ def _grouped_schemes(dtype: str, config: Config) -> Precision:
     scale = 8.0 if floats and bits == 4 else _SCALE_BITS
     kinds = {(8, True): "fp8", (8, False): "int8", (4, True): "fp4"}
     kind = count(activations, "num_bits", default=0), activations.get("type") == "float"
-    return Precision(
-        dtype,
-        weight_bits=bits + (scale / size if size else 0.0),
-        kv_bits=_cache_bits(config),
-        compute=kinds.get(kind),
-    )
+    weight_bits = bits + (scale / size if size else 0.0)
+    return _with_cache(Precision(dtype, weight_bits, compute=kinds.get(kind)), config)
 
 
 def _modelopt(dtype: str, config: Config) -> Precision:
@@ -244,18 +241,17 @@ def _modelopt(dtype: str, config: Config) -> Precision:
             "pass a Precision instead"
         )
     form = _FORMATS[algorithm.casefold()]
-    return Precision(
-        dtype, weight_bits=form.bits, kv_bits=_cache_bits(config), compute=form.compute
-    )
+    return _with_cache(Precision(dtype, form.bits, compute=form.compute), config)
 
 
-def _cache_bits(config: Config) -> float | None:
-    """Of a number in the KV cache, where the quantisation names one."""
+def _with_cache(precision: Precision, config: Config) -> Precision:
+    """The same with the numbers of the KV cache, where the quantisation names them."""
     cache = object_of(config, "kv_cache_scheme")
     if cache:
-        return _field(cache, "num_bits")
+        bits, integers = _field(cache, "num_bits"), cache.get("type") == "int"
+        return replace(precision, kv_bits=bits, kv_integers=integers)
     named = str(config.get("kv_cache_quant_algo") or "").casefold()
-    return 8.0 if named == "fp8" else None
+    return replace(precision, kv_bits=8.0) if named == "fp8" else precision
 
 
 def _leaves_attention_out(quantisation: Config, text: Config) -> bool:

@@ -126,8 +126,9 @@ def spread_of_means(repeats: Sequence[Repeats]) -> Floats:
     for each in repeats:
         _, weight, total = each.by_pass
         if weight.size > 1:
-            # What passes differ by beyond what their repeats do.
-            between += float(((total / weight - each.mean) ** 2).sum()) - within * float(
+            means = total / weight
+            # What passes differ by beyond what their repeats do, every pass counted alike.
+            between += float(((means - means.mean()) ** 2).sum()) - within * float(
                 each.shares[0].sum()
             ) * (1 - 1 / weight.size)
             passes += weight.size - 1

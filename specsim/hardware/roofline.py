@@ -309,12 +309,13 @@ class _Products:
 
 def _attention_peak(shape: Shape, accelerator: Accelerator) -> float:
     """FLOP/s of queries with keys, and of what they weigh the values by: weights may be quantised
-    and these are not, unless the cache is (vLLM 0.32.0, model_executor/layers/attention).
+    and these are not, unless the cache is in fp8 (vLLM 0.32.0, model_executor/layers/attention).
     """
     precision = shape.precision
     quantised = accelerator.peak(precision.multiplies_in)
     kept = accelerator.peak_flops.get(precision.dtype, quantised)
-    return accelerator.peak_flops.get("fp8", kept) if precision.kv_bits == 8 else kept
+    in_fp8 = precision.kv_bits == 8 and not precision.kv_integers
+    return accelerator.peak_flops.get("fp8", kept) if in_fp8 else kept
 
 
 def _dense_bytes(shape: Shape) -> float:

@@ -33,6 +33,7 @@ class Precision:
     weight_bits : bits per weight of the layers, scales and zero points included
     expert_bits : the same of the routed experts; as ``weight_bits`` by default
     kv_bits : bits per number in the KV cache
+    kv_integers : whether those are integers, which attention widens to the 16-bit type
     state_bits : the same of a state of constant size; by default 32, as SGLang keeps it, while
         vLLM keeps it in 16 unless ``mamba_ssm_cache_dtype`` says otherwise
     compute : number type of the matrix products.  Quantised weights alone do not change it: they
@@ -45,6 +46,7 @@ class Precision:
     kv_bits: float | None = None
     compute: str | None = None
     state_bits: float = 32.0
+    kv_integers: bool = False
 
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:

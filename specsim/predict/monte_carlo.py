@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from specsim.checks import Floats, InvalidArgumentError, integer, number
+from specsim.checks import Floats, InvalidArgumentError, integer
 from specsim.cost import Cost
-from specsim.intervals import Interval
+from specsim.intervals import Interval, t_quantile
 from specsim.laws import TARGET, BlockLaw
 from specsim.predict import renewal
 from specsim.schemes.base import plain_decoding
@@ -197,13 +197,11 @@ def _ratio(above: Floats, below: Floats, level: float, least: float = 0.0) -> In
     """Total over total, at ``least`` so much, with the interval of the module's docstring; inf over
     nothing.
     """
-    from scipy.special import stdtrit
-
-    level = number("level", level, low=0.0, high=1.0)
-    if not below.any():
-        return Interval(np.inf, np.inf, np.inf)
     units, total = len(below), float(below.sum())
+    quantile = t_quantile(level, units - 1)  # refuses levels that have none
+    if not total:
+        return Interval(np.inf, np.inf, np.inf)
     value = float(above.sum()) / total
     spread = np.sqrt(units / (units - 1) * np.square(above - value * below).sum())
-    reach = float(stdtrit(units - 1, (1 + level) / 2) * spread) / total
+    reach = float(quantile * spread) / total
     return Interval(max(value - reach, least), value, value + reach)

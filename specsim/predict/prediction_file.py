@@ -176,15 +176,16 @@ def fixed(profile: Path, requests: int) -> tuple[Predictions, Path]:
     of another state of the profile is written anew.
     """
     digest = file_digest(profile)
-    for name in (f"{profile.stem}.prediction.json", f"{profile.stem}.prediction-{requests}.json"):
-        path = profile.with_name(name)
-        if not path.is_file():
-            break
-        found = _FORMAT.read(path, Predictions)
-        if (found.profile_sha256, found.requests) == (digest, requests):
+    names = (f"{profile.stem}.prediction.json", f"{profile.stem}.prediction-{requests}.json")
+    paths = [profile.with_name(name) for name in names]
+    free = []
+    for path in paths:
+        found = _FORMAT.read(path, Predictions) if path.is_file() else None
+        if found is None or found.profile_sha256 != digest:
+            free.append(path)
+        elif found.requests == requests:
             return found, path
-        if found.profile_sha256 != digest:
-            break
+    path = free[0] if free else paths[-1]
     workloads = Workload.all_of(read_profile(profile), profile, None)
     _FORMAT.write(predicted_speedups(profile, workloads, requests), path)
     return _FORMAT.read(path, Predictions), path

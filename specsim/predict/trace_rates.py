@@ -22,7 +22,8 @@ def acceptance_rates(
 
     S_i is the mean of a_t ... a_{t+i-1} over the positions t with gamma_max tokens left in their
     request, alpha the mean of a_t over all positions.  A request is the unit of the bootstrap,
-    since its positions are not independent.
+    since its positions are not independent; draws in which no request gets to a position tell
+    nothing of the rate there.
     """
     survived = trace.survived(gamma_max)
     accepted = np.array([row.sum() for row in trace.rows()])
@@ -35,9 +36,11 @@ def acceptance_rates(
     totals = np.vstack([survived.sum(0), bootstrap.sums(survived)])
     with np.errstate(invalid="ignore"):
         curves = totals[:, 1:] / totals[:, :1]
-        rates = np.nan_to_num(totals[:, 1:] / totals[:, :-1])
+        rates = totals[:, 1:] / totals[:, :-1]
 
     def rate(best: float, drawn: Floats) -> Rate:
+        if np.isnan(drawn).all():  # of what no text gets to, nothing is known
+            return Rate(0.0, best, 1.0)
         found = bootstrap.around(best, drawn, 0.0, 1.0)
         return Rate(found.low, found.best, found.high)
 
@@ -46,7 +49,7 @@ def acceptance_rates(
     # What survives further does not survive more often, at either end.
     lows, highs = (accumulate([getattr(r, end) for r in found], min) for end in ("low", "high"))
     survival = [Rate(low, r.best, high) for low, r, high in zip(lows, found, highs, strict=True)]
-    conditional = [rate(each[0], each[1:]) for each in rates.T]
+    conditional = [rate(float(np.nan_to_num(each[0])), each[1:]) for each in rates.T]
     return alpha, survival, conditional
 
 

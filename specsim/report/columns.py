@@ -174,6 +174,7 @@ def fitting(
 
 def text(value: Any) -> str:
     """A value by itself: four significant digits, no exponent of a large one, absent as a dash."""
+    value = _known(value)
     if value is None:
         return ABSENT
     if isinstance(value, bool):

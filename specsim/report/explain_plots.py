@@ -51,8 +51,8 @@ def parts_per_token(found: Explanation) -> Figure:
                 width, colour = part.seconds * scale, _COLOURS[part.name]
                 bar = axis.barh(height, width, 0.6, left, color=colour, edgecolor="white", lw=0.8)
                 if width:
-                    name = part.name if part.name != "target run" else "verification"
-                    drawn.setdefault("target run" if colour == BLUE else name, bar)
+                    name = "target run" if part.kind == "target" else part.name
+                    drawn.setdefault(name, bar)
                 if width > _ROOM * longest:
                     dark = colour in (BLUE, ORANGE, GREY)
                     axis.text(

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from specsim.api.progress import Progress, quiet
@@ -152,7 +152,10 @@ def _lines(interval_s: float = _INTERVAL_S) -> Iterator[Progress]:
     over = threading.Event()
 
     def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        if sys.stderr is None:  # for which print would take stdout
+            return
+        with suppress(OSError, ValueError):
+            print(line, file=sys.stderr, flush=True)
 
     def report(activity: str, done: int, total: int) -> None:
         nonlocal current

@@ -65,11 +65,6 @@ class DraftPolicy:
             raise InvalidArgumentError("schedule is empty, expected at least one range of batches")
         return DraftPolicy(tuple(schedule), drops_last_cached_block)
 
-    @staticmethod
-    def following(adaptive: AdaptiveSteps, *, drops_last_cached_block: bool = False) -> DraftPolicy:
-        """As SGLang adapts them to what was accepted lately."""
-        return DraftPolicy(adaptive.schedule, drops_last_cached_block, adaptive=adaptive)
-
     @property
     def gamma_max(self) -> int:
         """The longest draft; 0 without a drafter."""

@@ -87,9 +87,12 @@ class EmpiricalLength:
     """Lengths that were seen, each as often as the others.
 
     tokens : (M,) >= 1
+    file, sha256 : whose they are, and the digest of its content; None where they are of no file
     """
 
     tokens: Ints
+    file: str | None = None
+    sha256: str | None = None
 
     def __post_init__(self) -> None:
         seen = integers("tokens", self.tokens, low=1, high=LONGEST)

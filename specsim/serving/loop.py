@@ -155,6 +155,7 @@ def _measure(state: State, rules: Rules, turn: int, quantities: Floats) -> bool:
     prefill_context = 0
     pairs = 0.0
     size = state.steps[turn].size
+    reads = state.steps[turn].reads > 0
     row = state.plan[turn]
     for at in range(size):
         plan = row[at]
@@ -162,7 +163,7 @@ def _measure(state: State, rules: Rules, turn: int, quantities: Floats) -> bool:
         samples = plan.samples
         tokens += width
         sampling += samples
-        if samples and before > 0 and width == 1 + plan.drafts:
+        if samples and before > 0 and width == 1 + plan.drafts and not reads:
             decodes += 1
             verified += width
             sampled += width
@@ -174,12 +175,11 @@ def _measure(state: State, rules: Rules, turn: int, quantities: Floats) -> bool:
             prefill_context += before
             pairs += width * (before + 0.5 * (width + 1))
     gamma, drafting = rules.gammas[size], sampling
-    reads_alone = rules.settings.kind == SGLANG and chunks > 0
-    if reads_alone:
+    if reads:
         # The drafter reads what the target reads, in one run; drafts come with the decodes.
         gamma, drafting = min(gamma, 1), size
     # SGLang's graphs are of decodes.
-    eager = tokens >= rules.padded.size or reads_alone
+    eager = tokens >= rules.padded.size or reads
     quantities[0] = tokens
     quantities[1] = tokens if eager else rules.padded[tokens]
     quantities[2] = verified
@@ -243,6 +243,7 @@ def _land(state: State, rules: Rules, log: Log) -> None:
     now = replica.now
     all_tokens, done_before = 0, replica.done
     decodes = accepted = 0
+    reads = state.steps[turn].reads > 0
     planned, requests, acceptance = state.plan[turn], state.requests, rules.acceptance
     for at in range(state.steps[turn].size):
         plan = planned[at]
@@ -254,8 +255,8 @@ def _land(state: State, rules: Rules, log: Log) -> None:
         drafts, emitted = plan.drafts, own.emitted
         tokens = 1
         if drafts > 0:
-            tokens = emitted_tokens(acceptance, rules.seed, request, own.rounds, emitted, drafts)
-        if plan.before > 0 and plan.tokens == 1 + drafts:
+            tokens = emitted_tokens(acceptance, rules.seed, own.number, own.rounds, emitted, drafts)
+        if plan.before > 0 and plan.tokens == 1 + drafts and not reads:
             decodes += 1
             accepted += tokens - 1
         if settings.asynchronous:
@@ -314,4 +315,19 @@ def _finish(state: State, rules: Rules, request: int, now: float) -> None:
     if rules.concurrency > 0:
         follower = rules.concurrency + replica.done - 1
         if follower < state.requests.size:
-            state.requests[follower].arrival = now + own.frontend_s
+            _come(state, follower, now + own.frontend_s)
+
+
+@inner
+def _come(state: State, follower: int, arrival: float) -> None:
+    """Let one more request of a closed loop come.
+
+    Clients of requests that are done later may know it earlier, where less passes outside of steps,
+    so that times are put in order among those that have not arrived.
+    """
+    requests, first = state.requests, state.replica[0].arrived
+    place = follower
+    while place > first and requests[place - 1].arrival > arrival:
+        requests[place].arrival = requests[place - 1].arrival
+        place -= 1
+    requests[place].arrival = arrival

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from specsim.serving.acceptance import LAW, RoundAcceptance
+from specsim.serving.acceptance import RoundAcceptance
 from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.settings import ServingEngine
 from specsim.serving.loop import advance
@@ -42,8 +42,6 @@ class Replica:
         # What belongs to a request is put into its place when it is given.
         self._hashes, self._first_hash = state.hashes, state.first_hash
         self._first_private = state.first_private
-        self._sources = self._rules.acceptance.sources.copy()
-        self._has_sources = self._rules.acceptance.kind != LAW
         state.requests["arrival"] = np.inf
         self._state = state._replace(
             hashes=state.hashes.copy(),
@@ -57,6 +55,7 @@ class Replica:
         state, place = self._state, self.given
         own = state.requests
         own["arrival"][place] = self._requests.arrival_s[request]
+        own["number"][place] = request
         own["prompt"][place] = self._requests.prompt_tokens[request]
         own["output"][place] = self._requests.output_tokens[request]
         state.first_private[place] = self._first_private[request]
@@ -64,8 +63,6 @@ class Replica:
         first = state.first_hash[place]
         state.hashes[first : first + hashes.size] = hashes
         state.first_hash[place + 1] = first + hashes.size
-        if self._has_sources:
-            self._rules.acceptance.sources[place] = self._sources[request]
         self.given += 1
 
     def outstanding(self, now: float) -> int:

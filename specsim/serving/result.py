@@ -76,13 +76,6 @@ class RoundLog:
     tokens: Ints
     end_s: Floats
 
-    def itl_s(self) -> Floats:
-        """Seconds between the chunks of tokens of each request, in no order that matters."""
-        order = np.argsort(self.request, kind="stable")
-        request, end = self.request[order], self.end_s[order]
-        gaps: Floats = np.diff(end)[request[1:] == request[:-1]]
-        return gaps
-
 
 @dataclass(frozen=True, eq=False)
 class ServingRun:
@@ -119,11 +112,6 @@ class ServingRun:
     queue_grew: bool
     steps: Steps | None
     round_log: RoundLog | None
-
-    @property
-    def queue_s(self) -> Floats:
-        """Arrival to first scheduled; (N,)."""
-        return self.scheduled_s - self.arrival_s
 
     @property
     def ttft_s(self) -> Floats:

@@ -25,9 +25,6 @@ from specsim.serving.routing import (
 from specsim.serving.simulation import run
 from specsim.serving.step_model import StepModel
 
-# Seeds of replicas are this far apart, so that their requests do not share their luck.
-_BETWEEN_REPLICAS = 7_919_000_003
-_SEEDS = 2**53
 # Tokens that a simulation takes through steps: some minutes to half an hour.  Prompts are read many
 # at once, so that they count as fewer.
 _MOST_TOKENS = 10**9
@@ -127,14 +124,15 @@ def serve_requests(
     seed: int = 0,
     keep: Collection[str] = ("steps",),
 ) -> Served:
-    """Each request through the replica that it is routed to.
+    """Each request through the replica that it is routed to; how many replicas there are, and which
+    has it, changes nothing of which of its drafts are accepted.
 
     concurrency : of a closed loop, whose requests are shared out in turn: each replica keeps its
         own part of the concurrency
     seed : of what is random in the acceptance, below 2**53
     keep : ``steps`` and ``rounds``, what runs log
     """
-    integer("seed", seed, high=_SEEDS - 1)
+    integer("seed", seed, high=2**53 - 1)
     tokens = int(requests.output_tokens.sum()) + int(requests.prompt_tokens.sum()) // _PROMPT_SHARE
     if tokens > _MOST_TOKENS:
         raise InvalidArgumentError(
@@ -155,8 +153,7 @@ def serve_requests(
 
     if setup.acceptance is not None:
         setup = replace(setup, acceptance=setup.acceptance.of_requests(len(requests), seed))
-    seeds = [(seed + each * _BETWEEN_REPLICAS) % _SEEDS for each in range(setup.replicas)]
-    split = _split(setup, requests, seeds, concurrency)
+    split = _split(setup, requests, seed, concurrency)
     chosen = parts(split, setup.replicas)
     runs = [
         run(
@@ -164,9 +161,10 @@ def serve_requests(
             setup.engine,
             setup.step_model,
             setup.drafts,
-            _acceptance_of(setup.acceptance, some),
+            setup.acceptance,
             concurrency=_share(concurrency, replica, setup.replicas),
-            seed=seeds[replica],
+            seed=seed,
+            numbers=some,
             keep=keep,
         )
         for replica, some in enumerate(chosen)
@@ -175,7 +173,7 @@ def serve_requests(
     return Served(requests, split, tuple(runs), tuple(some for some in chosen if some.size))
 
 
-def _split(setup: SetUp, requests: Requests, seeds: list[int], concurrency: int | None) -> Ints:
+def _split(setup: SetUp, requests: Requests, seed: int, concurrency: int | None) -> Ints:
     """(N,) the replica of every request."""
     if concurrency is not None:
         # Of those that each may have at a time, so that all are busy to the end.
@@ -185,8 +183,8 @@ def _split(setup: SetUp, requests: Requests, seeds: list[int], concurrency: int 
     from specsim.serving.replica import Replica  # with numba
 
     servers = [
-        Replica(requests, setup.engine, setup.step_model, setup.drafts, setup.acceptance, each)
-        for each in seeds
+        Replica(requests, setup.engine, setup.step_model, setup.drafts, setup.acceptance, seed)
+        for _ in range(setup.replicas)
     ]
     aware = setup.prefix_aware if setup.routing == "prefix-aware" else None
     return route(requests, servers, aware)
@@ -231,13 +229,6 @@ def _weighted_percentile(values: Ints, weights: Floats, share: float) -> float:
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(reached, share * reached[-1])])
-
-
-def _acceptance_of(acceptance: RoundAcceptance | None, chosen: Ints) -> RoundAcceptance | None:
-    """With every request's own text, whatever replica it is at."""
-    if acceptance is None or acceptance.sources is None:
-        return acceptance
-    return replace(acceptance, sources=acceptance.sources[chosen])
 
 
 def _share(concurrency: int | None, replica: int, replicas: int) -> int | None:

@@ -41,6 +41,7 @@ def run(
     *,
     concurrency: int | None = None,
     seed: int = 0,
+    numbers: Ints | None = None,
     keep: Collection[str] = ("steps",),
 ) -> ServingRun:
     """What every request sees, and what every step does.
@@ -53,6 +54,9 @@ def run(
     concurrency : so many requests are there all the time: each comes when one before it is done,
         and ``requests.arrival_s`` counts for nothing; None: they arrive when they do
     seed : of what is random in the acceptance; the same gives the same result to the last bit
+    numbers : (N,) of the requests in a workload of which they are a part.  What is random in the
+        acceptance belongs to a number, so that a request has the same luck whatever is served
+        beside it; None: 0, 1, 2, ...
     keep : ``steps`` and ``rounds``, what is logged
 
     Raises InvalidArgumentError where a request can never fit, and UnsupportedError where
@@ -65,7 +69,15 @@ def run(
         integer("concurrency", concurrency, low=1)
     drafts = DraftPolicy.off() if drafts is None else drafts
     state, rules, log, label = prepared(
-        requests, engine, step_model, drafts, acceptance, concurrency, seed, "rounds" in keep
+        requests,
+        engine,
+        step_model,
+        drafts,
+        acceptance,
+        concurrency,
+        seed,
+        "rounds" in keep,
+        numbers,
     )
     from specsim.serving.loop import advance
 
@@ -127,6 +139,7 @@ def prepared(
     concurrency: int | None,
     seed: int,
     keep_rounds: bool,
+    numbers: Ints | None = None,
 ) -> tuple[State, Rules, Log, str]:
     """What the loop needs to begin, and what the acceptance is called; arguments as of ``run``."""
     integer("seed", seed, high=2**53)
@@ -138,7 +151,8 @@ def prepared(
     from specsim.serving.loop import COLUMNS, Log, Rules
     from specsim.serving.state import fresh_state
 
-    state = fresh_state(requests, settings, concurrency, groups)
+    numbers = np.arange(len(requests)) if numbers is None else numbers
+    state = fresh_state(requests, settings, concurrency, groups, numbers)
     most = state.running.size
     rules = Rules(
         settings=settings,
@@ -149,7 +163,7 @@ def prepared(
         gammas=drafts.gammas(most),
         steps=_steps_of(drafts, engine, settings, most),
         drafter=bool(drafts.schedule),
-        acceptance=acceptance.compiled(len(requests), seed),
+        acceptance=acceptance.compiled(int(numbers.max()) + 1, seed),
         padded=_padding(engine.capture_sizes(drafts)),
         seed=seed,
         concurrency=concurrency or 0,

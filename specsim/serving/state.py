@@ -24,6 +24,7 @@ _REQUEST = np.dtype(
         ("first_s", np.float64),
         ("last_s", np.float64),
         ("frontend_s", np.float64),  # outside of all steps
+        ("number", np.int64),  # in the whole workload: whose random numbers and text it has
         ("prompt", np.int32),
         ("output", np.int32),
         ("computed", np.int32),  # tokens in the cache, drafts that are not judged included
@@ -54,7 +55,13 @@ _PLAN = np.dtype(
     align=True,
 )
 _STEP = np.dtype(
-    [("end", np.float64), ("size", np.int64), ("step", np.int64), ("decodes", np.int64)],
+    [
+        ("end", np.float64),
+        ("size", np.int64),
+        ("step", np.int64),
+        ("decodes", np.int64),
+        ("reads", np.int64),  # of SGLang: 1 where it reads prompts, and nobody decodes
+    ],
     align=True,
 )
 _BLOCK = np.dtype(
@@ -91,7 +98,7 @@ _REPLICA = np.dtype(
 
 
 class State(NamedTuple):
-    """N requests, of which R run at most, B blocks.
+    """N requests, of which R run at most, B blocks that they may ever take.
 
     requests : (N,), replica : (1,), running : (R,), queue : a ring of N
     plan : (2, R) what each request does in the step that is planned and in the one in flight
@@ -124,11 +131,19 @@ class State(NamedTuple):
 
 
 def fresh_state(
-    requests: Requests, settings: EngineSettings, concurrency: int | None, groups: Ints
+    requests: Requests,
+    settings: EngineSettings,
+    concurrency: int | None,
+    groups: Ints,
+    numbers: Ints,
 ) -> State:
-    """Nothing has arrived yet; in a closed loop all but the first arrive when others are done."""
+    """Nothing has arrived yet; in a closed loop all but the first arrive when others are done.
+
+    numbers : (N,) of the requests in the workload of which they are a part
+    """
     n, most = len(requests), min(settings.max_seqs, len(requests))
     each = np.zeros(n, dtype=_REQUEST)
+    each["number"] = numbers
     each["arrival"] = requests.arrival_s
     if concurrency is not None:
         each["arrival"][:concurrency], each["arrival"][concurrency:] = 0.0, np.inf
@@ -169,7 +184,10 @@ def _pool(requests: Requests, settings: EngineSettings, most: int) -> dict[str, 
     if settings.caching:
         lengths = requests.prompt_tokens + requests.output_tokens + most_beyond(settings)
         own = -(-lengths // settings.block_size)
-    blocks, slots = (settings.blocks, most) if settings.caching else (0, 0)
+    slots = most if settings.caching else 0
+    # Where all requests have room at once none is preempted, so that each takes its blocks once and
+    # the rest is never touched.
+    blocks = min(settings.blocks, int(own.sum()))
     pool = np.zeros(blocks + 1, dtype=_BLOCK)
     pool["content"] = -1
     ring = np.arange(blocks + 1)

@@ -82,7 +82,7 @@ def lengths_of(name: str, words: str | int | Lengths) -> Lengths:
     if kind == "file":
         recorded = read_workload(Path(rest))
         seen = recorded.prompt_tokens if name == "prompt" else recorded.output_tokens
-        return EmpiricalLength(seen)
+        return EmpiricalLength(seen, recorded.file, recorded.sha256)
     values = [each.strip() for each in rest.split(",")]
     if kind == "uniform" and len(values) == 2:
         low, high = (integer(f"{name} {kind}", each, low=1) for each in values)
@@ -102,6 +102,8 @@ _GRAPHS = {
     "vllm": {"cudagraph_capture_sizes", "max_cudagraph_capture_size", "enforce_eager"},
     "sglang": {"cuda_graph_bs_decode", "cuda_graph_max_bs_decode", "disable_decode_cuda_graph"},
 }
+# Fields that follow from models and cards, and that no argument of the engine's says.
+_FOUND = ("kv_groups", "largest_graph")
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,7 @@ def engine_of(words: str, defaults: EngineDefaults | None = None) -> ServingEngi
             f"engine must be one of {', '.join(kinds)}, got {name!r}{did_you_mean(name, kinds)}"
         )
     kind, newest, room, limit = kinds[name]
-    # Groups follow from the models, and no argument of the engine's says them.
-    known = {each.name: str(each.type) for each in fields(kind) if each.name != "kv_groups"}
+    known = {each.name: str(each.type) for each in fields(kind) if each.name not in _FOUND}
     given: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in rest.split(","))):
         key, equals, value = part.partition("=")
@@ -180,7 +181,8 @@ def engine_of(words: str, defaults: EngineDefaults | None = None) -> ServingEngi
         given[room] = (defaults.cache_tokens if pooled is None else pooled) // block
     if defaults.graph_tokens is not None and not _GRAPHS[name] & given.keys():
         if name == "vllm":
-            given["max_cudagraph_capture_size"] = defaults.graph_tokens
+            most = min(defaults.graph_tokens, vllm.MOST_GRAPH_TOKENS)
+            given["max_cudagraph_capture_size"] = most
         else:
             graphs = defaults.graph_tokens // (1 + defaults.gamma_max)
             given["cuda_graph_max_bs_decode"] = max(graphs, 1)
@@ -192,26 +194,32 @@ def engine_of(words: str, defaults: EngineDefaults | None = None) -> ServingEngi
 
 
 def _limits(name: str, given: Mapping[str, Any], defaults: EngineDefaults) -> dict[str, int]:
-    """Limits of a step that the engine sets by its card, where that is known."""
+    """Limits of a step that the engine sets by itself, by its card where that is known."""
     from specsim.serving.engines import sglang, vllm
 
-    if defaults.card is None or (name == "vllm" and given["version"] not in vllm.VLLM_VERSIONS):
-        return {}
+    card = defaults.card
     if name == "sglang":
-        found = sglang.limits_on(defaults.card, defaults.tensor_parallel)
+        if card is None:
+            return {}
+        found = sglang.limits_on(card, defaults.tensor_parallel)
         # A chunk is of whole pages.
         page = max(given.get("page_size", 1), 1)
         found["chunked_prefill_size"] = max(found["chunked_prefill_size"] // page, 1) * page
         return found
-    found = vllm.limits_on(defaults.card, given["version"])
-    budget = given.get("max_num_batched_tokens", found["max_num_batched_tokens"])
-    found = found | {"max_num_seqs": min(found["max_num_seqs"], budget)}
-    if not _GRAPHS["vllm"] & given.keys():
-        seqs = given.get("max_num_seqs", found["max_num_seqs"])
-        largest = vllm.largest_graph_on(defaults.card, given["version"], seqs)
-        if largest is not None:
-            found["max_cudagraph_capture_size"] = largest
-    return found
+    if given["version"] not in vllm.VLLM_VERSIONS:
+        return {}  # the engine itself refuses it
+    found = vllm.limits_on(card, given["version"])
+    usual = found["max_num_batched_tokens"]
+    if not given.get("enable_chunked_prefill", True):
+        # The longest prompt has to fit into a step (vllm/engine/arg_utils.py,
+        # _set_default_max_num_seqs_and_batched_tokens_args).
+        usual = max(usual, given["max_model_len"] or 0)
+    budget = given.get("max_num_batched_tokens", usual)
+    return {
+        "max_num_batched_tokens": usual,
+        "max_num_seqs": min(found["max_num_seqs"], budget),
+        "largest_graph": vllm.largest_graph_on(card, given["version"]),
+    }
 
 
 def _setting(key: str, kind: str, word: str) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from specsim.checks import Floats, Ints, InvalidArgumentError, integer, number
 from specsim.serving.arrivals import Arrivals, ClosedLoop, ScheduledArrivals, check_rate
-from specsim.serving.lengths import LONGEST, Lengths
+from specsim.serving.lengths import LONGEST, EmpiricalLength, Lengths
 from specsim.serving.prefixes import blocks_of_rounds, scaled_blocks
 from specsim.serving.readers.records import RecordedRequests
 from specsim.serving.requests import Requests, WorkloadError
@@ -102,7 +102,8 @@ class DrawnWorkload:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        return dict(vars(self))
+        lengths = {"prompt": _as_input(self.prompt), "output": _as_input(self.output)}
+        return {**vars(self), **lengths}
 
     def draw(self, seed: int, replication: int = 0) -> Requests:
         """InvalidArgumentError where nothing arrives within ``duration_s``, or far too much."""
@@ -130,7 +131,8 @@ class DrawnWorkload:
                 raise InvalidArgumentError(
                     f"duration_s {self.duration_s:g} has more than {_MOST:,} requests"
                 )
-            count *= 4
+            # One more than there may be, whose time says whether that is all.
+            count = min(4 * count, _MOST + 1)
         times = times[: np.searchsorted(times, self.duration_s, side="right")]
         if not times.size:
             raise InvalidArgumentError(f"duration_s {self.duration_s:g} ends before any request")
@@ -206,7 +208,9 @@ class RecordedWorkload:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        return {**vars(self), "recorded": self.recorded.format}
+        recorded = self.recorded
+        read = {"file": recorded.file, "sha256": recorded.sha256, "recorded": recorded.format}
+        return {**vars(self), **read}
 
     @property
     def _chosen(self) -> Ints:
@@ -291,6 +295,14 @@ def at_rate(workload: ServingWorkload, rate: float) -> ServingWorkload:
         f"rate {rate:g} has no meaning here: a closed loop or a schedule of rates has no single "
         "rate to change"
     )
+
+
+def _as_input(lengths: Lengths) -> Any:
+    """What stands for lengths among the inputs of a result: for those of a file its name."""
+    if isinstance(lengths, EmpiricalLength) and lengths.file:
+        kind = type(lengths).__name__
+        return {"kind": kind, "file": lengths.file, "sha256": lengths.sha256}
+    return lengths
 
 
 def _scaled(tokens: Ints, scale: float) -> Ints:

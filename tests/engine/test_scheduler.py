@@ -35,9 +35,11 @@ SETTINGS = {
 }
 
 
-# By how many requests a step has, as the study has it; one that goes on without drafts.
+# By how many requests a step has, as the study has it; one that goes on without drafts; one that
+# begins to draft when so many run that a small budget is no longer enough for all.
 BY_BATCH = ((1, 2, 4), (3, 8, 2), (9, 16, 1))
 UP_TO_FIVE = ((1, 2, 3), (3, 5, 1), (6, 16, 0))
+FROM_TWELVE = ((1, 11, 0), (12, 16, 4))
 Schedule = tuple[tuple[int, int, int], ...]
 
 # Layers of which some see a window: as many of each kind, and as Gemma 3 has them.
@@ -68,6 +70,8 @@ CASES: list[tuple[int | Schedule, int, bool, dict[str, int], Groups]] = [
         (2, 18, {}),
         (4, 25, {}),
         (2, 400, {"max_num_batched_tokens": 512}),
+        (FROM_TWELVE, 400, {"max_num_batched_tokens": 64}),
+        (2, 400, {"long_prefill_token_threshold": 32}),
         (2, 40, {"max_num_seqs": 6}),
         (BY_BATCH, 400, {}),
         (BY_BATCH, 25, {}),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from specsim.checkpoint import Checkpoint, remove_left_over
+from specsim.checkpoint import Checkpoint, _is_taken, remove_left_over
 from specsim.files import FileError, write_atomically
 
 
@@ -137,6 +137,23 @@ def test_two_processes_never_work_on_one_output(tmp_path: Path) -> None:
         other.kill()
     # What nobody works on any more is in nobody's way.
     assert mine.keep_json("a.json", lambda: 2) == 2
+
+
+def test_a_folder_is_held_until_nobody_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint, rename, taken = Checkpoint(tmp_path / "work"), Path.rename, list[bool]()
+
+    def looked_at(folder: Path, aside: Path) -> Path:
+        # Locks are of open files, so that this process may look as another one would.
+        taken.append(_is_taken(folder))
+        return rename(folder, aside)
+
+    monkeypatch.setattr(Path, "rename", looked_at)
+    checkpoint.keep_json("a.json", lambda: 1)
+    checkpoint.done()
+    assert taken == [True]
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_comes_again_is_held_again(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from specsim.files import FileError
 from specsim.optimizers.workload import Workload
 from specsim.predict.measured import MeasuredCost, MeasuredPrediction, choose, predict
 from specsim.predict.replay.fixed_gamma import replay
+from specsim.traces import TraceError
 from tests.support.profiles import write
 
 
@@ -78,6 +79,21 @@ def test_a_changed_trace_is_refused(tmp_path: Path) -> None:
     (tmp_path / "p.trace.parquet").write_bytes(b"other")
     with pytest.raises(profiles.ProfileError, match="its hash differs"):
         Workload.all_of(profile, path, None)
+
+
+def test_a_link_leads_to_the_traces_too(tmp_path: Path) -> None:
+    """Unless they lie beside the link, as older versions wrote them."""
+    (tmp_path / "runs").mkdir()
+    path, link = write(tmp_path / "runs"), tmp_path / "latest.json"
+    link.symlink_to(path)
+    profile = profiles.read_profile(link)
+    (measured,) = profile.acceptance
+    assert profile.trace(link, measured).requests == 20
+    path.with_name("p.trace.parquet").rename(tmp_path / "p.trace.parquet")
+    assert profile.trace(link, measured).requests == 20
+    (tmp_path / "p.trace.parquet").unlink()
+    with pytest.raises(TraceError, match=r"p\.trace\.parquet: no such file"):
+        profile.trace(link, measured)
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:

@@ -172,6 +172,12 @@ def test_numbers_that_are_written_as_words_are_numbers(tmp_path: Path) -> None:
     file = tmp_path / "trace.parquet"
     frame().assign(context=["1", "2", "3", "1", "2"]).to_parquet(file)
     assert read_trace(file).columns["context"].tolist() == [1, 2, 3, 1, 2]
+    table = frame().assign(found=["9", "10", "10", "9", "9"], matched=["2", "9", "10", "0", "9"])
+    table.to_parquet(file)
+    assert read_trace(file).columns["matched"].tolist() == [2, 9, 10, 0, 9]
+    table.assign(matched="10").to_parquet(file)
+    with pytest.raises(TraceError, match="matched must be <= found, got 10 of 9 in row 0"):
+        read_trace(file)
 
 
 def test_columns_that_a_trace_does_not_have_are_not_read(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class EngineState:
     drafts : by prompt, what is proposed before each position
     wrong : (status, body) for paths that do not answer as they should
     others : tokens that somebody else generates with every request
-    miscounted : rounds that the counters have too many
+    miscounted : rounds that the counters have too many of each request
     step_s : seconds of a round, or of a token without drafts
     seeds, prompts, sampling : of the requests, as they came
     """
@@ -93,7 +93,7 @@ class EngineState:
             self.first_s += 1e-5
             self.generated += tokens + self.others
             self.rounds += rounds + self.miscounted
-            self.drafted += drafted
+            self.drafted += drafted + self.miscounted * self.gamma
             for index, more in enumerate(accepted):
                 self.accepted[index] += more
         return list(text[:tokens])
@@ -143,6 +143,7 @@ def event(content: Any) -> str:
 @contextmanager
 def serving(state: EngineState, port: int = 0) -> Iterator[str]:
     """The address of a server that runs meanwhile."""
+    salts: set[str] = set()
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self, give: Any) -> None:
@@ -159,7 +160,10 @@ def serving(state: EngineState, port: int = 0) -> Iterator[str]:
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            assert asked["stream"]
+            assert all(asked[name] for name in ("stream", "ignore_eos", "return_token_ids"))
+            # No prompt is found in a cache.
+            assert asked["cache_salt"] not in salts
+            salts.add(asked["cache_salt"])
             counted = asked.get("stream_options", {}).get("include_usage")
             prompt_tokens = len(token_ids(asked["prompt"])) if counted else 0
             self.answer(lambda: streamed(state.complete(asked), prompt_tokens))

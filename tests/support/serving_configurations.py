@@ -140,6 +140,11 @@ def adaptive_steps(draw: st.DrawFn) -> AdaptiveSteps:
     return AdaptiveSteps(slots, draw(st.integers(0, 5)))
 
 
+def following(steps: AdaptiveSteps, *, drops_last_cached_block: bool = False) -> DraftPolicy:
+    """Draft lengths that change as these say."""
+    return DraftPolicy(steps.schedule, drops_last_cached_block, adaptive=steps)
+
+
 @st.composite
 def policies(draw: st.DrawFn, engine: str) -> DraftPolicy:
     dropped = draw(st.booleans())
@@ -148,7 +153,7 @@ def policies(draw: st.DrawFn, engine: str) -> DraftPolicy:
     if kind == "off":
         return DraftPolicy.off()
     if kind == "adaptive":
-        return DraftPolicy.following(draw(adaptive_steps()), drops_last_cached_block=dropped)
+        return following(draw(adaptive_steps()), drops_last_cached_block=dropped)
     if kind == "fixed":
         return DraftPolicy.fixed(draw(st.integers(0, 5)), drops_last_cached_block=dropped)
     gammas = draw(st.tuples(*[st.integers(0, 5)] * 3))

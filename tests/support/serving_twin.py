@@ -292,6 +292,7 @@ class Twin:
         self.ratio = self.settings.new_token_ratio
         self.chunked: Request | None = None
         self.batch_is_full = self.has_shrunk = False
+        self.reads = False  # of SGLang: whether the step that is planned reads prompts
         self.steps: list[dict[str, Any]] = []
         self.round_log: list[tuple[int, int, int]] = []
         adaptive = drafts.adaptive
@@ -324,7 +325,8 @@ class Twin:
     def schedule(self) -> tuple[list[Any], int]:
         if self.settings.kind == SGLANG:
             plan, preempted = self.prefill_sglang(), 0
-            if not plan:
+            self.reads = bool(plan)
+            if not self.reads:
                 plan, preempted = self.decode_sglang()
         else:
             plan, preempted = self.schedule_vllm()
@@ -362,14 +364,15 @@ class Twin:
     def schedule_vllm(self) -> tuple[list[Any], int]:
         s, plan, preempted = self.settings, [], 0
         budget = s.budget - s.draft_slots  # what the next request may take
-        unscheduled = list(self.running)
+        alone = len(self.running) + len(self.waiting) == 1
+        chunk = s.chunk or 2**31 - 1
+        if alone and not s.chunks_alone:
+            chunk = 2**31 - 1
         at = 0
         while at < len(self.running) and budget > 0:
             r = self.running[at]
             tokens = r.known + r.drafts + r.placeholders - r.computed
-            if s.chunk:
-                tokens = min(tokens, s.chunk)
-            tokens = min(tokens, budget, s.max_model_len - 1 - r.computed)
+            tokens = min(tokens, chunk, budget, s.max_model_len - 1 - r.computed)
             last_is_in_flight = r.placeholders > 0 and (
                 r.computed - (r.placeholders - 1) + 1 >= r.prompt + r.output
             )
@@ -396,19 +399,13 @@ class Twin:
             spec = max(r.computed + tokens - r.known - r.placeholders, 0)
             plan.append([r, tokens, spec, r.computed])
             r.drafts = 0
-            unscheduled.remove(r)
             budget -= tokens + s.draft_slots
             at += 1
-        if s.asynchronous:
-            for r in unscheduled:
-                r.drafts = 0
         while self.waiting and not preempted and budget > 0 and len(self.running) < s.max_seqs:
             r = self.waiting[0]
             hits = self.pool.hits(r)
             cached = len(hits) * s.block_size
-            tokens = r.known - cached
-            if s.chunk:
-                tokens = min(tokens, s.chunk)
+            tokens = min(r.known - cached, chunk)
             if tokens > budget and not s.chunked:
                 break
             tokens = min(tokens, budget)
@@ -555,17 +552,18 @@ class Twin:
         return plan, retracted
 
     def submit(self, plan: list[Any], preempted: int) -> None:
-        decodes = [e for e in plan if e[4] and e[3] > 0 and e[1] == 1 + e[2]]
+        decodes = []
+        if not self.reads:
+            decodes = [e for e in plan if e[4] and e[3] > 0 and e[1] == 1 + e[2]]
         chunks = [e for e in plan if not any(e is d for d in decodes)]
         tokens = sum(e[1] for e in plan)
         eager = self.sizes.size == 0 or tokens > self.sizes[-1]
-        reads_alone = self.settings.kind == SGLANG and bool(chunks)
-        eager |= reads_alone
+        eager |= self.reads
         verified, context = sum(e[1] for e in decodes), sum(e[1] + e[3] for e in decodes)
         pairs = sum(sum(range(e[3] + 1, e[3] + e[1] + 1)) for e in chunks)
         read = sum(e[1] for e in chunks)
         gamma, drafting = self.gamma(len(plan)), sum(e[4] for e in plan)
-        if reads_alone:
+        if self.reads:
             gamma, drafting = min(gamma, 1), len(plan)
         step = {
             "tokens": tokens,
@@ -602,6 +600,7 @@ class Twin:
                 **step,
                 "start_s": begin,
                 "end_s": self.device_free,
+                "reads": self.reads,
                 "used_blocks": self.settings.blocks - len(self.pool.free),
                 "waiting": len(self.waiting),
                 "running": len(self.running),
@@ -623,7 +622,7 @@ class Twin:
             if self.acceptance is not None:
                 place = r.number, r.rounds, r.emitted, drafts
                 tokens = round_tokens(self.acceptance, self.seed, *place)
-            if before and width == 1 + drafts:
+            if before and width == 1 + drafts and not self.steps[number]["reads"]:
                 accepted.append(tokens - 1)
             if self.settings.asynchronous:
                 r.placeholders -= 1 + drafts
@@ -657,4 +656,6 @@ class Twin:
         r.status, r.last, self.has_shrunk = "done", self.now + r.frontend, True
         self.done += 1
         if self.concurrency is not None and self.concurrency + self.done <= len(self.requests):
-            self.requests[self.concurrency + self.done - 1].arrival = r.last
+            times = sorted([*(r.arrival for r in self.coming if r.arrival < inf), r.last])
+            for follower, time in zip(self.coming, times, strict=False):
+                follower.arrival = time

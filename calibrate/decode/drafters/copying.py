@@ -60,7 +60,7 @@ class MaxGram(Counting):
             tokens = list(self.text.tokens())
             copied = continuation(tokens, room)
             while len(copied) < room:
-                copied.append(self.counts.best[copied[-1] if copied else tokens[-1]])
+                copied.append(self.counts.best_after(copied[-1] if copied else tokens[-1]))
             self.text.push_all(copied)
             return drawing.certain(self.text, len(tokens))
 

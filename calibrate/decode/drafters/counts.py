@@ -59,6 +59,10 @@ class PairCounts:
         best[rows[order]] = self.next[order]
         return best.tolist()
 
+    def best_after(self, token: int) -> int:
+        """The most probable next token; after one beyond the counts, by the unigram law."""
+        return self.best[token] if token < self.vocabulary else int(self.unigram.argmax())
+
 
 def read_pair_counts(path: Path) -> PairCounts:
     """Counts from a safetensors file with the arrays start, next and count."""

@@ -45,7 +45,7 @@ def explanation(found: Explanation) -> Content:
     said = [sentence(line) for line in found.sentences()]
     tables = []
     if found.changes:
-        tables.append(Table("changes", "Single changes that help most", found.change_rows()))
+        tables.append(Table("changes", "Single changes, the best first", found.change_rows()))
     charts = [_parts(found), _changes(found)]
     question = "Where does the time of a round go, and why is it no faster?"
     return Content(question, " ".join(said[:2]), said[2:], charts, tables)

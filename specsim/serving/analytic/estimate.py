@@ -328,4 +328,9 @@ def _doubts(replica: Replica, shared: Shared, rate: float) -> list[str]:
             f"prompts share {100 * replica.offered.shared:.0f}% of their tokens, and every prompt "
             "is taken to be read whole"
         )
+    if replica.cuts_prompts:
+        found.append(
+            "long_prefill_token_threshold cuts prompts, and each is taken to be read as far as its "
+            "step has room"
+        )
     return found

@@ -44,14 +44,13 @@ def model_times(
     all_counts = np.arange(1, cap + 1)
     counts = np.unique(np.concatenate([[0], np.geomspace(1, cap, _COUNTS).round()]))
     counts = counts.astype(np.int64) if cap > 1 else np.array([0, 1])
-    left = np.full(counts.size, settings.budget, dtype=np.float64)
+    room = _room(settings)
+    left = np.full(counts.size, room, dtype=np.float64)
     if not alone:
         slots = settings.draft_slots
         left -= slots + counts * (1.0 + gammas[counts] + slots)
     budget = np.maximum(left, 1.0)
-    tokens = np.unique(
-        np.concatenate([[0.0], np.geomspace(1, max(settings.budget, 2), _TOKENS).round()])
-    )
+    tokens = np.unique(np.concatenate([[0.0], np.geomspace(1, max(room, 2), _TOKENS).round()]))
     grid, prompt = (each.ravel() for each in np.meshgrid(counts, tokens, indexing="ij"))
     used = np.zeros_like(grid) if alone else grid
     shape = counts.size, tokens.size
@@ -72,6 +71,13 @@ def model_times(
         stops_decodes=alone,
         idle_s=float(np.minimum(host, device)[0]) if settings.asynchronous else 0.0,
     )
+
+
+def _room(settings: EngineSettings) -> int:
+    """Tokens of prompts that a step holds where nobody decodes in it."""
+    if settings.kind == SGLANG and settings.chunk:
+        return min(settings.budget, settings.chunk)
+    return settings.budget
 
 
 def _seconds(
@@ -109,7 +115,7 @@ def _seconds(
         "verified_tokens": decodes * width,
         "prefill_tokens": prompt,
         "prefill_chunks": chunks,
-        "prefill_context": chunks * offered.read_before(settings.budget),
+        "prefill_context": chunks * offered.read_before(_room(settings)),
         "prefill_pairs": pairs,
         "decodes": decodes.astype(float),
         "decode_width": width,

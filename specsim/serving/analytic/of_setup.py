@@ -49,7 +49,10 @@ def replica_of(
     held = mean_tokens / settings.block_size + 0.5
     if engine.kv_groups:
         held = mean_blocks(group_table(engine.kv_groups, settings.block_size), mean_tokens)
-    limits = {"sequences": float(settings.max_seqs), "cache": settings.blocks / held}
+    # The first of them need not leave the watermark free.
+    at_first = min(settings.blocks / held, 1.0)
+    cache = max((settings.blocks - settings.watermark_blocks) / held, at_first)
+    limits = {"sequences": float(settings.max_seqs), "cache": cache}
     if settings.kind == VLLM:  # SGLang's budget is of prompts
         limits["budget"] = _within_budget(settings, drafts)
     binds = min(limits, key=lambda name: limits[name])
@@ -60,6 +63,8 @@ def replica_of(
             f"{settings.blocks * settings.block_size:,} tokens of KV cache and "
             f"{settings.budget:,} tokens a step"
         )
+    # Those of SGLang are cut where a step ends.
+    threshold = settings.chunk if settings.kind == VLLM else 0
     return Replica(
         times=model_times(step_model, engine, drafts, offered, cap),
         gammas=drafts.gammas(cap),
@@ -69,6 +74,7 @@ def replica_of(
         frontend_s=step_model.frontend_s,
         frontend_decode_s=step_model.frontend_decode_s,
         late=settings.asynchronous,
+        cuts_prompts=0 < threshold < int(offered.prompt_tokens.max()),
     )
 
 

@@ -17,11 +17,11 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from specsim.checks import Floats, Ints, UnsupportedError, integer, number, significant
+from specsim.checks import Floats, Ints, UnsupportedError, number, significant
 from specsim.serving.analytic.estimate import Estimate, estimate_of
 from specsim.serving.analytic.offered import Offered
 from specsim.serving.analytic.rounds import RoundCounts
-from specsim.serving.analytic.sharing import Shared, closed_loop, fixed_point
+from specsim.serving.analytic.sharing import Shared
 from specsim.serving.analytic.step_times import StepTimes
 from specsim.serving.levels import ServiceLevel
 
@@ -42,6 +42,8 @@ class Replica:
     frontend_s, frontend_decode_s : of every request outside of all steps, as of ``StepModel``
     late : whether a step is made before the one before it is over, as asynchronous scheduling does:
         prompts come a step later, and a request that is done may be in one step more
+    cuts_prompts : whether some take more steps than they need, at a threshold
+        (long_prefill_token_threshold)
     """
 
     times: StepTimes
@@ -52,6 +54,7 @@ class Replica:
     frontend_s: float = 0.0
     frontend_decode_s: float = 0.0
     late: bool = False
+    cuts_prompts: bool = False
 
     @cached_property
     def _rounds(self) -> Floats:
@@ -106,12 +109,6 @@ class Replica:
         """Output tokens per second at the capacity."""
         return self.capacity * self.offered.mean_output
 
-    def fixed_point(self, rate: float) -> float:
-        """The number n of requests that decode at which as many complete as arrive, the smallest
-        such; inf beyond the capacity.
-        """
-        return fixed_point(number("rate", rate, low=0.0), self.completions(rate))
-
     def shared(self, rate: float) -> Shared:
         """The stationary law; UnsupportedError beyond the capacity."""
         return Shared(rate, self.completions(rate))
@@ -146,20 +143,6 @@ class Replica:
                 f"replica, {significant(self.capacity)}: the queue grows for ever"
             )
         return estimate_of(self, rate, levels)
-
-    def closed(self, concurrency: int) -> float:
-        """Requests per second of a closed loop of so many requests."""
-        concurrency = integer("concurrency", concurrency, low=1)
-        low, high = 0.0, self.capacity
-        if not np.isfinite(high):
-            high = concurrency / self.read_s(1)
-        beside = 0 if self.times.stops_decodes else min(concurrency, self.times.cap) - 1
-        for _ in range(60):
-            middle = (low + high) / 2
-            outside_s = self.read_s(1) + self.frontend_s + self.frontend_decode_s * beside
-            found = closed_loop(concurrency, self.completions(middle), outside_s)
-            low, high = (middle, high) if found > middle else (low, middle)
-        return low
 
     def read_s(self, count: int) -> float:
         """Seconds of reading the prompts of ``count`` requests with nothing else in the step."""

@@ -74,16 +74,6 @@ class Shared:
         """E[n] in service."""
         return float(self.in_service @ np.arange(self.cap + 1))
 
-    @property
-    def mean_waiting(self) -> float:
-        """E of those that wait."""
-        return self.all_busy * self.ratio / (1.0 - self.ratio)
-
-    @property
-    def mean_wait_s(self) -> float:
-        """Seconds of waiting, over all requests (Little)."""
-        return self.mean_waiting / self.rate
-
     @cached_property
     def seen_in_service(self) -> Floats:
         """P(n are in service, itself among them) over the time that a request is, n = 0..cap."""
@@ -93,36 +83,3 @@ class Shared:
             seen[1], total = 1.0, 1.0
         found: Floats = seen / total
         return found
-
-
-def fixed_point(rate: float, completions: Floats) -> float:
-    """The smallest n at which as many complete as arrive, with straight lines between whole n.
-
-    completions : c(n) at n = 1..cap; c(0) = 0
-    inf where more arrive than complete at any n.
-    """
-    reached = np.flatnonzero(completions >= rate)
-    if not reached.size:
-        return float("inf")
-    above = int(reached[0])
-    low = completions[above - 1] if above else 0.0
-    return float(above + (rate - low) / (completions[above] - low))
-
-
-def closed_loop(concurrency: int, completions: Floats, other_s: float) -> float:
-    """Requests per second of a closed loop, of whose ``concurrency`` requests at the rate X as many
-    as X other_s are elsewhere (read, waited for).
-
-    With other_s = 0 it is c(concurrency), at most c(cap): C requests of mu tokens a step of
-    tau(C) seconds give C mu / tau(C) tokens per second.
-    """
-    # n in service complete at c(n), and C - n = c(n) other_s are elsewhere.
-    counts = np.arange(1, completions.size + 1)
-    left = concurrency - counts - completions * other_s
-    if left[0] <= 0:  # fewer than one in service: it is there for a part of the time
-        return float(concurrency / (1.0 / completions[0] + other_s))
-    if left[-1] >= 0:
-        return float(completions[-1])
-    above = int(np.flatnonzero(left < 0)[0])
-    share = left[above - 1] / (left[above - 1] - left[above])
-    return float(completions[above - 1] + share * (completions[above] - completions[above - 1]))

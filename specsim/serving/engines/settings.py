@@ -19,6 +19,7 @@ class EngineSettings(NamedTuple):
     budget : tokens of a step, or of its prefills
     draft_slots : of the budget, that each request takes beside its tokens
     chunk : the most tokens of one chunk of a prompt; 0: no such limit
+    chunks_alone : whether that cuts the prompt of a request that is alone, too
     lookahead, admission_lookahead : tokens behind those of a step that get blocks, too, of a
         request that runs and of one that is admitted
     drafts : the longest that is verified with a request
@@ -28,6 +29,7 @@ class EngineSettings(NamedTuple):
     budget: int
     draft_slots: int
     chunk: int
+    chunks_alone: bool
     max_seqs: int
     block_size: int
     blocks: int

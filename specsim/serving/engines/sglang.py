@@ -109,11 +109,13 @@ class SglangEngine:
         number("schedule_conservativeness", self.schedule_conservativeness, low=0.0)
         check_choice("schedule_policy", self.schedule_policy, ("fcfs", "lpm"))
         sizes = self.cuda_graph_bs_decode
-        if sizes is not None and (not sizes or sizes[0] < 1 or (np.diff(sizes) <= 0).any()):
-            raise InvalidArgumentError(
-                "cuda_graph_bs_decode must rise from 1 or more; for no graphs set "
-                "disable_decode_cuda_graph"
-            )
+        if sizes is not None:
+            if not sizes or sizes[0] < 1 or (np.diff(sizes) <= 0).any():
+                raise InvalidArgumentError(
+                    "cuda_graph_bs_decode must rise from 1 or more; for no graphs set "
+                    "disable_decode_cuda_graph"
+                )
+            integer("cuda_graph_bs_decode", sizes[-1], low=1, high=_LARGEST_GRAPH)
 
     @property
     def limit(self) -> str:
@@ -139,6 +141,7 @@ class SglangEngine:
             budget=self.max_prefill_tokens,
             draft_slots=0,
             chunk=max(self.chunked_prefill_size, 0),
+            chunks_alone=True,
             max_seqs=self._most_requests(drafts),
             block_size=self.page_size,
             blocks=self.max_total_num_tokens // self.page_size,

@@ -53,11 +53,12 @@ def sglang_schedule(state: State, settings: EngineSettings, gammas: Ints) -> int
 
     gammas : draft length by the number of requests that decode
     """
-    turn = state.replica[0].turn
-    state.steps[turn].size = 0
+    step = state.steps[state.replica[0].turn]
+    step.size = 0
     retracted = 0
     _schedule_prefill(state, settings)
-    if state.steps[turn].size == 0:
+    step.reads = step.size > 0
+    if step.size == 0:
         retracted = _schedule_decode(state, settings, gammas)
     count_planned(state, settings, 0)  # drafts come with the decode that verifies them
     return retracted

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.checks import Ints, InvalidArgumentError, UnsupportedError, integer, number
-from specsim.engines.vllm import LARGEST_CAPTURE, LARGEST_ON_BLACKWELL, largest_capture
+from specsim.engines.vllm import LARGEST_CAPTURE, largest_capture
 from specsim.hardware.accelerators import Accelerator
 from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.kv_groups import KvGroup
 from specsim.serving.engines.settings import VLLM, EngineSettings
 
 _NO_LIMIT = 2**31 - 1
+# Tokens of one graph that a setting may ask for; each takes memory, and there is one for every few
+# tokens.
+MOST_GRAPH_TOKENS = 2**20
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class _Version:
         of versions before 0.32.0 this was not read
     larger_on_blackwell : the largest graph; of versions before 0.32.0 this was not read
     v2_model_runner : is the default on GPUs; of versions before 0.32.0 this was not read
+    spares_lone_prompts : long_prefill_token_threshold does not cut the prompt of a request that is
+        alone (v1/core/sched/scheduler.py); of versions before 0.32.0 this was not read
     """
 
     full_isl: bool
@@ -41,41 +46,41 @@ class _Version:
     counts_slots_for_drafting: bool
     larger_on_blackwell: bool
     v2_model_runner: bool
+    spares_lone_prompts: bool
 
 
 VLLM_VERSIONS = {
-    "0.19.0": _Version(True, True, False, False, False, False, False, False),
-    "0.28.0": _Version(True, True, False, True, True, False, False, False),
-    "0.32.0": _Version(True, True, True, True, True, True, True, True),
-    "0.33.0": _Version(True, True, True, True, True, True, True, True),
+    "0.19.0": _Version(True, True, False, False, False, False, False, False, False),
+    "0.28.0": _Version(True, True, False, True, True, False, False, False, False),
+    "0.32.0": _Version(True, True, True, True, True, True, True, True, True),
+    "0.33.0": _Version(True, True, True, True, True, True, True, True, True),
 }
 _GIB = 2.0**30
 _LEAST_LIMITS = {"max_num_batched_tokens": 2048, "max_num_seqs": 256}
 
 
-def limits_on(card: Accelerator, version: str) -> dict[str, int]:
+def limits_on(card: Accelerator | None, version: str) -> dict[str, int]:
     """Limits of a step that the API server of a known version sets by the card where nothing is
-    said: vllm/engine/arg_utils.py, get_batch_defaults.  The platform of TPUs tells it neither their
-    memory nor the names that it knows (tpu_inference/platforms/tpu_platform.py, 0.32.0).
+    said: vllm/engine/arg_utils.py, get_batch_defaults.  Those of a card that is not known are of
+    small ones.  The platform of TPUs tells it neither their memory nor the names that it knows
+    (tpu_inference/platforms/tpu_platform.py, 0.32.0).
     """
-    name = card.name.casefold()
-    if name.startswith("tpu"):
+    if card is None or card.name.casefold().startswith("tpu"):
         return _LEAST_LIMITS
     if card.memory >= 160 * _GIB and VLLM_VERSIONS[version].tells_largest_cards:
         return {"max_num_batched_tokens": 16384, "max_num_seqs": 1024}
-    if card.memory >= 70 * _GIB and "a100" not in name:
+    if card.memory >= 70 * _GIB and "a100" not in card.name.casefold():
         return {"max_num_batched_tokens": 8192, "max_num_seqs": 1024}
     return _LEAST_LIMITS
 
 
-def largest_graph_on(card: Accelerator, version: str, max_num_seqs: int) -> int | None:
-    """``max_cudagraph_capture_size`` where nothing is said; None: that of most cards, as where so
-    few requests run that it depends on their drafts.
+def largest_graph_on(card: Accelerator | None, version: str) -> int:
+    """Tokens of the largest CUDA graph that a known version makes by itself: vllm/config/vllm.py,
+    _set_cudagraph_sizes.  That of a card that is not known is most cards' one.
     """
-    largest = largest_capture(card.name)
-    if largest == LARGEST_CAPTURE or not VLLM_VERSIONS[version].larger_on_blackwell:
-        return None
-    return largest if 2 * max_num_seqs >= largest else None
+    if card is None or not VLLM_VERSIONS[version].larger_on_blackwell:
+        return LARGEST_CAPTURE
+    return largest_capture(card.name)
 
 
 def _steps_up(largest: int) -> list[int]:
@@ -93,13 +98,15 @@ class VllmEngine:
     num_gpu_blocks : KV blocks as the engine's log prints them.  One of them is the null block,
         which holds nothing.  Read it, never guess it: with a drafter there are fewer.
     scheduler_reserve_full_isl, async_scheduling : None: what the version does by itself
-    cudagraph_capture_sizes : None: those that the version makes of the other numbers
-    max_cudagraph_capture_size : None: min(2 max_num_seqs (1 + gamma), 512, max_num_batched_tokens);
-        on cards of compute capability 10.x 1,024 where 512 requests and more may run
-        (``largest_graph_on``)
+    cudagraph_capture_sizes : of these those that a step may hold; None: those that the version
+        makes of the other numbers
+    max_cudagraph_capture_size : None: min(2 max_num_seqs (1 + gamma), largest_graph,
+        max_num_batched_tokens)
     watermark : share of the blocks kept free when a waiting request is admitted
     kv_groups : of layers with blocks of their own, where some see a window (``kv_pool``), which
         is no argument of vLLM's; prompts that share what they begin with then find nothing of it
+    largest_graph : tokens of the largest that the version makes by itself, which is none either:
+        512, and 1,024 on cards of compute capability 10.x (``largest_graph_on``)
     """
 
     version: str
@@ -118,6 +125,7 @@ class VllmEngine:
     cudagraph_capture_sizes: tuple[int, ...] | None = None
     max_cudagraph_capture_size: int | None = None
     kv_groups: tuple[KvGroup, ...] = ()
+    largest_graph: int = LARGEST_CAPTURE
 
     def __post_init__(self) -> None:
         if self.version not in VLLM_VERSIONS:
@@ -142,18 +150,33 @@ class VllmEngine:
                 f"max_num_batched_tokens must be >= max_num_seqs, {self.max_num_seqs}, got "
                 f"{self.max_num_batched_tokens}"
             )
-        sizes = self.cudagraph_capture_sizes
-        if sizes is not None and (not sizes or sizes[0] < 1 or (np.diff(sizes) <= 0).any()):
-            raise InvalidArgumentError(
-                "cudagraph_capture_sizes must rise from 1 or more; for no graphs set enforce_eager"
-            )
-        if self.max_cudagraph_capture_size is not None:
-            integer("max_cudagraph_capture_size", self.max_cudagraph_capture_size, low=1)
-            if sizes is not None and sizes[-1] != self.max_cudagraph_capture_size:
+        self._check_graphs()
+
+    def _check_graphs(self) -> None:
+        integer("largest_graph", self.largest_graph, low=1, high=MOST_GRAPH_TOKENS)
+        sizes, largest = self.cudagraph_capture_sizes, self.max_cudagraph_capture_size
+        if sizes is not None:
+            if not sizes or sizes[0] < 1 or (np.diff(sizes) <= 0).any():
                 raise InvalidArgumentError(
-                    "max_cudagraph_capture_size must be the last of cudagraph_capture_sizes, "
-                    f"{sizes[-1]}, got {self.max_cudagraph_capture_size}"
+                    "cudagraph_capture_sizes must rise from 1 or more; for no graphs set "
+                    "enforce_eager"
                 )
+            integer("cudagraph_capture_sizes", sizes[-1], low=1, high=MOST_GRAPH_TOKENS)
+        if largest is None:
+            return
+        integer("max_cudagraph_capture_size", largest, low=1, high=MOST_GRAPH_TOKENS)
+        last = max(self._held_sizes, default=0)
+        if sizes is not None and last != largest:
+            raise InvalidArgumentError(
+                "max_cudagraph_capture_size must be the last of cudagraph_capture_sizes that a "
+                f"step may hold, {last}, got {largest}"
+            )
+
+    @property
+    def _held_sizes(self) -> list[int]:
+        """Of ``cudagraph_capture_sizes`` those that a step may hold."""
+        sizes = self.cudagraph_capture_sizes or ()
+        return [each for each in sizes if each <= self.max_num_batched_tokens]
 
     @property
     def limit(self) -> str:
@@ -180,6 +203,7 @@ class VllmEngine:
             budget=self.max_num_batched_tokens,
             draft_slots=drafts.slots_for_drafting if usual.counts_slots_for_drafting else 0,
             chunk=self.long_prefill_token_threshold,
+            chunks_alone=not usual.spares_lone_prompts,
             max_seqs=self.max_num_seqs,
             block_size=self.block_size,
             blocks=self.num_gpu_blocks - 1,
@@ -210,9 +234,9 @@ class VllmEngine:
         if self.enforce_eager:
             return np.zeros(0, dtype=np.int64)
         if self.cudagraph_capture_sizes is not None:
-            return np.array(self.cudagraph_capture_sizes, dtype=np.int64)
+            return np.array(self._held_sizes, dtype=np.int64)
         width, budget = 1 + drafts.gamma_max, self.max_num_batched_tokens
-        usual = min(2 * self.max_num_seqs * width, LARGEST_CAPTURE)
+        usual = min(2 * self.max_num_seqs * width, self.largest_graph)
         asked = self.max_cudagraph_capture_size or usual
         largest = min(asked, budget)
         sizes = _steps_up(largest)
@@ -226,19 +250,19 @@ class VllmEngine:
 
     def _decode_sizes(self, drafts: DraftPolicy, largest: int) -> list[int]:
         """Tokens of steps in which 1, 2, 4, 8 and so on requests decode; none where
-        max_cudagraph_capture_size is given, but for the one that cards have by themselves.
+        max_cudagraph_capture_size is given.
         """
-        if self.max_cudagraph_capture_size not in (None, LARGEST_ON_BLACKWELL):
+        if self.max_cudagraph_capture_size is not None:
             return []
         if not drafts.gamma_max:
             return [self.max_num_seqs] if self.max_num_seqs <= largest else []
         gammas = drafts.gammas(self.max_num_seqs)
         # By tokens of a request, the most requests that have as many.
         most = {1 + int(gamma): batch for batch, gamma in enumerate(gammas[1:], start=1)}
-        ceiling = max(largest, LARGEST_CAPTURE)
         return [
             width * requests
             for width, batch in most.items()
-            for requests in (*_steps_up(min(batch, ceiling)), min(batch, ceiling))
+            for counted in [min(batch, self.largest_graph)]
+            for requests in (*_steps_up(counted), counted)
             if width * requests <= largest
         ]

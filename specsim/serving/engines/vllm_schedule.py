@@ -35,18 +35,24 @@ def vllm_schedule(state: State, settings: EngineSettings, gammas: Ints) -> int:
 
     gammas : draft length by the number of scheduled requests
     """
-    turn = state.replica[0].turn
+    replica = state.replica[0]
+    turn = replica.turn
     state.steps[turn].size = 0
-    budget, preempted = _schedule_running(state, settings)
+    chunk = settings.chunk
+    if not settings.chunks_alone and replica.runners + replica.queued == 1:
+        chunk = 0  # there is nobody else whom a long prompt would keep waiting
+    budget, preempted = _schedule_running(state, settings, chunk)
     if preempted == 0:
-        _schedule_waiting(state, settings, budget)
+        _schedule_waiting(state, settings, chunk, budget)
     count_planned(state, settings, gammas[state.steps[turn].size])
     return preempted
 
 
 @inlined
-def _schedule_running(state: State, settings: EngineSettings) -> tuple[int, int]:
-    """The tokens left, and how many were preempted."""
+def _schedule_running(state: State, settings: EngineSettings, chunk: int) -> tuple[int, int]:
+    """The tokens left, and how many were preempted.  Who is not in the step, as where no token is
+    left for it, keeps its drafts for the next.
+    """
     replica, requests, running = state.replica[0], state.requests, state.running
     # What the next request may take.
     budget, at, preempted = settings.budget - settings.draft_slots, 0, 0
@@ -56,14 +62,12 @@ def _schedule_running(state: State, settings: EngineSettings) -> tuple[int, int]
         computed, placeholders = own.computed, own.placeholders
         known = own.prompt + own.emitted
         tokens = known + own.drafts + placeholders - computed
-        if 0 < settings.chunk < tokens:
-            tokens = settings.chunk
+        if 0 < chunk < tokens:
+            tokens = chunk
         tokens = min(tokens, budget, settings.max_model_len - 1 - computed)
         # The step in flight surely emits its last token.
         ends = placeholders > 0 and computed + 2 - placeholders >= own.prompt + own.output
         if ends or tokens <= 0:
-            if settings.asynchronous:
-                own.drafts = 0
             at += 1
             continue
         slots = min(computed + tokens + settings.lookahead, settings.max_model_len)
@@ -88,9 +92,6 @@ def _schedule_running(state: State, settings: EngineSettings) -> tuple[int, int]
         own.drafts = 0
         budget -= tokens + settings.draft_slots
         at += 1
-    if settings.asynchronous:
-        for left in range(at, replica.runners):
-            requests[running[left]].drafts = 0
     return budget, preempted
 
 
@@ -107,7 +108,7 @@ def _preempt(state: State, settings: EngineSettings, request: int) -> None:
 
 
 @inlined
-def _schedule_waiting(state: State, settings: EngineSettings, budget: int) -> None:
+def _schedule_waiting(state: State, settings: EngineSettings, chunk: int, budget: int) -> None:
     """In their order, until the first that cannot be scheduled."""
     replica, requests = state.replica[0], state.requests
     while replica.queued > 0 and budget > 0 and replica.runners < settings.max_seqs:
@@ -117,8 +118,8 @@ def _schedule_waiting(state: State, settings: EngineSettings, budget: int) -> No
         cached = hits * settings.block_size
         known = own.prompt + own.emitted
         tokens = known - cached
-        if 0 < settings.chunk < tokens:
-            tokens = settings.chunk
+        if 0 < chunk < tokens:
+            tokens = chunk
         if not settings.chunked and tokens > budget:
             break
         tokens = min(tokens, budget)

@@ -6,9 +6,11 @@ first that recognises the first record of a file reads it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from specsim.files import file_digest
 from specsim.serving.readers import (
     azure,
     burstgpt,
@@ -42,7 +44,8 @@ def read_workload(path: Path, tokenize: texts.Tokenize | None = None) -> Recorde
 
     tokenize : counts the tokens of its texts, which then take the place of counts
     """
-    return read_file(path, "workload", partial(read_records, tokenize=tokenize))
+    found = read_file(path, "workload", partial(read_records, tokenize=tokenize))
+    return replace(found, file=str(path), sha256=file_digest(path))
 
 
 def read_records(text: str, tokenize: texts.Tokenize | None = None) -> RecordedRequests:

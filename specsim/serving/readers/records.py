@@ -40,6 +40,7 @@ class RecordedRequests:
     arrival_s : (N,) seconds, not falling; None where the file has no times
     prefix : what prompts share; None where the file does not tell
     notes : what is not as in the file, one sentence each
+    file, sha256 : its name and the digest of its content; None without a file
     """
 
     format: str
@@ -48,6 +49,8 @@ class RecordedRequests:
     arrival_s: Floats | None = None
     prefix: PrefixBlocks | None = None
     notes: tuple[str, ...] = ()
+    file: str | None = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import torch
 import transformers
 from scipy.stats import chisquare
 
+from calibrate.batch import synthetic
 from calibrate.batch.ragged import CompileError, RaggedModel
 from calibrate.batch.synthetic import Timed, decode_synthetic, draw_accepted, speculate
 from calibrate.decode.engine import CachedModel
@@ -20,6 +21,7 @@ from calibrate.decode.plain import plain
 from calibrate.measure.trace import generator
 from calibrate.models.load import load
 from calibrate.models.sampling import Sampling
+from specsim.acceptance import AcceptanceLaw
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from tests.support.imitations import CPU, greedy
 from tests.support.sequences import check_law
@@ -297,24 +299,91 @@ def test_what_cannot_be_decoded_is_refused() -> None:
         decode_synthetic(target, draft, 2, [0.5], 2, 0.0, random)
     with pytest.raises(InvalidArgumentError, match="caches of its own"):
         decode_synthetic(target, target, 2, [0.5, 0.4], 2, 0.0, random)
+    law: Any = "typical"
+    with pytest.raises(InvalidArgumentError, match="acceptance_law must be one of"):
+        decode_synthetic(target, draft, 2, [0.5, 0.4], 2, 0.0, random, acceptance_law=law)
     draft.rewind(1)
     with pytest.raises(InvalidArgumentError, match="draft must have the known_lengths"):
         decode_synthetic(target, draft, 2, [0.5, 0.4], 2, 0.0, random)
 
 
-@pytest.mark.parametrize(("gamma", "temperature"), list(product((1, 3), (1.0, 0.7))))
+@pytest.mark.parametrize(
+    ("gamma", "temperature", "law"),
+    [
+        *product((1, 3), (1.0, 0.7), ("ratio-test",)),
+        (3, 0.7, "exact-match"),
+        (3, 0.7, "greedy-drafts"),
+    ],
+)
 def test_sampled_rows_follow_the_target(
-    four_words: tuple[CachedModel, CachedModel], gamma: int, temperature: float
+    four_words: tuple[CachedModel, CachedModel], gamma: int, temperature: float, law: AcceptanceLaw
 ) -> None:
     # Rows start from texts of different lengths and end at different times.
     prompts = [[1], [2, 3, 1, 0]] * 750
     models = (RaggedModel(model.model, len(prompts), 16) for model in four_words)
-    decoded = speculate(*models, prompts, gamma, 3, temperature, np.random.default_rng(gamma))
+    random = np.random.default_rng(gamma)
+    decoded = speculate(*models, prompts, gamma, 3, temperature, random, law)
     assert all(len(text) == 3 for text in decoded)
-    # False-alarm chance 1e-4 for each of 8 laws.  Seeded.
+    # False-alarm chance 1e-4 for each of 12 laws.  Seeded.
     for prompt, texts in ((prompts[0], decoded[::2]), (prompts[1], decoded[1::2])):
         turns = iter(texts)
         check_law(four_words[0], prompt, lambda t=turns: next(t), Sampling(temperature), draws=750)
+
+
+@pytest.mark.parametrize(
+    ("law", "name", "drafted"),
+    [
+        ("ratio-test", "verify_lossless", 5),
+        ("greedy-drafts", "verify_lossless", 1),
+        ("exact-match", "verify_exact", None),
+    ],
+)
+def test_blocks_are_drawn_and_verified_as_is_asked(
+    monkeypatch: pytest.MonkeyPatch, law: AcceptanceLaw, name: str, drafted: int | None
+) -> None:
+    """Host times are of that.  Of 64 words five may come, and of greedy drafts one."""
+    verify, kept = getattr(synthetic, name), list[tuple[torch.Tensor, ...]]()
+
+    def seen(*rows: Any) -> Any:
+        kept.append(rows[:2])
+        return verify(*rows)
+
+    monkeypatch.setattr(synthetic, name, seen)
+    target, draft = pair(2)
+    random = np.random.default_rng(0)
+    asked: Any = {"top_k": 5, "acceptance_law": law}
+    decode_synthetic(target, draft, 3, [0.5] * 3, 4, 0.8, random, **asked)
+    assert len(kept) == 4
+    for p, q in kept:
+        assert set((p > 0).sum(-1).flatten().tolist()) == {5}
+        if drafted is not None:
+            assert set((q > 0).sum(-1).flatten().tolist()) == {drafted}
+
+
+def test_as_many_slots_as_are_asked_for_are_enough(
+    four_words: tuple[CachedModel, CachedModel],
+) -> None:
+    """The longer row is read on, with all its tokens, until the other one has all of its own."""
+    prompts, gamma, wanted = [[1, 2, 3, 0], [2]], 3, 12
+    needed = 3 + wanted + gamma + 1
+    reached = list[int]()
+
+    def decode(slots: int, seed: int) -> None:
+        target, draft = (RaggedModel(model.model, 2, slots) for model in four_words)
+        read = target.read
+
+        def told(ids: torch.Tensor) -> torch.Tensor:
+            reached.append(target.longest + ids.shape[1])
+            return read(ids)
+
+        target.read = told  # type: ignore[method-assign]
+        speculate(target, draft, prompts, gamma, wanted, 1.0, np.random.default_rng(seed))
+
+    for seed in range(10):
+        decode(needed, seed)
+    assert max(reached) == needed
+    with pytest.raises(InvalidArgumentError, match=f"may grow to {needed} tokens"):
+        decode(needed - 1, 0)
 
 
 @pytest.mark.parametrize("gamma", [1, 2, 4])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,17 +24,21 @@ from calibrate.decode.drafters import (
     first_layers,
     read_pair_counts,
 )
+from calibrate.decode.drawing import Rows
 from calibrate.decode.engine import CachedModel, Decoded, DecodeRequest, DecodingError, Runs
 from calibrate.decode.plain import plain
 from calibrate.decode.speculative import speculative
+from calibrate.decode.verification import Block
 from calibrate.measure.trace import generator
 from calibrate.models.load import FAMILY, load
 from calibrate.models.pool import ModelSet
 from calibrate.models.prompts import held_out_prompts
+from calibrate.models.sampling import Sampling
 from specsim import rules
 from specsim.checks import InvalidArgumentError
 from specsim.schemes import FullCascade
-from tests.support.imitations import CPU, GREEDY, ORDINARY, greedy
+from tests.support.executions import Model, Tokens
+from tests.support.imitations import CPU, GREEDY, ORDINARY, drawn_from, greedy
 from tests.support.pair_counts import pair_counts
 
 Lengths = tuple[tuple[int, ...], ...]
@@ -114,23 +120,70 @@ def test_a_reviewer_of_nothing_drafts_token_by_token(models: dict[str, CachedMod
         assert alone.draft.widths == same.draft.widths
 
 
-def test_lossy_targets_on_top_of_a_cascade(models: dict[str, CachedModel]) -> None:
-    """Rules that want rows at temperature 0, and unscaled ones, from a cascade."""
+def assert_from_its_law(rule: rules.Rule, block: Block) -> None:
+    """Every token of a block may come from what the rule makes of its rows."""
+    emitted = [*block.drafts[: block.accepted].tolist(), int(block.token)]
+    for place, token in enumerate(emitted):
+        here = slice(place, place + 1)
+        p, q = block.p[here], block.q[here]
+        law = p.q  # of the bonus token, where the drafter says nothing of it
+        if len(q):
+            law = rule.emitted(rules.Distributions(p.q, q.q, p.unscaled, q.unscaled))
+        assert law[0, token] > 0
+
+
+def assert_said(
+    found: Rows, model: Model, texts: Sequence[Tokens], sampling: Sampling, lenient: bool = False
+) -> None:
+    """Rows are what a model says behind the texts.
+
+    lenient : it may have been lenient in its review, so that tokens come from another law
+    """
+    for number, text in enumerate(texts[: len(found)]):
+        if not lenient:
+            law = drawn_from(model, sampling)(text)
+            np.testing.assert_allclose(found.q[number].numpy(), law, atol=1e-5)
+        if found.unscaled is not None:
+            np.testing.assert_allclose(found.unscaled[number].numpy(), model(text), atol=1e-5)
+
+
+def test_lossy_targets_on_top_of_a_cascade(
+    models: dict[str, CachedModel], rows: dict[str, Model]
+) -> None:
+    """Rules that want rows at temperature 0, and unscaled ones, from a cascade.
+
+    The rows of the target, and those of the first tokens of a proposal, which are the draft's, are
+    compared with what these models say of the text.
+    """
     target, draft, stranger = (models[name] for name in ("target", "draft", "stranger"))
     counts = pair_counts(target.vocabulary)
-    makers: tuple[Callable[[], Drafter], ...] = (
-        lambda: Vertical(draft, Neural(stranger), 2, steps=2),
-        lambda: Vertical(draft, Neural(stranger), 2, steps=2, lenience=0.3),
-        lambda: full_cascade([draft, stranger], "max-gram", ((3, 2, 4), (2, 3), (3,)), 1.0, counts),
-        lambda: Horizontal([(Neural(draft), 2), (Neural(stranger), 2), (Bigram(counts), 3)]),
+    lengths = (3, 2, 4), (2, 3), (3,)
+    full = partial(full_cascade, [draft, stranger], "max-gram", lengths)
+    # How many tokens of a proposal are the draft's at least, and whether its review is lenient.
+    makers: tuple[tuple[int, bool, Callable[[], Drafter]], ...] = (
+        (6, False, lambda: Vertical(draft, Neural(stranger), 2, steps=2)),
+        (6, True, lambda: Vertical(draft, Neural(stranger), 2, steps=2, lenience=0.3)),
+        (3, False, lambda: full(1.0, counts)),
+        (3, True, lambda: full(0.3, counts)),
+        (
+            *(2, False),
+            lambda: Horizontal([(Neural(draft), 2), (Neural(stranger), 2), (Bigram(counts), 3)]),
+        ),
     )
-    for make in makers:
+    for own, lenient, make in makers:
         for sampling in (GREEDY, ORDINARY):
             for rule in (rules.Opt(0.1, decide_on="unscaled"), rules.TokenV1(0.2)):
-                random = generator(CPU, 2)
-                request = DecodeRequest([4, 5], 20, sampling, random)
-                decoding = speculative(target, make(), request, rule=rule)
-                assert len(decoding.finish().tokens) == 20
+                drafter, seen = make(), list[Block]()
+                request = DecodeRequest([4, 5], 20, sampling, generator(CPU, 2))
+                decoding = speculative(target, drafter, request, rule=rule, observe=seen.append)
+                whole = [4, 5, *decoding.finish().tokens]
+                assert len(whole) == 2 + 20
+                for block in seen:
+                    assert_from_its_law(rule, block)
+                    before, drafts = whole[: block.start], block.drafts.tolist()
+                    texts = [(*before, *drafts[:place]) for place in range(len(drafts) + 1)]
+                    assert_said(block.p, rows["target"], texts, sampling)
+                    assert_said(block.q[:own], rows["draft"], texts, sampling, lenient)
 
 
 def test_what_cannot_be_built(models: dict[str, CachedModel]) -> None:

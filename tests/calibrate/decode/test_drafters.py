@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calibrate.decode.build import build_drafter
 from calibrate.decode.drafters import (
     Bigram,
     Drafter,
@@ -30,11 +31,14 @@ from calibrate.decode.text import Text
 from calibrate.decode.verification import Block, lenient
 from calibrate.measure.trace import generator
 from calibrate.models.load import FAMILY
+from calibrate.models.pool import ModelSet
 from calibrate.models.sampling import Sampling
 from calibrate.train.family import bigram_counts
 from specsim import rules
 from specsim.checks import InvalidArgumentError
+from specsim.schemes.drafters import HorizontalDrafter, single_drafter
 from tests.support.imitations import CPU, GREEDY, ORDINARY, greedy
+from tests.support.models import VOCABULARY
 from tests.support.pair_counts import pair_counts
 
 
@@ -77,6 +81,20 @@ def test_max_gram_fills_up_with_the_best_bigrams() -> None:
     assert proposal(gram, [3, 4, 3], 5, 5) == [4, 3, 1, 2, 3]
     assert proposal(gram, [4, 3], 3, 5) == [1, 2, 3]
     assert gram.runs.widths == Counter({5: 1, 3: 1})
+    # The target may know tokens that nobody counted: after them the most common comes, which is 2.
+    assert proposal(gram, [3, 7], 3, 10) == [2, 3, 1]
+
+
+@pytest.mark.parametrize("name", ["bigram", "unigram", "copy", "max-gram"])
+def test_one_drafter_may_be_two_parts_of_a_cascade(
+    models: dict[str, CachedModel], name: str
+) -> None:
+    target = models["target"]
+    cascade = HorizontalDrafter((single_drafter(name, 2), single_drafter(name, 1)))
+    drafter = build_drafter(cascade, ModelSet(target, {}, pair_counts(VOCABULARY)))
+    result = speculative(target, drafter, greedy([5, 6], 25)).finish()
+    assert result.tokens == plain(target, greedy([5, 6], 25)).finish().tokens
+    assert set(result.drafts) == {name}
 
 
 @given(

@@ -39,6 +39,31 @@ def test_texts_and_counters_of_these_requests_alone() -> None:
     assert counts.gamma == 2
 
 
+class Late(EngineState):
+    """Its counters tell of an answer only when they are read for the third time behind it."""
+
+    def complete(self, asked: dict[str, Any]) -> list[int]:
+        self.old = 2 * [super().metrics()]
+        return super().complete(asked)
+
+    def metrics(self) -> str:
+        return self.old.pop() if getattr(self, "old", []) else super().metrics()
+
+
+def test_counters_are_read_until_they_hold_all_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before that those of the last request are not in them."""
+    late = Late(**vars(state()))
+    with serving(late) as url:
+        client = EngineClient(url)
+        done = client.complete(PROMPTS, [10, 4], GREEDY, 1)
+        assert late.old == []
+        counts = counted(done.before, done.after, url)
+        assert (counts.rounds, counts.drafted, counts.reached) == (6, 12, (3, 3))
+        monkeypatch.setattr("calibrate.engine.client._COUNTED_S", 0.0)
+        with pytest.raises(EngineError, match="metrics counts 10 tokens where 14 were generated"):
+            client.complete(PROMPTS, [10, 4], GREEDY, 1)
+
+
 def test_requests_have_seeds_of_their_own_where_one_is_given() -> None:
     server = state()
     with serving(server) as url:

@@ -65,22 +65,42 @@ def test_greedy_drafts_by_definition(models: Mapping[str, CachedModel], temperat
 
 
 def test_sampled_drafts_by_definition(models: Mapping[str, CachedModel]) -> None:
-    """The engine filters the target alone: a draft's token that it never says is rejected."""
-    sampling = Sampling(1.0, top_k=5)
+    """Given the token that came out, its draft stood with probability min(1, q / p)."""
     target, draft = models["target"], models["draft"]
     found = acceptance_rates(
         *(target, draft, PROMPT, TEXT, 0, Sampling(1.0), "ratio-test", generator(CPU, 0))
-    )
-    filtered = acceptance_rates(
-        *(target, draft, PROMPT, TEXT, 40, sampling, "ratio-test", generator(CPU, 0))
     )
     for place, token in enumerate(TEXT):
         before = torch.tensor([[*PROMPT, *TEXT[:place]]])
         p, q = (_last(model, before).softmax(-1)[token] for model in (target, draft))
         assert found[place] == pytest.approx(float(min(q / p, 1)), abs=1e-5)
-    assert len(filtered) == len(TEXT) + 40
-    assert (filtered[len(TEXT) :] == 0).any()
-    assert ((filtered >= 0) & (filtered <= 1)).all()
+
+
+def test_a_filter_is_that_of_the_target_alone(models: Mapping[str, CachedModel]) -> None:
+    """Drafts are drawn at the temperature from all that the draft's model may say."""
+    target, draft = models["target"], models["draft"]
+    sampling, behind = Sampling(1.5, top_k=5), 40
+    expected: list[float] = []
+    text: list[int] = []
+    random = generator(CPU, 0)
+    for place in range(len(TEXT) + behind):
+        before = torch.tensor([[*PROMPT, *text]])
+        p = sampling.probabilities(_last(target, before))
+        q = (_last(draft, before) / 1.5).softmax(-1)
+        if place < len(TEXT):  # one that the target may say
+            token = int(p.topk(4).indices[place % 4])
+            rate = q[token] / p[token]
+        else:
+            token = int(torch.multinomial(q[None], 1, generator=random))
+            rate = p[token] / q[token]
+        text.append(token)
+        expected.append(min(float(rate), 1.0))
+    found = acceptance_rates(
+        *(target, draft, PROMPT, text[: len(TEXT)], behind, sampling, "ratio-test"),
+        generator(CPU, 0),
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert (found[len(TEXT) :] == 0).any()
 
 
 @torch.inference_mode()

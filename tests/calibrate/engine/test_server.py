@@ -148,6 +148,37 @@ def test_the_command_is_that_of_vllm() -> None:
     assert "--speculative-config" not in launch(Path("vllm")).command(8000)
 
 
+def test_a_server_and_a_worker_are_told_all_that_a_launch_says(tmp_path: Path) -> None:
+    (tmp_path / "python").touch()
+    speculative = {"method": "draft_model", "model": "d", "num_speculative_tokens": 2}
+    further = ("--block-size", "32")
+    full = Launch(tmp_path / "vllm", "m", speculative, "bfloat16", 512, 32, "serve", 7, further)
+    words = full.command(8000)
+    for name, value in {
+        "--dtype": "bfloat16",
+        "--max-model-len": "512",
+        "--max-num-seqs": "32",
+        "--seed": "7",
+        "--host": "127.0.0.1",
+        "--port": "8000",
+        "--block-size": "32",
+    }.items():
+        assert words[words.index(name) + 1] == value
+    python, worker, options = full.worker_command()
+    assert (python, Path(worker).name) == (str(tmp_path / "python"), "worker.py")
+    assert json.loads(options) == {
+        "model": "m",
+        "dtype": "bfloat16",
+        "max_model_len": 512,
+        "max_num_seqs": 32,
+        "enforce_eager": True,
+        "enable_prefix_caching": False,
+        "seed": 7,
+        "speculative_config": speculative,
+    }
+    assert "speculative_config" not in json.loads(launch(full.program).worker_command()[-1])
+
+
 def test_which_program_is_started(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

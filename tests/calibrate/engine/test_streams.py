@@ -45,6 +45,7 @@ class RestingServer(EngineClient):
 
     tokenizer : that says how many tokens the texts have
     asked : texts, and how many tokens behind each
+    loads : clients at once, what each request waits and what was seen of them, load by load
     """
 
     def __init__(self, tokenizer: Numbers) -> None:
@@ -53,6 +54,7 @@ class RestingServer(EngineClient):
         self.rested = True
         self.tokenizer = tokenizer
         self.asked: list[tuple[str, int]] = []
+        self.loads: list[tuple[int, Sequence[float], list[Stream]]] = []
 
     def count(self, text: str) -> int:
         return len(self.tokenizer(text, verbose=False)["input_ids"])
@@ -70,7 +72,10 @@ class RestingServer(EngineClient):
         self.now += 100.0
         extra_s = STEP_S if self.rested else 0.0
         self.rested = False
-        return served(sent, list(map(self.count, prompts)), list(tokens), 0.0, extra_s=extra_s)[0]
+        lengths = list(map(self.count, prompts))
+        streams, _ = served(sent, lengths, list(tokens), 0.0, extra_s=extra_s)
+        self.loads.append((together, waits_s, streams))
+        return streams
 
 
 def asked(*prompts: list[int]) -> Asked:
@@ -122,3 +127,33 @@ def test_prompts_are_texts_that_there_is_room_for(
     kept = {step.prompt_tokens for each in found for step in each.steps if step.prompts == 1}
     assert kept
     assert kept <= {servers[0].count(text) for text, _ in sent}
+
+
+@pytest.mark.parametrize(
+    ("most", "repeat", "levels"),
+    [(4, 0, [1, 3, 4]), (4, 1, [2, 4]), (4, 2, [1, 3, 4]), (1, 0, [1, 2]), (1, 1, [2])],
+)
+def test_more_and_more_clients_begin_over_as_long_as_a_request_lasts(
+    most: int,
+    repeat: int,
+    levels: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Every other number of them by turns, two at least; one request before each does not count."""
+    monkeypatch.setattr("calibrate.engine.streams.rest", lambda: None)
+    server = RestingServer(Numbers())
+    of = asked(*([1] * length for length in (20, 40, 60)))
+    checkpoint = Checkpoint.beside(tmp_path / "out", "time_streams")
+    time_streams({0: server}, of, server.tokenizer, most, 512, repeat, 0, checkpoint)
+    assert [len(waits_s) for _, waits_s, _ in server.loads[::2]] == [1] * len(levels)
+    counted = server.loads[1::2]
+    assert [together for together, _, _ in counted] == levels
+    lasted: list[float] = []
+    for together, waits_s, streams in counted:
+        assert len(waits_s) == max(3 * together, 6)
+        ramp_s = sum(lasted) / len(lasted) if lasted else 0.0
+        for number, wait_s in enumerate(waits_s):
+            begins_s = ramp_s * number / together if number < together else 0.0
+            assert begins_s <= wait_s < begins_s + 0.1
+        lasted += [each.chunk_s[-1] - each.sent_s for each in streams]

@@ -210,6 +210,24 @@ def test_validate_predicts_every_scheme_that_the_pair_can_run(
     assert "every target call as predicted" in err
 
 
+def test_a_scheme_that_one_temperature_has_no_setting_of_is_left_out_there(
+    capsys: pytest.CaptureFixture[str], profile: Path, prompts: Path
+) -> None:
+    code, out, err = run(
+        capsys,
+        *("validate", str(profile), "--prompts", str(prompts), "--requests", "2"),
+        *("--scheme", "beam-search", "--median-tolerance", "100", "--format", "json"),
+    )
+    found = json.loads(out)
+    assert {(row["scheme"], row["temperature"]) for row in found["answer"]["rows"]} == {
+        ("beam-search", 0.0)
+    }
+    why = "no setting of it is decoded at temperature 1"
+    assert {"what": "beam-search", "why": why} in found["left_out"]
+    assert f"beam-search is left out: {why}" in err
+    assert code == 0
+
+
 def test_a_profile_of_another_law_is_decoded_by_it(
     capsys: pytest.CaptureFixture[str],
     prompts: Path,
@@ -367,6 +385,36 @@ def test_validate_out_of_tolerance_exits_1(
         *("--gamma", "2", "--only", "calibration", "--temperature", "0", "--tolerance", "0"),
     )
     assert code == 1
+
+
+def test_a_call_that_was_not_replayed_fails_the_check(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    profile: Path,
+    prompts: Path,
+) -> None:
+    """With three drafts every request is counted a call more than it has."""
+    counted = interleave.Interleaved.calls
+    monkeypatch.setattr(
+        interleave.Interleaved, "calls", lambda self, name: counted(self, name) + (name == 3)
+    )
+    code, out, err = run(
+        capsys,
+        *("validate", str(profile), "--prompts", str(prompts), "--requests", "3"),
+        *("--gamma", "1,3", "--temperature", "0", "--format", "json"),
+        *("--tolerance", "100", "--median-tolerance", "100"),
+    )
+    rows = json.loads(out)["answer"]["rows"]
+    assert {(row["prompts"], row["gamma"]): row["exact"] for row in rows} == {
+        ("calibration", 1): True,
+        ("calibration", 3): False,
+        ("unseen", 1): True,
+        ("unseen", 3): True,
+    }
+    assert code == 1
+    said = "calibration prompts, gamma 3: text or number of calls is not what it must be"
+    assert f"failed: temperature 0, {said}" in err
+    assert err.count("text or number of calls") == 1
 
 
 @pytest.mark.long

@@ -15,7 +15,14 @@ from msgspec import structs
 from calibrate.batch.ragged import CompileError
 from calibrate.measure import calibration, grid
 from calibrate.measure.calibration import _decisive
-from calibrate.measure.grid import OUT_OF_TIME, UNFINISHED, Grid, GridSettings, measure_grid
+from calibrate.measure.grid import (
+    OUT_OF_TIME,
+    UNFINISHED,
+    Grid,
+    GridSettings,
+    measure_grid,
+    usual_contexts,
+)
 from calibrate.models.machine import hardware
 from specsim.api.calibrate import Calibration, calibrate
 from specsim.api.models import Batches, Measurement, Models
@@ -193,6 +200,64 @@ def test_a_cell_goes_on_in_the_repeat_that_was_killed(
     assert len(again.times[0]["seconds"]) == 12
 
 
+def test_passes_share_the_repeats_out(
+    pair: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = [(("target", "target", 1), 1.0, 1.0)]
+    monkeypatch.setattr(grid, "_time_once", lambda *_: once)
+    for repeats, passes in ((3, [0, 1, 2]), (5, [0, 0, 1, 2, 3]), (6, [0, 0, 1, 1, 2, 3])):
+        settings = replace(SETTINGS, batches=(1,), contexts=(8,), repeats=repeats)
+        (row,) = measure(pair, tmp_path / f"{repeats}", settings).times
+        assert row["passes"] == passes
+
+
+@pytest.mark.parametrize("cost_only", [True, False])
+def test_host_times_are_of_the_draws_that_are_asked_for(
+    tiny_family: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cost_only: bool,
+) -> None:
+    decode, asked = grid.decode_synthetic, list[dict[str, Any]]()
+
+    def told(*given: Any, **named: Any) -> Any:
+        asked.append(named)
+        return decode(*given, **named)
+
+    monkeypatch.setattr(grid, "decode_synthetic", told)
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("w5 w6 w7\nw8 w9\n")
+    drawn: Any = {"top_k": 3, "top_p": 0.9, "acceptance_law": "exact-match"}
+    calibrate(
+        tmp_path / "p.json",
+        Models(str(tiny_family["target"]), str(tiny_family["draft"]), device="cpu", threads=1),
+        Measurement(
+            temperature=(1.0,),
+            prompts=prompts,
+            requests=(2,),
+            max_new_tokens=8,
+            gamma_max=2,
+            repeats=1,
+            **drawn,
+        ),
+        Batches(batch=(1,), context=(8,)),
+        cost_only=cost_only,
+    )
+    assert asked
+    assert all(each == drawn for each in asked)
+
+
+def test_what_is_drawn_decides_a_grid() -> None:
+    weights = torch.nn.Linear(1, 1)
+    others: list[dict[str, Any]] = [{}, {"top_k": 3}, {"top_p": 0.9}]
+    others.append({"acceptance_law": "exact-match"})
+    keys = [str(_decisive((), weights, replace(SETTINGS, **other))) for other in others]
+    assert len(set(keys)) == 4
+    for wrong in ({"top_k": 0}, {"top_p": 0.0}, {"acceptance_law": "typical"}):
+        with pytest.raises(InvalidArgumentError, match=next(iter(wrong))):
+            replace(SETTINGS, **wrong)
+
+
 def test_time_that_runs_out_leaves_cells_out(pair: tuple[Any, Any], tmp_path: Path) -> None:
     left = iter([True])
     found = measure_grid(*pair, SETTINGS, Checkpoint(tmp_path), more_time=lambda: next(left, False))
@@ -265,6 +330,14 @@ def test_costs_without_time_for_a_second_pass_are_finished_by_another_call(
 def test_contexts_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="context must be <= 12"):
         SETTINGS.check_fits(32)
+
+
+def test_drafts_that_leave_no_room_for_a_context_are_refused() -> None:
+    assert usual_contexts(128, 8) == (18, 72)
+    assert usual_contexts(507, 83) == (1, 1)
+    for refused in (lambda: usual_contexts(506, 83), lambda: SETTINGS.check_fits(20)):
+        with pytest.raises(InvalidArgumentError, match=r"gamma_max must be in \[1, (82|1)\] where"):
+            refused()
 
 
 def test_costs_alone_from_shapes(
@@ -360,6 +433,7 @@ def test_missing_cells_end_in_failure(
         (["--target", "no-such-shape.json"], "neither a known shape"),
         (["--requests", "4"], "--requests and --cost-only exclude each other"),
         (["--context", "5000"], "context must be <="),
+        (["--gamma-max", "20"], "gamma_max must be in [1, 19]"),
     ],
 )
 def test_wrong_words_are_refused(

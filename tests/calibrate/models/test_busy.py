@@ -49,6 +49,23 @@ def test_time_of_children_is_the_own_one() -> None:
     assert after.all_s - before.all_s > 0.3
 
 
+def test_a_program_may_have_any_name() -> None:
+    """Of Cyrillic letters the kernel keeps seven and a half."""
+    name = Path("/proc/self/comm")
+    if not name.exists():
+        pytest.skip("the system has no names of programs there")
+    rename = f"open('{name}', 'wb').write(b'\\xd0\\xbf' * 9)\nprint(flush=True)\ninput()"
+    command = [sys.executable, "-c", rename]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        assert len(Path(f"/proc/{other.pid}/comm").read_bytes()) == 15 + 1
+        found = dict(busy._processes())
+        other.communicate(b"\n")
+    assert int(found[other.pid][1]) == os.getpid()
+
+
 @pytest.mark.parametrize(
     ("others", "threads", "cores", "busy"),
     [

@@ -1,4 +1,4 @@
-"""Machines are told apart where a check of a profile begins."""
+"""Machines are told apart where a check of a profile begins, and a device must work things out."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import pytest
 from msgspec import structs
 
 from calibrate.models import busy, machine
+from calibrate.models.place import find_place
 from specsim.api.checked_profile import CheckedProfile, WatchedRun
 from specsim.api.models import Models
 from specsim.api.progress import quiet
 from specsim.api.validation import SpeedupCheck
+from specsim.checks import InvalidArgumentError
 from specsim.profiles import read_profile
 from tests.support.profiles import write
 
@@ -48,3 +50,9 @@ def test_two_machines_are_said_and_go_on_with_nothing_of_each_other(
         assert line.startswith("the profile was measured on cpu (p, cores 2), and this is ")
         assert line.endswith(": two machines differ")
         assert elsewhere.checkpoint.folder != own.checkpoint.folder
+
+
+@pytest.mark.parametrize("device", ["meta", "cuda:99", "abacus"])
+def test_a_device_that_works_nothing_out_is_refused(device: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"device {device} is not to be had on this"):
+        find_place(device, None, None)

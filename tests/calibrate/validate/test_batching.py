@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import hypot, log
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,8 +20,9 @@ from calibrate.validate.batching import Segments, compare_cell, decode_cell
 from specsim.batching.cost import RunByRun
 from specsim.batching.point import batch_point
 from specsim.checkpoint import Checkpoint
+from specsim.predict.elasticity import PRIOR
 from specsim.profiles import Role, read_profile
-from tests.support.command_line import fail, run
+from tests.support.command_line import fail, run, succeed
 
 CURVE = [0.8, 0.6, 0.5, 0.4]
 
@@ -100,6 +102,42 @@ def test_a_machine_that_slows_down_and_a_segment_that_was_disturbed_change_nothi
     assert row["measured_low"] < row["measured_speedup"] < row["measured_high"]
 
 
+@dataclass(frozen=True)
+class Drawn(Made):
+    """The same in 1,001 draws, whose plain steps are spread evenly as logarithms."""
+
+    def verify_s(self, gamma: int, batch: int, context: float) -> Any:
+        seconds = super().verify_s(gamma, batch, context)
+        return seconds if gamma else seconds * np.exp(np.linspace(-0.2, 0.3, 1001))
+
+
+@pytest.mark.parametrize("slower", [1.0, 1.1, 0.9])
+@pytest.mark.parametrize("error", [None, 0.05])
+@pytest.mark.parametrize("drawn", [False, True])
+def test_a_prediction_leaves_open_its_grid_its_fit_and_the_state_of_the_machine(
+    slower: float, error: float | None, drawn: bool
+) -> None:
+    """As logarithms, the root of the sum of the squares of three: how far 95 % of the draws reach;
+    the error of the fit; and where plain steps take another time than in the grid, that times what
+    an elasticity may be off (``PRIOR``), at 95 %.
+    """
+    cost = Made(overhead=0.0)
+    decoded = {gamma: segments(cost, gamma, 4) for gamma in range(5)}
+    for gamma, each in decoded.items():
+        decoded[gamma] = replace(each, plain_s=tuple(slower * step for step in each.plain_s))
+    drawn_cost = Drawn(overhead=0.0) if drawn else None
+    rows = compare_cell(decoded, cost, CURVE, 4, 64, drawn_cost, error)
+    # A fortieth of the draws, from -0.2 to 0.3, lies beyond either.
+    below, above = (0.1875, 0.2875) if drawn else (0.0, 0.0)
+    fit, machine = log(1 + (error or 0.0)), 1.959964 * PRIOR * abs(log(slower))
+    for row in rows:
+        assert row["measured_plain_ms"] == pytest.approx(slower * row["profile_plain_ms"])
+        low = log(row["predicted_speedup"] / row["predicted_low"])
+        high = log(row["predicted_high"] / row["predicted_speedup"])
+        assert low == pytest.approx(hypot(below, fit, machine))
+        assert high == pytest.approx(hypot(above, fit, machine))
+
+
 class Slots:
     """A model of which only the lengths are there."""
 
@@ -127,7 +165,7 @@ def test_every_segment_has_the_plain_ones_around_it(
         models.append(Slots())
         return models[-1]
 
-    def decode_synthetic(large: Any, small: Any, gamma: int, *_: Any) -> Timed:
+    def decode_synthetic(large: Any, small: Any, gamma: int, *_: Any, **__: Any) -> Timed:
         gammas.append(gamma)
         return Timed(1, 100, gamma, 6, 6, float(len(gammas)), 0.0, 0.0, 0, 0)
 
@@ -159,7 +197,7 @@ def test_rounds_go_to_draft_lengths_that_may_be_best(
     chance = np.random.default_rng(1)
     blocks = {0: 1.0, 1: 1.2, 2: 1.2 * 2.4 / 1.8, 3: 5.0}
 
-    def decode_synthetic(large: Any, small: Any, gamma: int, *_: Any) -> Timed:
+    def decode_synthetic(large: Any, small: Any, gamma: int, *_: Any, **__: Any) -> Timed:
         seconds = 6 * blocks[gamma] * (1 + 0.05 * chance.random())
         return Timed(1, 100, gamma, 6, 6, seconds, seconds, 0.0, 0, 0)
 
@@ -193,7 +231,7 @@ def test_a_cell_goes_on_in_the_round_that_was_killed(
     """Segments last as long as their random numbers say, so equal ones were drawn alike."""
     decoded, last = list[int](), [1000]
 
-    def decode_synthetic(large: Any, small: Any, gamma: int, *rest: Any) -> Timed:
+    def decode_synthetic(large: Any, small: Any, gamma: int, *rest: Any, **_: Any) -> Timed:
         if len(decoded) == last[0]:
             raise KeyboardInterrupt
         decoded.append(gamma)
@@ -249,6 +287,65 @@ def test_validate_synthetic_as_it_is_typed(costs: Path, capsys: pytest.CaptureFi
     assert read_profile(costs).target.config is not None
 
 
+@pytest.mark.parametrize(("alpha", "drafts"), [("1", 1), ("0", 0)])
+def test_all_drafts_are_accepted_at_alpha_1_and_none_at_0(
+    costs: Path, capsys: pytest.CaptureFixture[str], alpha: str, drafts: int
+) -> None:
+    words = ["validate", str(costs), "--synthetic", "--alpha", alpha, "--requests", "2"]
+    words += ["--context", "8", "--median-tolerance", "9", "--tolerance", "99"]
+    rows = json.loads(run(capsys, *words, "--format", "json")[1])["answer"]["rows"]
+    assert [(row["batch"], row["gamma"]) for row in rows] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    for row in rows:
+        tokens = 1 + drafts * row["gamma"]
+        assert row["drawn_tokens_per_call"] == row["tokens_per_call"] == tokens
+
+
+def test_batches_are_drawn_as_the_profile_was(
+    tiny_family: dict[str, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The host pays for a filter and a law of acceptance, and its times are of these."""
+    prompts, out = tmp_path / "prompts.txt", tmp_path / "p.json"
+    prompts.write_text("w3 w4 w5\nw6 w7 w8\n")
+    succeed(
+        *(
+            "calibrate",
+            "--target",
+            str(tiny_family["target"]),
+            "--draft",
+            str(tiny_family["draft"]),
+        ),
+        *(
+            "--prompts",
+            str(prompts),
+            "--requests",
+            "2",
+            "--max-new-tokens",
+            "12",
+            "--device",
+            "cpu",
+        ),
+        *("--gamma-max", "2", "--repeats", "2", "--batch", "1", "--context", "8", "--threads", "1"),
+        *("--temperature", "1", "--top-p", "0.9", "--acceptance-law", "greedy-drafts"),
+        *("--out", str(out)),
+    )
+    told = list[dict[str, Any]]()
+
+    def decode(*given: Any, **named: Any) -> Timed:
+        told.append(named)
+        return decode_synthetic(*given, **named)
+
+    monkeypatch.setattr(validate_load, "decode_synthetic", decode)
+    words = ("--synthetic", "--alpha", "0.7", "--requests", "2", "--context", "8")
+    loose = ("--median-tolerance", "9", "--tolerance", "99")
+    assert run(capsys, "validate", str(out), *words, *loose)[0] == 0
+    assert told
+    as_measured = {"top_k": None, "top_p": 0.9, "acceptance_law": "greedy-drafts"}
+    assert all(each == as_measured for each in told)
+
+
 def test_validate_synthetic_goes_on_where_it_was_killed(
     costs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -257,12 +354,12 @@ def test_validate_synthetic_goes_on_where_it_was_killed(
     # A round has five segments, a cell a round to warm up and two more.
     cell = 5 * 3
 
-    def decode(*given: Any) -> Timed:
+    def decode(*given: Any, **named: Any) -> Timed:
         if len(decoded) == 3 * cell + 12:
             decoded.clear()
             raise KeyboardInterrupt
         decoded.append(1)
-        return decode_synthetic(*given)
+        return decode_synthetic(*given, **named)
 
     monkeypatch.setattr(validate_load, "decode_synthetic", decode)
     words = ["validate", str(costs), "--synthetic", "--alpha", "0.7", "--requests", "2"]

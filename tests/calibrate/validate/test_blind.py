@@ -1,4 +1,4 @@
-"""Which requests a blind check decodes."""
+"""Which requests a blind check decodes, and what it says of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from calibrate.models.sampling import Sampling
-from calibrate.validate.blind import decoded_requests, turns
+from calibrate.validate.blind import compare, decoded_requests, turns
 from calibrate.validate.findings import blind_findings
+from specsim.predict.prediction_file import PredictedSpeedup
+from tests.support.traces import trace_of
 
 
 def check_of(prompts: int, temperature: float) -> Any:
@@ -128,3 +130,70 @@ def test_a_check_of_what_was_asked_of_the_profile_says_no_more(more: dict[str, A
 def test_a_recommended_length_that_suits_the_few_too_says_no_more() -> None:
     said = blind_findings([row(2, 1.3, 1.31), row(4, 1.25, 1.27)], None).errors[-1]
     assert said == "temperature 0: recommended gamma 2, +0.0% from the fastest measured (gamma 2)"
+
+
+PREDICTED = PredictedSpeedup(
+    temperature=0.0,
+    gamma=2,
+    tokens_per_call=1.75,
+    speedup=1.2,
+    low=1.0,
+    high=1.4,
+    plain_ms=250.0,
+    known_low=1.1,
+    known_high=1.3,
+    elasticity=0.3,
+    elasticity_error=0.1,
+    formula_speedup=1.2,
+    chosen=True,
+)
+
+
+def exact(
+    more_calls: int = 0, last: int = 8, paired: bool = True, certain: bool = True
+) -> bool | None:
+    """Of two passes over two requests, where one request of the last pass has another number of
+    calls, or another last token.
+    """
+    # With two drafts a block of the first request ends at its second token, and the next block has
+    # the other two; in the second request the first token alone is a block.
+    trace = trace_of([1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0])
+    measured = SimpleNamespace(acceptance_law="ratio-test", requests=2)
+    check: Any = SimpleNamespace(
+        sampling=Sampling(0.0),
+        workload=SimpleNamespace(measured=measured),
+        name="calibration",
+        trace=trace,
+        paired=paired,
+        certain=certain,
+    )
+    texts = {0: [5, 6, 7, 8], 1: [6, 7, 8]}
+
+    def decoded(request: int, calls: int, end: int = 8) -> dict[str, Any]:
+        text = [*texts[request][:-1], end]
+        return {"seconds": 1.0, "tokens": len(text), "calls": calls, "text": text}
+
+    plain = [{each: [decoded(each, len(texts[each]))] * 2 for each in texts}] * 2
+    right = {each: [decoded(each, 2)] for each in texts}
+    wrong = {**right, 1: [decoded(1, 2 + more_calls, last)]}
+    found: bool | None = compare(check, 2, PREDICTED, plain, [right, wrong])["exact"]
+    return found
+
+
+def test_every_greedy_pass_has_the_text_of_plain_decoding_in_as_many_calls_as_replayed() -> None:
+    assert exact() is True
+    assert exact(more_calls=1) is False
+    assert exact(more_calls=-1) is False
+    assert exact(last=9) is False
+    # Of texts that calibration did not see nobody knows the calls.
+    assert exact(more_calls=1, paired=False) is True
+    assert exact(last=9, paired=False) is False
+    # In half precision rounding decides.
+    assert exact(more_calls=1, last=9, certain=False) is None
+
+
+def test_what_is_not_exact_at_temperature_0_fails() -> None:
+    rows = [row(2, 1.2, 1.2), row(4, 1.2, 1.2, exact=False), row(5, 1.2, 1.2, exact=None)]
+    assert blind_findings(rows, None).failures == (
+        "temperature 0, gamma 4: text or number of calls is not what it must be",
+    )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,15 +20,27 @@ from transformers import AutoTokenizer
 
 import specsim
 from calibrate.engine.client import Completed, EngineClient
+from calibrate.engine.server import Launch
 from calibrate.engine.servers import Servers, speculative_config
 from calibrate.models.prompts import read_prompts
 from calibrate.validate import engine as validate_engine
 from calibrate.validate.findings import engine_findings
+from specsim.api import calibrate as calibrated
 from specsim.api.engine_timing import awaits_timing
 from specsim.checkpoint import Checkpoint
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from specsim.counts.file import PROFILE_SOURCE, Source, read_acceptance, write_acceptance
+from specsim.counts.file import (
+    PROFILE_SOURCE,
+    SCHEMA,
+    VERSION,
+    AcceptanceFile,
+    Source,
+    read_acceptance,
+    timed_step,
+    write_acceptance,
+)
 from specsim.counts.prompt_costs import PromptCosts
+from specsim.counts.steps import StepTime
 from specsim.counts.streamed_costs import StreamedCosts
 from specsim.counts.streams import Stream
 from specsim.files import file_digest
@@ -93,11 +107,45 @@ def words(profile: Path, prompts: Path, url: str, *more: str) -> list[str]:
 
 
 @contextmanager
-def all_serving(profile: Path, prompts: Path, gammas: Sequence[int]) -> Iterator[dict[int, Any]]:
+def all_serving(
+    profile: Path, prompts: Path, gammas: Sequence[int], **changes: Any
+) -> Iterator[dict[int, Any]]:
     """Clients of a server for each draft length, whose rounds take a thousandth of a second."""
     with ExitStack() as stack:
-        states = {gamma: engine(profile, prompts, gamma, step_s=1e-3) for gamma in gammas}
+        states = {g: engine(profile, prompts, g, step_s=1e-3, **changes) for g in gammas}
         yield {g: EngineClient(stack.enter_context(serving(s))) for g, s in states.items()}
+
+
+def timed_by_hand(profile: Path, prompts: Path, folder: Path, plain_s: float = 1e-3) -> Any:
+    """A copy of the profile, and a check of it with steps that no engine took."""
+    own, timed = folder / "own/tiny.json", folder / "timed.json"
+    if not own.is_file():
+        others = shutil.ignore_patterns("*.vllm*", ".*")
+        shutil.copytree(profile.parent, own.parent, ignore=others)
+    steps = [
+        StepTime(gamma, batch, plain_s * (1 + 0.2 * gamma), repeat=repeat, first_s=plain_s)
+        for repeat in (0, 1)
+        for gamma in (0, 1, 2, 3)
+        for batch in (1, 2)
+    ]
+    written = AcceptanceFile(
+        schema=SCHEMA,
+        version=VERSION,
+        created="",
+        specsim=specsim.__version__,
+        engine="vllm",
+        counts=[],
+        lengths=[],
+        steps=[timed_step(each) for each in steps],
+        sources=[Source(str(own), file_digest(own), [PROFILE_SOURCE])],
+        notes=[],
+        temperature=0.0,
+    )
+    write_acceptance(written, timed)
+    check = specsim.EngineBlindCheck(
+        gamma=(2, 3), passes=2, timed=timed, prompts=prompts, engine_bin=Path(sys.executable)
+    )
+    return own, check
 
 
 @pytest.fixture(autouse=True)
@@ -248,6 +296,117 @@ def test_an_engine_is_timed_and_its_speedups_are_predicted_before_it_is_measured
     assert "--url does not go with --blind --engine" in refused
 
 
+def test_what_was_predicted_of_an_engine_stays_and_other_draft_lengths_are_added(
+    profile: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own, check = timed_by_hand(profile, prompts, tmp_path)
+    monkeypatch.setattr(
+        Servers, "clients", lambda servers: all_serving(own, prompts, servers.gammas)
+    )
+
+    def predicted(gamma: tuple[int, ...]) -> dict[tuple[int, int], float]:
+        verdict = specsim.validate_engine(own, replace(check, gamma=gamma))
+        assert (verdict.prediction, verdict.sha256) == (file, file_digest(file))
+        return {(row["batch"], row["gamma"]): row["predicted_speedup"] for row in verdict.rows()}
+
+    file = own.with_name("tiny.vllm.predicted.json")
+    before = predicted((2, 3))
+    content = json.loads(file.read_text())
+    content["speedups"][0]["speedup"] = [6.0, 7.0, 8.0]
+    content["created"] = "before"
+    file.write_text(json.dumps(content))
+    again = predicted((1, 2, 3))
+    assert again == before | {(1, 1): again[1, 1], (1, 2): 7.0, (2, 1): again[2, 1]}
+    added = json.loads(file.read_text())
+    assert added["created"] == "before"
+    assert len(added["speedups"]) == 6
+    assert all(each in added["speedups"] for each in content["speedups"])
+    # Of other step times it says nothing.
+    timed_by_hand(profile, prompts, tmp_path, plain_s=2e-3)
+    of_two = {at: speedup for at, speedup in before.items() if at[1] == 2}
+    assert predicted((2,)) == pytest.approx(of_two)
+    assert len(json.loads(file.read_text())["speedups"]) == 2
+
+
+def test_what_an_engine_does_otherwise_than_replayed_is_said(
+    profile: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Counters that have a round too many for each request, and answers in a single chunk."""
+
+    def stream(
+        client: EngineClient, prompts: Any, tokens: Any, sampling: Any, together: int, waits: Any
+    ) -> list[Stream]:
+        return [
+            Stream(len(prompt.split()), wait, (wait + 0.1,), (count,))
+            for prompt, count, wait in zip(prompts, tokens, waits, strict=True)
+        ]
+
+    monkeypatch.setattr(EngineClient, "stream", stream)
+    monkeypatch.setattr(
+        Servers,
+        "clients",
+        lambda servers: all_serving(profile, prompts, servers.gammas, miscounted=1),
+    )
+    timing = specsim.EngineTiming(
+        gamma=(1, 3), batch=(1,), repeats=2, prompts=prompts, engine_bin=Path(sys.executable)
+    )
+    found = specsim.calibrate_engine(profile, tmp_path / "timed.json", timing)
+    said = [each.partition(";")[0] for each in found.warnings if "replayed" in each]
+    assert said == [
+        f"draft length {each.gamma}: {each.rounds:g} rounds were counted, "
+        f"{each.rounds - REQUESTS:g} replayed"
+        for each in found.counts
+    ]
+    assert [each.gamma for each in found.counts] == [1, 3]
+    (loads,) = (each for each in found.warnings if "under load" in each)
+    assert loads.startswith("steps under load could not be told apart (no step without a prompt")
+    assert not found.streamed
+    kept = read_acceptance(found.path)
+    assert not kept.streamed
+    assert tuple(kept.notes) == found.warnings
+
+
+@pytest.mark.parametrize("call", ["calibrate_engine", "validate_engine"])
+def test_sets_of_an_engine_are_kept_for_that_engine_alone(
+    call: str, profile: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Killed behind the first repeat: what goes on with it has engines draw other random numbers,
+    and another program, or the same one of another version, begins anew.
+    """
+    own, check = timed_by_hand(profile, prompts, tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    seeds: list[int] = []
+
+    def clients(servers: Servers) -> Any:
+        seeds.append(servers.launches[0].seed)
+        return all_serving(own, prompts, servers.gammas)
+
+    def killed(activity: str, done: int, total: int) -> None:
+        if activity in ("timing", "decoding") and done:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Servers, "clients", clients)
+    one, other = (tmp_path / name for name in ("one", "other"))
+    for each in (one, other):
+        (each / "bin").mkdir(parents=True)
+        (each / "bin/vllm").touch()
+
+    def begun(environment: Path) -> int:
+        monkeypatch.setenv("ENGINE_VENV", str(environment))
+        asked: Any = {"batch": (1,), "requests": 2, "seed": 5, "engine_bin": None}
+        timing = specsim.EngineTiming(gamma=(1, 2), repeats=2, prompts=prompts, **asked)
+        with suppress(KeyboardInterrupt):
+            if call == "calibrate_engine":
+                specsim.calibrate_engine(own, timing=timing, progress=killed)
+            else:
+                specsim.validate_engine(own, replace(check, **asked), progress=killed)
+        return seeds[-1]
+
+    assert [begun(one), begun(other), begun(one)] == [5000, 5000, 5001]
+    (one / "lib/python3.12/site-packages/vllm-0.33.0.dist-info").mkdir(parents=True)
+    assert begun(one) == 5000
+
+
 def test_above_temperature_0_an_engine_is_timed_by_the_texts_that_it_wrote(
     profile: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -347,6 +506,98 @@ def test_a_command_that_was_killed_while_it_timed_the_engine_measures_nothing_el
     out.write_text("{}")
     assert not awaits_timing(out, timing, command), "what cannot be read is made anew"
     assert not list(tmp_path.glob(".*.work"))
+
+
+def test_warnings_of_the_pair_stand_before_those_of_the_engine(
+    tiny_family: dict[str, Path],
+    prompts: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    out, measure = tmp_path / "tiny.json", calibrated.calibrate
+    monkeypatch.setattr(
+        calibrated,
+        "calibrate",
+        lambda *given, **named: replace(measure(*given, **named), warnings=("of the pair",)),
+    )
+    monkeypatch.setattr(
+        Servers, "clients", lambda servers: all_serving(out, prompts, servers.gammas)
+    )
+    code, found, err = run(
+        capsys,
+        *("calibrate", "--target", str(tiny_family["target"]), "--prompts", str(prompts)),
+        *("--draft", str(tiny_family["draft"]), "--requests", f"{REQUESTS}", "--device", "cpu"),
+        *("--max-new-tokens", f"{LIMIT}", "--gamma-max", "2", "--repeats", "2"),
+        *("--temperature", "0", "--engine", "vllm", "--engine-bin", sys.executable),
+        *("--batch", "1,2", "--out", str(out), "--format", "json"),
+    )
+    assert code == 0, err
+    warnings = json.loads(found)["warnings"]
+    assert warnings[0] == "of the pair"
+    assert [each for each in warnings if "two draft lengths lie on any line" in each]
+
+
+def test_drafts_that_an_engine_draws_unfiltered_are_not_timed_by_a_filtered_profile(
+    profile: Path, prompts: Path, tmp_path: Path
+) -> None:
+    own, before = tmp_path / "tiny.json", read_profile(profile)
+    models = specsim.Models(before.target.name, before.draft.name, device="cpu", threads=1)
+    measurement = specsim.Measurement(
+        prompts=prompts,
+        temperature=(0.0, 1.0),
+        top_p=0.9,
+        requests=(2,),
+        max_new_tokens=LIMIT,
+        gamma_max=3,
+        repeats=2,
+    )
+    specsim.calibrate(own, models, measurement)
+    asked: Any = {"prompts": prompts, "engine_bin": Path(sys.executable), "temperature": 1.0}
+    timing = specsim.EngineTiming(**asked, drafts="probabilistic")
+    with pytest.raises(UnsupportedError, match="are drawn without top_k and top_p, and those of"):
+        specsim.calibrate_engine(own, timing=timing)
+    assert [each.name for each in tmp_path.glob("*.json")] == ["tiny.json"]
+
+
+def test_counts_of_an_engine_are_kept_for_that_engine_alone(
+    profile: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Killed with the first length counted; another program, or the same one under other
+    variables, begins anew.
+    """
+    started: list[int] = []
+
+    @contextmanager
+    def client(servers: Servers, gamma: int) -> Iterator[EngineClient]:
+        started.append(gamma)
+        if kill and gamma == 2:
+            raise KeyboardInterrupt
+        with serving(engine(profile, prompts, gamma)) as url:
+            yield EngineClient(url)
+
+    monkeypatch.setattr(Servers, "client", client)
+    kill = True
+    programs = [tmp_path / name / "vllm" for name in ("one", "other")]
+    for each in programs:
+        each.parent.mkdir()
+        each.touch(0o755)
+
+    def counted(program: Path) -> list[int]:
+        started.clear()
+        check = specsim.EngineCheck(gamma=(1, 2), prompts=prompts, engine_bin=program)
+        with suppress(KeyboardInterrupt):
+            specsim.validate(profile, check)
+        return list(started)
+
+    assert counted(programs[0]) == counted(programs[1]) == [1, 2]
+    assert counted(programs[0]) == [2]
+    with monkeypatch.context() as patch:
+        patch.setenv("VLLM_CPU_KVCACHE_SPACE", "3")
+        kill = False
+        assert counted(programs[0]) == [1, 2]
+    assert counted(programs[0]) == counted(programs[1]) == [2]
+    assert counted(programs[0]) == [1, 2], "what was done is done"
 
 
 def test_counts_of_the_replayed_text_are_equal(
@@ -542,6 +793,24 @@ def test_what_the_engine_is_told() -> None:
         "prompt_lookup_min": 2,
         "prompt_lookup_max": 4,
     }
+
+
+def test_servers_are_started_for_the_models_of_the_profile(profile: Path, tmp_path: Path) -> None:
+    program, content = tmp_path / "vllm", read_profile(profile)
+    program.touch(0o755)
+    check = specsim.EngineCheck(engine_bin=program, engine_args=("--max-model-len", "64"))
+    launches = Servers.of(content, check, (0, 2), 32, 7).launches
+    speculative = speculative_config(check, 2, content.draft.name)
+    words: Any = {"program": program, "target": content.target.name, "dtype": "float32"}
+    words |= {"context": 64, "requests": 32, "seed": 7, "more": check.engine_args}
+    assert launches == {
+        0: Launch(speculative=None, **words),
+        2: Launch(speculative=speculative, **words),
+    }
+    generate = specsim.EngineCheck(engine_bin=program, api="generate")
+    usual = Servers.of(content, generate, (2,), 3).launches[2]
+    models = content.target.context, content.draft.context
+    assert (usual.api, usual.context, usual.requests) == ("generate", min(models), 16)
 
 
 def test_no_server_is_asked_twice_after_a_kill(

@@ -34,6 +34,7 @@ from specsim.counts.file import (
 )
 from specsim.intervals import Interval
 from specsim.schemes import SpeculativeDecoding
+from tests.support.mutations import SAMPLES
 from tests.support.profiles import overhead, write, write_grid
 from tests.support.refusals import refuses
 from tests.support.traces import trace_of
@@ -516,3 +517,21 @@ def test_what_is_compared_is_no_setting() -> None:
     found = specsim.compare(sides[0], both)
     assert found.counts == {"same": 2}
     assert len(found.left_out) == 2
+
+
+def test_intervals_of_predicted_counts_are_taken_as_what_they_are(tmp_path: Path) -> None:
+    """Of 90 %, as the row says."""
+    path = tmp_path / "counted.json"
+    specsim.read(SAMPLES / "vllm-bench-serve-mtp1-mtp8.txt", out=path)
+    judged = specsim.validate(path)
+    row = judged.rows()[0]
+    values = {
+        key.figure: each
+        for key, each in read_side(judged, "first").values.items()
+        if ("gamma", str(row["gamma"])) in key.setting
+    }
+    for name in ("predicted_tokens_per_call", "measured_tokens_per_call"):
+        value = values[name]
+        assert isinstance(value, Interval)
+        reach = row[f"{name}_high"] - row[name]
+        assert value.high - value.best == pytest.approx(reach * 1.959964 / 1.644854, rel=1e-5)

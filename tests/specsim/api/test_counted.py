@@ -10,11 +10,12 @@ import pytest
 
 import specsim
 from specsim.acceptance import SurvivalAcceptance
-from specsim.api.validation import CountsCheck, SpeedupCheck
+from specsim.api.validation import CountsCheck, SpeedupCheck, Tolerance
 from specsim.batching.source import Source
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.file import read_acceptance
 from specsim.extrapolation import acceptance_from_counts
+from specsim.intervals import Interval, apart
 from tests.support.command_line import SHAPES, fail, rows, run
 from tests.support.engine_files import bench, scrape
 from tests.support.profiles import write
@@ -180,6 +181,62 @@ def test_counts_are_predicted_from_another_file(counted: Path, tmp_path: Path) -
         specsim.validate(counted)
     with pytest.raises(InvalidArgumentError, match="names no models"):
         specsim.validate(counted, SpeedupCheck())
+
+
+def judged(folder: Path, alpha: float, rounds: int = 100_000) -> CountsCheck:
+    """Against counts of a draft model at K = 2, i.i.d. at ``alpha``."""
+    (folder / "two.txt").write_text(scrape(alpha, 2, rounds))
+    specsim.read(folder / "two.txt", method="draft_model", out=folder / "two.json")
+    return CountsCheck(folder / "two.json")
+
+
+def test_counts_that_contradict_the_others_fail(
+    counted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1 + 0.4 + 0.16 tokens per call were counted, where 1 + 0.7 + 0.49 are expected."""
+    check = judged(tmp_path, 0.4)
+    found = specsim.validate(counted, check)
+    assert not found.passed
+    (failure,) = found.failures
+    assert failure.startswith("gamma 2: predicted 2.19")
+    assert "tokens per call, counted 1.560 (" in failure
+    assert not found.rows()[0]["inside"]
+    code, _, err = run(capsys, "validate", str(counted), "--counted", str(check.counted))
+    assert code == 1
+    assert f"failed: {failure}" in err
+    # A tolerance judges in the place of intervals: 2.19 is 40 % more than 1.56.
+    found = specsim.validate(counted, check, Tolerance(median=0.3, worst=0.5))
+    assert found.failures == ("the median error is over the tolerance of 0.3",)
+    found = specsim.validate(counted, check, Tolerance(worst=0.3))
+    assert found.failures == ("the worst error is over the tolerance of 0.3",)
+    assert specsim.validate(counted, check, Tolerance(median=0.5, worst=0.5)).passed
+    # Of one file with both lengths, each from the other.
+    names = [tmp_path / f"k{gamma}.json" for gamma in (2, 4)]
+    for name, gamma, alpha in zip(names, (2, 4), (0.4, 0.7), strict=True):
+        name.write_text(bench(10.0, 1, gamma, alpha))
+    specsim.read(*names, method="draft_model", out=tmp_path / "both.json")
+    found = specsim.validate(tmp_path / "both.json")
+    assert [each.split(":")[0] for each in found.failures] == ["gamma 2", "gamma 4"]
+
+
+def test_counts_may_be_as_far_off_as_chance_explains(counted: Path, tmp_path: Path) -> None:
+    """Once in 10,000 a normal figure is 3.890592 standard errors off; the ends of 90 % intervals
+    are 1.644854 of them away.
+    """
+    limit = 3.890592 / 1.644854
+    off = []
+    for alpha in (0.69, 0.67, 0.66, 0.65, 0.63):
+        found = specsim.validate(counted, judged(tmp_path, alpha, rounds=1000))
+        (row,) = found.rows()
+        predicted, measured = (
+            Interval(*(row[f"{name}_tokens_per_call{end}"] for end in ("_low", "", "_high")))
+            for name in ("predicted", "measured")
+        )
+        off.append(apart(predicted, measured))
+        assert found.passed == (off[-1] <= limit)
+        assert row["inside"] == (off[-1] <= 1)
+    assert off == sorted(off)
+    assert off[0] < 1 < off[1] < off[2] < limit < off[3]
 
 
 def test_the_commands_take_an_acceptance_file(

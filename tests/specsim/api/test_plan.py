@@ -612,3 +612,16 @@ def test_a_drafter_that_makes_no_such_drafts_is_left_out_and_said() -> None:
     (left_out,) = found.left_out
     assert left_out.what == "H100-SXM, tensor parallel 1, medusa:heads=2"
     assert left_out.why == "gamma must be <= 2, the longest that it drafts, got 3, 4"
+
+
+def test_a_plan_says_that_nothing_is_known_to_route_by() -> None:
+    for routing, said in (("prefix-aware", True), ("least-outstanding", False)):
+        found = plan(rate=300, requests=600, more={"routing": routing})
+        assert found.best.replicas > 1
+        assert any("prefix-aware routing is least" in each for each in found.warnings) == said
+
+
+def test_without_a_simulation_nothing_is_routed() -> None:
+    for routing in ("prefix-aware", "least-outstanding"):
+        with pytest.raises(InvalidArgumentError, match=f"nothing is simulated .*, got {routing}"):
+            plan(more={"routing": routing, "simulated": False})

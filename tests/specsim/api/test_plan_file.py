@@ -128,3 +128,14 @@ def test_export_takes_a_plan_beside_what_it_is_of(tmp_path: Path) -> None:
     )
     assert found.schedule == ((1, 8, 5), (9, 24, 3))
     assert any("--max-num-seqs 24" in note for note in found.warnings)
+
+
+@pytest.mark.parametrize("given", [{"margin": 0.2}, {"most": 256}])
+def test_export_refuses_what_a_plan_has_decided(tmp_path: Path, given: dict[str, Any]) -> None:
+    path = written(tmp_path, [[1, 8, 5], [9, 24, 3]])
+    deployed = specsim.deploy("llama-3.1-8b", "H100", "eagle3")
+    words: dict[str, Any] = {"deployment": deployed, "alpha": 0.7, "model": "head"}
+    (name,) = given
+    with pytest.raises(InvalidArgumentError, match=f"{name} has no meaning with capacity_plan"):
+        specsim.export("vllm", capacity_plan=path, **words, **given)
+    assert specsim.export("vllm", **words).inputs["most"] == 256

@@ -94,3 +94,13 @@ def test_refusals_are_one_line(
     capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     assert message in fail(capsys, "read", *words)
+
+
+def test_nothing_is_written_where_one_of_two_files_cannot_be(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out, profile = tmp_path / "acceptance.json", tmp_path / "profile.json"
+    words = ["read", LOG, "--out", str(out), "--speculation-profile"]
+    assert "is of one K, the files have 3, 7" in fail(capsys, *words, str(profile))
+    assert "must be two files, got" in fail(capsys, *words, str(out))
+    assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import specsim
-from specsim.acceptance import BetaAcceptance
+from specsim.acceptance import BetaAcceptance, PerPositionAcceptance
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.cli import main
 from specsim.cost import Cost, LinearVerify
@@ -30,6 +30,7 @@ from specsim.schemes import (
     SpeculativeDecoding,
     VerticalCascade,
 )
+from tests.support.command_line import fail
 from tests.support.refusals import refuses
 
 NEW_SCHEME = '''
@@ -241,3 +242,63 @@ def test_combinations_that_a_scheme_refuses_are_counted() -> None:
             scheme="beam-search",
             candidates={"gamma": [2], "beams": [4], "draft_beam": [2, 3]},
         )
+
+
+def test_rates_that_could_have_meant_another_kind_say_how_they_were_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rates, scheme = [0.8, 0.72, 0.66], SpeculativeDecoding(3)
+    said = "alpha 0.8,0.72,0.66 was read as conditional rates"
+    for known in ({"alpha": rates}, {"known": Acceptances.of_pairs(rates)}):
+        for found in (
+            specsim.evaluate(scheme=scheme, c=0.05, **known),
+            specsim.optimize(scheme="speculative", candidates={"gamma": [3]}, c=0.05, **known),
+            specsim.simulate(scheme, c=0.05, blocks=1000, **known),
+        ):
+            (line,) = found.warnings
+            assert line.startswith(said)
+    for verb in ("evaluate", "optimize", "simulate"):
+        words = [verb, "speculative", "--gamma", "3", "--alpha", "0.8,0.72,0.66", "--c", "0.05"]
+        with pytest.raises(SystemExit):
+            main(words)
+        assert said in capsys.readouterr().err
+    # Which says itself what it is.
+    named = PerPositionAcceptance(tuple(rates))
+    assert specsim.evaluate(scheme=scheme, alpha=named, c=0.05).warnings == ()
+
+
+def test_what_is_drawn_says_how_far_acceptance_goes() -> None:
+    """As far as the scheme has a law in the long run, which tells its longest draft."""
+    found = specsim.simulate(SpeculativeDecoding(5), [0.7, 0.8], c=0.05, blocks=1000)
+    (line,) = found.warnings
+    assert "given for 2 positions, and the last, 0.8, is taken to hold on to gamma 5" in line
+    for scheme in (AdaptiveEstimate(0.05), AdaptiveHeuristic(gamma_max=4000)):
+        assert specsim.simulate(scheme, [0.7, 0.8], c=0.05, blocks=1000).warnings == ()
+
+
+def test_a_search_takes_alpha_for_what_is_known_of_each() -> None:
+    asked = {"scheme": "speculative", "candidates": {"gamma": [5]}, "c": 0.05}
+    alone = specsim.optimize(0.8, **asked)
+    assert specsim.optimize(0.8, known=[None], **asked).speedup == alone.speedup
+    with pytest.raises(InvalidArgumentError, match="alpha and known exclude each other"):
+        specsim.optimize(0.8, known=[Acceptances(0.6), Acceptances(0.7)], **asked)
+
+
+test_what_is_drawn_is_said_in_one_way = refuses(
+    (
+        lambda: specsim.simulate(SpeculativeDecoding(5), 0.8, c=0.1, requests=50),
+        "requests needs tokens, how many each request has",
+    ),
+    (
+        lambda: specsim.simulate(SpeculativeDecoding(5), 0.8, c=0.1, tokens=9, blocks=50),
+        "blocks has no meaning with tokens: requests says how many are drawn",
+    ),
+)
+
+
+def test_what_would_be_ignored_is_refused_where_it_is_typed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["simulate", *shlex.split("speculative --alpha 0.8 --gamma 5 --c 0.1")]
+    assert "requests needs tokens" in fail(capsys, *words, "--requests", "10000")
+    assert "blocks has no meaning" in fail(capsys, *words, "--tokens", "9", "--blocks", "1000000")

@@ -175,3 +175,29 @@ def test_a_log_without_latencies_passes_nothing(tmp_path: Path) -> None:
                 engine="vllm:num_gpu_blocks=2000",
                 tolerance=tolerance,
             )
+
+
+def test_a_drafter_that_drafts_nothing_is_said_as_serve_says_it(tmp_path: Path) -> None:
+    work = specsim.workload(rate=12, prompt=100, output=40, requests=100)
+    plain: dict[str, Any] = {"step_model": "step_ms=5", "engine": "vllm:num_gpu_blocks=2000"}
+    path = bench_log(specsim.serve(work, **plain).served, tmp_path)
+    for given, said in (({"alpha": 0.7}, True), ({"alpha": 0.7, "gamma": 0}, False), ({}, False)):
+        words = {**plain, **given}
+        for found in (specsim.serve(work, **words), specsim.validate_serving(path, **words)):
+            assert any(each.startswith("nothing is drafted") for each in found.warnings) == said
+
+
+@pytest.mark.parametrize(("sizes", "told"), [("1/2", True), ("1/2/512", False)])
+def test_steps_beyond_the_largest_graph_are_said_as_serve_says_it(
+    tmp_path: Path, sizes: str, told: bool
+) -> None:
+    work = specsim.workload(rate=100, prompt=100, output=50, requests=100)
+    words: dict[str, Any] = {
+        "deployment": deploy("llama-3.1-8b", "H100-SXM"),
+        "engine": f"vllm:cudagraph_capture_sizes={sizes}",
+    }
+    serving = specsim.serve(work, **words)
+    assert serving.engine["batch_mean"] > 3
+    path = bench_log(serving.served, tmp_path)
+    for found in (serving, specsim.validate_serving(path, **words)):
+        assert any("engine's largest CUDA graph, 2," in each for each in found.warnings) == told

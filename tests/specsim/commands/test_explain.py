@@ -95,3 +95,12 @@ def test_bad_input_is_one_line(
 
 def test_gamma_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--gamma" in fail(capsys, "explain", "--alpha", "0.7")
+
+
+def test_changes_that_were_asked_for_need_not_help(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*HERE, "--drafter", "medusa"]
+    _, out, _ = run(capsys, *words)
+    assert "single changes, the best first" in out
+    _, out, _ = run(capsys, *words, "--format", "json")
+    answer = json.loads(out)["answer"]
+    assert any(each["speedup"] < answer["speedup"] for each in answer["changes"])

@@ -88,3 +88,11 @@ def test_gamma_in_words() -> None:
     assert read_gamma("table") == "table"
     assert read_gamma("3") == 3
     assert read_gamma("1=5, 2-64=3") == [(1, 1, 5), (2, 64, 3)]
+
+
+def test_two_tables_do_not_go_to_one_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = str(tmp_path / "both.csv")
+    said = fail(capsys, *WORDS, "--save-requests", path, "--save-steps", path)
+    assert "--save-requests and --save-steps must be two files" in said

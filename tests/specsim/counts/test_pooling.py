@@ -89,6 +89,21 @@ def test_the_interval_of_a_length_covers_as_often_as_it_says() -> None:
     assert totals.low < intervals[0].low < intervals[0].best < intervals[0].high < totals.high
 
 
+def test_positions_that_were_not_all_counted_do_not_tell_how_rounds_differ() -> None:
+    """Half of the rounds have two positions of five, so that of all of them two are known."""
+    whole = DraftCounts(5, 500, 960, None, (450, 400, 60, 30, 20))
+    part = DraftCounts(5, 500, 850, None, (450, 400))
+    assert (whole + part).length() == DraftCounts(5, 1000, 1810).length()
+    twice, totals = (whole + whole).length(), (whole + part).length()
+    assert twice is not None
+    assert totals is not None
+    assert totals.high - totals.low > twice.high - twice.low
+
+
+def test_as_many_as_the_last_known_position_may_get_to_every_later_one() -> None:
+    assert DraftCounts(5, 100, 250, None, (50,)).tokens_per_call == 3.5
+
+
 @pytest.mark.parametrize(("accepted", "low", "high"), [(0, 1, 1.5), (300, 3.5, 4)])
 def test_the_interval_of_a_length_stays_in_its_range(
     accepted: float, low: float, high: float
@@ -99,6 +114,11 @@ def test_the_interval_of_a_length_stays_in_its_range(
 
 
 test_what_does_not_add_up_is_refused = refuses(
+    (
+        lambda: DraftCounts(5, 100, 400, None, (50,)),
+        "accepted must be at most 250, as no later position .* got 400",
+    ),
+    (lambda: DraftCounts(5, 100, 40, None, (50,)), "accepted must be the sum over positions, 50"),
     (lambda: MeanLength(3, 4.1), r"in \[1, 4\], got 4.1"),
     (lambda: MeanLength(None, 0.9), ">= 1, got 0.9"),
     (lambda: MeanLength(None, float("nan")), "got nan"),

@@ -110,6 +110,28 @@ def test_batches_without_a_law_have_no_line() -> None:
     assert [line.batch for line in StepCosts.of(steps).lines()] == [4.0]
 
 
+def test_a_length_that_was_not_timed_at_a_batch_stops_no_other_there() -> None:
+    wide, law = (0.02, 0.004, 0.001, 0.0005), (0.01, 0.002, 0.001, 0.0005)
+    costs = StepCosts.of([*lawful([1, 2, 4], 1, *law), *lawful([1, 2], 8, *wide)])
+    assert [(line.batch, line.gammas) for line in costs.lines()] == [(1, (1, 2, 4)), (8, (1, 2))]
+    assert costs.line(8).step_s(4) == pytest.approx(0.03)
+    few = StepCosts.of([*lawful([1, 3, 5], 1, *law), *lawful([1, 3], 8, *wide)])
+    assert few.step_s(2, 8) == pytest.approx(0.027)
+    with pytest.raises(UnsupportedError, match="5 draft tokens were timed at batch 1, 8 is"):
+        few.step_s(4, 8)
+
+
+def test_one_slope_through_two_lengths_misses_them() -> None:
+    """Least squares of 3 and 5 ms at one and three drafts are 1.8 ms a draft."""
+    steps = [StepTime(0, 1, 0.010), StepTime(1, 1, 0.013), StepTime(3, 1, 0.015)]
+    costs = StepCosts.of(steps)
+    assert costs.line(1).deviation == 0
+    said = costs.line(1, fixed_s=0.0)
+    assert said.per_draft_s == pytest.approx(0.0018)
+    assert said.deviation == pytest.approx(0.0012 / 0.013)
+    assert StepCosts.of(steps[:2]).line(1, fixed_s=0.0).deviation == 0
+
+
 def test_rows_of_one_cell_are_weighted_by_their_steps() -> None:
     several = [StepTime(1, 1, 0.01, steps=300), StepTime(1, 1, 0.02, steps=100)]
     assert StepCosts.of(several).step_s(1, 1) == pytest.approx(0.0125)

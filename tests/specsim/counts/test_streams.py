@@ -103,13 +103,24 @@ def test_chunks_of_several_steps_do_not_count() -> None:
     assert streamed_steps([Stream(10, 0.0, (0.01, 0.02), (2, 2))], 3).steps == ()
 
 
-def test_chunks_that_a_busy_client_read_at_once_do_not_count() -> None:
-    """Three steps of a second; the chunk of the second was read with that of the third."""
-    late = Stream(4, 0.0, (1.0, 3.0, 3.0, 4.0))
+@pytest.mark.parametrize("apart_s", [0.0, 3e-6, 8e-5])
+def test_chunks_that_a_busy_client_read_at_once_do_not_count(apart_s: float) -> None:
+    """Three steps of a second; the chunk of the second was read with that of the third, which takes
+    some microseconds.
+    """
+    late = Stream(4, 0.0, (1.0, 3.0, 3.0 + apart_s, 4.0))
     found = streamed_steps([late], 1)
     assert [(each.seconds, each.steps) for each in found.steps] == []
     longer = streamed_steps([replace(late, chunk_s=(*late.chunk_s, 5.0))], 1)
     assert [(each.seconds, each.steps) for each in longer.steps] == [(1.0, 1)]
+
+
+def test_a_request_whose_chunks_were_all_read_at_once_is_done() -> None:
+    """Its last chunk does not come before its first: else it would go on for ever."""
+    other = Stream(4, 0.0, tuple(map(float, range(1, 9))))
+    (step,) = streamed_steps([other, Stream(4, 0.0, (3.0, 3.0))], 1).steps
+    # From one to two seconds, and from four to eight.
+    assert (step.decodes, step.seconds, step.steps) == (1, 1.0, 5)
 
 
 def test_steps_of_as_many_tokens_are_apart_by_nothing_else() -> None:

@@ -11,7 +11,7 @@ import specsim
 from benchmarks import extrapolation_accuracy as benchmark
 from specsim.acceptance import DecayingAcceptance, SurvivalAcceptance
 from specsim.checks import Floats
-from specsim.extrapolation.curve import NOISE, extrapolate
+from specsim.extrapolation.curve import NOISE, curve_of_tokens, extrapolate
 from specsim.extrapolation.trends import (
     FALLING,
     TRENDS,
@@ -248,6 +248,14 @@ def test_behaves_as_the_array_of_survival() -> None:
     np.testing.assert_array_equal(1 - np.asarray(found), 1 - found.survival)
     acceptance = SurvivalAcceptance(tuple(found))
     assert acceptance.survival(7).sum() == pytest.approx(found.tokens_per_call)
+
+
+@pytest.mark.parametrize("tokens", [1.0, 2.5, 450.0, 601.0, 1000.0, 1001.0])
+def test_totals_of_long_drafts_are_shared_out(tokens: float) -> None:
+    """At 1,000 positions the log odds fall by 140 from the first to the last."""
+    curve = curve_of_tokens(tokens, 1000)
+    assert 1 + curve.sum() == pytest.approx(tokens)
+    assert (np.diff(curve) <= 0).all()
 
 
 test_bad_input_is_named = refuses(

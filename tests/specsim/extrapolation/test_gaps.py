@@ -12,6 +12,7 @@ from specsim.acceptance import Acceptance
 from specsim.checks import UnsupportedError
 from specsim.extrapolation.gaps import GapLaw
 from specsim.predict.replay.fixed_gamma import replay
+from specsim.traces import Trace
 from tests.support.refusals import refuses
 from tests.support.traces import trace_of
 from tests.support.two_states import two_state_curve, two_state_gaps, two_state_text
@@ -133,6 +134,13 @@ def test_the_two_forms_agree(steps: list[float], tail: float, gamma: int) -> Non
     assert isinstance(law, Acceptance)
 
 
+@given(st.floats(0.0, 1.0))
+def test_no_tail_follows_where_nothing_is_longer(tail: float) -> None:
+    ends, same = GapLaw(np.array([1.0, 0.5, 0.0])), GapLaw(np.array([1.0, 0.5, 0.0]), tail)
+    np.testing.assert_array_equal(same.tokens_per_call(4), ends.tokens_per_call(4))
+    np.testing.assert_array_equal(same.survival(4), ends.survival(4))
+
+
 def test_the_first_rate_falls_with_the_draft_length_on_text_of_two_kinds() -> None:
     law = GapLaw(two_state_gaps(4000))
     first = [law.survival(gamma)[1] for gamma in range(1, 20)]
@@ -196,7 +204,10 @@ test_bad_input_is_named = refuses(
     (lambda: GapLaw.of_lengths([]), "counts is empty"),
 )
 
+LOOKUP = Trace(np.array([1.0, 0.0]), np.array([0, 2]), {"matched": np.array([1, 0])})
+
 test_what_has_no_gaps_is_refused = refuses(
+    (lambda: GapLaw.of_trace(LOOKUP), "the gap law needs the trace of a draft model"),
     (lambda: GapLaw.of_rounds([], 5), "no round was drafted"),
     (
         lambda: GapLaw.of_trace(trace_of([1.0, 1.0]), stationary=True),

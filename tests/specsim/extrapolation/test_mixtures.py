@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from specsim.acceptance import Acceptance
 from specsim.checks import Floats
 from specsim.counts.drafts import DraftCounts
+from specsim.extrapolation import fits
 from specsim.extrapolation.bounds import mixture_bounds, tokens_per_call_bounds
-from specsim.extrapolation.counted import tokens_deviation
+from specsim.extrapolation.counted import counted_rates, tokens_deviation
 from specsim.extrapolation.fits import fit_mixture, misfit
 from specsim.extrapolation.mixtures import TokenMixture
 from tests.support.refusals import refuses
@@ -125,6 +127,12 @@ test_what_no_mixture_has_is_refused = refuses(
         lambda: tokens_per_call_bounds({3: 4.5}, 1),
         r"tokens per call at gamma 3 must be in \[1, 4\]",
     ),
+    (lambda: tokens_per_call_bounds({3: 2.9}, 2.5), "gamma must be a whole number >= 0, got 2.5"),
+    (lambda: tokens_per_call_bounds({3: 2.9}, -1), "gamma must be a whole number >= 0, got -1"),
+    (
+        lambda: tokens_per_call_bounds({2.5: 2.0}, 3),
+        "a draft length of measured must be a whole number >= 0, got 2.5",
+    ),
     (lambda: TokenMixture(np.array([0.5]), np.zeros(1)), "shares must be one for each rate"),
     (lambda: TokenMixture(np.array([0.5]), np.ones(2)), "shares must be one for each rate"),
 )
@@ -157,6 +165,40 @@ def test_a_fit_finds_what_it_was_counted_from(
 def test_totals_alone_are_fitted() -> None:
     found = fit_mixture([DraftCounts(5, 1000, 1800)])
     assert found.tokens_per_call(5)[-1] == pytest.approx(2.8, rel=0.01)
+
+
+@given(mixtures, st.integers(0, 5))
+def test_equations_hold_of_the_mixture_that_was_counted(mixture: TokenMixture, known: int) -> None:
+    whole = counted(mixture.survival(5)[1:], 1e4)
+    for each in counted_rates(replace(whole, reached=whole.reached[:known])):
+        assert each.value(mixture) == pytest.approx(each.rate, rel=1e-6)
+        assert each.row(mixture.rates, each.rate) @ mixture.shares == pytest.approx(0, abs=1e-9)
+
+
+def test_tokens_behind_the_counted_positions_are_those_of_rounds_that_got_there() -> None:
+    """Of 1,000 rounds 800 had a first draft accepted, and 600 more drafts in all."""
+    first, behind = counted_rates(DraftCounts(5, 1000, 1400, None, (800.0,)))
+    assert (first.position, first.rate, first.trials) == (1, 0.8, 1000)
+    assert (behind.position, behind.rate, behind.trials) == (1, 1.75, 800)
+    # With nothing behind it, or nothing that got there, no more is said.
+    assert len(list(counted_rates(DraftCounts(1, 1000, 800, None, (800.0,))))) == 1
+    assert len(list(counted_rates(DraftCounts(5, 1000, 0, None, (0.0,))))) == 1
+
+
+@pytest.mark.parametrize("reached", [(), (150.0,), (150.0, 80.0)])
+def test_the_likelihood_of_a_mean_is_a_density(reached: tuple[float, ...]) -> None:
+    """Over all means that 200 rounds may have, up to a root of 2 pi that all laws share."""
+    mixture = TokenMixture(np.array([0.4, 0.8]), np.array([0.5, 0.5]))
+    curve = mixture.survival(5)
+    stopped = -np.diff([200.0, *reached, 0.0])
+    by_position = stopped @ np.log(-np.diff([*curve[: len(reached) + 1], 0.0]))
+    rounds = reached[-1] if reached else 200.0
+    least, most = sum(reached), sum(reached) + (5 - len(reached)) * rounds
+    likelihoods = [
+        fits._log_likelihood(mixture, DraftCounts(5, 200, accepted, None, reached)) - by_position
+        for accepted in np.arange(least, most + 1)
+    ]
+    assert np.exp(likelihoods).sum() / rounds == pytest.approx(np.sqrt(2 * np.pi), rel=1e-3)
 
 
 def test_fewer_rounds_bound_less() -> None:

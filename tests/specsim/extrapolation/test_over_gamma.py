@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,9 @@ from specsim.extrapolation import (
     acceptance_from_counts,
     extrapolate,
 )
+from specsim.extrapolation.curve import INTERVAL_LEVEL, curve_of_tokens
+from specsim.extrapolation.trends import FALLING
+from specsim.intervals import normal_quantile
 from tests.support.refusals import refuses
 from tests.support.traces import trace_of
 from tests.support.two_states import two_state_gaps
@@ -292,6 +296,20 @@ def test_one_model_at_eight_and_at_one(heads: bool) -> None:
     assert 1 + EIGHT[0] < 0.97 * (1 + ONE)  # what cutting says
 
 
+def test_longer_drafts_of_totals_leave_the_slope_open() -> None:
+    """As shorter ones do: totals do not tell how rates go on, which positions would."""
+    reach = normal_quantile(INTERVAL_LEVEL) * FALLING.spread
+    for tokens in (1.4, 2.45, 3.6):
+        found = acceptance_from_counts([totals(3, tokens)]).interval(7)
+        same = counted(curve_of_tokens(tokens, 3), 2000)
+        positions = acceptance_from_counts([same]).interval(7)
+        assert found.best == pytest.approx(positions.best)
+        assert found.low < positions.low < positions.high < found.high
+        for slope in (FALLING.slope - reach, FALLING.slope + reach):
+            other = extrapolate(curve_of_tokens(tokens, 3, slope), 7, 2000, "falling").interval(7)
+            assert found.low <= other.low <= other.high <= found.high
+
+
 def test_public_chains_of_heads() -> None:
     # SpecForge's EAGLE-3 chains by their mean acceptance lengths at K = 3, 5, 7 alone.
     chains: dict[tuple[str, ...], dict[int, float]] = defaultdict(dict)
@@ -320,6 +338,10 @@ def test_of_heads_the_fall_with_depth_is_in_the_interval_of_shorter_drafts() -> 
     measured = 1.8339
     found = Marginal(eight, rounds=11_043).over_gamma().interval(1)
     assert found.low < measured < found.high
+    # Nor is it hidden where some of the positions alone were counted, and what was accepted in all.
+    whole = counted(np.array(eight), 11_043)
+    part = replace(whole, reached=whole.reached[:3])
+    assert acceptance_from_counts([part]).interval(1).high > measured
     # A draft model has no such fall, and its interval is that of mixtures alone.
     text_alone = Marginal(eight, rounds=11_043, heads=False).over_gamma().interval(1)
     assert text_alone.high < measured < found.high

@@ -144,6 +144,17 @@ def test_experts_that_are_all_touched_take_no_longer() -> None:
     assert FittedRunTimes.of(points, known)(9, 16, 512) != pytest.approx(seconds(9, 16), rel=0.3)
 
 
+def test_experts_of_which_a_token_takes_all_are_weights_like_others() -> None:
+    """Eight, of which every token takes eight: more tokens touch no more of them."""
+    profile = read_profile(ON_H200.with_name("costs-30b-a3b-0.6b-compiled.json"))
+    config = {**(profile.target.config or {}), "num_experts": 8}
+    target = msgspec.structs.replace(profile.target, config=config)
+    found = grid_fits(msgspec.structs.replace(profile, target=target))["compiled", "target"]
+    assert found.experts is None
+    assert found.known is not None
+    assert np.isnan(found.known.expert_s)
+
+
 def replaced(profile: Profile, card: str = "", model_type: str = "") -> Profile:
     config = dict(profile.target.config or {})
     return msgspec.structs.replace(

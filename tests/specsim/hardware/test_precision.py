@@ -140,6 +140,9 @@ def test_a_cache_may_be_quantised_alone_or_without_groups() -> None:
     alone = config("compressed-tensors", config_groups={}, kv_cache_scheme=scheme)
     precision = hardware.shape_from_config(alone).precision
     assert (precision.weight_bytes, precision.kv_bytes) == (2, 1)
+    assert not precision.kv_integers
+    alone["quantization_config"]["kv_cache_scheme"] = {**scheme, "type": "int"}
+    assert hardware.shape_from_config(alone).precision == precision_for(DENSE, None, "int8")
     for words in ({"kv_cache_scheme": scheme}, {"kv_cache_quant_algo": "FP8"}):
         known = config("modelopt", quant_algo="FP8", **words)
         precision = hardware.shape_from_config(known).precision
@@ -191,6 +194,10 @@ def test_an_fp8_cache_has_attention_in_fp8_whatever_the_weights_are_in() -> None
     kept, quick = (hardware.roofline(each, card, **words) for each in (DENSE, cached))
     faster = attention / card.peak("bfloat16") - attention / card.peak("fp8")
     assert kept.compute_s - quick.compute_s == pytest.approx(faster)
+    # Integers take as few bytes, and are multiplied in 16 bits on every card.
+    integers = hardware.roofline(DENSE.at(precision_for(DENSE, None, "int8")), card, **words)
+    assert integers.compute_s == kept.compute_s
+    assert integers.memory_s == quick.memory_s
     # A card without fp8 multiplies the cache in 16 bits, and not in those of the weights.
     old = hardware.accelerator("A100-80GB-SXM")
     both = DENSE.at(precision_for(DENSE, "int8", "int8"))

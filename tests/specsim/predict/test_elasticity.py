@@ -179,11 +179,14 @@ def test_contexts_that_passes_have_by_turns_are_no_states() -> None:
     assert found.host.best == pytest.approx(TRUE["host"], abs=0.15)
 
 
-@pytest.mark.parametrize("factor", [0.8, 1.001, 1.25])
+@pytest.mark.parametrize(("factor", "off"), [(0.8, 0.05), (1.001, 0.005), (1.25, 0.05)])
 @pytest.mark.parametrize("by_lookup", [False, True])
-def test_a_moved_speedup_is_that_of_moved_costs(factor: float, by_lookup: bool) -> None:
+def test_a_moved_speedup_is_that_of_moved_costs(factor: float, off: float, by_lookup: bool) -> None:
     """Where every run is as long as its elasticity says, to first order in the change.  A lookup
     finds nothing two times in three, and the target's run is a plain step then.
+
+    off : how far off the first order is, as a share; however small the change, 0.3 % are left by
+        widths of the target's runs that are smoothed together
     """
     run_times, overhead = rows(spread=0.1)
     if by_lookup:
@@ -220,7 +223,7 @@ def test_a_moved_speedup_is_that_of_moved_costs(factor: float, by_lookup: bool) 
     after_s, after, _ = speedups(list(map(moved, run_times)), list(map(moved, overhead)))
     assert 0.1 < slope < 0.5
     told = slope * log(after_s / before_s)
-    assert log(after / before) == pytest.approx(told, rel=0.15)
+    assert log(after / before) == pytest.approx(told, rel=off)
 
 
 @given(

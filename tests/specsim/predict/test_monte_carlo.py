@@ -176,5 +176,8 @@ def test_what_is_refused() -> None:
         InvalidArgumentError, match=r"requests must be a whole number in \[2, 10000000\], got 1"
     ):
         monte_carlo.simulate_requests(LAW, COST, rng(), 5, 1)
-    with pytest.raises(InvalidArgumentError, match=r"level must be in \[0, 1\], got 2"):
-        monte_carlo.simulate(LAW, COST, rng(), level=2)
+    for level in (0, 1, 2):
+        with pytest.raises(
+            InvalidArgumentError, match=rf"level must be inside \(0, 1\), got {level}"
+        ):
+            monte_carlo.simulate(LAW, COST, rng(), level=level)

@@ -149,8 +149,12 @@ def test_long_texts_are_drawn_and_said_to_be() -> None:
     random = np.random.default_rng(7)
     trace = trace_of(random.beta(2, 1, 1000).tolist())
     found = specsim.replay(trace, [4], policies=["grow-shrink", "estimate"], c=0.1)
+    exact = replay_policy(trace, GrowShrink(4, 4))
+    drawn = draw_policy(trace, EstimateAlpha(0.1, gamma_max=4))
     (said,) = found.warnings
     assert said.startswith("policy estimate is drawn")
-    assert found.lengths[2].tokens_per_call == pytest.approx(
-        replay_policy(trace, GrowShrink(4, 4)).tokens_per_call, rel=0.3
-    )
+    assert f"known to {1.96 * drawn.error:.2%} (95 %)" in said
+    for replayed, policy in zip(found.lengths[1:], (exact, drawn), strict=True):
+        assert replayed.calls == policy.calls.sum()
+        assert replayed.tokens_per_call == policy.tokens_per_call
+    assert found.lengths[1].calls != found.lengths[2].calls

@@ -88,6 +88,27 @@ def test_what_was_predicted_of_some_requests_stays_when_others_are_asked_for(
     assert (path.read_bytes(), other.read_bytes()) == (content, written)
 
 
+@pytest.mark.parametrize("state", ["missing", "of another profile"])
+def test_what_was_predicted_stays_whatever_is_under_the_first_name(
+    tmp_path: Path, state: str
+) -> None:
+    profile = write(tmp_path)
+    _, first = fixed(profile, 20)
+    _, second = fixed(profile, 3)
+    content = json.loads(second.read_text())
+    content["predictions"][0]["speedup"] = 7.0
+    second.write_text(json.dumps(content))
+    if state == "missing":
+        first.unlink()
+    else:
+        other = json.loads(first.read_text()) | {"profile_sha256": "0"}
+        first.write_text(json.dumps(other))
+    found, path = fixed(profile, 3)
+    assert (path, found.predictions[0].speedup) == (second, 7.0)
+    # What is not there yet goes under the first name that is free.
+    assert fixed(profile, 20)[1] == first
+
+
 def test_a_busy_machine_leaves_more_open(tmp_path: Path) -> None:
     """A shift of 5 %, beside what requests leave open; and nothing of plain decoding."""
 

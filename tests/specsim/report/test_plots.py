@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import specsim
+from specsim.report.explain_plots import parts_per_token
 from specsim.report.plots import save, speedup_by_gamma
+
+TIMED = Path(__file__).parents[3] / "studies" / "measured" / "serving" / "profile.vllm-0.json"
 
 
 def row(gamma: int, **more: Any) -> dict[str, Any]:
@@ -79,3 +83,17 @@ def test_panels_of_other_checks() -> None:
     both = [{**each, "prompts": prompts} for each in blind(1)[:3] for prompts in ("unseen", "own")]
     titles = [axis.get_title() for axis in speedup_by_gamma(both, "").axes]
     assert titles == ["temperature 0, own prompts", "temperature 0, unseen prompts"]
+
+
+def test_parts_of_a_step_are_named_as_what_they_are() -> None:
+    """The target's runs have one name in both bars, and a step that was timed whole is none."""
+    deployed = specsim.deploy("llama-3.1-8b", "H100-SXM", "eagle3")
+    for found, names in (
+        (specsim.explain(gamma=2, profile=TIMED), ["whole step"]),
+        (
+            specsim.explain(0.7, gamma=2, deployment=deployed),
+            ["first draft run", "later draft runs", "target run"],
+        ),
+    ):
+        (legend,) = parts_per_token(found).legends
+        assert [each.get_text() for each in legend.get_texts()] == names

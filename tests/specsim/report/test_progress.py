@@ -136,3 +136,12 @@ def test_on_a_terminal_the_time_left_is_told_however_far_apart_reports_are(
             now[0] += every_s
     left = 4 * every_s
     assert f"0:{left // 60:02d}:{left % 60:02d}" in terminal.getvalue()
+
+
+def test_where_stderr_was_closed_nothing_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with progress_bar() as progress:
+        note(progress, "stop the others")
+    assert capsys.readouterr().out == ""

@@ -234,3 +234,9 @@ def test_figures_by_name_keep_every_digit_in_csv() -> None:
     third = 1 / 3
     said = render([{"of": {"draft": third, "target": 12_345_678, "none": math.nan}}], "csv")
     assert said == f"of\ndraft={third!r} target=12345678 none="
+
+
+def test_markdown_has_a_dash_for_what_is_not_known() -> None:
+    nan = math.nan
+    row = {"low": nan, "at": Interval(nan, 2.5, nan), "each": [1.0, nan], "drafter": "", "gamma": 3}
+    assert render([row], "markdown").splitlines()[-1] == "| - | 2.5 | 1, - | - | 3 |"

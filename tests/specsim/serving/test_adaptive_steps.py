@@ -11,10 +11,10 @@ import pytest
 
 import specsim
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from specsim.serving import DraftPolicy, Requests, RoundAcceptance, SglangEngine, VllmEngine, run
+from specsim.serving import Requests, RoundAcceptance, SglangEngine, VllmEngine, run
 from specsim.serving.adaptive_steps import AdaptiveSteps, StepSlot
 from specsim.serving.analytic.of_setup import replica_of
-from tests.support.serving_configurations import MODEL
+from tests.support.serving_configurations import MODEL, following
 
 ENGINE = SglangEngine(
     "0.5.23", 100_000, disable_overlap_schedule=True, disable_decode_cuda_graph=True
@@ -25,7 +25,7 @@ ONE = Requests(np.zeros(1), np.array([8]), np.array([400]))
 def gammas(steps: AdaptiveSteps, accepted: float, requests: Requests = ONE) -> list[int]:
     """Draft lengths of all steps where every draft stands with that chance."""
     law = RoundAcceptance.law(np.full((8, 8), accepted) ** np.arange(1.0, 9.0))
-    found = run(requests, ENGINE, MODEL, DraftPolicy.following(steps), law)
+    found = run(requests, ENGINE, MODEL, following(steps), law)
     assert found.steps is not None
     return [int(each) for each in found.steps.gamma]
 
@@ -54,9 +54,22 @@ def test_a_length_of_zero_is_left_again() -> None:
     assert found[26:31] == [0] * 5
 
 
+def test_the_last_token_of_a_prompt_is_no_round() -> None:
+    """After a round of which no draft stands the next draft one token.  All stand here."""
+    slot = StepSlot(
+        1, (1, 4), down_hysteresis=0.0, ema_alpha=1.0, update_interval=1, warmup_batches=0
+    )
+    steps, law = AdaptiveSteps((slot,), 4), RoundAcceptance.law([1.0] * 4)
+    one = Requests(np.zeros(1), np.array([9]), np.array([20]))
+    found = run(one, replace(ENGINE, chunked_prefill_size=8), MODEL, following(steps), law)
+    assert found.steps is not None
+    assert found.steps.prefill_tokens.tolist() == [8, 1, 0, 0, 0, 0]
+    assert found.steps.gamma.tolist() == [1, 1, 4, 4, 4, 4]
+
+
 def lengths_where_two_drafts_stand(slot: StepSlot, initial_steps: int) -> list[int]:
     """Draft lengths of all steps where of every round the first two drafts stand, and no third."""
-    drafts = DraftPolicy.following(AdaptiveSteps((slot,), initial_steps))
+    drafts = following(AdaptiveSteps((slot,), initial_steps))
     law = RoundAcceptance.law([1.0] * 2 + [0.0] * 6)
     found = run(ONE, ENGINE, MODEL, drafts, law)
     assert found.steps is not None
@@ -96,7 +109,7 @@ def test_slots_begin_at_their_batches() -> None:
     assert found[1] == 1
     assert AdaptiveSteps.usual(2).schedule == ((1, 7, 5), (8, 31, 1), (32, 63, 1), (64, 64, 0))
     assert AdaptiveSteps.usual().words == "adaptive 1: 1/3/5/7, 8: 0/1/3, 32: 0/1, 64: 0"
-    assert DraftPolicy.following(AdaptiveSteps.usual()).gamma_max == 7
+    assert following(AdaptiveSteps.usual()).gamma_max == 7
 
 
 def test_a_file_is_sglangs(tmp_path: Path) -> None:
@@ -131,7 +144,7 @@ def test_a_file_is_sglangs(tmp_path: Path) -> None:
 
 
 def test_only_sglang_adapts_and_only_the_simulator_knows() -> None:
-    drafts = DraftPolicy.following(AdaptiveSteps.usual())
+    drafts = following(AdaptiveSteps.usual())
     law = RoundAcceptance.law(np.full((8, 8), 0.5))
     vllm = VllmEngine("0.33.0", 100)
     with pytest.raises(UnsupportedError, match="are SGLang's"):

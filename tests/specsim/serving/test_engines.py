@@ -12,6 +12,7 @@ from specsim.serving import DraftPolicy, SglangEngine, VllmEngine
 from specsim.serving.engines.settings import SGLANG, VLLM, EngineSettings
 from specsim.serving.engines.sglang import limits_on as sglang_limits
 from specsim.serving.engines.vllm import limits_on
+from specsim.serving.words import EngineDefaults, engine_of
 from tests.support.refusals import refuses
 
 OFF, TWO = DraftPolicy.off(), DraftPolicy.fixed(2)
@@ -33,6 +34,7 @@ def test_vllm_goes_by_its_own_defaults() -> None:
         budget=2048,
         draft_slots=0,
         chunk=0,
+        chunks_alone=False,
         max_seqs=256,
         block_size=16,
         blocks=99,
@@ -95,6 +97,8 @@ def test_vllm_does_what_it_is_told() -> None:
         assert (usual.full_isl, usual.asynchronous, usual.lookahead) == (True, True, 2)
         # v1/core/sched/scheduler.py, effective_lookahead_tokens, of 0.19.0 and of 0.28.0.
         assert usual.admission_lookahead == (0 if version == "0.19.0" else 2)
+        # num_eligible_reqs, of 0.32.0.
+        assert usual.chunks_alone == (version in ("0.19.0", "0.28.0"))
 
 
 def test_vllm_makes_graphs_up_to_what_a_step_may_hold() -> None:
@@ -115,10 +119,32 @@ def test_vllm_makes_graphs_up_to_what_a_step_may_hold() -> None:
     assert vllm(max_num_seqs=128).capture_sizes(OFF).tolist()[-2:] == [248, 256]
     assert vllm(max_num_seqs=300).capture_sizes(OFF).tolist()[-2:] == [496, 512]
     assert vllm(cudagraph_capture_sizes=(3, 5)).capture_sizes(TWO).tolist() == [3, 5]
+    # Of those that are named, too; where a step holds none of them there are none.
+    named = {"cudagraph_capture_sizes": (3, 11), "max_cudagraph_capture_size": 3}
+    assert vllm(**few, **named).capture_sizes(TWO).tolist() == [3]
+    assert vllm(**few, cudagraph_capture_sizes=(11,)).capture_sizes(TWO).tolist() == []
     assert vllm(max_cudagraph_capture_size=16).capture_sizes(OFF).tolist() == [1, 2, 4, 8, 16]
     larger = {"max_cudagraph_capture_size": 1024, "max_num_batched_tokens": 600}
     assert vllm(**larger).capture_sizes(OFF).tolist()[-2:] == [592, 600]
     assert vllm(enforce_eager=True).capture_sizes(TWO).tolist() == []
+
+
+def test_the_largest_graph_follows_from_the_card_the_requests_and_their_drafts() -> None:
+    """vLLM 0.32.0, config/vllm.py, _set_cudagraph_sizes: 512, on Blackwell 1,024."""
+    four = DraftPolicy.fixed(4)
+    for most, drafts, usual, blackwell in ((256, four, 512, 1024), (64, four, 512, 640)):
+        few = vllm(max_num_seqs=most)
+        large = replace(few, largest_graph=1024)
+        assert few.capture_sizes(drafts)[-1] == usual
+        assert large.capture_sizes(drafts)[-1] == blackwell
+    # Rounds of 1, 2, 4, 8 and so on requests, 5 tokens each, up to the largest graph.
+    sizes = set(vllm(largest_graph=1024).capture_sizes(four).tolist())
+    assert {5, 200, 920, 1000} < sizes
+    assert 1040 not in sizes
+    # Where a largest one is named there are none of these, whatever it is.
+    named = vllm(max_cudagraph_capture_size=1024).capture_sizes(four).tolist()
+    assert named == [1, 2, 4, *range(8, 256, 8), *range(256, 1025, 16)]
+    assert 250 not in vllm(max_cudagraph_capture_size=1024, max_num_seqs=250).capture_sizes(OFF)
 
 
 def test_every_length_of_a_schedule_has_graphs_of_its_own_batches() -> None:
@@ -154,6 +180,48 @@ def test_limits_of_vllm_change_with_the_memory_of_the_card() -> None:
     assert limits(80, name="A100-80GB-SXM") == (2048, 256)
 
 
+@pytest.mark.parametrize(
+    ("card", "words", "largest"),
+    [
+        (None, "vllm:max_num_seqs=256", 512),
+        ("H100-SXM", "vllm:max_num_seqs=256", 512),
+        ("B200", "vllm:max_num_seqs=256", 1024),
+        ("B200", "vllm:max_num_seqs=64", 640),
+        ("B200", "vllm:max_num_seqs=256,version=0.28.0", 500),
+        ("B200", "vllm:max_num_seqs=256,max_cudagraph_capture_size=256", 256),
+    ],
+)
+def test_words_have_the_largest_graph_of_the_card(
+    card: str | None, words: str, largest: int
+) -> None:
+    """With four drafts; 496, rounded up to a multiple of 5, is the last that 0.28.0 has to 512."""
+    known = None if card is None else accelerator(card)
+    defaults = EngineDefaults(cache_tokens=160_000, card=known)
+    assert engine_of(words, defaults).capture_sizes(DraftPolicy.fixed(4))[-1] == largest
+
+
+@pytest.mark.parametrize(
+    ("card", "words", "budget"),
+    [
+        (None, "vllm", 2048),
+        (None, "vllm:enable_chunked_prefill=no", 40_000),
+        ("H100-SXM", "vllm", 8192),
+        ("H100-SXM", "vllm:enable_chunked_prefill=no", 40_000),
+        ("H100-SXM", "vllm:enable_chunked_prefill=no,max_model_len=5000", 8192),
+        ("H100-SXM", "vllm:enable_chunked_prefill=no,max_num_batched_tokens=50000", 50_000),
+    ],
+)
+def test_without_chunks_a_step_holds_the_longest_prompt(
+    card: str | None, words: str, budget: int
+) -> None:
+    """vLLM 0.32.0, engine/arg_utils.py, _set_default_max_num_seqs_and_batched_tokens_args."""
+    known = None if card is None else accelerator(card)
+    defaults = EngineDefaults(cache_tokens=160_000, longest=40_000, card=known)
+    engine = engine_of(words, defaults)
+    assert isinstance(engine, VllmEngine)
+    assert engine.max_num_batched_tokens == budget
+
+
 def test_the_ends_of_what_vllm_takes_are_taken() -> None:
     vllm(num_gpu_blocks=2, max_num_batched_tokens=1, max_num_seqs=1, block_size=1, max_model_len=2)
     vllm(num_gpu_blocks=NO_LIMIT, watermark=0.999, max_model_len=NO_LIMIT)
@@ -162,6 +230,7 @@ def test_the_ends_of_what_vllm_takes_are_taken() -> None:
     vllm(max_model_len=4096)
     vllm(cudagraph_capture_sizes=(1,))
     vllm(cudagraph_capture_sizes=(1, 4), max_cudagraph_capture_size=4)
+    vllm(cudagraph_capture_sizes=(2**20,))
     assert vllm(max_model_len=50).longest == 50
     assert vllm().longest == NO_LIMIT
 
@@ -192,8 +261,17 @@ test_vllm_refuses = refuses(
     (lambda: vllm(cudagraph_capture_sizes=(1, 4, 4)), "cudagraph_capture_sizes must rise from 1"),
     (lambda: vllm(max_cudagraph_capture_size=0), "max_cudagraph_capture_size must be .* got 0"),
     (
+        lambda: vllm(cudagraph_capture_sizes=(1, 10**11)),
+        r"cudagraph_capture_sizes must be a whole number in \[1, 1048576\], got 1e\+11",
+    ),
+    (
+        lambda: vllm(max_cudagraph_capture_size=2**20 + 1),
+        r"max_cudagraph_capture_size must be a whole number in \[1, 1048576\], got 1\.04858e\+06",
+    ),
+    (lambda: vllm(largest_graph=0), "largest_graph must be .* got 0"),
+    (
         lambda: vllm(cudagraph_capture_sizes=(1, 4), max_cudagraph_capture_size=8),
-        "max_cudagraph_capture_size must be the last of cudagraph_capture_sizes, 4, got 8",
+        "the last of cudagraph_capture_sizes that a step may hold, 4, got 8",
     ),
 )
 
@@ -206,6 +284,7 @@ def test_sglang_goes_by_its_own_defaults() -> None:
         budget=16384,
         draft_slots=0,
         chunk=8192,
+        chunks_alone=True,
         max_seqs=48,
         block_size=1,
         blocks=1000,
@@ -361,6 +440,10 @@ test_sglang_refuses = refuses(
     (lambda: sglang(cuda_graph_bs_decode=()), "cuda_graph_bs_decode must rise from 1 or more"),
     (lambda: sglang(cuda_graph_bs_decode=(0, 1)), "cuda_graph_bs_decode must rise from 1 or more"),
     (lambda: sglang(cuda_graph_bs_decode=(2, 2)), "cuda_graph_bs_decode must rise from 1 or more"),
+    (
+        lambda: sglang(cuda_graph_bs_decode=(1, 10**11)),
+        r"cuda_graph_bs_decode must be a whole number in \[1, 65536\], got 1e\+11",
+    ),
 )
 
 

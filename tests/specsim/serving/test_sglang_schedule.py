@@ -85,6 +85,23 @@ def test_a_chunk_of_a_prompt_takes_a_run_of_the_drafter_before_anything_is_sampl
     assert found.steps.seconds.tolist() == pytest.approx([1.1, 1.1, 1.1])
 
 
+def test_the_last_token_of_a_prompt_is_read_and_not_decoded() -> None:
+    # 8 tokens, and one more in the next step, beside a prompt of 3.  No graph holds such a step.
+    model = StepModel((*SECOND.terms, StepTerm("target", 2.0, when="eager")))
+    engine = SglangEngine(
+        "0.5.23",
+        1000,
+        chunked_prefill_size=8,
+        disable_radix_cache=True,
+        disable_overlap_schedule=True,
+    )
+    found = run(Requests(np.zeros(2), np.array([9, 3]), np.array([2, 1])), engine, model)
+    assert found.steps is not None
+    assert tokens(found) == [(8, 0), (4, 0), (0, 1)]
+    assert found.steps.decodes.tolist() == [0, 0, 1]
+    assert found.steps.seconds.tolist() == [3.0, 3.0, 1.0]
+
+
 def test_who_is_left_after_a_retraction_drafts_as_so_few_do() -> None:
     # 42 tokens, of which nothing is kept for what running requests may emit.  Two draft one token
     # each until they hold 21 both and want another one; the one that is left drafts three.

@@ -22,6 +22,7 @@ from specsim.serving import (
     run,
 )
 from specsim.serving.requests import PrefixBlocks
+from specsim.serving.simulation import prepared
 
 SECOND = StepModel((StepTerm("target", 1.0),))
 ALL_STAND, NONE_STANDS = RoundAcceptance.law([1.0] * 8), RoundAcceptance.law([0.0] * 8)
@@ -82,22 +83,36 @@ def test_drafting_takes_slots_of_the_budget() -> None:
 
 
 def test_long_prompts_are_cut_at_the_threshold() -> None:
-    # A last single token is read like that of a decode.
-    found = served([9], [1], long_prefill_token_threshold=4)
-    assert tokens(found) == [(4, 0), (4, 0), (0, 1)]
-    assert found.first_token_s.tolist() == [3]
+    # A last single token is read like that of a decode.  The second is still there then.
+    found = served([9, 1], [1, 3], long_prefill_token_threshold=4)
+    assert tokens(found) == [(5, 0), (4, 1), (0, 2)]
+    assert found.first_token_s.tolist() == [3, 1]
 
 
 def test_a_threshold_of_one_token_is_one() -> None:
-    found = served([3, 2], [1, 1], long_prefill_token_threshold=1)
-    assert tokens(found) == [(2, 0), (1, 1), (0, 1)]
+    found = served([3, 2], [1, 2], long_prefill_token_threshold=1)
+    assert tokens(found) == [(2, 0), (1, 1), (0, 2)]
     assert found.first_token_s.tolist() == [3, 2]
 
 
-def test_with_a_step_in_flight_the_limit_of_the_model_takes_drafts_away() -> None:
+@pytest.mark.parametrize(
+    ("version", "whole"), [("0.28.0", [(4, 0), (4, 0), (0, 1)]), ("0.32.0", [(9, 0)])]
+)
+def test_the_prompt_of_a_request_that_is_alone_is_not_cut(
+    version: str, whole: list[tuple[int, int]]
+) -> None:
+    """vLLM 0.32.0, v1/core/sched/scheduler.py: the threshold is for those that would wait."""
+    found = served([9], [1], long_prefill_token_threshold=4, version=version)
+    assert tokens(found) == whole
+    # Beside one that waits it is cut, until that one is done.
+    found = served([9, 1], [1, 1], long_prefill_token_threshold=4, version="0.32.0")
+    assert tokens(found) == [(5, 0), (5, 0)]
+
+
+def test_with_a_step_in_flight_the_limit_of_the_model_cuts_drafts() -> None:
     # 4 + 4 tokens, all that the model takes.  Of three drafts two fit into the second step, which
-    # is planned with the first in flight; behind it there is no room, and the drafts of the third
-    # are gone when the two are rejected.
+    # is planned with the first in flight; behind it there is no room until the two are rejected.
+    # Then there is room for one.
     found = served(
         [4],
         [4],
@@ -106,8 +121,27 @@ def test_with_a_step_in_flight_the_limit_of_the_model_takes_drafts_away() -> Non
         async_scheduling=True,
         max_model_len=8,
     )
-    assert tokens(found) == [(4, 0), (0, 3), (0, 1), (0, 1)]
+    assert tokens(found) == [(4, 0), (0, 3), (0, 2), (0, 1)]
     assert found.rounds.tolist() == [4]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_who_finds_no_token_left_keeps_its_drafts(asynchronous: bool) -> None:
+    """Rounds of 1 + 3 tokens: of 7 the second gets 3, and the third none until the first is done,
+    but then 3 as well.  vLLM 0.32.0, v1/core/sched/scheduler.py and async_scheduler.py: drafts are
+    those of the last step that a request was in.
+    """
+    found = served(
+        [1, 1, 1],
+        [9, 9, 9],
+        drafts=DraftPolicy.fixed(3),
+        acceptance=ALL_STAND,
+        async_scheduling=asynchronous,
+        max_num_batched_tokens=7,
+    )
+    # With a step in flight the first is in one more.
+    assert tokens(found) == [(3, 0), *[(0, 7)] * (3 + asynchronous), (0, 4), (0, 4)]
+    assert found.rounds.tolist() == [3, 4, 4]
 
 
 def test_without_chunks_a_prompt_waits_for_its_whole_budget_and_none_passes_it() -> None:
@@ -134,6 +168,26 @@ def test_with_a_step_in_flight_who_arrives_waits_for_two() -> None:
     assert found.first_token_s.tolist() == [1, 3]
     assert found.last_token_s.tolist() == [3, 3]
     assert found.step_count == 3
+
+
+def test_who_is_told_first_is_followed_first() -> None:
+    """Two at a time, and a first token takes 10 s to its client for each that decodes beside it.
+
+    The third request is done at 3 and known to be at 13, the first is both at 4.
+    """
+    requests = Requests(np.zeros(5), np.ones(5), np.array([4, 2, 1, 1, 1]))
+    engine = VllmEngine(
+        "0.33.0", 1001, async_scheduling=False, enable_prefix_caching=False, enforce_eager=True
+    )
+    found = run(
+        requests,
+        engine,
+        StepModel((StepTerm("target", 1.0),), frontend_decode_s=10.0),
+        concurrency=2,
+    )
+    assert found.arrival_s.tolist() == [0, 0, 2, 4, 13]
+    assert found.scheduled_s.tolist() == [0, 0, 2, 4, 13]
+    assert found.last_token_s.tolist() == [4, 2, 13, 5, 14]
 
 
 def test_a_speculating_request_takes_its_drafts_from_the_budget() -> None:
@@ -363,6 +417,43 @@ def test_beyond_the_largest_graph_steps_are_eager() -> None:
     assert found.steps is not None
     assert found.steps.seconds.tolist() == [100.0, 4.0]
     assert found.steps.eager.tolist() == [1, 0]
+
+
+def test_a_graph_that_no_step_fills_holds_none() -> None:
+    # Graphs of 4 and 16 tokens, of which vLLM makes no graph of more than a step may hold, 9.
+    model = StepModel(
+        (
+            StepTerm("target", 1.0, per="padded_tokens", when="graph"),
+            StepTerm("target", 100.0, when="eager"),
+        )
+    )
+    requests = Requests(np.zeros(3), np.array([5, 3, 1]), np.array([1, 2, 2]))
+    engine = VllmEngine(
+        "0.33.0",
+        100,
+        9,
+        3,
+        enable_prefix_caching=False,
+        async_scheduling=False,
+        cudagraph_capture_sizes=(4, 16),
+    )
+    found = run(requests, engine, model)
+    assert found.steps is not None
+    assert found.steps.seconds.tolist() == [100.0, 4.0]
+
+
+def test_a_cache_that_is_never_full_takes_no_memory_for_its_rest() -> None:
+    prefix = PrefixBlocks(np.array([1, 2, 1, 2, 1, 3]), np.array([0, 2, 4, 6]), 4)
+    given: Any = {"enable_prefix_caching": True, "prefix": prefix, "arrivals": [0, 5, 6]}
+    large = served([12, 12, 12], [9, 9, 9], num_gpu_blocks=1_000_000, **given)
+    small = served([12, 12, 12], [9, 9, 9], num_gpu_blocks=1001, **given)
+    for name in ("last_token_s", "cached_tokens"):
+        assert getattr(large, name).tolist() == getattr(small, name).tolist()
+    assert large.cached_tokens.tolist() == [0, 8, 4]
+    assert large.free_blocks == 999_999
+    state, *_ = prepared(large.requests, large.engine, SECOND, large.drafts, None, None, 0, False)
+    # Of 12 + 9 tokens each, in blocks of 4.
+    assert state.pool.size == 3 * 6 + 1
 
 
 def test_what_cannot_be_served_is_refused_in_one_line() -> None:

@@ -139,6 +139,19 @@ def test_a_duration_is_the_begin_of_more_requests() -> None:
     assert (some.output_tokens == many.output_tokens[: len(some)]).all()
 
 
+def test_a_duration_has_no_more_requests_than_may_be_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """2,000 in 40 s, of a constant rate: one more is too many."""
+    work = DrawnWorkload(ConstantArrivals(50.0), FixedLength(5), FixedLength(5), None, 40.0)
+    many = len(work.draw(0))
+    monkeypatch.setattr("specsim.serving.workload._MOST", many)
+    assert len(work.draw(0)) == many
+    monkeypatch.setattr("specsim.serving.workload._MOST", many - 1)
+    with pytest.raises(InvalidArgumentError, match="duration_s 40 has more than"):
+        work.draw(0)
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [

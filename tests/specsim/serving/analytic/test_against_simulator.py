@@ -90,14 +90,6 @@ def test_beyond_its_capacity_the_simulated_queue_grows() -> None:
     assert simulated.requests_per_s == pytest.approx(one.capacity, rel=0.05)
 
 
-def test_a_closed_loop_is_near_the_simulator() -> None:
-    engine = VllmEngine("0.19.0", num_gpu_blocks=50_000, enable_prefix_caching=False)
-    some = requests(1e9, 1500)
-    simulated = run(some, engine, _STEPS, concurrency=24, keep=())
-    one = replica_of(some, engine, _STEPS)
-    assert one.closed(24) == pytest.approx(simulated.requests_per_s, rel=0.04)
-
-
 @given(
     st.lists(st.floats(0.0, 60.0), min_size=1, max_size=8),
     st.sampled_from([None, "decodes"]),
@@ -167,6 +159,43 @@ def test_prompts_of_sglang_take_one_run_of_the_drafter() -> None:
     found = replica_of(one, engine, model, drafts, acceptance)
     assert found.read_s(1) == pytest.approx(steps.seconds[0]) == pytest.approx(1.8e-3)
     assert found.times.decode_s[0] == pytest.approx(steps.seconds[1]) == pytest.approx(3.4e-3)
+
+
+def test_sglang_reads_a_chunk_a_step() -> None:
+    """400 tokens by 100, each time 1 ms, however many a step of whole prompts could read."""
+    model = StepModel((StepTerm("target", 1e-3),))
+    engine = SglangEngine("0.5.23", max_total_num_tokens=100_000, chunked_prefill_size=100)
+    one = Requests(np.zeros(1), np.array([400]), np.array([5]))
+    (simulated,) = run(one, engine, model).ttft_s
+    found = replica_of(one, engine, model)
+    assert found.read_s(1) == pytest.approx(simulated) == pytest.approx(4e-3)
+    assert not found.cuts_prompts
+
+
+def test_blocks_that_are_kept_free_hold_no_requests() -> None:
+    """Of 1,000 none, half and nearly all; then one request is admitted all the same.
+
+    A request has 160.5 tokens in the mean, in 10.5 blocks of 16; all of these are admitted with 10.
+    """
+    engine = VllmEngine("0.33.0", num_gpu_blocks=1001, enable_prefix_caching=False)
+    some = Requests(np.zeros(300), np.full(300, 150), np.full(300, 20))
+    caps, most = [], []
+    for share in (0.0, 0.5, 0.999):
+        kept = replace(engine, watermark=share)
+        caps.append(replica_of(some, kept, _STEPS).times.cap)
+        steps = run(some, kept, _STEPS).steps
+        assert steps is not None
+        most.append(int(steps.sequences.max()))
+    assert caps == [94, 47, 1]
+    assert most == pytest.approx(caps, rel=0.1)
+
+
+def test_prompts_that_are_cut_at_a_threshold_are_a_doubt() -> None:
+    engine = VllmEngine("0.33.0", num_gpu_blocks=50_000, long_prefill_token_threshold=200)
+    for prompt, doubted in ((200, False), (201, True)):
+        some = Requests(np.zeros(3), np.full(3, prompt), np.full(3, 50))
+        doubts = replica_of(some, engine, _STEPS).at(1.0).doubts
+        assert any("long_prefill_token_threshold" in each for each in doubts) == doubted
 
 
 @pytest.mark.parametrize("slots", [0, 1, 7])

@@ -105,25 +105,6 @@ def test_prompts_take_their_share_of_the_time() -> None:
     assert np.isinf(one.step_s(600.0)).all()
 
 
-@pytest.mark.parametrize("concurrency", [1, 7, 64])
-def test_a_closed_loop_makes_as_many_tokens_as_its_batch(concurrency: int) -> None:
-    """C mu / tau(C), with mu the tokens of a request over its rounds."""
-    decode_s = 5e-3 + 1e-4 * np.arange(1, 65)
-    one = replica(decode_s, gamma=3)
-    rounds = float(RoundCounts.of_survival(_SURVIVAL, 3).mean(np.array([100]))[0])
-    wanted = concurrency / (rounds * decode_s[concurrency - 1])
-    assert one.closed(concurrency) == pytest.approx(wanted, rel=1e-6)
-
-
-def test_the_fixed_point_is_that_of_the_mean_load() -> None:
-    """n = lambda E[J] (a + b n), solved by hand."""
-    one = replica(5e-3 + 1e-4 * np.arange(1, 401))
-    rate = 50.0
-    # 50 * 100 * 1e-4 = 0.5
-    assert one.fixed_point(rate) == pytest.approx(rate * 100 * 5e-3 / (1 - 0.5), rel=1e-3)
-    assert one.fixed_point(1e3) == float("inf")
-
-
 @settings(max_examples=8, deadline=None)
 @given(
     st.floats(1e-3, 2e-2),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim.checks import InvalidArgumentError, UnsupportedError
-from specsim.serving.analytic.sharing import Shared, closed_loop, fixed_point
+from specsim.serving.analytic.sharing import Shared
 
 
 def chain(rate: float, completions: np.ndarray, waiting: int) -> np.ndarray:
@@ -32,7 +32,6 @@ def test_it_is_the_chain(completions: np.ndarray, load: float) -> None:
     cap = completions.size
     assert shared.in_service[:cap] == pytest.approx(law[:cap], abs=1e-8)
     assert shared.all_busy == pytest.approx(law[cap:].sum(), abs=1e-8)
-    assert shared.mean_waiting == pytest.approx(law[cap:] @ np.arange(law.size - cap), abs=1e-6)
 
 
 @pytest.mark.parametrize("load", [0.1, 0.5, 0.9])
@@ -54,7 +53,6 @@ def test_at_the_cap_it_waits_as_in_m_m_c() -> None:
     # Erlang C with 2 servers and a load of 1.2: rho = 0.6, P(wait) = 2 rho^2 / (1 + rho) = 0.45.
     shared = Shared(1.2, np.array([1.0, 2.0]))
     assert shared.all_busy == pytest.approx(0.45)
-    assert shared.mean_wait_s == pytest.approx(0.45 / (2.0 - 1.2))
 
 
 def test_no_load_is_a_limit() -> None:
@@ -68,28 +66,3 @@ def test_beyond_the_capacity_it_is_refused() -> None:
         Shared(2.0, np.array([1.0, 2.0]))
     with pytest.raises(InvalidArgumentError, match="rates > 0"):
         Shared(2.0, np.array([0.0, 2.0]))
-
-
-def test_the_smallest_fixed_point_is_taken() -> None:
-    # Speeds rise to 2, fall (an eager step) and rise again: 1.5 is reached thrice.
-    completions = np.array([1.0, 2.0, 1.2, 1.6])
-    assert fixed_point(1.5, completions) == pytest.approx(1.5)
-    assert fixed_point(0.5, completions) == pytest.approx(0.5)
-    assert fixed_point(2.5, completions) == float("inf")
-
-
-@given(st.integers(1, 30), st.floats(0.0, 2.0))
-def test_a_closed_loop_keeps_its_requests(concurrency: int, other_s: float) -> None:
-    completions = np.arange(1.0, 21.0) ** 0.5
-    rate = closed_loop(concurrency, completions, other_s)
-    n = fixed_point(rate, completions)
-    if rate < completions[-1]:
-        # A mean of less than one in service is a share of the time with one.
-        inside = n if n >= 1 else rate / completions[0]
-        assert inside + rate * other_s == pytest.approx(concurrency, rel=1e-6)
-    else:
-        assert concurrency >= 20
-
-
-def test_a_closed_loop_without_anything_else_runs_at_its_batch() -> None:
-    assert closed_loop(7, np.arange(1.0, 21.0) ** 0.5, 0.0) == pytest.approx(7**0.5)
