@@ -66,7 +66,7 @@ class EngineBlindCheck:
     engine_bin: Path | None = None
     drafts: Literal["greedy", "probabilistic"] = "greedy"
     engine_args: tuple[str, ...] = ()
-    seed: int = 1
+    seed: int = 0
 
     def __post_init__(self) -> None:
         _ = engine_check(self)  # which refuses what no engine is started with
@@ -280,7 +280,7 @@ def validate_engine(
     here = engine_told_apart_by(find_program(check.engine_bin))
     checkpoint = Checkpoint.temporary("validate_engine", plain(check), sha256, here)
     resumed = resumed_warnings(checkpoint)
-    seed = begun_seed(check.seed, check.passes, checkpoint)
+    seed = begun_seed(check.seed, check.passes, checkpoint, check=True)
     servers = Servers.of(content, engine_check(check), (0, *gammas), max(batches), seed)
     watch = Watch(checkpoint, progress, threads=1)
     sets_of = partial(sets_of_pass, asked, batches, start)

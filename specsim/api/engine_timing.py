@@ -274,7 +274,7 @@ def calibrate_engine(
     gammas = timing.gammas(content.gamma_max)
     context = timing.check.context(min(content.target.context, content.draft.context))
     lengths = timing.prompt_lengths(context)
-    seed = begun_seed(timing.seed, timing.repeats, checkpoint)
+    seed = begun_seed(timing.seed, timing.repeats, checkpoint, check=False)
     sets = {batch: request_sets(batch, len(asked.requests), 0) for batch in timing.batch}
     greedy = asked.check.sampling.greedy
     rounds = {gamma: replayed_rounds(asked, gamma) for gamma in (0, *gammas) if greedy}

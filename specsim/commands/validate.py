@@ -36,6 +36,7 @@ from specsim.commands._options import (
     option,
     refuse_given,
     report_option,
+    seed_option,
     write_report,
 )
 from specsim.counts.file import is_acceptance
@@ -168,11 +169,7 @@ class _WithServing(click.Command):
 @option("--device", str, "cpu, cuda, ... [default: the profile's]")
 @option("--threads", Integer(1), "CPU threads. [default: the profile's]")
 @click.option("--trust-remote-code", is_flag=True, help="Run the code that comes with the models.")
-@option(
-    "--seed",
-    Integer(),
-    "Random seed; of --blind --engine another than that of the timing. [default: 0, there 1]",
-)
+@seed_option
 @format_option
 def command(
     profile: Path,
@@ -194,7 +191,7 @@ def command(
     alpha: tuple[float, ...] | None,
     mode: Mode | None,
     engine: Literal["vllm"] | None,
-    seed: int | None,
+    seed: int,
     figure: Path | None,
     report: Path | None,
     output_format: str,
