@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calibrate.engine.asked import Asked
 from calibrate.engine.client import Client, counted, counter
@@ -72,11 +72,13 @@ def count_drafts(
         for gamma, client in clients.items():
             done = client.complete(asked.prompts, asked.tokens, sampling, together)
             if gamma:
-                found.append(counted(done.before, done.after, client.where))
+                # Counters tell the length only where every round has all of its drafts.
+                counts = counted(done.before, done.after, client.where)
+                found.append(replace(counts, gamma=gamma))
         return found
 
-    counts: list[DraftCounts] = checkpoint.keep_json("counts.json", measured, list[DraftCounts])
-    return counts
+    every: list[DraftCounts] = checkpoint.keep_json("counts.json", measured, list[DraftCounts])
+    return every
 
 
 def timed_repeats(

@@ -16,7 +16,14 @@ from calibrate.engine import sets
 from calibrate.engine.asked import Asked
 from calibrate.engine.client import EngineClient
 from calibrate.engine.rounds import known_rounds, replayed_rounds
-from calibrate.engine.sets import TimedSet, begun_seed, request_sets, time_set, timed_repeats
+from calibrate.engine.sets import (
+    TimedSet,
+    begun_seed,
+    count_drafts,
+    request_sets,
+    time_set,
+    timed_repeats,
+)
 from calibrate.engine.steps import batch_warnings, step_times
 from calibrate.models.busy import CpuTimes
 from calibrate.models.sampling import Sampling
@@ -122,6 +129,18 @@ def test_a_set_is_sent_at_once() -> None:
         found = time_set(EngineClient(url), of, 2, 4, (4, 1, 0, 3))
     assert (found.gamma, found.batch, found.requests) == (2, 4, (4, 1, 0, 3))
     assert found.rounds == sum(replayed_rounds(of, 2)[number] for number in found.requests)
+
+
+def test_rounds_that_lack_a_draft_are_of_their_servers_length(tmp_path: Path) -> None:
+    of = asked()
+    drafting = state(of, 2)
+    for drafts in drafting.drafts.values():
+        cast(dict[int, list[int]], drafts)[1] = drafts[1][:1]
+    with serving(state(of, 0)) as plain, serving(drafting) as url:
+        clients = {0: EngineClient(plain), 2: EngineClient(url)}
+        (counts,) = count_drafts(clients, of, 4, Checkpoint.beside(tmp_path / "out", "test"))
+    assert counts.gamma == 2
+    assert counts.drafted == 2 * counts.rounds - REQUESTS
 
 
 def test_engines_that_go_on_with_a_run_draw_other_random_numbers(tmp_path: Path) -> None:
