@@ -247,6 +247,13 @@ def _between(scrapes: list[Reading]) -> Reading:
     first, last = ordered[0][1].counts, ordered[-1][1].counts
     assert first is not None
     assert last is not None
+    try:
+        counts = _minus(last, first)
+    except InvalidArgumentError as error:
+        raise UnsupportedError(
+            f"no server counts what is between two scrapes ({error}): these are two servers; give "
+            "two scrapes of one life"
+        ) from None
     notes = scrapes[0].notes
     if not any(_is_time(name) for name in series[0]):
         in_order = all(one is other for (_, one), other in zip(ordered, scrapes, strict=True))
@@ -264,7 +271,7 @@ def _between(scrapes: list[Reading]) -> Reading:
         notes=notes,
         source=f"difference of {len(scrapes)} /metrics scrapes",
         span="run",
-        counts=_minus(last, first),
+        counts=counts,
         counters=None,
         counters_off=0.0,
     )

@@ -199,6 +199,10 @@ test_scrapes_that_contradict_are_refused = refuses(
         lambda: pooled(scrape({"0": (10, 20, [8, 4])}), scrape({"0": (20, 40, [7, 7])})),
         r"num_accepted_tokens_per_pos fell from 8 to 7 .* started again",
     ),
+    (
+        lambda: pooled(scrape({"0": (10, 20, [8, 4])}), scrape({"0": (10, 40, [9, 7, 5, 3])})),
+        r"no server counts what is between two scrapes \(.*\): these are two servers",
+    ),
     (lambda: pooled(EARLY, LATE.replace('engine="1"', 'engine="2"')), "share some counters"),
     (lambda: pooled(EARLY.replace('"m, 1"', '"n"', 3)), "has 2 models"),
     (lambda: pooled(scrape({"0": (0, 0, [0, 0])})), "no round was drafted; send requests"),
