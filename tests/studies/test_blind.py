@@ -85,7 +85,7 @@ def test_the_battery_whose_plain_decoding_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "worst", "inside"), [("quiet-runs", 0.0739, 140), ("quiet-blocks", 0.0596, 144)]
+    ("folder", "worst", "inside"), [("quiet-runs", 0.0739, 141), ("quiet-blocks", 0.0596, 144)]
 )
 def test_the_batteries_whose_repeats_count_as_often_as_they_ran(
     folder: str, worst: float, inside: int
@@ -161,7 +161,7 @@ def test_a_battery_of_a_restless_machine() -> None:
 
 @pytest.mark.parametrize(
     ("folder", "worst", "mean", "recommended"),
-    [("noon", 0.0922, -0.0030, 14 / 15), ("defaults", 0.1033, 0.0026, 1.0)],
+    [("noon", 0.0922, -0.0029, 14 / 15), ("defaults", 0.1032, 0.0026, 1.0)],
 )
 def test_the_batteries_that_the_rest_of_the_estimator_was_there_before(
     folder: str, worst: float, mean: float, recommended: float
