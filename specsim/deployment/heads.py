@@ -95,8 +95,9 @@ def named_shape(role: str, name: str) -> Shape:
 def _alone(shape: Shape, target: Shape) -> DraftShapes:
     """A model of its own, which engines load in the 16-bit type of the target."""
     kept, own = target.precision, shape.precision
-    kv_bits = own.kv_bits if kept.kv_bits is None else kept.kv_bits
-    shape = shape.at(replace(own, dtype=kept.dtype, kv_bits=kv_bits))
+    cache = own if kept.kv_bits is None else kept
+    own = replace(own, kv_bits=cache.kv_bits, kv_integers=cache.kv_integers)
+    shape = shape.at(replace(own, dtype=kept.dtype))
     return DraftShapes(shape, shape, shape)
 
 
@@ -257,7 +258,9 @@ def _precision(config: Mapping[str, Any], target: Shape) -> Precision:
     embeddings, which engines load it in; its cache is in the target's numbers.
     """
     base = precision_from_config(config) if config.get("quantization_config") else Precision()
-    return replace(base, dtype=target.precision.dtype, kv_bits=target.precision.kv_bits)
+    kept = target.precision
+    base = replace(base, kv_bits=kept.kv_bits, kv_integers=kept.kv_integers)
+    return replace(base, dtype=kept.dtype)
 
 
 def _with_weights(shape: Shape, weights: int, whole: int) -> Shape:

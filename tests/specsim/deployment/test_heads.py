@@ -246,3 +246,15 @@ def test_refused(tmp_path: Path, call: Callable[[Path], object], message: str) -
     with pytest.raises(SpecsimError, match=message) as refusal:
         call(tmp_path)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("drafts", ["eagle3", "draft_model:llama-3.2-1b"])
+@pytest.mark.parametrize(("kv_dtype", "integers"), [("int8", True), ("fp8", False)])
+def test_a_drafters_cache_has_the_numbers_of_the_targets(
+    drafts: str, kv_dtype: str, integers: bool
+) -> None:
+    deployed = specsim.deploy("llama-3.1-8b", "H100-SXM", drafts, kv_dtype=kv_dtype)
+    shapes = draft_shapes(deployed.drafters[0], deployed.shape, 4)
+    assert shapes is not None
+    precision = shapes.loaded.precision
+    assert (precision.kv_bits, precision.kv_integers) == (8, integers)
