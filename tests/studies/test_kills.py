@@ -18,7 +18,8 @@ def test_every_long_command_was_killed_twenty_times() -> None:
     assert (found["problems"] == 0).all()
     # What was kept at a kill stood at the next one.  Two of them keep nothing on the way.
     kept = found.set_index("command")["items_that_stood"].drop(["study", "serve"])
-    # Of an engine that counts drafts an item is all of a draft length, and a check has three passes.
+    # Of an engine that counts drafts an item is all of a draft length, and a check of one has three
+    # passes.
     assert kept.pop("validate --engine") > 0
     assert kept.pop("validate --blind --engine") >= 13
     assert (kept > 20).all()
