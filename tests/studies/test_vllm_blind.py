@@ -68,10 +68,11 @@ THREE = {
 
 def test_three_calibrations_of_today_are_within_what_was_to_be_reached() -> None:
     """5 % in the median and 12 % at worst, and intervals that hold 90 to 99 %."""
-    today = THREE["three"]
-    assert today.median < 0.05
-    assert today.worst < 0.12
-    assert 0.90 <= today.inside / 45 <= 0.99
+    cells = pd.read_csv(MEASURED / "vllm" / "three" / "blind-cells.csv")
+    off = (cells["predicted_speedup"] / cells["measured_speedup"] - 1).abs()
+    assert off.median() < 0.05
+    assert off.max() < 0.12
+    assert 0.90 <= cells["inside"].mean() <= 0.99
 
 
 @pytest.mark.parametrize("name", THREE)

@@ -106,6 +106,16 @@ def words(profile: Path, prompts: Path, url: str, *more: str) -> list[str]:
     ]
 
 
+def calibrating(family: dict[str, Path], prompts: Path, out: Path, *more: str) -> list[str]:
+    """What is typed to calibrate the tiny pair at temperature 0 and then time vLLM."""
+    return [
+        *("calibrate", "--target", str(family["target"]), "--draft", str(family["draft"])),
+        *("--prompts", str(prompts), "--requests", f"{REQUESTS}", "--device", "cpu"),
+        *("--threads", "1", "--max-new-tokens", f"{LIMIT}", "--repeats", "2"),
+        *("--temperature", "0", "--engine", "vllm", "--batch", "1,2", "--out", str(out), *more),
+    ]
+
+
 @contextmanager
 def all_serving(
     profile: Path, prompts: Path, gammas: Sequence[int], **changes: Any
@@ -478,12 +488,7 @@ def test_a_command_that_was_killed_while_it_timed_the_engine_measures_nothing_el
     program.parent.mkdir()
     program.touch()
     monkeypatch.setenv("ENGINE_VENV", str(tmp_path))
-    words = [
-        *("calibrate", "--target", str(tiny_family["target"]), "--prompts", str(prompts)),
-        *("--draft", str(tiny_family["draft"]), "--requests", f"{REQUESTS}", "--device", "cpu"),
-        *("--threads", "1", "--max-new-tokens", f"{LIMIT}", "--gamma-max", "3", "--repeats", "2"),
-        *("--temperature", "0", "--engine", "vllm", "--batch", "1,2", "--out", str(out)),
-    ]
+    words = calibrating(tiny_family, prompts, out, "--gamma-max", "3")
 
     def killed(servers: Servers) -> Any:
         raise KeyboardInterrupt
@@ -525,14 +530,8 @@ def test_warnings_of_the_pair_stand_before_those_of_the_engine(
     monkeypatch.setattr(
         Servers, "clients", lambda servers: all_serving(out, prompts, servers.gammas)
     )
-    code, found, err = run(
-        capsys,
-        *("calibrate", "--target", str(tiny_family["target"]), "--prompts", str(prompts)),
-        *("--draft", str(tiny_family["draft"]), "--requests", f"{REQUESTS}", "--device", "cpu"),
-        *("--max-new-tokens", f"{LIMIT}", "--gamma-max", "2", "--repeats", "2"),
-        *("--temperature", "0", "--engine", "vllm", "--engine-bin", sys.executable),
-        *("--batch", "1,2", "--out", str(out), "--format", "json"),
-    )
+    more = ("--gamma-max", "2", "--engine-bin", sys.executable, "--format", "json")
+    code, found, err = run(capsys, *calibrating(tiny_family, prompts, out, *more))
     assert code == 0, err
     warnings = json.loads(found)["warnings"]
     assert warnings[0] == "of the pair"

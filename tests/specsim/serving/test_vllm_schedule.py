@@ -396,7 +396,14 @@ def test_graph_sizes(version: str, sizes: list[int]) -> None:
     assert large.size == 3 + 31 + 17
 
 
-def test_beyond_the_largest_graph_steps_are_eager() -> None:
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (4, 8),
+        (4, 16),  # vLLM makes none of more tokens than a step may hold, 9
+    ],
+)
+def test_beyond_the_largest_graph_steps_are_eager(sizes: tuple[int, ...]) -> None:
     model = StepModel(
         (
             StepTerm("target", 1.0, per="padded_tokens", when="graph"),
@@ -411,35 +418,12 @@ def test_beyond_the_largest_graph_steps_are_eager() -> None:
         3,
         enable_prefix_caching=False,
         async_scheduling=False,
-        cudagraph_capture_sizes=(4, 8),
+        cudagraph_capture_sizes=sizes,
     )
     found = run(requests, engine, model)
     assert found.steps is not None
     assert found.steps.seconds.tolist() == [100.0, 4.0]
     assert found.steps.eager.tolist() == [1, 0]
-
-
-def test_a_graph_that_no_step_fills_holds_none() -> None:
-    # Graphs of 4 and 16 tokens, of which vLLM makes no graph of more than a step may hold, 9.
-    model = StepModel(
-        (
-            StepTerm("target", 1.0, per="padded_tokens", when="graph"),
-            StepTerm("target", 100.0, when="eager"),
-        )
-    )
-    requests = Requests(np.zeros(3), np.array([5, 3, 1]), np.array([1, 2, 2]))
-    engine = VllmEngine(
-        "0.33.0",
-        100,
-        9,
-        3,
-        enable_prefix_caching=False,
-        async_scheduling=False,
-        cudagraph_capture_sizes=(4, 16),
-    )
-    found = run(requests, engine, model)
-    assert found.steps is not None
-    assert found.steps.seconds.tolist() == [100.0, 4.0]
 
 
 def test_a_cache_that_is_never_full_takes_no_memory_for_its_rest() -> None:
