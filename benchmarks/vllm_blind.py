@@ -5,16 +5,16 @@
         --out small.json
     python benchmarks/vllm_blind.py studies/measured/vllm small.json \\
         [--temperature 0] [--api serve] [--passes 5] \\
-        [--calibrations 1] [--repeats 5]
+        [--calibrations 1] [--repeats 5] [--starts 2]
 
 First the step times at K = 0, 1, 3 and 5 and batch 1, 4 and 16 (``specsim.calibrate_engine``),
 then the check at K = 1 to 5, whose prediction is written before its servers start
 (``specsim.validate_engine``).  Writes ``blind-timed.json``, the times, ``blind-predicted.json``
 and ``blind.csv``, predicted beside measured; of another temperature or of ``LLM.generate`` with
 that in their names (``blind-t1-generate.csv``).  A process that was killed goes on with the passes
-that are done: start it again.  With 5 passes it takes half an hour on two idle cores, five minutes
-of them for ten servers to start.  Exits 1 where a measured interval lies outside of the predicted
-one.
+that are done: start it again.  With 5 passes it takes half an hour on two idle cores, some minutes
+of them for sixteen servers to start.  Exits 1 where a measured interval lies outside of the
+predicted one.
 
 With ``--calibrations 3`` (at temperature 0) steps are timed three times, each begun ten minutes or
 more after the one before, and ten minutes pass before the check.  Everything that they say is
@@ -68,6 +68,7 @@ def main() -> int:
     parser.add_argument("--passes", type=int, default=5)
     parser.add_argument("--repeats", type=int, help="of a timing; as many as passes")
     parser.add_argument("--calibrations", type=int, default=1)
+    parser.add_argument("--starts", type=int, default=2, help="of the servers of the check")
     parser.add_argument("--part", help="timing-NUMBER, fix, check or report: one of them, here")
     asked = parser.parse_args()
     if asked.calibrations > 1 and asked.temperature:
@@ -144,6 +145,7 @@ def checked(asked: argparse.Namespace) -> EngineBlindCheck:
         temperature=asked.temperature,
         gamma=GAMMAS,
         passes=asked.passes,
+        starts=asked.starts,
         timed=file(asked, "-timed.json"),
         engine_args=ENGINE_ARGS[asked.api],
     )

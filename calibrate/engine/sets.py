@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from calibrate.engine.asked import Asked
@@ -18,8 +19,8 @@ from calibrate.models.busy import CpuTimes
 from specsim.checkpoint import Checkpoint
 from specsim.counts.drafts import DraftCounts
 
-# Of each batch in a repeat.  Sets of 16 requests have more steps than sets of one, and still stand
-# for a few seconds of a machine that may stall for as long.
+# Of each batch in a repeat, if nothing is said.  Sets of 16 requests have more steps than sets of
+# one, and still stand for a few seconds of a machine that may stall for as long.
 _SETS = 4
 _WARM_TOKENS = 8
 # Workers of vLLM in processes of their own look out for work for a second after their last step,
@@ -50,11 +51,11 @@ class TimedSet:
     texts: list[list[int]] | None = None
 
 
-def request_sets(batch: int, requests: int, start: int) -> list[tuple[int, ...]]:
-    """Sets of one batch, from request ``start`` on and in a circle where there are too few."""
+def request_sets(batch: int, requests: int, start: int, sets: int = _SETS) -> list[tuple[int, ...]]:
+    """So many sets of one batch, from request ``start`` on and in a circle if they are too few."""
     return [
         tuple((start + number * batch + place) % requests for place in range(batch))
-        for number in range(_SETS)
+        for number in range(sets)
     ]
 
 
@@ -85,7 +86,7 @@ def timed_repeats(
     clients: Mapping[int, Client],
     asked: Asked,
     sets_of: Callable[[int], Mapping[int, Sequence[tuple[int, ...]]]],
-    repeats: int,
+    repeats: range,
     seed: int,
     checkpoint: Checkpoint,
     advance: Callable[[int], None] = lambda repeat: None,
@@ -94,18 +95,19 @@ def timed_repeats(
 
     clients : by draft length, 0 among them
     sets_of : of a repeat, by batch
+    repeats : their numbers
     checkpoint : keeps each repeat that is done
     """
     for client in clients.values():
         _warm(client, asked, sets_of(0))
     found = []
-    for repeat in range(repeats):
+    for repeat in repeats:
         settings = _in_order(sets_of(repeat), (0, *clients), random.Random(f"{seed} {repeat}"))
 
         def measured(order: Sequence[tuple[int, int, tuple[int, ...]]] = settings) -> object:
             return [time_set(clients[gamma], asked, *(gamma, b, each)) for gamma, b, each in order]
 
-        found.append(checkpoint.keep_json(f"repeat-{repeat}.json", measured, list[TimedSet]))
+        found.append(checkpoint.keep_json(_name(repeat), measured, list[TimedSet]))
         advance(repeat)
     return found
 
@@ -128,13 +130,42 @@ def _in_order(
     ]
 
 
+def timed_by_starts(
+    clients: Callable[[], AbstractContextManager[Mapping[int, Client]]],
+    asked: Asked,
+    sets_of: Callable[[int], Mapping[int, Sequence[tuple[int, ...]]]],
+    repeats: int,
+    starts: int,
+    seed: int,
+    checkpoint: Checkpoint,
+    advance: Callable[[int], None] = lambda repeat: None,
+) -> list[list[TimedSet]]:
+    """The same on servers that are started anew ``starts`` times, each time for as many repeats as
+    nearly as can be: servers of one configuration are not equally fast.
+
+    clients : starts them, and stops them again; called only where there is something to time
+    """
+    found = []
+    ends = [repeats * number // starts for number in range(starts + 1)]
+    for block in map(range, ends, ends[1:]):
+        kept = all(_name(repeat) in checkpoint for repeat in block)
+        with nullcontext({}) if kept else clients() as running:
+            found += timed_repeats(running, asked, sets_of, block, seed, checkpoint, advance)
+    return found
+
+
+def _name(repeat: int) -> str:
+    """Of the item of a checkpoint."""
+    return f"repeat-{repeat}.json"
+
+
 def begun_seed(seed: int, repeats: int, checkpoint: Checkpoint, *, check: bool) -> int:
     """Of the random numbers of engines that go on with a run: of those after a kill another one,
     or they would draw what was drawn before.
 
     check : whether they judge what other engines were timed for, of the same seed maybe
     """
-    done = sum(f"repeat-{number}.json" in checkpoint for number in range(repeats))
+    done = sum(_name(number) in checkpoint for number in range(repeats))
     return 2000 * seed + 1000 * check + done
 
 

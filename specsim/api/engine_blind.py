@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from statistics import median
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 
@@ -29,6 +29,9 @@ from specsim.intervals import Interval
 from specsim.predict.engine_sets import SetSpeedup
 from specsim.profiles import read_profile
 
+if TYPE_CHECKING:
+    from calibrate.engine.client import Client
+
 _TABLE = (
     *("batch", "gamma", "predicted_speedup", "predicted_low", "predicted_high"),
     *("measured_speedup", "relative_error", "inside", "measured_error"),
@@ -46,6 +49,8 @@ class EngineBlindCheck:
     gamma : draft lengths; None is 1 to the profile's longest
     batch : requests that are sent at once; None is as they were timed
     passes : over all draft lengths and batches
+    starts : of the servers, each for a share of the passes: servers of one configuration that are
+        started again are not equally fast
     requests : of the profile, at most; the sets begin half a set behind their middle, where timing
         began with the first
     timed : the acceptance file of ``specsim.calibrate_engine``; None is the one beside the profile
@@ -60,6 +65,7 @@ class EngineBlindCheck:
     gamma: tuple[int, ...] | None = None
     batch: tuple[int, ...] | None = None
     passes: int = 6
+    starts: int = 2
     requests: int = 32
     timed: Path | None = None
     prompts: Path | None = None
@@ -71,6 +77,7 @@ class EngineBlindCheck:
     def __post_init__(self) -> None:
         _ = engine_check(self)  # which refuses what no engine is started with
         integer("passes", self.passes, low=2)
+        integer("starts", self.starts, low=1, high=self.passes)
         integer("requests", self.requests, low=1)
 
 
@@ -226,9 +233,9 @@ def validate_engine(
     The prediction is of the profile's trace and of step times (``specsim.calibrate_engine``), and
     is written beside the profile before a server is started; one that is there, of the same
     profile, step times and requests, is judged as it stands.  One server for each draft length
-    and one without run side by side; a speedup is of seconds from sending a set of requests to the
-    last answer, in ratios of one pass.  A run that was killed goes on with the passes that are
-    done.
+    and one without run side by side, and are started anew between passes; a speedup is of seconds
+    from sending a set of requests to the last answer, in ratios of one pass.  A run that was killed
+    goes on with the passes that are done.
 
     tolerance : largest errors that pass; by default a setting fails where prediction and
         measurement are further apart than the intervals of both explain
@@ -252,7 +259,7 @@ def validate_engine(
     from calibrate.engine.rounds import drawn_rounds
     from calibrate.engine.server import engine_told_apart_by, find_program
     from calibrate.engine.servers import Servers
-    from calibrate.engine.sets import begun_seed, timed_repeats
+    from calibrate.engine.sets import begun_seed, timed_by_starts
     from calibrate.models.busy import Watch
     from calibrate.validate.engine_blind import (
         checked_sets,
@@ -280,23 +287,26 @@ def validate_engine(
     here = engine_told_apart_by(find_program(check.engine_bin))
     checkpoint = Checkpoint.temporary("validate_engine", plain(check), sha256, here)
     resumed = resumed_warnings(checkpoint)
-    seed = begun_seed(check.seed, check.passes, checkpoint, check=True)
-    servers = Servers.of(content, engine_check(check), (0, *gammas), max(batches), seed)
     watch = Watch(checkpoint, progress, threads=1)
-    sets_of = partial(sets_of_pass, asked, batches, start)
-    watch.progress("starting engines", 0, len(servers.gammas))
-    with servers.clients() as clients:
-        advance = steps(watch.progress, "decoding", check.passes)
-        passes = timed_repeats(
-            clients,
-            asked,
-            sets_of,
-            check.passes,
-            check.seed,
-            checkpoint,
-            lambda repeat: advance(),
-        )
-        warnings = (*resumed, *watch.warnings())
+    advance = steps(watch.progress, "decoding", check.passes)
+
+    def clients() -> AbstractContextManager[Mapping[int, Client]]:
+        seed = begun_seed(check.seed, check.passes, checkpoint, check=True)
+        watch.progress("starting engines", 0, len(gammas) + 1)
+        servers = Servers.of(content, engine_check(check), (0, *gammas), max(batches), seed)
+        return servers.clients()
+
+    passes = timed_by_starts(
+        clients,
+        asked,
+        partial(sets_of_pass, asked, batches, start),
+        check.passes,
+        check.starts,
+        check.seed,
+        checkpoint,
+        lambda repeat: advance(),
+    )
+    warnings = (*resumed, *watch.warnings())
     rounds = {gamma: drawn_rounds(asked, gamma, check.seed).mean(axis=0) for gamma in gammas}
     rows = [
         {"temperature": check.temperature, **row} for row in judged(predictions, passes, rounds)

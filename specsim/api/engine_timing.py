@@ -67,6 +67,7 @@ class EngineTiming:
     prompt_tokens : lengths of prompts that are timed alone, two at least; None is a 32nd, an 8th
         and half of what the models read, or of 8,192 tokens if they read more
     repeats : of all draft lengths and batches; an interval comes of what they differ
+    sets : of each batch in a repeat
     requests : of the profile, at most, in sets; those under load are like all of them
     prompts : the file that was calibrated with; None is the held-out modules
     engine_bin : the program to start; None is as in ``EngineCheck``
@@ -81,6 +82,7 @@ class EngineTiming:
     batch: tuple[int, ...] = (1, 4, 16)
     prompt_tokens: tuple[int, ...] | None = None
     repeats: int = 6
+    sets: int = 4
     requests: int = 32
     prompts: Path | None = None
     engine_bin: Path | None = None
@@ -90,7 +92,7 @@ class EngineTiming:
 
     def __post_init__(self) -> None:
         _ = self.check  # which refuses what no engine is started with
-        for name, least in (("repeats", 2), ("requests", 1)):
+        for name, least in (("repeats", 2), ("sets", 1), ("requests", 1)):
             integer(name, getattr(self, name), low=least)
         rising = ("gamma", self.gamma), ("batch", self.batch), ("prompt_tokens", self.prompt_tokens)
         for name, values in rising:
@@ -275,7 +277,9 @@ def calibrate_engine(
     context = timing.check.context(min(content.target.context, content.draft.context))
     lengths = timing.prompt_lengths(context)
     seed = begun_seed(timing.seed, timing.repeats, checkpoint, check=False)
-    sets = {batch: request_sets(batch, len(asked.requests), 0) for batch in timing.batch}
+    sets = {
+        batch: request_sets(batch, len(asked.requests), 0, timing.sets) for batch in timing.batch
+    }
     greedy = asked.check.sampling.greedy
     rounds = {gamma: replayed_rounds(asked, gamma) for gamma in (0, *gammas) if greedy}
     watch = Watch(checkpoint, progress, threads=1)
@@ -302,7 +306,7 @@ def calibrate_engine(
             clients,
             asked,
             lambda repeat: sets,
-            timing.repeats,
+            range(timing.repeats),
             timing.seed,
             checkpoint,
             with_load,

@@ -112,6 +112,11 @@ class _WithServing(click.Command):
 @option(
     "--passes", Integer(2), "Passes of --requests each with --blind. [default: 5, with --engine 6]"
 )
+@option(
+    "--starts",
+    Integer(1),
+    "How often servers are started for the passes of --blind --engine. [default: 2]",
+)
 @click.option(
     "--scheme",
     "schemes",
@@ -183,6 +188,7 @@ def command(
     tolerance: float | None,
     blind: bool,
     passes: int | None,
+    starts: int | None,
     schemes: str | None,
     others: tuple[str, ...],
     synthetic: bool,
@@ -237,6 +243,8 @@ def command(
     of_engine = {"gamma": gamma, **{name: place.pop(name) for name in _OF_ENGINE}}
     if engine is None:
         refuse_given(_OF_ENGINE, "goes with --engine")
+    if engine is None or not blind:
+        refuse_given(("starts",), "goes with --blind --engine")
     if is_acceptance(profile):
         refuse_given(_OF_DECODING, f"has no meaning with {profile}: no model is run")
         check = CountsCheck(counted)
@@ -250,7 +258,8 @@ def command(
         if blind:
             others_of = (*_OF_ENGINE[4:], *_OF_SYNTHETIC[1:], "only", "device", "threads")
             refuse_given(others_of, "does not go with --blind --engine")
-            check = _asked(EngineBlindCheck, text, batch=batch, passes=passes, **of_engine)
+            more = {"batch": batch, "passes": passes, "starts": starts}
+            check = _asked(EngineBlindCheck, text, **more, **of_engine)
         else:
             refuse_given(("batch",), "does not go with --engine alone")
             refuse_given((*_OF_SYNTHETIC, *_OF_SPEED), "does not go with --engine")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +16,7 @@ import pytest
 
 from calibrate.engine import sets
 from calibrate.engine.asked import Asked
-from calibrate.engine.client import EngineClient
+from calibrate.engine.client import Client, EngineClient
 from calibrate.engine.rounds import known_rounds, replayed_rounds
 from calibrate.engine.sets import (
     TimedSet,
@@ -22,6 +24,7 @@ from calibrate.engine.sets import (
     count_drafts,
     request_sets,
     time_set,
+    timed_by_starts,
     timed_repeats,
 )
 from calibrate.engine.steps import batch_warnings, step_times
@@ -92,11 +95,11 @@ def test_every_set_is_sent_and_a_killed_run_goes_on(tmp_path: Path) -> None:
     with serving(state(of, 0)) as plain, serving(state(of, 2)) as drafting:
         clients = {0: EngineClient(plain), 2: EngineClient(drafting)}
         with pytest.raises(KeyboardInterrupt):
-            timed_repeats(clients, of, lambda repeat: sets, 3, 0, checkpoint, advance)
+            timed_repeats(clients, of, lambda repeat: sets, range(3), 0, checkpoint, advance)
         kept = [path.name for path in checkpoint.folder.iterdir() if path.suffix == ".json"]
         assert sorted(kept) == ["repeat-0.json", "repeat-1.json"]
         before = (checkpoint.folder / "repeat-1.json").read_bytes()
-        found = timed_repeats(clients, of, lambda repeat: sets, 3, 0, checkpoint)
+        found = timed_repeats(clients, of, lambda repeat: sets, range(3), 0, checkpoint)
         assert (checkpoint.folder / "repeat-1.json").read_bytes() == before
     counts = Counter((one.gamma, one.batch) for one in found[2])
     assert counts == {(0, 1): 8, (0, 4): 8, (2, 1): 4, (2, 4): 4}
@@ -111,6 +114,36 @@ def test_every_set_is_sent_and_a_killed_run_goes_on(tmp_path: Path) -> None:
     for at in range(0, len(found[0]), 3):
         assert len({one.requests for one in found[0][at : at + 3]}) == 1
         assert sorted(one.gamma for one in found[0][at : at + 3]) == [0, 0, 2]
+
+
+def test_servers_are_started_anew_for_a_share_of_the_repeats(tmp_path: Path) -> None:
+    of = asked()
+    sets = {1: request_sets(1, REQUESTS, 0)}
+    checkpoint = Checkpoint.beside(tmp_path / "out", "test")
+    started: list[int] = []
+
+    @contextmanager
+    def clients() -> Iterator[dict[int, Client]]:
+        started.append(begun_seed(0, 5, checkpoint, check=False))
+        with serving(state(of, 0)) as plain, serving(state(of, 2)) as drafting:
+            yield {0: EngineClient(plain), 2: EngineClient(drafting)}
+
+    def timed(stop: int) -> list[list[TimedSet]]:
+        def advance(repeat: int) -> None:
+            if repeat == stop:
+                raise KeyboardInterrupt
+
+        return timed_by_starts(clients, of, lambda repeat: sets, 5, 2, 0, checkpoint, advance)
+
+    with pytest.raises(KeyboardInterrupt):
+        timed(stop=3)
+    # Two repeats, and the three others, each with random numbers of its own.
+    assert started == [0, 2]
+    found = timed(stop=5)
+    assert started == [0, 2, 4]
+    assert [len(repeat) for repeat in found] == [12] * 5
+    assert timed(stop=5) == found
+    assert started == [0, 2, 4]
 
 
 class AllAtOnce(EngineState):
