@@ -15,6 +15,7 @@ _TIMING = specsim.EngineTiming(
     gamma=settings.GAMMAS,
     batch=settings.TIMED_BATCHES,
     repeats=settings.REPEATS,
+    sets=settings.TIMED_SETS,
     requests=settings.TIMED_REQUESTS,
     engine_args=settings.ENGINE_ARGS,
 )

@@ -45,8 +45,9 @@ PASSES = len(RATES) * ROUNDS
 # Passes that servers stay up for, those of two rounds: each of them grows while it serves.
 PASSES_OF_SERVERS = 2 * len(RATES)
 # Of the timing before a pass, which is of servers under load most of all: sets that are sent at
-# once are of the largest batch alone, and of few requests.
+# once are of the largest batch alone, one a repeat, and of few requests.
 REPEATS = 2
+TIMED_SETS = 1
 TIMED_BATCHES = (MAX_NUM_SEQS,)
 TIMED_REQUESTS = MAX_NUM_SEQS
 # Requests of a setting in a pass, by its rate: the quicker they come the shorter a load lasts, and
