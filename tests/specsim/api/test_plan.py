@@ -25,7 +25,7 @@ from specsim.serving.planning.span import LEAST, STAYS, lasts, requests_wanted
 from specsim.serving.workload_summary import WorkloadSummary
 from tests.support.command_line import run
 
-SERVING = Path(__file__).parents[3] / "studies" / "measured" / "serving"
+SERVING = Path(__file__).parents[3] / "studies" / "measured" / "serving-uneven"
 STEPS = "step_ms=5,token_us=30,draft_run_ms=0.5"
 ENGINE = "vllm:num_gpu_blocks=6000"
 
@@ -464,7 +464,7 @@ def test_a_batch_that_was_not_timed_is_no_full_cache() -> None:
     found = specsim.plan(
         specsim.workload(rate=20, prompt=60, output=40),
         slo="tpot_p99=0.2",
-        profile=SERVING / "profile.vllm-0.json",
+        profile=SERVING / "profile.vllm-3.json",
         gammas=[4],
         engine="vllm:num_gpu_blocks=4000,block_size=32",
         margin=0.0,
