@@ -27,17 +27,14 @@ from specsim.checks import SpecsimError
 from specsim.profiles import read_profile
 from tests.support.command_line import fail, run, succeed
 from tests.support.models import build_model
+from tests.support.word_texts import write_words
 
 REQUESTS = 12
 
 
 @pytest.fixture(scope="module")
 def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    random = np.random.default_rng(3)
-    path = tmp_path_factory.mktemp("prompts") / "prompts.txt"
-    lines = (" ".join(f"w{word}" for word in random.integers(2, 64, 6)) for _ in range(40))
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    return write_words(tmp_path_factory.mktemp("prompts") / "prompts.txt", 40, 6)
 
 
 def words(family: dict[str, Path], prompts: Path, out: Path) -> list[str]:

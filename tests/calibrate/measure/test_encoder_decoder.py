@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -15,6 +14,7 @@ from specsim.profiles import Profile, read_profile
 from specsim.traces import Trace
 from tests.support.command_line import fail, rows, run
 from tests.support.encoder_decoders import FAMILIES, near, save, untied
+from tests.support.word_texts import write_words
 
 REQUESTS, NEW = 6, 12
 # Wall-clock is not judged here: tiny models on a busy machine.
@@ -23,11 +23,7 @@ LENIENT = ("--tolerance", "100", "--median-tolerance", "100", "--format", "json"
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    random = np.random.default_rng(3)
-    path = tmp_path_factory.mktemp("sources") / "sources.txt"
-    lines = (" ".join(f"w{word}" for word in random.integers(4, 64, 6)) for _ in range(REQUESTS))
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    return write_words(tmp_path_factory.mktemp("sources") / "sources.txt", REQUESTS, 6, first=4)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)

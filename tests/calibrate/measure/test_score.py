@@ -19,15 +19,12 @@ from specsim.checkpoint import Checkpoint
 from specsim.frontier import Comparison, read_positions
 from specsim.rules import Distributions, Lossy, TokenV3
 from tests.support.command_line import fail, run
+from tests.support.word_texts import write_words
 
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    random = np.random.default_rng(3)
-    path = tmp_path_factory.mktemp("text") / "text.txt"
-    lines = (" ".join(f"w{word}" for word in random.integers(2, 64, 90)) for _ in range(6))
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    return write_words(tmp_path_factory.mktemp("text") / "text.txt", 6, 90)
 
 
 def words(family: dict[str, Path], text: Path, out: Path, *more: str) -> list[str]:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.support.command_line import succeed
 from tests.support.replayed_engine import LIMIT, REQUESTS
+from tests.support.word_texts import write_words
 
 
 @pytest.fixture(scope="module")
 def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    random = np.random.default_rng(3)
-    path = tmp_path_factory.mktemp("prompts") / "prompts.txt"
-    lines = (" ".join(f"w{word}" for word in random.integers(2, 64, 6)) for _ in range(REQUESTS))
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    return write_words(tmp_path_factory.mktemp("prompts") / "prompts.txt", REQUESTS, 6)
 
 
 @pytest.fixture(scope="module")
