@@ -5,9 +5,9 @@
 For every check in studies/measured/vllm, what was predicted before it is moved to what another law
 makes of the same step times, and stands beside what servers then took.  Laws are the line that
 predictions rest on, what lies between the lengths that were timed, a parabola, and a line with a
-step between one draft and two; each of sets alone, and with steps under load beside them.  Moved is
-a step of the check's batch: first tokens and the smaller batches that a set shrinks to, a few
-percent of it and alike in K, are left as they were.
+step between one draft and two; each of sets alone, and with steps under load beside them.  Moved
+are steps of the check's batch alone: first tokens, and those of the smaller batches that a set
+shrinks to, are taken to move alike, so that all but the first law is an approximation.
 """
 
 from __future__ import annotations
