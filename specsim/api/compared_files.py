@@ -259,6 +259,7 @@ def _loaded_rows(streamed: tuple[StreamedSteps, ...]) -> Iterator[Row]:
         yield {"gamma": gamma, "per_prompt_token_us": 1e6 * law.per_token_s}
     yield {"frontend_ms": 1e3 * costs.frontend_s}
     yield {"frontend_decode_ms": 1e3 * costs.frontend_decode_s}
+    yield {"frontend_prompt_ms": 1e3 * costs.frontend_prompt_s}
 
 
 def _prompt_rows(prompts: Sequence[PromptTime], steps: Sequence[StepTime]) -> Iterator[Row]:

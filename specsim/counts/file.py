@@ -159,10 +159,11 @@ class TimedFrontend(_Part, frozen=True):
     seconds: Offset
     requests: Count
     decodes: Annotated[int, Meta(ge=0, le=10**9)] | None = None
+    prompts: Annotated[int, Meta(ge=1, le=10**9)] | None = None
 
     def frontend(self) -> FrontendTime:
         """The time, checked."""
-        return FrontendTime(self.seconds, self.requests, self.decodes)
+        return FrontendTime(self.seconds, self.requests, self.decodes, self.prompts)
 
 
 class TimedStreams(_Part, frozen=True):

@@ -123,11 +123,14 @@ class FrontendTime:
     seconds : in the mean, by chance < 0
     requests : how many
     decodes : other requests that went on in the step of its first token; None where nobody tells
+    prompts : how many had their first token in that step, itself among them; None where nobody
+        tells
     """
 
     seconds: float
     requests: int
     decodes: int | None = None
+    prompts: int | None = None
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.seconds):
@@ -138,6 +141,8 @@ class FrontendTime:
             raise InvalidArgumentError(f"requests of a frontend must be >= 1, got {self.requests}")
         if self.decodes is not None and self.decodes < 0:
             raise InvalidArgumentError(f"decodes of a frontend must be >= 0, got {self.decodes}")
+        if self.prompts is not None and self.prompts < 1:
+            raise InvalidArgumentError(f"prompts of a frontend must be >= 1, got {self.prompts}")
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,8 @@ class StreamedSteps:
 
     gamma : draft tokens of a step; 0: there is no drafter
     steps : that could be told apart
-    frontends : what requests spent outside of all steps, by how many decoded beside them
+    frontends : what requests spent outside of all steps, by how many decoded beside them, and
+        how many had their first token with them
     context : tokens in the cache of a request that decodes, in the mean; 0 where there is none
     repeat : the repeat of all settings in which it was timed, counted from 0
     """

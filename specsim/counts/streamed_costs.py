@@ -14,11 +14,12 @@ that decode hold C tokens in all, and not c each,
 
 comes to it.  A request spends
 
-    f + g decodes
+    f + g decodes + h (prompts - 1)
 
-outside of all steps, where so many others decode in the step of its first token: what sends them
-their chunks is busy with that.  All are least-squares fits; S, a, b, e, f and g are not below zero,
-and e is no larger than leaves a step with empty caches a tenth of S.
+outside of all steps, where so many others decode in the step of its first token, and so many have
+theirs in it: what sends them their chunks, or takes in the others, is busy with that.  All are
+least-squares fits; S, a, b, e, f, g and h are not below zero, and e is no larger than leaves a step
+with empty caches a tenth of S.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from functools import cached_property
 import numpy as np
 
 from specsim.checks import Floats, UnsupportedError, integer
-from specsim.counts.steps import StepTime, StreamedStep, StreamedSteps
+from specsim.counts.steps import FrontendTime, StepTime, StreamedStep, StreamedSteps
 
 # Prompts of this many lengths tell a token from a prompt.
 _LENGTHS = 2
@@ -138,19 +139,35 @@ class StreamedCosts:
         """
         return self._frontend[1]
 
+    @property
+    def frontend_prompt_s(self) -> float:
+        """h: seconds outside of all steps for each other request with its first token in the same
+        step; 0 where nobody tells how many those were.
+        """
+        return self._frontend[2]
+
     @cached_property
-    def _frontend(self) -> tuple[float, float]:
+    def _frontend(self) -> tuple[float, float, float]:
         from scipy.optimize import nnls
 
         rows = [row for each in self.streamed for row in each.frontends]
         if not rows:
-            return 0.0, 0.0
-        told = all(row.decodes is not None for row in rows)
-        columns = np.array([[1.0, (row.decodes or 0) if told else 0.0] for row in rows])
+            return 0.0, 0.0, 0.0
+        decodes = [row.decodes for row in rows]
+        others = [row.prompts and row.prompts - 1 for row in rows]
+        columns = np.ones((len(rows), 3))
+        for place, counts in enumerate((decodes, others), start=1):
+            columns[:, place] = 0.0 if None in counts else counts
         seconds = np.array([row.seconds for row in rows])
         root = np.sqrt([row.requests for row in rows])
-        (alone_s, decode_s), _ = nnls(columns * root[:, None], seconds * root)
-        return float(alone_s), float(decode_s)
+        found, _ = nnls(columns * root[:, None], seconds * root)
+        alone_s, decode_s, prompt_s = found.tolist()
+        return alone_s, decode_s, prompt_s
+
+    def outside_s(self, row: FrontendTime) -> float:
+        """What a request is to spend outside of all steps beside as many others as in this row."""
+        found = self.frontend_s + self.frontend_decode_s * (row.decodes or 0)
+        return found + self.frontend_prompt_s * ((row.prompts or 1) - 1)
 
     @property
     def most(self) -> int:

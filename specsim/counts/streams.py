@@ -11,7 +11,8 @@ steps becomes part of the first step that begins d after it was sent, or later; 
 sent at any moment of a step alike, the moment at which it could have begun is, in the mean, the
 middle of the step that it waited for.  Its first chunk, with which an answer is begun, comes a
 little later than the first of its step; that is outside of steps, too.  A server that sends others
-their chunks meanwhile takes longer for it, so that it is told by how many those are.
+their chunks meanwhile takes longer for it, and one that takes in several requests does so one after
+another, so that it is told by how many those are.
 
 All of this holds for a server that serves nobody else, reads every prompt in one step, admits every
 request at once and streams every step.
@@ -92,7 +93,7 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
     moments = moments_of(streams, gamma)
     plain: dict[int, list[tuple[int, float]]] = {}
     rows, contexts = [], []
-    delays: dict[int, list[float]] = {}
+    delays: dict[tuple[int, int], list[float]] = {}
     for place, (before, moment) in enumerate(pairwise(moments), start=1):
         new = [number for number, chunk in moment.chunks.items() if chunk.first]
         decodes = len(moment.chunks) - len(new)
@@ -116,7 +117,7 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
             and moment.chunks.keys() & before.chunks.keys() & earlier.chunks.keys()
         ):
             middle = (earlier.at_s + before.at_s) / 2
-            delays.setdefault(decodes, []).extend(
+            delays.setdefault((decodes, len(new)), []).extend(
                 middle - streams[number].sent_s + moment.chunks[number].at_s - moment.at_s
                 for number in new
             )
@@ -125,8 +126,8 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
         gamma,
         (*pooled, *rows),
         tuple(
-            FrontendTime(float(np.mean(each)), len(each), decodes)
-            for decodes, each in sorted(delays.items())
+            FrontendTime(float(np.mean(each)), len(each), decodes, prompts)
+            for (decodes, prompts), each in sorted(delays.items())
         ),
         float(np.mean(contexts)) if contexts else 0.0,
         repeat,

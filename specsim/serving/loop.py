@@ -44,7 +44,8 @@ class Rules(NamedTuple):
     """What stays as it is while the loop runs.
 
     host_part : index of the part that is hidden behind the device; -1: none
-    frontend_s, frontend_decode_s : until a client has what came of the engine, as of ``StepModel``
+    frontend_s, frontend_decode_s, frontend_prompt_s : until a client has what came of the engine,
+        as of ``StepModel``
     gammas : draft length by the number of scheduled requests, in SGLang of those that decode;
         ``steps`` may change it
     padded : by tokens, the size of the graph that holds them; beyond its end steps are eager
@@ -56,6 +57,7 @@ class Rules(NamedTuple):
     host_part: int
     frontend_s: float
     frontend_decode_s: float
+    frontend_prompt_s: float
     gammas: Ints
     steps: CompiledSteps
     drafter: bool
@@ -245,6 +247,13 @@ def _land(state: State, rules: Rules, log: Log) -> None:
     decodes = accepted = 0
     reads = state.steps[turn].reads > 0
     planned, requests, acceptance = state.plan[turn], state.requests, rules.acceptance
+    frontend_s = rules.frontend_s + rules.frontend_decode_s * state.steps[turn].decodes
+    if rules.frontend_prompt_s > 0.0:
+        first = 0
+        for at in range(state.steps[turn].size):
+            if planned[at].samples and requests[planned[at].request].emitted == 0:
+                first += 1
+        frontend_s += rules.frontend_prompt_s * max(first - 1, 0)
     for at in range(state.steps[turn].size):
         plan = planned[at]
         request = plan.request
@@ -268,8 +277,7 @@ def _land(state: State, rules: Rules, log: Log) -> None:
         tokens = min(tokens, own.output - emitted)
         if emitted == 0:
             own.first_s = now
-            beside = state.steps[turn].decodes
-            own.frontend_s = rules.frontend_s + rules.frontend_decode_s * beside
+            own.frontend_s = frontend_s
         own.emitted = emitted + tokens
         own.rounds += 1
         all_tokens += tokens

@@ -160,6 +160,7 @@ def prepared(
         host_part=step_model.host_part,
         frontend_s=float(step_model.frontend_s),
         frontend_decode_s=float(step_model.frontend_decode_s),
+        frontend_prompt_s=float(step_model.frontend_prompt_s),
         gammas=drafts.gammas(most),
         steps=_steps_of(drafts, engine, settings, most),
         drafter=bool(drafts.schedule),

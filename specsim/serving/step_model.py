@@ -115,8 +115,8 @@ class StepModel:
 
     frontend_s : seconds of every request outside of all steps (sending, tokenizer, answer), for
         which no step waits
-    frontend_decode_s : what comes to it for each request that decodes in the step of its first
-        token
+    frontend_decode_s, frontend_prompt_s : what comes to it for each request that decodes in the
+        step of its first token, and for each other that has its first token there
     eager_s : least seconds of the target in a step that no graph holds: what the host needs to
         start its kernels one by one
     """
@@ -124,13 +124,14 @@ class StepModel:
     terms: tuple[StepTerm, ...]
     frontend_s: float = 0.0
     frontend_decode_s: float = 0.0
+    frontend_prompt_s: float = 0.0
     eager_s: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", tuple(self.terms))
         if not self.terms:
             raise InvalidArgumentError("terms must be at least one, got none")
-        for name in ("frontend_s", "frontend_decode_s", "eager_s"):
+        for name in ("frontend_s", "frontend_decode_s", "frontend_prompt_s", "eager_s"):
             number(name, getattr(self, name), low=0.0)
 
     def __add__(self, others: Iterable[StepTerm]) -> StepModel:

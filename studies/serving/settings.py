@@ -52,7 +52,7 @@ TIMED_BATCHES = (MAX_NUM_SEQS,)
 TIMED_REQUESTS = MAX_NUM_SEQS
 # Requests of a setting in a pass, by its rate: the quicker they come the shorter a load lasts, and
 # over a few seconds a shared machine is several percent off its mean.
-REQUESTS: Mapping[str, int] = {"light": 200, "half": 300, "heavy": 400, "saturated": 400}
+REQUESTS: Mapping[str, int] = {"light": 200, "half": 300, "heavy": 300, "saturated": 400}
 # Draft lengths that are timed before; the schedule takes each of them at its own batches.
 GAMMAS = (1, 2, 4)
 SCHEDULE: Schedule = [(1, 2, 4), (3, 8, 2), (9, 16, 1)]

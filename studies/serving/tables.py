@@ -306,10 +306,7 @@ def _outside(seen: Sequence[tuple[StreamedSteps, StreamedCosts]]) -> Row:
     rows = [(row, costs) for served, costs in seen for row in served.frontends]
     if not rows:
         return dict.fromkeys(_OUTSIDE)
-    seconds = [
-        (costs.frontend_s + costs.frontend_decode_s * (row.decodes or 0), row.seconds)
-        for row, costs in rows
-    ]
+    seconds = [(costs.outside_s(row), row.seconds) for row, costs in rows]
     found = np.average(seconds, axis=0, weights=[row.requests for row, _ in rows])
     return dict(zip(_OUTSIDE, (1e3 * found).tolist(), strict=True))
 

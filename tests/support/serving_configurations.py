@@ -43,6 +43,7 @@ MODEL = StepModel(
     ),
     frontend_s=3e-3,
     frontend_decode_s=5e-4,
+    frontend_prompt_s=1e-3,
     eager_s=9e-3,
 )
 
@@ -251,7 +252,10 @@ def _stays_s(found: ServingRun) -> Floats:
     assert steps is not None
     assert log is not None
     _, first = np.unique(log.request, return_index=True)
-    outside_s = MODEL.frontend_s + MODEL.frontend_decode_s * steps.decodes[log.step[first]]
+    at = log.step[first]
+    others = np.bincount(at)[at] - 1
+    outside_s = MODEL.frontend_s + MODEL.frontend_decode_s * steps.decodes[at]
+    outside_s += MODEL.frontend_prompt_s * others
     return found.last_token_s - found.arrival_s - outside_s
 
 

@@ -614,6 +614,7 @@ class Twin:
         self.now = max(self.now, end)
         number = len(self.steps) - 1 - len(self.flying)
         accepted = []
+        first = [r for r, *_, samples in plan if samples and not r.emitted]
         for r, width, drafts, before, samples in plan:
             if not samples or r.status == "done":
                 continue
@@ -634,6 +635,7 @@ class Twin:
             if not r.emitted:
                 model, beside = self.model, self.steps[number]["decodes"]
                 r.frontend = model.frontend_s + model.frontend_decode_s * beside
+                r.frontend += model.frontend_prompt_s * (len(first) - 1)
                 r.first = self.now + r.frontend
             r.emitted += tokens
             r.rounds += 1

@@ -22,13 +22,15 @@ def served(
     reading_s: tuple[float, float] = (0.0, 0.0),
     context_s: float = 0.0,
     decode_s: float = 0.0,
+    prompt_s: float = 0.0,
 ) -> tuple[list[Stream], list[tuple[int, int, int, float]]]:
     """A server that does one step after another, of all requests that have arrived by then; its
     clients' streams, and of every step decodes, prompts, their tokens and seconds.
 
     reading_s : what a step with a prompt takes longer, and again for each of its requests
     context_s : what a step takes longer for each token in the caches of its decodes
-    decode_s : how much later a first chunk comes for each request that decodes in its step
+    decode_s, prompt_s : how much later a first chunk comes for each request that decodes in its
+        step, and for each other one that has its first chunk there
     """
     random = np.random.default_rng(seed)
     waiting = [(at + frontend_s, number) for number, at in enumerate(sent_s)]
@@ -52,7 +54,8 @@ def served(
         now += seconds
         steps.append((len(running), len(new), tokens, seconds))
         for number in (*running, *new):
-            late_s = 0.0 if times[number] else decode_s * len(running)
+            outside_s = decode_s * len(running) + prompt_s * (len(new) - 1)
+            late_s = 0.0 if times[number] else outside_s
             times[number].append(now + late_s + jitter_s * random.random())
         running = [n for n in (*running, *new) if len(times[n]) < chunks[n]]
     streams = [

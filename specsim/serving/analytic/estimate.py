@@ -246,7 +246,10 @@ def _ttft_s(
         wait[waits] += -bursts * np.log(np.clip(level, 1e-12, 1.0)) / leaving
     # Nobody decodes in a step of prompts, and a place is one's own.
     beside = 0.0 if times.stops_decodes else np.minimum(n, times.cap - 1)
-    found: Floats = wait + first + replica.frontend_s + replica.frontend_decode_s * beside
+    # All that come while one step runs have their first tokens in the next.
+    together = np.where(busy, np.minimum(rate * running, times.cap - 1), 0.0)
+    found: Floats = wait + first + replica.frontend_s
+    found += replica.frontend_decode_s * beside + replica.frontend_prompt_s * together
     return found
 
 

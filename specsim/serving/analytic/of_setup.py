@@ -73,6 +73,7 @@ def replica_of(
         binds=binds,
         frontend_s=step_model.frontend_s,
         frontend_decode_s=step_model.frontend_decode_s,
+        frontend_prompt_s=step_model.frontend_prompt_s,
         late=settings.asynchronous,
         cuts_prompts=0 < threshold < int(offered.prompt_tokens.max()),
     )

@@ -39,7 +39,8 @@ class Replica:
     laws : the law of the rounds of every draft length in ``gammas``
     offered : the workload
     binds : what sets the cap: "sequences" (max_num_seqs), "cache" or "budget"
-    frontend_s, frontend_decode_s : of every request outside of all steps, as of ``StepModel``
+    frontend_s, frontend_decode_s, frontend_prompt_s : of every request outside of all steps, as of
+        ``StepModel``
     late : whether a step is made before the one before it is over, as asynchronous scheduling does:
         prompts come a step later, and a request that is done may be in one step more
     cuts_prompts : whether some take more steps than they need, at a threshold
@@ -53,6 +54,7 @@ class Replica:
     binds: str = "sequences"
     frontend_s: float = 0.0
     frontend_decode_s: float = 0.0
+    frontend_prompt_s: float = 0.0
     late: bool = False
     cuts_prompts: bool = False
 

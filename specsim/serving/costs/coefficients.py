@@ -25,7 +25,7 @@ _DRAFTS: dict[str, tuple[float, str | None]] = {
     "draft_run_ms": (_MS, None),
     "draft_token_us": (_US, "drafting"),
 }
-_FRONTENDS = ("frontend_ms", "frontend_decode_ms")
+_FRONTENDS = ("frontend_ms", "frontend_decode_ms", "frontend_prompt_ms")
 # What every step has some of.
 _EVERY_STEP = ("step_ms", "token_us", "sequence_us", "host_ms", "host_sequence_us")
 COEFFICIENTS = (*_TERMS, *_DRAFTS, *_FRONTENDS)
@@ -44,8 +44,9 @@ def coefficients(**values: float) -> StepModel:
     draft_prefill_token_us : a token of a prompt that the drafter reads
     host_ms, host_sequence_us : of the host, and of the host for each request; an engine that
         schedules ahead hides them behind the device
-    frontend_ms, frontend_decode_ms : of every request outside of all steps, for which no step
-        waits, and what comes to it for each that decodes in the step of its first token
+    frontend_ms, frontend_decode_ms, frontend_prompt_ms : of every request outside of all steps, for
+        which no step waits, and what comes to it for each that decodes in the step of its first
+        token, and for each other that has its first token there
     """
     if not values:
         raise InvalidArgumentError(f"coefficients must be some of {', '.join(COEFFICIENTS)}")

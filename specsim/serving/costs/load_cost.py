@@ -148,6 +148,7 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
             (table, *_contexts(token_s, gammas, context), *terms),
             cost.prompts.frontend_s,
             cost.prompts.frontend_decode_s,
+            cost.prompts.frontend_prompt_s,
         )
     lengths = sorted({each.tokens for each in cost.prompts.times})
     tokens = np.array([0, 1, *(each for each in lengths if each > 1)])

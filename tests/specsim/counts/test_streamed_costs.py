@@ -56,28 +56,39 @@ def test_the_fit_is_the_law_that_the_server_follows(seed: int) -> None:
         assert law.step_s[timed] == pytest.approx(expected[timed], rel=1e-6)
 
 
-def test_what_a_request_spends_outside_of_steps_grows_with_those_that_decode() -> None:
-    """A line of least squares, of as many requests as each row has; not below zero."""
+def test_what_a_request_spends_outside_of_steps_grows_with_those_beside_it() -> None:
+    """A plane of least squares, of as many requests as each row has; not below zero."""
     plain = StreamedStep(2, 0, 0, 0.01, 9)
     read = [StreamedStep(1, 1, tokens, 0.02) for tokens in (10, 20)]
 
-    def costs(*rows: FrontendTime) -> tuple[float, float]:
+    def costs(*rows: FrontendTime) -> tuple[float, float, float]:
         some = tuple(StreamedSteps(gamma, (plain, *read), rows) for gamma in (0, 2))
         found = StreamedCosts(some)
-        return found.frontend_s, found.frontend_decode_s
+        return found.frontend_s, found.frontend_decode_s, found.frontend_prompt_s
 
     rows = [FrontendTime(0.004 + 2e-4 * n, 5, n) for n in (1, 3, 9)]
-    assert costs(*rows) == pytest.approx((0.004, 2e-4))
+    assert costs(*rows) == pytest.approx((0.004, 2e-4, 0.0))
+    both = [
+        FrontendTime(0.004 + 2e-4 * n + 1e-3 * others, 5, n, 1 + others)
+        for n in (1, 3, 9)
+        for others in (0, 1, 2)
+    ]
+    assert costs(*both) == pytest.approx((0.004, 2e-4, 1e-3))
+    # Files of before tell by the decodes alone.
+    assert costs(*both, FrontendTime(0.0042, 5, 1))[2] == 0.0
     # Where some do not tell beside how many, or fewer decode where it takes longer, one mean is.
     untold = FrontendTime(0.008, 5)
-    assert costs(*rows, untold) == pytest.approx((np.mean([0.0042, 0.0046, 0.0058, 0.008]), 0.0))
+    assert costs(*rows, untold) == pytest.approx(
+        (np.mean([0.0042, 0.0046, 0.0058, 0.008]), 0.0, 0.0)
+    )
     falling = FrontendTime(0.006, 5, 1), FrontendTime(0.002, 15, 9)
-    assert costs(*falling) == pytest.approx((0.003, 0.0))
-    assert costs(FrontendTime(-0.001, 5, 1)) == costs() == (0.0, 0.0)
+    assert costs(*falling) == pytest.approx((0.003, 0.0, 0.0))
+    assert costs(FrontendTime(-0.001, 5, 1)) == costs() == (0.0, 0.0, 0.0)
     for words, bad in (
         ("seconds of a frontend must be a number", (np.nan, 1)),
         ("requests of a frontend must be >= 1, got 0", (0.0, 0)),
         ("decodes of a frontend must be >= 0, got -1", (0.0, 1, -1)),
+        ("prompts of a frontend must be >= 1, got 0", (0.0, 1, 1, 0)),
     ):
         with pytest.raises(InvalidArgumentError, match=words):
             FrontendTime(*bad)

@@ -67,14 +67,18 @@ def test_a_first_chunk_that_others_delay_tells_by_how_many_they_are() -> None:
     """The same requests with and without the delay: what each row has more is exact."""
     load = a_load(5, 500)
     plain, late = (
-        streamed_steps(served(*load, 0.004, decode_s=decode_s)[0], 0).frontends
-        for decode_s in (0.0, 2e-4)
+        streamed_steps(served(*load, 0.004, decode_s=decode_s, prompt_s=prompt_s)[0], 0).frontends
+        for decode_s, prompt_s in ((0.0, 0.0), (2e-4, 5e-4))
     )
-    assert [row.decodes for row in plain] == [row.decodes for row in late]
-    assert len(late) > 5
+    assert [(row.decodes, row.prompts) for row in plain] == [
+        (row.decodes, row.prompts) for row in late
+    ]
+    assert {row.prompts for row in late} >= {1, 2}
     for one, other in zip(plain, late, strict=True):
         assert other.decodes
-        assert other.seconds - one.seconds == pytest.approx(2e-4 * other.decodes, abs=1e-9)
+        assert other.prompts
+        expected_s = 2e-4 * other.decodes + 5e-4 * (other.prompts - 1)
+        assert other.seconds - one.seconds == pytest.approx(expected_s, abs=1e-9)
 
 
 def test_a_step_in_which_a_chunk_is_missing_does_not_count() -> None:
