@@ -67,11 +67,12 @@ class LoadPlan(Result):
 
     Rows are batches, or, where many were asked for, ranges of batches with one draft length: then
     ``batch`` and ``speedup`` are those of the first batch of the range, ``last_batch`` and
-    ``last_speedup`` of the last.  ``low`` and ``high`` are the 95 % interval of the speedup, where
-    anything is known of it (``specsim.batching.decision``), ``gamma_low`` and ``gamma_high`` the
-    shortest and the longest that would be chosen inside the acceptance's, ``regret`` what share of
-    the best speedup the choice loses if the acceptance rate is 0.05 off, ``gamma_0_loaded`` the
-    speedup of a step without drafts while the drafter stays loaded.
+    ``last_speedup`` of the last.  ``low`` and ``high``, ``last_low`` and ``last_high`` are the
+    95 % intervals of these, where anything is known of them (``specsim.batching.decision``),
+    ``gamma_low`` and ``gamma_high`` the shortest and the longest that would be chosen inside the
+    acceptance's, ``regret`` what share of the best speedup the choice loses if the acceptance rate
+    is 0.05 off, ``gamma_0_loaded`` the speedup of a step without drafts while the drafter stays
+    loaded.
     """
 
     schema: ClassVar[str] = "specsim.load-plan"
@@ -122,8 +123,8 @@ class LoadPlan(Result):
     def essential(self) -> tuple[str, ...]:
         return (
             *("drafter", "temperature", "batch", "last_batch", "context", "gamma", "speedup"),
-            *("low", "high", "last_speedup", "tokens_per_s", "plain_tokens_per_s"),
-            "tokens_per_call",
+            *("low", "high", "last_speedup", "last_low", "last_high"),
+            *("tokens_per_s", "plain_tokens_per_s", "tokens_per_call"),
         )
 
     @cached_property
@@ -267,8 +268,10 @@ def _row(setting: PlannedWorkload, planned: Plan, span: Span) -> Row:
     longest = setting.workload.gamma_max
     row["at_gamma_max"] = planned.gamma is None and point.gamma == longest > 0
     if span.last is not span.first:
-        last = span.last.point
+        last, known = span.last.point, span.last.speedup
         row |= {"last_batch": last.batch, "last_speedup": last.speedup}
+        if known is not None:
+            row |= {"last_low": known.low, "last_high": known.high}
     return row
 
 

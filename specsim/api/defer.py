@@ -207,8 +207,11 @@ def _least_rejection(comparison: Comparison, quality: float) -> list[Row]:
     found = sorted(
         (choice for choice in choices.values() if choice), key=lambda choice: choice.rejection.best
     )
-    rejection = comparison.optimum_rejection(quality)
-    return _chosen(comparison, quality, rejection, found, choices)
+    best: Row = {"rule": OPTIMUM, "setting": None, "quality": quality, "rejection": None}
+    optimum = comparison.optimum(quality=quality)
+    if optimum is not None:
+        best |= {"rejection": optimum.rejection, **_speed(optimum)}
+    return _chosen(best, found, choices)
 
 
 def _best_quality(comparison: Comparison, speedup: float) -> list[Row]:
@@ -223,27 +226,28 @@ def _best_quality(comparison: Comparison, speedup: float) -> list[Row]:
     found = sorted(
         (choice for choice in choices.values() if choice), key=lambda choice: -choice.quality.best
     )
-    return _chosen(comparison, comparison.optimum_quality(rejection), rejection, found, choices)
+    optimum = comparison.optimum(rejection=rejection)
+    assert optimum is not None, "every rejection has a best quality"
+    best: Row = {
+        "rule": OPTIMUM,
+        "setting": None,
+        "quality": optimum.quality,
+        "rejection": rejection,
+        **_speed(optimum),
+    }
+    return _chosen(best, found, choices)
 
 
-def _chosen(
-    comparison: Comparison,
-    quality: float,
-    rejection: float | None,
-    found: Sequence[Choice],
-    choices: Mapping[str, Choice | None],
-) -> list[Row]:
+def _chosen(best: Row, found: Sequence[Choice], choices: Mapping[str, Choice | None]) -> list[Row]:
     """Rows of the optimum, of the rules that grant the wish, and of those that do not."""
     names = ("rule", "setting", "quality", "rejection")
-    best: Row = dict(zip(names, (OPTIMUM, None, quality, rejection), strict=True))
-    rows: list[Row] = [{name: getattr(choice, name) for name in names} for choice in found]
-    if comparison.prices is not None:
-        if rejection is not None:
-            speed, gamma = comparison.prices.speedup(rejection)
-            best |= {"speedup": float(speed), "gamma": int(gamma)}
-        for row, choice in zip(rows, found, strict=True):
-            row |= {"speedup": choice.speedup, "gamma": choice.gamma}
+    rows = [{name: getattr(each, name) for name in names} | _speed(each) for each in found]
     return [best, *rows, *({"rule": name} for name, each in choices.items() if each is None)]
+
+
+def _speed(choice: Choice) -> Row:
+    """What a row says of it, where a price is known."""
+    return {} if choice.speedup is None else {"speedup": choice.speedup, "gamma": choice.gamma}
 
 
 def _regrets(comparison: Comparison) -> list[Row]:

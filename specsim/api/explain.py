@@ -19,6 +19,7 @@ from specsim.batching.point import DEFAULT_MARGIN, BatchPoint
 from specsim.batching.workload import LONGEST, BatchWorkload
 from specsim.checks import InvalidArgumentError, UnsupportedError, integer, refuse, significant
 from specsim.deployment.deployment import Deployment
+from specsim.intervals import Interval
 
 if TYPE_CHECKING:
     from specsim.profiles import Mode
@@ -124,6 +125,7 @@ class Explanation(Result):
             {
                 "change": each.what,
                 "speedup": each.point.speedup,
+                **_ends(each.decision.speedup),
                 "ms_per_token": 1e3 * each.point.block_s / each.point.tokens_per_call,
                 "plain_ms_per_token": 1e3 * each.point.spent.plain_step_s,
                 "tokens_per_s": each.point.tokens_per_s,
@@ -137,14 +139,12 @@ class Explanation(Result):
         than = "slower than" if point.speedup < 1 else "faster than"
         if f"{point.speedup:.2f}" == "1.00":
             than = "as fast as"
-        known = self.decision.speedup
-        interval = "" if known is None else f", {known.low:.2f} to {known.high:.2f}"
         why = "why" if point.speedup < 1 else "what costs most"
         if self.diagnosis.reason == "acceptance":
             why = "what loses most"
         said = [
             f"gamma {point.gamma} at batch {point.batch:,} and context {point.context:,.0f} is "
-            f"{than} plain decoding ({point.speedup:.2f}x{interval}): a round yields "
+            f"{than} plain decoding ({_times(self.decision)}): a round yields "
             f"{point.tokens_per_call:.3g} tokens and takes {self.break_even_tokens_per_call:.3g} "
             f"plain steps ({significant(1e3 * point.block_s, 3)} ms against "
             f"{significant(1e3 * point.spent.plain_step_s, 3)} ms)",
@@ -162,10 +162,10 @@ class Explanation(Result):
         if sure is None:
             best = "no single change that was tried makes it faster"
         else:
-            best = f"best single change: {sure.what} ({sure.point.speedup:.2f}x)"
+            best = f"best single change: {sure.what} ({_times(sure.decision)})"
         if faster and faster[0].assumes:
             first = faster[0]
-            best += f"; {first.what} would give {first.point.speedup:.2f}x ({first.assumes})"
+            best += f"; {first.what} would give {_times(first.decision)} ({first.assumes})"
         return best
 
 
@@ -260,6 +260,17 @@ def explain(
         warnings=tuple(_warnings(workload, point)),
         left_out=tuple(LeftOut(what, why) for what, why in refused),
     )
+
+
+def _times(decision: Decision) -> str:
+    """Its speedup, with the interval where one is known."""
+    known = decision.speedup
+    interval = "" if known is None else f", {known.low:.2f} to {known.high:.2f}"
+    return f"{decision.point.speedup:.2f}x{interval}"
+
+
+def _ends(speedup: Interval[float] | None) -> Row:
+    return {} if speedup is None else {"low": speedup.low, "high": speedup.high}
 
 
 def _row(step: str, part: Part, whole_s: float) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from specsim.api.by_load import extrapolated
 from specsim.api.plan_file import PlannedServing
+from specsim.batching.decision import Decision
 from specsim.batching.loaded import WithDrafterLoaded
 from specsim.batching.schedule import Plan, ranges
 from specsim.batching.serving import CardCost
@@ -95,18 +96,26 @@ def one_length_notes(planned: Plan, schedule: Schedule, length: int, under_load:
         best = gamma_at(schedule, planned.largest)
     if length == best:
         return []
-    points = planned.decisions[-1].points
+    decision = planned.decisions[-1]
+    points = decision.points
     where = f"at batch {planned.largest:,}"
     if length < len(points):
-        gives = f"{where} draft length {length} gives {points[length].speedup:.2f}x"
+        gives = f"{where} draft length {length} gives {_times(decision, length)}"
     else:
         gives = f"{where} there is no room for draft length {length}"
     # A plan under load may draft where no request of this context has room for it.
     if best >= len(points):
         other = f"{best} is planned"
     else:
-        other = f"{best} would give {points[best].speedup:.2f}x" if best else "none is better"
+        other = f"{best} would give {_times(decision, best)}" if best else "none is better"
     return [f"{gives}, where {other}; --batch says for which batch"]
+
+
+def _times(decision: Decision, gamma: int) -> str:
+    """The speedup of a draft length, with the interval where one is known."""
+    known = decision.speedup_with(gamma)
+    interval = "" if known is None else f" ({known.low:.2f} to {known.high:.2f})"
+    return f"{decision.points[gamma].speedup:.2f}x{interval}"
 
 
 def law_notes(chosen: Engine, drafting: Drafting, workload: BatchWorkload) -> list[str]:

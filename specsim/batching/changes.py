@@ -9,9 +9,10 @@ from typing import Any
 
 from specsim.acceptance import AlphaLike
 from specsim.batching.cost import TimedLoadCost
+from specsim.batching.decision import Decision, decide
 from specsim.batching.deployed import alpha_of_others, of_deployment
 from specsim.batching.parts import Step
-from specsim.batching.point import DEFAULT_MARGIN, BatchPoint, batch_point, best_of_cell
+from specsim.batching.point import DEFAULT_MARGIN, BatchPoint
 from specsim.batching.workload import BatchWorkload
 from specsim.checks import SpecsimError
 from specsim.deployment.deployment import Deployment, HostTime
@@ -26,28 +27,33 @@ class Change:
     """One thing done otherwise, everything else as it is.
 
     what : in words, from what to what
-    point : what a round gives then, against plain decoding under the same change
+    decision : what a round gives then, against plain decoding under the same change
     assumes : what is taken for granted besides; empty where nothing is
     asked : whether a person named it
     """
 
     what: str
-    point: BatchPoint
+    decision: Decision
     assumes: str = ""
     asked: bool = False
+
+    @property
+    def point(self) -> BatchPoint:
+        """What a round gives."""
+        return self.decision.point
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A change that may have no price.
 
-    point : works the change out; raises SpecsimError where there is no room for it, or a degree
+    decision : works the change out; raises SpecsimError where there is no room for it, or a degree
         divides nothing
     asked : whether a person named it, and must be told why it has no price
     """
 
     what: str
-    point: Callable[[], BatchPoint]
+    decision: Callable[[], Decision]
     assumes: str = ""
     asked: bool = False
 
@@ -64,7 +70,7 @@ def try_all(
     found, refused = [], []
     for each in candidates:
         try:
-            found.append(Change(each.what, each.point(), each.assumes, each.asked))
+            found.append(Change(each.what, each.decision(), each.assumes, each.asked))
         except SpecsimError as reason:
             if each.asked:
                 refused.append((each.what, str(reason)))
@@ -78,17 +84,18 @@ def try_all(
 
 def of_load(here: BatchPoint, workload: BatchWorkload) -> Iterator[Candidate]:
     """Another draft length, or another batch; whatever prices them."""
-    gains, cost, context = workload.gains, workload.cost, here.context
-    best = best_of_cell(gains, cost, here.batch, context, workload.gamma_max, DEFAULT_MARGIN)
-    if best.gamma != here.gamma:
-        off = "" if best.gamma else " (no drafts)"
-        yield Candidate(f"gamma {here.gamma} -> {best.gamma}{off}", lambda: best)
+    cost, context = workload.cost, here.context
+    best = decide(workload, here.batch, context, DEFAULT_MARGIN)
+    gamma = best.point.gamma
+    if gamma != here.gamma:
+        off = "" if gamma else " (no drafts)"
+        yield Candidate(f"gamma {here.gamma} -> {gamma}{off}", lambda: best)
     loads = {here.batch // 2: "half as many requests come", 2 * here.batch: "twice as many come"}
     for batch, assumes in loads.items():
         if batch and (not isinstance(cost, TimedLoadCost) or cost.covers(batch, context)):
             yield Candidate(
                 f"batch {here.batch:,} -> {batch:,}",
-                partial(batch_point, gains, cost, here.gamma, batch, context),
+                partial(decide, workload, batch, context, DEFAULT_MARGIN, here.gamma),
                 assumes,
             )
 
@@ -106,13 +113,13 @@ def of_deployment_here(
     # The configuration of the target is read once.
     alone = replace(deployment, target=deployment.shape, drafters=(used,))
 
-    def at(acceptance: AlphaLike | None = alpha, **changed: Any) -> BatchPoint:
+    def at(acceptance: AlphaLike | None = alpha, **changed: Any) -> Decision:
         other = replace(alone, **changed)
         longest = other.drafters[0].longest
         gamma = here.gamma if longest is None else min(here.gamma, longest)
         given = alpha_of_others(other.drafters[0], acceptance)
         (workload,) = of_deployment(other, given, gamma)
-        return batch_point(workload.gains, workload.cost, gamma, here.batch, here.context)
+        return decide(workload, here.batch, here.context, DEFAULT_MARGIN, gamma)
 
     for other in others:
         shorter = other.longest is not None and other.longest < here.gamma
@@ -121,8 +128,8 @@ def of_deployment_here(
     if not others:
         same = alpha if used.alpha is None else used.alpha
         for other, assumes in _usual(used):
-            point = partial(at, same, drafters=(other,))
-            yield Candidate(f"drafter {other.label}", point, assumes)
+            changed = partial(at, same, drafters=(other,))
+            yield Candidate(f"drafter {other.label}", changed, assumes)
     reached, parallel = deployment.efficiency, deployment.parallel
     if step.eager_s and reached.graph_tokens is not None:
         wide = int(step.widest)
@@ -131,8 +138,8 @@ def of_deployment_here(
             partial(at, efficiency=replace(reached, graph_tokens=wide)),
         )
     if deployment.host != HostTime():
-        point = partial(at, host=HostTime())
-        yield Candidate("host time -> 0", point, "all of it is hidden, a bound")
+        hidden = partial(at, host=HostTime())
+        yield Candidate("host time -> 0", hidden, "all of it is hidden, a bound")
     yield Candidate(
         f"tensor parallel {parallel.tensor} -> {2 * parallel.tensor}",
         partial(at, parallel=replace(parallel, tensor=2 * parallel.tensor)),

@@ -72,9 +72,19 @@ class Decision:
         """Of what was chosen; None where nothing is known of its error."""
         if not self._known:
             return None
-        at = self.points.index(self.point)
-        low, best, high = (float(curve[at]) for curve in self._curves)
+        low, best, high = self._ends(self.point.gamma)
         return Interval(low * (1.0 - self._flattered), best, high)
+
+    def speedup_with(self, gamma: int) -> Interval[float] | None:
+        """Of a draft length that has a price here, as if nobody had chosen it; None where nothing
+        is known of its error.
+        """
+        return Interval(*self._ends(gamma)) if self._known else None
+
+    def _ends(self, gamma: int) -> tuple[float, float, float]:
+        at = self._gammas.index(gamma)
+        low, best, high = (float(curve[at]) for curve in self._curves)
+        return low, best, high
 
     @cached_property
     def gammas(self) -> tuple[int, int] | None:

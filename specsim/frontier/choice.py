@@ -93,11 +93,12 @@ class Choice:
 
     quality : 1 - loss for the 0-1 losses, -loss (mean log-probability, nats) for the log loss
     rejection : mean probability that a draft token is rejected
+    setting : None of the optimum, which has none
     speedup, gamma : in the i.i.d. approximation, where a price is known
     """
 
     rule: str
-    setting: float | str
+    setting: float | str | None
     quality: Interval[float]
     rejection: Interval[float]
     speedup: Interval[float] | None
@@ -197,35 +198,71 @@ class Comparison:
         both = self.positions.by_request(np.stack([outcome.rejection, outcome.loss]))
         rejection, loss = bootstrap.sums(both.T).T / bootstrap.sums(sizes)
         mean_rejection, mean_loss = outcome.rejection.mean(), outcome.loss.mean()
-        setting = rule.curve().setting[at].item()
-        speedup, gamma = None, None
-        if self.prices is not None:
-            mean_speed, gammas = self.prices.speedup(_rate(mean_rejection))
-            gamma = int(gammas)
-            # What requests add to that of prices, which have their own.
-            of_both, of_prices = (
-                self.prices.drawn_speedup(each, gamma)
-                for each in (_rate(rejection), np.full(DRAWS, _rate(mean_rejection)))
-            )
-            drawn_speed = of_prices * (of_both / of_prices) ** bootstrap.wider
-            speedup = around(mean_speed, drawn_speed)
+        speedup, gamma = self._speedup(mean_rejection, rejection, bootstrap)
         return Choice(
             rule=name,
-            setting=setting,
+            setting=rule.curve().setting[at].item(),
             quality=bootstrap.around(self.quality(mean_loss), self.quality(loss)),
             rejection=bootstrap.around(mean_rejection, rejection, 0.0, 1.0),
             speedup=speedup,
             gamma=gamma,
         )
 
+    def optimum(
+        self, *, quality: float | None = None, rejection: float | None = None
+    ) -> Choice | None:
+        """With this quality the least mean rejection that any deferral rule can have it with, or
+        with this mean rejection the best quality; None: no deferral rule has this quality.  What
+        is given has no width.
+        """
+
+        def at(curve: Curve) -> tuple[float, float]:
+            if rejection is not None:
+                return float(self.quality(frontier(curve, rejection))), rejection
+            assert quality is not None, "or a rejection"
+            return quality, _least_rejection(curve, float(self.quality(quality)) + _ROUNDING)
+
+        best_quality, best_rejection = at(self.best.curve())
+        if np.isnan(best_rejection):
+            return None
+        bootstrap = self._bootstrap(_CURVE_DRAWS)
+        weights = bootstrap.weights(np.diff(self.positions.starts))
+        qualities, rejections = np.array([at(self.best.curve(each)) for each in weights]).T
+        # Draws in which nothing has this quality say nothing of how fast what has it is.
+        known = rejections[np.isfinite(rejections)]
+        speedup, gamma = self._speedup(best_rejection, np.resize(known, DRAWS), bootstrap)
+        return Choice(
+            rule=OPTIMUM,
+            setting=None,
+            quality=bootstrap.around(best_quality, qualities),
+            rejection=bootstrap.around(best_rejection, known, 0.0, 1.0),
+            speedup=speedup,
+            gamma=gamma,
+        )
+
+    def _speedup(
+        self, mean_rejection: float, rejection: Floats, bootstrap: Bootstrap
+    ) -> tuple[Interval[float] | None, int | None]:
+        """And the draft length that gives it; None where no price is known.
+
+        rejection : as far as requests leave it open, shape (DRAWS,)
+        """
+        if self.prices is None:
+            return None, None
+        mean_speed, gammas = self.prices.speedup(_rate(mean_rejection))
+        gamma = int(gammas)
+        # What requests add to that of prices, which have their own.
+        of_both, of_prices = (
+            self.prices.drawn_speedup(each, gamma)
+            for each in (_rate(rejection), np.full(DRAWS, _rate(mean_rejection)))
+        )
+        drawn_speed = of_prices * (of_both / of_prices) ** bootstrap.wider
+        return around(mean_speed, drawn_speed), gamma
+
     def optimum_rejection(self, quality: float) -> float | None:
         """Least mean rejection with which any deferral rule can have this quality."""
-        curve, wanted = self.best.curve(), float(self.quality(quality)) + _ROUNDING
-        if curve.loss[-1] > wanted:
-            return None
-        free = frontier(curve, 0.0)
-        losses, rejections = curve.loss[::-1], curve.rejection[::-1]
-        return 0.0 if free <= wanted else float(np.interp(wanted, losses, rejections))
+        least = _least_rejection(self.best.curve(), float(self.quality(quality)) + _ROUNDING)
+        return None if np.isnan(least) else least
 
     def optimum_quality(self, rejection: float) -> float:
         """Best quality that any deferral rule can have with this mean rejection."""
@@ -265,6 +302,15 @@ class Comparison:
         if requests < 2:
             raise UnsupportedError("intervals are over requests: at least two are needed, got 1")
         return Bootstrap(requests, draws=draws)
+
+
+def _least_rejection(curve: Curve, wanted: float) -> float:
+    """With at most this mean loss, from the curve of ``optimum``; nan where nothing has it."""
+    if curve.loss[-1] > wanted:
+        return np.nan
+    if frontier(curve, 0.0) <= wanted:
+        return 0.0
+    return float(np.interp(wanted, curve.loss[::-1], curve.rejection[::-1]))
 
 
 def _rate(rejection: Floats | float) -> Floats:

@@ -263,6 +263,28 @@ def test_a_profile_knows_seconds_only(tmp_path: Path) -> None:
     assert not any("128" in each.what for each in edge.changes)
 
 
+def test_changes_of_a_profile_are_as_sure_as_when_they_are_asked_for(tmp_path: Path) -> None:
+    path = write_grid(tmp_path)
+    found = specsim.explain(gamma=3, batch=4, context=64, profile=path)
+    rows = found.change_rows()
+    assert [row["change"] for row in rows] == ["gamma 3 -> 2", "batch 4 -> 2"]
+    for row in rows:
+        asked = {"gamma": 3, "batch": 4}
+        name, _, _, value = row["change"].split()
+        other = specsim.explain(**{**asked, name: int(value)}, context=64, profile=path)
+        known = other.decision.speedup
+        assert known is not None
+        assert (row["speedup"], row["high"]) == pytest.approx((known.best, known.high))
+        # The best length was chosen among others, which flatters it.
+        assert row["low"] < known.low if name == "gamma" else row["low"] == known.low
+
+    best = rows[0]
+    assert found.sentences()[-1] == (
+        f"best single change: gamma 3 -> 2 ({best['speedup']:.2f}x, {best['low']:.2f} to "
+        f"{best['high']:.2f})"
+    )
+
+
 def test_a_profile_replays_its_own_acceptance(tmp_path: Path) -> None:
     path = write_grid(tmp_path)
     load = specsim.Load([4], [64])

@@ -47,6 +47,8 @@ def test_wish_for_the_targets_quality(capsys: pytest.CaptureFixture[str], positi
         assert row["quality"] >= result["target_quality"] - 1e-9
         assert row["speedup_low"] <= row["speedup"] <= row["speedup_high"]
         assert row["gamma"] >= 1
+    assert best["rejection_low"] <= best["rejection"] <= best["rejection_high"]
+    assert best["speedup_low"] <= best["speedup"] <= best["speedup_high"]
     # Lossy is no deferral rule, and may beat them all.
     assert best["rejection"] <= min(r["rejection"] for r in granted if r["rule"] != "Lossy")
     chosen = next(row for row in granted if row["rule"] == "Lossless")
@@ -61,6 +63,9 @@ def test_wish_for_a_speed(capsys: pytest.CaptureFixture[str], positions: str) ->
     assert all(float(row["speedup"]) >= 2 - 1e-9 for row in granted)
     assert {row["gamma"] for row in granted} == {"4"}
     assert rows[0]["rule"] == "optimum"
+    # Blocks of this price are known, and so is the rejection that they allow.
+    assert rows[0]["speedup_low"] == rows[0]["speedup_high"] == rows[0]["speedup"]
+    assert float(rows[0]["quality_low"]) < float(rows[0]["quality_high"])
 
 
 def test_profile_prices_blocks(

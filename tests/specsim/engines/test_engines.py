@@ -342,6 +342,22 @@ def write_ranked(folder: Path, **changes: Any) -> Path:
     return path
 
 
+def test_one_length_of_a_profile_has_its_interval(tmp_path: Path) -> None:
+    path = write_grid(tmp_path)
+    found = specsim.export("llama.cpp", profile=path, most=4)
+    one, best = (
+        specsim.explain(gamma=gamma, batch=4, context=64, profile=path).decision.speedup
+        for gamma in (3, 2)
+    )
+    assert one is not None
+    assert best is not None
+    assert (
+        f"at batch 4 draft length 3 gives {one.best:.2f}x ({one.low:.2f} to {one.high:.2f}), where "
+        f"2 would give {best.best:.2f}x ({best.low:.2f} to {best.high:.2f}); --batch says for "
+        "which batch"
+    ) in found.warnings
+
+
 # The law of an engine, and what may be told to it instead.
 OTHER_LAWS = [
     ("vllm", "greedy-drafts", 'tell vLLM "draft_sample_method": "probabilistic"'),

@@ -21,7 +21,7 @@ from specsim.frontier import (
     PositionsError,
     read_positions,
 )
-from specsim.intervals import DRAWS
+from specsim.intervals import DRAWS, Bootstrap
 from specsim.optimizers.workload import Workload
 from specsim.predict.measured import drift_draws
 from specsim.profiles import read_profile
@@ -181,6 +181,42 @@ def test_least_rejection_by_search(positions: LabelledPositions) -> None:
         for figure in (choice.quality, choice.rejection, choice.speedup):
             assert figure is not None
             assert figure.low <= figure.best <= figure.high
+
+
+@pytest.mark.parametrize("of", ["quality", "rejection"])
+def test_the_optimum_has_the_intervals_of_its_draws(positions: LabelledPositions, of: str) -> None:
+    """Beside requests that are drawn by hand, and the optimum of what comes of them."""
+    comparison = Comparison.of(positions, "0-1", "unscaled", BlockPrices.of_cost(COST))
+    wanted = {"quality": 0.6, "rejection": 0.1}[of]
+    found = comparison.optimum(**{of: wanted})
+    assert found is not None
+    assert found.rule == OPTIMUM
+    bootstrap = Bootstrap(positions.requests, draws=200)
+    starts, drawn = positions.starts, []
+    for chosen in bootstrap.drawn:
+        rows = np.concatenate([np.arange(starts[n], starts[n + 1]) for n in chosen])
+        draft, target, tv = (each[rows] for each in (*positions.losses("0-1"), positions.tv))
+        # The label is known: what deferring gains for its rejection is deferred first.
+        order = np.argsort(-np.where(draft > target, (draft - target) / np.maximum(tv, 1e-300), 0))
+        gained = (draft - target)[order].clip(min=0.0)
+        paid = np.where(gained > 0, tv[order], 0.0)
+        loss = draft.mean() - np.append(0.0, gained.cumsum()) / rows.size
+        spent = np.append(0.0, paid.cumsum()) / rows.size
+        if of == "rejection":
+            drawn.append(1.0 - np.interp(wanted, spent, loss))
+        elif loss[-1] <= 1.0 - wanted + 1e-9:
+            drawn.append(float(np.interp(-(1.0 - wanted + 1e-9), -loss, spent)))
+    figure = found.quality if of == "rejection" else found.rejection
+    expected = bootstrap.around(figure.best, np.array(drawn), 0.0, 1.0)
+    assert (figure.low, figure.high) == pytest.approx((expected.low, expected.high), abs=1e-6)
+    given = found.rejection if of == "rejection" else found.quality
+    assert given.low == given.best == given.high == wanted
+    assert found.speedup is not None
+    assert found.speedup.low <= found.speedup.best <= found.speedup.high
+    if of == "quality":
+        assert found.rejection.best == comparison.optimum_rejection(wanted)
+        assert found.speedup.low < found.speedup.high
+        assert comparison.optimum(quality=1.1) is None
 
 
 def test_best_quality_within_a_speedup(positions: LabelledPositions) -> None:
