@@ -63,11 +63,12 @@ def _own_rate(answer: Answer, rate: float) -> float:
 def speed_of(planned: PlannedSetUp, answer: Answer, rate: float, context: int) -> Speed:
     """How much faster or slower it may be."""
     if not planned.speculates:
-        return known_speed(planned.deployment, None, 0, 1, context)
+        return known_speed(planned.deployment, None, 0, 1, context, chosen=False)
     if planned.deployment is None and planned.source.profile is None:
         return None
     batch, gamma = _decoding(answer, rate)
-    return known_speed(planned.deployment, planned.workload(), gamma, batch, context)
+    workload = planned.workload()
+    return known_speed(planned.deployment, workload, gamma, batch, context, chosen=True)
 
 
 def _slower(replica: Replica, factor: float) -> Replica:

@@ -15,6 +15,8 @@ def known_speed(
     gamma: int,
     batch: int,
     context: float,
+    *,
+    chosen: bool,
 ) -> Interval[float] | None:
     """As a factor, 1 with its 95 % interval; None where nobody knows.
 
@@ -24,6 +26,8 @@ def known_speed(
 
     workload : what rounds gain and cost; None: nothing is drafted
     batch : requests that decode together, in the mean
+    chosen : whether the length was taken as the best by the same costs, which flatters it, and not
+        as somebody asked for it
     """
     if workload is None or not gamma:
         if deployment is None or deployment.error is None:
@@ -31,8 +35,11 @@ def known_speed(
         return Interval(1.0 / (1.0 + deployment.error), 1.0, 1.0 + deployment.error)
     try:
         speedup = decide(workload, batch, context, 0.0, gamma).speedup
+        best = decide(workload, batch, context, 0.0) if chosen else None
     except SpecsimError:
         return None
+    if best is not None and best.point.gamma == gamma:
+        speedup = best.speedup
     if speedup is None:
         return None
     return Interval(speedup.low / speedup.best, 1.0, speedup.high / speedup.best)

@@ -168,7 +168,10 @@ def set_up(words: SetUpWords, requests: Requests) -> FoundSetUp:
     def speed_at(batch: float) -> Interval[float] | None:
         decodes = max(round(batch), 1)
         gamma = int(drafts.gammas(decodes)[decodes])
-        return known_speed(source.deployment, costs.workload, gamma, decodes, context)
+        chosen = words.gamma == "table"
+        return known_speed(
+            source.deployment, costs.workload, gamma, decodes, context, chosen=chosen
+        )
 
     def doubts(policy: DraftPolicy) -> Sequence[str]:
         notes = costs.workload.notes(policy.gamma_max) if costs.workload and policy.schedule else ()

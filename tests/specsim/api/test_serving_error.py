@@ -13,12 +13,14 @@ import pytest
 
 import specsim
 from specsim import Serving, deploy
+from specsim.api.serving_error import known_speed
 from specsim.api.serving_setup import mean_context
+from specsim.batching.source import Source
 from specsim.checks import InvalidArgumentError
 from specsim.intervals import Interval
 from specsim.serving.costs.words import step_model_of_words
 from specsim.serving.spread import widened
-from tests.support.profiles import ON_H200
+from tests.support.profiles import ON_H200, write_grid
 
 TIMED = Path(__file__).parents[3] / "studies" / "measured" / "serving" / "profile.vllm-0.json"
 FITTED = deploy("llama-3.1-8b", "H100", "eagle3:alpha=0.7", fit="vllm-h100")
@@ -72,6 +74,25 @@ def test_the_speed_is_as_sure_as_the_speedup_by_load(served: Serving) -> None:
     assert served.speed.low == pytest.approx(row["low"] / row["speedup"])
     assert served.speed.high == pytest.approx(row["high"] / row["speedup"])
     assert served.speed.low < 1 < served.speed.high
+
+
+def test_the_speed_of_a_chosen_length_is_less_sure(tmp_path: Path) -> None:
+    """It was taken as the best by the costs that price it, one that is asked for was not."""
+    path = write_grid(tmp_path)
+    (workload,) = Source(None, None, path).workloads()
+    load = specsim.Load([4], [64])
+    (row,) = specsim.optimize(profile=path, load=load).rows()
+    chosen, asked = (known_speed(None, workload, 2, 4, 64, chosen=each) for each in (True, False))
+    assert chosen is not None
+    assert asked is not None
+    assert row["gamma"] == 2
+    assert chosen.low == pytest.approx(row["low"] / row["speedup"])
+    assert chosen.low < asked.low
+    assert chosen.high == asked.high
+    # Another length than the best was flattered by nothing.
+    assert known_speed(None, workload, 3, 4, 64, chosen=True) == known_speed(
+        None, workload, 3, 4, 64, chosen=False
+    )
 
 
 def test_a_plan_knows_as_much_of_costs() -> None:
