@@ -203,7 +203,9 @@ def compare(
     ``inside``: the two differ by no more than the prediction's interval and the measurement's own
     together explain, as logarithms.  ``profile_plain_ms``, ``measured_plain_ms``: of a token of
     plain decoding, when the profile was written and now; the prediction is the one at what plain
-    decoding takes now, ``speedup_at_profile_plain`` the one at what it took then.
+    decoding takes now, ``speedup_at_profile_plain`` the one at what it took then, as ``optimize``
+    prints it, and ``inside_at_profile_plain`` whether it differs by no more than that interval and
+    the measurement's explain.
     """
     plain_s = np.array([_per_token(each) for each in plain])
     measured = mean_of_passes(plain_s / np.array([_per_token(each) for each in fast]))
@@ -226,7 +228,8 @@ def compare(
     plain_ms = 1e3 * float(plain_s.mean())
     expected = predicted.at(plain_ms)
     low, high = measured["measured_low"], measured["measured_high"]
-    off = apart(expected, Interval(low, measured["measured_speedup"], high))
+    seen = Interval(low, measured["measured_speedup"], high)
+    before = Interval(predicted.low, predicted.speedup, predicted.high)
     return {
         "temperature": check.sampling.temperature,
         "acceptance_law": check.workload.measured.acceptance_law,
@@ -243,11 +246,12 @@ def compare(
         "predicted_high": expected.high,
         "formula_speedup": predicted.formula_speedup,
         "speedup_at_profile_plain": predicted.speedup,
+        "inside_at_profile_plain": apart(before, seen) <= 1,
         "profile_plain_ms": predicted.plain_ms,
         "measured_plain_ms": plain_ms,
         **measured,
         "relative_error": expected.best / measured["measured_speedup"] - 1,
-        "inside": off <= 1,
+        "inside": apart(expected, seen) <= 1,
         "chosen": predicted.chosen,
     }
 

@@ -19,7 +19,7 @@ from specsim.files import file_digest, make_folder
 # Greedy text replays exactly, so few requests settle it; sampled text needs more.
 _REQUESTS = {0.0: 4, 1.0: 10}
 # Decoded alone, beside the recommended ones: enough to see where the best one lies.
-_GAMMAS, _PASSES, _REPEATS = (1, 2, 3, 4, 6, 8), 3, 10
+_GAMMAS, _PASSES, _REPEATS = (1, 2, 3, 4, 6, 8), 5, 10
 # Of the checkpoint: the digest of the profile that is checked.
 _CALIBRATED = "profile"
 

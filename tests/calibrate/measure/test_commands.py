@@ -24,6 +24,7 @@ from calibrate.decode.speculative import speculative
 from calibrate.measure.trace import generator
 from calibrate.validate import interleave, schemes
 from specsim.checks import SpecsimError
+from specsim.intervals import Interval, apart
 from specsim.profiles import read_profile
 from tests.support.command_line import fail, run, succeed
 from tests.support.models import build_model
@@ -153,6 +154,11 @@ def test_what_is_predicted_is_fixed_before_it_is_judged(
         assert row["measured_low"] < row["measured_speedup"] < row["measured_high"]
         assert len(row["measured_by_pass"]) == 2
         assert np.mean(row["measured_by_pass"]) == pytest.approx(row["measured_speedup"])
+        promised, seen = (
+            Interval(each[f"{name}low"], each[f"{name}speedup"], each[f"{name}high"])
+            for each, name in ((before, ""), (row, "measured_"))
+        )
+        assert row["inside_at_profile_plain"] is (apart(promised, seen) <= 1)
     file.unlink()
 
 
