@@ -44,6 +44,21 @@ NOON = ("noon", "defaults")
 LAST = "afternoon"
 
 
+def test_docs_say_what_a_calibration_has_to_cost() -> None:
+    """Every row of the table is of the files."""
+    page = (BLIND.parents[2] / "docs" / "sure.md").read_text()
+    several = [
+        pd.read_csv(BLIND / folder / "knee.csv").set_index(["requests", "repeats"])
+        for folder in ("quiet-blocks", LAST)
+    ]
+    for requests, repeats in several[0].index:
+        cells = [requests, repeats]
+        for knee in several:
+            row = knee.loc[(requests, repeats)]
+            cells += [f"{row['seconds']:.0f}", f"{row['median']:.1%}", f"{row['worst']:.1%}"]
+        assert f"| {' | '.join(str(each).rstrip('%') for each in cells)} |\n" in page
+
+
 @pytest.mark.parametrize(
     ("folder", "drafts"),
     [*((folder, 3) for folder in (*BEFORE, *JUDGES, "unseen", *NOON, LAST)), ("busy", 1)],
