@@ -31,7 +31,8 @@ _CAPTIONS: Mapping[str, str] = {
     "which is no prediction, and shows what the model of the scheduler leaves; steps of batches "
     "that a pass never had are those of other passes of its round, by as much longer as those of "
     "batches that both had, and what requests spend outside of steps is that of all passes of the "
-    "round, by how many decode beside them, as far as nobody waits for a place.",
+    "round, by how many decode beside them and how many come with them, as far as nobody waits for "
+    "a place.",
     "totals": "Throughput, and preemptions of all passes. `explained` counts the figures (TTFT, "
     "TPOT, ITL, end to end; mean, 50th, 90th, 99th percentile) whose error both 95 % intervals "
     "explain.",
@@ -40,9 +41,9 @@ _CAPTIONS: Mapping[str, str] = {
     "prompts, by the moments at which clients got their chunks, over all passes and in each; "
     "`steps` and `requests` are how many were seen whole, and their mean batch. `frontend_ms` is "
     "what a request spent outside of all steps, by the same moments, beside what was timed of as "
-    "many that decode beside it; where requests wait for a place in the batch, near saturation, "
-    "that is in it, too. Tokens per round "
-    "leave out the first token, which comes with the prompt.",
+    "many that decode beside it and come with it; where requests wait for a place in the batch, "
+    "near saturation, that is in it, too. Tokens per round leave out the first token, which comes "
+    "with the prompt.",
     "orders": "Which draft length is faster. Mean end-to-end latency of one over that of the "
     "other at the same rate; judged where the measured intervals tell them apart.",
     "latencies": "Every latency, predicted and measured. In milliseconds, with 95 % intervals: of "
