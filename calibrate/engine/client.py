@@ -28,8 +28,9 @@ from specsim.engines.readers import read_text
 from specsim.engines.readers.prometheus import differenced
 from specsim.profiles import SamplingSetting
 
-_ANSWER_S = 600.0
+ANSWER_S = 600.0
 _HEALTH_S = 2.0
+COMPLETIONS = "/v1/completions"
 _POLL_S = 0.05
 _COUNTED_S = 20.0
 GENERATED = "vllm:generation_tokens_total"
@@ -106,7 +107,7 @@ class EngineClient:
 
     def model(self) -> str:
         """The name under which the first model is served."""
-        answer = self._json(self._get("/v1/models"), "/v1/models")
+        answer = _json(self._get("/v1/models"), f"{self.url}/v1/models")
         try:
             return str(answer["data"][0]["id"])
         except (KeyError, IndexError, TypeError):
@@ -157,66 +158,22 @@ class EngineClient:
 
         A text is tokenized by the server, which says how many tokens it has.
         """
+        from calibrate.engine.load_client import stream_all  # loads aiohttp
+
         name, before = self.model(), self.metrics()
-
-        def one(prompt: str, count: int, wait_s: float) -> Stream:
-            time.sleep(wait_s)
-            sent_s = time.perf_counter()
-            chunks: list[tuple[float, int]] = []
-            prompt_tokens = 0
-            for event in self._answer(name, sampling_words(sampling), prompt, count):
-                at_s = time.perf_counter()
-                if chunk := _token_ids(event):
-                    chunks.append((at_s, len(chunk)))
-                prompt_tokens = max(prompt_tokens, _prompt_tokens(event))
-            if not prompt_tokens:
-                raise EngineError(
-                    f"{self.url} does not tell how many tokens a prompt has "
-                    "(stream_options.include_usage): is it a vLLM server?"
-                )
-            return Stream(prompt_tokens, sent_s, *zip(*chunks, strict=True))
-
-        with ThreadPoolExecutor(together) as pool:
-            found = list(pool.map(one, prompts, tokens, waits_s))
+        words = sampling_words(sampling)
+        asked = [completion(name, words, *each) for each in zip(prompts, tokens, strict=True)]
+        found = stream_all(self.url, asked, together, waits_s)
         self._counted(before, sum(tokens))
         return found
 
     def _complete(
         self, name: str, sampling: Mapping[str, float], prompt: Sequence[int], tokens: int
     ) -> list[int]:
-        events = self._answer(name, sampling, prompt, tokens)
-        return [token for event in events for token in _token_ids(event)]
-
-    def _answer(
-        self, name: str, sampling: Mapping[str, float], prompt: str | Sequence[int], tokens: int
-    ) -> Iterator[dict[str, Any]]:
-        """The events of an answer as they come; raises EngineError where they do not have as many
-        tokens as were asked for.
-        """
-        asked: dict[str, Any] = {
-            "model": name,
-            "prompt": prompt if isinstance(prompt, str) else list(prompt),
-            "max_tokens": tokens,
-            **_NEUTRAL,
-            **sampling,
-            "ignore_eos": True,
-            "stream": True,
-            "return_token_ids": True,
-            # A prompt of which all but one token is cached counts a round more.
-            "cache_salt": uuid.uuid4().hex,
-        }
-        if isinstance(prompt, str):
-            asked["stream_options"] = {"include_usage": True}
-        found = 0
-        for event in self._events("/v1/completions", asked):
-            found += len(_token_ids(event))
-            yield event
-        if not found:
-            raise EngineError(
-                f"{self.url} gives no token ids (return_token_ids); vLLM 0.32 and later do"
-            )
-        if found != tokens:
-            raise EngineError(f"{self.url} gave {found} tokens where {tokens} were asked for")
+        events = self._events(COMPLETIONS, completion(name, sampling, prompt, tokens))
+        found = [token for event in events for token in token_ids(event)]
+        check_tokens(self.url, len(found), tokens)
+        return found
 
     def _counted(self, before: str, tokens: int) -> str:
         """The counters once they hold so many tokens more: they trail the answers a little."""
@@ -238,7 +195,7 @@ class EngineClient:
                 )
             time.sleep(_POLL_S)
 
-    def _get(self, path: str, seconds: float = _ANSWER_S) -> str:
+    def _get(self, path: str, seconds: float = ANSWER_S) -> str:
         return self._ask(urllib.request.Request(self.url + path), seconds)
 
     def _events(self, path: str, content: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -248,14 +205,9 @@ class EngineClient:
             json.dumps(content).encode(),
             {"Content-Type": "application/json"},
         )
-        with self._opened(request, _ANSWER_S) as answer:
+        with self._opened(request, ANSWER_S) as answer:
             for line in answer:
-                field, _, value = line.decode().strip().partition(":")
-                if field == "data" and value.strip() != "[DONE]":
-                    event = self._json(value, path)
-                    if "error" in event:
-                        # A stream has begun with 200 before the request is looked at.
-                        raise EngineError(_refusal(request.full_url, _code(event["error"]), value))
+                if (event := read_event(line, request.full_url)) is not None:
                     yield event
 
     def _ask(self, request: urllib.request.Request, seconds: float) -> str:
@@ -270,30 +222,75 @@ class EngineClient:
                 yield answer
         except urllib.error.HTTPError as error:
             body = error.read().decode(errors="replace")
-            raise EngineError(_refusal(request.full_url, error.code, body)) from None
+            raise EngineError(refusal(request.full_url, error.code, body)) from None
         except (OSError, HTTPException, UnicodeDecodeError) as error:
             reason = getattr(error, "reason", None) or error
-            raise EngineError(
-                f"{request.full_url} cannot be asked ({str(reason) or type(reason).__name__})"
-            ) from None
-
-    def _json(self, text: str, path: str) -> dict[str, Any]:
-        try:
-            found = json.loads(text)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise EngineError(f"{self.url}{path} did not answer in JSON")
-        return found
+            raise EngineError(unanswered(request.full_url, reason)) from None
 
 
-def _token_ids(event: Mapping[str, Any]) -> list[int]:
+def completion(
+    name: str, sampling: Mapping[str, float], prompt: str | Sequence[int], tokens: int
+) -> dict[str, Any]:
+    """What is sent for so many tokens behind a prompt, whose chunks are streamed."""
+    asked: dict[str, Any] = {
+        "model": name,
+        "prompt": prompt if isinstance(prompt, str) else list(prompt),
+        "max_tokens": tokens,
+        **_NEUTRAL,
+        **sampling,
+        "ignore_eos": True,
+        "stream": True,
+        "return_token_ids": True,
+        # A prompt of which all but one token is cached counts a round more.
+        "cache_salt": uuid.uuid4().hex,
+    }
+    if isinstance(prompt, str):
+        asked["stream_options"] = {"include_usage": True}
+    return asked
+
+
+def read_event(line: bytes, url: str) -> dict[str, Any] | None:
+    """What a line of an answer of server-sent events tells; None where that is nothing."""
+    field, _, value = line.decode().strip().partition(":")
+    if field != "data" or value.strip() == "[DONE]":
+        return None
+    event = _json(value, url)
+    if "error" in event:
+        # A stream has begun with 200 before the request is looked at.
+        raise EngineError(refusal(url, _code(event["error"]), value))
+    return event
+
+
+def check_tokens(url: str, found: int, tokens: int) -> None:
+    """Raises EngineError where an answer does not have as many tokens as were asked for."""
+    if not found:
+        raise EngineError(f"{url} gives no token ids (return_token_ids); vLLM 0.32 and later do")
+    if found != tokens:
+        raise EngineError(f"{url} gave {found} tokens where {tokens} were asked for")
+
+
+def _json(text: str, url: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise EngineError(f"{url} did not answer in JSON")
+    return found
+
+
+def unanswered(url: str, reason: object) -> str:
+    """In words, that nobody answers there."""
+    return f"{url} cannot be asked ({str(reason) or type(reason).__name__})"
+
+
+def token_ids(event: Mapping[str, Any]) -> list[int]:
     """Of the one choice of an event; the last event may count tokens and hold none."""
     choices = event.get("choices", ())
     return [token for choice in choices for token in choice.get("token_ids") or ()]
 
 
-def _prompt_tokens(event: Mapping[str, Any]) -> int:
+def prompt_tokens(event: Mapping[str, Any]) -> int:
     """How many the prompt has, where an event counts tokens; 0 elsewhere."""
     usage = event.get("usage") or {}
     return int(usage.get("prompt_tokens", 0))
@@ -336,7 +333,8 @@ def counter(metrics: str, name: str, where: str) -> float:
     return sum(found)
 
 
-def _refusal(url: str, code: object, body: str) -> str:
+def refusal(url: str, code: object, body: str) -> str:
+    """In words, what a server answers instead."""
     said = " ".join(_message(body).split())
     return f"{url} answered {code}: {said[:300]}"
 
