@@ -1,9 +1,9 @@
 """Requests that a server is sent as ``vllm bench serve`` sends them: by one program, with aiohttp,
 over connections that stay open.  What a client does itself is part of what its users wait for.
 
-vLLM 0.32.0 lets aiohttp look for proxies and passwords in the environment (``benchmarks/serve.py``,
-``trust_env``), which it does in threads, anew for every request: 1.2 ms until the first token on the
-two cores of the studies.
+vLLM 0.32.0 lets aiohttp look for proxies and passwords in the environment (``trust_env`` in
+``benchmarks/serve.py``), which it does in threads, anew for every request: 1.2 ms until the first
+token on the two cores of the studies.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from calibrate.engine.client import EngineClient, EngineError, counted
+from calibrate.engine.client import EngineClient, EngineError, completion, counted
+from calibrate.engine.load_client import stream_all
 from specsim.profiles import SamplingSetting
 from tests.support.engine_server import EngineState, event, serving, streamed
 
@@ -108,6 +109,46 @@ def test_a_server_that_does_not_count_the_tokens_of_a_text_is_refused() -> None:
         pytest.raises(EngineError, match="does not tell how many tokens a prompt has"),
     ):
         EngineClient(url).stream(["5 6"], [4], GREEDY, 1, [0.0])
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (500, "", "completions answered 500: nothing"),
+        (200, "data: <html>\n\n", "did not answer in JSON"),
+        (200, "<html>", "gives no token ids"),
+        (200, 'data: {"error": {"message": "too\\nlong", "code": 400}}\n\n', "400: too long"),
+        (200, 'data: {"choices": [{"token_ids": [7]}]}\n\n', "gave 1 tokens where 4 were asked"),
+    ],
+)
+def test_a_stream_that_goes_wrong_is_told_in_one_line(status: int, body: str, words: str) -> None:
+    wrong = {"/v1/completions": (status, body)}
+    with (
+        serving(state(wrong=wrong)) as url,
+        pytest.raises(EngineError, match=words) as refusal,
+    ):
+        EngineClient(url).stream(["5 6", "7 8"], [4, 4], GREEDY, 2, [0.0, 0.0])
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_server_that_is_gone_is_told_in_one_line() -> None:
+    with serving(state()) as url:
+        asked = completion("m", {"temperature": 0.0}, "5 6", 4)
+    with pytest.raises(EngineError, match=f"{url} cannot be asked") as refusal:
+        stream_all(url, [asked], 1, [0.0])
+    assert "\n" not in str(refusal.value)
+
+
+def test_servers_are_loaded_without_the_proxy_of_the_rest_of_the_world(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(state()) as url:
+        (found,) = EngineClient(url).stream(["5 6"], [4], GREEDY, 1, [0.0])
+    assert found.chunk_tokens == (2, 2)
 
 
 def refused(words: str, **changes: Any) -> None:

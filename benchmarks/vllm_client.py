@@ -1,0 +1,135 @@
+"""What a client of vLLM itself adds to the wait for a first token.
+
+    make engine
+    python benchmarks/vllm_client.py [--turns 6] [--requests 120] [--rate 10]
+
+One server with the embedded target is sent the same requests at the same moments, Poisson, by two
+clients in turn: ``vllm bench serve``, and the one that steps are timed with under load
+(``calibrate.engine.load_client``).  Printed is what a request spent outside of all steps
+(``specsim.counts.streams``), of those that came alone and beside one to seven others, in the mean
+over the turns, and by how much the two differ, with standard errors.  With ``--untrusting`` the
+second client looks for no proxies and passwords in the environment, which vLLM's does before every
+request.  Six turns take three minutes on two idle cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from transformers import AutoTokenizer
+
+from calibrate.engine import load_client
+from calibrate.engine.client import EngineClient
+from calibrate.engine.server import Launch, all_started, find_program
+from calibrate.models.load import resolve
+from calibrate.models.prompts import held_out_prompts
+from specsim.counts.streams import Stream, streamed_steps
+from specsim.profiles import SamplingSetting
+from specsim.report.tables import render
+
+TARGET = "embedded/target"
+PROMPT, TOKENS, BESIDE = 64, 64, 7
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--turns", type=int, default=6)
+    parser.add_argument("--requests", type=int, default=120)
+    parser.add_argument("--rate", type=float, default=10.0)
+    parser.add_argument("--untrusting", action="store_true")
+    asked = parser.parse_args()
+    if asked.untrusting:
+        load_client.getproxies = lambda: {"http": "none"}
+    tokenizer = AutoTokenizer.from_pretrained(str(resolve(TARGET)))
+    windows = held_out_prompts(tokenizer, PROMPT, asked.requests)
+    texts = [tokenizer.decode(each) for each in windows]
+    program, model = find_program(None), str(resolve(TARGET))
+    # Engine and worker in one process, as on one GPU.
+    one_process = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+    launch = Launch(
+        program=program,
+        target=model,
+        speculative=None,
+        dtype="float32",
+        context=512,
+        more=("--distributed-executor-backend", one_process),
+    )
+    found: dict[str, list[float]] = {"vllm bench serve": [], "load_client": []}
+    with all_started([launch]) as (client,), TemporaryDirectory() as folder:
+        assert isinstance(client, EngineClient), "of a server"
+        by_bench(client, program, texts, asked.rate, 0, Path(folder))  # the first steps are slow
+        for turn in range(asked.turns):
+            for name in random.Random(turn).sample(list(found), len(found)):
+                if name == "load_client":
+                    streams = by_stream(client, texts, asked.rate, turn)
+                else:
+                    streams = by_bench(client, program, texts, asked.rate, turn, Path(folder))
+                found[name].append(outside_ms(streams))
+    both = np.array(list(found.values()))
+    rows = [
+        {"client": name, "ms": values.mean(), "error": standard_error(values)}
+        for name, values in zip(found, both, strict=True)
+    ]
+    more = both[0] - both[1]
+    rows.append({"client": "difference", "ms": more.mean(), "error": standard_error(more)})
+    print(render(rows, "markdown"))
+
+
+def by_stream(client: EngineClient, texts: Sequence[str], rate: float, turn: int) -> list[Stream]:
+    """As many clients as there are requests, so that all are sent when they come."""
+    random = np.random.default_rng(turn)
+    waits_s = np.cumsum(random.exponential(1 / rate, len(texts))).tolist()
+    greedy = SamplingSetting(0.0)
+    found = client.stream(texts, [TOKENS] * len(texts), greedy, len(texts), waits_s)
+    # The other client does not tell how many tokens a chunk has.
+    return [replace(each, chunk_tokens=None) for each in found]
+
+
+def by_bench(
+    client: EngineClient, program: Path, texts: Sequence[str], rate: float, turn: int, folder: Path
+) -> list[Stream]:
+    rows = [json.dumps({"prompt": text, "output_tokens": TOKENS}) + "\n" for text in texts]
+    (folder / "requests.jsonl").write_text("".join(rows))
+    words = [
+        *(str(program), "bench", "serve", "--backend", "openai", "--base-url", client.url),
+        *("--endpoint", "/v1/completions", "--model", client.model(), "--disable-shuffle"),
+        *("--dataset-name", "custom", "--dataset-path", str(folder / "requests.jsonl")),
+        *("--custom-output-len", "-1", "--skip-chat-template", "--ignore-eos"),
+        *("--num-prompts", str(len(texts)), "--request-rate", str(rate), "--seed", str(turn)),
+        *("--temperature", "0", "--disable-tqdm", "--save-result", "--save-detailed"),
+        *("--result-dir", str(folder), "--result-filename", "result.json"),
+    ]
+    subprocess.run(words, check=True, capture_output=True)
+    said = json.loads((folder / "result.json").read_text())
+    names = ("input_lens", "start_times", "ttfts", "itls")
+    return [
+        Stream(prompt, sent_s, tuple(accumulate(itl_s, initial=sent_s + ttft_s)))
+        for prompt, sent_s, ttft_s, itl_s in zip(*(said[name] for name in names), strict=True)
+    ]
+
+
+def outside_ms(streams: Sequence[Stream]) -> float:
+    rows = [
+        row
+        for row in streamed_steps(streams, 0).frontends
+        if row.prompts == 1 and (row.decodes or 0) <= BESIDE
+    ]
+    weights = [row.requests for row in rows]
+    return 1e3 * float(np.average([row.seconds for row in rows], weights=weights))
+
+
+def standard_error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(values.size))
+
+
+if __name__ == "__main__":
+    main()
