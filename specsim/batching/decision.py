@@ -16,6 +16,9 @@ whose costs chance favours: how much, the draws say too, and that is taken off i
 A round takes no less than a plain step, so the high end is at most T_high.  What a round costs is
 taken at the acceptance itself, also at its ends, where a little more or less of the first draft run
 is to be read.
+
+Of lengths whose costs were drawn the one is chosen that loses least in the mean over the draws: an
+estimate that chance favours is the best in few of them.
 """
 
 from __future__ import annotations
@@ -49,8 +52,19 @@ class Decision:
 
     @cached_property
     def point(self) -> BatchPoint:
-        """What was chosen."""
-        return best_of(self.points, self.margin)
+        """What was chosen: of the lengths that gain the margin the one of the smallest expected
+        regret over what the costs' repeats leave open (``specsim.predict.measured.choose``); where
+        nobody knows that, the one with the best estimate.
+        """
+        best = best_of(self.points, self.margin)
+        if self.given or not best.gamma or self._drawn is None:
+            return best
+        # Where the mean over the draws is largest.
+        means = self._drawn.mean(axis=1)
+        paying = [
+            at for at, each in enumerate(self.points) if each.gamma and each.pays(self.margin)
+        ]
+        return self.points[max(paying, key=means.__getitem__)]
 
     @property
     def batch(self) -> int:

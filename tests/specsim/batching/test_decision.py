@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import exp, hypot, inf, log
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from specsim.batching.acceptance_error import (
 )
 from specsim.batching.decision import decide
 from specsim.batching.measured_cost import MeasuredLoadCost
-from specsim.batching.point import best_of_cell
+from specsim.batching.point import batch_point, best_of_cell
 from specsim.batching.schedule import in_words, plan
 from specsim.batching.source import Source
 from specsim.batching.step_cost import StepLoadCost
@@ -263,6 +264,48 @@ def test_an_interval_holds_the_true_speedup_19_times_in_20() -> None:
         assert found is not None
         held += found.low <= truth <= found.high
     assert 915 <= held <= 980
+
+
+@dataclass(frozen=True)
+class Drawn(Priced):
+    """A cost in a thousand draws, where verifying two drafts varies."""
+
+    two_drafts: Floats = field(default_factory=lambda: np.ones(1000))
+
+    def run_s(self, model: str, tokens: int, batch: int, *more: Any, **named: Any) -> Any:
+        once = super().run_s(model, tokens, batch, *more, **named)
+        return once * self.two_drafts if model == "target" and tokens == 3 else once
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.05])
+def test_the_length_that_is_chosen_loses_least_in_the_mean_over_the_draws(margin: float) -> None:
+    cost = Priced(lambda tokens, batch: 1.0 + 0.05 * (tokens - 1), 0.1)
+    random = np.random.default_rng(2)
+
+    def chosen(two_drafts: Floats, given: int | None = None) -> int:
+        drawn_cost = Drawn(cost.target, cost.draft, two_drafts=two_drafts)
+        basis = Basis(error=lambda batch, context: 0.0, drawn=lambda: drawn_cost)
+        asked = replace(workload(iid(0.55)[:3]), cost=cost, basis=basis)
+        found = decide(asked, 1, 0, margin, given)
+        if given is None and found.point.gamma:
+            # By hand: the speedup of every draw, and what each length loses in it.
+            drawn = [
+                batch_point(asked.gains, drawn_cost, gamma, 1, 0).speedup for gamma in range(4)
+            ]
+            speedups = np.array(np.broadcast_arrays(*drawn))
+            losses = (speedups.max(axis=0) - speedups).mean(axis=1)
+            assert found.point.gamma == 1 + int(losses[1:].argmin())
+        return found.point.gamma
+
+    even = np.exp(0.02 * random.normal(size=1000))
+    assert decide(replace(workload(iid(0.55)[:3]), cost=cost), 1, 0, margin).point.gamma == 2
+    assert chosen(even) == 2
+    # The estimate is luck: mostly two drafts are dear.
+    lucky = np.where(np.arange(1000) < 100, 0.9, 1.2)
+    assert chosen(lucky) == 3
+    assert chosen(lucky, given=2) == 2
+    # Nothing that does not gain the margin is chosen, however often it is the best.
+    assert decide(replace(workload(iid(0.1)[:3]), cost=cost), 1, 0, margin).point.gamma == 0
 
 
 def test_ends_of_a_curve_are_added_up() -> None:
