@@ -89,7 +89,7 @@ def by_stream(client: EngineClient, texts: Sequence[str], rate: float, turn: int
     random = np.random.default_rng(turn)
     waits_s = np.cumsum(random.exponential(1 / rate, len(texts))).tolist()
     greedy = SamplingSetting(0.0)
-    found = client.stream(texts, [TOKENS] * len(texts), greedy, len(texts), waits_s)
+    found = load_client.stream(client, texts, [TOKENS] * len(texts), greedy, len(texts), waits_s)
     # The other client does not tell how many tokens a chunk has.
     return [replace(each, chunk_tokens=None) for each in found]
 

@@ -23,7 +23,6 @@ from typing import Any, Protocol
 
 from specsim.checks import SpecsimError
 from specsim.counts.drafts import DraftCounts
-from specsim.counts.streams import Stream
 from specsim.engines.readers import read_text
 from specsim.engines.readers.prometheus import differenced
 from specsim.profiles import SamplingSetting
@@ -142,30 +141,8 @@ class EngineClient:
                 texts.append(text)
                 advance()
             seconds = time.perf_counter() - begun
-        after = self._counted(before, sum(map(len, texts)))
+        after = self.await_counted(before, sum(map(len, texts)))
         return Completed(texts, before, after, seconds)
-
-    def stream(
-        self,
-        prompts: Sequence[str],
-        tokens: Sequence[int],
-        sampling: SamplingSetting,
-        together: int,
-        waits_s: Sequence[float],
-    ) -> list[Stream]:
-        """Like ``complete`` of prompts that are sent as text, each so many seconds after a client
-        is free for it: when it was sent, and when its chunks came.
-
-        A text is tokenized by the server, which says how many tokens it has.
-        """
-        from calibrate.engine.load_client import stream_all  # loads aiohttp
-
-        name, before = self.model(), self.metrics()
-        words = sampling_words(sampling)
-        asked = [completion(name, words, *each) for each in zip(prompts, tokens, strict=True)]
-        found = stream_all(self.url, asked, together, waits_s)
-        self._counted(before, sum(tokens))
-        return found
 
     def _complete(
         self, name: str, sampling: Mapping[str, float], prompt: Sequence[int], tokens: int
@@ -175,7 +152,7 @@ class EngineClient:
         check_tokens(self.url, len(found), tokens)
         return found
 
-    def _counted(self, before: str, tokens: int) -> str:
+    def await_counted(self, before: str, tokens: int) -> str:
         """The counters once they hold so many tokens more: they trail the answers a little."""
         deadline = time.monotonic() + _COUNTED_S
         start = counter(before, GENERATED, self.url)

@@ -19,15 +19,40 @@ import aiohttp
 from calibrate.engine.client import (
     ANSWER_S,
     COMPLETIONS,
+    EngineClient,
     EngineError,
     check_tokens,
+    completion,
     prompt_tokens,
     read_event,
     refusal,
+    sampling_words,
     token_ids,
     unanswered,
 )
 from specsim.counts.streams import Stream
+from specsim.profiles import SamplingSetting
+
+
+def stream(
+    client: EngineClient,
+    prompts: Sequence[str],
+    tokens: Sequence[int],
+    sampling: SamplingSetting,
+    together: int,
+    waits_s: Sequence[float],
+) -> list[Stream]:
+    """Like ``client.complete`` of prompts that are sent as text, each so many seconds after a
+    client is free for it: when it was sent, and when its chunks came.
+
+    A text is tokenized by the server, which says how many tokens it has.
+    """
+    name, before = client.model(), client.metrics()
+    words = sampling_words(sampling)
+    asked = [completion(name, words, *each) for each in zip(prompts, tokens, strict=True)]
+    found = stream_all(client.url, asked, together, waits_s)
+    client.await_counted(before, sum(tokens))
+    return found
 
 
 def stream_all(

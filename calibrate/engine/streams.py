@@ -12,6 +12,7 @@ import numpy as np
 
 from calibrate.engine.asked import Asked
 from calibrate.engine.client import Client, EngineClient
+from calibrate.engine.load_client import stream
 from calibrate.engine.prompts import piece
 from calibrate.engine.sets import rest
 from specsim.checkpoint import Checkpoint
@@ -120,11 +121,11 @@ def _load(
         prompts.append(_as_text(some, tokenizer, room))
     sampling = asked.check.workload.measured.sampling
     # Steps just after a rest take longer than those of a server under load.
-    client.stream(prompts[:1], tokens[:1], sampling, 1, [0.0])
+    stream(client, prompts[:1], tokens[:1], sampling, 1, [0.0])
     waits_s = [wait_s * order.random() for _ in prompts]
     for number in range(together):
         waits_s[number] += ramp_s * number / together
-    return client.stream(prompts, tokens, sampling, together, waits_s)
+    return stream(client, prompts, tokens, sampling, together, waits_s)
 
 
 def _as_text(tokens: Sequence[int], tokenizer: Any, room: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from calibrate.engine.client import EngineClient, EngineError, completion, counted
-from calibrate.engine.load_client import stream_all
+from calibrate.engine.load_client import stream, stream_all
 from specsim.profiles import SamplingSetting
 from tests.support.engine_server import EngineState, event, serving, streamed
 
@@ -91,7 +91,7 @@ def test_streams_tell_when_chunks_came_and_of_how_many_tokens() -> None:
     server = state()
     with serving(server) as url:
         client = EngineClient(url)
-        one, other = client.stream(["5 6", "7  8 "], [10, 3], GREEDY, 2, [0.0, 0.01])
+        one, other = stream(client, ["5 6", "7  8 "], [10, 3], GREEDY, 2, [0.0, 0.01])
         client.complete(PROMPTS[:1], [4], GREEDY, 1)
     assert sorted(map(str, server.prompts[:2])) == ["5 6", "7  8 "]
     assert server.prompts[2] == [5, 6]
@@ -108,7 +108,7 @@ def test_a_server_that_does_not_count_the_tokens_of_a_text_is_refused() -> None:
         serving(state(wrong=wrong)) as url,
         pytest.raises(EngineError, match="does not tell how many tokens a prompt has"),
     ):
-        EngineClient(url).stream(["5 6"], [4], GREEDY, 1, [0.0])
+        stream(EngineClient(url), ["5 6"], [4], GREEDY, 1, [0.0])
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_stream_that_goes_wrong_is_told_in_one_line(status: int, body: str, wo
         serving(state(wrong=wrong)) as url,
         pytest.raises(EngineError, match=words) as refusal,
     ):
-        EngineClient(url).stream(["5 6", "7 8"], [4, 4], GREEDY, 2, [0.0, 0.0])
+        stream(EngineClient(url), ["5 6", "7 8"], [4, 4], GREEDY, 2, [0.0, 0.0])
     assert "\n" not in str(refusal.value)
 
 
@@ -147,7 +147,7 @@ def test_servers_are_loaded_without_the_proxy_of_the_rest_of_the_world(
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with serving(state()) as url:
-        (found,) = EngineClient(url).stream(["5 6"], [4], GREEDY, 1, [0.0])
+        (found,) = stream(EngineClient(url), ["5 6"], [4], GREEDY, 1, [0.0])
     assert found.chunk_tokens == (2, 2)
 
 
