@@ -114,7 +114,7 @@ def loads_are_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
         lengths = [len(prompt.split()) for prompt in prompts]
         return served(sent, lengths, tokens, FRONTEND_S)[0]
 
-    monkeypatch.setattr(EngineClient, "stream", stream)
+    monkeypatch.setattr("calibrate.engine.streams.stream", stream)
 
 
 def test_servers_that_run_are_timed_again_and_again(
@@ -298,7 +298,7 @@ def test_what_an_engine_does_otherwise_than_replayed_is_said(
             for prompt, count, wait in zip(prompts, tokens, waits, strict=True)
         ]
 
-    monkeypatch.setattr(EngineClient, "stream", stream)
+    monkeypatch.setattr("calibrate.engine.streams.stream", stream)
     monkeypatch.setattr(
         Servers,
         "clients",
