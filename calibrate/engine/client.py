@@ -27,9 +27,9 @@ from specsim.engines.readers import read_text
 from specsim.engines.readers.prometheus import differenced
 from specsim.profiles import SamplingSetting
 
+COMPLETIONS = "/v1/completions"
 ANSWER_S = 600.0
 _HEALTH_S = 2.0
-COMPLETIONS = "/v1/completions"
 _POLL_S = 0.05
 _COUNTED_S = 20.0
 GENERATED = "vllm:generation_tokens_total"

@@ -75,9 +75,9 @@ async def _stream_all(
     timeout = aiohttp.ClientTimeout(total=None, sock_read=ANSWER_S)
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
     # The server is asked directly, whatever proxy is set for the rest of the world.
-    alike = "http" not in getproxies()
+    trust = "http" not in getproxies()
     async with aiohttp.ClientSession(
-        connector=connector, timeout=timeout, trust_env=alike
+        connector=connector, timeout=timeout, trust_env=trust
     ) as session:
 
         async def client() -> None:

@@ -68,6 +68,31 @@ def test_it_is_near_the_simulator(drafts: DraftPolicy, late: bool) -> None:
     assert found["e2e_p50"] == pytest.approx(np.median(simulated.e2e_s[counted]), rel=0.08)
 
 
+@pytest.mark.parametrize(
+    ("drafts", "late"), [(DraftPolicy.off(), False), (DraftPolicy.fixed(3), True)]
+)
+def test_requests_that_come_together_wait_for_each_other(drafts: DraftPolicy, late: bool) -> None:
+    """How many have their first tokens with a request, at 30 % of the capacity.
+
+    Pairs are about 300 to 450 in 3,600 requests, so that the simulated mean errs by 6 % at most; the
+    margin is three times that.
+    """
+    engine = VllmEngine(
+        "0.19.0", num_gpu_blocks=50_000, enable_prefix_caching=False, async_scheduling=late
+    )
+    acceptance = RoundAcceptance.law([0.8, 0.65, 0.5])
+    both = _STEPS, replace(_STEPS, frontend_prompt_s=0.1)
+    alone, together = (replica_of(requests(1.0, 4000), engine, s, drafts, acceptance) for s in both)
+    rate = 0.3 * alone.capacity
+    longer = together.at(rate).figures["ttft_mean"] - alone.at(rate).figures["ttft_mean"]
+    simulated = [
+        run(requests(rate, 4000), engine, each, drafts, acceptance, keep=()).ttft_s[400:].mean()
+        for each in both
+    ]
+    assert longer > 0.01
+    assert longer == pytest.approx(simulated[1] - simulated[0], rel=0.18)
+
+
 def test_steps_without_graphs_last_as_long_as_the_host_needs() -> None:
     """Margins as above."""
     engine = VllmEngine("0.19.0", num_gpu_blocks=50_000, enforce_eager=True)
