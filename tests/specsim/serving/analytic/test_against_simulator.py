@@ -74,8 +74,8 @@ def test_it_is_near_the_simulator(drafts: DraftPolicy, late: bool) -> None:
 def test_requests_that_come_together_wait_for_each_other(drafts: DraftPolicy, late: bool) -> None:
     """How many have their first tokens with a request, at 30 % of the capacity.
 
-    Pairs are about 300 to 450 in 3,600 requests, so that the simulated mean errs by 6 % at most; the
-    margin is three times that.
+    Pairs are about 300 to 450 in 3,600 requests, so that the simulated mean errs by 6 % at most;
+    the margin is three times that.
     """
     engine = VllmEngine(
         "0.19.0", num_gpu_blocks=50_000, enable_prefix_caching=False, async_scheduling=late
