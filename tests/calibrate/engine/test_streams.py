@@ -78,6 +78,11 @@ class RestingServer(EngineClient):
         return streams
 
 
+@pytest.fixture(autouse=True)
+def servers_are_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibrate.engine.streams.stream", RestingServer.stream)
+
+
 def asked(*prompts: list[int]) -> Asked:
     check = SimpleNamespace(workload=SimpleNamespace(measured=SimpleNamespace(sampling=None)))
     found = SimpleNamespace(prompts=prompts, tokens=(40, 50, 60), check=check)
