@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import threading
 from collections.abc import Callable, Sequence
-from queue import Empty, Queue
-from typing import Any
 
+from calibrate.engine.answering import AnsweringProcess
 from calibrate.engine.client import GENERATED, Completed, EngineError, counter, sampling_words
 from specsim.profiles import SamplingSetting
 
@@ -23,20 +20,11 @@ class GenerateClient:
 
     def __init__(self, process: subprocess.Popen[bytes], where: str) -> None:
         self.where = where
-        self._process = process
-        # An empty line is the end of the process.
-        self._answers: Queue[bytes] = Queue()
-        self._ready = False
-        threading.Thread(target=self._read, daemon=True).start()
+        self._worker = AnsweringProcess(process, where)
 
     def is_up(self) -> bool:
         """Whether its models are loaded."""
-        if not self._ready:
-            try:
-                self._ready = bool(self._answers.get_nowait())
-            except Empty:
-                return False
-        return self._ready
+        return self._worker.is_ready()
 
     def complete(
         self,
@@ -62,7 +50,7 @@ class GenerateClient:
                     for number, count in enumerate(tokens[start : start + together], start)
                 ],
             }
-            answer = self._ask(asked)
+            answer = self._worker.ask(asked, _ANSWER_S)
             texts += answer["texts"]
             counters += [answer["before"], answer["after"]]
             seconds += answer["seconds"]
@@ -80,26 +68,3 @@ class GenerateClient:
                 f"{self.where} counts {more:g} tokens where {sum(tokens)} were generated"
             )
         return Completed(texts, before, after, seconds)
-
-    def _ask(self, asked: dict[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
-            self._process.stdin.flush()
-            line = self._answers.get(timeout=_ANSWER_S)
-        except OSError:
-            line = b""
-        except Empty:
-            raise EngineError(f"{self.where}: no answer after {_ANSWER_S:g} s") from None
-        if not line:
-            raise EngineError(f"{self.where} has ended")
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise EngineError(f"{self.where}: {answer['error'][:300]}")
-        return answer
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._answers.put(line)
-        self._answers.put(b"")

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from calibrate.engine import guard
+from calibrate.engine.answering import worker_command
 from calibrate.engine.client import Client, EngineClient, EngineError
 from calibrate.engine.generate import GenerateClient
 
@@ -88,12 +89,6 @@ class Launch:
 
     def worker_command(self) -> list[str]:
         """The words of a ``worker`` with the same settings, run by the engine's own Python."""
-        python = self.program.parent / "python"
-        if not python.is_file():
-            raise EngineError(
-                f"engine_bin {self.program}: no python beside it, which LLM.generate is called "
-                "from; name the vllm of a virtual environment"
-            )
         options: dict[str, Any] = {
             "model": self.target,
             "dtype": self.dtype,
@@ -105,7 +100,7 @@ class Launch:
         }
         if self.speculative is not None:
             options["speculative_config"] = dict(self.speculative)
-        return [str(python), str(Path(__file__).with_name("worker.py")), json.dumps(options)]
+        return worker_command(self.program, "generate", json.dumps(options))
 
 
 def find_program(given: Path | None) -> Path:

@@ -27,7 +27,6 @@ import json
 import os
 import random
 import re
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,7 +38,7 @@ import numpy as np
 
 import specsim
 from calibrate.engine.client import EngineClient, EngineError, counter
-from calibrate.engine.server import Launch, all_started, engine_folder, find_program, guarded
+from calibrate.engine.server import Launch, all_started, find_program
 from calibrate.models.busy import Watch
 from calibrate.models.load import resolve
 from calibrate.models.prompts import held_out_prompts
@@ -49,6 +48,7 @@ from specsim.checkpoint import Checkpoint
 from specsim.files import file_digest, make_folder, write_atomically
 from specsim.profiles import Profile, read_profile
 from studies.serving import settings
+from studies.serving.bench import Bench, bench_started
 from studies.serving.capacity import plain_capacity
 from studies.serving.files import LoadFiles
 from studies.serving.settings import Drafting, Setting
@@ -95,16 +95,26 @@ def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path
         texts = _texts(calibrated=False)
         for number in range(settings.PASSES):
             write_atomically(files.requests(number), _requests(texts, number).encode())
-    checkpoint = Checkpoint.beside(files.folder, "serving")
     numbers = [number for number in range(settings.PASSES) if _waiting(files, number)]
+    if numbers:
+        with bench_started() as bench:
+            _passes(files, numbers, bench, progress)
+    progress("serving", _TOTAL, _TOTAL)
+    return files.profile
+
+
+def _passes(files: LoadFiles, numbers: Sequence[int], bench: Bench, progress: Progress) -> None:
+    """The passes of these numbers."""
+    checkpoint = Checkpoint.beside(files.folder, "serving")
     for first in range(0, len(numbers), settings.PASSES_OF_SERVERS):
-        with specsim.engine_servers(files.profile, files.timing) as timed, _loaded(files) as loaded:
+        with (
+            specsim.engine_servers(files.profile, files.timing) as timed,
+            _loaded(files, bench) as loaded,
+        ):
             for number in numbers[first : first + settings.PASSES_OF_SERVERS]:
                 servers = _exchanged(timed, loaded) if settings.swapped(number) else (timed, loaded)
-                _pass(files, number, *servers, checkpoint, progress)
-    progress("serving", _TOTAL, _TOTAL)
+                _pass(files, number, *servers, bench, checkpoint, progress)
     checkpoint.done()
-    return files.profile
 
 
 def _texts(*, calibrated: bool) -> list[str]:
@@ -181,7 +191,7 @@ def _waiting(files: LoadFiles, number: int) -> list[Setting]:
 
 
 @contextmanager
-def _loaded(files: LoadFiles) -> Iterator[Mapping[Drafting, EngineClient]]:
+def _loaded(files: LoadFiles, bench: Bench) -> Iterator[Mapping[Drafting, EngineClient]]:
     """The servers of all draft lengths and caches, warm."""
     program, profile = find_program(None), read_profile(files.profile)
     launches = [_launch(program, profile, each) for each in settings.DRAFTINGS]
@@ -190,7 +200,8 @@ def _loaded(files: LoadFiles) -> Iterator[Mapping[Drafting, EngineClient]]:
         for drafting, client in zip(settings.DRAFTINGS, clients, strict=True):
             assert isinstance(client, EngineClient), "of a server"
             servers[drafting] = client
-            _warm(client, files, program)
+            # The first steps of a server are slow, each width anew.
+            bench.serve(client, files.requests(0), 2 * settings.MAX_NUM_SEQS, "inf", 0)
         yield servers
 
 
@@ -210,11 +221,12 @@ def _pass(
     number: int,
     timed: EngineServers,
     loaded: Mapping[Drafting, EngineClient],
+    bench: Bench,
     checkpoint: Checkpoint,
     progress: Progress,
 ) -> None:
     """Steps are timed, and then settings are served that are not there yet."""
-    waiting, path, program = _waiting(files, number), files.timed(number), find_program(None)
+    waiting, path = _waiting(files, number), files.timed(number)
     # A timing that nothing was served behind may be of long ago.
     if len(waiting) == len(settings.settings_of(number)):
         timing = files.timing_before(number)
@@ -227,7 +239,7 @@ def _pass(
     for setting in waiting:
         watch.progress("serving", done, _TOTAL)
         client, rate = loaded[setting.drafting], rates[setting.rate]
-        found = _bench(client, files, program, rate, number)
+        found = _served(client, files, bench, rate, number)
         found["specsim"] |= {"timed_sha256": file_digest(path), "notes": watch.warnings()}
         write_atomically(files.run(setting, number), (json.dumps(found) + "\n").encode())
         done += 1
@@ -246,24 +258,14 @@ def _launch(program: Path, profile: Profile, drafting: Drafting) -> Launch:
     )
 
 
-def _warm(client: EngineClient, files: LoadFiles, program: Path) -> None:
-    """The first steps of a server are slow, each width anew: as many requests as run together."""
-    result = files.folder / "warm.json"
-    _run(client, files, program, "inf", 2 * settings.MAX_NUM_SEQS, 0, result)
-    result.unlink()
-
-
-def _bench(
-    client: EngineClient, files: LoadFiles, program: Path, rate: float, number: int
+def _served(
+    client: EngineClient, files: LoadFiles, bench: Bench, rate: float, number: int
 ) -> dict[str, Any]:
     """What the benchmark says, and what the server counted meanwhile."""
     requests = settings.requests_of(number)
-    result = files.folder / "result.json"
     before = client.metrics()
-    _run(client, files, program, repr(rate), requests, number, result)
+    said = bench.serve(client, files.requests(number), requests, repr(rate), _SEED + number)
     after = client.metrics()
-    said = json.loads(result.read_text())
-    result.unlink()
     if said["completed"] != requests:
         raise EngineError(f"{client.where} completed {said['completed']} of {requests} requests")
     found: dict[str, Any] = {name: said[name] for name in _KEPT if name in said}
@@ -276,40 +278,6 @@ def _bench(
         "block_size": _setting(after, "block_size"),
     }
     return found
-
-
-def _run(
-    client: EngineClient,
-    files: LoadFiles,
-    program: Path,
-    rate: str,
-    requests: int,
-    number: int,
-    result: Path,
-) -> None:
-    """``vllm bench serve`` once, with arrivals by Poisson that the number of the pass draws."""
-    words = [
-        *(str(program), "bench", "serve", "--backend", "openai", "--base-url", client.url),
-        *("--endpoint", "/v1/completions", "--model", client.model()),
-        *("--dataset-name", "custom", "--dataset-path", str(files.requests(number))),
-        *("--custom-output-len", "-1", "--skip-chat-template", "--disable-shuffle"),
-        *("--num-prompts", str(requests), "--request-rate", rate, "--seed", str(_SEED + number)),
-        *("--ignore-eos", "--temperature", "0", "--disable-tqdm"),
-        *("--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "50,90,99"),
-        *("--save-result", "--save-detailed"),
-        *("--result-dir", str(result.parent), "--result-filename", result.name),
-    ]
-    log = files.folder / "bench.log"
-    with (
-        log.open("w") as stream,
-        engine_folder() as folder,
-        guarded(words, folder, stdin=subprocess.DEVNULL, stdout=stream) as process,
-    ):
-        status = process.wait()
-    if status or not result.is_file():
-        lines = [line for line in log.read_text().splitlines() if line.strip()]
-        raise EngineError(f"vllm bench serve ended with {status}: {(lines or ['nothing'])[-1]}")
-    log.unlink()
 
 
 def _rounded(values: Sequence[Any]) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,22 +17,14 @@ from calibrate.engine.client import GENERATED, Completed, EngineError, counted
 from calibrate.engine.generate import GenerateClient
 from calibrate.engine.server import Launch, all_started, started
 from specsim.profiles import SamplingSetting
+from tests.support.engine_program import engine_program
 
-ROOT = Path(__file__).parents[3]
 GREEDY = SamplingSetting(0.0)
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """``vllm`` with a ``python`` beside it, which knows the made-up packages."""
-    packages = f"{ROOT}/tests/support/engine_package:{ROOT}"
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={packages} exec {sys.executable} "$@"\n')
-    path = tmp_path / "vllm"
-    path.write_text("#!/bin/sh\nexit 1\n")
-    for each in (python, path):
-        each.chmod(0o755)
-    return path
+    return engine_program(tmp_path)
 
 
 def launch(program: Path, model: str = "m", gamma: int = 2) -> Launch:

@@ -164,8 +164,9 @@ def test_a_server_and_a_worker_are_told_all_that_a_launch_says(tmp_path: Path) -
         "--block-size": "32",
     }.items():
         assert words[words.index(name) + 1] == value
-    python, worker, options = full.worker_command()
+    python, worker, what, options = full.worker_command()
     assert (python, Path(worker).name) == (str(tmp_path / "python"), "worker.py")
+    assert what == "generate"
     assert json.loads(options) == {
         "model": "m",
         "dtype": "bfloat16",

@@ -1,0 +1,71 @@
+"""vLLM's own benchmark of a server, ``vllm bench serve``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from calibrate.engine.answering import AnsweringProcess, worker_command
+from calibrate.engine.client import EngineClient, EngineError
+from calibrate.engine.server import engine_folder, find_program, guarded
+
+# Seconds that it may take; longer than any load of the study.
+_LONGEST_S = 600.0
+_LOADING_S = 300.0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One process that does it again and again: it takes ten seconds to load."""
+
+    worker: AnsweringProcess
+
+    def serve(
+        self, client: EngineClient, dataset: Path, requests: int, rate: str, seed: int
+    ) -> dict[str, Any]:
+        """What ``--save-detailed`` says of so many requests of a file, with arrivals by Poisson
+        that the seed draws.
+
+        rate : requests/s; ``inf``: all at once
+        """
+        with tempfile.TemporaryDirectory(prefix="specsim-bench-") as folder:
+            result = Path(folder, "result.json")
+            words = [
+                *("--backend", "openai", "--base-url", client.url),
+                *("--endpoint", "/v1/completions", "--model", client.model()),
+                *("--dataset-name", "custom", "--dataset-path", str(dataset)),
+                *("--custom-output-len", "-1", "--skip-chat-template", "--disable-shuffle"),
+                *("--num-prompts", str(requests), "--request-rate", rate, "--seed", str(seed)),
+                *("--ignore-eos", "--temperature", "0", "--disable-tqdm"),
+                *("--percentile-metrics", "ttft,tpot,itl,e2el"),
+                *("--metric-percentiles", "50,90,99", "--save-result", "--save-detailed"),
+                *("--result-dir", str(result.parent), "--result-filename", result.name),
+            ]
+            self.worker.ask({"words": words}, _LONGEST_S)
+            found: dict[str, Any] = json.loads(result.read_text())
+        return found
+
+
+@contextmanager
+def bench_started() -> Iterator[Bench]:
+    """A ``Bench`` of the engine that is installed, loaded; ended in any case."""
+    words = worker_command(find_program(None), "bench")
+    with engine_folder() as folder, (folder / "log").open("w+") as log:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
+        with guarded(words, folder, **pipes) as process:
+            worker = AnsweringProcess(process, "vllm bench serve")
+            try:
+                worker.wait_until_ready(_LOADING_S)
+                yield Bench(worker)
+            except EngineError as error:
+                if process.poll() is None:
+                    raise
+                log.seek(0)
+                *_, last = ["nothing", *filter(str.strip, log)]
+                raise EngineError(f"{error}; its log ends: {last.strip()}") from None
