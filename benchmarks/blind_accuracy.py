@@ -18,7 +18,8 @@ FIRST,SECOND``.
 At temperature 0 a pass decodes all requests of a profile, so that the recommended length is judged
 by what it is recommended for; ``--requests 48,96 --checked 8`` is what studies/measured/blind/quiet
 has, where it is not.  The profiles there have run times of decodings of 32 tokens: their ``report``
-is made with ``--timed-tokens 32``, which the seconds of ``knee.csv`` rest on.
+is made with ``--timed-tokens 32``, which the seconds of ``knee.csv`` rest on.  Where ``t5`` is said
+to draft, the pair is that of ``python -m benchmarks.t5_pair build/t5``.
 """
 
 from __future__ import annotations
@@ -52,6 +53,16 @@ from specsim.predict.prediction_file import PredictedSpeedup, predicted_speedups
 from specsim.profiles import Overhead, Profile, RunTime, read_profile
 
 DRAFTS = ("small", "middle", "prompt-lookup")
+# What is said to draft instead: the pair of ``python -m benchmarks.t5_pair build/t5``.
+T5 = "t5"
+_T5 = (
+    "--target",
+    "build/t5/target",
+    "--draft",
+    "build/t5/draft",
+    "--prompts",
+    "build/t5/prompts.txt",
+)
 CALIBRATIONS = (1, 2, 3)
 # At temperature 0, where nothing is left to chance, and at 1.
 REQUESTS = "16,48"
@@ -70,14 +81,20 @@ def profile_of(folder: Path, draft: str, number: int) -> Path:
     return folder / f"{draft}-{number}.json"
 
 
+def models(draft: str) -> tuple[str, ...]:
+    """Which models a calibration is of, in the words of the command."""
+    if draft == T5:
+        return _T5
+    return "--draft", draft if draft == "prompt-lookup" else f"embedded/{draft}"
+
+
 def calibrate(folder: Path, drafts: Sequence[str], requests: str, calibrations: int) -> None:
     for number in CALIBRATIONS[:calibrations]:
         for draft in drafts:
             out = profile_of(folder, draft, number)
             if not out.exists():
                 wait(folder, draft)
-                model = draft if draft == "prompt-lookup" else f"embedded/{draft}"
-                words = ["calibrate", "--draft", model, "--out", str(out), "--seed", str(number)]
+                words = ["calibrate", *models(draft), "--out", str(out), "--seed", str(number)]
                 words += ["--requests", requests, "--repeats", str(REPEATS)]
                 specsim(*words, "--max-new-tokens", str(TOKENS_EACH))
 
@@ -243,7 +260,7 @@ def repeats_error(workload: Workload) -> float:
 
 def checked_drafts(folder: Path) -> list[str]:
     """Those whose check is there."""
-    return [draft for draft in DRAFTS if (folder / f"{draft}-blind.json").exists()]
+    return [draft for draft in (*DRAFTS, T5) if (folder / f"{draft}-blind.json").exists()]
 
 
 def fewer(workload: Workload, requests: int) -> Workload:
