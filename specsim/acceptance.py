@@ -5,7 +5,7 @@ accepted; alpha_i = S_i / S_{i-1} is the *conditional* rate at position i.  Unde
 acceptance S_i = alpha^i (theory: Leviathan23 Def 3.1 and Thm 3.8).
 
 The laws in this module are the same for blocks of every draft length.  What was measured is not:
-long blocks start in harder text, or drafters lose hold with depth (``specsim.extrapolation``).
+long blocks start in harder text, or acceptance falls with depth (``specsim.extrapolation``).
 """
 
 from __future__ import annotations

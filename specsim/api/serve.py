@@ -257,8 +257,8 @@ def _of_few_stays(times: RequestTimes, warmup: float) -> list[str]:
         return []
     come, stays = (significant(each, 3) for each in short)
     return [
-        f"requests come within {come} s, less than {SHORT_SPAN_STAYS} times the {stays} s that one "
-        "stays: intervals of so few stays may be too narrow; take more requests, or replications"
+        f"requests arrive within {come} s, less than {SHORT_SPAN_STAYS} times the mean end-to-end "
+        f"latency of {stays} s: intervals may be too narrow; take more requests, or replications"
     ]
 
 

@@ -22,8 +22,8 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "draft": (str, "Draft model by its shape; short for --drafter draft_model:SHAPE.", _SHAPE),
     "drafter": (
         str,
-        "Where drafts come from: draft_model, eagle, eagle3, mtp, medusa, parallel, ngram or "
-        "suffix, and what is known of it, as eagle3:llama-3.1-8b,alpha=0.8/0.7. Several are "
+        "Where drafts come from: draft_model, eagle, eagle3, mtp, medusa, parallel (or its kinds "
+        "p_eagle, pard and dflash), ngram or suffix, and what is known of it, as eagle3:llama-3.1-8b,alpha=0.8/0.7. Several are "
         "compared.",
         {"metavar": "NAME[:KEY=VALUE,...]", "multiple": True},
     ),

@@ -160,8 +160,8 @@ alpha_option = stack(
     click.option(
         "--heads/--no-heads",
         default=None,
-        help="Whether measured rates are those of heads (EAGLE, MTP), which lose hold with depth, "
-        "or of a draft model. [default: as what drafts, or heads where nobody says]",
+        help="Whether measured rates are those of heads (EAGLE, MTP), whose acceptance falls with "
+        "depth, or of a draft model. [default: as what drafts, or heads where nobody says]",
     ),
 )
 

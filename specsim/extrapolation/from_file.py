@@ -8,7 +8,7 @@ from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.file import AcceptanceFile, read_acceptance
 from specsim.extrapolation.over_gamma import AcceptanceOverGamma, acceptance_from_counts
 
-# Drafts that depend on the text alone; those of heads lose hold with depth.
+# Drafts that depend on the text alone; acceptance of heads falls with depth.
 _READS_TEXT_ALONE = ("draft_model", "ngram", "suffix")
 
 

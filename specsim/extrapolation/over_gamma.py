@@ -4,7 +4,7 @@ Which model carries it depends on the drafter:
 
 * a draft model reads the text alone, so the token mixture holds both ways, and all draft lengths
   that were counted speak for one mixture;
-* heads (EAGLE, MTP) read their own features back and lose hold with depth, which no mixture has:
+* heads (EAGLE, MTP) read their own features back, and their acceptance falls with depth, which no mixture has:
   longer drafts follow the falling trend of the log odds (``curve.py``), from the longest counted,
   shorter ones the mixture of the next longer one that was.
 
