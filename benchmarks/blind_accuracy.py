@@ -55,14 +55,8 @@ from specsim.profiles import Overhead, Profile, RunTime, read_profile
 DRAFTS = ("small", "middle", "prompt-lookup")
 # What is said to draft instead: the pair of ``python -m benchmarks.t5_pair build/t5``.
 T5 = "t5"
-_T5 = (
-    "--target",
-    "build/t5/target",
-    "--draft",
-    "build/t5/draft",
-    "--prompts",
-    "build/t5/prompts.txt",
-)
+_T5 = ("--target", "build/t5/target", "--draft", "build/t5/draft")
+_T5_PROMPTS = ("--prompts", "build/t5/prompts.txt")
 CALIBRATIONS = (1, 2, 3)
 # At temperature 0, where nothing is left to chance, and at 1.
 REQUESTS = "16,48"
@@ -88,13 +82,19 @@ def models(draft: str) -> tuple[str, ...]:
     return "--draft", draft if draft == "prompt-lookup" else f"embedded/{draft}"
 
 
+def prompts(draft: str) -> tuple[str, ...]:
+    """Of which prompts, which a check has to be told again."""
+    return _T5_PROMPTS if draft == T5 else ()
+
+
 def calibrate(folder: Path, drafts: Sequence[str], requests: str, calibrations: int) -> None:
     for number in CALIBRATIONS[:calibrations]:
         for draft in drafts:
             out = profile_of(folder, draft, number)
             if not out.exists():
                 wait(folder, draft)
-                words = ["calibrate", *models(draft), "--out", str(out), "--seed", str(number)]
+                words = ["calibrate", *models(draft), *prompts(draft), "--out", str(out)]
+                words += ["--seed", str(number)]
                 words += ["--requests", requests, "--repeats", str(REPEATS)]
                 specsim(*words, "--max-new-tokens", str(TOKENS_EACH))
 
@@ -107,6 +107,7 @@ def check(folder: Path, drafts: Sequence[str], requests: int) -> None:
         draft = waiting.pop(0)
         words = ["validate", str(profile_of(folder, draft, CALIBRATIONS[0])), "--blind"]
         words += ["--requests", str(requests), "--passes", str(PASSES), "--format", "json"]
+        words += prompts(draft)
         found = specsim(*words, turn_s=TURN_S if waiting else None)
         if found is None:
             waiting.append(draft)

@@ -34,6 +34,7 @@ import time
 from dataclasses import astuple
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from specsim.api.engine_blind import EngineBlindCheck, validate_engine
@@ -41,6 +42,7 @@ from specsim.api.engine_question import asked_of
 from specsim.api.engine_timing import EngineTiming, calibrate_engine
 from specsim.api.result import Result
 from specsim.counts.file import read_acceptance
+from specsim.files import file_digest
 from specsim.intervals import Interval, apart
 from specsim.profiles import read_profile
 from specsim.report.progress import progress_bar
@@ -159,7 +161,8 @@ def fix(asked: argparse.Namespace) -> int:
     every, _ = asked_of(read_profile(asked.profile), asked.profile, blind, False)
     of_check = every.first(blind.requests)
     for number in range(2, asked.calibrations + 1):
-        timed = read_acceptance(file(asked, "-timed.json", number))
+        timed_file = file(asked, "-timed.json", number)
+        timed = read_acceptance(timed_file)
         steps, streamed = timed.step_times(), tuple(timed.streamed_steps())
         batches = sorted({round(each.batch) for each in steps})
         sets = checked_sets(of_check, batches, len(of_check.requests) // 2)
@@ -167,18 +170,26 @@ def fix(asked: argparse.Namespace) -> int:
             {"gamma": each.gamma, "batch": each.batch, "speedup": astuple(each.speedup)}
             for each in predicted(steps, of_check, sets, GAMMAS, streamed)
         ]
-        path = file(asked, "-predicted.json", number)
+        path, digest = file(asked, "-predicted.json", number), file_digest(timed_file)
         if not path.is_file():
-            path.write_text(json.dumps({"speedups": speedups}, indent=2) + "\n")
+            content = {"timed_sha256": digest, "speedups": speedups}
+            path.write_text(json.dumps(content, indent=2) + "\n")
+        elif json.loads(path.read_text()).get("timed_sha256", digest) != digest:
+            print(f"{path} is of other step times than {timed_file}; remove it", file=sys.stderr)
+            return 1
     return 0
 
 
 def check(asked: argparse.Namespace) -> int:
-    """The blind check; 1 where a measured interval lies outside of the predicted one."""
+    """The blind check; 1 where a measured interval lies outside of the predicted one.  One that
+    several calibrations wait for is not made again.
+    """
+    if asked.calibrations > 1 and file(asked, ".csv").is_file():
+        return 0
     with progress_bar() as progress:
         found = validate_engine(asked.profile, checked(asked), progress=progress)
-    file(asked, ".csv").write_text(render(found.rows(), "csv") + "\n")
     shutil.copy(found.prediction, file(asked, "-predicted.json"))
+    file(asked, ".csv").write_text(render(found.rows(), "csv") + "\n")
     say(found)
     # Of several calibrations the report says what holds.
     return int(not found.passed and asked.calibrations == 1)
@@ -191,6 +202,8 @@ def report(asked: argparse.Namespace) -> int:
     for number in range(1, asked.calibrations + 1):
         fixed = json.loads(file(asked, "-predicted.json", number).read_text())
         for each in fixed["speedups"]:
+            if (each["gamma"], each["batch"]) not in measured.index:
+                continue  # a batch that the first calibration, and so the check, does not have
             low, best, high = each["speedup"]
             seen = measured.loc[(each["gamma"], each["batch"])]
             within = Interval(*(seen[f"measured_{end}"] for end in ("low", "speedup", "high")))
@@ -235,10 +248,12 @@ def sentences(cells: pd.DataFrame) -> list[str]:
 
 def recommended(cells: pd.DataFrame) -> pd.DataFrame:
     """By calibration and batch, the row of the length with the best prediction, and what it loses;
-    none where plain decoding is predicted best.
+    plain decoding is one of them, whose speedup is known.
     """
     best = cells.loc[cells.groupby(["calibration", "batch"])["predicted_speedup"].idxmax()]
-    best = best[best["predicted_speedup"] > 1]
+    plain = best["predicted_speedup"] <= 1
+    best.loc[plain, ["gamma", "predicted_speedup", "measured_speedup"]] = 0, 1.0, 1.0
+    best.loc[plain, "relative_error"] = np.nan
     most = cells.groupby("batch")["measured_speedup"].max().clip(lower=1.0)
     return best.assign(loss=1 - best["measured_speedup"] / best["batch"].map(most))
 

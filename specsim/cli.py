@@ -109,7 +109,10 @@ def _status(arguments: list[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         _say("specsim: interrupted")
         return 130
-    except (BrokenPipeError, SystemExit):
+    except (BrokenPipeError, SystemExit) as error:
+        # Asked to end by a signal, while engines run, which then are ended first.
+        if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
+            return error.code
         if "_SPECSIM_COMPLETE" in os.environ:  # a shell asks how words go on, and click ends
             raise
         # Whoever read has enough: click ends then, too.  As shells tell of what a pipe has ended.

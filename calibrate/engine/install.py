@@ -66,9 +66,9 @@ def main(arguments: list[str]) -> int:
         return 0
     try:
         check_machine(folder)
+        check_own(folder)
         install(folder)
     except NotToBeHadError as error:
-        shutil.rmtree(folder, ignore_errors=True)
         print(f"no engine here: {error}", file=sys.stderr)
         return NOT_TO_BE_HAD
     found = _run(folder / "bin/vllm", "--version")
@@ -100,9 +100,37 @@ def check_machine(folder: Path, cpuinfo: Path = Path("/proc/cpuinfo")) -> None:
         )
 
 
+def check_own(folder: Path) -> None:
+    """Raise NotToBeHadError where something is there that was not made here."""
+    if folder.exists() and not _stamp(folder).is_file():
+        raise NotToBeHadError(
+            f"{folder} is there and was not made by make engine; name another folder in "
+            "ENGINE_VENV, or remove it"
+        )
+
+
 def install(folder: Path) -> None:
-    """The steps; raises NotToBeHadError where the package cannot be fetched."""
+    """Make it in the place of one that is there; raises NotToBeHadError, and leaves that one, where
+    the package cannot be fetched.
+    """
+    before = folder.with_name(f"{folder.name}.before")
+    # Where both are there, an installation was killed.
+    if folder.exists() and not before.exists():
+        folder.rename(before)
     shutil.rmtree(folder, ignore_errors=True)
+    try:
+        _install(folder)
+    except NotToBeHadError:
+        shutil.rmtree(folder, ignore_errors=True)
+        if before.exists():
+            before.rename(folder)
+        raise
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def _install(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    _stamp(folder).write_text("not to its end\n")
     made = _run(sys.executable, "-m", "venv", folder)
     if made.returncode:
         raise NotToBeHadError(f"no virtual environment can be made ({_last_line(made)})")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.request import getproxies
 
@@ -64,7 +65,14 @@ def stream_all(
     together : clients, each of which sends the next request when it is free
     waits_s : of every request, once a client is free for it
     """
-    return asyncio.run(_stream_all(url, asked, together, waits_s))
+    streams = _stream_all(url, asked, together, waits_s)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(streams)
+    # A notebook runs a loop of its own, beside which none can run in the same thread.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, streams).result()
 
 
 async def _stream_all(

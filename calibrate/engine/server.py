@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
+from urllib.request import getproxies
 
 from calibrate.engine import guard
 from calibrate.engine.answering import worker_command
@@ -35,6 +36,7 @@ _POLL_S = 0.2
 # vLLM's processes talk through sockets in the folder of temporary files, whose names have 37
 # characters there; macOS, the narrowest of all, takes 103 in all.
 _LONGEST_FOLDER = 66
+_GIVEN_PORTS: set[int] = set()
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,9 @@ def started(launch: Launch, seconds: float = 300.0) -> Iterator[Client]:
 
 @contextmanager
 def all_started(launches: Sequence[Launch], seconds: float = 300.0) -> Iterator[tuple[Client, ...]]:
-    """The same of several, which start side by side; each is given so many seconds."""
+    """The same of several, which start side by side; each is given so many seconds for each of
+    them, since they share the cores.
+    """
     with ExitStack() as stack:
         servers = [stack.enter_context(_begun(launch)) for launch in launches]
         for server in servers:
@@ -205,6 +209,9 @@ class _Running:
                     f"{self.program}: no answer after {seconds:g} s; its log ends: {self._tail()}"
                 )
             time.sleep(_POLL_S)
+        # Where it lost its port to another program, that one answers.
+        if self.process.poll() is not None:
+            raise self.gone()
 
     def gone(self, before: str = "") -> EngineError:
         """The error that says why it ended."""
@@ -238,15 +245,23 @@ def _environment(folder: Path) -> dict[str, str]:
     found = {name: os.environ.get(name, value) for name, value in usual.items()}
     if len(os.fsencode(folder)) <= _LONGEST_FOLDER:
         found["TMPDIR"] = str(folder)
+    if "http" in getproxies():
+        # The engine's own clients ask its servers here.
+        for name in ("no_proxy", "NO_PROXY"):
+            found[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1")))
     # What calls this may import other packages than the engine's.
     return found | {"PYTHONPATH": ""}
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """One that this program gave to no other server: those bind theirs only seconds later."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port not in _GIVEN_PORTS:
+            _GIVEN_PORTS.add(port)
+            return port
 
 
 @contextmanager

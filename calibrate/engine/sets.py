@@ -203,8 +203,13 @@ def rest(look: Callable[[], CpuTimes] = CpuTimes.now) -> None:
 
 
 def _warm(client: Client, asked: Asked, sets: Mapping[int, Sequence[tuple[int, ...]]]) -> None:
-    """A few tokens of every batch: the first runs of a server are slow."""
+    """A few tokens of every batch, whose requests end one after another: the first runs of a server
+    are slow, each width anew.
+    """
     sampling = asked.check.workload.measured.sampling
     for requests, *_ in sets.values():
         prompts = [asked.prompts[number] for number in requests]
-        client.complete(prompts, [_WARM_TOKENS] * len(prompts), sampling, len(prompts))
+        tokens = [
+            min(_WARM_TOKENS + place, asked.tokens[number]) for place, number in enumerate(requests)
+        ]
+        client.complete(prompts, tokens, sampling, len(prompts))

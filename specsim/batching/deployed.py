@@ -140,8 +140,8 @@ def _notes(
     if is_head and isinstance(acceptance, ConstantAcceptance) and gamma > _ONE_RATE:
         found += (
             # The same at every draft length, so that a table of several says it once.
-            f"alpha {acceptance.alpha:g} is taken at every draft, and acceptance of heads falls with "
-            "depth: give measured rates by position (--conditional or --marginal)",
+            f"alpha {acceptance.alpha:g} is taken at every draft, and acceptance of heads falls "
+            "with depth: give measured rates by position (--conditional or --marginal)",
         )
     return found
 

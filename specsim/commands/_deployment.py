@@ -23,8 +23,8 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "drafter": (
         str,
         "Where drafts come from: draft_model, eagle, eagle3, mtp, medusa, parallel (or its kinds "
-        "p_eagle, pard and dflash), ngram or suffix, and what is known of it, as eagle3:llama-3.1-8b,alpha=0.8/0.7. Several are "
-        "compared.",
+        "p_eagle, pard and dflash), ngram or suffix, and what is known of it, as "
+        "eagle3:llama-3.1-8b,alpha=0.8/0.7. Several are compared.",
         {"metavar": "NAME[:KEY=VALUE,...]", "multiple": True},
     ),
     "accelerator": (str, "Accelerator, or a .json file: docs/deployments.md.", _NAME),

@@ -4,9 +4,9 @@ Which model carries it depends on the drafter:
 
 * a draft model reads the text alone, so the token mixture holds both ways, and all draft lengths
   that were counted speak for one mixture;
-* heads (EAGLE, MTP) read their own features back, and their acceptance falls with depth, which no mixture has:
-  longer drafts follow the falling trend of the log odds (``curve.py``), from the longest counted,
-  shorter ones the mixture of the next longer one that was.
+* heads (EAGLE, MTP) read their own features back, and their acceptance falls with depth, which no
+  mixture has: longer drafts follow the falling trend of the log odds (``curve.py``), from the
+  longest counted, shorter ones the mixture of the next longer one that was.
 
 A mixture is asked only how rates change with the draft length: S_j at another gamma is the
 counted S_j times what the mixture says of the two.  Where rates fall with the position no mixture

@@ -18,7 +18,8 @@ drafter has, many let the curve have its own.  g fades more or less fast.
   more, so rates *rise* with a draft model, which loses nothing with depth: of a Beta law of rates
   over text the odds are (p + i - 1) / q, so its log odds rise about as b log i.  With a lookup,
   which finds the right place or none, they rise *steeply* and are soon what they are there: -1 / i.
-* Heads (EAGLE, MTP) draft from what they drafted, and their acceptance falls; the two about cancel: *level*.
+* Heads (EAGLE, MTP) draft from what they drafted, and their acceptance falls; the two about
+  cancel: *level*.
 * Longer blocks than were counted start in harder text, too (S_1 itself is 0.83 at K = 1 and 0.76 at
   K = 8 for one model in vllm-project/vllm PR#48892), so with heads the odds of the gain from the
   i-th draft token *fall* by nearly the same factor at every position.

@@ -49,6 +49,10 @@ class Bench:
             ]
             self.worker.ask({"words": words}, _LONGEST_S)
             found: dict[str, Any] = json.loads(result.read_text())
+        if found["completed"] != requests:
+            raise EngineError(
+                f"{client.where} completed {found['completed']} of {requests} requests"
+            )
         return found
 
 

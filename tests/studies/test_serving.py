@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -334,6 +335,19 @@ def test_another_file_of_step_times_is_no_prediction_before(
     write_timed(files.timed(1), _DRIFTS[1])
     assert measure._waiting(files, 1) == [full]
     assert half.name == "k0-half"
+
+
+def test_half_a_timing_of_long_ago_is_not_gone_on_with(tmp_path: Path) -> None:
+    files = LoadFiles(tmp_path / "profile.json")
+    old, new = (tmp_path / f".profile.vllm-{n}.json.{n:012x}.work" for n in (1, 2))
+    for each in (old, new):
+        each.mkdir()
+        (each / "repeat-0.json").write_text("[]")
+    for each in (old / "repeat-0.json", old):
+        os.utime(each, (0, 0))
+    nobody: Any = None
+    measure._passes(files, [], nobody, lambda *_: None)
+    assert [each.name for each in tmp_path.iterdir()] == [new.name]
 
 
 def test_a_round_serves_every_setting_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from calibrate.engine.client import EngineClient, EngineError, completion, counted
 from calibrate.engine.load_client import stream, stream_all
+from specsim.counts.streams import Stream
 from specsim.profiles import SamplingSetting
 from tests.support.engine_server import EngineState, event, serving, streamed
 
@@ -100,6 +102,17 @@ def test_streams_tell_when_chunks_came_and_of_how_many_tokens() -> None:
     for each in (one, other):
         assert each.sent_s <= each.chunk_s[0]
         assert list(each.chunk_s) == sorted(each.chunk_s)
+
+
+def test_streams_are_read_beside_a_loop_that_runs_already() -> None:
+    """As a notebook has one."""
+
+    async def asks(client: EngineClient) -> list[Stream]:
+        return stream(client, ["5 6"], [10], GREEDY, 1, [0.0])
+
+    with serving(state()) as url:
+        (found,) = asyncio.run(asks(EngineClient(url)))
+    assert found.chunk_tokens == (2,) * 5
 
 
 def test_a_server_that_does_not_count_the_tokens_of_a_text_is_refused() -> None:

@@ -9,9 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from calibrate.engine import server
 from calibrate.engine.client import EngineError
 from calibrate.engine.server import Launch, engine_folder, find_program, guarded, started
 from specsim.profiles import SamplingSetting
@@ -116,6 +119,50 @@ def test_a_server_that_does_not_start_says_why(program: Path) -> None:
         started(launch(program, "unknown")),
     ):
         pass
+
+
+def test_a_server_that_lost_its_port_is_not_taken_for_the_one_that_answers(tmp_path: Path) -> None:
+    """Another server on the port says that it is up."""
+    gone: Any = SimpleNamespace(poll=lambda: 1, returncode=1)
+    answering: Any = SimpleNamespace(is_up=lambda: True)
+    with (tmp_path / "log").open("w+") as log:
+        log.write("OSError: address already in use\n")
+        running = server._Running(Path("vllm"), gone, log, answering)
+        with pytest.raises(EngineError, match="exit code 1; its log says: OSError: address"):
+            running.wait_until_up(1.0)
+
+
+def test_no_two_servers_are_given_one_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Probe:
+        offered = iter((4001, 4001, 4002))
+
+        def __enter__(self) -> Probe:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def bind(self, address: object) -> None:
+            pass
+
+        def getsockname(self) -> tuple[str, int]:
+            return "127.0.0.1", next(self.offered)
+
+    monkeypatch.setattr(server, "_GIVEN_PORTS", set())
+    monkeypatch.setattr(server.socket, "socket", Probe)
+    assert [server._free_port(), server._free_port()] == [4001, 4002]
+
+
+def test_clients_of_the_engine_ask_servers_here_without_a_proxy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert "no_proxy" not in server._environment(Path())
+    monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
+    monkeypatch.setenv("no_proxy", "localhost")
+    found = server._environment(Path())
+    assert (found["no_proxy"], found["NO_PROXY"]) == ("localhost,127.0.0.1", "127.0.0.1")
 
 
 def test_a_server_that_never_answers_is_given_up(program: Path) -> None:

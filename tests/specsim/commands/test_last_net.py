@@ -95,6 +95,14 @@ def test_an_interrupt_is_one_line(
     assert err.strip() == "specsim: interrupted"
 
 
+def test_a_command_that_a_signal_ends_has_the_status_of_that_signal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where engines run, which are ended first."""
+    crash(monkeypatch, SystemExit(128 + signal.SIGTERM))
+    assert run(capsys, *OPTIMIZE) == (143, "", "")
+
+
 def test_a_scheme_that_is_missing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "SCHEME is missing, one of: plain" in fail(capsys, "simulate")
 

@@ -26,4 +26,6 @@ def main(args: Namespace) -> None:
     print("what it prints must not come between the answers", flush=True)
     if not Path(args.dataset_path).is_file():
         raise FileNotFoundError(f"no dataset\n{args.dataset_path}")
-    Path(args.result_dir, args.result_filename).write_text(json.dumps(vars(args)))
+    Path(args.result_dir, args.result_filename).write_text(
+        json.dumps(vars(args) | {"completed": args.num_prompts})
+    )
