@@ -302,18 +302,33 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def recommended_losses(folder: Path, cells: pd.DataFrame) -> list[float]:
-    """``loss_by_halves`` of every recommendation; none of checks that do not tell their passes."""
+def losses_with_plain(cells: pd.DataFrame) -> list[float]:
+    """How much slower every recommendation is than the fastest, as a share of that; plain decoding,
+    whose speedup is 1, may be either.
+    """
     losses = []
-    for (draft, temperature, _), part in cells[cells["chosen"]].groupby(
-        ["draft", "temperature", "calibration"]
-    ):
+    for _, part in cells.groupby(["draft", "temperature", "calibration"]):
+        (speedup,) = part.loc[part["chosen"], "measured_speedup"].tolist() or [1.0]
+        losses.append(1 - speedup / max(part["measured_speedup"].max(), 1.0))
+    return losses
+
+
+def recommended_losses(folder: Path, cells: pd.DataFrame, *, plain: bool = False) -> list[float]:
+    """``loss_by_halves`` of every recommendation; none of checks that do not tell their passes.
+
+    plain : whether plain decoding is a recommendation, and may be the fastest
+    """
+    losses = []
+    for (draft, temperature, _), part in cells.groupby(["draft", "temperature", "calibration"]):
         rows = measured_rows(folder, draft)
         gammas = sorted(gamma for each, gamma in rows if each == temperature)
         by_pass = [rows[temperature, gamma].get("measured_by_pass") for gamma in gammas]
-        if all(by_pass):
-            (chosen,) = part["gamma"]
-            losses.append(loss_by_halves(np.array(by_pass), gammas.index(chosen)))
+        chosen = part.loc[part["chosen"], "gamma"].tolist() or [0] * plain
+        if chosen and all(by_pass):
+            speedups = np.array(by_pass)
+            if plain:
+                gammas, speedups = [0, *gammas], np.vstack([np.ones(speedups.shape[1]), speedups])
+            losses.append(loss_by_halves(speedups, gammas.index(chosen[0])))
     return losses
 
 
@@ -473,6 +488,12 @@ def report(folder: Path, timed_tokens: int) -> None:
             f"half of a check's passes says which is best and the other by how much; within 2 % in "
             f"{np.mean(np.array(losses) <= 0.02):.0%}"
         )
+    with_plain = [losses_with_plain(frame), recommended_losses(folder, frame, plain=True)]
+    shares = [f"{np.mean(np.array(each) <= 0.02):.0%}" for each in with_plain if each]
+    print(
+        f"with plain decoding among the recommendations within 2 % in {shares[0]}"
+        + "".join(f", by halves in {each}" for each in shares[1:])
+    )
     if frame["measured_plain_ms"].notna().all():
         still = frame["speedup_at_profile_plain"] / frame["measured_speedup"] - 1
         print(

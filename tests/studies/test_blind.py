@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ import pytest
 
 from benchmarks.blind_accuracy import (
     loss_by_halves,
+    losses_with_plain,
     mean_error,
     measured_rows,
     recommended_losses,
@@ -207,6 +209,28 @@ def test_the_battery_that_nothing_was_changed_after() -> None:
     assert 0.9 <= said["inside"] <= 0.99
     assert said["within_2_percent_of_best"] >= 0.9
     assert said["chosen_mean"] < 2 * said["chosen_mean_error"]
+
+
+def test_recommendations_of_plain_decoding_count_as_the_page_says() -> None:
+    """Of all eight batteries: by what was measured, and by halves of the passes."""
+    page = (BLIND.parents[2] / "docs" / "sure.md").read_text()
+    rows = re.findall(r"^\| `([a-z-]+)/` \|(.*)\|$", page, re.MULTILINE)
+    assert len(rows) == 8
+    for folder, row in rows:
+        cells = pd.read_csv(BLIND / folder / "cells.csv")
+        every = losses_with_plain(cells), recommended_losses(BLIND / folder, cells, plain=True)
+        first, *halves = [f"{np.mean(np.array(each) <= 0.02):.0%}" for each in every if each]
+        words = " ".join([first, *(f"({each})" for each in halves)])
+        assert row.split("|")[6].strip() == words.replace("%", " %")
+        assert all(len(each) == 18 for each in every if each)
+
+
+def test_plain_decoding_may_be_recommended_and_the_fastest() -> None:
+    columns = ["draft", "temperature", "calibration", "gamma", "measured_speedup", "chosen"]
+    slow = [("a", 0, 1, 1, 0.8, False), ("a", 0, 1, 2, 0.9, True)]
+    plain = [("b", 0, 1, 1, 1.25, False), ("b", 0, 1, 2, 0.9, False)]
+    cells = pd.DataFrame([*slow, *plain], columns=columns)
+    assert losses_with_plain(cells) == pytest.approx([0.1, 0.2])
 
 
 @pytest.mark.parametrize(
