@@ -21,10 +21,8 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -39,6 +37,7 @@ from calibrate.models.prompts import held_out_prompts
 from specsim.counts.streams import Stream, streamed_steps
 from specsim.profiles import SamplingSetting
 from specsim.report.tables import render
+from studies.serving.bench import bench_started, streams_of
 
 TARGET = "embedded/target"
 PROMPT, TOKENS, BESIDE = 64, 64, 7
@@ -68,24 +67,36 @@ def main() -> None:
         more=("--distributed-executor-backend", one_process),
     )
     found: dict[str, list[float]] = {"vllm bench serve": [], "load_client": []}
-    with all_started([launch]) as (client,), TemporaryDirectory() as folder:
+    with (
+        all_started([launch]) as (client,),
+        bench_started() as bench,
+        TemporaryDirectory() as folder,
+    ):
         assert isinstance(client, EngineClient), "of a server"
-        by_bench(client, program, texts, asked.rate, 0, Path(folder))  # the first steps are slow
+        rows = [json.dumps({"prompt": text, "output_tokens": TOKENS}) + "\n" for text in texts]
+        dataset = Path(folder, "requests.jsonl")
+        dataset.write_text("".join(rows))
+
+        def by_bench(turn: int) -> list[Stream]:
+            said = bench.serve(client, dataset, len(texts), str(asked.rate), turn)
+            return streams_of(said)
+
+        by_bench(0)  # the first steps are slow
         for turn in range(asked.turns):
             for name in random.Random(turn).sample(list(found), len(found)):
                 if name == "load_client":
                     streams = by_stream(client, texts, asked.rate, turn)
                 else:
-                    streams = by_bench(client, program, texts, asked.rate, turn, Path(folder))
+                    streams = by_bench(turn)
                 found[name].append(outside_ms(streams))
     both = np.array(list(found.values()))
-    rows = [
+    table = [
         {"client": name, "ms": values.mean(), "error": standard_error(values)}
         for name, values in zip(found, both, strict=True)
     ]
     more = both[0] - both[1]
-    rows.append({"client": "difference", "ms": more.mean(), "error": standard_error(more)})
-    print(render(rows, "markdown"))
+    table.append({"client": "difference", "ms": more.mean(), "error": standard_error(more)})
+    print(render(table, "markdown"))
 
 
 def by_stream(client: EngineClient, texts: Sequence[str], rate: float, turn: int) -> list[Stream]:
@@ -96,29 +107,6 @@ def by_stream(client: EngineClient, texts: Sequence[str], rate: float, turn: int
     found = load_client.stream(client, texts, [TOKENS] * len(texts), greedy, len(texts), waits_s)
     # The other client does not tell how many tokens a chunk has.
     return [replace(each, chunk_tokens=None) for each in found]
-
-
-def by_bench(
-    client: EngineClient, program: Path, texts: Sequence[str], rate: float, turn: int, folder: Path
-) -> list[Stream]:
-    rows = [json.dumps({"prompt": text, "output_tokens": TOKENS}) + "\n" for text in texts]
-    (folder / "requests.jsonl").write_text("".join(rows))
-    words = [
-        *(str(program), "bench", "serve", "--backend", "openai", "--base-url", client.url),
-        *("--endpoint", "/v1/completions", "--model", client.model(), "--disable-shuffle"),
-        *("--dataset-name", "custom", "--dataset-path", str(folder / "requests.jsonl")),
-        *("--custom-output-len", "-1", "--skip-chat-template", "--ignore-eos"),
-        *("--num-prompts", str(len(texts)), "--request-rate", str(rate), "--seed", str(turn)),
-        *("--temperature", "0", "--disable-tqdm", "--save-result", "--save-detailed"),
-        *("--result-dir", str(folder), "--result-filename", "result.json"),
-    ]
-    subprocess.run(words, check=True, capture_output=True)
-    said = json.loads((folder / "result.json").read_text())
-    names = ("input_lens", "start_times", "ttfts", "itls")
-    return [
-        Stream(prompt, sent_s, tuple(accumulate(itl_s, initial=sent_s + ttft_s)))
-        for prompt, sent_s, ttft_s, itl_s in zip(*(said[name] for name in names), strict=True)
-    ]
 
 
 def outside_ms(streams: Sequence[Stream]) -> float:

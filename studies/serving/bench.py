@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from calibrate.engine.answering import AnsweringProcess, worker_command
 from calibrate.engine.client import EngineClient, EngineError
 from calibrate.engine.server import engine_folder, find_program, guarded
+from specsim.counts.streams import Stream
 
 # Seconds that it may take; longer than any load of the study.
 _LONGEST_S = 600.0
@@ -54,6 +56,17 @@ class Bench:
                 f"{client.where} completed {found['completed']} of {requests} requests"
             )
         return found
+
+
+def streams_of(said: Mapping[str, Any]) -> list[Stream]:
+    """When the requests of a result were sent, and when their chunks came; it does not say how many
+    tokens a chunk has.
+    """
+    names = ("input_lens", "start_times", "ttfts", "itls")
+    return [
+        Stream(prompt, sent_s, tuple(accumulate(itl_s, initial=sent_s + ttft_s)))
+        for prompt, sent_s, ttft_s, itl_s in zip(*(said[name] for name in names), strict=True)
+    ]
 
 
 @contextmanager

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any
 
 import msgspec
 
 from specsim.counts.file import AcceptanceFile, read_acceptance, timed_streams
 from specsim.counts.steps import FrontendTime, StreamedStep, StreamedSteps
-from specsim.counts.streams import Stream, streamed_steps
+from specsim.counts.streams import streamed_steps
 from studies.serving import settings
+from studies.serving.bench import streams_of
 from studies.serving.files import LoadFiles
 from studies.serving.settings import Drafting, Setting, fixed
 
@@ -26,15 +26,8 @@ def tells_steps(drafting: Drafting) -> bool:
 
 
 def loaded_steps(said: dict[str, Any], drafting: Drafting) -> StreamedSteps:
-    """Those of a run of ``vllm bench serve`` whose requests were all seen; it does not say how many
-    tokens a chunk has.
-    """
-    streams = []
-    names = ("input_lens", "start_times", "ttfts", "itls")
-    for prompt, sent_s, ttft_s, itl_s in zip(*(said[name] for name in names), strict=True):
-        chunks = tuple(accumulate(itl_s, initial=sent_s + ttft_s))
-        streams.append(Stream(prompt, sent_s, chunks))
-    return streamed_steps(streams, drafting.policy.gamma_max, 0)
+    """Those of a run of ``vllm bench serve`` whose requests were all seen."""
+    return streamed_steps(streams_of(said), drafting.policy.gamma_max, 0)
 
 
 def own_steps(files: LoadFiles, number: int) -> AcceptanceFile | None:
