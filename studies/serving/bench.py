@@ -6,7 +6,7 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -19,7 +19,7 @@ from specsim.counts.streams import Stream
 
 # Seconds that it may take; longer than any load of the study.
 _LONGEST_S = 600.0
-_LOADING_S = 300.0
+_LOADING_S, _ENDING_S = 300.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,9 @@ def bench_started() -> Iterator[Bench]:
                 worker.wait_until_ready(_LOADING_S)
                 yield Bench(worker)
             except EngineError as error:
+                # What ends stops answering a little before.
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_ENDING_S)
                 if process.poll() is None:
                     raise
                 log.seek(0)
