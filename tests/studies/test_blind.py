@@ -345,6 +345,25 @@ def test_profiles_predict_what_the_table_says(folder: str, draft: str, requests:
         )
 
 
+def test_a_pair_of_encoder_decoders_is_predicted_as_others_are() -> None:
+    """3 % in the median, 8 % at worst, intervals that hold; it misses 1 % in the mean."""
+    cells = pd.read_csv(BLIND / "t5" / "cells.csv")
+    said = summary(cells.to_dict("records"))
+    assert len(cells) == 16
+    assert said["median"] == pytest.approx(0.0237, abs=5e-5)
+    assert said["worst"] == pytest.approx(0.0574, abs=5e-5)
+    assert said["mean"] == pytest.approx(0.0231, abs=5e-5)
+    assert said["inside"] == 1
+    assert max(losses_with_plain(cells)) == 0
+    path = BLIND / "t5" / "t5-1.json"
+    said_now = predicted_speedups(path, Workload.all_of(read_profile(path), path, None), 16)
+    found = [
+        each.at(ms).best
+        for each, ms in zip(said_now.predictions, cells["measured_plain_ms"], strict=True)
+    ]
+    np.testing.assert_allclose(found, cells["predicted_speedup"], rtol=1e-6)
+
+
 def test_intervals_allow_for_what_predictions_were_off_together() -> None:
     squares = [together(pd.read_csv(BLIND / each / "cells.csv")) for each in BEFORE]
     assert np.sqrt(pd.concat(squares).mean()) == pytest.approx(DRIFT, abs=0.001)
