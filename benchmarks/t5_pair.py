@@ -4,8 +4,8 @@
 
 Writes a target, a draft and prompts below the folder.  Weights are random.  The draft is the
 target's first decoder layer behind the whole encoder; what the target's further layers add to it
-is made small, so that the two agree about as often as trained pairs do.  Their costs are those of
-their shapes.  Same seed, same weights.
+is made small, so that drafts stand (alpha 0.71 at temperature 0 and 0.79 at 1, by ``specsim
+calibrate``).  Costs are those of the shapes.  Same seed, same weights.
 """
 
 from __future__ import annotations

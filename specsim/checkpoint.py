@@ -157,13 +157,19 @@ class Checkpoint:
                 _remove(folder)
 
 
-def remove_left_over(parent: Path, days: float = _DAYS) -> None:
+def remove_left_over(parent: Path, days: float = _DAYS, prefix: str = "") -> None:
     """Remove folders of ours in ``parent`` that no process holds and nobody wrote to for days.
 
     Links are not followed, and what belongs to another user stays.
+
+    prefix : of their names; others stay
     """
     try:
-        found = [each for each in parent.iterdir() if _NAMES.fullmatch(each.name)]
+        found = [
+            each
+            for each in parent.iterdir()
+            if _NAMES.fullmatch(each.name) and each.name.startswith(prefix)
+        ]
     except OSError:  # who cannot look has nothing to remove
         return
     for folder in found:

@@ -18,7 +18,7 @@ and then, in each pass,
 
 Rates follow from the first timing.  Servers that are timed and servers that are under load are
 others, and run side by side: what is idle rests.  They change places from round to round, and need
-20 GB of memory.  What is there is kept, so that a run that was killed goes on where it was.
+20 GiB of memory.  What is there is kept, so that a run that was killed goes on where it was.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path
 def _passes(files: LoadFiles, numbers: Sequence[int], bench: Bench, progress: Progress) -> None:
     """The passes of these numbers."""
     # Half of a timing of another day does not tell what comes now.
-    remove_left_over(files.profile.parent, _STALE_DAYS)
+    remove_left_over(files.profile.parent, _STALE_DAYS, f".{files.profile.stem}.vllm-")
     checkpoint = Checkpoint.beside(files.folder, "serving")
     checkpoint.replace_json("begun.json", _now())  # nobody else measures here now
     for first in range(0, len(numbers), settings.PASSES_OF_SERVERS):

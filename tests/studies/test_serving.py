@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -339,15 +340,18 @@ def test_another_file_of_step_times_is_no_prediction_before(
 
 def test_half_a_timing_of_long_ago_is_not_gone_on_with(tmp_path: Path) -> None:
     files = LoadFiles(tmp_path / "profile.json")
-    old, new = (tmp_path / f".profile.vllm-{n}.json.{n:012x}.work" for n in (1, 2))
-    for each in (old, new):
+    names = ("profile.vllm-1", "profile.vllm-2", "other")
+    old, new, of_others = (tmp_path / f".{name}.json.{1:012x}.work" for name in names)
+    for each in (old, new, of_others):
         each.mkdir()
         (each / "repeat-0.json").write_text("[]")
-    for each in (old / "repeat-0.json", old):
-        os.utime(each, (0, 0))
+    hours_ago = time.time() - 3 * 3600
+    for each in (old, of_others):
+        for path in (each / "repeat-0.json", each):
+            os.utime(path, (hours_ago, hours_ago))
     nobody: Any = None
     measure._passes(files, [], nobody, lambda *_: None)
-    assert [each.name for each in tmp_path.iterdir()] == [new.name]
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([new.name, of_others.name])
 
 
 def test_a_round_serves_every_setting_once() -> None:
