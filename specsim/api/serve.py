@@ -208,10 +208,7 @@ class _Replication:
 
 def _is_certain(workload: ServingWorkload, setup: SetUp, one: Requests, two: Requests) -> bool:
     """Whether another replication would be the same to the last bit."""
-    acceptance = setup.acceptance
-    if acceptance is not None and not acceptance.certain:
-        return False
-    return _are_same(one, two)
+    return setup.certain and _are_same(one, two)
 
 
 def _are_same(one: Requests, two: Requests) -> bool:

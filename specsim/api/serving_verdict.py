@@ -77,11 +77,6 @@ class ServingVerdict(Result):
         return f"{self.requests:,} requests ({self.log_format}), {words}, {self.basis}"
 
     @property
-    def is_certain(self) -> bool:
-        """Whether nothing in the simulation is random."""
-        return self.setup.acceptance is None or self.setup.acceptance.certain
-
-    @property
     def passed(self) -> bool:
         """Whether no figure is further off than is allowed."""
         return not self.failures
@@ -131,7 +126,7 @@ class ServingVerdict(Result):
     def table(self) -> list[Row]:
         """The ends of a prediction that is certain are left out."""
         hidden: tuple[str, ...] = ()
-        if self.replications == 1 and self.is_certain and self.speed is None:
+        if self.replications == 1 and self.setup.certain and self.speed is None:
             hidden += ("predicted_ms_low", "predicted_ms_high")
         if not self.blocks:
             hidden += ("measured_ms_low", "measured_ms_high")
@@ -221,10 +216,10 @@ class ServingVerdict(Result):
         predicted = f"predicted over {self.replications} replications"
         if self.replications == 1:
             predicted = "predicted once"
-            if self.is_certain:
+            if self.setup.certain:
                 predicted = "predictions are certain" if self.speed is None else predicted
             else:
-                predicted += ", without what chance leaves to acceptance (--replications)"
+                predicted += ", without what chance leaves to acceptance and steps (--replications)"
         if self.speed is not None:
             low, high = (significant(each, 3) for each in (self.speed.low, self.speed.high))
             predicted += f", and with steps at {low} and {high} times their speed"

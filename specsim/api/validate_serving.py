@@ -116,9 +116,8 @@ def validate_serving(
             f"log {path}: intervals need 40 requests or more, and {counted.size} are counted; say "
             "what passes with tolerance, such as mean=0.05,p99=0.15"
         )
-    certain = setup.acceptance is None or setup.acceptance.certain
-    runs = integer("replications", replications or (1 if certain else _REPLICATIONS), low=1)
-    if certain and runs > 1:
+    runs = integer("replications", replications or (1 if setup.certain else _REPLICATIONS), low=1)
+    if setup.certain and runs > 1:
         raise InvalidArgumentError(
             f"replications must be 1, got {runs}: nothing in these runs is random"
         )

@@ -144,6 +144,7 @@ class TimedStreamedStep(_Part, frozen=True):
     prompt_tokens: Annotated[int, Meta(ge=0, le=10**9)] = 0
     steps: Count = 1
     decode_context: Number = 0.0
+    variance_s2: Number | None = None
 
     def __post_init__(self) -> None:
         self.step()
@@ -160,10 +161,11 @@ class TimedFrontend(_Part, frozen=True):
     requests: Count
     decodes: Annotated[int, Meta(ge=0, le=10**9)] | None = None
     prompts: Annotated[int, Meta(ge=1, le=10**9)] | None = None
+    variance_s2: Offset | None = None
 
     def frontend(self) -> FrontendTime:
         """The time, checked."""
-        return FrontendTime(self.seconds, self.requests, self.decodes, self.prompts)
+        return FrontendTime(**{name: getattr(self, name) for name in self.__struct_fields__})
 
 
 class TimedStreams(_Part, frozen=True):

@@ -81,6 +81,8 @@ class StreamedStep:
     steps : how many
     decode_context : tokens in the cache of those that went on, all together, in the mean; 0 where
         nobody tells
+    variance_s2 : of the seconds of single steps about their mean, so 0 of one alone; None where
+        nobody tells
     """
 
     decodes: int
@@ -89,6 +91,7 @@ class StreamedStep:
     seconds: float
     steps: int = 1
     decode_context: float = 0.0
+    variance_s2: float | None = None
 
     def __post_init__(self) -> None:
         if self.decodes < 1 or self.steps < 1:
@@ -109,6 +112,8 @@ class StreamedStep:
             )
         if not 0 <= self.decode_context < math.inf:
             raise InvalidArgumentError(f"decode_context must be >= 0, got {self.decode_context}")
+        if self.variance_s2 is not None and not 0 <= self.variance_s2 < math.inf:
+            raise InvalidArgumentError(f"variance_s2 must be >= 0, got {self.variance_s2}")
 
     @property
     def requests(self) -> int:
@@ -125,12 +130,15 @@ class FrontendTime:
     decodes : other requests that went on in the step of its first token; None where nobody tells
     prompts : how many had their first token in that step, itself among them; None where nobody
         tells
+    variance_s2 : of single requests about the mean, without what the moment of a step that each
+        was sent in makes of it, by chance < 0; None where nobody tells
     """
 
     seconds: float
     requests: int
     decodes: int | None = None
     prompts: int | None = None
+    variance_s2: float | None = None
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.seconds):
@@ -143,6 +151,10 @@ class FrontendTime:
             raise InvalidArgumentError(f"decodes of a frontend must be >= 0, got {self.decodes}")
         if self.prompts is not None and self.prompts < 1:
             raise InvalidArgumentError(f"prompts of a frontend must be >= 1, got {self.prompts}")
+        if self.variance_s2 is not None and not math.isfinite(self.variance_s2):
+            raise InvalidArgumentError(
+                f"variance_s2 of a frontend must be a number, got {self.variance_s2}"
+            )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ comes to it.  A request spends
     f + g decodes + h (prompts - 1)
 
 outside of all steps, where so many others decode in the step of its first token, and so many have
-theirs in it: what sends them their chunks, or takes in the others, is busy with that.  All are
+theirs in it: what sends them their chunks, or takes in the others, is busy with that.  Single steps
+and requests lie about all that with a coefficient of variation.  All are
 least-squares fits; S, a, b, e, f, g and h are not below zero, and e is no larger than leaves a step
 with empty caches a tenth of S.
 """
@@ -27,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 
 import numpy as np
 
@@ -37,6 +39,8 @@ from specsim.counts.steps import FrontendTime, StepTime, StreamedStep, StreamedS
 _LENGTHS = 2
 # Of a step, what empty caches leave at the least: weights are read anyway.
 EMPTY = 0.1
+# No coefficient of variation is larger: more is of single stalls.
+MOST_VARIATION = 3.0
 # Weight, as a share of all steps', of P and Q being none.
 _SHRUNK = 1e-9
 
@@ -164,6 +168,55 @@ class StreamedCosts:
         alone_s, decode_s, prompt_s = found.tolist()
         return alone_s, decode_s, prompt_s
 
+    @cached_property
+    def step_variation(self) -> float:
+        """Coefficient of variation of single steps without a prompt; 0 where nobody tells it."""
+        return self._variation(reads_prompts=False)
+
+    @cached_property
+    def prompt_step_variation(self) -> float:
+        """The same of steps with a prompt."""
+        return self._variation(reads_prompts=True)
+
+    def _variation(self, reads_prompts: bool) -> float:
+        """About what steps like each are to take, in the mean over all of them."""
+        known = [
+            (each.steps, each.variance_s2 + (each.seconds - expected) ** 2, expected**2)
+            for gamma in self.gammas
+            for each in self._known(gamma)
+            if bool(each.prompts) == reads_prompts
+            and each.variance_s2 is not None
+            and (expected := self.expected_s(gamma, each)) > 0
+        ]
+        if not known:
+            return 0.0
+        steps, variances_s2, squares_s2 = np.array(known).T
+        return _variation(float(np.average(variances_s2 / squares_s2, weights=steps)))
+
+    def expected_s(self, gamma: int, step: StreamedStep) -> float:
+        """What a step of these requests, prompts and caches is to take."""
+        law = self.laws[gamma]
+        (beyond,) = _beyond([step], self.context if self.knows_caches else None)
+        alike_s = law.seconds(step.requests, step.prompts, step.prompt_tokens)
+        return alike_s + law.context_token_s * float(beyond)
+
+    @cached_property
+    def frontend_variation(self) -> float:
+        """Coefficient of variation of what single requests spend outside of all steps; 0 where
+        nobody tells it.
+        """
+        known = [
+            (each.requests, each.variance_s2 + (each.seconds - expected) ** 2, expected)
+            for streamed in self.streamed
+            for each in streamed.frontends
+            if each.variance_s2 is not None and (expected := self.outside_s(each)) > 0
+        ]
+        if not known:
+            return 0.0
+        requests, variances_s2, expected_s = np.array(known).T
+        variance_s2, seconds = np.average([variances_s2, expected_s], axis=1, weights=requests)
+        return _variation(float(variance_s2 / seconds**2))
+
     def outside_s(self, row: FrontendTime) -> float:
         """What a request is to spend outside of all steps beside as many others as in this row."""
         found = self.frontend_s + self.frontend_decode_s * (row.decodes or 0)
@@ -209,6 +262,11 @@ class StreamedCosts:
 
     def _of(self, gamma: int) -> list[StreamedStep]:
         return [step for each in self.streamed if each.gamma == gamma for step in each.steps]
+
+
+def _variation(squared: float) -> float:
+    """By chance a variance comes out below 0."""
+    return min(sqrt(max(squared, 0.0)), MOST_VARIATION)
 
 
 def _fitted(steps: Sequence[StreamedStep], most: int, context: float | None) -> StreamedLaw:

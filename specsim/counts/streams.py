@@ -93,7 +93,7 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
     moments = moments_of(streams, gamma)
     plain: dict[int, list[tuple[int, float]]] = {}
     rows, contexts = [], []
-    delays: dict[tuple[int, int], list[float]] = {}
+    delays: dict[tuple[int, int], list[_Delay]] = {}
     for place, (before, moment) in enumerate(pairwise(moments), start=1):
         new = [number for number, chunk in moment.chunks.items() if chunk.first]
         decodes = len(moment.chunks) - len(new)
@@ -106,9 +106,7 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
             plain.setdefault(decodes, []).append((sum(known), seconds))
             continue
         tokens = sum(streams[number].prompt_tokens for number in new)
-        rows.append(
-            StreamedStep(decodes, len(new), tokens, seconds, decode_context=float(sum(known)))
-        )
+        rows.append(StreamedStep(decodes, len(new), tokens, seconds, 1, float(sum(known)), 0.0))
         # Somebody decoded in this step and in the two before, so that they follow each other.
         earlier = moments[place - 2] if place > 1 else None
         if (
@@ -116,22 +114,40 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
             and earlier.whole
             and moment.chunks.keys() & before.chunks.keys() & earlier.chunks.keys()
         ):
-            middle = (earlier.at_s + before.at_s) / 2
-            delays.setdefault((decodes, len(new)), []).extend(
-                middle - streams[number].sent_s + moment.chunks[number].at_s - moment.at_s
-                for number in new
-            )
+            middle, waited_s = (earlier.at_s + before.at_s) / 2, before.at_s - earlier.at_s
+            for number in new:
+                later_s = moment.chunks[number].at_s - moment.at_s
+                delays.setdefault((decodes, len(new)), []).append(
+                    _Delay(middle - streams[number].sent_s + later_s, waited_s)
+                )
     pooled = [row for decodes, alike in sorted(plain.items()) for row in _pooled(decodes, alike)]
     return StreamedSteps(
         gamma,
         (*pooled, *rows),
         tuple(
-            FrontendTime(float(np.mean(each)), len(each), decodes, prompts)
+            _frontend_time(each, decodes, prompts)
             for (decodes, prompts), each in sorted(delays.items())
         ),
         float(np.mean(contexts)) if contexts else 0.0,
         repeat,
     )
+
+
+class _Delay(NamedTuple):
+    """What a request spends outside of steps if it was sent in the middle of one.
+
+    step_s : how long that took
+    """
+
+    seconds: float
+    step_s: float
+
+
+def _frontend_time(delays: Sequence[_Delay], decodes: int, prompts: int) -> FrontendTime:
+    """In the mean; of the variance, what comes of any moment of a step alike is taken off."""
+    seconds, step_s = np.array(delays).T
+    variance_s2 = float(seconds.var() - np.mean(step_s**2) / 12)
+    return FrontendTime(float(seconds.mean()), seconds.size, decodes, prompts, variance_s2)
 
 
 def _pooled(decodes: int, steps: Sequence[tuple[int, float]]) -> Iterator[StreamedStep]:
@@ -141,7 +157,8 @@ def _pooled(decodes: int, steps: Sequence[tuple[int, float]]) -> Iterator[Stream
     middle = len(ordered) // 2 if ordered[0][0] < ordered[-1][0] else 0
     for half in filter(None, (ordered[:middle], ordered[middle:])):
         context, seconds = np.mean(half, axis=0).tolist()
-        yield StreamedStep(decodes, 0, 0, seconds, len(half), context)
+        variance_s2 = float(np.var([each for _, each in half]))
+        yield StreamedStep(decodes, 0, 0, seconds, len(half), context, variance_s2)
 
 
 def moments_of(streams: Sequence[Stream], gamma: int) -> list[Moment]:

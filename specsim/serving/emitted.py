@@ -7,6 +7,10 @@ import numpy as np
 from specsim.serving.acceptance import LAW, TRACE, CompiledAcceptance
 from specsim.serving.compiled import compiled
 
+# What other random numbers belong to: those of steps to this many more than the number of a
+# request, and those outside of steps to a request and this.
+STEPS = FRONTEND = 2**62
+
 
 @compiled
 def uniform(seed: int, request: int, index: int) -> float:

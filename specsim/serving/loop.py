@@ -12,7 +12,7 @@ from specsim.serving.acceptance import CompiledAcceptance
 from specsim.serving.adaptive_steps import CompiledSteps
 from specsim.serving.block_pool import free_blocks, remember_blocks
 from specsim.serving.compiled import borrowed, compiled, inlined, inner
-from specsim.serving.emitted import emitted_tokens
+from specsim.serving.emitted import FRONTEND, STEPS, emitted_tokens, uniform
 from specsim.serving.engines.settings import SGLANG, EngineSettings
 from specsim.serving.engines.sglang_schedule import sglang_schedule
 from specsim.serving.engines.sglang_steps import follow_acceptance
@@ -46,6 +46,9 @@ class Rules(NamedTuple):
     host_part : index of the part that is hidden behind the device; -1: none
     frontend_s, frontend_decode_s, frontend_prompt_s : until a client has what came of the engine,
         as of ``StepModel``
+    step_factors, prompt_step_factors, frontend_factors : one of which, equally likely, every step
+        without a chunk of a prompt, every other one, and what a request spends outside of them
+        takes times as long; a single one is 1
     gammas : draft length by the number of scheduled requests, in SGLang of those that decode;
         ``steps`` may change it
     padded : by tokens, the size of the graph that holds them; beyond its end steps are eager
@@ -58,6 +61,9 @@ class Rules(NamedTuple):
     frontend_s: float
     frontend_decode_s: float
     frontend_prompt_s: float
+    step_factors: Floats
+    prompt_step_factors: Floats
+    frontend_factors: Floats
     gammas: Ints
     steps: CompiledSteps
     drafter: bool
@@ -119,6 +125,7 @@ def advance(state: State, rules: Rules, log: Log, until: float) -> None:
             continue
         eager = _measure(state, rules, turn, quantities)
         part_seconds(rules.terms, quantities, eager, parts, lower, weight)
+        _scatter(state, rules, quantities[4] > 0.0, parts)
         host = parts[rules.host_part] if rules.host_part >= 0 else 0.0
         device = 0.0
         for part in range(parts.size):
@@ -148,6 +155,20 @@ def _admit(state: State) -> None:
     while replica.arrived < n and state.requests[replica.arrived].arrival <= replica.now:
         append_waiting(state, replica.arrived)
         replica.arrived += 1
+
+
+@inlined
+def _scatter(state: State, rules: Rules, reads_prompts: bool, parts: Floats) -> None:
+    """Take the seconds of a step times a factor of its own.
+
+    Replicas have their factors by the number of their first request, so that theirs differ.
+    """
+    factors = rules.prompt_step_factors if reads_prompts else rules.step_factors
+    if factors.size > 1:
+        replica = state.requests[0].number + STEPS
+        factor = factors[int(uniform(rules.seed, replica, state.replica[0].steps) * factors.size)]
+        for part in range(parts.size):
+            parts[part] *= factor
 
 
 @inlined
@@ -278,6 +299,9 @@ def _land(state: State, rules: Rules, log: Log) -> None:
         if emitted == 0:
             own.first_s = now
             own.frontend_s = frontend_s
+            if rules.frontend_factors.size > 1:
+                draw = uniform(rules.seed, own.number, FRONTEND)
+                own.frontend_s *= rules.frontend_factors[int(draw * rules.frontend_factors.size)]
         own.emitted = emitted + tokens
         own.rounds += 1
         all_tokens += tokens

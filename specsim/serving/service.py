@@ -56,6 +56,12 @@ class SetUp:
         integer("replicas", self.replicas, low=1, high=10_000)
         check_choice("routing", self.routing, ROUTINGS)
 
+    @property
+    def certain(self) -> bool:
+        """Whether the same requests take the same time whatever the seed."""
+        rounds = self.acceptance is None or self.acceptance.certain
+        return rounds and not self.step_model.scatters
+
 
 @dataclass(frozen=True, eq=False)
 class Served:

@@ -22,6 +22,7 @@ from specsim.serving.engines.kv_groups import group_table, most_blocks
 from specsim.serving.engines.settings import SGLANG, EngineSettings, ServingEngine
 from specsim.serving.requests import Requests
 from specsim.serving.result import RoundLog, ServingRun, Steps, queue_grew
+from specsim.serving.scatter import factors
 from specsim.serving.step_model import StepModel
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def run(
     acceptance : what rounds emit; needed where something is drafted
     concurrency : so many requests are there all the time: each comes when one before it is done,
         and ``requests.arrival_s`` counts for nothing; None: they arrive when they do
-    seed : of what is random in the acceptance; the same gives the same result to the last bit
+    seed : of what is random in acceptance and in seconds; the same gives the same result to the
+        last bit
     numbers : (N,) of the requests in a workload of which they are a part.  What is random in the
         acceptance belongs to a number, so that a request has the same luck whatever is served
         beside it; None: 0, 1, 2, ...
@@ -161,6 +163,9 @@ def prepared(
         frontend_s=float(step_model.frontend_s),
         frontend_decode_s=float(step_model.frontend_decode_s),
         frontend_prompt_s=float(step_model.frontend_prompt_s),
+        step_factors=factors(step_model.step_variation),
+        prompt_step_factors=factors(step_model.prompt_step_variation),
+        frontend_factors=factors(step_model.frontend_variation),
         gammas=drafts.gammas(most),
         steps=_steps_of(drafts, engine, settings, most),
         drafter=bool(drafts.schedule),

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specsim.checks import Floats, Ints, InvalidArgumentError, check_choice, number, numbers
+from specsim.serving.scatter import MOST_VARIATION
 
 # What a step consists of.  A decode is a request whose tokens were all computed but the last; it
 # takes 1 + its drafts tokens.  All else is prefill, of prompts and of what preemption threw away.
@@ -46,6 +47,7 @@ TARGET, DRAFT, HOST = "target", "draft", "host"
 
 _WHEN = ("always", "graph", "eager")
 _MOST_AXES = 4
+_VARIATIONS = ("step_variation", "prompt_step_variation", "frontend_variation")
 # Steps do not take for ever.
 _SLOWEST = 1e-6
 
@@ -117,6 +119,9 @@ class StepModel:
         which no step waits
     frontend_decode_s, frontend_prompt_s : what comes to it for each request that decodes in the
         step of its first token, and for each other that has its first token there
+    step_variation, prompt_step_variation, frontend_variation : coefficients of variation of the
+        seconds of a step without a chunk of a prompt, of one with some, and of what a request
+        spends outside of them (``specsim.serving.scatter``)
     eager_s : least seconds of the target in a step that no graph holds: what the host needs to
         start its kernels one by one
     """
@@ -126,6 +131,9 @@ class StepModel:
     frontend_decode_s: float = 0.0
     frontend_prompt_s: float = 0.0
     eager_s: float = 0.0
+    step_variation: float = 0.0
+    prompt_step_variation: float = 0.0
+    frontend_variation: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", tuple(self.terms))
@@ -133,6 +141,8 @@ class StepModel:
             raise InvalidArgumentError("terms must be at least one, got none")
         for name in ("frontend_s", "frontend_decode_s", "frontend_prompt_s", "eager_s"):
             number(name, getattr(self, name), low=0.0)
+        for name in _VARIATIONS:
+            number(name, getattr(self, name), low=0.0, high=MOST_VARIATION)
 
     def __add__(self, others: Iterable[StepTerm]) -> StepModel:
         return replace(self, terms=(*self.terms, *others))
@@ -196,6 +206,11 @@ class StepModel:
             values=np.concatenate(values),
             least_eager=np.array([least if part == TARGET else -np.inf for part in self.parts]),
         )
+
+    @property
+    def scatters(self) -> bool:
+        """Whether anything differs from one step, or request, to another alike."""
+        return any(getattr(self, name) for name in _VARIATIONS)
 
     @property
     def host_part(self) -> int:

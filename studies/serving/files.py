@@ -58,7 +58,7 @@ class LoadFiles:
 
     @property
     def load(self) -> Path:
-        """Rates, and what they rest on."""
+        """Of which engine, and on how many cores."""
         return self.folder / "load.json"
 
     def run(self, setting: Setting, number: int) -> Path:

@@ -8,15 +8,16 @@ makes, in DIR or beside the profile that is given,
     profile.prompts.jsonl   texts like those that will be asked for, and none of them
     profile.json            acceptance of the embedded pair behind them, at temperature 0 (specsim
                             calibrate)
-    profile.serving/        requests-N.jsonl, which requests each pass serves; load.json, at which
-                            rates
+    profile.serving/        requests-N.jsonl, which requests each pass serves; load.json, of which
+                            engine
 
 and then, in each pass,
 
     profile.vllm-N.json     steps and prompts of vLLM's servers (specsim calibrate --engine vllm)
     profile.serving/runs/   SETTING-N.json, what ``vllm bench serve --save-detailed`` saw
 
-Rates follow from the first timing.  Servers that are timed and servers that are under load are
+The rate of a pass follows from its timing: on a machine that others use too, 0.85 of what an hour
+before told is saturation now and then.  Servers that are timed and servers that are under load are
 others, and run side by side: what is idle rests.  They change places from round to round, and need
 20 GiB of memory.  What is there is kept, so that a run that was killed goes on where it was.
 """
@@ -154,21 +155,22 @@ def _requests(texts: Sequence[str], number: int) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def _load(files: LoadFiles) -> str:
-    """The rates, as shares of what plain decoding is predicted to serve, and what that rests on."""
-    rows = [json.loads(line) for line in files.requests(0).read_text().splitlines()]
-    outputs = np.array([row["output_tokens"] for row in rows])
-    capacity = plain_capacity(files.timed(0), round(sum(settings.PROMPTS) / 2), outputs)
-    rates = {name: float(f"{share * capacity:.3g}") for name, share in settings.RATES.items()}
+def _load() -> str:
+    """Which engine, and on how many cores."""
     found = {
         "created": _now(),
         "engine": f"vllm {settings.VERSION}",
-        "requests_sha256": file_digest(files.requests(0)),
-        "plain_capacity": capacity,
-        "rates": rates,
         "cores": os.cpu_count(),
     }
     return json.dumps(found, indent=1) + "\n"
+
+
+def _rate(files: LoadFiles, number: int) -> float:
+    """Of a pass, as a share of what plain decoding is predicted to serve by its own timing."""
+    rows = [json.loads(line) for line in files.requests(number).read_text().splitlines()]
+    outputs = np.array([row["output_tokens"] for row in rows])
+    share = settings.RATES[settings.rate_of(number)]
+    return float(f"{share * plain_capacity(files.timed(number), outputs):.3g}")
 
 
 def _waiting(files: LoadFiles, number: int) -> list[Setting]:
@@ -236,14 +238,13 @@ def _pass(
         timing = files.timing_before(number)
         specsim.calibrate_engine(files.profile, path, timing, servers=timed, progress=progress)
     if not files.load.is_file():
-        write_atomically(files.load, _load(files).encode())
-    rates: dict[str, float] = json.loads(files.load.read_text())["rates"]
+        write_atomically(files.load, _load().encode())
+    rate = _rate(files, number)
     done = sum(len(files.passes(each)) for each in settings.SETTINGS)
     watch, digest = Watch(checkpoint, progress, threads=1), file_digest(path)
     for setting in waiting:
         watch.progress("serving", done, _TOTAL)
-        client, rate = loaded[setting.drafting], rates[setting.rate]
-        found = _served(client, files, bench, rate, number)
+        found = _served(loaded[setting.drafting], files, bench, rate, number)
         found["specsim"] |= {"timed_sha256": digest, "notes": watch.warnings()}
         write_atomically(files.run(setting, number), (json.dumps(found) + "\n").encode())
         done += 1

@@ -23,9 +23,9 @@ _CAPTIONS: Mapping[str, str] = {
     "once, with requests and arrivals of the pass's own, by other servers than those that were "
     "timed, which change places from round to round; they are predicted from that timing, and "
     "figures below are means over the passes of a setting. Requests are those of a setting. Rates "
-    "are in requests per second; the plain capacity is what the first timing predicts of plain "
-    "decoding. The hash of the file of step times was taken when each setting had been served; "
-    "`same_file` tells whether the file is the same today.",
+    "are in requests per second; the plain capacity is what the timing of a pass predicts of plain "
+    "decoding, of which its rate is a share. The hash of the file of step times was taken when "
+    "each setting had been served; `same_file` tells whether the file is the same today.",
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
     "measured, less one. With own steps: simulated with steps as long as the load itself had them, "
     "which is no prediction, and shows what the model of the scheduler leaves; steps of batches "

@@ -29,6 +29,7 @@ from specsim.serving.logs import read_log
 from specsim.serving.service import Served, serve_requests
 from studies.common.study import Row, where
 from studies.serving import settings
+from studies.serving.capacity import plain_capacity
 from studies.serving.files import LoadFiles
 from studies.serving.settings import Setting
 from studies.serving.steps import loaded_steps, own_steps, tells_steps
@@ -110,7 +111,7 @@ class ServedSetting:
             "drafts": self.setting.drafting.words,
             "cache": "small" if self.setting.drafting.blocks else "large",
             "load": self.setting.rate,
-            "rate": self.passes[0].said["request_rate"],
+            "rate": fmean(each.said["request_rate"] for each in self.passes),
         }
 
 
@@ -186,8 +187,8 @@ def setup(files: LoadFiles, found: Sequence[ServedSetting]) -> Iterator[Row]:
             "last_served": created[-1],
             "settings": len(alike),
             "requests": alike[0].verdict.requests,
-            "plain_capacity": load["plain_capacity"],
-            "rates": ", ".join(f"{name} {rate:g}" for name, rate in load["rates"].items()),
+            "plain_capacity": plain_capacity(timed, np.array(alike[0].said["output_lens"])),
+            "rate": alike[0].said["request_rate"],
             "timed_sha256": min(hashes)[:12],
             "same_file": hashes == {file_digest(timed)},
         }

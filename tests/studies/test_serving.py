@@ -153,12 +153,12 @@ def measured(folder: Path, slower: float = 1.0) -> Measured:
     files.run(SETTINGS[0], 0).parent.mkdir(parents=True)
     outputs = np.random.default_rng(1).integers(*settings.OUTPUTS, 200).tolist()
     rows = [json.dumps({"prompt": "x", "output_tokens": n}) for n in outputs]
-    files.requests(0).write_text("\n".join(rows))
-    files.load.write_text(measure._load(files))
-    rates = json.loads(files.load.read_text())["rates"]
+    files.load.write_text(measure._load())
     for number, drift in enumerate(_DRIFTS):
+        files.requests(number).write_text("\n".join(rows))
+        rate = measure._rate(files, number)
         for setting in settings.settings_of(number):
-            found = serve(files, setting, rates[setting.rate], drift * slower, number)
+            found = serve(files, setting, rate, drift * slower, number)
             files.run(setting, number).write_text(json.dumps(found))
     return Measured.at(files.profile)
 
@@ -268,10 +268,17 @@ def test_a_slower_engine_is_seen(tmp_path: Path) -> None:
 def test_capacity_is_that_of_full_steps(tmp_path: Path) -> None:
     """16 requests a step of 18 ms; prompts add 3.8 ms each, and the last steps are emptier."""
     write_timed(tmp_path / "t.json")
-    found = plain_capacity(tmp_path / "t.json", 60, np.full(800, 51))
+    found = plain_capacity(tmp_path / "t.json", np.full(800, 51))
     step_s = 0.01 + 16 * 0.0005
-    alone = 16 / (50 * step_s + 16 * (0.002 + 60 * 3e-5))
-    assert found == pytest.approx(alone, rel=0.05)
+    alone = 16 / (50 * step_s + 16 * (0.002 + 72 * 3e-5))
+    assert found == pytest.approx(alone, rel=0.06)
+    files = LoadFiles(tmp_path / "profile.json")
+    files.folder.mkdir()
+    for number, slower in enumerate((1.0, 1.25)):
+        write_timed(files.timed(number), slower)
+        files.requests(number).write_text('{"prompt": "x", "output_tokens": 51}\n' * 800)
+        rate = settings.RATES[settings.rate_of(number)] * found / slower
+        assert measure._rate(files, number) == pytest.approx(rate, rel=0.01)
 
 
 def test_steps_are_timed_on_servers_like_those_under_load() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from specsim.serving.engines.vllm import VllmEngine
 from specsim.serving.requests import PrefixBlocks, Requests
 from specsim.serving.result import ServingRun, Steps
 from specsim.serving.step_model import StepModel, StepTerm
+from tests.support.serving_twin import drawn, uniform
 
 MODEL = StepModel(
     (
@@ -46,6 +48,9 @@ MODEL = StepModel(
     frontend_prompt_s=1e-3,
     eager_s=9e-3,
 )
+
+
+SCATTERED = replace(MODEL, step_variation=0.3, prompt_step_variation=0.6, frontend_variation=1.5)
 
 
 @st.composite
@@ -198,7 +203,7 @@ def configurations(draw: st.DrawFn, engine: str) -> dict[str, Any]:
     return {
         "requests": requests,
         "engine": draw(engines),
-        "step_model": MODEL,
+        "step_model": draw(st.sampled_from([MODEL, SCATTERED])),
         "drafts": drafts,
         "acceptance": draw(acceptances()),
         "concurrency": draw(st.sampled_from([None, None, 1, 4])),
@@ -206,7 +211,7 @@ def configurations(draw: st.DrawFn, engine: str) -> dict[str, Any]:
     }
 
 
-def assert_conserved(found: ServingRun) -> None:
+def assert_conserved(found: ServingRun, model: StepModel = MODEL) -> None:
     """What holds in every run: tokens, blocks, the budget, busy time, and L = lambda W."""
     requests, steps, log = found.requests, found.steps, found.round_log
     assert steps is not None
@@ -243,10 +248,10 @@ def assert_conserved(found: ServingRun) -> None:
     assert found.free_blocks == settings.blocks
     # L = lambda W: the requests that the scheduler has, added up over time, are their times in it.
     if not settings.asynchronous:
-        np.testing.assert_allclose(_held_s(found, steps), _stays_s(found).sum(), rtol=1e-9)
+        np.testing.assert_allclose(_held_s(found, steps), _stays_s(found, model).sum(), rtol=1e-9)
 
 
-def _stays_s(found: ServingRun) -> Floats:
+def _stays_s(found: ServingRun, model: StepModel) -> Floats:
     """Of every request from its arrival to its last token, as the engine sees it; (N,)."""
     steps, log = found.steps, found.round_log
     assert steps is not None
@@ -254,8 +259,10 @@ def _stays_s(found: ServingRun) -> Floats:
     _, first = np.unique(log.request, return_index=True)
     at = log.step[first]
     others = np.bincount(at)[at] - 1
-    outside_s = MODEL.frontend_s + MODEL.frontend_decode_s * steps.decodes[at]
-    outside_s += MODEL.frontend_prompt_s * others
+    outside_s = model.frontend_s + model.frontend_decode_s * steps.decodes[at]
+    outside_s += model.frontend_prompt_s * others
+    luck = [uniform(found.seed, number, 2**62) for number in range(at.size)]
+    outside_s *= [drawn(model.frontend_variation, each) for each in luck]
     return found.last_token_s - found.arrival_s - outside_s
 
 

@@ -19,6 +19,7 @@ from specsim.serving.drafts import DraftPolicy
 from specsim.serving.engines.kv_groups import KvGroup
 from specsim.serving.engines.settings import SGLANG, EngineSettings, ServingEngine
 from specsim.serving.requests import Requests
+from specsim.serving.scatter import factors
 from specsim.serving.step_model import QUANTITIES, StepModel
 from specsim.serving.step_seconds import step_seconds
 
@@ -34,6 +35,12 @@ def uniform(seed: int, request: int, index: int) -> float:
         state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
         state ^= state >> 31
     return (state >> 11) / 2**53
+
+
+def drawn(variation: float, draw: float) -> float:
+    """One of the factors, which are equally likely."""
+    found = factors(variation)
+    return float(found[int(draw * found.size)])
 
 
 def round_tokens(
@@ -587,6 +594,9 @@ class Twin:
         parts = np.zeros(len(self.model.parts))
         quantities = np.array([float(step[name]) for name in QUANTITIES])
         step_seconds(self.model.compiled, quantities, eager, parts)
+        model, own = self.model, self.requests[0].number + 2**62
+        variation = model.prompt_step_variation if chunks else model.step_variation
+        parts *= drawn(variation, uniform(self.seed, own, len(self.steps)))
         host = parts[self.model.host_part] if self.model.host_part >= 0 else 0.0
         device = 0.0
         for at, seconds in enumerate(parts):
@@ -636,6 +646,8 @@ class Twin:
                 model, beside = self.model, self.steps[number]["decodes"]
                 r.frontend = model.frontend_s + model.frontend_decode_s * beside
                 r.frontend += model.frontend_prompt_s * (len(first) - 1)
+                draw = uniform(self.seed, r.number, 2**62)
+                r.frontend *= drawn(model.frontend_variation, draw)
                 r.first = self.now + r.frontend
             r.emitted += tokens
             r.rounds += 1

@@ -23,6 +23,7 @@ def served(
     context_s: float = 0.0,
     decode_s: float = 0.0,
     prompt_s: float = 0.0,
+    variations: tuple[float, float, float] = (0.0, 0.0, 0.0),
 ) -> tuple[list[Stream], list[tuple[int, int, int, float]]]:
     """A server that does one step after another, of all requests that have arrived by then; its
     clients' streams, and of every step decodes, prompts, their tokens and seconds.
@@ -31,9 +32,14 @@ def served(
     context_s : what a step takes longer for each token in the caches of its decodes
     decode_s, prompt_s : how much later a first chunk comes for each request that decodes in its
         step, and for each other one that has its first chunk there
+    variations : coefficients of variation of steps without prompts, of those with some, and of
+        what requests spend before all steps; gamma-distributed
     """
     random = np.random.default_rng(seed)
-    waiting = [(at + frontend_s, number) for number, at in enumerate(sent_s)]
+    waiting = [
+        (at + frontend_s * _factor(random, variations[2]), number)
+        for number, at in enumerate(sent_s)
+    ]
     heapq.heapify(waiting)
     times: list[list[float]] = [[] for _ in sent_s]
     running: list[int] = []
@@ -51,6 +57,7 @@ def served(
         if new:
             seconds += reading_s[0] + reading_s[1] * both
         seconds += context_s * sum(prompts[number] + len(times[number]) for number in running)
+        seconds *= _factor(random, variations[bool(new)])
         now += seconds
         steps.append((len(running), len(new), tokens, seconds))
         for number in (*running, *new):
@@ -63,6 +70,13 @@ def served(
         for prompt, at, each in zip(prompts, sent_s, times, strict=True)
     ]
     return streams, steps
+
+
+def _factor(random: np.random.Generator, variation: float) -> float:
+    """With mean 1."""
+    if not variation:
+        return 1.0
+    return float(random.gamma(variation**-2, variation**2))
 
 
 def a_load(seed: int, requests: int = 200, every_s: float = 0.1) -> tuple[list[float], ...]:

@@ -26,9 +26,11 @@ _DRAFTS: dict[str, tuple[float, str | None]] = {
     "draft_token_us": (_US, "drafting"),
 }
 _FRONTENDS = ("frontend_ms", "frontend_decode_ms", "frontend_prompt_ms")
+# How far single steps and requests lie about that.
+_VARIATIONS = ("step_variation", "prompt_step_variation", "frontend_variation")
 # What every step has some of.
 _EVERY_STEP = ("step_ms", "token_us", "sequence_us", "host_ms", "host_sequence_us")
-COEFFICIENTS = (*_TERMS, *_DRAFTS, *_FRONTENDS)
+COEFFICIENTS = (*_TERMS, *_DRAFTS, *_FRONTENDS, *_VARIATIONS)
 
 
 def coefficients(**values: float) -> StepModel:
@@ -47,11 +49,13 @@ def coefficients(**values: float) -> StepModel:
     frontend_ms, frontend_decode_ms, frontend_prompt_ms : of every request outside of all steps, for
         which no step waits, and what comes to it for each that decodes in the step of its first
         token, and for each other that has its first token there
+    step_variation, prompt_step_variation, frontend_variation : coefficients of variation of a step
+        without a prompt, of one with some, and of what a request spends outside of steps
     """
     if not values:
         raise InvalidArgumentError(f"coefficients must be some of {', '.join(COEFFICIENTS)}")
     terms = []
-    outside_s = dict.fromkeys(_FRONTENDS, 0.0)
+    beside: dict[str, float] = {}
     for name, value in values.items():
         if name not in COEFFICIENTS:
             raise InvalidArgumentError(
@@ -59,8 +63,10 @@ def coefficients(**values: float) -> StepModel:
                 f"{did_you_mean(name, COEFFICIENTS)}"
             )
         value = number(name, value, low=0.0)
-        if name in outside_s:
-            outside_s[name] = value * _MS
+        if name in _FRONTENDS:
+            beside[name.removesuffix("_ms") + "_s"] = value * _MS
+        elif name in _VARIATIONS:
+            beside[name] = value
         elif name in _DRAFTS:
             unit, per = _DRAFTS[name]
             terms.append(StepTerm("draft", [0.0, value * unit], ("gamma",), ([0, 1],), per=per))
@@ -72,7 +78,7 @@ def coefficients(**values: float) -> StepModel:
             f"one of {', '.join(_EVERY_STEP)} must be > 0, got {', '.join(values)}: every step "
             "takes time"
         )
-    return StepModel(tuple(terms), *outside_s.values())
+    return StepModel(tuple(terms), **beside)
 
 
 def coefficients_of(words: str | Mapping[str, float]) -> StepModel:

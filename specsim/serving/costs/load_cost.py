@@ -149,6 +149,9 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
             cost.prompts.frontend_s,
             cost.prompts.frontend_decode_s,
             cost.prompts.frontend_prompt_s,
+            step_variation=cost.prompts.step_variation,
+            prompt_step_variation=cost.prompts.prompt_step_variation,
+            frontend_variation=cost.prompts.frontend_variation,
         )
     lengths = sorted({each.tokens for each in cost.prompts.times})
     tokens = np.array([0, 1, *(each for each in lengths if each > 1)])

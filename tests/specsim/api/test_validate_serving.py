@@ -157,10 +157,14 @@ def test_one_draw_of_what_is_random_is_no_certainty(tmp_path: Path) -> None:
     found = specsim.validate_serving(path, replications=1, **drafted)
     assert "predicted_ms_low" in found.table()[0]
     (line,) = (each for each in found.sentences() if each.startswith("intervals: "))
-    assert "predicted once, without what chance leaves to acceptance (--replications)" in line
+    assert "predicted once, without what chance leaves to acceptance and steps (" in line
     plain = specsim.validate_serving(path, **words)
     (line,) = (each for each in plain.sentences() if each.startswith("intervals: "))
     assert "predictions are certain" in line
+    scattered = words | {"step_model": "step_ms=5,step_variation=0.2,prompt_step_variation=0.2"}
+    found = specsim.validate_serving(path, **scattered)
+    assert found.replications == 20
+    assert found.latencies[0].predicted["mean"].low < found.latencies[0].predicted["mean"].high
 
 
 def test_a_log_without_latencies_passes_nothing(tmp_path: Path) -> None:

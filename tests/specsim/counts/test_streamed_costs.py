@@ -94,6 +94,36 @@ def test_what_a_request_spends_outside_of_steps_grows_with_those_beside_it() -> 
             FrontendTime(*bad)
 
 
+def test_variations_are_about_what_is_expected_of_each() -> None:
+    """Rows of many steps scatter in themselves and about the law; nobody tells it of older ones."""
+
+    def costs(*some: float | None) -> StreamedCosts:
+        of_steps, of_prompts, outside = some
+        steps = (
+            *(StreamedStep(n, 0, 0, 0.01, 9, 0.0, of_steps) for n in (1, 2)),
+            *(StreamedStep(1, 1, n, 0.02, 1, 0.0, of_prompts) for n in (10, 20)),
+        )
+        rows = (FrontendTime(0.004, 5, 1, 1, outside),)
+        return StreamedCosts(tuple(StreamedSteps(gamma, steps, rows) for gamma in (0, 2)))
+
+    found = costs(4e-6, 0.0, 1e-6)
+    assert found.step_variation == pytest.approx(0.2)
+    assert found.prompt_step_variation == pytest.approx(0.0, abs=1e-6)
+    assert found.frontend_variation == pytest.approx(0.25)
+    timed = [StepTime(g, 1, 1.0, context=100.0) for g in (0, 2)]
+    cost = StepLoadCost.of(timed, (), found.streamed)
+    model = step_model_of(cost, 2, np.ones(3), 3, 512)
+    assert model.step_variation == found.step_variation
+    assert model.prompt_step_variation == found.prompt_step_variation
+    assert model.frontend_variation == found.frontend_variation
+    assert model.scatters
+    untold = costs(None, None, None)
+    assert untold.step_variation == untold.prompt_step_variation == untold.frontend_variation == 0
+    assert costs(None, None, -1e-6).frontend_variation == 0.0
+    # A stall is no variation.
+    assert costs(1.0, None, None).step_variation == 3.0
+
+
 def test_a_step_under_load_is_put_together_as_it_was_fitted() -> None:
     costs = loaded(1, (0, 2, 4))
     alone = [StepTime(gamma, 1, 1.0, context=100.0) for gamma in (0, 2, 4)]

@@ -62,6 +62,13 @@ def test_coefficients_by_hand() -> None:
     same = coefficients(step_ms=5, token_us=20, context_token_ns=3, host_ms=1, draft_run_ms=0.5)
     assert seconds(same, tokens=40, gamma=0)["draft"] == 0
     assert (same.frontend_s, coefficients(step_ms=5, frontend_ms=3).frontend_s) == (0.0, 0.003)
+    scattered = coefficients_of("step_ms=5,step_variation=0.2,frontend_ms=3,frontend_variation=1")
+    assert (scattered.step_variation, scattered.frontend_variation) == (0.2, 1.0)
+    assert (scattered.prompt_step_variation, scattered.frontend_s) == (0.0, 0.003)
+    assert scattered.scatters
+    assert not same.scatters
+    with pytest.raises(InvalidArgumentError, match=r"step_variation must be .*got 4"):
+        coefficients(step_ms=5, step_variation=4)
 
 
 @pytest.mark.parametrize(

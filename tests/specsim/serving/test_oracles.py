@@ -69,6 +69,35 @@ def test_one_slot_and_equal_requests_are_m_d_1() -> None:
     assert_mean(queue_s(found), load * service / (2 * (1 - load)))
 
 
+def test_one_slot_whose_steps_scatter_is_pollaczek_khinchine() -> None:
+    """W = lambda E[S^2] / (2 (1 - rho)): the first step of a request, which reads its prompt, has
+    another variation than the three after it; what is spent outside of steps delays nobody.
+    """
+    output, load, outside_s = 4, 0.6, 0.03
+    reads, decodes = 0.9, 0.4
+    service = output * STEP_S
+    variance = STEP_S**2 * (reads**2 + (output - 1) * decodes**2)
+    rate = load / service
+    model = StepModel(
+        (StepTerm("target", STEP_S),),
+        frontend_s=outside_s,
+        step_variation=decodes,
+        prompt_step_variation=reads,
+        frontend_variation=0.5,
+    )
+    requests = poisson_requests(rate, np.full(100_000, output), seed=12)
+    found = run(requests, engine(1), model, seed=13, keep=())
+    # Log-normal factors end at the last of 1024, which takes a little off the variance.
+    wanted = rate * (service**2 + variance) / (2 * (1 - load))
+    assert_mean(queue_s(found), wanted, slack=0.005 * wanted)
+    within_s = found.last_token_s - found.scheduled_s
+    assert_mean(within_s, service + outside_s)
+    spread_s = float(np.hypot(np.sqrt(variance), 0.5 * outside_s))
+    assert within_s.std() == pytest.approx(spread_s, rel=0.02)
+    again = run(requests, engine(1), model, seed=14, keep=())
+    assert not np.array_equal(found.last_token_s, again.last_token_s)
+
+
 def moments_of_rounds(law: Floats, tokens: int) -> tuple[Floats, Floats]:
     """First two moments of the rounds that emit 0..tokens tokens; law[n - 1] = P(n in a round)."""
     first, second = np.zeros(tokens + 1), np.zeros(tokens + 1)

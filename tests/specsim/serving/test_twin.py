@@ -62,7 +62,7 @@ def check(configuration: dict[str, Any]) -> None:
         configuration["seed"],
     ).run()
     assert_same(found, twin)
-    conf.assert_conserved(found)
+    conf.assert_conserved(found, configuration["step_model"])
 
 
 @settings(max_examples=75, suppress_health_check=list(HealthCheck))
