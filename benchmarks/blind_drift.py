@@ -26,6 +26,8 @@ from specsim.profiles import read_profile
 
 # An elasticity is told well with this standard error, and this chance that nothing is told.
 _KNOWN, _BY_CHANCE = 0.5, 0.2
+# Of a speedup: enough for a few per cent to be seen.
+_FOLLOWED = 0.15
 
 
 def main() -> None:
@@ -39,6 +41,7 @@ def main() -> None:
     print_states(found[~found["battery"].isin(without)])
     known = moved(asked.folder)
     print_moved(known[~known["battery"].isin(without)])
+    print_followed(followed(asked.folder, without))
     print_told(told(asked.folder, without))
 
 
@@ -174,6 +177,59 @@ def print_moved(found: pd.DataFrame) -> None:
         print(f"{battery}, predicted for plain steps that much longer: {said}")
     if len(found):
         print(f"that is {over_explained(found):.2f} of what is explained, in the root mean square")
+
+
+def followed(folder: Path, without: Collection[str] = ()) -> pd.DataFrame:
+    """Of every calibration that tells an elasticity of the speedup above 0.15, in the mean over its
+    cells, and whose check says how long plain decoding took, in any battery: as logarithms, how
+    much longer that was, ``far``, how far the prediction for the calibration's plain step is
+    ``off``, and ``off_moved`` the one for the check's; and the ``elasticity``.
+    """
+    rows = []
+    for table in sorted(folder.glob("*/cells.csv")):
+        if table.parent.name in without:
+            continue
+        cells = pd.read_csv(table).query("measured_plain_ms > 0")
+        for names, part in cells.groupby(["draft", "calibration"]):
+            if (elasticity := part["elasticity"].mean()) <= _FOLLOWED:
+                continue
+            measured = np.log(part["measured_speedup"])
+            far = np.log(part["measured_plain_ms"] / part["profile_plain_ms"])
+            rows.append(
+                {
+                    "battery": table.parent.name,
+                    **dict(zip(("draft", "calibration"), names, strict=True)),
+                    "far": far.mean(),
+                    "off": (np.log(part["speedup_at_profile_plain"]) - measured).mean(),
+                    "off_moved": (np.log(part["predicted_speedup"]) - measured).mean(),
+                    "elasticity": elasticity,
+                }
+            )
+    return pd.DataFrame(
+        rows,
+        columns=["battery", "draft", "calibration", "far", "off", "off_moved", "elasticity"],
+    )
+
+
+def slopes(found: pd.DataFrame) -> tuple[float, float]:
+    """What speedups followed plain steps with, by least squares through the origin, and what was
+    told of that, with the same weights.
+    """
+    weights = found["far"] ** 2
+    seen = -(found["off"] * found["far"]).sum() / weights.sum()
+    return float(seen), float(np.average(found["elasticity"], weights=weights))
+
+
+def print_followed(found: pd.DataFrame) -> None:
+    if not len(found):
+        return
+    seen, said = slopes(found)
+    print(
+        f"{len(found)} calibrations tell an elasticity of the speedup above {_FOLLOWED:g}: their "
+        f"predictions are {_root(found['off'] ** 2):.1%} off, and moved to the check's plain step "
+        f"{_root(found['off_moved'] ** 2):.1%} (root mean squares); speedups followed it with "
+        f"{seen:.2f}, and told was {said:.2f}"
+    )
 
 
 def told(folder: Path, without: Collection[str] = ()) -> pd.DataFrame:

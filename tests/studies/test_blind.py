@@ -21,9 +21,11 @@ from benchmarks.blind_accuracy import (
 )
 from benchmarks.blind_drift import (
     around_one,
+    followed,
     left_at_plain,
     moved,
     over_explained,
+    slopes,
     states,
     together,
     told,
@@ -299,6 +301,35 @@ def test_predictions_are_as_far_off_as_is_explained() -> None:
     assert 0.5 < over_explained(found[found["battery"].isin(JUDGES)]) < 1.2
     rows = pd.DataFrame({"off": [0.03, 0.01], "explained": [1e-4, 1e-4]})
     assert over_explained(rows) == pytest.approx(5**0.5)
+
+
+def test_speedups_follow_plain_steps_as_calibrations_tell(tmp_path: Path) -> None:
+    """Beside other programs nothing is told of states that last."""
+    found = followed(BLIND, ("both-cores",))
+    off, off_moved = (np.sqrt((found[name] ** 2).mean()) for name in ("off", "off_moved"))
+    assert len(found) >= 20
+    assert off_moved < 0.65 * off
+    seen, said = slopes(found)
+    assert seen == pytest.approx(said, abs=0.1)
+    rows = [
+        {
+            "draft": "x",
+            "calibration": number,
+            "profile_plain_ms": 1.0,
+            "measured_plain_ms": plain_ms,
+            "measured_speedup": plain_ms**0.5,
+            "speedup_at_profile_plain": 1.0,
+            "predicted_speedup": plain_ms**elasticity,
+            "elasticity": elasticity,
+        }
+        for number, plain_ms, elasticity in ((1, 1.1, 0.3), (2, 1.2, 0.3), (3, 0.8, 0.1))
+    ]
+    (tmp_path / "quiet").mkdir()
+    pd.DataFrame(rows).to_csv(tmp_path / "quiet" / "cells.csv", index=False)
+    found = followed(tmp_path)
+    assert found["calibration"].tolist() == [1, 2]
+    assert slopes(found) == pytest.approx((0.5, 0.3))
+    np.testing.assert_allclose(found["off_moved"], -0.2 * found["far"])
 
 
 def test_elasticities_lie_about_one_as_intervals_take_them_to() -> None:
