@@ -3,7 +3,8 @@
     python -m benchmarks.blind_drift studies/measured/blind --without \\
         quiet-plain,quiet-runs,quiet-blocks,quiet-slow
 
-Over all reports of ``benchmarks/blind_accuracy.py`` in quiet* below the folder.  All predictions of
+Over all reports of ``benchmarks/blind_accuracy.py`` in quiet* below the folder, and in all of them
+whether speedups follow plain decoding as calibrations tell.  All predictions of
 a draft are off together, which no repeat of a calibration shows: ``specsim.profiles`` has that of
 the batteries that the command above leaves in, so that the others judge it.  Where a check says how
 long plain decoding took, predictions are moved there, by elasticities that passes tell: how far

@@ -23,6 +23,7 @@ from specsim.hardware.repeats import Repeats, spread_of_means
 from specsim.hardware.run_time_fit import kind_of, ratios
 from specsim.intervals import Interval, normal_quantile
 from specsim.profiles import MeasuredAcceptance, Profile, read_profile
+from specsim.serving.step_model import VARIATIONS
 
 if TYPE_CHECKING:
     from specsim.counts.drafts import DraftCounts
@@ -260,6 +261,9 @@ def _loaded_rows(streamed: tuple[StreamedSteps, ...]) -> Iterator[Row]:
     yield {"frontend_ms": 1e3 * costs.frontend_s}
     yield {"frontend_decode_ms": 1e3 * costs.frontend_decode_s}
     yield {"frontend_prompt_ms": 1e3 * costs.frontend_prompt_s}
+    if costs.knows_variations:
+        for name in VARIATIONS:
+            yield {name: getattr(costs, name)}
 
 
 def _prompt_rows(prompts: Sequence[PromptTime], steps: Sequence[StepTime]) -> Iterator[Row]:

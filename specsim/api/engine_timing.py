@@ -205,10 +205,17 @@ class EngineCalibration(Result):
             f"{1e3 * loaded.frontend_s:.2g} ms of a request are spent outside of steps, "
             f"{1e3 * loaded.frontend_decode_s:.2g} ms more for each that decodes beside it, and "
             f"{1e3 * loaded.frontend_prompt_s:.2g} ms more for each other that comes with it",
-            f"single steps scatter by {loaded.step_variation:.0%} (coefficient of variation), "
-            f"those with a prompt by {loaded.prompt_step_variation:.0%}, and what a request spends "
-            f"outside of steps by {loaded.frontend_variation:.0%}",
+            *([_scatter(loaded)] if loaded.knows_variations else []),
         ]
+
+
+def _scatter(loaded: StreamedCosts) -> str:
+    """Of single steps and requests."""
+    return (
+        f"single steps scatter by {loaded.step_variation:.0%} (coefficient of variation), those "
+        f"with a prompt by {loaded.prompt_step_variation:.0%}, and what a request spends outside "
+        f"of steps by {loaded.frontend_variation:.0%}"
+    )
 
 
 def _step_row(gamma: int, batch: int, seconds: Floats, ratios: Floats) -> Row:

@@ -87,8 +87,8 @@ def serve(
     warmup : share of the requests, the first to arrive, that are not counted
     replications : independent repeats, for intervals; of one, batches of requests give them
     workers : processes that share the replications; the result is the same for any number
-    seed : of all that is random: the same seed sees the same requests and the same luck at every
-        gamma
+    seed : of all that is random: the same seed sees the same requests, and the same luck of their
+        drafts, at every gamma
 
     Where costs and acceptance come with an error (drafts of a profile or of an engine's step times,
     a fit on its own card), the first replication is simulated at both ends of what that leaves of

@@ -37,7 +37,7 @@ from specsim.commands._setup import read_setup, setup_options
 @option("--workload", PATH, "File of the requests that were sent: tells what prompts share.")
 @setup_options
 @option("--warmup", Number(0, 0.9), "Share of the requests that come first and do not count.")
-@option("--replications", Integer(1), "Repeats, where acceptance is drawn. [default: 20]")
+@option("--replications", Integer(1), "Repeats, where anything is drawn. [default: 20]")
 @option("--workers", Integer(1), "Processes that share them.", default=1)
 @option(
     "--tolerance",

@@ -17,10 +17,13 @@ comes to it.  A request spends
     f + g decodes + h (prompts - 1)
 
 outside of all steps, where so many others decode in the step of its first token, and so many have
-theirs in it: what sends them their chunks, or takes in the others, is busy with that.  Single steps
-and requests lie about all that with a coefficient of variation.  All are
+theirs in it: what sends them their chunks, or takes in the others, is busy with that.  All are
 least-squares fits; S, a, b, e, f, g and h are not below zero, and e is no larger than leaves a step
 with empty caches a tenth of S.
+
+Single steps lie about these, and so do single requests outside of them, with coefficients of
+variation: roots of the mean square of how far they are, over the mean square of what is fitted.
+What a machine, or another server of the same configuration, does for longer is in them, too.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,8 +43,6 @@ from specsim.counts.steps import FrontendTime, StepTime, StreamedStep, StreamedS
 _LENGTHS = 2
 # Of a step, what empty caches leave at the least: weights are read anyway.
 EMPTY = 0.1
-# No coefficient of variation is larger: more is of single stalls.
-MOST_VARIATION = 3.0
 # Weight, as a share of all steps', of P and Q being none.
 _SHRUNK = 1e-9
 
@@ -179,19 +181,14 @@ class StreamedCosts:
         return self._variation(reads_prompts=True)
 
     def _variation(self, reads_prompts: bool) -> float:
-        """About what steps like each are to take, in the mean over all of them."""
-        known = [
-            (each.steps, each.variance_s2 + (each.seconds - expected) ** 2, expected**2)
-            for gamma in self.gammas
-            for each in self._known(gamma)
-            if bool(each.prompts) == reads_prompts
-            and each.variance_s2 is not None
-            and (expected := self.expected_s(gamma, each)) > 0
-        ]
-        if not known:
-            return 0.0
-        steps, variances_s2, squares_s2 = np.array(known).T
-        return _variation(float(np.average(variances_s2 / squares_s2, weights=steps)))
+        return _variation(
+            [
+                _Scattered(each.steps, each.seconds, each.variance_s2, self.expected_s(gamma, each))
+                for gamma in self.gammas
+                for each in self._known(gamma)
+                if bool(each.prompts) == reads_prompts and each.variance_s2 is not None
+            ]
+        )
 
     def expected_s(self, gamma: int, step: StreamedStep) -> float:
         """What a step of these requests, prompts and caches is to take."""
@@ -205,17 +202,23 @@ class StreamedCosts:
         """Coefficient of variation of what single requests spend outside of all steps; 0 where
         nobody tells it.
         """
-        known = [
-            (each.requests, each.variance_s2 + (each.seconds - expected) ** 2, expected)
+        return _variation(
+            [
+                _Scattered(each.requests, each.seconds, each.variance_s2, self.outside_s(each))
+                for streamed in self.streamed
+                for each in streamed.frontends
+                if each.variance_s2 is not None
+            ]
+        )
+
+    @property
+    def knows_variations(self) -> bool:
+        """Whether anything tells how far single steps or requests scatter."""
+        return any(
+            each.variance_s2 is not None
             for streamed in self.streamed
-            for each in streamed.frontends
-            if each.variance_s2 is not None and (expected := self.outside_s(each)) > 0
-        ]
-        if not known:
-            return 0.0
-        requests, variances_s2, expected_s = np.array(known).T
-        variance_s2, seconds = np.average([variances_s2, expected_s], axis=1, weights=requests)
-        return _variation(float(variance_s2 / seconds**2))
+            for each in (*streamed.steps, *streamed.frontends)
+        )
 
     def outside_s(self, row: FrontendTime) -> float:
         """What a request is to spend outside of all steps beside as many others as in this row."""
@@ -264,9 +267,25 @@ class StreamedCosts:
         return [step for each in self.streamed if each.gamma == gamma for step in each.steps]
 
 
-def _variation(squared: float) -> float:
-    """By chance a variance comes out below 0."""
-    return min(sqrt(max(squared, 0.0)), MOST_VARIATION)
+class _Scattered(NamedTuple):
+    """Times that are alike: how many, their mean and variance, and what the fit says of them."""
+
+    count: int
+    seconds: float
+    variance_s2: float
+    expected_s: float
+
+
+def _variation(rows: Sequence[_Scattered]) -> float:
+    """Of single times about what is expected of them; 0 where nobody tells it, or by chance."""
+    if not rows:
+        return 0.0
+    count, seconds, variance_s2, expected_s = np.array(rows).T
+    squares_s2 = float(count @ expected_s**2)
+    if squares_s2 == 0.0:
+        return 0.0
+    variance = float(count @ (variance_s2 + (seconds - expected_s) ** 2))
+    return sqrt(max(variance, 0.0) / squares_s2)
 
 
 def _fitted(steps: Sequence[StreamedStep], most: int, context: float | None) -> StreamedLaw:

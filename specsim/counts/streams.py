@@ -38,6 +38,8 @@ _SHORT_STEP = 0.05
 # Chunks of one request that a client read at once are apart by what it takes to read them,
 # microseconds; no step is as short as this.
 _AT_ONCE_S = 1e-4
+# Spreads (median deviations, as of a normal law) from the median behind which a time is a stall.
+_STALL, _NORMAL = 10.0, 0.6745
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,13 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
             plain.setdefault(decodes, []).append((sum(known), seconds))
             continue
         tokens = sum(streams[number].prompt_tokens for number in new)
-        rows.append(StreamedStep(decodes, len(new), tokens, seconds, 1, float(sum(known)), 0.0))
+        rows.append(
+            StreamedStep(
+                *(decodes, len(new), tokens, seconds),
+                decode_context=float(sum(known)),
+                variance_s2=0.0,
+            )
+        )
         # Somebody decoded in this step and in the two before, so that they follow each other.
         earlier = moments[place - 2] if place > 1 else None
         if (
@@ -146,8 +154,15 @@ class _Delay(NamedTuple):
 def _frontend_time(delays: Sequence[_Delay], decodes: int, prompts: int) -> FrontendTime:
     """In the mean; of the variance, what comes of any moment of a step alike is taken off."""
     seconds, step_s = np.array(delays).T
-    variance_s2 = float(seconds.var() - np.mean(step_s**2) / 12)
+    variance_s2 = _variance(seconds) - float(np.mean(step_s**2) / 12)
     return FrontendTime(float(seconds.mean()), seconds.size, decodes, prompts, variance_s2)
+
+
+def _variance(seconds: Floats) -> float:
+    """Of single ones; a stall counts as ten spreads, or it would be all that is told."""
+    middle = np.median(seconds)
+    far = _STALL * float(np.median(np.abs(seconds - middle))) / _NORMAL
+    return float(np.clip(seconds, middle - far, middle + far).var())
 
 
 def _pooled(decodes: int, steps: Sequence[tuple[int, float]]) -> Iterator[StreamedStep]:
@@ -157,7 +172,7 @@ def _pooled(decodes: int, steps: Sequence[tuple[int, float]]) -> Iterator[Stream
     middle = len(ordered) // 2 if ordered[0][0] < ordered[-1][0] else 0
     for half in filter(None, (ordered[:middle], ordered[middle:])):
         context, seconds = np.mean(half, axis=0).tolist()
-        variance_s2 = float(np.var([each for _, each in half]))
+        variance_s2 = _variance(np.array([each for _, each in half]))
         yield StreamedStep(decodes, 0, 0, seconds, len(half), context, variance_s2)
 
 

@@ -1,4 +1,4 @@
-"""What one round emits (compiled), with random numbers that belong to a request."""
+"""What one round emits (compiled), and random numbers that belong to a request or a step."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import numpy as np
 from specsim.serving.acceptance import LAW, TRACE, CompiledAcceptance
 from specsim.serving.compiled import compiled
 
-# What other random numbers belong to: those of steps to this many more than the number of a
-# request, and those outside of steps to a request and this.
-STEPS = FRONTEND = 2**62
+# Added to the number of a request: whose the random numbers of steps are.
+STEPS = 2**62
+# In the place of a round of a request: its random number outside of steps.
+FRONTEND = 2**62
 
 
 @compiled

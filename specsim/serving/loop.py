@@ -165,8 +165,9 @@ def _scatter(state: State, rules: Rules, reads_prompts: bool, parts: Floats) -> 
     """
     factors = rules.prompt_step_factors if reads_prompts else rules.step_factors
     if factors.size > 1:
-        replica = state.requests[0].number + STEPS
-        factor = factors[int(uniform(rules.seed, replica, state.replica[0].steps) * factors.size)]
+        owner = state.requests[0].number + STEPS
+        draw = uniform(rules.seed, owner, state.replica[0].steps)
+        factor = factors[int(draw * factors.size)]
         for part in range(parts.size):
             parts[part] *= factor
 

@@ -21,7 +21,7 @@ def factors(variation: float) -> Floats:
     """Factors that are equally likely, rising, with mean 1: those of a log-normal law with this
     coefficient of variation, in [0, 3], each the mean of its share of the law.  Of 0 a single one.
 
-    As long as the variation is below 1 theirs is less by no more than 4 %.
+    Theirs is less by 0.5 % at 1 and by 8 % at 3.
     """
     from scipy.special import ndtr, ndtri
 

@@ -135,7 +135,7 @@ def serve_requests(
 
     concurrency : of a closed loop, whose requests are shared out in turn: each replica keeps its
         own part of the concurrency
-    seed : of what is random in the acceptance, below 2**53
+    seed : of what is random in acceptance and in seconds, below 2**53
     keep : ``steps`` and ``rounds``, what runs log
     """
     integer("seed", seed, high=2**53 - 1)

@@ -58,7 +58,7 @@ def run(
         last bit
     numbers : (N,) of the requests in a workload of which they are a part.  What is random in the
         acceptance belongs to a number, so that a request has the same luck whatever is served
-        beside it; None: 0, 1, 2, ...
+        beside it, and single steps have theirs by the first one; None: 0, 1, 2, ...
     keep : ``steps`` and ``rounds``, what is logged
 
     Raises InvalidArgumentError where a request can never fit, and UnsupportedError where

@@ -47,7 +47,8 @@ TARGET, DRAFT, HOST = "target", "draft", "host"
 
 _WHEN = ("always", "graph", "eager")
 _MOST_AXES = 4
-_VARIATIONS = ("step_variation", "prompt_step_variation", "frontend_variation")
+# How far single steps, and single requests outside of them, lie about what they take in the mean.
+VARIATIONS = ("step_variation", "prompt_step_variation", "frontend_variation")
 # Steps do not take for ever.
 _SLOWEST = 1e-6
 
@@ -141,7 +142,7 @@ class StepModel:
             raise InvalidArgumentError("terms must be at least one, got none")
         for name in ("frontend_s", "frontend_decode_s", "frontend_prompt_s", "eager_s"):
             number(name, getattr(self, name), low=0.0)
-        for name in _VARIATIONS:
+        for name in VARIATIONS:
             number(name, getattr(self, name), low=0.0, high=MOST_VARIATION)
 
     def __add__(self, others: Iterable[StepTerm]) -> StepModel:
@@ -210,7 +211,12 @@ class StepModel:
     @property
     def scatters(self) -> bool:
         """Whether anything differs from one step, or request, to another alike."""
-        return any(getattr(self, name) for name in _VARIATIONS)
+        outside = (self.frontend_s, self.frontend_decode_s, self.frontend_prompt_s)
+        return (
+            self.step_variation > 0
+            or self.prompt_step_variation > 0
+            or (self.frontend_variation > 0 and any(outside))
+        )
 
     @property
     def host_part(self) -> int:

@@ -31,7 +31,9 @@ def stream(seed: int, replication: int, name: str) -> np.random.Generator:
 
 
 def serving_seed(seed: int, replication: int) -> int:
-    """The seed of what is drawn while a replication is served: which drafts are accepted."""
+    """The seed of what is drawn while a replication is served: which drafts are accepted,
+    and how far single steps scatter.
+    """
     state = _sequence(seed, replication, "serving").generate_state(1, np.uint64)[0]
     return int(state >> np.uint64(12))  # below 2**53
 

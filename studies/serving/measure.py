@@ -166,7 +166,12 @@ def _load() -> str:
 
 
 def _rate(files: LoadFiles, number: int) -> float:
-    """Of a pass, as a share of what plain decoding is predicted to serve by its own timing."""
+    """Of a pass, as a share of what plain decoding is predicted to serve by its own timing; where
+    something was served already, the rate of that.
+    """
+    for setting in settings.settings_of(number):
+        if (run := files.run(setting, number)).is_file():
+            return float(json.loads(run.read_text())["request_rate"])
     rows = [json.loads(line) for line in files.requests(number).read_text().splitlines()]
     outputs = np.array([row["output_tokens"] for row in rows])
     share = settings.RATES[settings.rate_of(number)]

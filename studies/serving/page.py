@@ -47,9 +47,9 @@ _CAPTIONS: Mapping[str, str] = {
     "orders": "Which draft length is faster. Mean end-to-end latency of one over that of the "
     "other at the same rate; judged where the measured intervals tell them apart.",
     "latencies": "Every latency, predicted and measured. In milliseconds, with 95 % intervals: of "
-    "what was measured over the requests, of what is predicted over which texts come together, "
-    "which changes nothing without drafts, and with drafts of how sure their acceptance is. How "
-    "far off the timing of steps may be is in none, as two repeats do not tell.",
+    "what was measured over the requests, of what is predicted over which texts come together and "
+    "how single steps scatter, and with drafts of how sure their acceptance is. How far off the "
+    "timing of steps may be is in none, as two repeats do not tell.",
 }
 
 _PICTURES = {

@@ -76,7 +76,11 @@ def _beside(seen: StreamedSteps, known: Sequence[StreamedStep]) -> tuple[Streame
     there_s = sum(each.steps * each.seconds for each in both)
     longer = here_s / there_s if both else 1.0
     return tuple(
-        replace(each, seconds=longer * each.seconds)
+        replace(
+            each,
+            seconds=longer * each.seconds,
+            variance_s2=None if each.variance_s2 is None else longer**2 * each.variance_s2,
+        )
         for each in plain
         if each.requests not in seconds
     )

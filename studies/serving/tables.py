@@ -27,6 +27,7 @@ from specsim.serving import RoundAcceptance
 from specsim.serving.comparison import relative_error
 from specsim.serving.logs import read_log
 from specsim.serving.service import Served, serve_requests
+from specsim.serving.workload import serving_seed
 from studies.common.study import Row, where
 from studies.serving import settings
 from studies.serving.capacity import plain_capacity
@@ -66,8 +67,8 @@ class ServedPass:
         """The same requests, each time with other luck of their drafts."""
         log = read_log(Path(self.verdict.inputs["log"]))
         return [
-            serve_requests(self.verdict.setup, log.requests, seed=seed, keep=())
-            for seed in range(_REPLICATIONS)
+            serve_requests(self.verdict.setup, log.requests, seed=serving_seed(0, number), keep=())
+            for number in range(_REPLICATIONS)
         ]
 
     @property

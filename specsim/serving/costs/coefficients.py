@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from specsim.checks import InvalidArgumentError, did_you_mean, number
-from specsim.serving.step_model import HOST, StepModel, StepTerm
+from specsim.serving.step_model import HOST, VARIATIONS, StepModel, StepTerm
 
 _MS, _US, _NS = 1e-3, 1e-6, 1e-9
 # By name: the part, the unit in seconds, and what it is for each of; see QUANTITIES.
@@ -26,11 +26,9 @@ _DRAFTS: dict[str, tuple[float, str | None]] = {
     "draft_token_us": (_US, "drafting"),
 }
 _FRONTENDS = ("frontend_ms", "frontend_decode_ms", "frontend_prompt_ms")
-# How far single steps and requests lie about that.
-_VARIATIONS = ("step_variation", "prompt_step_variation", "frontend_variation")
 # What every step has some of.
 _EVERY_STEP = ("step_ms", "token_us", "sequence_us", "host_ms", "host_sequence_us")
-COEFFICIENTS = (*_TERMS, *_DRAFTS, *_FRONTENDS, *_VARIATIONS)
+COEFFICIENTS = (*_TERMS, *_DRAFTS, *_FRONTENDS, *VARIATIONS)
 
 
 def coefficients(**values: float) -> StepModel:
@@ -65,7 +63,7 @@ def coefficients(**values: float) -> StepModel:
         value = number(name, value, low=0.0)
         if name in _FRONTENDS:
             beside[name.removesuffix("_ms") + "_s"] = value * _MS
-        elif name in _VARIATIONS:
+        elif name in VARIATIONS:
             beside[name] = value
         elif name in _DRAFTS:
             unit, per = _DRAFTS[name]

@@ -47,7 +47,8 @@ from specsim.checks import Floats, Ints, UnsupportedError
 from specsim.counts.streamed_costs import EMPTY, StreamedCosts
 from specsim.deployment.cost import DeployedCost
 from specsim.profiles import Role
-from specsim.serving.step_model import StepModel, StepTerm
+from specsim.serving.scatter import MOST_VARIATION
+from specsim.serving.step_model import VARIATIONS, StepModel, StepTerm
 
 # Bytes of a card that has room for every request: here the engine's blocks say what fits.
 _ENDLESS_MEMORY = 1e18
@@ -149,9 +150,7 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
             cost.prompts.frontend_s,
             cost.prompts.frontend_decode_s,
             cost.prompts.frontend_prompt_s,
-            step_variation=cost.prompts.step_variation,
-            prompt_step_variation=cost.prompts.prompt_step_variation,
-            frontend_variation=cost.prompts.frontend_variation,
+            **{name: min(getattr(cost.prompts, name), MOST_VARIATION) for name in VARIATIONS},
         )
     lengths = sorted({each.tokens for each in cost.prompts.times})
     tokens = np.array([0, 1, *(each for each in lengths if each > 1)])

@@ -574,6 +574,10 @@ def test_nothing_random_needs_no_replications() -> None:
     work = specsim.workload(rate=5, arrivals="constant", prompt=30, output=40, requests=20)
     with pytest.raises(InvalidArgumentError, match="replications must be 1, got 3: nothing in"):
         specsim.serve(work, step_model=STEPS, engine=ENGINE, replications=3)
+    scattered = f"{STEPS},step_variation=0.2"
+    found = specsim.serve(work, step_model=scattered, engine=ENGINE, replications=3)
+    tpot = found.figures["tpot_mean"]
+    assert tpot.low < tpot.best < tpot.high
 
 
 @pytest.mark.parametrize("gamma", [None, 3])

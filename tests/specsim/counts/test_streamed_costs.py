@@ -120,8 +120,18 @@ def test_variations_are_about_what_is_expected_of_each() -> None:
     untold = costs(None, None, None)
     assert untold.step_variation == untold.prompt_step_variation == untold.frontend_variation == 0
     assert costs(None, None, -1e-6).frontend_variation == 0.0
-    # A stall is no variation.
-    assert costs(1.0, None, None).step_variation == 3.0
+    assert found.knows_variations
+    assert not untold.knows_variations
+    # A simulated step takes no more than that.
+    wild = costs(1.0, None, None)
+    assert wild.step_variation == pytest.approx(100.0)
+    capped = step_model_of(StepLoadCost.of(timed, (), wild.streamed), 2, np.ones(3), 3, 512)
+    assert capped.step_variation == 3.0
+    for bad in (-1.0, np.nan, np.inf):
+        with pytest.raises(InvalidArgumentError, match="variance_s2 must be >= 0, got"):
+            StreamedStep(1, 0, 0, 0.1, variance_s2=bad)
+    with pytest.raises(InvalidArgumentError, match="variance_s2 of a frontend must be a number"):
+        FrontendTime(0.1, 1, variance_s2=np.nan)
 
 
 def test_a_step_under_load_is_put_together_as_it_was_fitted() -> None:

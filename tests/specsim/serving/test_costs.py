@@ -66,7 +66,12 @@ def test_coefficients_by_hand() -> None:
     assert (scattered.step_variation, scattered.frontend_variation) == (0.2, 1.0)
     assert (scattered.prompt_step_variation, scattered.frontend_s) == (0.0, 0.003)
     assert scattered.scatters
+    nothing: list[StepTerm] = []
+    for each in (scattered.at_speed(2.0), scattered.__add__(nothing), scattered.without_drafter()):
+        assert (each.step_variation, each.frontend_variation) == (0.2, 1.0)
     assert not same.scatters
+    # Of nothing.
+    assert not coefficients(step_ms=5, frontend_variation=1).scatters
     with pytest.raises(InvalidArgumentError, match=r"step_variation must be .*got 4"):
         coefficients(step_ms=5, step_variation=4)
 

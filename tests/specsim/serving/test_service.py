@@ -24,6 +24,7 @@ from specsim.serving.simulation import run
 from specsim.serving.workload import DrawnWorkload
 
 STEPS = coefficients(step_ms=5, token_us=20, draft_run_ms=0.5, host_ms=0.5)
+SCATTERED = replace(STEPS, step_variation=0.2, prompt_step_variation=0.3)
 ENGINE = VllmEngine("0.28.0", num_gpu_blocks=160, max_num_seqs=16)
 SGLANG = SglangEngine("0.5.23", max_total_num_tokens=2560, page_size=16)
 LAW = RoundAcceptance.law([0.8, 0.6, 0.4])
@@ -56,14 +57,25 @@ def test_gaps_belong_to_their_requests() -> None:
     np.testing.assert_allclose(sums, times.last_token_s - times.first_token_s, atol=1e-9)
 
 
+def test_steps_of_replicas_have_their_own_luck() -> None:
+    """Two replicas that are sent the same at the same moments, and draft nothing."""
+    twice = Requests(np.repeat(np.arange(50) * 0.1, 2), np.full(100, 30), np.full(100, 20))
+    for step_model, same in ((STEPS, True), (SCATTERED, False)):
+        made = SetUp(ENGINE, step_model, replicas=2)
+        one, other = serve_requests(made, twice, seed=3).runs
+        assert np.array_equal(one.last_token_s, other.last_token_s) is same
+        assert made.certain is same
+
+
 def test_round_robin_serves_each_replica_its_own() -> None:
-    served = serve_requests(setup(2), requests(), seed=3)
+    scattered = replace(setup(2), step_model=SCATTERED)
+    served = serve_requests(scattered, requests(), seed=3)
     assert served.split.tolist() == [0, 1] * 60
     odd = np.arange(1, 120, 2)
     second = run(
         requests().take(odd),
         ENGINE,
-        STEPS,
+        SCATTERED,
         DraftPolicy.fixed(3),
         LAW,
         seed=3,
@@ -106,7 +118,7 @@ def test_a_replica_that_is_looked_at_does_what_a_run_does(
     if traced:
         chances = np.random.default_rng(1).random(300)
         acceptance = RoundAcceptance.trace(chances, [0, 100, 180, 300])
-    made = replace(setup(3, routing), engine=engine, acceptance=acceptance)
+    made = replace(setup(3, routing), engine=engine, acceptance=acceptance, step_model=SCATTERED)
     served = serve_requests(made, work, seed=3)
     done = served.each("last_token_s")
 
