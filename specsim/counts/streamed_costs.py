@@ -214,11 +214,9 @@ class StreamedCosts:
     @property
     def knows_variations(self) -> bool:
         """Whether anything tells how far single steps or requests scatter."""
-        return any(
-            each.variance_s2 is not None
-            for streamed in self.streamed
-            for each in (*streamed.steps, *streamed.frontends)
-        )
+        steps = [each.variance_s2 for streamed in self.streamed for each in streamed.steps]
+        outside = [each.variance_s2 for streamed in self.streamed for each in streamed.frontends]
+        return any(each is not None for each in (*steps, *outside))
 
     def outside_s(self, row: FrontendTime) -> float:
         """What a request is to spend outside of all steps beside as many others as in this row."""
@@ -270,7 +268,7 @@ class StreamedCosts:
 class _Scattered(NamedTuple):
     """Times that are alike: how many, their mean and variance, and what the fit says of them."""
 
-    count: int
+    times: int
     seconds: float
     variance_s2: float
     expected_s: float
@@ -280,11 +278,11 @@ def _variation(rows: Sequence[_Scattered]) -> float:
     """Of single times about what is expected of them; 0 where nobody tells it, or by chance."""
     if not rows:
         return 0.0
-    count, seconds, variance_s2, expected_s = np.array(rows).T
-    squares_s2 = float(count @ expected_s**2)
+    times, seconds, variance_s2, expected_s = np.array(rows).T
+    squares_s2 = float(times @ expected_s**2)
     if squares_s2 == 0.0:
         return 0.0
-    variance = float(count @ (variance_s2 + (seconds - expected_s) ** 2))
+    variance = float(times @ (variance_s2 + (seconds - expected_s) ** 2))
     return sqrt(max(variance, 0.0) / squares_s2)
 
 
