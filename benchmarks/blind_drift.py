@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.blind_accuracy import summary
+from benchmarks.blind_judged import summary
 from specsim.predict.elasticity import pass_slopes
 from specsim.profiles import read_profile
 

@@ -11,14 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.blind_accuracy import (
-    loss_by_halves,
-    losses_with_plain,
-    mean_error,
-    measured_rows,
-    recommended_losses,
-    summary,
-)
 from benchmarks.blind_drift import (
     around_one,
     followed,
@@ -29,6 +21,14 @@ from benchmarks.blind_drift import (
     states,
     together,
     told,
+)
+from benchmarks.blind_judged import (
+    loss_by_halves,
+    losses_with_plain,
+    mean_error,
+    measured_rows,
+    recommended_losses,
+    summary,
 )
 from specsim.intervals import Interval
 from specsim.optimizers.workload import Workload
