@@ -201,15 +201,19 @@ class StreamedCosts:
     def frontend_variation(self) -> float:
         """Coefficient of variation of what single requests spend outside of all steps; 0 where
         nobody tells it.
+
+        The moment of a step that a request was sent in leaves its square open, so that rows weigh
+        by the inverse square of that.
         """
-        return _variation(
-            [
-                _Scattered(each.requests, each.seconds, each.variance_s2, self.outside_s(each))
-                for streamed in self.streamed
-                for each in streamed.frontends
-                if each.variance_s2 is not None
-            ]
-        )
+        found = []
+        for streamed in self.streamed:
+            law = self.laws[streamed.gamma]
+            for each in streamed.frontends:
+                if each.variance_s2 is not None and (step_s := law.seconds(each.decodes or 1)) > 0:
+                    weight = each.requests / step_s**4
+                    row = _Scattered(weight, each.seconds, each.variance_s2, self.outside_s(each))
+                    found.append(row)
+        return _variation(found)
 
     @property
     def knows_variations(self) -> bool:
@@ -266,9 +270,9 @@ class StreamedCosts:
 
 
 class _Scattered(NamedTuple):
-    """Times that are alike: how many, their mean and variance, and what the fit says of them."""
+    """Times that are alike: their weight, mean and variance, and what the fit says of them."""
 
-    times: int
+    weight: float
     seconds: float
     variance_s2: float
     expected_s: float
@@ -278,11 +282,11 @@ def _variation(rows: Sequence[_Scattered]) -> float:
     """Of single times about what is expected of them; 0 where nobody tells it, or by chance."""
     if not rows:
         return 0.0
-    times, seconds, variance_s2, expected_s = np.array(rows).T
-    squares_s2 = float(times @ expected_s**2)
+    weights, seconds, variance_s2, expected_s = np.array(rows).T
+    squares_s2 = float(weights @ expected_s**2)
     if squares_s2 == 0.0:
         return 0.0
-    variance = float(times @ (variance_s2 + (seconds - expected_s) ** 2))
+    variance = float(weights @ (variance_s2 + (seconds - expected_s) ** 2))
     return sqrt(max(variance, 0.0) / squares_s2)
 
 
