@@ -113,6 +113,9 @@ def _files(folder: Path, printed: str) -> Any:
 COMMANDS = {
     "calibrate": Command(_PAIR, None, _profile),
     "calibrate --batch": Command(f"{_PAIR} {_GRID} --temperature 1", None, _profile),
+    "calibrate --cost-only": Command(
+        f"calibrate --cost-only --out p.json {_GRID} --repeats 4", None, _profile
+    ),
     "calibrate lookup": Command(f"{_PAIR} --draft prompt-lookup", None, _profile),
     "validate": Command(f"validate p.json --gamma 1:3 --requests 4 {_LOOSE}", _GIVEN, _rows),
     "validate --blind": Command(
