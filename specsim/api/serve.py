@@ -226,8 +226,8 @@ def _are_same(one: Requests, two: Requests) -> bool:
 def _of_same_requests() -> tuple[str, ...]:
     """What replications of a file at its own times do not tell."""
     return (
-        "requests are the same in every replication, so that intervals are of drafts alone: those "
-        "of a single run have what other requests would change, too",
+        "requests are the same in every replication, so that intervals are of drafts and single "
+        "steps alone: those of a single run have what other requests would change, too",
     )
 
 

@@ -195,7 +195,7 @@ def time_blocks(arrival_s: Floats, stay_s: float) -> tuple[Ints, int]:
 
 
 def of_replications(values: Floats) -> Interval[float]:
-    """Their mean with Student's interval; of one, which is certain, the value itself."""
+    """Their mean with Student's interval; of one the value itself."""
     best = float(values.mean())
     if values.size == 1:
         return Interval(best, best, best)

@@ -24,7 +24,10 @@ _CAPTIONS: Mapping[str, str] = {
     "timed, which change places from round to round; they are predicted from that timing, and "
     "figures below are means over the passes of a setting. Requests are those of a setting. Rates "
     "are in requests per second; the plain capacity is what the timing of a pass predicts of plain "
-    "decoding, of which its rate is a share. The hash of the file of step times was taken when "
+    "decoding, of which its rate is a share (before 2026-11-28 19:00 of that of the first pass). "
+    "`step_variation`, `prompt_step_variation` and `frontend_variation` are how far single steps, "
+    "those with a prompt, and what requests spend outside of steps scatter, as timed: "
+    "coefficients of variation. The hash of the file of step times was taken when "
     "each setting had been served; `same_file` tells whether the file is the same today.",
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
     "measured, less one. With own steps: simulated with steps as long as the load itself had them, "

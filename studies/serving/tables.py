@@ -27,6 +27,7 @@ from specsim.serving import RoundAcceptance
 from specsim.serving.comparison import relative_error
 from specsim.serving.logs import read_log
 from specsim.serving.service import Served, serve_requests
+from specsim.serving.step_model import VARIATIONS
 from specsim.serving.workload import serving_seed
 from studies.common.study import Row, where
 from studies.serving import settings
@@ -175,6 +176,7 @@ def setup(files: LoadFiles, found: Sequence[ServedSetting]) -> Iterator[Row]:
     passes: dict[int, list[ServedPass]] = defaultdict(list)
     for one in (each for setting in found for each in setting.passes):
         passes[one.number].append(one)
+    costs = _costs(map(files.timed, passes))
     for number, alike in sorted(passes.items()):
         timed = files.timed(number)
         hashes = {each.said["specsim"]["timed_sha256"] for each in alike}
@@ -190,9 +192,16 @@ def setup(files: LoadFiles, found: Sequence[ServedSetting]) -> Iterator[Row]:
             "requests": alike[0].verdict.requests,
             "plain_capacity": plain_capacity(timed, np.array(alike[0].said["output_lens"])),
             "rate": alike[0].said["request_rate"],
+            **_variations(costs.get(timed)),
             "timed_sha256": min(hashes)[:12],
             "same_file": hashes == {file_digest(timed)},
         }
+
+
+def _variations(costs: StreamedCosts | None) -> Row:
+    """How far single steps and requests scatter, as timed; None where nobody tells."""
+    known = costs is not None and costs.knows_variations
+    return {name: getattr(costs, name) if known else None for name in VARIATIONS}
 
 
 def latencies(found: Sequence[ServedSetting]) -> Iterator[Row]:
