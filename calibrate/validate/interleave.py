@@ -2,25 +2,23 @@
 
 Machines drift by tens of percent within minutes and are disturbed within a second, so nothing is
 compared across either.  Requests come one after another, from all sets of them alike.  All decoders
-go on with a request side by side, a few tokens each in random order, until all have the whole text,
-and run times are measured again between these rounds.  What disturbs the machine hits all of them
-alike and leaves ratios alone.  Each request is written down as soon as all have decoded it.
+go on with a request side by side, a few tokens each in random order, until all have the whole text.
+What disturbs the machine hits all of them alike and leaves ratios alone.  Each request is written
+down as soon as all have decoded it.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import cycle
 from typing import Any
 
 import numpy as np
 import torch
 
 from calibrate.decode.engine import Decoded, Decoding
-from calibrate.measure.model_set_timing import Samples
 from calibrate.measure.trace import DECODING, generator
 from calibrate.models.collector import models_not_walked
 from specsim.checkpoint import Checkpoint
@@ -34,9 +32,6 @@ PLAIN = 0
 # reading its own keys and values back into the processor's caches after the others' would count.
 _SLICE = 8
 
-
-# Measures what runs take just then, in some random order, and appends that to the samples.
-Measurement = Callable[[np.random.Generator, Samples], None]
 
 # A decoder at the start of a request: from the prompt and a source of random numbers.
 Start = Callable[[Sequence[int], torch.Generator], Decoding]
@@ -119,20 +114,15 @@ def decode_interleaved(
     sets: Sequence[RequestSet],
     device: torch.device,
     seed: int,
-    measurements: Sequence[Measurement],
-    every: int,
     checkpoint: Checkpoint,
     advance: Callable[[], None] = lambda: None,
-) -> tuple[list[Interleaved], list[Samples]]:
-    """Every request decoded with every decoder of its set, and what was measured beside each.
+) -> list[Interleaved]:
+    """Every request decoded with every decoder of its set.
 
     All decoders of a set are in mid-request at once, so each needs models with caches of its own.
-    All ``measurements`` are made before each request, and the next of them after every so many
-    rounds of it: a single run may take half as long again as another, so medians of few are not
-    enough.  Requests that are in the ``checkpoint`` are not decoded again.
+    Requests that are in the ``checkpoint`` are not decoded again.
     """
     interleaved = [Interleaved({name: [] for name in each.decoders}) for each in sets]
-    samples: list[Samples] = []
     turns = _round_robin([len(each.prompts) for each in sets])
     with models_not_walked():
         for number, (index, request) in enumerate(turns):
@@ -144,24 +134,13 @@ def decode_interleaved(
                 )
                 for place, start in enumerate(sets[index].decoders.values())
             ]
-            first = number % max(len(measurements), 1)
-            rotated = [*measurements[first:], *measurements[:first]]
             order = np.random.default_rng([DECODING, seed, number])
-            decode = partial(_decode_side_by_side, starts, rotated, every, order)
-            done = checkpoint.keep_json(f"{index}-{request}.json", decode, _Done, _counter)
-            for name, decoded in zip(sets[index].decoders, done.decoded, strict=True):
+            decode = partial(_decode_side_by_side, starts, order)
+            done = checkpoint.keep_json(f"{index}-{request}.json", decode, list[Decoded], _counter)
+            for name, decoded in zip(sets[index].decoders, done, strict=True):
                 interleaved[index].decoded[name].append(decoded)
-            samples.append(defaultdict(list, done.samples))
             advance()
-    return interleaved, samples
-
-
-@dataclass(frozen=True)
-class _Done:
-    """One request, as it is written down: results in the order of the decoders, and the samples."""
-
-    decoded: list[Decoded]
-    samples: list[tuple[tuple[Any, ...], list[tuple[float, float]]]]
+    return interleaved
 
 
 def _counter(kind: type, found: Any) -> Counter[int]:
@@ -170,25 +149,16 @@ def _counter(kind: type, found: Any) -> Counter[int]:
 
 
 def _decode_side_by_side(
-    starts: Sequence[Callable[[], Decoding]],
-    measurements: Sequence[Measurement],
-    every: int,
-    order: np.random.Generator,
-) -> _Done:
+    starts: Sequence[Callable[[], Decoding]], order: np.random.Generator
+) -> list[Decoded]:
     """Decode all to the end, ``_SLICE`` tokens at a time, in a new order each round."""
-    samples: Samples = defaultdict(list)
-    for measure in measurements:
-        measure(order, samples)
-    rotation = cycle(measurements)
     decodings = [start() for start in starts]
     goal, unfinished = 0, list(range(len(decodings)))
     while unfinished:
-        if measurements and goal and goal % (every * _SLICE) == 0:
-            next(rotation)(order, samples)
         goal += _SLICE
         shuffled = order.permutation(unfinished).tolist()
         unfinished = sorted(number for number in shuffled if decodings[number].advance(goal))
-    return _Done([each.finish() for each in decodings], list(samples.items()))
+    return [each.finish() for each in decodings]
 
 
 def _round_robin(sizes: Sequence[int]) -> list[tuple[int, int]]:

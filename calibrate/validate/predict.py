@@ -17,7 +17,6 @@ from calibrate.measure.recorded_text import ReadableText
 from calibrate.validate.quality import Quality
 from specsim.checks import Floats, UnsupportedError
 from specsim.laws import TARGET
-from specsim.predict.measured import RunPrices, RunTimes
 from specsim.predict.replay import build
 from specsim.predict.replay.blocks import Expected, replay_blocks
 from specsim.predict.replay.drafters import DeterministicReplay
@@ -33,7 +32,7 @@ from specsim.predict.replay.rates import (
     law_tokens_per_call,
     total,
 )
-from specsim.predict.replay.run_counts import RunCounts, RunKind
+from specsim.predict.replay.run_counts import RunCounts
 from specsim.rules.confidence import CONFIDENCES
 from specsim.schemes import (
     BeamSearch,
@@ -65,15 +64,11 @@ class Predicted:
     """A setting before it is decoded.
 
     requests : one prediction a request
-    host_share : host seconds over those of the runs, of each short decoding
-    flat_s : seconds a run of what drafts without a model of its own, heads among it
     quality : of the law that it emits
     """
 
     scheme: Scheme
     requests: Sequence[Prediction]
-    host_share: Sequence[float]
-    flat_s: Mapping[str, float]
     quality: Quality | None
 
     @property
@@ -89,22 +84,6 @@ class Predicted:
     def tokens(self) -> Floats:
         """Of each request, shape (R,)."""
         return np.array([float(each.tokens) for each in self.expected])
-
-    def run_seconds(self, tables: Mapping[RunKind, RunTimes], context: float) -> Floats:
-        """Seconds of all runs of each request, shape (R,), or (R, D) with tables of draws."""
-        prices = RunPrices(tables, self.flat_s)
-        found = [prices.seconds(each.runs, context) for each in self.expected]
-        return np.array(np.broadcast_arrays(*found))
-
-    @property
-    def widest(self) -> float:
-        """The widest runs of a kind, on average."""
-        return max(
-            each.runs.positions[kind] / count
-            for each in self.expected
-            for kind, count in each.runs.counts.items()
-            if count
-        )
 
     def per_token(self, model: str) -> Floats:
         """Expected runs a token, one figure a request."""
@@ -127,8 +106,7 @@ def as_json(predicted: Predicted) -> dict[str, Any]:
                 "tokens": int(each.expected.tokens),
                 "calls": float(each.expected.calls),
                 "runs": [
-                    [*kind, float(count), float(each.expected.runs.positions[kind])]
-                    for kind, count in each.expected.runs.counts.items()
+                    [model, float(count)] for model, count in each.expected.runs.counts.items()
                 ],
                 "rates": [
                     [event, float(tried.happened), float(tried.times)]
@@ -137,8 +115,6 @@ def as_json(predicted: Predicted) -> dict[str, Any]:
             }
             for each in predicted.requests
         ],
-        "host_share": [float(each) for each in predicted.host_share],
-        "flat_s": {name: float(seconds) for name, seconds in predicted.flat_s.items()},
         "quality": predicted.quality and asdict(predicted.quality),
     }
 
@@ -148,15 +124,15 @@ def from_json(scheme: Scheme, kept: Mapping[str, Any]) -> Predicted:
     requests = []
     for each in kept["requests"]:
         runs = RunCounts()
-        for model, after_other_model, count, positions in each["runs"]:
-            runs.add(RunKind(model, after_other_model), count, positions)
+        for model, count in each["runs"]:
+            runs.add(model, count)
         rates = [
             (event if isinstance(event, str) else tuple(event), Tried(happened, times))
             for event, happened, times in each["rates"]
         ]
         requests.append(_prediction(Expected(each["tokens"], each["calls"], runs), rates))
     good = Quality(**kept["quality"]) if kept["quality"] else None
-    return Predicted(scheme, requests, kept["host_share"], kept["flat_s"], good)
+    return Predicted(scheme, requests, good)
 
 
 def predict(scheme: Scheme, text: ReadableText, request: DecodeRequest) -> Prediction:
@@ -221,7 +197,7 @@ def _masks(scheme: SpecDec, text: ReadableText) -> Prediction:
     for place, tokens in enumerate(proposed):
         accepted[place, : _accepted(scheme, text, place, tokens)] = 1.0
     lengths = np.array([len(tokens) for tokens in proposed])
-    replay = DeterministicReplay(scheme.draft, accepted, lengths, reads_text=True)
+    replay = DeterministicReplay(scheme.draft, accepted, lengths)
     expected = replay_blocks(replay, len(text.tokens), text.limit)
     return Prediction(expected, [((scheme.draft, TARGET), first_tokens(accepted))])
 
@@ -240,10 +216,10 @@ def _sequence(scheme: SequenceCascade, text: ReadableText, request: DecodeReques
     kept = CONFIDENCES[scheme.confidence](logs) >= scheme.threshold
     runs = RunCounts()
     written = float(len(response))
-    runs.add(RunKind(scheme.draft, after_other_model=False), written, written)
+    runs.add(scheme.draft, written)
     calls = 0.0 if kept else float(len(text.tokens))
     if not kept:
-        runs.add(RunKind(TARGET, after_other_model=False), calls, calls)
+        runs.add(TARGET, calls)
     expected = Expected(len(response) if kept else len(text.tokens), calls, runs)
     return Prediction(expected, [(DEFERRAL, Tried(float(not kept), 1))])
 
@@ -254,10 +230,8 @@ def _beams(scheme: BeamSearch, text: ReadableText, request: DecodeRequest) -> Pr
     tokens, accepted = try_everywhere(target, draft, request, scheme)
     steps, gamma = len(accepted), scheme.gamma
     stood = (np.arange(gamma) < np.array(accepted)[:, None]).astype(float)
-    replay = DeterministicReplay(
-        scheme.draft, stood, np.full(steps, gamma), positions=scheme.draft_beam, runs_per_token=True
-    )
-    search = replay_blocks(replay, steps, request.limit, own=scheme.beams)
+    replay = DeterministicReplay(scheme.draft, stood, np.full(steps, gamma), runs_per_token=True)
+    search = replay_blocks(replay, steps, request.limit)
     expected = Expected(len(tokens), search.calls, search.runs)
     # The last step of all leaves no beam that could stand.
     return Prediction(expected, [((scheme.draft, TARGET), first_tokens(stood[:-1]))])

@@ -1,8 +1,8 @@
 """Speedups of decoding schemes, predicted and measured, each with the interval that it leaves open.
 
-Predicted: run times are drawn from the requests beside which they were sampled (a request with all
-its samples is a pass), the host's share from the short decodings, and above temperature 0 the
-requests whose texts were recorded are drawn again.  At temperature 0 their texts are known.
+Predicted: what runs take, and the host beside them, is drawn from the requests that were timed (a
+request with all settings is a pass), and above temperature 0 the requests whose texts were recorded
+are drawn again.  At temperature 0 their texts are known.
 
 Measured: by the jackknife over requests (Quenouille 1956), of logarithms, and of measured over
 expected where the texts are known, since how requests differ then is no error.  A handful of
@@ -17,15 +17,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from calibrate.measure.model_set_timing import ModelSetTimes
 from calibrate.validate.interleave import PLAIN, Interleaved
 from calibrate.validate.predict import Predicted
+from calibrate.validate.scheme_costs import SettingCost
 from specsim.checks import Floats
-from specsim.hardware.repeats import PassDraws, Repeats
+from specsim.hardware.repeats import PassDraws
 from specsim.intervals import Bootstrap, Interval, around, t_quantile
-from specsim.laws import TARGET
-from specsim.predict.measured import RunTimes
-from specsim.predict.replay.run_counts import RunKind
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -34,57 +31,54 @@ Name = TypeVar("Name", bound=Hashable)
 class SchemeSpeedup:
     """Plain over this time a token.
 
-    plain_s, fast_s : the expected seconds of each request that it is of, shape (R,) each
+    plain, fast : what each request that it is of is expected to take, in runs of plain decoding,
+        shape (R,) each
     """
 
     speedup: Interval[float]
-    plain_s: Floats
-    fast_s: Floats
+    plain: Floats
+    fast: Floats
 
 
 def predicted_speedups(
     predicted: Mapping[Name, Predicted],
     known: Collection[Name],
-    times: ModelSetTimes,
-    context: float,
-    plain_share: Sequence[float],
+    costs: Mapping[Hashable, SettingCost],
+    passes: int,
 ) -> dict[Name, SchemeSpeedup]:
     """By setting.
 
     known : settings whose requests write the very texts that the prediction is of
-    context : mean tokens in the cache
-    plain_share : host seconds over those of the runs, of each short plain decoding
+    costs : of these settings and of plain decoding
+    passes : requests that they were timed on
     """
+    draws = PassDraws(tuple(range(passes)))
     found = {}
     for name, each in predicted.items():
-        shares = [_share(some, seed) for seed, some in enumerate((plain_share, each.host_share))]
-        best = _seconds(each, times.best, context, *(share for share, _ in shares))
-        drawn = _seconds(each, times.drawn, context, *(share for _, share in shares))
-        plain_s, fast_s = (seconds.sum(axis=0) for seconds in drawn)
-        speedups = plain_s / fast_s
+        best = _spent(each, costs[PLAIN], costs[name])
+        drawn = _spent(each, costs[PLAIN], costs[name], draws)
+        plain, fast = (spent.sum(axis=0) for spent in drawn)
+        speedups = plain / fast
         if name not in known:
             bootstrap = Bootstrap(each.tokens.size)
             count = np.array(
                 [np.bincount(some, minlength=bootstrap.units) for some in bootstrap.drawn]
             )
-            plain_s, fast_s = ((count.T * seconds).sum(axis=0) for seconds in drawn)
-            speedups = speedups * (plain_s / fast_s / speedups) ** bootstrap.wider
+            plain, fast = ((count.T * spent).sum(axis=0) for spent in drawn)
+            speedups = speedups * (plain / fast / speedups) ** bootstrap.wider
         speedup = around(float(best[0].sum() / best[1].sum()), speedups)
         found[name] = SchemeSpeedup(speedup, *best)
     return found
 
 
-def _seconds(
-    predicted: Predicted,
-    tables: Mapping[RunKind, RunTimes],
-    context: float,
-    plain_share: float | Floats,
-    share: float | Floats,
+def _spent(
+    predicted: Predicted, plain: SettingCost, cost: SettingCost, draws: PassDraws | None = None
 ) -> tuple[Floats, Floats]:
-    """Of each request, decoded plainly and with the scheme; (R,) each, or (R, D) of draws."""
-    level, slope = tables[RunKind(TARGET, after_other_model=False)].line(1)
-    plainly = np.multiply.outer(predicted.tokens, (level + context * slope) * (1 + plain_share))
-    return plainly, predicted.run_seconds(tables, context) * (1 + share)
+    """Runs of plain decoding that each request is worth, decoded plainly and with the scheme; (R,)
+    each, or (R, D) of draws.
+    """
+    plainly = np.multiply.outer(predicted.tokens, 1 + plain.host_share(draws))
+    return plainly, np.array([cost.total(each.runs, draws) for each in predicted.expected])
 
 
 def measured_speedups(
@@ -121,14 +115,6 @@ def _log_speedup(
     total = sum(np.log(each.sum()) for each in over) - sum(np.log(each.sum()) for each in under)
     without = log(over, under)
     if expected is not None:
-        without -= log([expected.plain_s], [expected.fast_s])
+        without -= log([expected.plain], [expected.fast])
     size = without.size
     return float(total), float(np.sqrt((size - 1) * without.var()))
-
-
-def _share(repeats: Sequence[float], seed: int) -> tuple[float, Floats]:
-    """The mean, and what the repeats leave open of it, shape (D,)."""
-    numbers = range(len(repeats))
-    found = Repeats.of(repeats, numbers)
-    off = found.drawn(PassDraws(tuple(numbers), seed + 1))
-    return found.mean, np.maximum(found.mean + off, 0.0)

@@ -2,28 +2,30 @@
 
 The calibration's text is what the target wrote; models that the calibration did not have read it
 now, and schemes with a law of their own write a text of theirs.  From that alone follow tokens and
-runs.  Then the same prompts are decoded for real with all settings side by side.
+runs.  Then the same prompts are decoded for real with all settings side by side, each of them twice
+at least: what runs take is told by other decodings than those that predictions are compared with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import ceil
 from typing import Any
 
 import numpy as np
 import torch
 
 from calibrate.decode.build import start
-from calibrate.decode.engine import Decoded, DecodeRequest, Decoding
-from calibrate.measure.model_set_timing import price_runs, sample_model_set
+from calibrate.decode.engine import DecodeRequest, Decoding
 from calibrate.measure.recorded_text import ReadableText
-from calibrate.measure.trace import LOSSY, OVERHEAD, generator
+from calibrate.measure.trace import LOSSY, generator
 from calibrate.models.pool import ModelPool, ModelSet
 from calibrate.validate.catalogue import drawn_with
 from calibrate.validate.interleave import PLAIN, Interleaved, RequestSet, Start, decode_interleaved
 from calibrate.validate.predict import Predicted, as_json, from_json, predict
 from calibrate.validate.quality import quality
+from calibrate.validate.scheme_costs import setting_costs
 from calibrate.validate.scheme_speedups import measured_speedups, predicted_speedups
 from calibrate.validate.speedups import CheckedPrompts
 from specsim.checkpoint import Checkpoint
@@ -34,9 +36,8 @@ from specsim.predict.replay.build import approximate_runs
 from specsim.predict.replay.rates import named_rates
 from specsim.schemes import PlainDecoding, Scheme, scheme_name
 
-# Of short decodings before the others, for what happens outside the model runs.
-_OVERHEAD_REQUESTS = 3
-_OVERHEAD_TOKENS = 48
+# Requests that are timed, at least: fewer say little of how sure their mean is.
+_TIMED = 6
 # Counts are as predicted within this share, or within two standard errors.
 SHARE, _ERRORS = 0.03, 2.0
 _ROUNDING = 1e-9
@@ -58,7 +59,6 @@ def recorded_texts(check: CheckedPrompts, model_set: ModelSet) -> list[ReadableT
 def validate_schemes(
     pool: ModelPool,
     checks: Sequence[tuple[CheckedPrompts, Sequence[Scheme]]],
-    contexts: Sequence[int],
     end_of_text: frozenset[int],
     seed: int,
     checkpoint: Checkpoint,
@@ -70,13 +70,9 @@ def validate_schemes(
     """
     device = next(pool.target.parameters()).device
     expected: list[list[Predicted]] = []
-    plain_share: list[list[float]] = []
     for place, (check, chosen) in enumerate(checks):
         model_set = pool.new()
         texts = recorded_texts(check, model_set)
-
-        measured = partial(_plain_share, check, model_set)
-        plain_share.append(checkpoint.keep_json(f"host-{place}.json", measured))
         expected.append([])
         for number, scheme in enumerate(chosen):
             draws = [generator(device, LOSSY, seed, number, index) for index in range(len(texts))]
@@ -84,41 +80,37 @@ def validate_schemes(
             kept = checkpoint.keep_json(f"predicted-{place}-{number}.json", make)
             expected[-1].append(from_json(scheme, kept))
             advance("predicting")
-    widest = max(each.widest for found in expected for each in found)
-    timed = pool.new()
-    models = {TARGET: timed.target, **timed.models}
-
-    measurements = [partial(sample_model_set, models, context, widest) for context in contexts]
-    sets = [
-        RequestSet(check.prompts, _decoders(check, chosen, pool, end_of_text))
+    measured = [
+        RequestSet(check.prompts, _decoders(check, chosen, pool, end_of_text, waited=False))
         for check, chosen in checks
     ]
-    # A round of this many decoders takes long enough for a measurement after each.
-    decoded, samples = decode_interleaved(
-        sets,
-        device,
-        seed,
-        measurements,
-        every=1,
-        checkpoint=checkpoint,
-        advance=lambda: advance("decoding"),
+    timed = [
+        RequestSet(timed_prompts(check), _decoders(check, chosen, pool, end_of_text, waited=True))
+        for check, chosen in checks
+    ]
+    decoded = decode_interleaved(
+        [*measured, *timed], device, seed, checkpoint, advance=lambda: advance("decoding")
     )
-    times = price_runs(samples)
     rows: list[dict[str, Any]] = []
     names = [name for _, chosen in checks for each in chosen for name in each.row_fields()]
     fields = dict.fromkeys(names)
-    for (check, _), turns, found, share in zip(checks, decoded, expected, plain_share, strict=True):
-        context = float(np.mean([len(prompt) for prompt in check.prompts]))
-        context += float(turns.lengths(PLAIN).mean()) / 2
+    turned = zip(decoded[: len(checks)], decoded[len(checks) :], strict=True)
+    for (check, _), found, (turns, priced) in zip(checks, expected, turned, strict=True):
         known = {key(e.scheme) for e in found if drawn_with(e.scheme, check.sampling).greedy}
         of_settings = {key(each.scheme): each for each in found}
-        foreseen = predicted_speedups(of_settings, known, times, context, share)
+        costs = setting_costs(priced)
+        foreseen = predicted_speedups(of_settings, known, costs, len(timed_prompts(check)))
         speedups = measured_speedups(turns, foreseen, known)
         for name, each in of_settings.items():
             both = foreseen[name].speedup, speedups[name]
             row = _row(each, turns, *both, check)
             rows.append({**_named(each.scheme, check, fields), **row})
     return rows
+
+
+def timed_prompts(check: CheckedPrompts) -> list[Sequence[int]]:
+    """Of the requests that tell what runs take: those that are predicted, each as often."""
+    return ceil(_TIMED / len(check.prompts)) * list(check.prompts)
 
 
 def _request(
@@ -133,9 +125,16 @@ def _request(
 
 
 def _decoders(
-    check: CheckedPrompts, chosen: Sequence[Scheme], pool: ModelPool, end_of_text: frozenset[int]
+    check: CheckedPrompts,
+    chosen: Sequence[Scheme],
+    pool: ModelPool,
+    end_of_text: frozenset[int],
+    waited: bool,
 ) -> dict[Any, Start]:
-    """Every setting with models of its own, and plain decoding."""
+    """Every setting with models of its own, and plain decoding.
+
+    waited : every run of a model is, so that its seconds are its own
+    """
 
     def starter(scheme: Scheme, model_set: ModelSet) -> Start:
         def begin(prompt: Sequence[int], random: torch.Generator) -> Decoding:
@@ -144,9 +143,9 @@ def _decoders(
 
         return begin
 
-    decoders: dict[Any, Start] = {PLAIN: starter(PlainDecoding(), pool.new(timed=False))}
+    decoders: dict[Any, Start] = {PLAIN: starter(PlainDecoding(), pool.new(waited))}
     for scheme in chosen:
-        decoders[key(scheme)] = starter(scheme, pool.new(timed=False))
+        decoders[key(scheme)] = starter(scheme, pool.new(waited))
     return decoders
 
 
@@ -162,44 +161,14 @@ def _predicted(
     draws: Sequence[torch.Generator],
     end_of_text: frozenset[int],
 ) -> dict[str, Any]:
-    """From the recorded texts, and what a few short decodings spend outside the runs, as JSON."""
+    """From the recorded texts, as JSON."""
     requests = [
         predict(scheme, text, _request(scheme, check, text.prompt, random, end_of_text))
         for text, random in zip(texts, draws, strict=True)
     ]
     model_set = texts[0].model_set
-    decoded = _short_decodings(scheme, check, model_set)
-    flat: dict[str, float] = {}
-    for name in set(decoded[0].drafts) - set(model_set.models):
-        runs = [each.drafts[name] for each in decoded]
-        count = sum(each.count for each in runs)
-        flat[name] = sum(each.seconds for each in runs) / count if count else 0.0
     good = quality(scheme, drawn_with(scheme, check.sampling), check.prompts, model_set)
-    return as_json(Predicted(scheme, requests, _host_share(decoded), flat, good))
-
-
-def _short_decodings(scheme: Scheme, check: CheckedPrompts, model_set: ModelSet) -> list[Decoded]:
-    limit = min(_OVERHEAD_TOKENS, check.max_new_tokens)
-    sampling = drawn_with(scheme, check.sampling)
-    return [
-        start(
-            scheme,
-            model_set,
-            DecodeRequest(
-                prompt, limit, sampling, generator(model_set.target.device, OVERHEAD, number)
-            ),
-        ).finish()
-        for number, prompt in enumerate(check.prompts[:_OVERHEAD_REQUESTS])
-    ]
-
-
-def _plain_share(check: CheckedPrompts, model_set: ModelSet) -> list[float]:
-    return _host_share(_short_decodings(PlainDecoding(), check, model_set))
-
-
-def _host_share(decoded: Sequence[Decoded]) -> list[float]:
-    """Host seconds over those of the runs: as a share, since machines drift until the check."""
-    return [each.overhead_s / (each.seconds - each.overhead_s) for each in decoded]
+    return as_json(Predicted(scheme, requests, good))
 
 
 def _named(scheme: Scheme, check: CheckedPrompts, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def validate(
         for each in checks
     ]
     device = caches[PLAIN][0].device
-    decoded, _ = decode_interleaved(sets, device, seed, (), 1, checkpoint, advance)
+    decoded = decode_interleaved(sets, device, seed, checkpoint, advance)
     rows: list[dict[str, Any]] = []
     for each, interleaved in zip(checks, decoded, strict=True):
         rows += compare(each, interleaved, waited=device.type == "cpu")

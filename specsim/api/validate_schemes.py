@@ -24,6 +24,7 @@ def validate_schemes(asked: CheckedProfile, check: SchemeCheck) -> Validation:
     from calibrate.models.pool import ROLES, load_pool
     from calibrate.validate.catalogue import settings
     from calibrate.validate.findings import scheme_findings
+    from calibrate.validate.schemes import timed_prompts
     from calibrate.validate.schemes import validate_schemes as decode_schemes
     from calibrate.validate.speedups import CheckedPrompts
 
@@ -55,9 +56,8 @@ def validate_schemes(asked: CheckedProfile, check: SchemeCheck) -> Validation:
             f"schemes {', '.join(check.schemes)}: nothing of it runs at these temperatures with "
             f"the models at hand ({reasons})"
         )
-    contexts = sorted({row.context for row in profile.run_times})
     run = asked.begin(check, dict(pool.digests))
-    decoded = sum(len(each.prompts) for each, _ in checked)
+    decoded = sum(len(each.prompts) + len(timed_prompts(each)) for each, _ in checked)
     advance = {
         "predicting": steps(run.watch.progress, "predicting", sum(len(c) for _, c in checked)),
         "decoding": steps(run.watch.progress, "decoding", decoded),
@@ -65,7 +65,6 @@ def validate_schemes(asked: CheckedProfile, check: SchemeCheck) -> Validation:
     rows = decode_schemes(
         pool,
         checked,
-        contexts,
         pair.target.end_of_text,
         check.seed,
         run.checkpoint,

@@ -20,7 +20,6 @@ from specsim.hardware.repeats import PassDraws
 from specsim.hardware.run_time_fit import Kind, fits, in_passes, pass_draws
 from specsim.intervals import Bootstrap, around
 from specsim.predict.replay.fixed_gamma import Replay, replay
-from specsim.predict.replay.run_counts import RunCounts, RunKind
 from specsim.profiles import Overhead, RunTime
 from specsim.traces import Trace
 
@@ -72,29 +71,6 @@ class RunTimes:
         level, slope = self.line(tokens)
         seconds: Floats = level + slope * np.asarray(context, dtype=float)
         return seconds
-
-
-@dataclass(frozen=True)
-class RunPrices:
-    """Seconds of the runs of any number of models.
-
-    tables : by kind of run
-    flat_s : seconds a run of drafters without a model, whatever it reads
-    """
-
-    tables: Mapping[RunKind, RunTimes]
-    flat_s: Mapping[str, float]
-
-    def seconds(self, runs: RunCounts, context: float) -> Floats:
-        """Expected seconds of all runs, at a mean number of tokens in the cache; () or (D,)."""
-        total = np.zeros(())
-        for kind, count in runs.counts.items():
-            if kind.model in self.flat_s:
-                total = total + count * self.flat_s[kind.model]
-            elif count:
-                level, slope = self.tables[kind].line(max(runs.positions[kind] / count, 1.0))
-                total = total + count * (level + context * slope)
-        return total
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ Tokens and target calls are exact, and so are the runs of drafters of fixed leng
 nobody.  What a drafter does behind a token that the target will reject is off the text: a reviewer
 of free length goes on there as it does on texts of its own that begin with a rejected token
 (``VerticalReplay.off_text_samples``); it is exact where that text is known, at temperature 0, and
-what it reviews is drafted token by token.  The approximation concerns its draft runs and how wide
-the runs are that read its proposals; with a fixed number of steps it shows only where the request
-leaves no room for all of them.
+what it reviews is drafted token by token.  The approximation concerns its draft runs; with a fixed
+number of steps it shows only where the request leaves no room for all of them.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ import numpy as np
 from specsim.checks import integer
 from specsim.laws import TARGET
 from specsim.predict.replay.drafters import DrafterReplay, Proposal
-from specsim.predict.replay.run_counts import RunCounts, RunKind
+from specsim.predict.replay.run_counts import RunCounts
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Expected:
 
 
 def replay_blocks(
-    drafter: DrafterReplay, tokens: int, limit: int, verdict: bool = True, own: int = 1
+    drafter: DrafterReplay, tokens: int, limit: int, verdict: bool = True
 ) -> Expected:
     """Decoding the whole text, block by block.
 
@@ -56,12 +55,11 @@ def replay_blocks(
     limit : tokens that were asked for, >= T; more than T where the text ends with end-of-text
     verdict : is every block ended by the target?  In a sequential cascade (Narasimhan24
         Algorithm 2) the draft may end the text by itself
-    own : positions that the target reads in a block besides the proposal
     """
     tokens, limit = integer("tokens", tokens, low=1), integer("limit", limit, low=tokens)
     starts = np.zeros(limit + 2)
     starts[0] = 1.0
-    runs, calls, unread = RunCounts(), 0.0, 0.0
+    runs, calls = RunCounts(), 0.0
     for start in range(tokens):
         mass = float(starts[start])
         if not mass:
@@ -71,19 +69,10 @@ def replay_blocks(
         runs.merge(found.runs, mass)
         last = 0.0 if verdict else _ended_by_draft(found, tokens - start)
         calls += mass * (1 - last)
-        runs.add(
-            RunKind(TARGET, after_other_model=found.ran),
-            mass * (1 - last),
-            mass * (1 - last) * (own + found.length),
-        )
+        runs.add(TARGET, mass * (1 - last))
         for ends in (found.rejected, found.complete):
             for count, share in ends.items():
                 starts[min(start + count + 1, limit + 1)] += mass * share
-        unread += mass * found.unread
-    for model in drafter.catching_up:
-        runs.add(RunKind(model, after_other_model=True), 0.0, unread)
-    for model in drafter.text_readers:
-        runs.add(RunKind(model, after_other_model=True), 0.0, float(tokens))
     return Expected(tokens, calls, runs)
 
 

@@ -25,7 +25,6 @@ from specsim.schemes.drafters import (
     Drafter,
     EagleDrafter,
     HorizontalDrafter,
-    MaskDrafter,
     ModelDrafter,
     NgramDrafter,
     VerticalDrafter,
@@ -47,8 +46,7 @@ def drafter_replay(
     match drafter:
         case ModelDrafter() | NgramDrafter():
             accepted = text.accepted(drafter.name, verifier, law)
-            is_model = isinstance(drafter, ModelDrafter)
-            return AutoregressiveReplay(drafter.name, accepted, drafter.tokens, is_model=is_model)
+            return AutoregressiveReplay(drafter.name, accepted, drafter.tokens)
         case EagleDrafter():
             return HeadReplay(drafter.name, *text.accepted_by_depth(drafter, verifier, law))
         case VerticalDrafter():
@@ -57,8 +55,7 @@ def drafter_replay(
             parts = (drafter_replay(part, text, verifier) for part in drafter.parts)
             return HorizontalReplay(tuple(parts))
         case _:
-            reads_text = isinstance(drafter, MaskDrafter)
-            return DeterministicReplay(drafter.name, *agreement(text, drafter), reads_text)
+            return DeterministicReplay(drafter.name, *agreement(text, drafter))
 
 
 def _vertical(drafter: VerticalDrafter, text: RecordedText, verifier: str) -> VerticalReplay:

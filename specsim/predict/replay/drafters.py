@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from specsim.checks import Floats, InvalidArgumentError, UnsupportedError, integer
-from specsim.predict.replay.run_counts import RunCounts, RunKind
+from specsim.predict.replay.run_counts import RunCounts
 
 
 @dataclass(frozen=True)
@@ -24,22 +24,17 @@ class Proposal:
 
     rejected : {j: probability that the j-th token, from 0, is the first to be rejected}
     complete : {j: probability that the proposal has j tokens, all accepted}
-    length : expected number of positions proposed, which is tokens but for beams
+    length : expected number of tokens proposed
     runs : expected runs of all drafters
-    unread : probability that it is complete and its drafter has not read its last token, so that
-        after a bonus token it has two tokens to read
-    ran : did a model run for it?
     """
 
     rejected: Mapping[int, float]
     complete: Mapping[int, float]
     length: float
     runs: RunCounts
-    unread: float
-    ran: bool
 
 
-NOTHING = Proposal({}, {0: 1.0}, 0.0, RunCounts(), unread=0.0, ran=False)
+NOTHING = Proposal({}, {0: 1.0}, 0.0, RunCounts())
 
 
 class DrafterReplay(ABC):
@@ -49,16 +44,6 @@ class DrafterReplay(ABC):
     @abstractmethod
     def reach(self) -> int:
         """The most tokens that it ever proposes."""
-
-    @property
-    def catching_up(self) -> tuple[str, ...]:
-        """Models whose first run in a block has one more token to read after a bonus token."""
-        return ()
-
-    @property
-    def text_readers(self) -> tuple[str, ...]:
-        """Models that read every token of the text once besides what they propose."""
-        return ()
 
     def propose(self, start: int, room: int) -> Proposal:
         """At the text before position ``start``, with at most ``room`` tokens to propose."""
@@ -98,7 +83,6 @@ class AutoregressiveReplay(DrafterReplay):
     written_on : shape (T,): tokens that it writes behind a rejected one at t before it gives up;
         only with ``unsure``
     bonus_needs_draft : one run more where all was accepted, since the bonus token depends on it
-    is_model : False for counts, which leave no trace in the processor's caches
     """
 
     name: str
@@ -107,7 +91,6 @@ class AutoregressiveReplay(DrafterReplay):
     unsure: np.ndarray | None = None
     written_on: np.ndarray | None = None
     bonus_needs_draft: bool = False
-    is_model: bool = True
 
     def __post_init__(self) -> None:
         integer("tokens", self.tokens)
@@ -119,13 +102,9 @@ class AutoregressiveReplay(DrafterReplay):
         return self.tokens
 
     @property
-    def catching_up(self) -> tuple[str, ...]:
-        return (self.name,)
-
-    @property
     def _nothing(self) -> Proposal:
         runs = self._tally(float(self.bonus_needs_draft))
-        return Proposal({}, {0: 1.0}, 0.0, runs, unread=0.0, ran=self.bonus_needs_draft)
+        return Proposal({}, {0: 1.0}, 0.0, runs)
 
     def _propose(self, start: int, room: int) -> Proposal:
         rejected, complete = {}, {}
@@ -156,8 +135,7 @@ class AutoregressiveReplay(DrafterReplay):
             complete[room] = alive
             runs += alive * (room + self.bonus_needs_draft)
             length += alive * room
-        unread = 0.0 if self.bonus_needs_draft else alive
-        return Proposal(rejected, complete, length, self._tally(runs), unread, self.is_model)
+        return Proposal(rejected, complete, length, self._tally(runs))
 
     def expected_off_text(self, room: int) -> tuple[RunCounts, float]:
         if self.unsure is not None:
@@ -167,11 +145,8 @@ class AutoregressiveReplay(DrafterReplay):
 
     def _tally(self, runs: float) -> RunCounts:
         tally = RunCounts()
-        first = min(runs, 1.0)
-        if first:
-            tally.add(RunKind(self.name, after_other_model=True), first, first)
-        if runs > first:
-            tally.add(RunKind(self.name, after_other_model=False), runs - first, runs - first)
+        if runs:
+            tally.add(self.name, runs)
         return tally
 
 
@@ -181,32 +156,22 @@ class DeterministicReplay(DrafterReplay):
 
     accepted : shape (T, most): token i of a proposal made at t is accepted, given all before it
     lengths : shape (T,): how many tokens it has to propose there
-    reads_text : does it read the text, besides what it proposes?
-    positions : positions read for each token of a proposal, by drafter and verifier alike; more
-        than one for beams
     runs_per_token : a run for each token, not one for all
     """
 
     name: str
     accepted: Floats
     lengths: np.ndarray
-    reads_text: bool = False
-    positions: int = 1
     runs_per_token: bool = False
 
     @property
     def reach(self) -> int:
         return int(self.accepted.shape[1])
 
-    @property
-    def text_readers(self) -> tuple[str, ...]:
-        return (self.name,) if self.reads_text else ()
-
     def _propose(self, start: int, room: int) -> Proposal:
         tally = self._tally(room)
         if start >= len(self.accepted):
-            read = float(room * self.positions)
-            return Proposal({0: 1.0}, {}, read, tally, unread=0.0, ran=self._is_model)
+            return Proposal({0: 1.0}, {}, float(room), tally)
         length = min(room, int(self.lengths[start]))
         rejected, alive = {}, 1.0
         for place in range(length):
@@ -215,25 +180,15 @@ class DeterministicReplay(DrafterReplay):
                 rejected[place] = alive * (1 - rate)
             alive *= rate
         complete = {length: alive} if alive else {}
-        read = float(length * self.positions)
-        return Proposal(rejected, complete, read, tally, unread=0.0, ran=self._is_model)
-
-    @property
-    def _is_model(self) -> bool:
-        """Copies are looked up."""
-        return self.reads_text or self.runs_per_token
+        return Proposal(rejected, complete, float(length), tally)
 
     def expected_off_text(self, room: int) -> tuple[RunCounts, float]:
         room = min(room, self.reach)
         if room <= 0:
             return RunCounts(), 0.0
-        return self._tally(room), float(np.minimum(self.lengths, room).mean() * self.positions)
+        return self._tally(room), float(np.minimum(self.lengths, room).mean())
 
     def _tally(self, room: int) -> RunCounts:
         tally = RunCounts()
-        runs = room if self.runs_per_token else 1
-        read = float(room * self.positions)
-        tally.add(RunKind(self.name, after_other_model=True), 1.0, read / runs)
-        if runs > 1:
-            tally.add(RunKind(self.name, after_other_model=False), runs - 1.0, read - read / runs)
+        tally.add(self.name, float(room if self.runs_per_token else 1))
         return tally

@@ -19,7 +19,7 @@ import numpy as np
 
 from specsim.checks import Floats
 from specsim.predict.replay.drafters import NOTHING, DrafterReplay, Proposal
-from specsim.predict.replay.run_counts import RunCounts, RunKind
+from specsim.predict.replay.run_counts import RunCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +39,6 @@ class HeadReplay(DrafterReplay):
     def reach(self) -> int:
         return int(self.accepted.shape[1])
 
-    @property
-    def text_readers(self) -> tuple[str, ...]:
-        """Its first run of a block reads what was emitted since the last one, accepted or not."""
-        return (self.name,)
-
     def _propose(self, start: int, room: int) -> Proposal:
         length = min(room, int(self.lengths[start])) if start < len(self.accepted) else room
         if not length:
@@ -57,19 +52,16 @@ class HeadReplay(DrafterReplay):
             if not alive:
                 break
         complete = {length: alive} if alive else {}
-        return Proposal(rejected, complete, float(length), self._tally(length), 0.0, ran=True)
+        return Proposal(rejected, complete, float(length), self._tally(length))
 
     def expected_off_text(self, room: int) -> tuple[RunCounts, float]:
         room = min(room, self.reach)
         return self._tally(room), float(room)
 
     def _tally(self, room: int) -> RunCounts:
-        """The first run reads the text alone, which ``text_readers`` counts."""
         tally = RunCounts()
         if room:
-            tally.add(RunKind(self.name, after_other_model=True), 1.0, 0.0)
-        if room > 1:
-            tally.add(RunKind(self.name, after_other_model=False), room - 1.0, room - 1.0)
+            tally.add(self.name, float(room))
         return tally
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from specsim.checks import Floats, InvalidArgumentError
 from specsim.predict.replay.drafters import DrafterReplay, Proposal
-from specsim.predict.replay.run_counts import RunCounts, RunKind
+from specsim.predict.replay.run_counts import RunCounts
 
 # Room where none is known: longer than any proposal.
 _ANY = 1 << 20
@@ -55,10 +55,6 @@ class VerticalReplay(DrafterReplay):
             return self.steps * self._widest
         return self.at_least - 1 + self._widest if self.at_least else 0
 
-    @property
-    def catching_up(self) -> tuple[str, ...]:
-        return (self.name, *self.inner.catching_up)
-
     def _more(self, steps: int, tokens: int) -> bool:
         return steps < self.steps if self.steps is not None else tokens < (self.at_least or 0)
 
@@ -76,9 +72,7 @@ class VerticalReplay(DrafterReplay):
                 complete[tokens] = complete.get(tokens, 0.0) + mass
                 length += mass * tokens
                 continue
-            pushed, step_runs = self._step(
-                self.inner, start + tokens, room - tokens, first=steps == 0
-            )
+            pushed, step_runs = self._step(self.inner, start + tokens, room - tokens)
             runs.merge(step_runs, mass)
             kept, at_least = 1.0, 1.0  # all so far accepted; the step has a token here
             for place in range(max(pushed)):
@@ -99,16 +93,14 @@ class VerticalReplay(DrafterReplay):
                 at_least -= here_ends
                 if not kept or at_least <= 0:
                     break
-        unread = sum(mass for tokens, mass in complete.items() if tokens)
-        return Proposal(rejected, complete, length, runs, unread, ran=True)
+        return Proposal(rejected, complete, length, runs)
 
     def _step(
-        self, drafter: DrafterReplay, start: int, room: int, first: bool
+        self, drafter: DrafterReplay, start: int, room: int
     ) -> tuple[dict[int, float], RunCounts]:
         """P(a step has k tokens) given that they are the text's, and its runs.
 
         drafter : the inner drafter on that text
-        first : is it the first of its proposal, behind a run of the verifier?
         """
         most = room - 1 if self.gamma is None else min(self.gamma, room - 1)
         inner = drafter.propose(start, most)
@@ -118,10 +110,7 @@ class VerticalReplay(DrafterReplay):
                 pushed[tokens + 1] = pushed.get(tokens + 1, 0.0) + mass
         runs = RunCounts()
         runs.merge(inner.runs)
-        runs.add(RunKind(self.name, after_other_model=first or inner.ran), 1.0, 1.0 + inner.length)
-        # After the model's bonus token the inner models have one more to read in the next step.
-        for model in drafter.catching_up:
-            runs.add(RunKind(model, after_other_model=True), 0.0, inner.unread)
+        runs.add(self.name, 1.0)
         return pushed, runs
 
     def _off(
@@ -139,7 +128,7 @@ class VerticalReplay(DrafterReplay):
             # The last token that a step can have is the model's own and ends it.
             law = {1: 1.0}
             if already < self._widest:
-                law, _ = self._step(drafter, 0, _ANY, first=False)
+                law, _ = self._step(drafter, 0, _ANY)
             for more, mass in law.items():
                 tokens = before + min(already - 1 + more, self._widest)
                 rest, ends = self._rest(drafter, more, steps, min(tokens, room), room)
@@ -163,7 +152,7 @@ class VerticalReplay(DrafterReplay):
             return RunCounts(), float(tokens)
         key = drafter, place, steps if self.steps is not None else 0, tokens, room
         if key not in self._rests:
-            law, step_runs = self._step(drafter, place, room - tokens, first=False)
+            law, step_runs = self._step(drafter, place, room - tokens)
             runs, length = RunCounts(), 0.0
             runs.merge(step_runs)
             for pushed, mass in law.items():

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from functools import partial
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from calibrate.decode.engine import Decoded, DecodeRequest, Runs
+from calibrate.decode.engine import Decoded, DecodeRequest, Decoding, Runs
 from calibrate.decode.plain import plain
-from calibrate.measure.model_set_timing import Samples
 from calibrate.measure.trace import DECODING, generator
 from calibrate.models.load import Pair, load_pair
 from calibrate.models.sampling import Sampling
@@ -38,7 +36,7 @@ def pair(tiny_family: dict[str, Path]) -> Pair:
 
 
 def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair, tmp_path: Path) -> None:
-    prompts, called = [[5, 6, 7], [8, 9]], list[str]()
+    prompts = [[5, 6, 7], [8, 9]]
     gammas = (PLAIN, 1, 3)
 
     def decoders(temperature: float) -> dict[Hashable, Start]:
@@ -46,27 +44,7 @@ def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair, tmp_path: Path
         return {gamma: decoder(pair.cached(), gamma, sampling, 30, pair) for gamma in gammas}
 
     sets = [RequestSet(prompts, decoders(temperature)) for temperature in (0.0, 1.0)]
-
-    def measure(order: np.random.Generator, samples: Samples, name: str) -> None:
-        called.append(name)
-        samples[name, 1].append((float(len(called)), 1.0))
-
-    measurements = [partial(measure, name=name) for name in "ab"]
-    interleaved, samples = decode_interleaved(
-        sets, CPU, 4, measurements, every=2, checkpoint=Checkpoint(tmp_path)
-    )
-    # Thirty tokens are four rounds of eight: all before the first, and one after the second.
-    # The next request begins with the next of them.
-    assert "".join(called) == "aba" + "bab" + "aba" + "bab"
-    by_request = [
-        {what[0]: [took for took, _ in found] for what, found in each.items()} for each in samples
-    ]
-    assert by_request == [
-        {"a": [1, 3], "b": [2]},
-        {"b": [4, 6], "a": [5]},
-        {"a": [7, 9], "b": [8]},
-        {"b": [10, 12], "a": [11]},
-    ]
+    interleaved = decode_interleaved(sets, CPU, 4, Checkpoint(tmp_path))
     for index, decoded in enumerate(interleaved):
         assert tuple(decoded.decoded) == gammas
         assert decoded.lengths(3)[0] == 30
@@ -83,36 +61,35 @@ def test_side_by_side_decodes_what_each_decodes_alone(pair: Pair, tmp_path: Path
 
 
 def test_a_request_that_was_written_down_is_not_decoded_again(pair: Pair, tmp_path: Path) -> None:
-    """Killed in its third request of four, and started again: the same texts, counts, samples."""
+    """Killed in its third request of four, and started again: the same texts and counts."""
     prompts = [[5, 6, 7], [8, 9], [3], [4, 3]]
-    counted = dict.fromkeys(range(len(prompts)), 0)
+    begun: list[int] = []
 
-    def decode(folder: Path, last: int) -> tuple[Interleaved, list[Samples]]:
+    def decode(folder: Path, last: int) -> Interleaved:
         gammas: dict[Hashable, Start] = {
             gamma: decoder(pair.cached(), gamma, Sampling(1.0), 20, pair) for gamma in (PLAIN, 2)
         }
+        start = gammas[PLAIN]
 
-        def measure(order: np.random.Generator, samples: Samples) -> None:
+        def plainly(prompt: Sequence[int], random: torch.Generator) -> Decoding:
             request = len(list(folder.glob("*.json")))
             if request == last:
                 raise KeyboardInterrupt
-            counted[request] += 1
-            samples["target", True, 1, 8].append((float(order.random()), 1.0))
+            begun.append(request)
+            return start(prompt, random)
 
-        (found,), samples = decode_interleaved(
-            [RequestSet(prompts, gammas)], CPU, 4, [measure], every=9, checkpoint=Checkpoint(folder)
-        )
-        return found, samples
+        sets = [RequestSet(prompts, gammas | {PLAIN: plainly})]
+        (found,) = decode_interleaved(sets, CPU, 4, Checkpoint(folder))
+        return found
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
     killed.mkdir()
-    expected, samples = decode(whole, last=-1)
+    expected = decode(whole, last=-1)
     with pytest.raises(KeyboardInterrupt):
         decode(killed, last=2)
-    found, again = decode(killed, last=-1)
-    assert list(counted.values()) == [2, 2, 2, 2]
-    assert again == samples
+    found = decode(killed, last=-1)
+    assert begun == [*range(4), 0, 1, 2, 3]
     for name in (PLAIN, 2):
         for one, other in zip(expected.decoded[name], found.decoded[name], strict=True):
             assert (one.tokens, one.accepted, one.drafted) == (

@@ -79,21 +79,18 @@ def test_what_drafts_by_itself_is_accepted_by_the_law_that_is_asked_for() -> Non
     assert isinstance(model, AutoregressiveReplay)
     assert isinstance(counts, AutoregressiveReplay)
     assert isinstance(head, HeadReplay)
-    assert (model.name, model.tokens, model.is_model) == ("small", 3, True)
-    assert (counts.name, counts.tokens, counts.is_model) == ("bigram", 2, False)
+    assert (model.name, model.tokens) == ("small", 3)
+    assert (counts.name, counts.tokens) == ("bigram", 2)
     assert (head.name, head.reach) == ("eagle", 2)
 
 
-@pytest.mark.parametrize(
-    ("drafter", "reads"), [(CopyDrafter("copy", 3), False), (MaskDrafter("masks", 3), True)]
-)
+@pytest.mark.parametrize("drafter", [CopyDrafter("copy", 3), MaskDrafter("masks", 3)])
 def test_what_proposes_from_its_place_agrees_with_the_text_or_not(
-    drafter: CopyDrafter | MaskDrafter, reads: bool
+    drafter: CopyDrafter | MaskDrafter,
 ) -> None:
     found = drafter_replay(drafter, Text())
     assert isinstance(found, DeterministicReplay)
     assert found.name == drafter.name
-    assert found.reads_text is reads
     assert found.accepted.tolist() == [[1, 1, 0], [0, 0, 0], [0, 1, 0], [1, 0, 0]]
     assert found.lengths.tolist() == [3, 0, 2, 2]
     assert agreement(Text(), drafter)[0].shape == (4, 3)

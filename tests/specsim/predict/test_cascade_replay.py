@@ -177,11 +177,12 @@ def test_a_model_that_reviews_another(
 def test_copies_depend_on_where_they_start() -> None:
     agrees = np.array([[1, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]], float)
     lengths = np.array([3, 0, 2, 0, 0])
-    expected = replay_blocks(DeterministicReplay("copy", agrees, lengths), 5, 5)
+    copies = DeterministicReplay("copy", agrees, lengths)
+    expected = replay_blocks(copies, 5, 5)
     # Two accepted and one recovered; then nothing is proposed, twice.
     assert expected.calls == 3
     assert expected.runs.runs("copy") == 2  # the last block has no room
-    assert (expected.runs.read("copy"), expected.runs.read("target")) == (3 + 1, 4 + 1 + 1)
+    assert [copies.propose(start, 4 - start).length for start in (0, 3, 4)] == [3, 0, 0]
 
 
 def test_a_drafter_that_gives_up() -> None:
@@ -198,9 +199,7 @@ def test_a_drafter_that_gives_up() -> None:
     # as many as there is room for (8 - 3 - 1).  Then 4 ends the text, and the draft stops there.
     assert expected.calls == 3
     assert expected.runs.runs("small") == 3 + 4 + 1
-    assert expected.runs.positions[
-        next(k for k in expected.runs.counts if k.model == "target")
-    ] == (3 + 5 + 2)
+    assert [drafter.propose(start, 7 - start).length for start in (0, 3, 4)] == [2, 4, 1]
 
 
 def test_a_sequential_cascade_may_end_without_the_target() -> None:
@@ -226,11 +225,10 @@ def test_steps_of_a_reviewer_are_counted_off_the_text() -> None:
     assert expected.runs.runs("reviewer") == pytest.approx(2)
     assert expected.runs.runs("inner") == pytest.approx(2)
     # Steps of two tokens, until there are three.
-    expected = replay_blocks(reviewed(never, always, 1, None, 3), 1, 100)
+    reviewer = reviewed(never, always, 1, None, 3)
+    expected = replay_blocks(reviewer, 1, 100)
     assert expected.runs.runs("reviewer") == pytest.approx(2)
-    assert expected.runs.positions[
-        next(k for k in expected.runs.counts if k.model == "target")
-    ] == (pytest.approx(5))
+    assert reviewer.propose(0, 99).length == pytest.approx(4)
 
 
 def test_a_reviewer_goes_on_in_the_text_that_it_writes_at_that_place() -> None:

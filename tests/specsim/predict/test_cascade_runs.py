@@ -1,4 +1,4 @@
-"""Runs of cascades, by model and by who ran before, and what they read: counted block by block.
+"""Runs of cascades by model, counted block by block.
 
 Whatever is accepted, a drafter of fixed length drafts as much as there is room for, so that only
 the places where blocks begin are left to chance.
@@ -17,18 +17,16 @@ from hypothesis import strategies as st
 
 from specsim.laws import TARGET
 from specsim.predict.replay.blocks import Expected, replay_blocks
-from specsim.predict.replay.drafters import AutoregressiveReplay, DeterministicReplay
+from specsim.predict.replay.drafters import AutoregressiveReplay, DeterministicReplay, Proposal
 from specsim.predict.replay.head import HeadReplay
 from specsim.predict.replay.horizontal import HorizontalReplay
-from specsim.predict.replay.run_counts import RunCounts, RunKind
+from specsim.predict.replay.run_counts import RunCounts
 from specsim.predict.replay.vertical import VerticalReplay
 
 SIZE = 5
 rates = st.lists(st.sampled_from([0.0, 0.3, 0.8, 1.0]), min_size=SIZE, max_size=SIZE).map(np.array)
-# Runs and positions of a block by (model, whether another ran before it).
-Kinds = Counter[tuple[str, bool]]
-# From a block's start and room: tokens proposed, its runs, positions read.
-Block = Callable[[int, int], tuple[int, Kinds, Counter[str]]]
+# From a block's start and room: tokens proposed, and its runs by model.
+Block = Callable[[int, int], tuple[int, Counter[str]]]
 
 
 def outcomes(chances: np.ndarray) -> Iterator[tuple[tuple[bool, ...], float]]:
@@ -38,90 +36,52 @@ def outcomes(chances: np.ndarray) -> Iterator[tuple[tuple[bool, ...], float]]:
             yield coins, mass
 
 
-def counted(accepted: np.ndarray, limit: int, block: Block) -> tuple[Kinds, Counter[str]]:
-    """Expected runs and positions; what lies behind the text is never accepted."""
-    runs: Kinds = Counter()
-    read: Counter[str] = Counter()
+def counted(accepted: np.ndarray, limit: int, block: Block) -> Counter[str]:
+    """Expected runs; what lies behind the text is never accepted."""
+    runs: Counter[str] = Counter()
     for coins, mass in outcomes(accepted):
         place = 0
         while place < SIZE:
-            proposed, of_block, positions = block(place, limit - place - 1)
+            proposed, of_block = block(place, limit - place - 1)
             kept = 0
             while kept < proposed and place + kept < SIZE and coins[place + kept]:
                 kept += 1
-            for kind, count in of_block.items():
-                runs[kind] += mass * count
-            for model, count in positions.items():
-                read[model] += mass * count
-            runs[TARGET, proposed > 0] += mass
-            read[TARGET] += mass * (1 + proposed)
-            if proposed and kept == proposed:
-                read["unread"] += mass
+            for model, count in of_block.items():
+                runs[model] += mass * count
+            runs[TARGET] += mass
             place += kept + 1
-    return runs, read
+    return runs
 
 
-def same_runs(found: Expected, wanted: Kinds) -> None:
-    mine = {tuple(kind): count for kind, count in found.runs.counts.items() if count}
-    theirs = {kind: count for kind, count in wanted.items() if count}
+def same_runs(found: Expected, wanted: Counter[str]) -> None:
+    mine = {model: count for model, count in found.runs.counts.items() if count}
+    theirs = {model: count for model, count in wanted.items() if count}
     assert mine == pytest.approx(theirs, rel=1e-12)
-
-
-def drafted(model: str, tokens: int) -> Kinds:
-    """One run a token, the first of them after another model's."""
-    return Counter({(model, True): min(tokens, 1), (model, False): max(tokens - 1, 0)})
 
 
 @given(rates, st.integers(0, 6), st.integers(SIZE, SIZE + 3))
 def test_of_one_model(accepted: np.ndarray, gamma: int, limit: int) -> None:
-    def block(start: int, room: int) -> tuple[int, Kinds, Counter[str]]:
+    def block(start: int, room: int) -> tuple[int, Counter[str]]:
         length = min(gamma, room)
-        return length, drafted("draft", length), Counter(draft=length)
+        return length, Counter(draft=length)
 
     found = replay_blocks(AutoregressiveReplay("draft", accepted, gamma), SIZE, limit)
-    runs, read = counted(accepted, limit, block)
-    same_runs(found, runs)
-    assert found.runs.read(TARGET) == pytest.approx(read[TARGET], rel=1e-12)
-    # After a bonus token there are two tokens to read.
-    assert found.runs.read("draft") == pytest.approx(
-        read["draft"] + read["unread"], rel=1e-12, abs=1e-12
-    )
+    same_runs(found, counted(accepted, limit, block))
 
 
 @given(rates, st.integers(0, 3), st.integers(0, 3), st.integers(SIZE, SIZE + 3))
 def test_of_drafters_in_turn(accepted: np.ndarray, a: int, b: int, limit: int) -> None:
-    """The second reads what the first drafted, the first what stands of the second's."""
     drafter = HorizontalReplay(
         (AutoregressiveReplay("a", accepted, a), AutoregressiveReplay("b", accepted, b))
     )
 
-    def block(start: int, room: int) -> tuple[int, Kinds, Counter[str]]:
+    def block(start: int, room: int) -> tuple[int, Counter[str]]:
         first = min(a, room)
         second = min(b, room - first)
-        read = Counter(a=first, b=second + first)
-        return first + second, drafted("a", first) + drafted("b", second), read
+        return first + second, Counter(a=first, b=second)
 
     found = replay_blocks(drafter, SIZE, limit)
-    runs, read = counted(accepted, limit, block)
-    same_runs(found, runs)
-    assert found.runs.read(TARGET) == pytest.approx(read[TARGET], rel=1e-12)
-    assert found.runs.read("b") == pytest.approx(read["b"], rel=1e-12, abs=1e-12)
-
-
-def test_the_first_reads_what_stands_of_the_second() -> None:
-    """One block of 2 + 2 drafts, of which three stand, then one of two, which end the text."""
-    accepted = np.array([1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0])
-    drafter = HorizontalReplay(
-        (AutoregressiveReplay("a", accepted, 2), AutoregressiveReplay("b", accepted, 2))
-    )
-    found = replay_blocks(drafter, 7, 7)
-    assert found.calls == 2
-    assert found.runs.read("a") == 2 + 1 + 2
-    assert found.runs.read("b") == 2 + 2 + 2
-    whole = replay_blocks(drafter, 3, 9)
-    # All stand that are in the text; behind it none does.
-    assert whole.calls == 1
-    assert whole.runs.read("a") == 2 + 1
+    same_runs(found, counted(accepted, limit, block))
 
 
 FORMS = st.one_of(st.tuples(st.integers(0, 3), st.none()), st.tuples(st.none(), st.integers(0, 5)))
@@ -139,26 +99,17 @@ def test_of_a_reviewer_whose_steps_are_all_of_one_length(
         "reviewer", outer, inner, lambda place: [off, off], gamma, steps, at_least
     )
 
-    def block(start: int, room: int) -> tuple[int, Kinds, Counter[str]]:
-        runs: Kinds = Counter()
-        read: Counter[str] = Counter()
+    def block(start: int, room: int) -> tuple[int, Counter[str]]:
+        runs: Counter[str] = Counter()
         tokens = taken = 0
         while tokens < room and (taken < steps if steps is not None else tokens < (at_least or 0)):
             below = min(2 if gamma is None else gamma, room - tokens - 1)
-            runs += drafted("inner", below)
-            runs["reviewer", taken == 0 or below > 0] += 1
-            read["reviewer"] += 1 + below
+            runs += Counter(inner=below, reviewer=1)
             tokens, taken = tokens + 1 + (below if rate else 0), taken + 1
-        return tokens, runs, read
+        return tokens, runs
 
     found = replay_blocks(drafter, SIZE, SIZE)
-    runs, read = counted(outer, SIZE, block)
-    same_runs(found, runs)
-    assert found.runs.read(TARGET) == pytest.approx(read[TARGET], rel=1e-12)
-    # After the target's bonus token the reviewer has two tokens to read.
-    assert found.runs.read("reviewer") == pytest.approx(
-        read["reviewer"] + read["unread"], rel=1e-12, abs=1e-12
-    )
+    same_runs(found, counted(outer, SIZE, block))
 
 
 @given(rates, rates, st.integers(0, 2), st.integers(0, 3))
@@ -180,16 +131,16 @@ def test_a_reviewer_goes_on_at_the_place_of_what_was_rejected() -> None:
     inner = AutoregressiveReplay("inner", np.ones(1), 1)
     once = AutoregressiveReplay("inner", np.array([1.0, 0.0, 0.0, 0.0, 0.0]), 1)
 
-    def proposed(steps: int | None, at_least: int | None) -> Expected:
+    def proposed(steps: int | None, at_least: int | None) -> Proposal:
         drafter = VerticalReplay(
             "reviewer", np.zeros(1), inner, lambda place: [once], 1, steps, at_least
         )
-        return replay_blocks(drafter, 1, 100)
+        return drafter.propose(0, 99)
 
     # A step of the inner token and one of its own, and then one of its own alone.
-    assert proposed(1, None).runs.read(TARGET) == 1 + 2
-    assert proposed(2, None).runs.read(TARGET) == 1 + 2 + 1
-    assert proposed(None, 4).runs.read(TARGET) == 1 + 2 + 1 + 1
+    assert proposed(1, None).length == 2
+    assert proposed(2, None).length == 2 + 1
+    assert proposed(None, 4).length == 2 + 1 + 1
     assert proposed(None, 4).runs.runs("reviewer") == 3
 
 
@@ -217,9 +168,7 @@ def test_reaches_are_the_longest_proposals() -> None:
     a, b = (AutoregressiveReplay(name, np.ones(9), size) for name, size in (("a", 2), ("b", 3)))
     both = HorizontalReplay((a, b))
     assert both.reach == 5
-    assert both.catching_up == ("a",)
     assert HorizontalReplay(()).reach == 0
-    assert HorizontalReplay(()).catching_up == ()
 
     def review(gamma: int | None, steps: int | None, at_least: int | None) -> VerticalReplay:
         return VerticalReplay("r", np.ones(9), both, lambda place: [both], gamma, steps, at_least)
@@ -229,79 +178,55 @@ def test_reaches_are_the_longest_proposals() -> None:
     assert review(9, 2, None).reach == 2 * 6
     assert review(4, None, 7).reach == 6 + 5
     assert review(4, None, 0).reach == 0
-    assert review(4, 2, None).catching_up == ("r", "a")
     assert HeadReplay("h", np.ones((4, 3)), np.full(4, 3)).reach == 3
     assert DeterministicReplay("copy", np.ones((4, 3)), np.full(4, 3)).reach == 3
 
 
 @pytest.mark.parametrize(
-    ("make", "model", "reads_text", "widths"),
+    ("make", "runs"),
     [
-        # A copy is one look-up for all its tokens, a mask one run, beams a run for each.
-        (lambda a, n: DeterministicReplay("d", a, n), False, False, [3]),
-        (lambda a, n: DeterministicReplay("d", a, n, reads_text=True), True, True, [3]),
-        (lambda a, n: DeterministicReplay("d", a, n, False, 2, True), True, False, [2, 2, 2]),
-        (lambda a, n: HeadReplay("d", a, n), True, True, [0, 1, 1]),
+        # A copy is one look-up for all its tokens, a mask one run; beams and heads run for each.
+        (lambda a, n: DeterministicReplay("d", a, n), 1),
+        (lambda a, n: DeterministicReplay("d", a, n, runs_per_token=True), 3),
+        (lambda a, n: HeadReplay("d", a, n), 3),
     ],
 )
 def test_of_what_proposes_from_its_place(
-    make: Callable[[np.ndarray, np.ndarray], DeterministicReplay | HeadReplay],
-    model: bool,
-    reads_text: bool,
-    widths: list[int],
+    make: Callable[[np.ndarray, np.ndarray], DeterministicReplay | HeadReplay], runs: int
 ) -> None:
     """One block of three tokens that all stand, and the bonus token."""
     drafter = make(np.ones((4, 3)), np.full(4, 3))
     found = replay_blocks(drafter, 4, 4)
-    assert found.calls == 1
-    (target,) = (kind for kind in found.runs.counts if kind.model == TARGET)
-    assert target.after_other_model is model
-    assert found.runs.counts[RunKind("d", True)] == 1
-    assert found.runs.counts.get(RunKind("d", False), 0) == len(widths) - 1
-    text = 4 if reads_text else 0
-    assert found.runs.positions[RunKind("d", True)] == widths[0] + text
-    assert found.runs.positions.get(RunKind("d", False), 0) == sum(widths[1:])
-    beams = 2 if widths == [2, 2, 2] else 1
-    assert found.runs.read(TARGET) == 1 + 3 * beams
+    assert found.calls == found.runs.runs(TARGET) == 1
+    assert found.runs.runs("d") == runs
+    assert drafter.propose(0, 3).length == 3
     # Off the text it proposes as much as it does on it, where there is room.
     for room, tokens in ((2, 2), (3, 3), (9, 3)):
         rest, length = drafter.expected_off_text(room)
-        assert length == tokens * beams
-        assert rest.runs("d") == (tokens if len(widths) > 1 else 1)
+        assert length == tokens
+        assert rest.runs("d") == (tokens if runs > 1 else 1)
     rest, length = drafter.expected_off_text(0)
     assert (length, rest.counts) == (0.0, {})
     # Behind the end of the text nothing stands, and it is drafted all the same.
     first = AutoregressiveReplay("a", np.ones(3), 3)
-    found = replay_blocks(HorizontalReplay((first, make(np.ones((3, 3)), np.full(3, 3)))), 3, 9)
+    both = HorizontalReplay((first, make(np.ones((3, 3)), np.full(3, 3))))
+    found = replay_blocks(both, 3, 9)
     assert found.calls == 1
-    assert found.runs.read(TARGET) == 1 + 3 + 3 * beams
-    assert found.runs.runs("d") == (3 if len(widths) > 1 else 1)
-    assert found.runs.read("a") == 3
-    # Behind another drafter, which reads what stands of it and has nothing else to catch up with.
-    first = AutoregressiveReplay("a", np.ones(6), 2)
-    found = replay_blocks(HorizontalReplay((first, make(np.ones((6, 3)), np.full(6, 3)))), 6, 6)
-    assert found.calls == 1
-    assert found.runs.read("a") == 2 + 3
+    assert both.propose(0, 8).length == 3 + 3
+    assert (found.runs.runs("a"), found.runs.runs("d")) == (3, runs)
 
 
-def test_tallies_add_up_by_kind() -> None:
+def test_tallies_add_up_by_model() -> None:
     one, other = RunCounts(), RunCounts()
-    one.add(RunKind("a", True), 1.0, 2.0)
-    one.add(RunKind("a", True), 0.5, 1.0)
-    one.add(RunKind("a", False), 2.0, 3.0)
-    other.add(RunKind("a", True), 4.0, 8.0)
-    other.add(RunKind("b", True), 1.0, 5.0)
+    one.add("a", 1.0)
+    one.add("a", 0.5)
+    other.add("a", 4.0)
+    other.add("b", 1.0)
     other.merge(one, 2.0)
-    assert other.counts == {
-        RunKind("a", True): 4 + 3,
-        RunKind("a", False): 4,
-        RunKind("b", True): 1,
-    }
-    assert other.runs("a") == 11
-    assert other.read("a") == 8 + 2 * 3 + 6
-    assert (other.runs("b"), other.read("b"), other.runs("c")) == (1, 5, 0)
+    assert other.counts == {"a": 4 + 3, "b": 1}
+    assert (other.runs("a"), other.runs("b"), other.runs("c")) == (7, 1, 0)
     before = dict(other.counts)
     other.merge(one, 0.0)
     assert other.counts == before
     other.merge(one)
-    assert other.runs("a") == 11 + 3.5
+    assert other.runs("a") == 7 + 1.5
