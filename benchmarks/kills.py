@@ -1,9 +1,10 @@
 """Long commands killed at random moments and started again, against the same left alone.
 
-    python benchmarks/kills.py [--kills 20] [--seed 0] [--interrupt] [--only calibrate score ...]
+    python -m benchmarks.kills [--kills 20] [--seed 0] [--interrupt] [--only calibrate score ...]
         [--out studies/measured/kills.csv]
 
-Each command measures the embedded family in a few seconds.  It is started as a user would start
+Each command (``benchmarks.kill_commands``) measures the embedded family, most of them in a few
+seconds.  It is started as a user would start
 it, killed (SIGKILL) at a random moment, started again, and so on until it ends; where it ends
 before all its kills are spent, it is begun again in an empty folder.  Two things are asked of it:
 
@@ -21,175 +22,23 @@ from __future__ import annotations
 
 import argparse
 import csv
-import hashlib
-import json
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-# Of the embedded pair, in seconds.
-_PAIR = (
-    "calibrate --out p.json --requests 6 --max-new-tokens 24 --prompt-tokens 24 --gamma-max 3 "
-    "--repeats 4"
-)
-_GRID = "--batch 1,2 --context 48,64"
-_LOOSE = "--tolerance 1000 --median-tolerance 1000 --format json"
-# Whose profile the checks are made on.
-_GIVEN = "calibrate --batch"
+from benchmarks.kill_commands import COMMANDS, ONLY_IF_ASKED, Command, contents, files_in
+
 # Until an interrupted command must be gone.
 _SECONDS_TO_END = 30
-# What a row of a check counts, which is the same in every run; the rest rests on times.
-_COUNTED = (
-    *("temperature", "prompts", "scheme", "setting", "batch", "context", "gamma", "requests"),
-    *("predicted_tokens_per_call", "measured_tokens_per_call", "measured_calls", "exact", "z"),
-    *("predicted_runs", "measured_runs", "measured_rejections", "log_loss", "accuracy"),
-    *("agreement", "segments", "drawn_tokens_per_call"),
-)
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command, and what of its result must not depend on kills.
-
-    words : typed in a folder of its own
-    after : the command that was run in that folder before
-    said : of that folder and what the command printed
-    files : contents of files that lie there, by name
-    """
-
-    words: str
-    after: str | None
-    said: Callable[[Path, str], Any]
-    files: Mapping[str, str] = field(default_factory=dict)
-
-
-def _profile(folder: Path, printed: str, name: str = "p.json") -> Any:
-    """The profile without its times: traces by their hashes, numbers of samples by length."""
-    profile = json.loads((folder / name).read_text())
-    # Neither when it was made, nor whether the machine was busy then, nor the digest of a profile
-    # with times; and whether steps of a server under load can be told apart rests on times.
-    timely = ("created", "notes", "streamed")
-    kept = {name: profile[name] for name in profile if name not in timely}
-    for source in kept.get("sources", ()):
-        del source["sha256"]
-    return _timeless(kept)
-
-
-def _engine_profile(folder: Path, printed: str) -> Any:
-    """The same of the pair and of the engine's steps."""
-    return _profile(folder, printed), _profile(folder, printed, "p.vllm.json")
-
-
-def _timeless(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _timeless(each) for name, each in value.items()}
-    if isinstance(value, list):
-        if value and all(isinstance(each, float) for each in value):
-            return f"{len(value)} numbers"
-        return [_timeless(each) for each in value]
-    return "a number" if isinstance(value, float) else value
-
-
-def _rows(folder: Path, printed: str) -> Any:
-    rows = json.loads(printed)["answer"]["rows"]
-    return [{name: row[name] for name in _COUNTED if name in row} for row in rows]
-
-
-def _demonstrated(folder: Path, printed: str) -> Any:
-    """The same of the draft lengths that are checked in any case: which one is recommended besides,
-    and is checked with them, rests on times.
-    """
-    return [row for row in _rows(folder, printed) if row["gamma"] in (1, 2, 3, 4, 6, 8)]
-
-
-def _files(folder: Path, printed: str) -> Any:
-    return contents(folder)
-
-
-COMMANDS = {
-    "calibrate": Command(_PAIR, None, _profile),
-    "calibrate --batch": Command(f"{_PAIR} {_GRID} --temperature 1", None, _profile),
-    "calibrate --cost-only": Command(
-        f"calibrate --cost-only --out p.json {_GRID} --repeats 4", None, _profile
-    ),
-    "calibrate lookup": Command(f"{_PAIR} --draft prompt-lookup", None, _profile),
-    "validate": Command(f"validate p.json --gamma 1:3 --requests 4 {_LOOSE}", _GIVEN, _rows),
-    "validate --blind": Command(
-        f"validate p.json --blind --gamma 1:2 --requests 3 --passes 3 {_LOOSE}", _GIVEN, _rows
-    ),
-    "validate --scheme": Command(
-        f"validate p.json --scheme speculative --requests 3 {_LOOSE}", _GIVEN, _rows
-    ),
-    "validate --synthetic": Command(
-        f"validate p.json --synthetic --requests 8 --temperature 1 {_LOOSE}", _GIVEN, _rows
-    ),
-    "demo": Command("demo --out demo --format json", None, _demonstrated),
-    "score": Command("score --requests 48 --tokens 128 --out s.parquet", None, _files),
-    "study": Command("study leviathan --out results", None, _files),
-    "serve": Command(
-        "serve --rate 40 --prompt uniform:50,400 --output uniform:1,60 --requests 20000 --seed 3 "
-        "--step-cost step_ms=5,token_us=20 --engine vllm:num_gpu_blocks=600 "
-        "--save-requests r.parquet --save-steps s.csv",
-        None,
-        _files,
-    ),
-    "sweep": Command(
-        "sweep settings.toml --out results --workers 2 --chunk 1",
-        None,
-        _files,
-        {
-            "settings.toml": 'command = "simulate speculative"\n[inputs]\nalpha = [0.7, 0.8]\n'
-            "gamma = { first = 1, last = 8 }\nc = 0.05\nblocks = 1_000_000\n"
-            "seed = { first = 0, last = 5 }\n"
-        },
-    ),
-    "calibrate --engine": Command(
-        f"{_PAIR} --gamma-max 2 --temperature 0 --engine vllm --batch 1,2", None, _engine_profile
-    ),
-    "validate --engine": Command(
-        "validate p.json --engine vllm --gamma 1:2 --requests 4 --temperature 1 --format json",
-        _GIVEN,
-        _rows,
-    ),
-    "validate --blind --engine": Command(
-        f"validate p.json --blind --engine vllm --gamma 1:2 --passes 3 --requests 4 {_LOOSE}",
-        "calibrate --engine",
-        _rows,
-    ),
-}
-# They need ``make engine``, and start a server each time.
-_WITH_ENGINE = ("calibrate --engine", "validate --engine", "validate --blind --engine")
-# Minutes a run.
-_LONG = ("demo",)
-
-
-def files_in(folder: Path) -> Iterator[Path]:
-    """Every file; a folder that is removed meanwhile is passed over."""
-    for base, _, names in os.walk(folder):
-        yield from (Path(base, name) for name in names)
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """Digest by name of everything in a folder."""
-    found = {}
-    for path in sorted(files_in(folder)):
-        # What is gone again was written or removed just then.
-        with suppress(FileNotFoundError):
-            if path.is_file():
-                name = str(path.relative_to(folder))
-                found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
 
 
 @dataclass
@@ -206,8 +55,12 @@ class Place:
             self.folder.with_suffix(".out").open("wb") as out,
             self.folder.with_suffix(".err").open("wb") as err,
         ):
+            program = ["-m", "specsim"]
+            if self.command.smaller:
+                run = "from specsim.__main__ import main; main()"
+                program = ["-c", f"{self.command.smaller}\n{run}"]
             return subprocess.Popen(
-                [sys.executable, "-m", "specsim", *self.command.words.split()],
+                [sys.executable, *program, *self.command.words.split()],
                 cwd=self.folder,
                 env={**os.environ, "TMPDIR": str(self.temporary)},
                 stdout=out,
@@ -229,7 +82,7 @@ class Place:
             name: digest
             for base in (self.folder, self.temporary)
             for name, digest in contents(base).items()
-            if _is_item(name)
+            if self.command.is_kept(name)
         }
 
     def items(self) -> set[str]:
@@ -239,15 +92,7 @@ class Place:
             for base in (self.folder, self.temporary)
             for path in files_in(base)
         )
-        return {name for name in found if _is_item(name)}
-
-
-def _is_item(name: str) -> bool:
-    folder, _, item = name.rpartition("/")
-    # Those of an engine go with it.
-    work = folder.endswith(".work") or re.match(r"specsim-\d", folder)
-    # How busy the machine was is written anew all the time.
-    return bool(work) and not item.startswith(".") and item != "others.json"
+        return {name for name in found if self.command.is_kept(name)}
 
 
 @dataclass
@@ -426,7 +271,7 @@ def write_row(path: Path, row: Sequence[object]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    usual = [name for name in COMMANDS if name not in (*_WITH_ENGINE, *_LONG)]
+    usual = [name for name in COMMANDS if name not in ONLY_IF_ASKED]
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--interrupt", action="store_true")

@@ -340,7 +340,8 @@ def test_batches_are_drawn_as_the_profile_was(
     monkeypatch.setattr(validate_load, "decode_synthetic", decode)
     words = ("--synthetic", "--alpha", "0.7", "--requests", "2", "--context", "8")
     loose = ("--median-tolerance", "9", "--tolerance", "99")
-    assert run(capsys, "validate", str(out), *words, *loose)[0] == 0
+    # 1 is a verdict, which times give: which draft length is the best is judged without tolerance.
+    assert run(capsys, "validate", str(out), *words, *loose)[0] in (0, 1)
     assert told
     as_measured = {"top_k": None, "top_p": 0.9, "acceptance_law": "greedy-drafts"}
     assert all(each == as_measured for each in told)
