@@ -43,8 +43,8 @@ _LOOSE = "--tolerance 1000 --median-tolerance 1000 --format json"
 _SMALL_LOAD = """
 from dataclasses import replace
 from studies.serving import settings as s
-s.GAMMAS, s.SCHEDULE, s.PASSES = (1,), [(1, 16, 1)], 2
-s.REQUESTS = dict.fromkeys(s.RATES, 24)
+s.GAMMAS, s.SCHEDULE, s.PASSES = (1, 2), [(1, 16, 1)], 2
+s.REQUESTS = dict.fromkeys(s.RATES, 40)
 s.DRAFTINGS = s.fixed(0), s.fixed(1)
 s.SETTINGS = tuple(s.Setting(each, rate) for each in s.DRAFTINGS for rate in s.RATES)
 import studies.serving.measure as m
