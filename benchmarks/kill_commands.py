@@ -85,9 +85,9 @@ class Command:
     def is_kept(self, name: str) -> bool:
         """Whether a file is an item of a checkpoint, or a result that stands."""
         folder, _, item = name.rpartition("/")
-        # Dot files are a lock and what is half written, and how busy the machine was is written
-        # anew all the time.
-        if item.startswith(".") or item == "others.json":
+        # Dot files are a lock and what is half written; how busy the machine was is written anew
+        # all the time, and when a load was begun each time.
+        if item.startswith(".") or item in ("others.json", "begun.json"):
             return False
         # Those of an engine go with it.
         if folder.endswith(".work") or re.match(r"specsim-\d", folder):
@@ -182,14 +182,15 @@ COMMANDS = {
         _GIVEN,
         _measured,
         smaller="import studies.common.measure as m; m._REQUESTS, m._ROUNDS, m._TEXTS = 3, 8, 8",
-        results=("p.*",),
+        results=("p.synthetic.json", "p.positions-*", "p.decoders.json", "p.speedups.json"),
     ),
     "study serving --measure": Command(
         "study serving --measure --out results",
         None,
         _served,
         smaller=_SMALL_LOAD,
-        results=("results/profile*", "results/profile.serving/*"),
+        # A timing that nothing was served behind is made anew.
+        results=("results/profile.json", "results/*.jsonl", "results/profile.serving/*"),
     ),
     "serve": Command(
         "serve --rate 40 --prompt uniform:50,400 --output uniform:1,60 --requests 20000 --seed 3 "

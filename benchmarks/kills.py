@@ -4,9 +4,9 @@
         [--out studies/measured/kills.csv]
 
 Each command (``benchmarks.kill_commands``) measures the embedded family, most of them in a few
-seconds.  It is started as a user would start
-it, killed (SIGKILL) at a random moment, started again, and so on until it ends; where it ends
-before all its kills are spent, it is begun again in an empty folder.  Two things are asked of it:
+seconds.  It is started as a user would start it, killed (SIGKILL) at a random moment, started
+again, and so on until it ends; where it ends before all its kills are spent, it is begun again in
+an empty folder.  Two things are asked of it:
 
 * what it had kept at a kill is there, the same bytes, at the next one: no sample is lost, and
   at most what was being measured just then is measured again;
@@ -77,7 +77,7 @@ class Place:
         return self.folder.with_suffix(".err").read_text()[-2000:]
 
     def kept(self) -> dict[str, str]:
-        """Items of checkpoints, by name: dot files are a lock and what is half written."""
+        """Items of checkpoints, and results that stand, by name."""
         return {
             name: digest
             for base in (self.folder, self.temporary)

@@ -32,7 +32,6 @@ PLAIN = 0
 # reading its own keys and values back into the processor's caches after the others' would count.
 _SLICE = 8
 
-
 # A decoder at the start of a request: from the prompt and a source of random numbers.
 Start = Callable[[Sequence[int], torch.Generator], Decoding]
 

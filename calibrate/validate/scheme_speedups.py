@@ -2,7 +2,8 @@
 
 Predicted: what runs take, and the host beside them, is drawn from the requests that were timed (a
 request with all settings is a pass), and above temperature 0 the requests whose texts were recorded
-are drawn again.  At temperature 0 their texts are known.
+are drawn again.  At temperature 0 their texts are known.  Those that were timed are of the same
+prompts: what prompts differ by is in both intervals, and together they are wider than they must be.
 
 Measured: by the jackknife over requests (Quenouille 1956), of logarithms, and of measured over
 expected where the texts are known, since how requests differ then is no error.  A handful of
@@ -44,15 +45,13 @@ def predicted_speedups(
     predicted: Mapping[Name, Predicted],
     known: Collection[Name],
     costs: Mapping[Hashable, SettingCost],
-    passes: int,
 ) -> dict[Name, SchemeSpeedup]:
     """By setting.
 
     known : settings whose requests write the very texts that the prediction is of
     costs : of these settings and of plain decoding
-    passes : requests that they were timed on
     """
-    draws = PassDraws(tuple(range(passes)))
+    draws = PassDraws(tuple(costs[PLAIN].host.passes.tolist()))
     found = {}
     for name, each in predicted.items():
         best = _spent(each, costs[PLAIN], costs[name])
@@ -78,7 +77,7 @@ def _spent(
     each, or (R, D) of draws.
     """
     plainly = np.multiply.outer(predicted.tokens, 1 + plain.host_share(draws))
-    return plainly, np.array([cost.total(each.runs, draws) for each in predicted.expected])
+    return plainly, cost.spent([each.runs for each in predicted.expected], draws)
 
 
 def measured_speedups(

@@ -80,32 +80,45 @@ def validate_schemes(
             kept = checkpoint.keep_json(f"predicted-{place}-{number}.json", make)
             expected[-1].append(from_json(scheme, kept))
             advance("predicting")
-    measured = [
-        RequestSet(check.prompts, _decoders(check, chosen, pool, end_of_text, waited=False))
+    sets = [
+        RequestSet(timed_prompts(check), _decoders(check, chosen, pool, end_of_text, timed=True))
         for check, chosen in checks
     ]
-    timed = [
-        RequestSet(timed_prompts(check), _decoders(check, chosen, pool, end_of_text, waited=True))
+    # Behind those that are timed: the first run of a width is a slow one.
+    sets += [
+        RequestSet(check.prompts, _decoders(check, chosen, pool, end_of_text, timed=False))
         for check, chosen in checks
     ]
     decoded = decode_interleaved(
-        [*measured, *timed], device, seed, checkpoint, advance=lambda: advance("decoding")
+        sets, device, seed, checkpoint, advance=lambda: advance("decoding")
     )
-    rows: list[dict[str, Any]] = []
     names = [name for _, chosen in checks for each in chosen for name in each.row_fields()]
     fields = dict.fromkeys(names)
-    turned = zip(decoded[: len(checks)], decoded[len(checks) :], strict=True)
-    for (check, _), found, (turns, priced) in zip(checks, expected, turned, strict=True):
-        known = {key(e.scheme) for e in found if drawn_with(e.scheme, check.sampling).greedy}
-        of_settings = {key(each.scheme): each for each in found}
-        costs = setting_costs(priced)
-        foreseen = predicted_speedups(of_settings, known, costs, len(timed_prompts(check)))
-        speedups = measured_speedups(turns, foreseen, known)
-        for name, each in of_settings.items():
-            both = foreseen[name].speedup, speedups[name]
-            row = _row(each, turns, *both, check)
-            rows.append({**_named(each.scheme, check, fields), **row})
-    return rows
+    halves = zip(decoded[: len(checks)], decoded[len(checks) :], strict=True)
+    return [
+        {**_named(each.scheme, check, fields), **row}
+        for (check, _), found, (timed, measured) in zip(checks, expected, halves, strict=True)
+        for each, row in zip(found, _rows(check, found, timed, measured), strict=True)
+    ]
+
+
+def _rows(
+    check: CheckedPrompts, expected: Sequence[Predicted], timed: Interleaved, measured: Interleaved
+) -> list[dict[str, Any]]:
+    """Of the settings on these prompts.
+
+    timed, measured : what tells what runs take, and what the prediction is compared with
+    """
+    settings = {key(each.scheme): each for each in expected}
+    known = {
+        name for name, each in settings.items() if drawn_with(each.scheme, check.sampling).greedy
+    }
+    foreseen = predicted_speedups(settings, known, setting_costs(timed))
+    speedups = measured_speedups(measured, foreseen, known)
+    return [
+        _row(each, measured, foreseen[name].speedup, speedups[name], check)
+        for name, each in settings.items()
+    ]
 
 
 def timed_prompts(check: CheckedPrompts) -> list[Sequence[int]]:
@@ -129,11 +142,11 @@ def _decoders(
     chosen: Sequence[Scheme],
     pool: ModelPool,
     end_of_text: frozenset[int],
-    waited: bool,
+    timed: bool,
 ) -> dict[Any, Start]:
     """Every setting with models of its own, and plain decoding.
 
-    waited : every run of a model is, so that its seconds are its own
+    timed : every run of a model is waited for, so that its seconds are its own
     """
 
     def starter(scheme: Scheme, model_set: ModelSet) -> Start:
@@ -143,9 +156,9 @@ def _decoders(
 
         return begin
 
-    decoders: dict[Any, Start] = {PLAIN: starter(PlainDecoding(), pool.new(waited))}
+    decoders: dict[Any, Start] = {PLAIN: starter(PlainDecoding(), pool.new(timed))}
     for scheme in chosen:
-        decoders[key(scheme)] = starter(scheme, pool.new(waited))
+        decoders[key(scheme)] = starter(scheme, pool.new(timed))
     return decoders
 
 

@@ -99,7 +99,8 @@ class SchemeCheck:
     others : further models by their role (middle, masks, aligned, eagle); the embedded family has
         its own
     temperature : one of the profile's; None is all
-    requests : at most; all schemes decode a request side by side, which takes long
+    requests : at most; all schemes decode a request side by side, which takes long, and once more
+        to be timed, six at least
     prompts : the file that was calibrated with; None is the held-out modules
     """
 

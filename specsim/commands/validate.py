@@ -215,7 +215,8 @@ def command(
 
     With --scheme, the decoders of all papers go side by side on the calibration's prompts, each
     predicted from the profile's text: runs of every model, speedup, and quality where it is not
-    the target's.
+    the target's.  Each request is decoded once more, or until there are six, to tell what runs
+    take.
 
     With --synthetic, batches decode with so many tokens accepted as the profile's acceptance (or
     --alpha) says, which tests the run times alone; the profile must have a grid of them

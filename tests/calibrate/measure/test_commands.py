@@ -204,6 +204,8 @@ def test_validate_predicts_every_scheme_that_the_pair_can_run(
         "bild",
         "beam-search",
     }
+    # Those that were timed are others.
+    assert all(row["requests"] == 3 for row in rows)
     assert all(row["exact"] for row in rows)
     assert all(row["agreement"] == 1 for row in rows if row["lossless"])
     for row in rows:
@@ -351,17 +353,18 @@ def test_validate_goes_on_where_it_was_killed(
     what: list[str],
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    decode, decoded = interleave._decode_side_by_side, list[int]()
-    predict, predicted = schemes._plain_share, list[int]()
+    decode, decoded, kills = interleave._decode_side_by_side, list[int](), [3]
+    predict, predicted = schemes._predicted, list[int]()
 
-    def share(*given: Any) -> list[float]:
+    def counted(*given: Any) -> Any:
         predicted.append(1)
         return predict(*given)
 
-    monkeypatch.setattr(schemes, "_plain_share", share)
+    monkeypatch.setattr(schemes, "_predicted", counted)
 
     def killed(*given: Any) -> Any:
-        if len(decoded) == 3:
+        if [len(decoded)] == kills:
+            kills.clear()
             decoded.clear()
             raise KeyboardInterrupt
         decoded.append(1)
@@ -371,11 +374,14 @@ def test_validate_goes_on_where_it_was_killed(
     words = ["validate", str(profile), "--prompts", str(prompts), "--temperature", "0", *what]
     words += ["--requests", "4", "--tolerance", "100", "--median-tolerance", "100"]
     assert run(capsys, *words)[0] == 130
+    before = len(predicted)
+    assert (before > 0) is ("--scheme" in what)
     code, _, err = run(capsys, *words)
     assert code == 0
     assert "went on with what was decoded before" in err
-    assert len(decoded) == 4 - 3
-    assert len(predicted) == int("--scheme" in what), "what was predicted is read back"
+    # Of schemes each request is decoded twice more, to be timed.
+    assert len(decoded) == (12 if "--scheme" in what else 4) - 3
+    assert len(predicted) == before, "what was predicted is read back"
     assert not list(tmp_path.iterdir())
 
 

@@ -29,7 +29,8 @@ from specsim.predict.replay.run_counts import RunCounts
 from specsim.schemes import PlainDecoding
 
 TARGET_S, DRAFT_S = 4e-3, 1e-3
-HOST = 0.05
+# Of plain decoding, and of a scheme.
+PLAIN_HOST, HOST = 0.02, 0.05
 SETTINGS = 12
 
 
@@ -52,7 +53,7 @@ def timed(random: np.random.Generator, passes: int, noise: float) -> Interleaved
     for _ in range(passes):
         drift = np.exp(0.3 * random.standard_normal())
         target = runs_of([1] * 100, scattered([TARGET_S] * 100, drift))
-        plainly = target.seconds * (1 + HOST)
+        plainly = target.seconds * (1 + PLAIN_HOST)
         turns[PLAIN].append(Decoded([0] * 100, [], [], target, {}, [plainly]))
         target = runs_of([4] * 40, scattered([TARGET_S] * 40, drift))
         taken = [each * DRAFT_S for each in (1.5, 0.75, 0.75)] * 40
@@ -83,17 +84,18 @@ def test_costs_are_those_of_the_runs_that_were_timed_whatever_the_machine_does()
     draws = PassDraws((0, 1))
     assert plain.runs.keys() == {TARGET}
     assert plain.runs[TARGET].mean == pytest.approx(1)
-    for cost in (plain, one):
-        assert cost.host_share() == pytest.approx(HOST)
+    for cost, share in ((plain, PLAIN_HOST), (one, HOST)):
+        assert cost.host_share() == pytest.approx(share)
         assert np.ptp(cost.host_share(draws)) == pytest.approx(0, abs=1e-12)
     assert one.runs["draft"].mean == pytest.approx(DRAFT_S / TARGET_S)
     runs = RunCounts()
     runs.add("draft", 60)
     alone = 60 * DRAFT_S / TARGET_S * (1 + HOST)
-    assert one.total(runs) == pytest.approx(alone)
-    assert one.total(runs, draws) == pytest.approx(np.full(DRAWS, alone))
+    assert one.spent([runs, runs]) == pytest.approx(np.full(2, alone))
+    assert one.spent([runs], draws) == pytest.approx(np.full((1, DRAWS), alone))
     runs.add("never timed", 7)
-    assert one.total(runs) == pytest.approx(alone + 7 * (1 + HOST))
+    assert one.spent([runs]) == pytest.approx([alone + 7 * (1 + HOST)])
+    assert one.spent([RunCounts()], draws) == pytest.approx(np.zeros((1, DRAWS)))
 
 
 def test_a_model_that_ran_in_few_requests_is_priced_by_those() -> None:
@@ -107,18 +109,59 @@ def test_a_model_that_ran_in_few_requests_is_priced_by_those() -> None:
     assert some.mean == pytest.approx(whole.mean)
 
 
+def test_a_model_that_ran_in_one_request_is_as_open_as_any_request_is() -> None:
+    """Over 1000 draws a standard deviation has one of 2.2 %."""
+    found = timed(np.random.default_rng(0), 8, noise=0.3)
+    for number in range(7):
+        lazy = found.decoded["one"][number]
+        spent = lazy.target.seconds * (1 + HOST)
+        found.decoded["one"][number] = replace(lazy, drafts={"draft": Runs()}, block_s=[spent])
+    cost = setting_costs(found)["one"]
+    runs = RunCounts()
+    runs.add("draft", 1)
+    (drawn,) = cost.spent([runs], PassDraws(tuple(range(8))))
+    assert cost.usual > 0.01
+    assert drawn.std() / drawn.mean() == pytest.approx(cost.usual, rel=0.15)
+
+
+@pytest.mark.parametrize("deferred", [1, 3])
+def test_responses_that_the_target_writes_are_priced_beside_those_that_it_does_not(
+    deferred: int,
+) -> None:
+    """A sequence cascade: some of six requests are written by the draft, and then by the target."""
+
+    def request(by_target: bool) -> Decoded:
+        draft = runs_of([1] * 100, [DRAFT_S] * 100)
+        target = runs_of([1] * 100, [TARGET_S] * 100) if by_target else Runs()
+        runs_s = draft.seconds + target.seconds
+        # As much host time for either run.
+        host_s = 0.05 * TARGET_S * (draft.count + target.count)
+        return Decoded([0] * 100, [], [], target, {"draft": draft}, [runs_s + host_s])
+
+    plainly = timed(np.random.default_rng(0), 6, noise=0.0).decoded[PLAIN]
+    plainly = [replace(each, target=runs_of([1] * 100, [TARGET_S] * 100)) for each in plainly]
+    cascade = [request(number < deferred) for number in range(6)]
+    cost = setting_costs(Interleaved({PLAIN: plainly, "cascade": cascade}))["cascade"]
+    runs = RunCounts()
+    runs.add("draft", 600)
+    runs.add(TARGET, 100 * deferred)
+    taken = sum(each.seconds for each in cascade) / TARGET_S
+    assert cost.spent([runs]) == pytest.approx([taken])
+
+
 def test_known_texts_leave_costs_open_and_drawn_ones_requests_too() -> None:
     random = np.random.default_rng(1)
     setting = {"one": predicted(random.integers(25, 60, 8).astype(float))}
 
     def speedup(known: Sequence[str], noise: float) -> SchemeSpeedup:
         costs = setting_costs(timed(np.random.default_rng(2), 6, noise))
-        return predicted_speedups(setting, known, costs, 6)["one"]
+        return predicted_speedups(setting, known, costs)["one"]
 
     known, drawn, exact = speedup(["one"], 0.3), speedup([], 0.3), speedup(["one"], 0.0)
     calls = sum(each.calls for each in setting["one"].expected)
     block_s = TARGET_S + 3 * DRAFT_S
-    assert exact.speedup.best == pytest.approx(800 * TARGET_S / (calls * block_s))
+    plain_s = 800 * TARGET_S * (1 + PLAIN_HOST)
+    assert exact.speedup.best == pytest.approx(plain_s / (calls * block_s * (1 + HOST)))
     assert exact.speedup.low == pytest.approx(exact.speedup.high)
     assert exact.plain.sum() / exact.fast.sum() == pytest.approx(exact.speedup.best)
     assert known.speedup.best == drawn.speedup.best
@@ -136,8 +179,9 @@ def known_costs(random: np.random.Generator, passes: int) -> dict[Hashable, Sett
         return Repeats(values, np.arange(passes), np.ones(passes))
 
     host = repeats(np.full(passes, HOST))
-    plain = SettingCost({TARGET: repeats(np.ones(passes))}, host)
-    one = SettingCost({TARGET: repeats(off), "draft": repeats(off * DRAFT_S / TARGET_S)}, host)
+    plain = SettingCost({TARGET: repeats(np.ones(passes))}, host, usual=0.0)
+    runs = {TARGET: repeats(off), "draft": repeats(off * DRAFT_S / TARGET_S)}
+    one = SettingCost(runs, host, usual=0.0)
     return {PLAIN: plain} | dict.fromkeys(range(1, SETTINGS + 1), one)
 
 
@@ -149,7 +193,7 @@ def made_up_rows(seed: int, requests: int, off: float = 1.0) -> list[dict[str, A
         for name in range(1, SETTINGS + 1)
     }
     costs = known_costs(random, requests)
-    found = predicted_speedups(settings, settings.keys(), costs, requests)
+    found = predicted_speedups(settings, settings.keys(), costs)
     noise = np.exp(0.04 * random.standard_normal((SETTINGS + 1, requests)))
     # What happens to a machine happens to all decoders of a request.
     drift = np.exp(0.3 * random.standard_normal(requests))
@@ -193,8 +237,9 @@ def test_a_wrong_speedup_is_named() -> None:
 
 
 def test_correct_tables_pass_and_their_intervals_hold() -> None:
-    """Of 300 other tables, tried once, none failed; 99 % of the intervals held, with a standard
-    deviation of 2 % a table: under 97 % over thirty tables has a chance of less than 1e-8.
+    """Of 4000 other tables, tried once, none failed; 99.4 % of the intervals held, with a standard
+    deviation of 2.9 % a table.  Of thirty of those, drawn with replacement, 95 % or less hold with
+    a chance of 1e-5.
     """
     held, failed = 0, 0
     for seed in range(30):
@@ -202,7 +247,7 @@ def test_correct_tables_pass_and_their_intervals_hold() -> None:
         held += int(found.errors[0].split("explain ")[1].split()[0])
         failed += bool(found.failures)
     assert failed == 0
-    assert held / (30 * SETTINGS) > 0.97
+    assert held / (30 * SETTINGS) > 0.95
 
 
 def test_intervals_are_no_wider_than_what_is_left_open() -> None:
