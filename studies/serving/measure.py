@@ -46,6 +46,7 @@ from calibrate.models.prompts import held_out_prompts
 from specsim.api.engine_servers import EngineServers
 from specsim.api.progress import Progress, quiet
 from specsim.checkpoint import Checkpoint, remove_left_over
+from specsim.counts.file import read_acceptance
 from specsim.files import file_digest, make_folder, write_atomically
 from specsim.profiles import Profile, read_profile
 from studies.serving import settings
@@ -172,10 +173,17 @@ def _rate(files: LoadFiles, number: int) -> float:
     for setting in settings.settings_of(number):
         if (run := files.run(setting, number)).is_file():
             return float(json.loads(run.read_text())["request_rate"])
+    timed = files.timed(number)
+    if not read_acceptance(timed).streamed:
+        raise EngineError(
+            f"{timed} does not tell how long steps under load take: while they were timed, other "
+            "programs kept the machine busy; stop those and start this command again, which then "
+            "times them anew"
+        )
     rows = [json.loads(line) for line in files.requests(number).read_text().splitlines()]
     outputs = np.array([row["output_tokens"] for row in rows])
     share = settings.RATES[settings.rate_of(number)]
-    return float(f"{share * plain_capacity(files.timed(number), outputs):.3g}")
+    return float(f"{share * plain_capacity(timed, outputs):.3g}")
 
 
 def _waiting(files: LoadFiles, number: int) -> list[Setting]:

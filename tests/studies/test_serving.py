@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -26,6 +27,7 @@ from specsim.counts.file import (
     TimedStep,
     TimedStreamedStep,
     TimedStreams,
+    read_acceptance,
     write_acceptance,
 )
 from specsim.counts.file import Source as ReadFile
@@ -279,6 +281,17 @@ def test_capacity_is_that_of_full_steps(tmp_path: Path) -> None:
         files.requests(number).write_text('{"prompt": "x", "output_tokens": 51}\n' * 800)
         rate = settings.RATES[settings.rate_of(number)] * found / slower
         assert measure._rate(files, number) == pytest.approx(rate, rel=0.01)
+
+
+def test_a_timing_that_tells_no_steps_under_load_is_to_be_made_again(tmp_path: Path) -> None:
+    files = LoadFiles(tmp_path / "profile.json")
+    files.folder.mkdir()
+    files.requests(0).write_text('{"prompt": "x", "output_tokens": 51}\n')
+    write_timed(files.timed(0))
+    told = read_acceptance(files.timed(0))
+    write_acceptance(msgspec.structs.replace(told, streamed=[]), files.timed(0))
+    with pytest.raises(EngineError, match="does not tell how long steps under load take"):
+        measure._rate(files, 0)
 
 
 def test_steps_are_timed_on_servers_like_those_under_load() -> None:
