@@ -75,7 +75,9 @@ def setting_costs(priced: Interleaved) -> dict[Hashable, SettingCost]:
             for model, found in runs.items()
             if any(each.count for each in found)
         }
-    usual = _usual([each for by_model in prices.values() for each in by_model.values()])
+    # A run of plain decoding is one by definition, in every request.
+    settings = [by_model for name, by_model in prices.items() if name != PLAIN]
+    usual = _usual([each for by_model in settings for each in by_model.values()])
     return {
         name: SettingCost(prices[name], _host(decoded, plain_s), usual)
         for name, decoded in priced.decoded.items()
