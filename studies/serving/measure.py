@@ -31,7 +31,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,7 @@ _KEPT = (
     *(f"{kind}_{name}_ms" for name in ("ttft", "tpot", "e2el") for kind in ("mean", "p50", "p99")),
 )
 _DECIMALS = 5
+# A timing that is older, whole or half, does not tell what comes now.
 _STALE_DAYS = 1 / 24
 _PREEMPTIONS = "vllm:num_preemptions_total"
 
@@ -108,7 +109,6 @@ def measure(profile: Path | None, out: Path, progress: Progress = quiet) -> Path
 
 def _passes(files: LoadFiles, numbers: Sequence[int], bench: Bench, progress: Progress) -> None:
     """The passes of these numbers."""
-    # Half of a timing of another day does not tell what comes now.
     remove_left_over(files.profile.parent, _STALE_DAYS, f".{files.profile.stem}.vllm-")
     checkpoint = Checkpoint.beside(files.folder, "serving")
     checkpoint.replace_json("begun.json", _now())  # nobody else measures here now
@@ -246,8 +246,8 @@ def _pass(
 ) -> None:
     """Steps are timed, and then settings are served that are not there yet."""
     waiting, path = _waiting(files, number), files.timed(number)
-    # A timing that nothing was served behind may be of long ago.
-    if len(waiting) == len(settings.settings_of(number)):
+    is_served = len(waiting) < len(settings.settings_of(number))
+    if not (is_served or _is_of_now(path)):
         timing = files.timing_before(number)
         specsim.calibrate_engine(files.profile, path, timing, servers=timed, progress=progress)
     if not files.load.is_file():
@@ -261,6 +261,17 @@ def _pass(
         found["specsim"] |= {"timed_sha256": digest, "notes": watch.warnings()}
         write_atomically(files.run(setting, number), (json.dumps(found) + "\n").encode())
         done += 1
+
+
+def _is_of_now(timed: Path) -> bool:
+    """Whether there is a timing that tells what comes next: not of long ago, and not of a machine
+    that was so busy that no steps were told apart.
+    """
+    if not timed.is_file():
+        return False
+    found = read_acceptance(timed)
+    age = datetime.now(UTC) - datetime.fromisoformat(found.created)
+    return bool(found.streamed) and age < timedelta(days=_STALE_DAYS)
 
 
 def _launch(program: Path, profile: Profile, drafting: Drafting) -> Launch:

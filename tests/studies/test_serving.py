@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -292,6 +293,18 @@ def test_a_timing_that_tells_no_steps_under_load_is_to_be_made_again(tmp_path: P
     write_acceptance(msgspec.structs.replace(told, streamed=[]), files.timed(0))
     with pytest.raises(EngineError, match="does not tell how long steps under load take"):
         measure._rate(files, 0)
+    assert not measure._is_of_now(files.timed(0))
+
+
+def test_a_timing_of_a_while_ago_is_made_anew(tmp_path: Path) -> None:
+    timed = tmp_path / "t.json"
+    assert not measure._is_of_now(timed)
+    write_timed(timed)
+    told = read_acceptance(timed)
+    for minutes, is_of_now in ((10, True), (70, False)):
+        created = (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat(timespec="seconds")
+        write_acceptance(msgspec.structs.replace(told, created=created), timed)
+        assert measure._is_of_now(timed) == is_of_now
 
 
 def test_steps_are_timed_on_servers_like_those_under_load() -> None:
