@@ -39,11 +39,12 @@ _PAIR = (
 )
 _GRID = "--batch 1,2 --context 48,64"
 _LOOSE = "--tolerance 1000 --median-tolerance 1000 --format json"
-# Two passes of one round, of plain decoding and one draft length.
+# Two passes of one round, of plain decoding and one draft length; eight requests run together.
 _SMALL_LOAD = """
 from dataclasses import replace
 from studies.serving import settings as s
-s.GAMMAS, s.SCHEDULE, s.PASSES = (1,), [(1, 16, 1)], 2
+s.GAMMAS, s.SCHEDULE, s.PASSES = (1, 2), [(1, 8, 1)], 2
+s.MAX_NUM_SEQS, s.TIMED_BATCHES, s.TIMED_REQUESTS = 8, (8,), 8
 s.REQUESTS = dict.fromkeys(s.RATES, 40)
 s.DRAFTINGS = s.fixed(0), s.fixed(1)
 s.SETTINGS = tuple(s.Setting(each, rate) for each in s.DRAFTINGS for rate in s.RATES)
