@@ -258,6 +258,7 @@ def _loaded_rows(streamed: tuple[StreamedSteps, ...]) -> Iterator[Row]:
             with_prompt_s = law.seconds(batch, 1, _PROMPT_TOKENS)
             yield {"gamma": gamma, "batch": batch, "with_prompt_ms": 1e3 * with_prompt_s}
         yield {"gamma": gamma, "per_prompt_token_us": 1e6 * law.per_token_s}
+    yield {"arrival_ms": 1e3 * costs.arrival_s}
     yield {"frontend_ms": 1e3 * costs.frontend_s}
     yield {"frontend_decode_ms": 1e3 * costs.frontend_decode_s}
     yield {"frontend_prompt_ms": 1e3 * costs.frontend_prompt_s}

@@ -201,7 +201,8 @@ class EngineCalibration(Result):
         )
         return [
             *found,
-            f"a step of one request: {alone} ms; with a prompt beside it, {beside} tokens",
+            f"a step of one request: {alone} ms; with a prompt beside it, {beside} tokens; "
+            f"{1e3 * loaded.arrival_s:.2g} ms more for each that is sent while it runs",
             f"{1e3 * loaded.frontend_s:.2g} ms of a request are spent outside of steps, "
             f"{1e3 * loaded.frontend_decode_s:.2g} ms more for each that decodes beside it, and "
             f"{1e3 * loaded.frontend_prompt_s:.2g} ms more for each other that comes with it",

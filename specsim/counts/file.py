@@ -145,6 +145,7 @@ class TimedStreamedStep(_Part, frozen=True):
     steps: Count = 1
     decode_context: Number = 0.0
     variance_s2: Number | None = None
+    arrivals: Annotated[int, Meta(ge=0, le=10**9)] | None = None
 
     def __post_init__(self) -> None:
         self.step()

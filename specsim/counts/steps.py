@@ -83,6 +83,7 @@ class StreamedStep:
         nobody tells
     variance_s2 : of the seconds of single steps about their mean, so 0 of one alone; None where
         nobody tells
+    arrivals : requests that were sent while it ran; None where nobody tells
     """
 
     decodes: int
@@ -92,6 +93,7 @@ class StreamedStep:
     steps: int = 1
     decode_context: float = 0.0
     variance_s2: float | None = None
+    arrivals: int | None = None
 
     def __post_init__(self) -> None:
         if self.decodes < 1 or self.steps < 1:
@@ -114,6 +116,8 @@ class StreamedStep:
             raise InvalidArgumentError(f"decode_context must be >= 0, got {self.decode_context}")
         if self.variance_s2 is not None and not 0 <= self.variance_s2 < math.inf:
             raise InvalidArgumentError(f"variance_s2 must be >= 0, got {self.variance_s2}")
+        if self.arrivals is not None and self.arrivals < 0:
+            raise InvalidArgumentError(f"arrivals must be >= 0, got {self.arrivals}")
 
     @property
     def requests(self) -> int:

@@ -12,14 +12,21 @@ that decode hold C tokens in all, and not c each,
 
     e(K) (C - decodes c)
 
-comes to it.  A request spends
+comes to it.  A request that is sent while a step runs makes it longer by u, whatever K and n are:
+what takes it in leaves the engine less of the host.  A long step sees more of them than a short one
+anyway, so that of steps that are alike otherwise, and of which one sees a requests more than the
+other, the difference in the mean is a u + a Var / S, with Var the variance of steps that are alike
+and see as many.
+
+A request spends
 
     f + g decodes + h (prompts - 1)
 
 outside of all steps, where so many others decode in the step of its first token, and so many have
-theirs in it: what sends them their chunks, or takes in the others, is busy with that.  All are
-least-squares fits; S, a, b, e, f, g and h are not below zero, and e is no larger than leaves a step
-with empty caches a tenth of S.
+theirs in it: what sends them their chunks, or takes in the others, is busy with that.  What was
+timed of it holds the u of its own that a simulation has in a step.  All are least-squares fits; S,
+a, b, e, f, g, h and u are not below zero, and e is no larger than leaves a step with empty caches a
+tenth of S.
 
 Single steps lie about these, and so do single requests outside of them, with coefficients of
 variation: roots of the mean square of how far they are, over the mean square of what is fitted.
@@ -164,11 +171,19 @@ class StreamedCosts:
         columns = np.ones((len(rows), 3))
         for place, counts in enumerate((decodes, others), start=1):
             columns[:, place] = 0.0 if None in counts else counts
-        seconds = np.array([row.seconds for row in rows])
+        seconds = np.array([row.seconds - self.arrival_s for row in rows])
         root = np.sqrt([row.requests for row in rows])
         found, _ = nnls(columns * root[:, None], seconds * root)
         alone_s, decode_s, prompt_s = found.tolist()
         return alone_s, decode_s, prompt_s
+
+    @cached_property
+    def arrival_s(self) -> float:
+        """u: seconds by which a step is longer for each request that is sent while it runs; 0 where
+        nobody tells.
+        """
+        longer, squares = np.sum([_of_arrivals(each) for each in self.streamed], axis=0).tolist()
+        return max(longer / squares, 0.0) if squares else 0.0
 
     @cached_property
     def step_variation(self) -> float:
@@ -195,7 +210,8 @@ class StreamedCosts:
         law = self.laws[gamma]
         (beyond,) = _beyond([step], self.context if self.knows_caches else None)
         alike_s = law.seconds(step.requests, step.prompts, step.prompt_tokens)
-        return alike_s + law.context_token_s * float(beyond)
+        came_s = self.arrival_s * (step.arrivals or 0)
+        return alike_s + law.context_token_s * float(beyond) + came_s
 
     @cached_property
     def frontend_variation(self) -> float:
@@ -211,7 +227,8 @@ class StreamedCosts:
             for each in streamed.frontends:
                 if each.variance_s2 is not None and (step_s := law.seconds(each.decodes or 1)) > 0:
                     weight = each.requests / step_s**4
-                    row = _Scattered(weight, each.seconds, each.variance_s2, self.outside_s(each))
+                    seconds = each.seconds - self.arrival_s
+                    row = _Scattered(weight, seconds, each.variance_s2, self.outside_s(each))
                     found.append(row)
         return _variation(found)
 
@@ -221,6 +238,11 @@ class StreamedCosts:
         steps = [each.variance_s2 for streamed in self.streamed for each in streamed.steps]
         outside = [each.variance_s2 for streamed in self.streamed for each in streamed.frontends]
         return any(each is not None for each in (*steps, *outside))
+
+    @property
+    def knows_arrivals(self) -> bool:
+        """Whether anything tells which steps somebody was sent in."""
+        return any(step.arrivals is not None for each in self.streamed for step in each.steps)
 
     def outside_s(self, row: FrontendTime) -> float:
         """What a request is to spend outside of all steps beside as many others as in this row."""
@@ -250,7 +272,10 @@ class StreamedCosts:
     def laws(self) -> dict[int, StreamedLaw]:
         """By draft length."""
         context = self.context if self.knows_caches else None
-        return {gamma: _fitted(self._known(gamma), self.most, context) for gamma in self.gammas}
+        return {
+            gamma: _fitted(self._known(gamma), self.most, context, self.arrival_s)
+            for gamma in self.gammas
+        }
 
     def step_times(self) -> list[StepTime]:
         """Steps without prompts at the batches of the fit."""
@@ -290,15 +315,45 @@ def _variation(rows: Sequence[_Scattered]) -> float:
     return sqrt(max(variance, 0.0) / squares_s2)
 
 
-def _fitted(steps: Sequence[StreamedStep], most: int, context: float | None) -> StreamedLaw:
+def _of_arrivals(streamed: StreamedSteps) -> tuple[float, float]:
+    """Sums over steps without prompts: seconds times how many requests were sent meanwhile, without
+    what goes together by chance, and the square of how many.  Both are from the means of steps in
+    which as many decode, at the same tokens in the caches.
+    """
+    groups: dict[int, list[StreamedStep]] = {}
+    for step in streamed.steps:
+        if not step.prompts and step.arrivals is not None:
+            groups.setdefault(step.decodes, []).append(step)
+    by_chance = 0.0
+    centred = [np.zeros((0, 3))]
+    for alike in groups.values():
+        rows = np.array([(s.arrivals, s.decode_context, s.seconds) for s in alike], dtype=float)
+        weights = np.array([step.steps for step in alike], dtype=float)
+        count = weights.sum()
+        if count == len(alike):  # nobody knows how far single ones scatter
+            continue
+        means = weights @ rows / count
+        centred.append((rows - means) * np.sqrt(weights)[:, None])
+        squares = weights @ [step.variance_s2 or 0.0 for step in alike]
+        by_chance += float(means[0] / means[2] * squares * (count - 1) / (count - len(alike)))
+    arrivals, contexts, seconds = np.concatenate(centred).T
+    if squares := float(contexts @ contexts):
+        arrivals = arrivals - contexts * (contexts @ arrivals) / squares
+    return float(arrivals @ seconds) - by_chance, float(arrivals @ arrivals)
+
+
+def _fitted(
+    steps: Sequence[StreamedStep], most: int, context: float | None, arrival_s: float
+) -> StreamedLaw:
     """Of one draft length.
 
     context : of a request, in the mean; None where nobody tells what is in the caches
+    arrival_s : what each request makes a step longer by that was sent while it ran
     """
     from scipy.optimize import lsq_linear, nnls
 
     plain = [each for each in steps if not each.prompts]
-    requests, seconds, weights = _columns(plain)
+    requests, seconds, weights = _columns(plain, arrival_s)
     batches = batch_levels(most)
     seen = weights @ _shares(requests, batches)
     # Nobody knows S where nothing was seen.
@@ -317,7 +372,7 @@ def _fitted(steps: Sequence[StreamedStep], most: int, context: float | None) -> 
         token_s = min(token_s, (1.0 - EMPTY) * float(most_s.min(initial=np.inf)))
 
     mixed = [each for each in steps if each.prompts]
-    requests, seconds, weights = _columns(mixed)
+    requests, seconds, weights = _columns(mixed, arrival_s)
     longer_s = seconds - np.interp(requests, batches, step_s) - token_s * _beyond(mixed, context)
     prompts = np.array([[each.prompts, each.prompt_tokens] for each in mixed], dtype=float)
     columns = np.column_stack([np.ones(len(mixed)), requests, prompts])
@@ -344,11 +399,11 @@ def _beyond(steps: Sequence[StreamedStep], context: float | None) -> Floats:
     return np.array([each.decode_context - each.decodes * context for each in steps])
 
 
-def _columns(steps: Sequence[StreamedStep]) -> tuple[Floats, Floats, Floats]:
-    """Requests, seconds and how many, of each."""
-    found = np.array([[each.requests, each.seconds, each.steps] for each in steps], dtype=float)
-    requests, seconds, weights = found.T
-    return requests, seconds, weights
+def _columns(steps: Sequence[StreamedStep], arrival_s: float) -> tuple[Floats, Floats, Floats]:
+    """Requests, seconds without those that arrivals take, and how many, of each."""
+    rows = [(each.requests, each.seconds, each.steps, each.arrivals or 0) for each in steps]
+    requests, seconds, weights, arrivals = np.array(rows, dtype=float).T
+    return requests, seconds - arrival_s * arrivals, weights
 
 
 def _shares(requests: Floats, batches: Sequence[int]) -> Floats:

@@ -88,12 +88,17 @@ class Moment(NamedTuple):
 def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> StreamedSteps:
     """The steps of a server with ``gamma`` draft tokens that served these requests and no others.
 
-    Steps without a prompt are pooled by how many decoded, as plain means, since the long ones are
-    part of what requests wait for: in one row those with few tokens in the caches, and those with
-    many in another.  Each other one is a row.
+    Steps without a prompt are pooled by how many decoded and how many requests were sent
+    meanwhile, as plain means, since the long ones are part of what requests wait for: in one row
+    those with few tokens in the caches, and those with many in another.  Each other one is a row.
     """
     moments = moments_of(streams, gamma)
-    plain: dict[int, list[tuple[int, float]]] = {}
+    sent = np.searchsorted(
+        np.sort([each.sent_s for each in streams]),
+        [each.at_s for each in moments],
+        side="right",
+    ).tolist()
+    plain: dict[tuple[int, int], list[tuple[int, float]]] = {}
     rows, contexts = [], []
     delays: dict[tuple[int, int], list[_Delay]] = {}
     for place, (before, moment) in enumerate(pairwise(moments), start=1):
@@ -102,10 +107,11 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
         if not (before.whole and moment.whole and decodes):
             continue
         seconds = moment.at_s - before.at_s
+        arrivals = sent[place] - sent[place - 1]
         known = [each.context for each in moment.chunks.values() if not each.first]
         contexts += known
         if not new:
-            plain.setdefault(decodes, []).append((sum(known), seconds))
+            plain.setdefault((decodes, arrivals), []).append((sum(known), seconds))
             continue
         tokens = sum(streams[number].prompt_tokens for number in new)
         rows.append(
@@ -113,6 +119,7 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
                 *(decodes, len(new), tokens, seconds),
                 decode_context=float(sum(known)),
                 variance_s2=0.0,
+                arrivals=arrivals,
             )
         )
         # Somebody decoded in this step and in the two before, so that they follow each other.
@@ -128,7 +135,11 @@ def streamed_steps(streams: Sequence[Stream], gamma: int, repeat: int = 0) -> St
                 delays.setdefault((decodes, len(new)), []).append(
                     _Delay(middle - streams[number].sent_s + later_s, waited_s)
                 )
-    pooled = [row for decodes, alike in sorted(plain.items()) for row in _pooled(decodes, alike)]
+    pooled = [
+        row
+        for (decodes, arrivals), alike in sorted(plain.items())
+        for row in _pooled(decodes, arrivals, alike)
+    ]
     return StreamedSteps(
         gamma,
         (*pooled, *rows),
@@ -165,7 +176,9 @@ def _variance(seconds: Floats) -> float:
     return float(np.clip(seconds, middle - far, middle + far).var())
 
 
-def _pooled(decodes: int, steps: Sequence[tuple[int, float]]) -> Iterator[StreamedStep]:
+def _pooled(
+    decodes: int, arrivals: int, steps: Sequence[tuple[int, float]]
+) -> Iterator[StreamedStep]:
     """Two halves of steps, with tokens in the caches and seconds of each, where those differ."""
     # Of as many tokens those are first that came first, however long they took.
     ordered = sorted(steps, key=itemgetter(0))
@@ -173,7 +186,7 @@ def _pooled(decodes: int, steps: Sequence[tuple[int, float]]) -> Iterator[Stream
     for half in filter(None, (ordered[:middle], ordered[middle:])):
         context, seconds = np.mean(half, axis=0).tolist()
         variance_s2 = _variance(np.array([each for _, each in half]))
-        yield StreamedStep(decodes, 0, 0, seconds, len(half), context, variance_s2)
+        yield StreamedStep(decodes, 0, 0, seconds, len(half), context, variance_s2, arrivals)
 
 
 def moments_of(streams: Sequence[Stream], gamma: int) -> list[Moment]:

@@ -221,6 +221,9 @@ def _measure(state: State, rules: Rules, turn: int, quantities: Floats) -> bool:
     quantities[14] = gamma
     quantities[15] = max(gamma - 1, 0)
     quantities[16] = max(pairs / prefill - 0.5 * (prefill + 1), 0.0) if prefill else 0.0
+    replica = state.replica[0]
+    quantities[17] = replica.arrived - replica.arrived_before
+    replica.arrived_before = replica.arrived
     return eager
 
 

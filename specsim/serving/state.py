@@ -82,6 +82,7 @@ _REPLICA = np.dtype(
         ("batch_is_full", np.int64),  # of SGLang: nobody is admitted
         ("has_shrunk", np.int64),  # of SGLang: somebody was done since the last plan
         ("arrived", np.int64),
+        ("arrived_before", np.int64),  # when the last step was planned
         ("done", np.int64),
         ("runners", np.int64),  # length of ``running``
         ("queue_first", np.int64),  # place of the first that waits

@@ -41,6 +41,7 @@ QUANTITIES = (
     "gamma",  # drafts that each of them gets
     "next_draft_runs",  # runs of the drafter after its first: gamma - 1, or none
     "chunk_context",  # tokens before one chunk of all prompts that attends to as many tokens
+    "arrivals",  # requests that came since the step before this one was planned
 )
 
 TARGET, DRAFT, HOST = "target", "draft", "host"

@@ -27,7 +27,8 @@ _CAPTIONS: Mapping[str, str] = {
     "decoding, of which its rate is a share (before 2026-11-28 19:00 of that of the first pass). "
     "`step_variation`, `prompt_step_variation` and `frontend_variation` are how far single steps, "
     "those with a prompt, and what requests spend outside of steps scatter, as timed: "
-    "coefficients of variation. The hash of the file of step times was taken when "
+    "coefficients of variation; `arrival_ms` is what a step takes longer, as timed, for each "
+    "request that is sent while it runs. The hash of the file of step times was taken when "
     "each setting had been served; `same_file` tells whether the file is the same today.",
     "errors": "How far predictions are off. Over the settings; an error is predicted over "
     "measured, less one. With own steps: simulated with steps as long as the load itself had them, "
@@ -40,8 +41,9 @@ _CAPTIONS: Mapping[str, str] = {
     "TPOT, ITL, end to end; mean, 50th, 90th, 99th percentile) whose error both 95 % intervals "
     "explain.",
     "steps": "How far the load's steps and rounds are off what was known before. `longer` is how "
-    "much longer steps took than those that were timed before their pass, of the same batch and "
-    "prompts, by the moments at which clients got their chunks, over all passes and in each; "
+    "much longer steps took than those that were timed before their pass, of the same batch, "
+    "prompts and requests that were sent meanwhile, by the moments at which clients got their "
+    "chunks, over all passes and in each; "
     "`steps` and `requests` are how many were seen whole, and their mean batch. `frontend_ms` is "
     "what a request spent outside of all steps, by the same moments, beside what was timed of as "
     "many that decode beside it and come with it; where requests wait for a place in the batch, "

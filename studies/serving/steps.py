@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from specsim.counts.file import AcceptanceFile, read_acceptance, timed_streams
 from specsim.counts.steps import FrontendTime, StreamedStep, StreamedSteps
@@ -69,11 +71,12 @@ def _at_once(seen: StreamedSteps) -> tuple[FrontendTime, ...]:
 
 def _beside(seen: StreamedSteps, known: Sequence[StreamedStep]) -> tuple[StreamedStep, ...]:
     """Steps without prompts of other batches than are known, on the machine of those."""
-    seconds = {each.requests: each.seconds for each in known}
     plain = [each for each in seen.steps if not each.prompts]
-    both = [each for each in plain if each.requests in seconds]
-    here_s = sum(each.steps * seconds[each.requests] for each in both)
-    there_s = sum(each.steps * each.seconds for each in both)
+    here, there = _in_peace(known), _in_peace(plain)
+    both = here.keys() & there.keys()
+    # Weighed by how many were seen there.
+    here_s = sum(there[each].steps * here[each].seconds for each in both)
+    there_s = sum(there[each].steps * there[each].seconds for each in both)
     longer = here_s / there_s if both else 1.0
     return tuple(
         replace(
@@ -82,8 +85,22 @@ def _beside(seen: StreamedSteps, known: Sequence[StreamedStep]) -> tuple[Streame
             variance_s2=None if each.variance_s2 is None else longer**2 * each.variance_s2,
         )
         for each in plain
-        if each.requests not in seconds
+        if each.requests not in {step.requests for step in known}
     )
+
+
+def _in_peace(steps: Sequence[StreamedStep]) -> dict[int, StreamedStep]:
+    """Steps without prompts during which nobody came, by their requests, in the mean."""
+    alike: dict[int, list[StreamedStep]] = defaultdict(list)
+    for step in steps:
+        if not step.arrivals:
+            alike[step.requests].append(step)
+    found = {}
+    for requests, some in alike.items():
+        steps_of = [each.steps for each in some]
+        seconds = float(np.average([each.seconds for each in some], weights=steps_of))
+        found[requests] = replace(some[0], seconds=seconds, steps=sum(steps_of))
+    return found
 
 
 def _seen(files: LoadFiles, drafting: Drafting, number: int) -> StreamedSteps | None:

@@ -192,16 +192,20 @@ def setup(files: LoadFiles, found: Sequence[ServedSetting]) -> Iterator[Row]:
             "requests": alike[0].verdict.requests,
             "plain_capacity": plain_capacity(timed, np.array(alike[0].said["output_lens"])),
             "rate": alike[0].said["request_rate"],
-            **_variations(costs.get(timed)),
+            **_beside_steps(costs.get(timed)),
             "timed_sha256": min(hashes)[:12],
             "same_file": hashes == {file_digest(timed)},
         }
 
 
-def _variations(costs: StreamedCosts | None) -> Row:
-    """How far single steps and requests scatter, as timed; None where nobody tells."""
+def _beside_steps(costs: StreamedCosts | None) -> Row:
+    """How far single steps and requests scatter, and what a request that comes takes of a step, as
+    timed; None where nobody tells.
+    """
     known = costs is not None and costs.knows_variations
-    return {name: getattr(costs, name) if known else None for name in VARIATIONS}
+    found: Row = {name: getattr(costs, name) if known else None for name in VARIATIONS}
+    found["arrival_ms"] = 1e3 * costs.arrival_s if costs and costs.knows_arrivals else None
+    return found
 
 
 def latencies(found: Sequence[ServedSetting]) -> Iterator[Row]:
@@ -295,7 +299,8 @@ def _beside(seen: Sequence[tuple[StreamedSteps, StreamedCosts]]) -> Row:
     every = [
         (
             each,
-            costs.laws[served.gamma].seconds(each.requests, each.prompts, each.prompt_tokens),
+            costs.laws[served.gamma].seconds(each.requests, each.prompts, each.prompt_tokens)
+            + costs.arrival_s * (each.arrivals or 0),
         )
         for served, costs in seen
         for each in served.steps
@@ -317,7 +322,7 @@ def _outside(seen: Sequence[tuple[StreamedSteps, StreamedCosts]]) -> Row:
     rows = [(row, costs) for served, costs in seen for row in served.frontends]
     if not rows:
         return dict.fromkeys(_OUTSIDE)
-    seconds = [(costs.outside_s(row), row.seconds) for row, costs in rows]
+    seconds = [(costs.outside_s(row) + costs.arrival_s, row.seconds) for row, costs in rows]
     found = np.average(seconds, axis=0, weights=[row.requests for row, _ in rows])
     return dict(zip(_OUTSIDE, (1e3 * found).tolist(), strict=True))
 

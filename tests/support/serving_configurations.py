@@ -42,6 +42,7 @@ MODEL = StepModel(
         StepTerm("draft", 1e-4, per="drafting"),
         StepTerm("draft", [0.0, 2e-4], ("drafting",), ([0, 8],), per="next_draft_runs"),
         StepTerm("host", [1e-3, 4e-3], ("sequences",), ([1, 8],)),
+        StepTerm("target", 7e-4, per="arrivals"),
     ),
     frontend_s=3e-3,
     frontend_decode_s=5e-4,

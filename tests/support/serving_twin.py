@@ -291,6 +291,7 @@ class Twin:
         if engine.kv_groups:
             self.pool = GroupPool(self.settings, engine.kv_groups)
         self.coming = deque(self.requests)
+        self.came = 0
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.done = 0
@@ -328,6 +329,7 @@ class Twin:
     def admit(self) -> None:
         while self.coming and self.coming[0].arrival <= self.now:
             self.waiting.append(self.coming.popleft())
+            self.came += 1
 
     def schedule(self) -> tuple[list[Any], int]:
         if self.settings.kind == SGLANG:
@@ -590,7 +592,9 @@ class Twin:
             "gamma": gamma,
             "next_draft_runs": max(gamma - 1, 0),
             "chunk_context": max(pairs / read - 0.5 * (read + 1), 0.0) if read else 0.0,
+            "arrivals": self.came,
         }
+        self.came = 0
         parts = np.zeros(len(self.model.parts))
         quantities = np.array([float(step[name]) for name in QUANTITIES])
         step_seconds(self.model.compiled, quantities, eager, parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 
 import numpy as np
 
@@ -24,6 +25,7 @@ def served(
     decode_s: float = 0.0,
     prompt_s: float = 0.0,
     variations: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    arrival_s: float = 0.0,
 ) -> tuple[list[Stream], list[tuple[int, int, int, float]]]:
     """A server that does one step after another, of all requests that have arrived by then; its
     clients' streams, and of every step decodes, prompts, their tokens and seconds.
@@ -34,6 +36,7 @@ def served(
         step, and for each other one that has its first chunk there
     variations : coefficients of variation of steps without prompts, of those with some, and of
         what requests spend before all steps; gamma-distributed
+    arrival_s : what a step takes longer for each request that is sent while it runs
     """
     random = np.random.default_rng(seed)
     waiting = [
@@ -58,6 +61,10 @@ def served(
             seconds += reading_s[0] + reading_s[1] * both
         seconds += context_s * sum(prompts[number] + len(times[number]) for number in running)
         seconds *= _factor(random, variations[bool(new)])
+        came = bisect_right(sent_s, now)
+        while came < len(sent_s) and sent_s[came] <= now + seconds:
+            seconds += arrival_s
+            came += 1
         now += seconds
         steps.append((len(running), len(new), tokens, seconds))
         for number in (*running, *new):

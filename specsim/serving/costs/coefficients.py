@@ -19,6 +19,7 @@ _TERMS: dict[str, tuple[str, float, str | None]] = {
     "draft_prefill_token_us": ("draft", _US, "prefill_tokens"),
     "host_ms": (HOST, _MS, None),
     "host_sequence_us": (HOST, _US, "sequences"),
+    "arrival_ms": (HOST, _MS, "arrivals"),
 }
 # What each draft of a round costs: a run of the drafter, and each of its requests in it.
 _DRAFTS: dict[str, tuple[float, str | None]] = {
@@ -42,8 +43,8 @@ def coefficients(**values: float) -> StepModel:
     prefill_pair_ns : a token of a prompt and one before it, or itself: attention
     draft_run_ms, draft_token_us : a draft of a round, and each request that gets it
     draft_prefill_token_us : a token of a prompt that the drafter reads
-    host_ms, host_sequence_us : of the host, and of the host for each request; an engine that
-        schedules ahead hides them behind the device
+    host_ms, host_sequence_us, arrival_ms : of the host, of the host for each request, and for each
+        that came since the step before; an engine that schedules ahead hides them behind the device
     frontend_ms, frontend_decode_ms, frontend_prompt_ms : of every request outside of all steps, for
         which no step waits, and what comes to it for each that decodes in the step of its first
         token, and for each other that has its first token there

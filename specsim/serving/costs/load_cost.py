@@ -19,9 +19,11 @@ are a fit of just this (``specsim.counts.streamed_costs``):
     step(gamma, requests) [ + P(gamma) + Q(gamma) requests, where a prompt is read]
     + a(gamma) prompts + b(gamma) prefill tokens
     + e(gamma) (decode context - verified tokens - (c - 1) decodes)
+    + u arrivals
 
-where requests are all of the step, those whose prompts are read among them, and c is the mean
-context that was timed, behind which a round puts its drafts.
+where requests are all of the step, those whose prompts are read among them, c is the mean context
+that was timed, behind which a round puts its drafts, and arrivals are requests that came since the
+step before.
 
 Where sets of requests and prompts were timed apart, steps are put together from less,
 
@@ -146,7 +148,12 @@ def _of_steps(cost: StepLoadCost, gamma_max: int, batch_max: int) -> StepModel:
         alike = np.minimum(batches, timed)
         terms = _streamed_prompts(cost.prompts, gammas, batches, alike, steps - caches)
         return StepModel(
-            (table, *_contexts(token_s, gammas, context), *terms),
+            (
+                table,
+                *_contexts(token_s, gammas, context),
+                *terms,
+                StepTerm("step", cost.prompts.arrival_s, per="arrivals"),
+            ),
             cost.prompts.frontend_s,
             cost.prompts.frontend_decode_s,
             cost.prompts.frontend_prompt_s,

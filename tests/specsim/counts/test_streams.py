@@ -36,6 +36,8 @@ def test_steps_are_those_that_the_server_did(seed: int, every_s: float) -> None:
     for decodes, count in plain.items():
         assert sum(step.steps for step in pooled if step.decodes == decodes) == count
     assert sum(step.steps for step in pooled) == sum(plain.values())
+    # Whoever was not sent into an idle server came while a step ran.
+    assert sum(step.steps * (step.arrivals or 0) for step in found.steps) <= len(sent)
     for step in found.steps:
         expected = STEP_S + REQUEST_S * step.requests
         expected += PROMPT_S * step.prompts + TOKEN_S * step.prompt_tokens
@@ -203,6 +205,7 @@ def test_nobody_tells_nothing() -> None:
         ((1, 0, 3, 0.01), "prompt_tokens must be >= prompts = 0, and 0 where that is, got 3"),
         ((1, 0, 0, 0.0), "seconds of a streamed step must be a number > 0"),
         ((1, 0, 0, 0.01, 1, -1.0), "decode_context must be >= 0, got -1"),
+        ((1, 0, 0, 0.01, 1, 1.0, 0.0, -1), "arrivals must be >= 0, got -1"),
     ],
 )
 def test_impossible_steps_are_refused(step: tuple[Any, ...], words: str) -> None:
