@@ -14,9 +14,8 @@ that decode hold C tokens in all, and not c each,
 
 comes to it.  A request that is sent while a step runs makes it longer by u, whatever K and n are:
 what takes it in leaves the engine less of the host.  A long step sees more of them than a short one
-anyway, so that of steps that are alike otherwise, and of which one sees a requests more than the
-other, the difference in the mean is a u + a Var / S, with Var the variance of steps that are alike
-and see as many.
+anyway: where they come at any moment alike, and steps that see nobody take S in the mean, with the
+variance V, those that see one take S + V / S + u.
 
 A request spends
 
@@ -182,8 +181,8 @@ class StreamedCosts:
         """u: seconds by which a step is longer for each request that is sent while it runs; 0 where
         nobody tells.
         """
-        longer, squares = np.sum([_of_arrivals(each) for each in self.streamed], axis=0).tolist()
-        return max(longer / squares, 0.0) if squares else 0.0
+        longer_s, known = np.sum([_of_arrivals(each) for each in self.streamed], axis=0).tolist()
+        return max(longer_s / known, 0.0) if known else 0.0
 
     @cached_property
     def step_variation(self) -> float:
@@ -316,30 +315,49 @@ def _variation(rows: Sequence[_Scattered]) -> float:
 
 
 def _of_arrivals(streamed: StreamedSteps) -> tuple[float, float]:
-    """Sums over steps without prompts: seconds times how many requests were sent meanwhile, without
-    what goes together by chance, and the square of how many.  Both are from the means of steps in
-    which as many decode, at the same tokens in the caches.
+    """How much longer steps without prompts are in which one request is sent, seconds, times how
+    much that tells, and how much it tells; steps in which nobody is sent, as many decode, and the
+    caches hold as much are what they are held against.
+
+    Several are sent in few steps, and stalls are long enough to be among those.
     """
-    groups: dict[int, list[StreamedStep]] = {}
+    groups: dict[int, tuple[list[StreamedStep], list[StreamedStep]]] = {}
     for step in streamed.steps:
-        if not step.prompts and step.arrivals is not None:
-            groups.setdefault(step.decodes, []).append(step)
-    by_chance = 0.0
-    centred = [np.zeros((0, 3))]
-    for alike in groups.values():
-        rows = np.array([(s.arrivals, s.decode_context, s.seconds) for s in alike], dtype=float)
-        weights = np.array([step.steps for step in alike], dtype=float)
-        count = weights.sum()
-        if count == len(alike):  # nobody knows how far single ones scatter
+        if not step.prompts and step.arrivals in (0, 1):
+            groups.setdefault(step.decodes, ([], []))[step.arrivals].append(step)
+    token_s = _of_caches([nobody for nobody, _ in groups.values() if nobody])
+    longer_s = known = 0.0
+    for nobody, one in groups.values():
+        calm, seen = (sum(each.steps for each in some) for some in (nobody, one))
+        if calm == len(nobody) or not seen:  # nobody tells how far single ones scatter
             continue
-        means = weights @ rows / count
-        centred.append((rows - means) * np.sqrt(weights)[:, None])
-        squares = weights @ [step.variance_s2 or 0.0 for step in alike]
-        by_chance += float(means[0] / means[2] * squares * (count - 1) / (count - len(alike)))
-    arrivals, contexts, seconds = np.concatenate(centred).T
-    if squares := float(contexts @ contexts):
-        arrivals = arrivals - contexts * (contexts @ arrivals) / squares
-    return float(arrivals @ seconds) - by_chance, float(arrivals @ arrivals)
+        (calm_s, calm_context), (seen_s, seen_context) = map(_means, (nobody, one))
+        squares = sum(each.steps * (each.variance_s2 or 0.0) for each in nobody)
+        by_chance_s = squares / (calm - len(nobody)) / calm_s
+        by_caches_s = token_s * (seen_context - calm_context)
+        tells = calm * seen / (calm + seen)
+        longer_s += tells * (seen_s - calm_s - by_chance_s - by_caches_s)
+        known += tells
+    return longer_s, known
+
+
+def _of_caches(groups: Sequence[Sequence[StreamedStep]]) -> float:
+    """Seconds of a token in the caches, from steps of each group among themselves."""
+    both = squares = 0.0
+    for alike in groups:
+        mean_s, mean_context = _means(alike)
+        for step in alike:
+            more = step.decode_context - mean_context
+            both += step.steps * more * (step.seconds - mean_s)
+            squares += step.steps * more**2
+    return both / squares if squares else 0.0
+
+
+def _means(steps: Sequence[StreamedStep]) -> tuple[float, float]:
+    """Seconds of one of them, and tokens in its caches."""
+    rows = [(each.seconds, each.decode_context) for each in steps]
+    seconds, context = np.average(rows, axis=0, weights=[each.steps for each in steps]).tolist()
+    return seconds, context
 
 
 def _fitted(
