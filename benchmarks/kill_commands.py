@@ -45,10 +45,12 @@ from dataclasses import replace
 from studies.serving import settings as s
 s.GAMMAS, s.SCHEDULE, s.PASSES = (1, 2), [(1, 8, 1)], 2
 s.MAX_NUM_SEQS, s.TIMED_BATCHES, s.TIMED_REQUESTS = 8, (8,), 8
-s.REQUESTS = dict.fromkeys(s.RATES, 40)
+s.REQUESTS = dict.fromkeys(s.RATES, 20)
 s.DRAFTINGS = s.fixed(0), s.fixed(1)
 s.SETTINGS = tuple(s.Setting(each, rate) for each in s.DRAFTINGS for rate in s.RATES)
+import calibrate.engine.streams
 import studies.serving.measure as m
+calibrate.engine.streams._EACH = 2
 m._CALIBRATED, m._SERVED = 8, 40
 m.MEASUREMENT = replace(m.MEASUREMENT, requests=(8,))
 """

@@ -17,7 +17,7 @@ from calibrate.engine.prompts import piece
 from calibrate.engine.sets import rest
 from specsim.checkpoint import Checkpoint
 from specsim.counts.steps import StreamedSteps
-from specsim.counts.streamed_costs import batch_levels
+from specsim.counts.streamed_law import batch_levels
 from specsim.counts.streams import Stream, streamed_steps
 
 # Requests of each client, and at least so many together.

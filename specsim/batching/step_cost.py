@@ -13,7 +13,8 @@ from specsim.checks import UnsupportedError
 from specsim.counts.prompt_costs import PromptCosts
 from specsim.counts.step_costs import CONTEXTS_APART, StepCosts
 from specsim.counts.steps import PromptTime, StepTime, StreamedSteps
-from specsim.counts.streamed_costs import EMPTY, StreamedCosts
+from specsim.counts.streamed_costs import StreamedCosts
+from specsim.counts.streamed_law import EMPTY
 
 
 @dataclass(frozen=True)

@@ -42,58 +42,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.checks import Floats, UnsupportedError, integer
+from specsim.checks import UnsupportedError
+from specsim.counts.arrival_costs import seconds_of_arrivals
 from specsim.counts.steps import FrontendTime, StepTime, StreamedStep, StreamedSteps
+from specsim.counts.streamed_law import StreamedLaw, beyond, fitted_law
 
 # Prompts of this many lengths tell a token from a prompt.
 _LENGTHS = 2
-# Of a step, what empty caches leave at the least: weights are read anyway.
-EMPTY = 0.1
-# Weight, as a share of all steps', of P and Q being none.
-_SHRUNK = 1e-9
-
-
-def batch_levels(most: int) -> list[int]:
-    """1, 2, 3, 4, 6, 8, 12, ... up to ``most``: batches between which steps are on a line."""
-    found, level = [], 1
-    while level < most:
-        found.append(level)
-        if level >= 2 and 3 * level // 2 < most:
-            found.append(3 * level // 2)
-        level *= 2
-    return [*found, integer("most", most, low=1)]
-
-
-@dataclass(frozen=True)
-class StreamedLaw:
-    """Of one draft length.
-
-    batches : rising, (J,)
-    step_s : S there, seconds, (J,)
-    steps : how many were timed of about each batch, (J,)
-    reading_s, per_request_s, per_prompt_s, per_token_s : P, Q, a and b, seconds
-    context_token_s : e, seconds; 0 where nobody tells what is in the caches
-    """
-
-    batches: tuple[int, ...]
-    step_s: Floats
-    steps: Floats
-    reading_s: float
-    per_request_s: float
-    per_prompt_s: float
-    per_token_s: float
-    context_token_s: float = 0.0
-
-    def seconds(self, requests: int, prompts: int = 0, prompt_tokens: int = 0) -> float:
-        """What a step of so many requests takes, some of which have their prompts read, at the mean
-        context.
-        """
-        plain = float(np.interp(requests, self.batches, self.step_s))
-        if not prompts:
-            return plain
-        # A step never takes less than nothing.
-        longer = max(self.reading_s + self.per_request_s * requests, -plain)
-        return plain + longer + self.per_prompt_s * prompts + self.per_token_s * prompt_tokens
 
 
 @dataclass(frozen=True)
@@ -181,8 +136,7 @@ class StreamedCosts:
         """u: seconds by which a step is longer for each request that is sent while it runs; 0 where
         nobody tells.
         """
-        longer_s, known = np.sum([_of_arrivals(each) for each in self.streamed], axis=0).tolist()
-        return max(longer_s / known, 0.0) if known else 0.0
+        return seconds_of_arrivals(self.streamed)
 
     @cached_property
     def step_variation(self) -> float:
@@ -207,10 +161,10 @@ class StreamedCosts:
     def expected_s(self, gamma: int, step: StreamedStep) -> float:
         """What a step of these requests, prompts and caches is to take."""
         law = self.laws[gamma]
-        (beyond,) = _beyond([step], self.context if self.knows_caches else None)
+        (more,) = beyond([step], self.context if self.knows_caches else None)
         alike_s = law.seconds(step.requests, step.prompts, step.prompt_tokens)
         came_s = self.arrival_s * (step.arrivals or 0)
-        return alike_s + law.context_token_s * float(beyond) + came_s
+        return alike_s + law.context_token_s * float(more) + came_s
 
     @cached_property
     def frontend_variation(self) -> float:
@@ -272,7 +226,7 @@ class StreamedCosts:
         """By draft length."""
         context = self.context if self.knows_caches else None
         return {
-            gamma: _fitted(self._known(gamma), self.most, context, self.arrival_s)
+            gamma: fitted_law(self._known(gamma), self.most, context, self.arrival_s)
             for gamma in self.gammas
         }
 
@@ -312,118 +266,3 @@ def _variation(rows: Sequence[_Scattered]) -> float:
         return 0.0
     variance = float(weights @ (variance_s2 + (seconds - expected_s) ** 2))
     return sqrt(max(variance, 0.0) / squares_s2)
-
-
-def _of_arrivals(streamed: StreamedSteps) -> tuple[float, float]:
-    """How much longer steps without prompts are in which one request is sent, seconds, times how
-    much that tells, and how much it tells; steps in which nobody is sent, as many decode, and the
-    caches hold as much are what they are held against.
-
-    Several are sent in few steps, and stalls are long enough to be among those.
-    """
-    groups: dict[int, tuple[list[StreamedStep], list[StreamedStep]]] = {}
-    for step in streamed.steps:
-        if not step.prompts and step.arrivals in (0, 1):
-            groups.setdefault(step.decodes, ([], []))[step.arrivals].append(step)
-    token_s = _of_caches([nobody for nobody, _ in groups.values() if nobody])
-    longer_s = known = 0.0
-    for nobody, one in groups.values():
-        calm, seen = (sum(each.steps for each in some) for some in (nobody, one))
-        if calm == len(nobody) or not seen:  # nobody tells how far single ones scatter
-            continue
-        (calm_s, calm_context), (seen_s, seen_context) = map(_means, (nobody, one))
-        squares = sum(each.steps * (each.variance_s2 or 0.0) for each in nobody)
-        by_chance_s = squares / (calm - len(nobody)) / calm_s
-        by_caches_s = token_s * (seen_context - calm_context)
-        tells = calm * seen / (calm + seen)
-        longer_s += tells * (seen_s - calm_s - by_chance_s - by_caches_s)
-        known += tells
-    return longer_s, known
-
-
-def _of_caches(groups: Sequence[Sequence[StreamedStep]]) -> float:
-    """Seconds of a token in the caches, from steps of each group among themselves."""
-    both = squares = 0.0
-    for alike in groups:
-        mean_s, mean_context = _means(alike)
-        for step in alike:
-            more = step.decode_context - mean_context
-            both += step.steps * more * (step.seconds - mean_s)
-            squares += step.steps * more**2
-    return both / squares if squares else 0.0
-
-
-def _means(steps: Sequence[StreamedStep]) -> tuple[float, float]:
-    """Seconds of one of them, and tokens in its caches."""
-    rows = [(each.seconds, each.decode_context) for each in steps]
-    seconds, context = np.average(rows, axis=0, weights=[each.steps for each in steps]).tolist()
-    return seconds, context
-
-
-def _fitted(
-    steps: Sequence[StreamedStep], most: int, context: float | None, arrival_s: float
-) -> StreamedLaw:
-    """Of one draft length.
-
-    context : of a request, in the mean; None where nobody tells what is in the caches
-    arrival_s : what each request makes a step longer by that was sent while it ran
-    """
-    from scipy.optimize import lsq_linear, nnls
-
-    plain = [each for each in steps if not each.prompts]
-    requests, seconds, weights = _columns(plain, arrival_s)
-    batches = batch_levels(most)
-    seen = weights @ _shares(requests, batches)
-    # Nobody knows S where nothing was seen.
-    batches = [each for each, count in zip(batches, seen, strict=True) if count]
-    shares, root = _shares(requests, batches), np.sqrt(weights)
-    timed = weights @ shares
-    beyond = _beyond(plain, context)
-    size = max(np.abs(beyond).max(), 1.0)
-    columns = np.column_stack([shares, beyond / size])
-    (*levels, longer), _ = nnls(columns * root[:, None], seconds * root)
-    step_s = np.array(levels)
-    token_s = longer / size
-    if context is not None:
-        # Levels of few steps may be none.
-        most_s = (step_s / (context * np.array(batches)))[step_s > 0]
-        token_s = min(token_s, (1.0 - EMPTY) * float(most_s.min(initial=np.inf)))
-
-    mixed = [each for each in steps if each.prompts]
-    requests, seconds, weights = _columns(mixed, arrival_s)
-    longer_s = seconds - np.interp(requests, batches, step_s) - token_s * _beyond(mixed, context)
-    prompts = np.array([[each.prompts, each.prompt_tokens] for each in mixed], dtype=float)
-    columns = np.column_stack([np.ones(len(mixed)), requests, prompts])
-    sizes = columns.max(axis=0)
-    root = np.sqrt(weights)
-    # P and Q are none where few batches do not tell them.
-    shrunk = np.sqrt(_SHRUNK * weights.sum()) * np.eye(4)[:2]
-    fit = lsq_linear(
-        np.vstack([columns / sizes * root[:, None], shrunk]),
-        np.concatenate([longer_s * root, np.zeros(2)]),
-        bounds=([-np.inf, -np.inf, 0.0, 0.0], np.inf),
-        method="bvls",
-    )
-    reading_s, per_request_s, per_prompt_s, per_token_s = (fit.x / sizes).tolist()
-    return StreamedLaw(
-        tuple(batches), step_s, timed, reading_s, per_request_s, per_prompt_s, per_token_s, token_s
-    )
-
-
-def _beyond(steps: Sequence[StreamedStep], context: float | None) -> Floats:
-    """Tokens in the caches beyond those of as many requests of the mean context; (steps,)."""
-    if context is None:
-        return np.zeros(len(steps))
-    return np.array([each.decode_context - each.decodes * context for each in steps])
-
-
-def _columns(steps: Sequence[StreamedStep], arrival_s: float) -> tuple[Floats, Floats, Floats]:
-    """Requests, seconds without those that arrivals take, and how many, of each."""
-    rows = [(each.requests, each.seconds, each.steps, each.arrivals or 0) for each in steps]
-    requests, seconds, weights, arrivals = np.array(rows, dtype=float).T
-    return requests, seconds - arrival_s * arrivals, weights
-
-
-def _shares(requests: Floats, batches: Sequence[int]) -> Floats:
-    """How far each step is at each batch, (steps, J): what is linear between them is a sum."""
-    return np.array([np.interp(requests, batches, row) for row in np.eye(len(batches))]).T

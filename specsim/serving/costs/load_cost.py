@@ -46,7 +46,8 @@ from specsim.batching.cost import LoadCost
 from specsim.batching.measured_cost import MeasuredLoadCost
 from specsim.batching.step_cost import StepLoadCost
 from specsim.checks import Floats, Ints, UnsupportedError
-from specsim.counts.streamed_costs import EMPTY, StreamedCosts
+from specsim.counts.streamed_costs import StreamedCosts
+from specsim.counts.streamed_law import EMPTY
 from specsim.deployment.cost import DeployedCost
 from specsim.profiles import Role
 from specsim.serving.scatter import MOST_VARIATION

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from specsim.batching.step_cost import StepLoadCost
 from specsim.checks import InvalidArgumentError, UnsupportedError
 from specsim.counts.steps import FrontendTime, StepTime, StreamedStep, StreamedSteps
-from specsim.counts.streamed_costs import StreamedCosts, StreamedLaw, batch_levels
+from specsim.counts.streamed_costs import StreamedCosts
+from specsim.counts.streamed_law import StreamedLaw, batch_levels
 from specsim.counts.streams import streamed_steps
 from specsim.serving.costs.load_cost import step_model_of
 from specsim.serving.engines.vllm import VllmEngine
