@@ -35,6 +35,15 @@ def requests(count: int = 120, rate: float = 12.0) -> Requests:
     return DrawnWorkload(PoissonArrivals(rate), *laws, count).draw(5)
 
 
+def test_each_request_that_comes_makes_one_step_longer() -> None:
+    """Also those that then wait for a place."""
+    engine = replace(ENGINE, max_num_seqs=4, async_scheduling=False)
+    model = coefficients(step_ms=5, arrival_ms=2)
+    found = run(requests(), engine, model, keep=())
+    assert found.busy_s == pytest.approx(0.005 * found.step_count + 0.002 * 120)
+    assert (found.scheduled_s - found.arrival_s).max() > 0.1
+
+
 def setup(replicas: int, routing: Routing = "round-robin", drafts: int = 3) -> SetUp:
     return SetUp(ENGINE, STEPS, DraftPolicy.fixed(drafts), LAW, replicas, routing)
 

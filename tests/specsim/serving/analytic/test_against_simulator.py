@@ -93,6 +93,19 @@ def test_requests_that_come_together_wait_for_each_other(drafts: DraftPolicy, la
     assert longer == pytest.approx(simulated[1] - simulated[0], rel=0.18)
 
 
+def test_requests_that_come_make_steps_longer() -> None:
+    """Margins as above."""
+    engine = VllmEngine("0.19.0", num_gpu_blocks=50_000, async_scheduling=False)
+    steps = StepModel((*_STEPS.terms, StepTerm("target", 0.02, per="arrivals")))
+    one = replica_of(requests(1.0, 4000), engine, steps)
+    assert one.capacity < 0.9 * replica_of(requests(1.0, 4000), engine, _STEPS).capacity
+    rate = 0.6 * one.capacity
+    simulated = run(requests(rate, 4000), engine, steps, keep=())
+    found = one.at(rate).figures
+    assert found["tpot_mean"] == pytest.approx(simulated.tpot_s[400:].mean(), rel=0.04)
+    assert found["ttft_mean"] == pytest.approx(simulated.ttft_s[400:].mean(), rel=0.08)
+
+
 def test_steps_without_graphs_last_as_long_as_the_host_needs() -> None:
     """Margins as above."""
     engine = VllmEngine("0.19.0", num_gpu_blocks=50_000, enforce_eager=True)
