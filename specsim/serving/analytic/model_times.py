@@ -127,7 +127,7 @@ def _seconds(
         "gamma": gamma,
         "next_draft_runs": np.maximum(gamma - 1.0, 0.0),
         "chunk_context": np.maximum(pairs / read - (read + 1.0) / 2, 0.0),
-        "arrivals": chunks,  # as many come as are read
+        "arrivals": prompt / offered.mean_prompt,  # as many come as are read, in the mean
     }
     parts = {part: np.zeros(tokens.shape) for part in (*model.parts, HOST)}
     for term in model.terms:
