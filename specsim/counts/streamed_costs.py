@@ -23,9 +23,10 @@ A request spends
 
 outside of all steps, where so many others decode in the step of its first token, and so many have
 theirs in it: what sends them their chunks, or takes in the others, is busy with that.  What was
-timed of it holds the u of its own that a simulation has in a step.  All are least-squares fits; S,
-a, b, e, f, g, h and u are not below zero, and e is no larger than leaves a step with empty caches a
-tenth of S.
+timed of it holds the u of its own that a simulation has in a step, which is so where a request
+spends longer there than in a step; where it spends less, it is up to u / 2 too little.  All but u
+are least-squares fits; S, a, b, e, f, g, h and u are not below zero, and e is no larger than leaves
+a step with empty caches a tenth of S.
 
 Single steps lie about these, and so do single requests outside of them, with coefficients of
 variation: roots of the mean square of how far they are, over the mean square of what is fitted.
@@ -159,9 +160,13 @@ class StreamedCosts:
         )
 
     def expected_s(self, gamma: int, step: StreamedStep) -> float:
-        """What a step of these requests, prompts and caches is to take."""
+        """What a step of these requests, prompts, caches and arrivals is to take; with caches like
+        those that were timed where nobody tells what is in them.
+        """
         law = self.laws[gamma]
-        (more,) = beyond([step], self.context if self.knows_caches else None)
+        (more,) = beyond(
+            [step], self.context if self.knows_caches and step.decode_context else None
+        )
         alike_s = law.seconds(step.requests, step.prompts, step.prompt_tokens)
         came_s = self.arrival_s * (step.arrivals or 0)
         return alike_s + law.context_token_s * float(more) + came_s

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from specsim.counts.file import AcceptanceFile, read_acceptance, timed_streams
 from specsim.counts.steps import FrontendTime, StreamedStep, StreamedSteps
@@ -75,9 +73,10 @@ def _beside(seen: StreamedSteps, known: Sequence[StreamedStep]) -> tuple[Streame
     here, there = _in_peace(known), _in_peace(plain)
     both = here.keys() & there.keys()
     # Weighed by how many were seen there.
-    here_s = sum(there[each].steps * here[each].seconds for each in both)
-    there_s = sum(there[each].steps * there[each].seconds for each in both)
+    here_s = sum(there[each][1] * here[each][0] for each in both)
+    there_s = sum(there[each][1] * there[each][0] for each in both)
     longer = here_s / there_s if both else 1.0
+    batches = {each.requests for each in known}
     return tuple(
         replace(
             each,
@@ -85,22 +84,18 @@ def _beside(seen: StreamedSteps, known: Sequence[StreamedStep]) -> tuple[Streame
             variance_s2=None if each.variance_s2 is None else longer**2 * each.variance_s2,
         )
         for each in plain
-        if each.requests not in {step.requests for step in known}
+        if each.requests not in batches
     )
 
 
-def _in_peace(steps: Sequence[StreamedStep]) -> dict[int, StreamedStep]:
-    """Steps without prompts during which nobody came, by their requests, in the mean."""
-    alike: dict[int, list[StreamedStep]] = defaultdict(list)
+def _in_peace(steps: Sequence[StreamedStep]) -> dict[int, tuple[float, int]]:
+    """Mean seconds of steps without prompts in which nobody was sent, and how many, by requests."""
+    sums: dict[int, tuple[float, int]] = {}
     for step in steps:
         if not step.arrivals:
-            alike[step.requests].append(step)
-    found = {}
-    for requests, some in alike.items():
-        steps_of = [each.steps for each in some]
-        seconds = float(np.average([each.seconds for each in some], weights=steps_of))
-        found[requests] = replace(some[0], seconds=seconds, steps=sum(steps_of))
-    return found
+            seconds, count = sums.get(step.requests, (0.0, 0))
+            sums[step.requests] = seconds + step.steps * step.seconds, count + step.steps
+    return {requests: (seconds / count, count) for requests, (seconds, count) in sums.items()}
 
 
 def _seen(files: LoadFiles, drafting: Drafting, number: int) -> StreamedSteps | None:

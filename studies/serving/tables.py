@@ -297,11 +297,7 @@ def _costs(timed: Iterable[Path]) -> dict[Path, StreamedCosts]:
 def _beside(seen: Sequence[tuple[StreamedSteps, StreamedCosts]]) -> Row:
     """Steps that were seen, each with what was timed before its pass; None where there are none."""
     every = [
-        (
-            each,
-            costs.laws[served.gamma].seconds(each.requests, each.prompts, each.prompt_tokens)
-            + costs.arrival_s * (each.arrivals or 0),
-        )
+        (each, costs.expected_s(served.gamma, each))
         for served, costs in seen
         for each in served.steps
     ]

@@ -139,7 +139,9 @@ def test_nobody_tells_who_was_sent_meanwhile() -> None:
 
 
 def test_a_simulated_server_is_the_one_that_was_seen() -> None:
-    """Requests that make steps longer as they come, with costs of other loads of the server."""
+    """Requests that make steps longer as they come, with costs of other loads of the server.  It is
+    5 % too quick where they cost nothing, and 1.3 % where what they cost is in all steps alike.
+    """
     like = {"variations": (0.1, 0.1, 0.0), "arrival_s": 0.001}
     timed = [
         streamed_steps(served(*a_load(seed, 1500, 0.06), 0.012, **like)[0], gamma)
@@ -160,8 +162,8 @@ def test_a_simulated_server_is_the_one_that_was_seen() -> None:
     found = serve_requests(SetUp(engine, model), requests, seed=0, keep=()).times
     ttft_s = np.mean([each.chunk_s[0] - each.sent_s for each in streams])
     e2e_s = np.mean([each.chunk_s[-1] - each.sent_s for each in streams])
-    assert found.ttft_s.mean() == pytest.approx(ttft_s, rel=0.02)
-    assert found.e2e_s.mean() == pytest.approx(e2e_s, rel=0.02)
+    assert found.ttft_s.mean() == pytest.approx(ttft_s, rel=0.01)
+    assert found.e2e_s.mean() == pytest.approx(e2e_s, rel=0.01)
 
 
 def test_variations_are_about_what_is_expected_of_each() -> None:

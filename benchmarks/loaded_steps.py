@@ -1,0 +1,115 @@
+"""Steps of a server under load beside what was timed before, and how slow its seconds are.
+
+    python -m benchmarks.loaded_steps studies/measured/serving/profile.json
+
+Of every run of the serving study with one draft length, over what the timing of its pass says of as
+many decodes, prompts and arrivals, less one: by draft length, steps without a prompt and steps with
+some, by how many requests are in them.  Then, over the mean of their load, the first second, and
+how far windows of so many seconds scatter (standard deviation).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from specsim.counts.file import read_acceptance
+from specsim.counts.steps import StreamedStep
+from specsim.counts.streamed_costs import StreamedCosts
+from specsim.counts.streams import moments_of
+from studies.serving import settings
+from studies.serving.bench import streams_of
+from studies.serving.files import LoadFiles
+from studies.serving.settings import Setting
+from studies.serving.steps import tells_steps
+
+_BATCHES = (4, 12, 15, settings.MAX_NUM_SEQS)
+_WINDOWS_S = (1, 2, 4)
+# Fewer steps do not tell what a second is like.
+_FEWEST = 20
+
+
+class Seen(NamedTuple):
+    """A step: when it began, since its load did, how long it took, and was to take."""
+
+    at_s: float
+    requests: int
+    reads: bool
+    seconds: float
+    expected_s: float
+
+
+def steps_of(files: LoadFiles, setting: Setting, number: int, costs: StreamedCosts) -> list[Seen]:
+    """Those of a run that were seen whole."""
+    streams = streams_of(json.loads(files.run(setting, number).read_text()))
+    gamma, sent = setting.drafting.policy.gamma_max, sorted(each.sent_s for each in streams)
+    found = []
+    for before, moment in pairwise(moments_of(streams, gamma)):
+        new = [each for each, chunk in moment.chunks.items() if chunk.first]
+        decodes = len(moment.chunks) - len(new)
+        if not (before.whole and moment.whole and decodes):
+            continue
+        came = bisect_right(sent, moment.at_s) - bisect_right(sent, before.at_s)
+        tokens = sum(streams[each].prompt_tokens for each in new)
+        seconds = moment.at_s - before.at_s
+        step = StreamedStep(decodes, len(new), tokens, seconds, arrivals=came)
+        expected_s = costs.expected_s(gamma, step)
+        found.append(Seen(before.at_s - sent[0], step.requests, bool(new), seconds, expected_s))
+    return found
+
+
+def windows(steps: list[Seen], width_s: float) -> Iterator[tuple[int, float]]:
+    """The number of each, and its steps over what they were to take, in the mean of the load."""
+    sums: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for each in steps:
+        sums[int(each.at_s // width_s)].append((each.seconds, each.expected_s))
+    whole = np.sum([(each.seconds, each.expected_s) for each in steps], axis=0)
+    for number, some in sums.items():
+        if len(some) >= _FEWEST:
+            seconds, expected_s = np.sum(some, axis=0)
+            yield number, float(seconds / expected_s / (whole[0] / whole[1]) - 1)
+
+
+def main() -> None:
+    files = LoadFiles(Path(sys.argv[1]))
+    runs: dict[str, list[list[Seen]]] = defaultdict(list)
+    for number in range(settings.PASSES):
+        costs = StreamedCosts(tuple(read_acceptance(files.timed(number)).streamed_steps()))
+        for setting in settings.settings_of(number):
+            if tells_steps(setting.drafting):
+                runs[setting.drafting.name].append(steps_of(files, setting, number, costs))
+    ends = "".join(f"{f'..{each}':>8}" for each in _BATCHES)
+    print(f"{'over what was timed':24}{ends}")
+    for name, loads in sorted(runs.items()):
+        for reads in (False, True):
+            print(f"{name:8}{'with a prompt' if reads else 'plain':16}", end="")
+            for low, high in pairwise((0, *_BATCHES)):
+                some = np.array(
+                    [
+                        (each.seconds, each.expected_s)
+                        for steps in loads
+                        for each in steps
+                        if each.reads == reads and low < each.requests <= high
+                    ]
+                )
+                seconds, expected_s = some.sum(axis=0)
+                print(f"{seconds / expected_s - 1:+8.3f}", end="")
+            print()
+    every = [steps for loads in runs.values() for steps in loads]
+    first = [off for steps in every for number, off in windows(steps, 1.0) if number == 0]
+    print(f"first second of a load {np.mean(first):+.3f} ({len(first)} loads)")
+    for width_s in _WINDOWS_S:
+        off = [each for steps in every for _, each in windows(steps, width_s)]
+        print(f"windows of {width_s} s scatter by {np.std(off):.3f}")
+
+
+if __name__ == "__main__":
+    main()
