@@ -134,4 +134,5 @@ async def _stream(session: aiohttp.ClientSession, url: str, asked: Mapping[str, 
             f"{url} does not tell how many tokens a prompt has (stream_options.include_usage): is "
             "it a vLLM server?"
         )
-    return Stream(prompt, sent_s, *zip(*chunks, strict=True))
+    chunk_s, chunk_tokens = zip(*chunks, strict=True)
+    return Stream(prompt, sent_s, chunk_s, chunk_tokens)

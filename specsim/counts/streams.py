@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from math import inf
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
@@ -51,12 +52,14 @@ class Stream:
     chunk_s : when each chunk came, rising
     chunk_tokens : how many tokens each had; None where the client does not tell: then each passes
         for one of a single step, and nobody knows what is in the caches
+    counts_from_s : no step that begins before counts
     """
 
     prompt_tokens: int
     sent_s: float
     chunk_s: tuple[float, ...]
     chunk_tokens: tuple[int, ...] | None = None
+    counts_from_s: float = -inf
 
 
 class Chunk(NamedTuple):
@@ -77,7 +80,8 @@ class Chunk(NamedTuple):
 class Moment(NamedTuple):
     """The end of a step: when its first chunk came, and the chunks by request.
 
-    whole : whether all that had begun and were not done got a chunk of this step alone
+    whole : whether all that had begun and were not done got a chunk of this step alone, and it
+        counts
     """
 
     at_s: float
@@ -200,7 +204,7 @@ def moments_of(streams: Sequence[Stream], gamma: int) -> list[Moment]:
     close = _CLOSE * float(np.quantile(gaps, _SHORT_STEP)) if gaps.size else 0.0
     groups: list[dict[int, Chunk]] = []
     late: set[int] = set()
-    latest_s = -np.inf
+    latest_s = -inf
     for chunk in chunks:
         again = groups[-1].get(chunk.request) if groups else None
         if again is not None and chunk.at_s - again.at_s < _AT_ONCE_S:
@@ -215,8 +219,10 @@ def moments_of(streams: Sequence[Stream], gamma: int) -> list[Moment]:
     for place, group in enumerate(groups):
         running |= {number for number, chunk in group.items() if chunk.first}
         joined = place in late or any(chunk.joined for chunk in group.values())
-        whole = running == group.keys() and not joined
-        found.append(Moment(min(chunk.at_s for chunk in group.values()), group, whole))
+        at_s = min(chunk.at_s for chunk in group.values())
+        counts = all(streams[number].counts_from_s <= at_s for number in group)
+        whole = counts and running == group.keys() and not joined
+        found.append(Moment(at_s, group, whole))
         running -= {number for number, chunk in group.items() if chunk.last}
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +19,8 @@ from specsim.counts.streams import Stream
 from tests.support.streamed import REQUEST_S, STEP_S, served
 
 BOS = 0
+# Twice as slow is a server for so long after a rest.
+COLD_S = 0.1
 
 
 class Numbers:
@@ -41,7 +44,7 @@ class Numbers:
 
 
 class RestingServer(EngineClient):
-    """Steps of what it is sent first after a rest take twice as long.
+    """What it does first after a rest takes twice as long.
 
     tokenizer : that says how many tokens the texts have
     asked : texts, and how many tokens behind each
@@ -70,12 +73,23 @@ class RestingServer(EngineClient):
         self.asked += zip(prompts, tokens, strict=True)
         sent = [self.now + 0.1 * number + wait for number, wait in enumerate(waits_s)]
         self.now += 100.0
-        extra_s = STEP_S if self.rested else 0.0
-        self.rested = False
         lengths = list(map(self.count, prompts))
-        streams, _ = served(sent, lengths, list(tokens), 0.0, extra_s=extra_s)
+        streams, _ = served(sent, lengths, list(tokens), 0.0)
+        if self.rested:
+            begun_s = min(sent)
+            streams = [slow_at_first(each, begun_s) for each in streams]
+        self.rested = False
         self.loads.append((together, waits_s, streams))
         return streams
+
+
+def slow_at_first(stream: Stream, begun_s: float) -> Stream:
+    """The same, as a server does it that has rested until then."""
+
+    def later(at_s: float) -> float:
+        return at_s + min(at_s - begun_s, COLD_S / 2)
+
+    return replace(stream, sent_s=later(stream.sent_s), chunk_s=tuple(map(later, stream.chunk_s)))
 
 
 @pytest.fixture(autouse=True)
@@ -145,17 +159,15 @@ def test_more_and_more_clients_begin_over_as_long_as_a_request_lasts(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """Every other number of them by turns, two at least; one request before each does not count."""
+    """Every other number of them by turns, two at least."""
     monkeypatch.setattr("calibrate.engine.streams.rest", lambda: None)
     server = RestingServer(Numbers())
     of = asked(*([1] * length for length in (20, 40, 60)))
     checkpoint = Checkpoint.beside(tmp_path / "out", "time_streams")
     time_streams({0: server}, of, server.tokenizer, most, 512, repeat, 0, checkpoint)
-    assert [len(waits_s) for _, waits_s, _ in server.loads[::2]] == [1] * len(levels)
-    counted = server.loads[1::2]
-    assert [together for together, _, _ in counted] == levels
+    assert [together for together, _, _ in server.loads] == levels
     lasted: list[float] = []
-    for together, waits_s, streams in counted:
+    for together, waits_s, streams in server.loads:
         assert len(waits_s) == max(3 * together, 6)
         ramp_s = sum(lasted) / len(lasted) if lasted else 0.0
         for number, wait_s in enumerate(waits_s):

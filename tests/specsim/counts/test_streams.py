@@ -146,6 +146,14 @@ def test_a_step_in_which_a_chunk_is_missing_does_not_count() -> None:
     assert [(s.decodes, s.steps) for s in found] == [(3, 2), (3, 3)]
 
 
+def test_steps_that_begin_too_early_do_not_count() -> None:
+    """A step for each token behind the first, of one request alone."""
+    alone = Stream(10, 0.0, tuple(0.01 * k for k in range(1, 9)), (1,) * 8)
+    for from_s, steps in ((-1.0, 7), (0.01, 7), (0.011, 6), (0.045, 3), (0.07, 1), (0.08, 0)):
+        found = streamed_steps([replace(alone, counts_from_s=from_s)], 0)
+        assert sum(each.steps for each in found.steps) == steps
+
+
 def test_chunks_of_several_steps_do_not_count() -> None:
     """As with vLLM's --stream-interval 10, or where a server lags."""
     held = Stream(10, 0.0, tuple(0.1 * k for k in range(1, 9)), (10,) * 8)
