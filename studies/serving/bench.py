@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,9 +23,13 @@ _LOADING_S, _ENDING_S = 300.0, 2.0
 
 @dataclass(frozen=True)
 class Bench:
-    """One process that does it again and again: it takes ten seconds to load."""
+    """One process that does it again and again: it takes ten seconds to load.
+
+    folder : of ``engine_folder``, for results
+    """
 
     worker: AnsweringProcess
+    folder: Path
 
     def serve(
         self, client: EngineClient, dataset: Path, requests: int, rate: str, seed: int
@@ -36,21 +39,21 @@ class Bench:
 
         rate : requests/s; ``inf``: all at once
         """
-        with tempfile.TemporaryDirectory(prefix="specsim-bench-") as folder:
-            result = Path(folder, "result.json")
-            words = [
-                *("--backend", "openai", "--base-url", client.url),
-                *("--endpoint", "/v1/completions", "--model", client.model()),
-                *("--dataset-name", "custom", "--dataset-path", str(dataset)),
-                *("--custom-output-len", "-1", "--skip-chat-template", "--disable-shuffle"),
-                *("--num-prompts", str(requests), "--request-rate", rate, "--seed", str(seed)),
-                *("--ignore-eos", "--temperature", "0", "--disable-tqdm"),
-                *("--percentile-metrics", "ttft,tpot,itl,e2el"),
-                *("--metric-percentiles", "50,90,99", "--save-result", "--save-detailed"),
-                *("--result-dir", str(result.parent), "--result-filename", result.name),
-            ]
-            self.worker.ask({"words": words}, _LONGEST_S)
-            found: dict[str, Any] = json.loads(result.read_text())
+        result = self.folder / "result.json"
+        words = [
+            *("--backend", "openai", "--base-url", client.url),
+            *("--endpoint", "/v1/completions", "--model", client.model()),
+            *("--dataset-name", "custom", "--dataset-path", str(dataset)),
+            *("--custom-output-len", "-1", "--skip-chat-template", "--disable-shuffle"),
+            *("--num-prompts", str(requests), "--request-rate", rate, "--seed", str(seed)),
+            *("--ignore-eos", "--temperature", "0", "--disable-tqdm"),
+            *("--percentile-metrics", "ttft,tpot,itl,e2el"),
+            *("--metric-percentiles", "50,90,99", "--save-result", "--save-detailed"),
+            *("--result-dir", str(result.parent), "--result-filename", result.name),
+        ]
+        self.worker.ask({"words": words}, _LONGEST_S)
+        found: dict[str, Any] = json.loads(result.read_text())
+        result.unlink()
         if found["completed"] != requests:
             raise EngineError(
                 f"{client.where} completed {found['completed']} of {requests} requests"
@@ -79,7 +82,7 @@ def bench_started() -> Iterator[Bench]:
             worker = AnsweringProcess(process, "vllm bench serve")
             try:
                 worker.wait_until_ready(_LOADING_S)
-                yield Bench(worker)
+                yield Bench(worker, folder)
             except EngineError as error:
                 # What ends stops answering a little before.
                 with suppress(subprocess.TimeoutExpired):

@@ -26,6 +26,9 @@ def test_one_process_benchmarks_again_and_again(tmp_path: Path) -> None:
     with bench_started() as bench:
         first = bench.serve(client, dataset, 200, "12.5", 7)
         second = bench.serve(client, dataset, 32, "inf", 8)
+        # The one folder that goes with the process, also where this program is killed.
+        assert Path(first["result_dir"]) == bench.folder
+        assert not list(bench.folder.glob("*.json"))
     for found, requests, rate, seed in ((first, 200, 12.5, 7), (second, 32, float("inf"), 8)):
         assert found["num_prompts"] == requests
         assert found["request_rate"] == rate
